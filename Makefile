@@ -1,0 +1,84 @@
+# Everything runs in .venv, which is made on first use; a stamp file says what is installed in it.
+
+.DEFAULT_GOAL := help
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+
+PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3.14 python3 python,\
+	$(shell $(name) -c 'import sys, ensurepip; sys.version_info >= (3, 11) and print("$(name)")' 2>/dev/null)))
+BIN := .venv/bin
+RUN := .venv/.run
+DEV := .venv/.dev
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# Extra arguments for pytest: make test ARGS="-k resume"
+ARGS ?=
+# Two workers and more halve the wait; the conformance record is kept by the main process.
+PARALLEL ?= --numprocesses auto --dist worksteal
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: serve
+serve: $(RUN) ## Start a runtime on ws://127.0.0.1:7777/arcp with the demo agents
+	@exec $(BIN)/python -m arcp_trio serve
+
+.PHONY: test
+test: $(DEV) ## Run the test suite
+	@$(BIN)/python -m pytest -m "not soak" $(PARALLEL) $(ARGS)
+
+.PHONY: check
+check: lint types imports test ## Run every check: lint, format, types, import contracts, tests
+
+.PHONY: lint
+lint: $(DEV) ## Run the linters and the format check
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/flake8 --select=ASYNC .
+
+.PHONY: types
+types: $(DEV) ## Run both type checkers, in strict mode
+	@$(BIN)/mypy
+	@$(BIN)/pyright
+
+.PHONY: imports
+imports: $(DEV) ## Check that imports point one way
+	@$(BIN)/lint-imports
+
+.PHONY: format
+format: $(DEV) ## Format the code and mend what the linter can mend
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+.PHONY: bench
+bench: $(DEV) ## Measure
+	@$(BIN)/python -m bench
+
+.PHONY: conformance
+conformance: $(DEV) ## Run the tests of the specification's clauses and write docs/conformance.md
+	@$(BIN)/python -m pytest -m "spec and not soak" $(PARALLEL) --conformance-report docs/conformance.md $(ARGS)
+
+.PHONY: soak
+soak: $(DEV) ## Run the long tests
+	@$(BIN)/python -m pytest -m soak --timeout 3600 $(ARGS)
+
+.PHONY: clean
+clean: ## Remove .venv and everything else that can be made again
+	rm -rf .venv dist build .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "make: no Python 3.11 or newer (with venv) found; say which: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@echo "making .venv with $(PYTHON)"
+	@$(PYTHON) -m venv .venv
+
+$(RUN): pyproject.toml | $(BIN)/python
+	@echo "installing the package"
+	@$(PIP) --editable .
+	@touch $@
+
+$(DEV): pyproject.toml | $(BIN)/python
+	@echo "installing the package and the tools of its checks"
+	@$(PIP) --editable ".[dev]"
+	@touch $@ $(RUN)

@@ -1,0 +1,1 @@
+"""The `spec` marker: which clause of the specification a test shows."""
