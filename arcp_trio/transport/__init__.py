@@ -1,0 +1,9 @@
+"""Bytes and frames: what carries whole messages between two peers."""
+
+from __future__ import annotations
+
+from arcp_trio.transport.base import MessageTooBig, Transport, TransportClosed
+from arcp_trio.transport.memory import memory_streams
+from arcp_trio.transport.websocket import accept, connect
+
+__all__ = ["MessageTooBig", "Transport", "TransportClosed", "accept", "connect", "memory_streams"]

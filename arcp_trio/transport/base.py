@@ -1,0 +1,63 @@
+"""What a connection needs from whatever carries its frames."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+
+class TransportClosed(Exception):  # noqa: N818 - an end, and most often no error
+    """The transport carries nothing any more, whoever ended it and however.
+
+    `code` is the close code that says why, where there is one: the peer's, or the one it was sent.
+    """
+
+    def __init__(
+        self, message: str = "the transport is closed", *, code: int | None = None
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class MessageTooBig(TransportClosed):
+    """The peer sent more in one message than is allowed; it has been told so with a Close."""
+
+
+class Transport(Protocol):
+    """Carries whole frames both ways, in order.
+
+    One task receives and any number send. Nothing here has a timeout: who waits, bounds the wait.
+    """
+
+    @property
+    def peer(self) -> str:
+        """Who is at the other end, for logs."""
+        ...
+
+    @property
+    def writing_since(self) -> float | None:
+        """The Trio time at which the write under way last got on; None without one."""
+        ...
+
+    async def receive(self) -> str | bytes:
+        """Return the next whole message; `bytes` is one the peer marked as binary.
+
+        Raises:
+            MessageTooBig: the peer's message is over the limit.
+            TransportClosed: nothing more will come.
+        """
+        ...
+
+    async def send(self, frames: Sequence[bytes]) -> None:
+        """Send each of `frames`, a whole text in UTF-8, all of them in one write.
+
+        Cancellation: a write that is cut off part-way leaves a torn frame, so it ends the transport.
+
+        Raises:
+            TransportClosed: not all of it was, or will be, sent.
+        """
+        ...
+
+    async def close(self, code: int = 1000, reason: str = "") -> None:
+        """Say farewell and wait for the peer's; does nothing but return once the peer is gone."""
+        ...

@@ -1,0 +1,228 @@
+"""WebSocket transports. The only module that knows trio-websocket.
+
+trio-websocket lets a peer raise exceptions out of its reader task, and waits for ever where that
+task has ended. Here the task has a fence around it: whatever ends it, the one using the transport
+sees `TransportClosed`, and nothing else in the program notices.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Final, cast
+
+import trio
+from trio_websocket import (
+    CloseReason,
+    ConnectionClosed,
+    ConnectionRejected,
+    WebSocketConnection,
+    wrap_client_stream,
+    wrap_server_stream,
+)
+
+from arcp_trio.transport.base import MessageTooBig, Transport, TransportClosed
+from arcp_trio.transport.frames import FrameStream
+
+logger = logging.getLogger(__name__)
+
+#: Messages that wait to be received. Behind more than these, the peer's pings and Close wait too.
+_QUEUED_MESSAGES: Final = 64
+_READ_BYTES: Final = 64 * 1024
+
+_TOO_BIG: Final = 1009
+#: Protocol error and invalid UTF-8: trio-websocket finds them, and leaves the farewell to us.
+_FOUND_BY_LIBRARY: Final = frozenset((1002, 1007))
+
+_GONE: Final = (trio.BrokenResourceError, trio.ClosedResourceError)
+
+_Handshake = Callable[[trio.Nursery, FrameStream], Awaitable[WebSocketConnection]]
+
+
+@asynccontextmanager
+async def accept(
+    stream: trio.abc.Stream, *, path: str = "/arcp", max_bytes: int, peer: str
+) -> AsyncGenerator[Transport, None]:
+    """Do the server's part of the opening handshake on `stream`; the block has the transport.
+
+    Leaving the block closes `stream` by force; say farewell with `Transport.close` before. What a
+    peer does wrong later only ever shows as `TransportClosed` from the transport; what the block
+    raises comes out as it is.
+
+    Args:
+        path: where WebSockets are accepted, with any query; elsewhere the answer is 404.
+        max_bytes: what one message may have, in bytes.
+        peer: who is at the other end, for logs.
+
+    Cancellation: a peer may take its time over the handshake, so bound it. A cancel scope may be
+    opened around the whole block, and its deadline lifted inside.
+
+    Raises:
+        TransportClosed: on entering, when there is no WebSocket handshake, or not for `path`.
+    """
+
+    async def answer(nursery: trio.Nursery, frames: FrameStream) -> WebSocketConnection:
+        request = await wrap_server_stream(
+            nursery,
+            frames,
+            message_queue_size=_QUEUED_MESSAGES,
+            max_message_size=max_bytes,
+            receive_buffer_size=_READ_BYTES,
+        )
+        if request.path.partition("?")[0] != path:
+            await request.reject(404, body=b"There is nothing here.\n")
+            raise TransportClosed(f"no WebSocket at {request.path[:100]!r}")
+        return await request.accept()
+
+    frames = FrameStream(stream, client=False, max_bytes=max_bytes)
+    async with _open(frames, answer, max_bytes, peer) as transport:
+        yield transport
+
+
+@asynccontextmanager
+async def connect(
+    stream: trio.abc.Stream, *, host: str = "localhost", path: str = "/arcp", max_bytes: int
+) -> AsyncGenerator[Transport, None]:
+    """Do the client's part of the opening handshake on `stream`; else like `accept`.
+
+    Raises:
+        TransportClosed: on entering, when the server refuses or goes away.
+    """
+
+    async def ask(nursery: trio.Nursery, frames: FrameStream) -> WebSocketConnection:
+        return await wrap_client_stream(
+            nursery,
+            cast("trio.SocketStream", frames),  # any stream will do
+            host,
+            path,
+            message_queue_size=_QUEUED_MESSAGES,
+            max_message_size=max_bytes,
+            receive_buffer_size=_READ_BYTES,
+        )
+
+    frames = FrameStream(stream, client=True, max_bytes=max_bytes)
+    async with _open(frames, ask, max_bytes, host) as transport:
+        yield transport
+
+
+class _Reader:
+    """Stands in for the nursery in which trio-websocket starts its reader task, its only one."""
+
+    def __init__(self, nursery: trio.Nursery) -> None:
+        self.ended = trio.Event()
+        self.handshake = trio.CancelScope()  # what the handshake waits for comes from the reader
+        self.failure: Exception | None = None
+        self._nursery = nursery
+
+    def start_soon(self, read: Callable[[], Awaitable[None]]) -> None:
+        self._nursery.start_soon(self._run, read, name="WebSocket reader")
+
+    async def _run(self, read: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await read()
+        except Exception as exc:  # the fence
+            logger.debug("the peer made trio-websocket fail", exc_info=exc)
+            self.failure = exc
+        finally:
+            self.ended.set()
+            self.handshake.cancel()
+
+
+@asynccontextmanager
+async def _open(
+    frames: FrameStream, handshake: _Handshake, max_bytes: int, peer: str
+) -> AsyncGenerator[Transport, None]:
+    raised: BaseException | None = None
+    try:
+        async with trio.open_nursery() as nursery:
+            reader = _Reader(nursery)
+            try:
+                websocket = await _shake_hands(reader, frames, handshake)
+                yield _WebSocketTransport(websocket, frames, reader.ended, max_bytes, peer)
+            except BaseException as exc:  # noqa: BLE001, ASYNC103 - raised again below
+                raised = exc  # leaving the nursery with it would put it in a group
+            # Only the reader is left. Shielded, so that an outer cancellation cannot end the wait
+            # for it with an exception that would take the place of the one raised.
+            nursery.cancel_scope.shield = True
+            nursery.cancel_scope.cancel()
+    finally:
+        await frames.abort()
+    if raised is not None:
+        raise raised
+
+
+async def _shake_hands(
+    reader: _Reader, frames: FrameStream, handshake: _Handshake
+) -> WebSocketConnection:
+    with reader.handshake, suppress(ConnectionClosed):
+        return await handshake(cast("trio.Nursery", reader), frames)
+    if isinstance(reader.failure, ConnectionRejected):
+        raise TransportClosed(f"refused with HTTP status {reader.failure.status_code}")
+    raise TransportClosed("the peer did not finish the opening handshake")
+
+
+class _WebSocketTransport:
+    """An open WebSocket, either side of it."""
+
+    def __init__(
+        self,
+        websocket: WebSocketConnection,
+        frames: FrameStream,
+        reader_ended: trio.Event,
+        max_bytes: int,
+        peer: str,
+    ) -> None:
+        self.peer: Final = peer
+        self._websocket = websocket
+        self._frames = frames
+        self._reader_ended = reader_ended
+        self._max_bytes = max_bytes
+        self._closing = False
+
+    @property
+    def writing_since(self) -> float | None:
+        return self._frames.writing_since
+
+    async def receive(self) -> str | bytes:
+        try:
+            message = await self._websocket.get_message()
+        except ConnectionClosed as exc:
+            raise await self._end(exc.reason) from None
+        if self._closing:
+            raise TransportClosed
+        return message
+
+    async def send(self, frames: Sequence[bytes]) -> None:
+        try:
+            await self._frames.send_texts(frames)
+        except _GONE as exc:
+            raise TransportClosed from exc
+
+    async def close(self, code: int = 1000, reason: str = "") -> None:
+        self._closing = True
+        with suppress(*_GONE):
+            await self._frames.send_close(code, reason)
+            with suppress(ConnectionClosed):
+                while True:  # what was still under way comes before the peer's Close
+                    await self._websocket.get_message()
+            if not self._frames.gauge.saw_close:
+                await self._reader_ended.wait()
+                await self._frames.discard()
+
+    async def _end(self, reason: CloseReason | None) -> TransportClosed:
+        """Say why it is this side that ends it, if it is; return what to raise."""
+        if self._frames.gauge.exceeded:
+            error: TransportClosed = MessageTooBig(
+                f"a message of more than {self._max_bytes} bytes", code=_TOO_BIG
+            )
+        elif reason is None:
+            return TransportClosed()
+        else:
+            words = f"closed with {reason.code}" + (f": {reason.reason}" if reason.reason else "")
+            error = TransportClosed(words, code=reason.code)
+            if reason.code not in _FOUND_BY_LIBRARY:
+                return error
+        with suppress(*_GONE):
+            await self._frames.send_close(error.code or _TOO_BIG, str(error))
+        return error
