@@ -22,12 +22,14 @@ from collections.abc import Iterator
 import hypothesis
 import pytest
 
-pytest_plugins = ["tests.conformance.plugin"]
+pytest_plugins = ["pytester", "tests.conformance.plugin"]
 
 # No deadline per example: what an example costs depends on who else uses the machine, and pytest-timeout bounds the test.
 hypothesis.settings.register_profile("dev", deadline=None)
 # The same examples in every run: a change that did not cause a failure must not meet it.
-hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, database=None, print_blob=True)
+hypothesis.settings.register_profile(
+    "ci", deadline=None, derandomize=True, database=None, print_blob=True
+)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 

@@ -1,1 +1,204 @@
-"""The `spec` marker: which clause of the specification a test shows."""
+"""Which clauses of the specification the suite shows: the `spec` marker, and the report made from what passed.
+
+The clauses are in `clauses.toml` beside this file. A marker that names none, or one that is not there, stops the run:
+a claim of conformance that points nowhere is worse than no claim. The ids travel in each test's report, so that the
+record is complete also when the tests run in several processes.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections import defaultdict
+from collections.abc import Generator, Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+from attrs import define, field, frozen
+
+CLAUSES = Path(__file__).with_name("clauses.toml")
+_PROPERTY = "spec"
+_EVIDENCE = pytest.StashKey["Evidence"]()
+
+
+@frozen(kw_only=True)
+class Clause:
+    """One clause, in words of our own."""
+
+    id: str
+    strength: str
+    binds: str
+    text: str
+
+
+@frozen(kw_only=True)
+class Section:
+    """The clauses of one section."""
+
+    title: str
+    clauses: list[Clause]
+
+
+@frozen(kw_only=True)
+class Question:
+    """A place where the specification is open, and what was chosen."""
+
+    where: str
+    question: str
+    choice: str
+    reason: str
+    departs: bool = False
+
+
+@frozen(kw_only=True)
+class Specification:
+    """Everything `clauses.toml` says."""
+
+    sections: dict[str, Section]
+    questions: list[Question]
+
+    @property
+    def clauses(self) -> dict[str, Clause]:
+        """Every clause by its id, in the order of the text."""
+        return {clause.id: clause for s in self.sections.values() for clause in s.clauses}
+
+
+@cache
+def read_specification(path: Path = CLAUSES) -> Specification:
+    """Read the clauses; an id that stands in the wrong section, or twice, is a ValueError."""
+    document = tomllib.loads(path.read_text())
+    sections: dict[str, Section] = {}
+    for number, content in document["sections"].items():
+        clauses = [Clause(**clause) for clause in content["clauses"]]
+        for n, clause in enumerate(clauses, start=1):
+            if clause.id != f"{number}-{n}":
+                raise ValueError(f"clause {clause.id!r} stands where {number}-{n} belongs")
+        sections[number] = Section(title=content["title"], clauses=clauses)
+    return Specification(sections=sections, questions=[Question(**q) for q in document["open"]])
+
+
+@define
+class Evidence:
+    """What the tests of this run say about each clause."""
+
+    verdicts: defaultdict[str, dict[str, bool]] = field(factory=lambda: defaultdict(dict))
+    """Clause id to test to whether it passed."""
+    complete: bool = True
+    """False when a file could not be collected: workers go on with the others then."""
+
+    def add(self, clause_id: str, test: str, *, passed: bool) -> None:
+        """Take one verdict; a test that failed once, in any phase and with any parameter, has failed."""
+        tests = self.verdicts[clause_id]
+        tests[test] = passed and tests.get(test, True)
+
+    def state(self, clause_id: str) -> str:
+        """`shown`, `failed` or `no test yet`."""
+        tests = self.verdicts.get(clause_id)
+        if not tests:
+            return "no test yet"
+        return "shown" if all(tests.values()) else "failed"
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Note that tests are missing."""
+        self.complete &= not report.failed
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Note what a test that carries clause ids has come to."""
+        if not (report.failed or (report.when == "call" and report.passed)):
+            return
+        test = report.nodeid.partition("[")[0]
+        for name, value in report.user_properties:
+            if name == _PROPERTY:
+                self.add(str(value), test, passed=report.passed)
+
+
+def render(specification: Specification, evidence: Evidence) -> str:
+    """Write the report, the same for the same outcome: no dates, no durations."""
+    states = {clause_id: evidence.state(clause_id) for clause_id in specification.clauses}
+    count = list(states.values()).count
+    untested = [clause_id for clause_id, state in states.items() if state == "no test yet"]
+    lines = [
+        "# Conformance to ARCP 1.1",
+        "",
+        "Written by `make conformance` from the tests that passed; the clauses are in",
+        "`tests/conformance/clauses.toml`. Sections beginning with 1.0 are wire detail of ARCP 1.0 that 1.1 builds on.",
+        '"stated" is what the text says without a key word.',
+        "",
+        "| clauses | shown by a test | failed | no test yet |",
+        "| ---: | ---: | ---: | ---: |",
+        f"| {len(states)} | {count('shown')} | {count('failed')} | {len(untested)} |",
+    ]
+    for number, section in specification.sections.items():
+        lines += ["", f"## {number}. {section.title}", ""]
+        lines += ["| id | strength | binds | clause | tests |", "| --- | --- | --- | --- | --- |"]
+        lines += [_row(clause, evidence) for clause in section.clauses]
+    lines += ["", "## Clauses without a test", ""]
+    lines += [", ".join(untested) or "None."]
+    lines += ["", "## Where the specification leaves a choice", ""]
+    for question in specification.questions:
+        lines += [f"**{question.where}: {question.question}**", "", question.choice]
+        lines += ["*Departs from the letter of a clause.*"] if question.departs else []
+        lines += [f"Why: {question.reason}", ""]
+    return "\n".join(lines)
+
+
+def _row(clause: Clause, evidence: Evidence) -> str:
+    tests = evidence.verdicts.get(clause.id, {})
+    cells = [f"`{t}`" if passed else f"**failed** `{t}`" for t, passed in sorted(tests.items())]
+    shown_by = "<br>".join(cells) or "no test yet"
+    text = clause.text.replace("|", r"\|")
+    return f"| {clause.id} | {clause.strength} | {clause.binds} | {text} | {shown_by} |"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option that asks for the report."""
+    parser.addoption(
+        "--conformance-report",
+        type=Path,
+        metavar="PATH",
+        help="write which clauses of the specification the tests of this run have shown",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Start to keep the record, in the process that hears of every test."""
+    if config.getoption("conformance_report") and not hasattr(config, "workerinput"):
+        evidence = Evidence()
+        config.stash[_EVIDENCE] = evidence
+        config.pluginmanager.register(evidence)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Give each test the ids of its clauses; a file with a wrong id cannot be collected, whatever was asked for."""
+    report = yield
+    wrong = [
+        w for node in report.result or () if isinstance(node, pytest.Item) for w in _claim(node)
+    ]
+    if wrong:
+        report.outcome = "failed"
+        report.longrepr = "\n".join(wrong)
+        report.result = []
+    return report
+
+
+def _claim(item: pytest.Item) -> Iterator[str]:
+    """Put the ids of a test's clauses where its reports carry them; yields what is wrong with them."""
+    known = read_specification().clauses
+    for mark in item.iter_markers(_PROPERTY):
+        if not mark.args:
+            yield f"{item.nodeid}: the spec marker names no clause"
+        for clause_id in mark.args:
+            item.user_properties.append((_PROPERTY, clause_id))
+            if clause_id not in known:
+                yield f"{item.nodeid}: there is no clause {clause_id!r} in {CLAUSES.name}"
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Write the report, unless the run was broken off: half a record would read as missing tests."""
+    evidence = session.config.stash.get(_EVIDENCE, None)
+    ended = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+    if evidence and evidence.complete and ended:
+        path: Path = session.config.getoption("conformance_report")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(render(read_specification(), evidence))
