@@ -12,9 +12,7 @@ class TransportClosed(Exception):  # noqa: N818 - an end, and most often no erro
     `code` is the close code that says why, where there is one: the peer's, or the one it was sent.
     """
 
-    def __init__(
-        self, message: str = "the transport is closed", *, code: int | None = None
-    ) -> None:
+    def __init__(self, message: str = "closed", *, code: int | None = None) -> None:
         super().__init__(message)
         self.code = code
 
@@ -51,7 +49,7 @@ class Transport(Protocol):
     async def send(self, frames: Sequence[bytes]) -> None:
         """Send each of `frames`, a whole text in UTF-8, all of them in one write.
 
-        Cancellation: a write that is cut off part-way leaves a torn frame, so it ends the transport.
+        Cancellation: a write cut off part-way leaves a torn frame, so it ends the transport.
 
         Raises:
             TransportClosed: not all of it was, or will be, sent.

@@ -191,7 +191,8 @@ class FrameStream(trio.abc.Stream):
         except BaseException:
             # Nobody knows how much of it went out, so nothing can follow.
             self._torn = True
-            await self.abort()
+            with trio.move_on_after(ABORT_SECONDS, shield=True):
+                await self.abort()
             raise
         finally:
             self.writing_since = None
@@ -257,5 +258,4 @@ class FrameStream(trio.abc.Stream):
 
     async def abort(self) -> None:
         """Close the stream below, at once."""
-        with trio.move_on_after(ABORT_SECONDS, shield=True):
-            await trio.aclose_forcefully(self._stream)
+        await trio.aclose_forcefully(self._stream)

@@ -23,7 +23,7 @@ from trio_websocket import (
 )
 
 from arcp_trio.transport.base import MessageTooBig, Transport, TransportClosed
-from arcp_trio.transport.frames import FrameStream
+from arcp_trio.transport.frames import ABORT_SECONDS, FrameStream
 
 logger = logging.getLogger(__name__)
 
@@ -140,14 +140,15 @@ async def _open(
             try:
                 websocket = await _shake_hands(reader, frames, handshake)
                 yield _WebSocketTransport(websocket, frames, reader.ended, max_bytes, peer)
-            except BaseException as exc:  # noqa: BLE001, ASYNC103 - raised again below
+            except BaseException as exc:  # noqa: BLE001 - raised again below
                 raised = exc  # leaving the nursery with it would put it in a group
             # Only the reader is left. Shielded, so that an outer cancellation cannot end the wait
             # for it with an exception that would take the place of the one raised.
             nursery.cancel_scope.shield = True
             nursery.cancel_scope.cancel()
     finally:
-        await frames.abort()
+        with trio.move_on_after(ABORT_SECONDS, shield=True):
+            await frames.abort()
     if raised is not None:
         raise raised
 
