@@ -1,14 +1,19 @@
 """How this project tests; read before adding a test.
 
-- A test is a plain function, async when it needs Trio (pytest-trio runs it), with one sentence saying what it shows.
-- Time is virtual: `autojump_clock` for anything that waits. No test sleeps for real; `trio.testing.wait_all_tasks_blocked`
-  and `Sequencer` order things. Autojump clocks know nothing of threads: use them with the memory store and transport only.
-- A test that does real I/O (marker `real_tcp`: loopback and port 0) stands under an absolute `trio.fail_after`.
+- A test is a plain function, async when it needs Trio (pytest-trio runs it), with one sentence
+  saying what it shows.
+- Time is virtual: `autojump_clock` for anything that waits. No test sleeps for real;
+  `trio.testing.wait_all_tasks_blocked` and `Sequencer` order things. Autojump clocks know nothing
+  of threads: use them with the memory store and memory streams only.
+- A test that does real I/O (marker `real_tcp`: loopback and port 0) stands under an absolute
+  `trio.fail_after`.
 - Most tests speak the wire or the public API. Grammars and invariants are tested with Hypothesis.
-- A test that shows a clause of the specification says which: `@pytest.mark.spec("6.3-2")`; the clauses and their ids are in
-  `tests/conformance/clauses.toml`, and `make conformance` writes what passed to `docs/conformance.md`.
-- A warning fails the test, and so does a log record of level ERROR or above, unless the test says that it expects one:
-  `@pytest.mark.logs_error("regex")`. An expected record that never comes fails the test as well.
+- A test that shows a clause of the specification says which: `@pytest.mark.spec("6.3-2")`. The
+  clauses are in `tests/conformance/clauses.toml`; `make conformance` writes what passed to
+  `docs/conformance.md`.
+- A warning fails the test, and so does a log record of level ERROR or above, unless the test says
+  that it expects one: `@pytest.mark.logs_error("regex")`. An expected record that never comes
+  fails the test as well.
 - `soak` marks what runs for minutes: `make soak` runs it, `make test` does not.
 """
 
@@ -24,7 +29,8 @@ import pytest
 
 pytest_plugins = ["pytester", "tests.conformance.plugin"]
 
-# No deadline per example: what an example costs depends on who else uses the machine, and pytest-timeout bounds the test.
+# No deadline per example: its cost depends on who else uses the machine, and pytest-timeout bounds
+# the test as a whole.
 hypothesis.settings.register_profile("dev", deadline=None)
 # The same examples in every run: a change that did not cause a failure must not meet it.
 hypothesis.settings.register_profile(

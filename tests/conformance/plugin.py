@@ -1,8 +1,8 @@
-"""Which clauses of the specification the suite shows: the `spec` marker, and the report made from what passed.
+"""Which clauses of the specification the suite shows: the `spec` marker and the report.
 
-The clauses are in `clauses.toml` beside this file. A marker that names none, or one that is not there, stops the run:
-a claim of conformance that points nowhere is worse than no claim. The ids travel in each test's report, so that the
-record is complete also when the tests run in several processes.
+The clauses are in `clauses.toml` beside this file. A marker that names none, or one that is not
+there, is an error: a claim of conformance that points nowhere is worse than no claim. The ids
+travel in each test's report, so that the record is complete also when several processes run tests.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Evidence:
     """False when a file could not be collected: workers go on with the others then."""
 
     def add(self, clause_id: str, test: str, *, passed: bool) -> None:
-        """Take one verdict; a test that failed once, in any phase and with any parameter, has failed."""
+        """Take one verdict; failing once, in any phase, with any parameter, is failing."""
         tests = self.verdicts[clause_id]
         tests[test] = passed and tests.get(test, True)
 
@@ -121,8 +121,8 @@ def render(specification: Specification, evidence: Evidence) -> str:
         "# Conformance to ARCP 1.1",
         "",
         "Written by `make conformance` from the tests that passed; the clauses are in",
-        "`tests/conformance/clauses.toml`. Sections beginning with 1.0 are wire detail of ARCP 1.0 that 1.1 builds on.",
-        '"stated" is what the text says without a key word.',
+        "`tests/conformance/clauses.toml`. Sections beginning with 1.0 are wire detail of ARCP 1.0",
+        'that 1.1 builds on. "stated" is what the text says without a key word.',
         "",
         "| clauses | shown by a test | failed | no test yet |",
         "| ---: | ---: | ---: | ---: |",
@@ -170,7 +170,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    """Give each test the ids of its clauses; a file with a wrong id cannot be collected, whatever was asked for."""
+    """Give each test the ids of its clauses; a file with a wrong id cannot be collected."""
     report = yield
     wrong = [
         w for node in report.result or () if isinstance(node, pytest.Item) for w in _claim(node)
@@ -183,7 +183,7 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
 
 
 def _claim(item: pytest.Item) -> Iterator[str]:
-    """Put the ids of a test's clauses where its reports carry them; yields what is wrong with them."""
+    """Put the ids of a test's clauses where its reports carry them; yield what is wrong."""
     known = read_specification().clauses
     for mark in item.iter_markers(_PROPERTY):
         if not mark.args:
@@ -195,7 +195,7 @@ def _claim(item: pytest.Item) -> Iterator[str]:
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """Write the report, unless the run was broken off: half a record would read as missing tests."""
+    """Write the report, unless the run was broken off: tests would seem to be missing."""
     evidence = session.config.stash.get(_EVIDENCE, None)
     ended = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
     if evidence and evidence.complete and ended:
