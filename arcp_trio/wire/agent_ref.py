@@ -1,0 +1,37 @@
+"""Agent references: a name, or a name and a version (§7.5)."""
+
+from __future__ import annotations
+
+import re
+
+import attrs
+
+from arcp_trio.wire.errors import InvalidRequest, clip
+
+MAX_LENGTH = 256
+
+_GRAMMAR = re.compile(r"(?P<name>[a-z0-9][a-z0-9._-]*)(?:@(?P<version>[a-zA-Z0-9.+_-]+))?")
+
+
+@attrs.frozen
+class AgentRef:
+    """An agent, by name and perhaps by version."""
+
+    name: str
+    version: str | None = None
+
+    def __str__(self) -> str:
+        return self.name if self.version is None else f"{self.name}@{self.version}"
+
+
+def parse_agent_ref(text: str) -> AgentRef:
+    """Read a reference; `InvalidRequest` if it is not in the grammar of §7.5, or endless."""
+    if len(text) > MAX_LENGTH:
+        raise InvalidRequest(f"agent reference is longer than {MAX_LENGTH} characters")
+    match = _GRAMMAR.fullmatch(text)
+    if match is None:
+        raise InvalidRequest(
+            f"{clip(repr(text))} is not an agent reference: name or name@version, "
+            "name [a-z0-9][a-z0-9._-]*, version [a-zA-Z0-9.+_-]+"
+        )
+    return AgentRef(match["name"], match["version"])

@@ -1,0 +1,84 @@
+"""Other vendors' clients that need something else than the specification's shape.
+
+A client is recognised by its hello. What it cannot read is translated as it is sent; the log
+keeps the specification's shape. docs/conformance.md lists the departures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+
+import attrs
+
+from arcp_trio.wire.envelope import Envelope
+from arcp_trio.wire.json import Json, JsonObject, dumps, loads
+
+
+@attrs.frozen(kw_only=True)
+class Dialect:
+    """How frames must look, and what must be left unsaid, for one family of clients."""
+
+    name: str
+    quiet_after_end: bool = False
+    """It takes every `session.error` for the end of all its jobs, so that a cancel which came
+    too late is better left unanswered."""
+    translate: Callable[[bytes], bytes] | None = None
+    """Rewrites a frame's tail (see `envelope.tail`); None sends it as it is."""
+
+
+def recognise(hello: Envelope) -> Dialect:
+    """The dialect of the client that sent this first frame."""
+    capabilities = hello.payload.get("capabilities")
+    if isinstance(capabilities, dict) and "agents" in capabilities:
+        return PYTHON
+    if hello.id.startswith("msg_"):
+        return TYPESCRIPT
+    return STANDARD
+
+
+# --- the Python SDK --------------------------------------------------------------------------
+
+_ACCEPTED = b',"type":"job.accepted",'
+_ERROR = b',"type":"job.error",'
+_TRANSLATED_STATUS = ("cancelled", "timed_out")
+
+
+def _to_python(tail: bytes) -> bytes:
+    # Events are by far the most: they pass after two comparisons.
+    if tail.startswith(_ACCEPTED):
+        rewrite = _budget_as_strings
+    elif tail.startswith(_ERROR):
+        rewrite = _ended_as_result
+    else:
+        return tail
+    fields: JsonObject = loads(b"{" + tail[1:])
+    return b"," + dumps(rewrite(fields))[1:]
+
+
+def _budget_as_strings(fields: JsonObject) -> JsonObject:
+    """Its model of `job.accepted` has amounts as in the lease, `{"USD": "USD:5.00"}`."""
+    payload: JsonObject = fields["payload"]
+    budget: JsonObject | None = payload.get("budget")
+    if budget is None:
+        return fields
+    amounts = {currency: f"{currency}:{_plain(amount)}" for currency, amount in budget.items()}
+    return {**fields, "payload": {**payload, "budget": amounts}}
+
+
+def _plain(amount: Json) -> str:
+    return format(Decimal(str(amount)), "f")
+
+
+def _ended_as_result(fields: JsonObject) -> JsonObject:
+    """Its `job.error` knows no status but "error", its `job.result` knows the others."""
+    payload: JsonObject = fields["payload"]
+    if payload.get("final_status") not in _TRANSLATED_STATUS:
+        return fields
+    kept = {name: payload[name] for name in ("final_status", "completed_at") if name in payload}
+    return {**fields, "type": "job.result", "payload": kept}
+
+
+STANDARD = Dialect(name="standard")
+PYTHON = Dialect(name="python", quiet_after_end=True, translate=_to_python)
+TYPESCRIPT = Dialect(name="typescript", quiet_after_end=True)  # and C#, which needs the same

@@ -1,0 +1,249 @@
+"""The envelope of §5: reading frames, writing frames, and splicing them from finished parts.
+
+An event is encoded once and sent to many sessions. What they share is the *tail*, from `type`
+to the end; what differs is the *head* and the sequence number between the two.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import attrs
+import msgspec
+
+from arcp_trio.wire.errors import InvalidRequest, clip
+from arcp_trio.wire.ids import new_id
+from arcp_trio.wire.json import MAX_DEPTH, Json, JsonObject, loads
+
+VERSION = "1.1"
+ACCEPTED_VERSIONS = frozenset({VERSION, "1"})  # 1.0 peers say "1"
+
+_MAX_SEQ = 2**63 - 1
+_ID_LIMIT = 256  # characters of a request's id that an answer repeats
+
+
+@attrs.frozen(kw_only=True)
+class Envelope:
+    """One frame, its payload read but not yet checked against the message's type."""
+
+    arcp: str
+    id: str
+    type: str
+    payload: JsonObject
+    session_id: str | None = None
+    trace_id: str | None = None
+    job_id: str | None = None
+    event_seq: int | None = None
+
+
+class MalformedFrame(InvalidRequest):
+    """A frame that is not an envelope; `request_id` is its id, if that could be read."""
+
+    def __init__(self, message: str, request_id: str | None = None) -> None:
+        super().__init__(message)
+        self.request_id = request_id
+
+
+class _Header(msgspec.Struct):
+    arcp: str
+    id: str
+    type: str
+    payload: msgspec.Raw
+    session_id: str | None = None
+    trace_id: Json = None
+    job_id: str | None = None
+    event_seq: int | None = None
+
+
+_decode_header = msgspec.json.Decoder(_Header).decode
+_decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+# --- reading ---------------------------------------------------------------------------------
+
+
+def decode(frame: str | bytes, *, max_depth: int = MAX_DEPTH) -> Envelope:
+    """Read one frame; `MalformedFrame` names everything that is wrong with its header.
+
+    Unknown fields are ignored (§5), a null optional field is an absent one, and a trace id that
+    is none is dropped rather than held against the frame.
+    """
+    try:
+        text = frame if isinstance(frame, str) else frame.decode()
+        header = _decode_header(text)
+        payload = loads(bytes(header.payload), max_depth=max_depth - 1, root="$.payload")
+    except (UnicodeError, RecursionError, msgspec.DecodeError, InvalidRequest):
+        raise _diagnose(frame, max_depth) from None
+    seq = header.event_seq
+    if (
+        header.arcp not in ACCEPTED_VERSIONS
+        or not header.id
+        or not header.type
+        or type(payload) is not dict
+        or (seq is not None and not -_MAX_SEQ <= seq <= _MAX_SEQ)
+    ):
+        raise _diagnose(text, max_depth)
+    trace_id = header.trace_id
+    return Envelope(
+        arcp=header.arcp,
+        id=header.id,
+        type=header.type,
+        payload=payload,
+        session_id=header.session_id,
+        trace_id=None if trace_id is None else _trace_id(trace_id),
+        job_id=header.job_id,
+        event_seq=seq,
+    )
+
+
+_TRACE_ID = re.compile(r"[0-9a-f]{32}")
+_TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}(?:-.*)?")
+
+
+def _trace_id(value: Json) -> str | None:
+    """The 32 hex digits of a trace id or of a whole `traceparent` (§11)."""
+    if not isinstance(value, str):
+        return None
+    traceparent = _TRACEPARENT.fullmatch(value)
+    trace_id = traceparent[1] if traceparent else value
+    if _TRACE_ID.fullmatch(trace_id) is None or trace_id == "0" * 32:
+        return None
+    return trace_id
+
+
+# --- telling what is wrong -------------------------------------------------------------------
+
+
+def _diagnose(frame: str | bytes, max_depth: int) -> MalformedFrame:
+    """Look a second time at a frame that failed: name all its problems and find its id."""
+    try:
+        text = frame if isinstance(frame, str) else frame.decode()
+        fields = _decode_fields(text)
+    except RecursionError:
+        return MalformedFrame(f"nested deeper than {max_depth} levels", _skim_id(frame))
+    except UnicodeError:
+        return MalformedFrame("not valid UTF-8", _skim_id(frame))
+    except msgspec.ValidationError:
+        return MalformedFrame("a frame is one JSON object")
+    except msgspec.DecodeError as error:
+        return MalformedFrame(f"not valid JSON: {clip(str(error))}", _skim_id(frame))
+    request_id = None
+    problems: list[str] = []
+    for name, expected in _EXPECTED.items():
+        raw = fields.get(name)
+        try:
+            value = (
+                None
+                if raw is None
+                else loads(bytes(raw), max_depth=max_depth - 1, root=f"$.{name}")
+            )
+        except InvalidRequest as error:
+            problems.append(error.message)
+            continue
+        if name == "id" and isinstance(value, str) and value:
+            request_id = clip(value, _ID_LIMIT)
+        problems += _field_problems(name, value, expected, present=raw is not None)
+    return MalformedFrame("; ".join(problems) or "malformed frame", request_id)
+
+
+_EXPECTED: dict[str, type] = {
+    "arcp": str,
+    "id": str,
+    "type": str,
+    "payload": dict,
+    "session_id": str,
+    "job_id": str,
+    "event_seq": int,
+}
+_REQUIRED = frozenset({"arcp", "id", "type", "payload"})
+_NAMES = {str: "a string", dict: "an object", int: "an integer"}
+
+
+def _field_problems(name: str, value: Json, expected: type, *, present: bool) -> Iterator[str]:
+    if value is None:
+        if name in _REQUIRED:
+            yield f"{'null' if present else 'missing'} @ $.{name}"
+    elif type(value) is not expected:
+        yield f"expected {_NAMES[expected]} @ $.{name}"
+    elif name in _REQUIRED and value == "":
+        yield f"empty @ $.{name}"
+    elif name == "arcp" and value not in ACCEPTED_VERSIONS:
+        yield f"unknown version {clip(repr(value))} @ $.arcp"
+
+
+_SKIM_LIMIT = 4096  # ids stand early; what follows may be megabytes of anything
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:,]')
+
+
+def _skim_id(frame: str | bytes) -> str | None:
+    """The outermost `id` in the beginning of a frame that is not JSON as a whole."""
+    text = frame[:_SKIM_LIMIT]
+    if isinstance(text, bytes):
+        text = text.decode(errors="replace")
+    depth = 0
+    tokens = ["", ""]  # the two tokens before
+    for match in _TOKEN.finditer(text):
+        token = match[0]
+        if depth == 1 and token[0] == '"' and tokens == ['"id"', ":"]:
+            return _unquote(token)
+        depth += (token in "{[") - (token in "}]")
+        tokens = [tokens[1], token]
+    return None
+
+
+def _unquote(token: str) -> str | None:
+    try:
+        value: str = loads(token)
+    except InvalidRequest:
+        return None
+    return clip(value, _ID_LIMIT) or None
+
+
+# --- writing ---------------------------------------------------------------------------------
+
+_quote = msgspec.json.Encoder().encode
+
+
+def encode(
+    type: str,  # noqa: A002 - the field's name on the wire
+    payload: bytes,
+    *,
+    session_id: str | None = None,
+    arcp: str = VERSION,
+    id: str | None = None,  # noqa: A002
+    trace_id: str | None = None,
+    job_id: str | None = None,
+    event_seq: int | None = None,
+) -> bytes:
+    """Write a whole frame around an encoded payload; a fresh id unless one is given."""
+    end = tail(type, payload, id=id or new_id(), trace_id=trace_id, job_id=job_id)
+    if session_id is None:
+        head = b'{"arcp":%b' % _quote(arcp)
+    else:
+        head = plain_head(session_id, arcp)
+    return head + end if event_seq is None else b'%b,"event_seq":%d%b' % (head, event_seq, end)
+
+
+def plain_head(session_id: str, arcp: str = VERSION) -> bytes:
+    """The beginning of a session's frames without a number: `plain_head + tail` is a frame."""
+    return b'{"arcp":%b,"session_id":%b' % (_quote(arcp), _quote(session_id))
+
+
+def numbered_head(session_id: str, arcp: str = VERSION) -> bytes:
+    """The beginning of a session's numbered frames: `b"%b%d%b" % (head, seq, tail)` is one."""
+    return plain_head(session_id, arcp) + b',"event_seq":'
+
+
+def tail(
+    type: str,  # noqa: A002
+    payload: bytes,
+    *,
+    id: str,  # noqa: A002
+    job_id: str | None = None,
+    trace_id: str | None = None,
+) -> bytes:
+    """Everything of a frame that does not depend on the session it goes to."""
+    trace = b"" if trace_id is None else b',"trace_id":' + _quote(trace_id)
+    job = b"" if job_id is None else b',"job_id":' + _quote(job_id)
+    return b',"type":%b,"id":%b%b%b,"payload":%b}' % (_quote(type), _quote(id), trace, job, payload)

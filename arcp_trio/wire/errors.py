@@ -1,0 +1,195 @@
+"""The error taxonomy of §12: one class per code, and what a peer may read of it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+_QUOTE_LIMIT = 80  # characters of a peer's own text that an error message repeats
+
+# §12: naive retry of these fails identically; an internal error is always worth another try.
+_FORCED_RETRYABLE = {"INTERNAL_ERROR": True, "LEASE_EXPIRED": False, "BUDGET_EXHAUSTED": False}
+_RETRYABLE_BY_DEFAULT = frozenset({"INTERNAL_ERROR", "TIMEOUT", "HEARTBEAT_LOST"})
+
+
+def clip(text: str, limit: int = _QUOTE_LIMIT) -> str:
+    """Shorten text that came from outside, so that no message repeats a hostile 10 kB name."""
+    return text if len(text) <= limit else f"{text[:limit]}…"
+
+
+class ArcpError(Exception):
+    """An error with a code of §12.
+
+    `code` is given only for a code that no class here names, as a newer peer may send.
+    The details are copied in and out: errors never share a mutable object.
+    """
+
+    code: str = "INTERNAL_ERROR"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        details: Mapping[str, Any] | None = None,
+        retryable: bool | None = None,
+        code: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        if code is not None:
+            self.code = code
+        if retryable is None:
+            retryable = self.code in _RETRYABLE_BY_DEFAULT
+        self.retryable: bool = _FORCED_RETRYABLE.get(self.code, retryable)
+        self.details: dict[str, Any] = copy.deepcopy(dict(details or {}))
+
+    def payload(self) -> dict[str, Any]:
+        """The error as §12 sends it; a fresh object each time."""
+        payload: dict[str, Any] = {
+            "code": self.code,
+            "message": self.message,
+            "retryable": self.retryable,
+        }
+        if self.details:
+            payload["details"] = copy.deepcopy(self.details)
+        return payload
+
+
+class PermissionDenied(ArcpError):
+    """The lease, or the principal's authority, does not cover the operation."""
+
+    code = "PERMISSION_DENIED"
+
+
+class LeaseSubsetViolation(ArcpError):
+    """A delegation asked for more than its parent has (§9.4)."""
+
+    code = "LEASE_SUBSET_VIOLATION"
+
+
+class JobNotFound(ArcpError):
+    """No such job, or none that this principal may know of."""
+
+    code = "JOB_NOT_FOUND"
+
+
+class DuplicateKey(ArcpError):
+    """An idempotency key came back with other parameters (§7.2)."""
+
+    code = "DUPLICATE_KEY"
+
+
+class AgentNotAvailable(ArcpError):
+    """No agent of that name is registered."""
+
+    code = "AGENT_NOT_AVAILABLE"
+
+
+class AgentVersionNotAvailable(ArcpError):
+    """The agent exists, but not in that version (§7.5)."""
+
+    code = "AGENT_VERSION_NOT_AVAILABLE"
+
+
+class JobCancelled(ArcpError):
+    """The job ended because it was cancelled (§7.4)."""
+
+    code = "CANCELLED"
+
+
+class JobTimedOut(ArcpError):
+    """The job ran longer than its `max_runtime_sec`."""
+
+    code = "TIMEOUT"
+
+
+class ResumeWindowExpired(ArcpError):
+    """The session, or the part of its stream that is asked for, is gone (§6.3)."""
+
+    code = "RESUME_WINDOW_EXPIRED"
+
+
+class HeartbeatLost(ArcpError):
+    """The peer was silent for two heartbeat intervals (§6.4)."""
+
+    code = "HEARTBEAT_LOST"
+
+
+class LeaseExpired(ArcpError):
+    """The lease's `expires_at` has passed (§9.5)."""
+
+    code = "LEASE_EXPIRED"
+
+
+class BudgetExhausted(ArcpError):
+    """A `cost.budget` counter is used up (§9.6)."""
+
+    code = "BUDGET_EXHAUSTED"
+
+
+class InvalidRequest(ArcpError):
+    """A malformed frame, or a message against its schema."""
+
+    code = "INVALID_REQUEST"
+
+
+class Unauthenticated(ArcpError):
+    """No token, or not a valid one (§6.1)."""
+
+    code = "UNAUTHENTICATED"
+
+
+class InternalError(ArcpError):
+    """A fault of the runtime, or one of its limits was hit."""
+
+    code = "INTERNAL_ERROR"
+
+
+CODES: Mapping[str, type[ArcpError]] = {
+    cls.code: cls
+    for cls in (
+        PermissionDenied,
+        LeaseSubsetViolation,
+        JobNotFound,
+        DuplicateKey,
+        AgentNotAvailable,
+        AgentVersionNotAvailable,
+        JobCancelled,
+        JobTimedOut,
+        ResumeWindowExpired,
+        HeartbeatLost,
+        LeaseExpired,
+        BudgetExhausted,
+        InvalidRequest,
+        Unauthenticated,
+        InternalError,
+    )
+}
+"""The fifteen codes of §12, each with its class."""
+
+
+class JobFailed(ArcpError):
+    """A job ended in `error`; `code` is that of its terminal message."""
+
+
+class JobError(InternalError):
+    """Raised by an agent whose words the client may read: they become the job's error."""
+
+    def __init__(self, message: str, details: Mapping[str, Any] | None = None) -> None:
+        super().__init__(message, details=details)
+
+
+def error_from_payload(payload: Mapping[str, Any]) -> ArcpError:
+    """The exception for an error that a peer sent, however sloppily; never raises itself."""
+    code, message = payload.get("code"), payload.get("message")
+    retryable, details = payload.get("retryable"), payload.get("details")
+    if not isinstance(code, str) or not code:
+        code = InternalError.code
+    cls = CODES.get(code, ArcpError)
+    return cls(
+        message if isinstance(message, str) and message else code,
+        details=details if isinstance(details, dict) else None,
+        retryable=retryable if isinstance(retryable, bool) else None,
+        code=code,
+    )

@@ -1,0 +1,51 @@
+"""The feature flags of §6.2 and their negotiation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+
+class Feature:
+    """The names of the features, as they stand on the wire."""
+
+    HEARTBEAT: Final = "heartbeat"
+    ACK: Final = "ack"
+    LIST_JOBS: Final = "list_jobs"
+    SUBSCRIBE: Final = "subscribe"
+    LEASE_EXPIRES_AT: Final = "lease_expires_at"
+    COST_BUDGET: Final = "cost.budget"
+    MODEL_USE: Final = "model.use"
+    PROVISIONED_CREDENTIALS: Final = "provisioned_credentials"
+    PROGRESS: Final = "progress"
+    RESULT_CHUNK: Final = "result_chunk"
+    AGENT_VERSIONS: Final = "agent_versions"
+
+
+ALL_FEATURES: Final[tuple[str, ...]] = (
+    Feature.HEARTBEAT,
+    Feature.ACK,
+    Feature.LIST_JOBS,
+    Feature.SUBSCRIBE,
+    Feature.LEASE_EXPIRES_AT,
+    Feature.COST_BUDGET,
+    Feature.MODEL_USE,
+    Feature.PROVISIONED_CREDENTIALS,
+    Feature.PROGRESS,
+    Feature.RESULT_CHUNK,
+    Feature.AGENT_VERSIONS,
+)
+"""Every feature of ARCP 1.1, in the order of §6.2."""
+
+SUPPORTED: Final[tuple[str, ...]] = (
+    Feature.HEARTBEAT,
+    Feature.ACK,
+    Feature.PROGRESS,
+    Feature.AGENT_VERSIONS,
+)
+"""What this runtime offers in its welcome."""
+
+
+def negotiate(offered: Iterable[str], supported: Iterable[str]) -> frozenset[str]:
+    """The effective features of a session: what both sides have (§6.2)."""
+    return frozenset(offered) & frozenset(supported)

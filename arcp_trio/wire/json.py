@@ -1,0 +1,151 @@
+"""Strict JSON: what goes out and what comes in is RFC 8259, within bounds (v1.0 §5.2).
+
+msgspec reads and writes; this module refuses what msgspec lets pass. Reading, that is
+integers beyond a signed 64-bit number and nesting beyond the bound. Writing, it is NaN (which
+would become null), big integers, keys and values that are not JSON.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from math import isfinite
+from typing import Any, TypeAlias
+
+import msgspec
+
+from arcp_trio.wire.errors import InvalidRequest, clip
+
+Json: TypeAlias = Any
+"""Any JSON value. What is in it is checked when it is read or written, not by type checkers."""
+
+JsonObject: TypeAlias = dict[str, Json]
+
+MAX_DEPTH = 64  # levels of nesting, counted from the outermost value
+
+_MIN_INT, _MAX_INT = -(2**63), 2**63 - 1
+_MANY_DIGITS = re.compile(r"[0-9]{19}")  # no shorter integer leaves 64 bits
+
+_encode = msgspec.json.Encoder(decimal_format="number").encode
+_decode = msgspec.json.Decoder().decode
+
+# A fault found in a value: what is wrong, and the way to it, innermost step first.
+_Fault = tuple[str, list[str]]
+
+
+def loads(text: str | bytes, *, max_depth: int = MAX_DEPTH, root: str = "$") -> Json:
+    """Read one JSON value; `InvalidRequest` says what is wrong with it and, if known, where.
+
+    `root` names the value in that message, when it is part of a larger one.
+    """
+    try:
+        if isinstance(text, bytes):
+            text = text.decode()
+        value = _decode(text)
+    except RecursionError:
+        raise InvalidRequest(f"nested deeper than {max_depth} levels @ {root}") from None
+    except UnicodeError:
+        raise InvalidRequest(f"not valid UTF-8 @ {root}") from None
+    except msgspec.DecodeError as error:
+        raise InvalidRequest(f"not valid JSON @ {root}: {clip(str(error))}") from None
+    # Walking the value costs more than decoding it; the text tells cheaply when to.
+    if text.count("[") + text.count("{") > max_depth or _MANY_DIGITS.search(text):
+        fault = _find_fault(value, max_depth)
+        if fault is not None:
+            raise InvalidRequest(_describe(fault, root))
+    return value
+
+
+def dumps(value: Json, *, max_depth: int = MAX_DEPTH) -> bytes:
+    """Write one value as JSON; `ValueError` names what in it is not JSON, and where.
+
+    A `Decimal` is written as the number it is; a tuple as an array.
+    """
+    fault = _find_fault(value, max_depth)
+    if fault is not None:
+        raise ValueError(_describe(fault, "$"))
+    try:
+        return _encode(value)
+    except UnicodeEncodeError:
+        fault = _find_surrogate(value) or ("lone surrogate", [])
+        raise ValueError(_describe(fault, "$")) from None
+
+
+def _find_fault(value: Json, depth: int) -> _Fault | None:
+    """The first thing in the value that is not JSON or out of bounds (lone surrogates apart)."""
+    kind = type(value)
+    if kind is str or kind is bool or value is None:
+        return None
+    if kind is int:
+        return None if _MIN_INT <= value <= _MAX_INT else ("integer beyond 64 bits", [])
+    if kind is float:
+        return None if isfinite(value) else ("number is not finite", [])
+    if kind is Decimal:
+        return _find_decimal_fault(value)
+    if kind is not dict and kind is not list and kind is not tuple:
+        return (f"{clip(kind.__qualname__)} is not a JSON value", [])
+    if depth <= 0:
+        return ("nested too deeply", [])
+    if kind is dict:
+        for key, item in value.items():
+            if type(key) is not str:
+                return (f"key {clip(repr(key))} is not a string", [])
+            if type(item) is not str:  # the common case, spared a call
+                fault = _find_fault(item, depth - 1)
+                if fault is not None:
+                    fault[1].append(_step(key))
+                    return fault
+        return None
+    for index, item in enumerate(value):
+        if type(item) is not str:
+            fault = _find_fault(item, depth - 1)
+            if fault is not None:
+                fault[1].append(f"[{index}]")
+                return fault
+    return None
+
+
+def _find_decimal_fault(value: Decimal) -> _Fault | None:
+    # Without an exponent it is written as an integer, with the bounds of one.
+    if not value.is_finite() or not isfinite(float(value)):
+        return ("number is not finite", [])
+    if value.as_tuple().exponent == 0 and not _MIN_INT <= value <= _MAX_INT:
+        return ("integer beyond 64 bits", [])
+    return None
+
+
+def _find_surrogate(value: Json) -> _Fault | None:
+    """Where the lone surrogate is that made encoding fail."""
+    if isinstance(value, str):
+        return None if _is_unicode(value) else ("lone surrogate", [])
+    if isinstance(value, dict):
+        if not all(map(_is_unicode, value)):
+            return ("lone surrogate in a key", [])
+        steps = [(_step(key), item) for key, item in value.items()]
+    elif isinstance(value, (list, tuple)):
+        steps = [(f"[{index}]", item) for index, item in enumerate(value)]
+    else:
+        return None
+    for step, item in steps:
+        fault = _find_surrogate(item)
+        if fault is not None:
+            fault[1].append(step)
+            return fault
+    return None
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _step(key: str) -> str:
+    return f".{key}" if key.isidentifier() and len(key) <= 64 else f"[{clip(repr(key))}]"
+
+
+def _describe(fault: _Fault, root: str) -> str:
+    reason, steps = fault
+    return f"{reason} @ {root}{clip(''.join(reversed(steps)), 256)}"

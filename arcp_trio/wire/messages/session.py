@@ -1,0 +1,258 @@
+"""Payloads of the `session.*` messages (§6)."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+import attrs
+
+from arcp_trio.wire.errors import ArcpError
+from arcp_trio.wire.json import Json, JsonObject
+from arcp_trio.wire.schema import KEEP_NULL, NonEmpty, Rule, always
+from arcp_trio.wire.timestamps import parse_rfc3339
+
+_MAX_PAGE = 1000  # jobs in one listing
+_DEFAULT_PAGE = 100
+
+
+def _is_timestamp(text: str) -> bool:
+    try:
+        parse_rfc3339(text)
+    except ValueError:
+        return False
+    return True
+
+
+Timestamp = Annotated[str, Rule("an RFC 3339 timestamp", _is_timestamp)]
+
+
+@attrs.frozen(kw_only=True)
+class PeerInfo:
+    """Who speaks: the `client` of a hello, the `runtime` of a welcome."""
+
+    name: NonEmpty
+    version: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Auth:
+    """Credentials of a hello (§6.1). What is missing here is judged by the handshake."""
+
+    scheme: str | None = None
+    token: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class ClientCapabilities:
+    """What a client can do (§6.2)."""
+
+    encodings: list[str] | None = None
+    features: list[str] | None = None
+    agents: Json = None
+
+
+@attrs.frozen(kw_only=True)
+class SessionResume:
+    """A request to go on with a session (§6.3): a first frame, or the `resume` of a hello."""
+
+    type: ClassVar[str] = "session.resume"
+
+    resume_token: str
+    last_event_seq: int = 0
+    session_id: str | None = None
+    auth: Auth | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Hello:
+    """The first frame of a connection (§6.2)."""
+
+    type: ClassVar[str] = "session.hello"
+
+    client: PeerInfo
+    auth: Auth | None = None
+    capabilities: ClientCapabilities | None = None
+    resume: SessionResume | None = None
+    # Some clients put what they resume here rather than in a `resume` block.
+    resume_token: str | None = None
+    last_event_seq: int | None = None
+
+    @property
+    def features(self) -> list[str]:
+        """The features that the client offers; none if it does not say."""
+        return (self.capabilities and self.capabilities.features) or []
+
+    @property
+    def resumption(self) -> SessionResume | None:
+        """The session this hello wants to go on with, in whichever form it says so."""
+        if self.resume is not None:
+            return self.resume
+        if self.resume_token is None:
+            return None
+        return SessionResume(
+            resume_token=self.resume_token, last_event_seq=self.last_event_seq or 0
+        )
+
+
+@attrs.frozen(kw_only=True)
+class AgentInfo:
+    """One agent of the inventory (§6.2)."""
+
+    name: NonEmpty
+    versions: list[str] | None = None
+    default: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class RuntimeCapabilities:
+    """What a runtime can do; agents are bare names for a peer without `agent_versions`."""
+
+    encodings: list[str] | None = None
+    features: list[str] | None = None
+    agents: list[AgentInfo | str] | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Welcome:
+    """The answer to a hello (§6.2)."""
+
+    type: ClassVar[str] = "session.welcome"
+
+    session_id: str
+    runtime: PeerInfo | None = None
+    resume_token: str | None = None
+    resume_window_sec: float | None = None
+    heartbeat_interval_sec: float | None = None
+    accepted_at: str | None = None
+    capabilities: RuntimeCapabilities | None = None
+
+
+@attrs.frozen(kw_only=True)
+class ErrorBody:
+    """`session.error`: a request was refused, or the session is at its end (§12)."""
+
+    type: ClassVar[str] = "session.error"
+
+    code: str
+    message: str = ""
+    retryable: bool = False
+    request_id: str | None = None
+    job_id: str | None = None
+    details: JsonObject | None = None
+
+    @classmethod
+    def of(
+        cls, error: ArcpError, *, request_id: str | None = None, job_id: str | None = None
+    ) -> ErrorBody:
+        """The error as an answer to a request."""
+        return cls(**error.payload(), request_id=request_id, job_id=job_id)
+
+
+@attrs.frozen(kw_only=True)
+class Ping:
+    """A sign of life that wants one back (§6.4)."""
+
+    type: ClassVar[str] = "session.ping"
+
+    nonce: str
+    sent_at: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Pong:
+    """The answer to a ping (§6.4)."""
+
+    type: ClassVar[str] = "session.pong"
+
+    ping_nonce: str
+    received_at: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Ack:
+    """The client has processed everything up to this number (§6.5)."""
+
+    type: ClassVar[str] = "session.ack"
+
+    last_processed_seq: int
+
+
+@attrs.frozen(kw_only=True)
+class Close:
+    """The client leaves; its jobs go on (§6.7)."""
+
+    type: ClassVar[str] = "session.close"
+
+    reason: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Bye:
+    """As `session.close`, in the words of ARCP 1.0; it is not answered."""
+
+    type: ClassVar[str] = "session.bye"
+
+    reason: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Closed:
+    """The answer to `session.close` (§6.7)."""
+
+    type: ClassVar[str] = "session.closed"
+
+    reason: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class JobFilter:
+    """Which jobs a listing shall have (§6.6); what is absent does not restrict it."""
+
+    status: list[str] | None = None
+    agent: str | None = None
+    created_after: Timestamp | None = None
+
+
+@attrs.frozen(kw_only=True)
+class ListJobs:
+    """A request for the jobs that the session's principal may observe (§6.6)."""
+
+    type: ClassVar[str] = "session.list_jobs"
+
+    filter: JobFilter = attrs.field(factory=JobFilter)
+    limit: float | None = None
+    cursor: str | None = None
+
+    @property
+    def page_size(self) -> int:
+        """How many jobs to answer with: the limit, brought within bounds."""
+        if self.limit is None:
+            return _DEFAULT_PAGE
+        return int(min(max(self.limit, 1), _MAX_PAGE))
+
+
+@attrs.frozen(kw_only=True)
+class JobEntry:
+    """One job of a listing (§6.6)."""
+
+    job_id: str
+    agent: str
+    status: str
+    lease: JsonObject | None = None
+    parent_job_id: str | None = attrs.field(default=None, metadata={KEEP_NULL: always})
+    created_at: str | None = None
+    submitted_at: str | None = None
+    trace_id: str | None = None
+    last_event_seq: int | None = None
+    credentials: list[JsonObject] | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Jobs:
+    """A page of a listing (§6.6)."""
+
+    type: ClassVar[str] = "session.jobs"
+
+    request_id: str | None = None
+    jobs: list[JobEntry]
+    next_cursor: str | None = attrs.field(default=None, metadata={KEEP_NULL: always})

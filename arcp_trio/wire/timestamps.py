@@ -1,0 +1,40 @@
+"""Timestamps as they stand on the wire: RFC 3339, written in UTC with milliseconds."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SHAPE = re.compile(
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2})(\.[0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})"
+)
+
+
+def rfc3339(unix_seconds: float) -> str:
+    """`YYYY-MM-DDTHH:MM:SS.mmmZ`, rounded down to the millisecond."""
+    seconds, millis = divmod(int(unix_seconds * 1000), 1000)
+    return f"{_whole_second(seconds)}.{millis:03d}Z"
+
+
+@lru_cache(maxsize=64)  # events come by the thousand per second
+def _whole_second(unix_seconds: int) -> str:
+    return (_EPOCH + timedelta(seconds=unix_seconds)).strftime("%Y-%m-%dT%H:%M:%S")
+
+
+def parse_rfc3339(text: str) -> float:
+    """Unix seconds of a timestamp with `Z` or an offset; `ValueError` for anything else."""
+    match = _SHAPE.fullmatch(text)
+    if match is None:
+        raise ValueError("not an RFC 3339 timestamp")
+    whole, fraction, zone = match.groups()
+    moment = datetime.fromisoformat(whole + ("+00:00" if zone == "Z" else zone))
+    return (moment - _EPOCH).total_seconds() + float(fraction or 0)
+
+
+def parse_utc(text: str) -> float:
+    """Unix seconds of a timestamp that must end in `Z` (§9.5); `ValueError` otherwise."""
+    if not text.endswith("Z"):
+        raise ValueError("not a UTC timestamp ending in Z")
+    return parse_rfc3339(text)
