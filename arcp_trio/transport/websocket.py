@@ -133,24 +133,35 @@ class _Reader:
 async def _open(
     frames: FrameStream, handshake: _Handshake, max_bytes: int, peer: str
 ) -> AsyncGenerator[Transport, None]:
-    raised: BaseException | None = None
+    aside = _Aside()
     try:
         async with trio.open_nursery() as nursery:
             reader = _Reader(nursery)
-            try:
+            with aside:
                 websocket = await _shake_hands(reader, frames, handshake)
                 yield _WebSocketTransport(websocket, frames, reader.ended, max_bytes, peer)
-            except BaseException as exc:  # noqa: BLE001 - raised again below
-                raised = exc  # leaving the nursery with it would put it in a group
             # Only the reader is left. Shielded, so that an outer cancellation cannot end the wait
-            # for it with an exception that would take the place of the one raised.
+            # for it with an exception that would take the place of the one put aside.
             nursery.cancel_scope.shield = True
             nursery.cancel_scope.cancel()
     finally:
         with trio.move_on_after(ABORT_SECONDS, shield=True):
             await frames.abort()
-    if raised is not None:
-        raise raised
+    if aside.raised is not None:
+        raise aside.raised
+
+
+class _Aside:
+    """Keeps what a block raises until it can be raised outside of a nursery, that is, ungrouped."""
+
+    raised: BaseException | None = None
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _type: object, raised: BaseException | None, _traceback: object) -> bool:
+        self.raised = raised
+        return True
 
 
 async def _shake_hands(
