@@ -1,5 +1,7 @@
 """The error taxonomy of §12: one class per code, and what a peer may read of it."""
 
+# ruff: noqa: N818 - the classes have the names of the codes they carry
+
 from __future__ import annotations
 
 import copy
@@ -31,7 +33,7 @@ class ArcpError(Exception):
         self,
         message: str,
         *,
-        details: Mapping[str, Any] | None = None,
+        details: Mapping[str, object] | None = None,
         retryable: bool | None = None,
         code: str | None = None,
     ) -> None:
@@ -45,7 +47,7 @@ class ArcpError(Exception):
         self.details: dict[str, Any] = copy.deepcopy(dict(details or {}))
 
     def payload(self) -> dict[str, Any]:
-        """The error as §12 sends it; a fresh object each time."""
+        """Write the error as §12 has it; a fresh object each time."""
         payload: dict[str, Any] = {
             "code": self.code,
             "message": self.message,
@@ -181,7 +183,7 @@ class JobError(InternalError):
 
 
 def error_from_payload(payload: Mapping[str, Any]) -> ArcpError:
-    """The exception for an error that a peer sent, however sloppily; never raises itself."""
+    """Make the exception for an error that a peer sent, however sloppily; never raise."""
     code, message = payload.get("code"), payload.get("message")
     retryable, details = payload.get("retryable"), payload.get("details")
     if not isinstance(code, str) or not code:

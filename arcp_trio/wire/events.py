@@ -9,14 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal
-from math import isfinite
 from typing import Any, TypeAlias, get_args, get_type_hints
 
 import attrs
 
 from arcp_trio.wire.errors import CODES, clip
 from arcp_trio.wire.features import Feature
-from arcp_trio.wire.json import MAX_DEPTH, Json, JsonObject, dumps
+from arcp_trio.wire.json import MAX_DEPTH, Json, JsonObject, dumps, is_finite
 
 Number: TypeAlias = int | float | Decimal
 
@@ -29,11 +28,12 @@ class InvalidEvent(ValueError):
 
 
 # --- the bodies ------------------------------------------------------------------------------
-# A validator here is a check of the schema: `_check` below runs it without an instance.
+# The metadata are what `check_body` below holds a body to, beyond the types.
 
 _Rule: TypeAlias = Callable[[Any], bool]
 _EXPECTED = "expected"  # metadata: what a rule wants, in words
 _RULE = "rule"
+_ANYTHING = "anything"  # metadata: there is nothing to check, and null is not the same as absent
 
 
 def _rule(expected: str, holds: _Rule) -> dict[str, Any]:
@@ -79,7 +79,7 @@ class ToolResult:
     """What a tool call came to: exactly one of `result` and `error`."""
 
     call_id: str = attrs.field(metadata=_NON_EMPTY)
-    result: Json = None
+    result: Json = attrs.field(default=None, metadata={_ANYTHING: True})
     error: JsonObject | None = None
 
 
@@ -180,7 +180,7 @@ _FEATURES: Mapping[str, str] = {
 
 
 def feature_of(kind: str) -> str | None:
-    """The feature a session must have negotiated to be sent events of this kind."""
+    """Name the feature that a session must have negotiated to be sent events of this kind."""
     return _FEATURES.get(kind)
 
 
@@ -188,7 +188,7 @@ def feature_of(kind: str) -> str | None:
 
 
 def encode_event(kind: str, body: Mapping[str, Json], ts: str) -> bytes:
-    """The payload of a `job.event`; `InvalidEvent` says why it may not be one.
+    """Encode the payload of a `job.event`; `InvalidEvent` says why it may not be one.
 
     An optional field that is None is left out. `ts` is put in as it stands.
     """
@@ -201,52 +201,67 @@ def encode_event(kind: str, body: Mapping[str, Json], ts: str) -> bytes:
     return b'{"kind":"%b","ts":"%b","body":%b}' % (kind.encode(), ts.encode(), encoded)
 
 
-def check_body(kind: str, body: Mapping[str, Json]) -> Mapping[str, Json]:
-    """The body as it may be sent under this kind, or `InvalidEvent`."""
+def read_body(kind: str, body: Json) -> Body:
+    """Make the object of a body of §8.2; `InvalidEvent` if it is not one of that kind."""
+    checked = check_body(kind, body)
+    cls = KINDS[kind]
+    return cls(**{f.name: checked[f.name] for f in attrs.fields(cls) if f.name in checked})
+
+
+def check_body(kind: str, body: Mapping[str, Json]) -> dict[str, Json]:
+    """Take a body as it may be sent under this kind; `InvalidEvent` if it may not."""
     if type(body) is not dict:
         if not isinstance(body, Mapping):
-            raise InvalidEvent(f"{clip(str(kind))}: a body is an object")
+            raise InvalidEvent(f"{clip(kind)}: expected an object @ $")
         body = dict(body)
     fields = _SCHEMA.get(kind)
     if fields is None:
-        if len(kind) > _MAX_KIND or _VENDOR_KIND.fullmatch(kind) is None:
-            raise InvalidEvent(
-                f"unknown kind {clip(repr(kind))}: a kind of §8.2, or x-vendor.<vendor>.<name>"
-            )
+        _check_vendor_kind(kind)
         return body
     for name, types, required, rule, expected in fields:
         value = body.get(name)
         if value is None:
             if required:
-                raise InvalidEvent(f"{kind}: {expected} is required @ $.{name}")
-            if name in body and types is not None:
+                raise InvalidEvent(f"{kind}: expected {expected} @ $.{name}")
+            if name in body:
                 body = {key: item for key, item in body.items() if key != name}
         elif types is not None and (type(value) not in types or (rule and not rule(value))):
             raise InvalidEvent(f"{kind}: expected {expected} @ $.{name}")
     check = _WHOLE_BODY.get(kind)
-    if check is not None:
-        check(body)
+    return body if check is None else check(body)
+
+
+def _check_vendor_kind(kind: str) -> None:
+    if len(kind) > _MAX_KIND or _VENDOR_KIND.fullmatch(kind) is None:
+        raise InvalidEvent(
+            f"unknown kind {clip(repr(kind))}: a kind of §8.2, or x-vendor.<vendor>.<name>"
+        )
+
+
+def _check_tool_result(body: JsonObject) -> JsonObject:
+    error = body.get("error")
+    if error is None:
+        if "result" not in body:  # null is a result, too
+            raise InvalidEvent("tool_result: expected one of result and error @ $")
+        return body
+    if body.get("result") is not None:
+        raise InvalidEvent("tool_result: expected only one of result and error @ $")
+    code = error.get("code")
+    if not isinstance(code, str) or code not in CODES:
+        raise InvalidEvent("tool_result: expected a code of §12 @ $.error.code")
+    for name, kind in (("message", str), ("retryable", bool)):
+        if not isinstance(error.get(name), kind):
+            raise InvalidEvent(f"tool_result: expected {_TYPE_NAMES[kind]} @ $.error.{name}")
+    return {key: item for key, item in body.items() if key != "result"}
+
+
+def _check_metric(body: JsonObject) -> JsonObject:
+    if body["value"] < 0 and body["name"].startswith("cost."):
+        raise InvalidEvent("metric: expected a cost that is not negative @ $.value")
     return body
 
 
-def _check_tool_result(body: Mapping[str, Json]) -> None:
-    if ("result" in body) == ("error" in body):
-        raise InvalidEvent("tool_result: exactly one of result and error @ $")
-    error = body.get("error")
-    if error is not None and (
-        error.get("code") not in CODES
-        or not isinstance(error.get("message"), str)
-        or not isinstance(error.get("retryable"), bool)
-    ):
-        raise InvalidEvent("tool_result: expected a code of §12, a message and retryable @ $.error")
-
-
-def _check_metric(body: Mapping[str, Json]) -> None:
-    if body["value"] < 0 and body["name"].startswith("cost."):
-        raise InvalidEvent("metric: a cost is not negative @ $.value")
-
-
-_WHOLE_BODY: Mapping[str, Callable[[Mapping[str, Json]], None]] = {
+_WHOLE_BODY: Mapping[str, Callable[[JsonObject], JsonObject]] = {
     "tool_result": _check_tool_result,
     "metric": _check_metric,
 }
@@ -262,7 +277,8 @@ _TYPE_NAMES = {str: "a string", bool: "a boolean", int: "an integer", dict: "an 
 
 def _schema_of(cls: type[Body]) -> tuple[_Field, ...]:
     hints = get_type_hints(cls)
-    return tuple(_field_of(field, hints[field.name]) for field in attrs.fields(cls))
+    fields = (field for field in attrs.fields(cls) if not field.metadata.get(_ANYTHING))
+    return tuple(_field_of(field, hints[field.name]) for field in fields)
 
 
 def _field_of(field: attrs.Attribute[Any], hint: Any) -> _Field:
@@ -280,7 +296,7 @@ def _field_of(field: attrs.Attribute[Any], hint: Any) -> _Field:
 
 
 def _finite_and(rule: _Rule | None) -> _Rule:
-    return lambda number: isfinite(number) and (rule is None or rule(number))
+    return lambda number: is_finite(number) and (rule is None or rule(number))
 
 
 _SCHEMA: Mapping[str, tuple[_Field, ...]] = {kind: _schema_of(cls) for kind, cls in KINDS.items()}

@@ -47,5 +47,5 @@ SUPPORTED: Final[tuple[str, ...]] = (
 
 
 def negotiate(offered: Iterable[str], supported: Iterable[str]) -> frozenset[str]:
-    """The effective features of a session: what both sides have (§6.2)."""
+    """Intersect both sides' features: what a session may use (§6.2)."""
     return frozenset(offered) & frozenset(supported)

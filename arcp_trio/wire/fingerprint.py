@@ -12,7 +12,7 @@ from arcp_trio.wire.schema import to_json
 
 
 def fingerprint(submit: Submit) -> bytes:
-    """A digest of what the job was asked to do.
+    """Digest what the job was asked to do.
 
     How it was written does not matter: order of keys, whitespace, escapes, `1.0` for `1`, an
     absent field for an empty one. The idempotency key itself is not part of it.
@@ -28,7 +28,7 @@ def fingerprint(submit: Submit) -> bytes:
 
 
 def _canonical(value: Json) -> Json:
-    """The value with every number in the one form that equal numbers share."""
+    """Bring every number into the one form that equal numbers share."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, dict):

@@ -56,15 +56,15 @@ _ulids = _Ulids()  # one per process: ids rise across all who ask for one
 
 
 def new_id(prefix: str = "") -> str:
-    """A fresh ULID behind the prefix (`sess_`, `job_`, `res_` …); later ids sort after earlier."""
+    """Make a fresh ULID behind the prefix (`sess_`, `job_`, `res_` …); later ids sort after earlier."""
     return prefix + _ulids.next()
 
 
 def resume_token() -> str:
-    """A fresh resume token: 256 bits from the operating system (§6.3)."""
+    """Make a fresh resume token: 256 bits from the operating system (§6.3)."""
     return f"rt_{secrets.token_hex(32)}"
 
 
 def token_digest(token: str) -> bytes:
-    """What is stored of a token, and compared: never the token itself."""
+    """Digest a token: what is stored and compared is never the token itself."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()

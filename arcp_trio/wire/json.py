@@ -72,50 +72,53 @@ def dumps(value: Json, *, max_depth: int = MAX_DEPTH) -> bytes:
 
 
 def _find_fault(value: Json, depth: int) -> _Fault | None:
-    """The first thing in the value that is not JSON or out of bounds (lone surrogates apart)."""
+    """Find the first thing in the value that is not JSON or out of bounds (surrogates apart)."""
     kind = type(value)
-    if kind is str or kind is bool or value is None:
-        return None
-    if kind is int:
-        return None if _MIN_INT <= value <= _MAX_INT else ("integer beyond 64 bits", [])
-    if kind is float:
-        return None if isfinite(value) else ("number is not finite", [])
-    if kind is Decimal:
-        return _find_decimal_fault(value)
-    if kind is not dict and kind is not list and kind is not tuple:
-        return (f"{clip(kind.__qualname__)} is not a JSON value", [])
+    if kind is dict:
+        items = value.items()
+    elif kind is list or kind is tuple:
+        items = enumerate(value)
+    else:
+        return _find_leaf_fault(value)
     if depth <= 0:
         return ("nested too deeply", [])
-    if kind is dict:
-        for key, item in value.items():
-            if type(key) is not str:
-                return (f"key {clip(repr(key))} is not a string", [])
-            if type(item) is not str:  # the common case, spared a call
-                fault = _find_fault(item, depth - 1)
-                if fault is not None:
-                    fault[1].append(_step(key))
-                    return fault
-        return None
-    for index, item in enumerate(value):
-        if type(item) is not str:
+    for step, item in items:
+        if kind is dict and type(step) is not str:
+            return (f"key {clip(repr(step))} is not a string", [])
+        if type(item) is not str:  # the common case, spared a call
             fault = _find_fault(item, depth - 1)
             if fault is not None:
-                fault[1].append(f"[{index}]")
+                fault[1].append(_step(step))
                 return fault
     return None
 
 
-def _find_decimal_fault(value: Decimal) -> _Fault | None:
-    # Without an exponent it is written as an integer, with the bounds of one.
-    if not value.is_finite() or not isfinite(float(value)):
+def _find_leaf_fault(value: Json) -> _Fault | None:
+    kind = type(value)
+    if kind is str or kind is bool or value is None:
+        return None
+    if kind is not int and kind is not float and kind is not Decimal:
+        return (f"{clip(kind.__qualname__)} is not a JSON value", [])
+    if not is_finite(value):
         return ("number is not finite", [])
-    if value.as_tuple().exponent == 0 and not _MIN_INT <= value <= _MAX_INT:
+    # A decimal without an exponent is written as an integer, with the bounds of one.
+    integral = kind is int or (kind is Decimal and value.as_tuple().exponent == 0)
+    if integral and not _MIN_INT <= value <= _MAX_INT:
         return ("integer beyond 64 bits", [])
     return None
 
 
+def is_finite(number: int | float | Decimal) -> bool:
+    """Tell whether a reader with ordinary floating point can take the number."""
+    if isinstance(number, int):
+        return True
+    if isinstance(number, Decimal) and not number.is_finite():
+        return False  # asked first: a signalling NaN cannot be made a float
+    return isfinite(number)
+
+
 def _find_surrogate(value: Json) -> _Fault | None:
-    """Where the lone surrogate is that made encoding fail."""
+    """Find the lone surrogate that made encoding fail."""
     if isinstance(value, str):
         return None if _is_unicode(value) else ("lone surrogate", [])
     if isinstance(value, dict):
@@ -123,7 +126,7 @@ def _find_surrogate(value: Json) -> _Fault | None:
             return ("lone surrogate in a key", [])
         steps = [(_step(key), item) for key, item in value.items()]
     elif isinstance(value, (list, tuple)):
-        steps = [(f"[{index}]", item) for index, item in enumerate(value)]
+        steps = [(_step(index), item) for index, item in enumerate(value)]
     else:
         return None
     for step, item in steps:
@@ -142,8 +145,10 @@ def _is_unicode(text: str) -> bool:
     return True
 
 
-def _step(key: str) -> str:
-    return f".{key}" if key.isidentifier() and len(key) <= 64 else f"[{clip(repr(key))}]"
+def _step(key: str | int) -> str:
+    if isinstance(key, str) and key.isidentifier():
+        return f".{clip(key)}"
+    return f"[{clip(repr(key))}]"
 
 
 def _describe(fault: _Fault, root: str) -> str:

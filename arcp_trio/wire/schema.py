@@ -44,14 +44,14 @@ NonEmpty = Annotated[str, Rule("a non-empty string", bool)]
 
 
 def always(_: object) -> bool:
-    """The commonest value of `KEEP_NULL`."""
+    """Say yes: the commonest value of `KEEP_NULL`."""
     return True
 
 
 _Problem: TypeAlias = tuple[str, str]  # path, what is wrong there
 
 
-class _Wrong(ValueError):
+class _WrongError(ValueError):
     """A value that its hook refused; the paths of its problems begin at the value."""
 
     def __init__(self, problems: list[_Problem]) -> None:
@@ -63,7 +63,7 @@ def read(cls: type[T], value: Json, *, root: str = "$.payload") -> T:
     """Structure a JSON value; one `InvalidRequest` names all that is wrong with it."""
     try:
         return _converter.structure(value, cls)
-    except (BaseValidationError, _Wrong) as error:
+    except (BaseValidationError, _WrongError) as error:
         problems: list[str] = []
         for path, text in _problems(error, root):
             if len(problems) == _MAX_PROBLEMS:
@@ -73,8 +73,8 @@ def read(cls: type[T], value: Json, *, root: str = "$.payload") -> T:
         raise InvalidRequest("; ".join(problems)) from None
 
 
-def to_json(value: Any) -> Json:
-    """The JSON value of a payload object; a field that is None is absent, not null."""
+def to_json(value: object) -> Json:
+    """Unstructure a payload object; a field that is None becomes absent, not null."""
     if attrs.has(type(value)):
         return {
             field.name: to_json(item)
@@ -98,7 +98,7 @@ def _problems(error: BaseException, path: str) -> Iterator[_Problem]:
     if isinstance(error, BaseValidationError):
         for part in error.exceptions:
             yield from _problems(part, path + _step(part))
-    elif isinstance(error, _Wrong):
+    elif isinstance(error, _WrongError):
         for below, text in error.problems:
             yield path + below, text
     elif isinstance(error, KeyError):
@@ -132,16 +132,16 @@ _JSON_NAMES = {
 }
 
 
-def _mismatch(expected: str, value: Json) -> _Wrong:
+def _mismatch(expected: str, value: Json) -> _WrongError:
     got = _JSON_NAMES.get(type(value), "something else")
-    return _Wrong([("", f"expected {expected}, got {got}")])
+    return _WrongError([("", f"expected {expected}, got {got}")])
 
 
 # --- hooks -----------------------------------------------------------------------------------
 
 
 def _exactly(kind: type, *also: type) -> Callable[[Json, Any], Any]:
-    """A hook that takes values of one JSON type as they are."""
+    """Make a hook that takes values of one JSON type as they are."""
     accepted = frozenset({kind, *also})
     expected = _JSON_NAMES[kind]
 
@@ -159,17 +159,17 @@ def _string_list(value: Json, _: object) -> list[str]:
         raise _mismatch("an array", value)
     wrong = list(islice(_wrong_items(value, "a string", lambda _: True), _MAX_PROBLEMS + 1))
     if wrong:
-        raise _Wrong(wrong)
+        raise _WrongError(wrong)
     return value
 
 
 def _string_lists(value: Json, _: object) -> dict[str, list[str]]:
-    """An object of non-empty names to arrays of non-empty strings, as a lease is (§9.2)."""
+    """Take a lease (§9.2): an object of non-empty names to arrays of non-empty strings."""
     if type(value) is not dict:
         raise _mismatch("an object", value)
     wrong = list(islice(_wrong_grants(value), _MAX_PROBLEMS + 1))
     if wrong:
-        raise _Wrong(wrong)
+        raise _WrongError(wrong)
     return value
 
 
@@ -202,14 +202,14 @@ def _with_rule(annotated: Any, converter: Converter) -> Callable[[Json, Any], An
         result = hook(value, base)
         for rule in rules:
             if not rule.holds(result):
-                raise _Wrong([("", f"expected {rule.expected}")])
+                raise _WrongError([("", f"expected {rule.expected}")])
         return result
 
     return checked
 
 
 def _object(cls: type[Any], converter: Converter) -> Callable[[Json, Any], Any]:
-    """The hook of a payload class: an object, in which a null optional field is absent."""
+    """Make the hook of a payload class: takes an object, null in it for absent."""
     structure = make_dict_structure_fn(cls, converter)
     optional = frozenset(f.name for f in attrs.fields(cls) if f.default is not attrs.NOTHING)
 
@@ -224,7 +224,7 @@ def _object(cls: type[Any], converter: Converter) -> Callable[[Json, Any], Any]:
 
 
 def _or_string(union: Any, converter: Converter) -> Callable[[Json, Any], Any]:
-    """The hook of a class whose place may also be taken by a bare string."""
+    """Make the hook of a class whose place a bare string may take."""
     (cls,) = (kind for kind in get_args(union) if kind is not str)
     hook = converter.get_structure_hook(cls)
     return lambda value, _: value if type(value) is str else hook(value, cls)

@@ -1,9 +1,9 @@
-"""Every message of §6–§8 as a class of its payload, and the tables to read them by."""
+"""Every message of §6 to §8 as a class of its payload, and the tables to read them by."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from arcp_trio.wire.envelope import Envelope
 from arcp_trio.wire.errors import InvalidRequest, clip
@@ -135,8 +135,18 @@ Table: TypeAlias = Mapping[str, type[Any]]
 TO_RUNTIME: Mapping[str, type[Message]] = {cls.type: cls for cls in _TO_RUNTIME}
 TO_CLIENT: Table = {cls.type: cls for cls in _TO_CLIENT}
 
-# Peers put these on the envelope, in the payload, or in both; wanted is the payload's.
-_ON_ENVELOPE = ("job_id", "session_id")
+# Peers put these on the envelope, in the payload, or in both. A resume is not here: sent on a
+# connection that has a fresh session, its envelope may name that one.
+_ALSO_ON_ENVELOPE: Mapping[type[Any], str] = {
+    Welcome: "session_id",
+    ErrorBody: "job_id",
+    Accepted: "job_id",
+    Cancel: "job_id",
+    Cancelled: "job_id",
+    Subscribe: "job_id",
+    Subscribed: "job_id",
+    Unsubscribe: "job_id",
+}
 
 
 class UnknownType(InvalidRequest):
@@ -145,11 +155,10 @@ class UnknownType(InvalidRequest):
 
 def parse(envelope: Envelope) -> Message | None:
     """Read a client's message; None for a type outside `session.*` and `job.*`, to be ignored."""
-    message: Message | None = decode_payload(envelope, TO_RUNTIME)
-    return message
+    return cast("Message | None", decode_payload(envelope, TO_RUNTIME))
 
 
-def decode_payload(envelope: Envelope, table: Table) -> Any:
+def decode_payload(envelope: Envelope, table: Table) -> object:
     """Read the payload by the table's class for the envelope's type.
 
     `InvalidRequest` names every field that is wrong; unknown fields are ignored. Types of other
@@ -161,13 +170,12 @@ def decode_payload(envelope: Envelope, table: Table) -> Any:
             raise UnknownType(f"unknown message type {clip(repr(envelope.type))}")
         return None
     payload = envelope.payload
-    for name in _ON_ENVELOPE:
-        outer = getattr(envelope, name)
-        if outer is not None and payload.get(name) is None and hasattr(cls, name):
-            payload = {**payload, name: outer}
+    name = _ALSO_ON_ENVELOPE.get(cls)
+    if name is not None and payload.get(name) is None:
+        payload = {**payload, name: getattr(envelope, name)}
     return read(cls, payload)
 
 
-def payload_bytes(message: Any) -> bytes:
+def payload_bytes(message: object) -> bytes:
     """Encode a message's payload; absent fields are left out rather than null."""
     return dumps(to_json(message), max_depth=MAX_DEPTH - 1)

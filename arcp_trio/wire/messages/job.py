@@ -185,5 +185,5 @@ class JobErrorBody:
 
     @classmethod
     def of(cls, error: ArcpError, *, completed_at: str) -> JobErrorBody:
-        """The error as a job's end."""
+        """Make the end of a job that the error is."""
         return cls(**error.payload(), completed_at=completed_at)

@@ -144,7 +144,7 @@ class ErrorBody:
     def of(
         cls, error: ArcpError, *, request_id: str | None = None, job_id: str | None = None
     ) -> ErrorBody:
-        """The error as an answer to a request."""
+        """Make the answer to a request that the error is."""
         return cls(**error.payload(), request_id=request_id, job_id=job_id)
 
 
