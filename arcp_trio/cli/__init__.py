@@ -1,0 +1,44 @@
+"""The command line, `arcp-trio …`. A subcommand imports what it needs, so `--help` stays fast."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Sequence
+
+from arcp_trio.cli.errors import CommandError, one_line
+from arcp_trio.cli.parser import PROGRAM, build_parser, unknown_arguments
+
+_INTERRUPTED = 130
+
+_log = logging.getLogger(__name__)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return the exit code of the process."""
+    parser = build_parser()
+    namespace, unknown = parser.parse_known_args(argv)
+    if unknown:
+        parser.error(unknown_arguments(unknown))
+    given = vars(namespace)
+    if given.pop("command") is None:
+        parser.print_help(sys.stderr)
+        return 2
+
+    from arcp_trio.cli import serve  # noqa: PLC0415 - imports Trio and the runtime
+
+    try:
+        return serve.run(given)
+    except CommandError as failure:
+        _log.debug("the whole story of what follows", exc_info=True)
+        return _end(str(failure), 2)
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    except Exception as error:  # noqa: BLE001 - the last fence: people get a line, not a traceback
+        _log.debug("the whole story of what follows", exc_info=True)
+        return _end(f"failed with {one_line(error)}; --log-level debug shows where", 1)
+
+
+def _end(message: str, exit_code: int) -> int:
+    print(f"{PROGRAM}: {message}", file=sys.stderr, flush=True)
+    return exit_code

@@ -1,0 +1,18 @@
+"""The failure that a command reports to the person who typed it."""
+
+from __future__ import annotations
+
+
+class CommandError(Exception):
+    """One line that says what is wrong and what to do; the process ends with exit code 2."""
+
+
+def one_line(error: BaseException) -> str:
+    """Name an exception and the first line of what it says."""
+    lines = str(error).splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+
+
+def reason(error: OSError) -> str:
+    """Say why the system refused, without the error number and the path."""
+    return (error.strerror or str(error)).lower()

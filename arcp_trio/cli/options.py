@@ -1,0 +1,162 @@
+"""The options of `serve`: one table for the command line, the configuration file and the help."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, cast
+
+import attrs
+
+LOG_LEVELS: Final = ("debug", "info", "warning", "error")
+HIGHEST_PORT: Final = 65_535
+MOST_SECONDS: Final = 2**31 - 1
+"""Peers read the seconds of a welcome as a 32-bit number."""
+
+
+@attrs.frozen
+class Kind:
+    """What values an option takes, whether they come as text or as typed values of a file."""
+
+    wants: str
+    convert: Callable[[str], object]
+    accepts: Callable[[object], bool]
+
+    def from_text(self, text: str) -> object:
+        """Read a command-line argument. The complaint never repeats it: it may be a secret."""
+        try:
+            value = self.convert(text)
+        except ValueError:
+            value = None
+        if not self.accepts(value):
+            raise argparse.ArgumentTypeError(f"must be {self.wants}")
+        return value
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and value != ""
+
+
+def _is_whole(value: object, least: int, most: float = math.inf) -> bool:
+    # A boolean is an int to Python, but nobody's port.
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+
+def _is_duration(value: object) -> bool:
+    if isinstance(value, float):
+        return math.isfinite(value) and value >= 0
+    return _is_whole(value, 0)
+
+
+TEXT = Kind("text that is not empty", str, _is_text)
+PORT = Kind(
+    f"a whole number from 0 to {HIGHEST_PORT}", int, lambda v: _is_whole(v, 0, HIGHEST_PORT)
+)
+SECONDS = Kind("a number of seconds, 0 or more", float, _is_duration)
+WHOLE_SECONDS = Kind(
+    f"a whole number of seconds from 1 to {MOST_SECONDS}",
+    int,
+    lambda v: _is_whole(v, 1, MOST_SECONDS),
+)
+LEVEL = Kind(f"one of {', '.join(LOG_LEVELS)}", str, lambda v: v in LOG_LEVELS)
+SWITCH = Kind("true or false", bool, lambda v: isinstance(v, bool))
+
+
+@attrs.frozen
+class Option:
+    """One option, by the name that its value has in `ServeOptions`."""
+
+    name: str
+    kind: Kind
+    metavar: str
+    help: str
+    repeatable: bool = False
+
+    @property
+    def flag(self) -> str:
+        """How the command line spells it."""
+        return "--" + self.name.replace("_", "-")
+
+    def accepts(self, value: object) -> bool:
+        """Whether a typed value of a configuration file is one for this option."""
+        if not self.repeatable:
+            return self.kind.accepts(value)
+        return isinstance(value, list) and all(
+            self.kind.accepts(item) for item in cast("list[object]", value)
+        )
+
+    @property
+    def wants(self) -> str:
+        """What a configuration file must say."""
+        return f"a list, each item {self.kind.wants}" if self.repeatable else self.kind.wants
+
+
+SERVE: Final = (
+    Option("host", TEXT, "HOST", "address or name to listen on (default 127.0.0.1)"),
+    Option("port", PORT, "PORT", "port to listen on, 0 picks a free one (default 7777)"),
+    Option("data", TEXT, "DIR", "folder of the access token that serve makes (default .arcp)"),
+    Option("memory", SWITCH, "", "write nothing to disk: a token that serve makes is only printed"),
+    Option("token", TEXT, "PRINCIPAL=TOKEN", "a principal and its access token", repeatable=True),
+    Option("token_file", TEXT, "FILE", "more of them: principal=token lines, # for comments"),
+    Option(
+        "agent",
+        TEXT,
+        "NAME[@VERSION]=MODULE:FUNCTION",
+        "serve an async function as an agent",
+        repeatable=True,
+    ),
+    Option(
+        "agents",
+        TEXT,
+        "MODULE[:REGISTRY]",
+        "serve a registry, an arcp_trio.Agents (default name: agents)",
+        repeatable=True,
+    ),
+    Option("no_demo_agents", SWITCH, "", "leave out echo, countdown, chatty and sleeper"),
+    Option("resume_window", WHOLE_SECONDS, "SEC", "time a session can be resumed (default 600)"),
+    Option("heartbeat", WHOLE_SECONDS, "SEC", "interval of pings to a silent client (default 30)"),
+    Option("drain", SECONDS, "SEC", "how long jobs may go on after SIGTERM or Ctrl-C (default 0)"),
+    Option("cancel_grace", SECONDS, "SEC", "time a cancelled agent has to clean up (default 30)"),
+    Option("operator", TEXT, "PRINCIPAL", "may cancel anybody's jobs", repeatable=True),
+    Option("log_level", LEVEL, "LEVEL", f"{', '.join(LOG_LEVELS)} (default info)"),
+)
+
+
+def _in_order(values: Iterable[str]) -> tuple[str, ...]:
+    return tuple(values)
+
+
+def _as_set(values: Iterable[str]) -> frozenset[str]:
+    return frozenset(values)
+
+
+@attrs.frozen(kw_only=True)
+class ServeOptions:
+    """What `serve` was asked for, by the command line and the file together."""
+
+    host: str = "127.0.0.1"
+    port: int = 7777
+    data: str = ".arcp"
+    memory: bool = False
+    token: tuple[str, ...] = attrs.field(default=(), converter=_in_order)
+    token_file: str | None = None
+    agent: tuple[str, ...] = attrs.field(default=(), converter=_in_order)
+    agents: tuple[str, ...] = attrs.field(default=(), converter=_in_order)
+    no_demo_agents: bool = False
+    resume_window: int | None = None
+    heartbeat: int | None = None
+    drain: float = 0.0
+    cancel_grace: float | None = None
+    operator: frozenset[str] = attrs.field(default=frozenset(), converter=_as_set)
+    log_level: str = "info"
+
+
+def merge(given: Mapping[str, object], configured: Mapping[str, object]) -> dict[str, object]:
+    """Let the command line win over the file, option by option."""
+    merged = {**configured, **given}
+    # The two exclude each other, so either one on the command line also wins over the other.
+    for chosen, other in (("memory", "data"), ("data", "memory")):
+        if chosen in given and other not in given:
+            merged.pop(other, None)
+    return merged

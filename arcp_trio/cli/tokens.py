@@ -1,0 +1,151 @@
+"""Who may connect: the tokens that are given, or else one that is made once and kept."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import stat
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from arcp_trio.cli.errors import CommandError, reason
+from arcp_trio.cli.options import ServeOptions
+
+LOCAL: Final = "local"
+"""The principal of a token that nobody gave."""
+TOKENS_VARIABLE: Final = "ARCP_TOKENS"
+
+_OWNER_ONLY: Final = 0o600
+_OWNER_ONLY_FOLDER: Final = 0o700
+_OTHERS: Final = 0o077
+
+_log = logging.getLogger(__name__)
+
+
+@attrs.frozen(kw_only=True)
+class Tokens:
+    """The tokens that are good, each with its principal."""
+
+    principals: Mapping[str, str] = attrs.field(repr=False)
+    made: str | None = attrs.field(default=None, repr=False)
+    """The one that nobody gave, to be shown."""
+
+
+def gather(options: ServeOptions, environment: Mapping[str, str]) -> Tokens:
+    """Collect the tokens of every source; without any, make one or take the one made before."""
+    principals: dict[str, str] = {}
+    for where, text in _given(options, environment):
+        principal, token = parse_token(text, where)
+        if principals.setdefault(token, principal) != principal:
+            raise CommandError(
+                f"{where}: {principal} has the same token as {principals[token]}; "
+                "give each principal its own"
+            )
+    if principals:
+        return Tokens(principals=principals)
+    made = _new_token() if options.memory else kept_token(Path(options.data))
+    return Tokens(principals={made: LOCAL}, made=made)
+
+
+def _given(options: ServeOptions, environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    yield from _numbered("--token", options.token)
+    listed = environment.get(TOKENS_VARIABLE, "").split(",")
+    yield from _numbered(TOKENS_VARIABLE, (item for item in listed if item))
+    if options.token_file is not None:
+        yield from _file_lines(Path(options.token_file))
+
+
+def _numbered(source: str, items: Iterable[str]) -> Iterator[tuple[str, str]]:
+    for number, item in enumerate(items, start=1):
+        yield f"{source} number {number}", item
+
+
+def _file_lines(path: Path) -> Iterator[tuple[str, str]]:
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise CommandError(f"cannot read the token file {path}: {reason(error)}") from error
+    except UnicodeDecodeError as error:
+        raise CommandError(f"the token file {path} is not UTF-8 text") from error
+    for number, line in enumerate(map(str.strip, lines), start=1):
+        if line and not line.startswith("#"):
+            yield f"{path} line {number}", line
+
+
+def parse_token(text: str, where: str) -> tuple[str, str]:
+    """Split `principal=token`. A complaint says where, and never what: it may be a secret."""
+    principal, equals, token = text.partition("=")
+    if not equals:
+        problem = "has no '='"
+    elif not principal:
+        problem = "has no principal before the '='"
+    elif not token:
+        problem = "has no token after the '='"
+    elif not (_is_word(principal) and _is_word(token)):
+        problem = "has whitespace or an unprintable character in it"
+    else:
+        return principal, token
+    raise CommandError(f"{where} {problem}; write principal=token")
+
+
+def _is_word(text: str) -> bool:
+    # str.isprintable allows the space and no other whitespace.
+    return bool(text) and text.isprintable() and " " not in text
+
+
+def _new_token() -> str:
+    return secrets.token_urlsafe(32)
+
+
+def kept_token(folder: Path) -> str:
+    """Return the token kept in the folder, after making it if it is not there yet."""
+    path = folder / "token"
+    try:
+        if not path.exists():
+            _keep(_new_token(), path)
+        return _read_kept(path)
+    except OSError as error:
+        raise CommandError(
+            f"cannot keep a token in {path}: {reason(error)}; "
+            "choose another --data, or --memory, or give a --token"
+        ) from error
+
+
+def _keep(token: str, path: Path) -> None:
+    """Write the file whole or not at all; of two that start at once, the first one's stays."""
+    path.parent.mkdir(mode=_OWNER_ONLY_FOLDER, parents=True, exist_ok=True)
+    # A temporary file is the owner's alone (0600), and a link, unlike a rename, never replaces.
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=".token-") as draft:
+        draft.write(token + "\n")
+        draft.flush()
+        os.fsync(draft.fileno())
+        with suppress(FileExistsError):
+            os.link(draft.name, path)
+
+
+def _read_kept(path: Path) -> str:
+    # Not blocking, so that a named pipe in the file's place does not hold the start up.
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+        facts = os.fstat(file.fileno())
+        if not stat.S_ISREG(facts.st_mode):
+            raise CommandError(f"{path} is not a plain file; move it away and a new token is made")
+        if facts.st_uid != os.geteuid():
+            raise CommandError(
+                f"{path} belongs to another user, who knows the token; "
+                "choose another --data, or give a --token"
+            )
+        if stat.S_IMODE(facts.st_mode) & _OTHERS:
+            os.fchmod(file.fileno(), _OWNER_ONLY)
+            _log.warning(
+                "%s was open to other users and is not any more; delete it to get a new token", path
+            )
+        text = file.read().decode("utf-8", "replace").strip()
+    if not _is_word(text) or not text.isascii():
+        raise CommandError(f"{path} does not hold a token; delete it and a new one is made")
+    return text

@@ -1,0 +1,142 @@
+"""The configuration file of `serve`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import attrs
+import pytest
+
+from arcp_trio.cli.config import Config, settle
+from arcp_trio.cli.errors import CommandError
+from arcp_trio.cli.options import ServeOptions
+from arcp_trio.runtime.limits import Limits
+
+
+def settled(tmp_path: Path, text: str, **given: object) -> Config:
+    """Settle a file with this text and these options of the command line."""
+    path = tmp_path / "arcp.toml"
+    path.write_text(text, encoding="utf-8")
+    return settle({"config": str(path), **given})
+
+
+def test_without_a_file_there_are_the_defaults() -> None:
+    """A `serve` without options has the default settings and bounds."""
+    assert settle({}) == Config(options=ServeOptions(), limits=Limits())
+
+
+def test_every_option_can_stand_in_the_file(tmp_path: Path) -> None:
+    """Each option has a key in [serve], its long name with _ for -."""
+    config = settled(
+        tmp_path,
+        """
+        [serve]
+        host = "::1"
+        port = 0
+        data = "d"
+        memory = false
+        token = ["alice=x"]
+        token_file = "tokens"
+        agent = ["a=m:f"]
+        agents = ["m", "n:r"]
+        no_demo_agents = true
+        resume_window = 5
+        heartbeat = 2
+        drain = 1
+        cancel_grace = 0.5
+        operator = ["root"]
+        log_level = "error"
+        """,
+    )
+    assert config.options == ServeOptions(
+        host="::1",
+        port=0,
+        data="d",
+        token=("alice=x",),
+        token_file="tokens",
+        agent=("a=m:f",),
+        agents=("m", "n:r"),
+        no_demo_agents=True,
+        resume_window=5,
+        heartbeat=2,
+        drain=1,
+        cancel_grace=0.5,
+        operator={"root"},
+        log_level="error",
+    )
+    assert config.limits == Limits(
+        resume_window_seconds=5, heartbeat_seconds=2, cancel_grace_seconds=0.5
+    )
+
+
+def test_every_bound_can_stand_in_the_file(tmp_path: Path) -> None:
+    """Each bound of the runtime has a key in [limits]."""
+    values = {name: index for index, name in enumerate(attrs.fields_dict(Limits), start=1)}
+    lines = "".join(f"{key} = {value}\n" for key, value in values.items())
+    assert settled(tmp_path, "[limits]\n" + lines).limits == Limits(**values)
+
+
+def test_the_command_line_wins(tmp_path: Path) -> None:
+    """An option of the command line beats the file, also where the file has it as a bound."""
+    config = settled(
+        tmp_path,
+        "[serve]\nport = 1\nhost = 'a'\n[limits]\nresume_window_seconds = 7\n",
+        port=2,
+        resume_window=9,
+    )
+    assert (config.options.port, config.options.host) == (2, "a")
+    assert config.limits.resume_window_seconds == 9
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("[serve]\nprot = 1", "prot"),
+        ("[serve]\nconfig = 'x'", "config"),
+        ("[serve]\nlog-level = 'info'", "log-level"),
+        ("[limits]\njobz = 1", "jobz"),
+        ("[extra]\n", "extra"),
+        ("port = 1", "port"),
+        ("serve = 1", "serve"),
+        ("[serve]\nport = '7777'", "port"),
+        ("[serve]\nport = true", "port"),
+        ("[serve]\nport = 70000", "port"),
+        ("[serve]\nmemory = 1", "memory"),
+        ("[serve]\ntoken = 'alice=hush'", "token"),
+        ("[serve]\ntoken = [1]", "token"),
+        ("[serve]\nagents = [['m']]", "agents"),
+        ("[serve]\ndrain = inf", "drain"),
+        ("[serve]\ndrain = -1", "drain"),
+        ("[serve]\nheartbeat = 0.5", "heartbeat"),
+        ("[serve]\nlog_level = 'loud'", "log_level"),
+        ("[serve]\nmemory = true\ndata = 'd'", "memory"),
+        ("[limits]\njobs = 1.5", "jobs"),
+        ("[limits]\njobs = true", "jobs"),
+        ("[limits]\njobs = '1'", "jobs"),
+        ("[limits]\njobs = 0", "jobs"),
+        ("[limits]\njobs = -1", "jobs"),
+        ("[limits]\nclose_seconds = nan", "close_seconds"),
+        ("[limits]\nclose_seconds = '2'", "close_seconds"),
+    ],
+)
+def test_a_wrong_key_or_value_is_named(tmp_path: Path, text: str, key: str) -> None:
+    """An unknown key or a value of a wrong type is one line with the file and the key."""
+    with pytest.raises(CommandError) as caught:
+        settled(tmp_path, text)
+    message = str(caught.value)
+    assert f" {key} " in f" {message.replace(';', ' ')} "
+    assert str(tmp_path / "arcp.toml") in message
+    assert "\n" not in message
+    assert "hush" not in message
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    """A missing file, a folder, and what is not TOML or not text are one line each."""
+    binary, wrong = tmp_path / "binary", tmp_path / "wrong"
+    binary.write_bytes(b"\xff\xfe")
+    wrong.write_text("[serve\n", encoding="utf-8")
+    for path in (tmp_path / "missing", tmp_path, binary, wrong):
+        with pytest.raises(CommandError) as caught:
+            settle({"config": str(path)})
+        assert str(path) in str(caught.value)
+        assert "\n" not in str(caught.value)

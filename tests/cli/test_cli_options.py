@@ -1,0 +1,189 @@
+"""The command line and its table of options."""
+
+from __future__ import annotations
+
+import re
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arcp_trio.cli import main, options
+from arcp_trio.cli.options import SERVE, ServeOptions, merge
+from arcp_trio.cli.parser import build_parser
+from arcp_trio.runtime.limits import Limits
+
+
+def parsed(*arguments: str) -> dict[str, object]:
+    """Parse what follows `serve`, and keep only what was given."""
+    given_options = vars(build_parser().parse_args(["serve", *arguments]))
+    del given_options["command"]
+    return given_options
+
+
+def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """Return the one line that a usage error consists of."""
+    with pytest.raises(SystemExit) as caught:
+        main(["serve", *arguments])
+    assert caught.value.code == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.endswith("\n")
+    assert err.count("\n") == 1
+    return err.rstrip()
+
+
+def test_every_option_has_a_place_in_the_settings() -> None:
+    """The table of options and the class of their values name the same things."""
+    assert {option.name for option in SERVE} == {field.name for field in attrs.fields(ServeOptions)}
+
+
+def test_only_given_options_are_returned() -> None:
+    """What is absent from the command line stays absent, so that the file can speak."""
+    assert parsed() == {}
+    assert parsed("--no-demo-agents", "--port", "0") == {"no_demo_agents": True, "port": 0}
+
+
+def test_repeatable_options_collect_in_order() -> None:
+    """A repeated option keeps every value, in the order of the command line."""
+    assert parsed("--agents", "b", "--agents", "a") == {"agents": ["b", "a"]}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "value"),
+    [
+        (("--port", "65535"), 65535),
+        (("--resume-window", "1"), 1),
+        (("--heartbeat", "2147483647"), 2147483647),
+        (("--drain", "0"), 0.0),
+        (("--drain", "1.5"), 1.5),
+        (("--cancel-grace", "1e3"), 1000.0),
+        (("--log-level", "debug"), "debug"),
+        (("--token", "alice=a=b=="), ["alice=a=b=="]),
+    ],
+)
+def test_values_within_their_kind(arguments: tuple[str, str], value: object) -> None:
+    """A good value is read as what its kind says."""
+    assert list(parsed(*arguments).values()) == [value]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--port", "65536"),
+        ("--port", "-1"),
+        ("--port", "http"),
+        ("--resume-window", "0"),
+        ("--resume-window", "0.5"),
+        ("--heartbeat", "2147483648"),
+        ("--drain", "-1"),
+        ("--drain", "nan"),
+        ("--drain", "inf"),
+        ("--cancel-grace", "soon"),
+        ("--log-level", "loud"),
+        ("--host", ""),
+        ("--token", ""),
+        ("--data",),
+    ],
+)
+def test_values_outside_their_kind(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]
+) -> None:
+    """A bad value is refused in one line that names its option."""
+    assert f"argument {arguments[0]}: " in refusal(capsys, *arguments)
+
+
+def test_memory_excludes_data(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing on disk and a folder on disk cannot both be asked for."""
+    assert "--memory" in refusal(capsys, "--memory", "--data", "somewhere")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--tokn", "alice=hush"),
+        ("--tokn=alice=hush",),
+        ("--token", "alice", "=hush"),
+        ("alice=hush",),
+    ],
+)
+def test_unknown_arguments_are_not_repeated(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]
+) -> None:
+    """A mistyped --token does not put the token on the terminal."""
+    assert "hush" not in refusal(capsys, *arguments)
+
+
+def test_options_are_not_abbreviated(capsys: pytest.CaptureFixture[str]) -> None:
+    """A new option can never change what an abbreviated one meant."""
+    assert "unknown option --mem" in refusal(capsys, "--mem")
+
+
+@given(value=st.integers() | st.floats() | st.text() | st.booleans() | st.none())
+def test_kinds_take_any_value_of_a_file(value: object) -> None:
+    """Whatever a file says, a kind answers yes or no, and never takes a boolean for a number."""
+    for kind in (options.PORT, options.SECONDS, options.WHOLE_SECONDS):
+        assert kind.accepts(value) in (True, False)
+        assert not (isinstance(value, bool) and kind.accepts(value))
+
+
+def test_the_command_line_wins_over_the_file() -> None:
+    """An option given twice has the command line's value, a list not merged but replaced."""
+    configured = {"port": 1, "agents": ["a"], "drain": 3}
+    assert merge({"port": 2, "agents": ["b"]}, configured) == {
+        "port": 2,
+        "agents": ["b"],
+        "drain": 3,
+    }
+
+
+def test_memory_and_data_win_over_each_other() -> None:
+    """The exclusive pair counts as one option when the command line overrides the file."""
+    assert merge({"memory": True}, {"data": "kept"}) == {"memory": True}
+    assert merge({"data": "kept"}, {"memory": True}) == {"data": "kept"}
+
+
+def test_help_states_the_defaults(capsys: pytest.CaptureFixture[str]) -> None:
+    """The defaults in the help are those of the settings and of the runtime's bounds."""
+    with pytest.raises(SystemExit) as caught:
+        main(["serve", "--help"])
+    assert caught.value.code == 0
+    text = " ".join(capsys.readouterr().out.partition("options:")[2].split())
+    stated = dict(re.findall(r"--([a-z-]+) [A-Z]+ [^()]*\(default ([^ )]+)\)", text))
+    settings, limits = ServeOptions(), Limits()
+    assert stated == {
+        "host": settings.host,
+        "port": str(settings.port),
+        "data": settings.data,
+        "resume-window": str(limits.resume_window_seconds),
+        "heartbeat": str(limits.heartbeat_seconds),
+        "drain": f"{settings.drain:g}",
+        "cancel-grace": f"{limits.cancel_grace_seconds:g}",
+        "log-level": settings.log_level,
+    }
+
+
+def test_help_says_that_events_are_in_memory(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nobody is led to believe that --data keeps their events."""
+    with pytest.raises(SystemExit):
+        main(["serve", "--help"])
+    assert "kept in memory for now" in capsys.readouterr().out
+
+
+def test_no_command_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a subcommand there is the help, on stderr, and exit code 2."""
+    assert main([]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("usage: arcp-trio")
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    """`--version` prints the name of the program and its version."""
+    from arcp_trio import __version__
+
+    with pytest.raises(SystemExit) as caught:
+        main(["--version"])
+    assert caught.value.code == 0
+    assert capsys.readouterr().out == f"arcp-trio {__version__}\n"

@@ -1,0 +1,201 @@
+"""Where the tokens of `serve` come from."""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arcp_trio.cli.errors import CommandError
+from arcp_trio.cli.options import ServeOptions
+from arcp_trio.cli.tokens import gather, kept_token, parse_token
+
+SECRET = "hush-hush"
+
+
+def mode(path: Path) -> int:
+    """Return the permission bits."""
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_every_source_counts(tmp_path: Path) -> None:
+    """Options, the environment and the file add up."""
+    listed = tmp_path / "tokens"
+    listed.write_text("# people\n\n  carol=t3  \r\n#dave=no\nerin=a=b==\n", encoding="utf-8")
+    options = ServeOptions(token=("alice=t1", "alice=t1b"), token_file=str(listed))
+    tokens = gather(options, {"ARCP_TOKENS": "bob=t2,frank=t4,"})
+    assert tokens.principals == {
+        "t1": "alice",
+        "t1b": "alice",
+        "t2": "bob",
+        "t4": "frank",
+        "t3": "carol",
+        "a=b==": "erin",
+    }
+    assert tokens.made is None
+
+
+def test_given_tokens_leave_the_disk_alone(tmp_path: Path) -> None:
+    """With a token given, none is made and no folder appears."""
+    gather(ServeOptions(token=("alice=x",), data=str(tmp_path / "data")), {})
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        SECRET,
+        f"={SECRET}",
+        "alice=",
+        f"alice={SECRET} ",
+        f"alice= {SECRET}",
+        f"alice {SECRET}={SECRET}",
+        f"alice={SECRET}\t",
+        f"alice={SECRET}\x00",
+        f"alice={SECRET}\udc80",
+        "=",
+        "",
+    ],
+)
+def test_bad_syntax_is_refused_without_the_token(text: str) -> None:
+    """The complaint says where the item stood and never what it was."""
+    with pytest.raises(CommandError) as caught:
+        parse_token(text, "--token number 3")
+    assert str(caught.value).startswith("--token number 3 ")
+    assert SECRET not in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@given(st.text())
+def test_what_is_read_is_what_was_written(text: str) -> None:
+    """Any text either splits at its first = into two words, or is refused."""
+    try:
+        principal, token = parse_token(text, "here")
+    except CommandError:
+        return
+    assert f"{principal}={token}" == text
+    assert "=" not in principal
+    assert principal.split() == [principal]
+    assert token.split() == [token]
+
+
+def test_the_line_of_a_file_is_named(tmp_path: Path) -> None:
+    """A bad line is found by its number."""
+    listed = tmp_path / "tokens"
+    listed.write_text(f"# one\nalice=x\n{SECRET}\n", encoding="utf-8")
+    with pytest.raises(CommandError, match=r"tokens line 3 has no '='"):
+        gather(ServeOptions(token_file=str(listed)), {})
+
+
+def test_one_token_is_one_principal() -> None:
+    """Two principals with the same token are refused, the same pair twice is not."""
+    assert gather(ServeOptions(token=("a=x", "a=x")), {}).principals == {"x": "a"}
+    with pytest.raises(CommandError, match="b has the same token as a") as caught:
+        gather(ServeOptions(token=(f"a={SECRET}",)), {"ARCP_TOKENS": f"b={SECRET}"})
+    assert SECRET not in str(caught.value)
+
+
+def test_a_token_file_that_cannot_be_read(tmp_path: Path) -> None:
+    """A missing file and one that is not text are one line each."""
+    binary = tmp_path / "binary"
+    binary.write_bytes(b"\xff")
+    for path in (tmp_path / "missing", tmp_path, binary):
+        with pytest.raises(CommandError, match=str(path)):
+            gather(ServeOptions(token_file=str(path)), {})
+
+
+def test_a_token_is_made_once(tmp_path: Path) -> None:
+    """Without any token one is made for local, kept for the owner alone, and reused."""
+    options = ServeOptions(data=str(tmp_path / "a" / "data"))
+    first, second = gather(options, {"ARCP_TOKENS": ""}), gather(options, {})
+    assert first.made == second.made
+    assert first.made is not None
+    assert len(first.made) >= 43
+    assert first.principals == {first.made: "local"}
+    folder = tmp_path / "a" / "data"
+    assert [path.name for path in folder.iterdir()] == ["token"]
+    assert (mode(folder), mode(folder / "token")) == (0o700, 0o600)
+    assert (folder / "token").read_text(encoding="utf-8").strip() == first.made
+
+
+def test_the_mode_does_not_depend_on_the_umask(tmp_path: Path) -> None:
+    """A generous umask does not open the file to others."""
+    before = os.umask(0)
+    try:
+        kept_token(tmp_path / "data")
+    finally:
+        os.umask(before)
+    assert (mode(tmp_path / "data"), mode(tmp_path / "data" / "token")) == (0o700, 0o600)
+
+
+def test_in_memory_nothing_is_written(tmp_path: Path) -> None:
+    """With --memory the made token is new each time and never on disk."""
+    options = ServeOptions(memory=True, data=str(tmp_path / "data"))
+    assert gather(options, {}).made != gather(options, {}).made
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_two_that_start_at_once_agree(tmp_path: Path) -> None:
+    """Of several that make the token at the same time, all end with the same one."""
+    found: list[str] = []
+    line = threading.Barrier(8)
+
+    def start() -> None:
+        line.wait()
+        found.append(kept_token(tmp_path / "data"))
+
+    threads = [threading.Thread(target=start) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 8
+    assert len(set(found)) == 1
+    assert [path.name for path in (tmp_path / "data").iterdir()] == ["token"]
+
+
+def test_an_open_token_file_is_closed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A file that others can read is mended, and the log says so without the token."""
+    token = kept_token(tmp_path)
+    (tmp_path / "token").chmod(0o644)
+    assert kept_token(tmp_path) == token
+    assert mode(tmp_path / "token") == 0o600
+    assert "was open to other users" in caplog.text
+    assert token not in caplog.text
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\n", b"two words", b"two\nlines", b"\xff\xfe", b"a\x00b"]
+)
+def test_a_file_without_a_token_is_refused(tmp_path: Path, content: bytes) -> None:
+    """A malformed file is one line that says to delete it, and stays as it is."""
+    path = tmp_path / "token"
+    path.write_bytes(content)
+    path.chmod(0o600)
+    with pytest.raises(CommandError, match="does not hold a token; delete it"):
+        kept_token(tmp_path)
+    assert path.read_bytes() == content
+
+
+def test_what_is_not_a_plain_file_is_refused(tmp_path: Path) -> None:
+    """A folder, a pipe or a dangling link in the token's place neither hangs nor is replaced."""
+    for name in ("folder", "pipe", "link"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "folder" / "token").mkdir()
+    os.mkfifo(tmp_path / "pipe" / "token")
+    (tmp_path / "link" / "token").symlink_to("nowhere")
+    for name in ("folder", "pipe", "link"):
+        with pytest.raises(CommandError, match=str(tmp_path / name / "token")):
+            kept_token(tmp_path / name)
+
+
+def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    """A file where the folder should be is one line that says what to do instead."""
+    (tmp_path / "data").touch()
+    with pytest.raises(CommandError, match="choose another --data"):
+        kept_token(tmp_path / "data")
