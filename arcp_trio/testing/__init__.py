@@ -1,0 +1,27 @@
+"""For tests of agents and of runtimes: clients in the same process, and a record of the wire.
+
+For pytest there are the fixtures `arcp_runtime` and `arcp_client`, once a `conftest.py` says
+`pytest_plugins = ["arcp_trio.testing.fixtures"]`.
+"""
+
+from __future__ import annotations
+
+from arcp_trio.testing.client import JobHandle, PairClient
+from arcp_trio.testing.clock import TrioClock
+from arcp_trio.testing.inbox import Event
+from arcp_trio.testing.pair import PeerFactory, open_pair, open_peer, open_peers
+from arcp_trio.testing.peer import Peer
+from arcp_trio.testing.recorder import WireRecorder
+
+__all__ = [
+    "Event",
+    "JobHandle",
+    "PairClient",
+    "Peer",
+    "PeerFactory",
+    "TrioClock",
+    "WireRecorder",
+    "open_pair",
+    "open_peer",
+    "open_peers",
+]

@@ -1,0 +1,191 @@
+"""A record of what clients saw on the wire, which checks the protocol's promises as it grows."""
+
+from __future__ import annotations
+
+import msgspec
+from attrs import define, field
+
+from arcp_trio.testing.frames import NUMBERED, TERMINAL, Frame, FrameError, check_frame, require
+
+_SHOWN_CHARACTERS = 1_000
+"""How much of an offending frame an error message quotes."""
+
+
+@define(eq=False)
+class _JobRecord:
+    """One job as one session saw it."""
+
+    accepted: Frame | None = None
+    events: list[Frame] = field(factory=list[Frame])
+    terminal: Frame | None = None
+
+
+@define(eq=False)
+class _SessionRecord:
+    """One session, across all its connections."""
+
+    id: str
+    seen: dict[str, bytes] = field(factory=dict[str, bytes])
+    """Every frame, by its id."""
+    numbered: dict[int, str] = field(factory=dict[int, str])
+    """The id of the frame that has a number."""
+    highest: int = 0
+    tokens: set[str] = field(factory=set[str])
+    jobs: dict[str, _JobRecord] = field(factory=dict[str, _JobRecord])
+
+    def take(self, frame: Frame) -> None:
+        """Note a frame that is no replay."""
+        kind = frame["type"]
+        if kind == "job.accepted":
+            self._accepted(frame)
+        elif kind == "job.subscribed":
+            self._subscribed(frame)
+        elif kind in NUMBERED:
+            self._numbered(frame)
+        elif kind == "job.cancelled":
+            job = self.jobs.get(frame["job_id"])
+            require(job is None or job.terminal is None, "job.cancelled after the job's terminal")
+
+    def _accepted(self, frame: Frame) -> None:
+        job = self.jobs.setdefault(frame["payload"]["job_id"], _JobRecord())
+        if job.accepted is None:
+            job.accepted = frame
+            return
+        # §7.2: a submission repeated under its key gets the same acceptance, also after the
+        # job's end. Only the request that it answers is another one.
+        same = _without_request(frame) == _without_request(job.accepted)
+        require(same, "a second, different job.accepted")
+
+    def _subscribed(self, frame: Frame) -> None:
+        job = self.jobs.setdefault(frame["payload"]["job_id"], _JobRecord())
+        if job.accepted is None:
+            # Subscribing again starts another stream, which may replay the job to its end.
+            # Subscribing to one's own job does not: it is acknowledged, nothing comes twice.
+            job.terminal = None
+
+    def _numbered(self, frame: Frame) -> None:
+        job = self.jobs.get(frame["job_id"])
+        if job is None:
+            raise FrameError(f"{frame['type']} of a job before its job.accepted")
+        require(job.terminal is None, f"{frame['type']} after the job's terminal")
+        if frame["type"] in TERMINAL:
+            job.terminal = frame
+        else:
+            job.events.append(frame)
+
+
+@define(eq=False)
+class ConnectionRecord:
+    """What arrives on one connection. `WireRecorder.connection` makes one."""
+
+    _sessions: dict[str, _SessionRecord]
+    _session: _SessionRecord | None = None
+    _resume_after: int | None = None
+    _next_seq: int = 1
+    _ids: set[str] = field(factory=set[str])
+    _arcp: str | None = None
+    _over: bool = False
+
+    def resumed(self, last_event_seq: int) -> None:
+        """Say that the client asks to resume: once welcomed, the numbers go on after this one."""
+        self._resume_after = last_event_seq
+
+    def saw(self, frame: Frame) -> None:
+        """Note the next frame, or raise an AssertionError that names it."""
+        text = msgspec.json.encode(frame)
+        try:
+            check_frame(frame)
+            self._follow(frame, text)
+        except FrameError as problem:
+            shown = text.decode()[:_SHOWN_CHARACTERS]
+            raise AssertionError(f"{problem}: {shown}") from None
+
+    def _follow(self, frame: Frame, text: bytes) -> None:
+        require(not self._over, "a frame after the end of the conversation")
+        if frame["type"] == "session.welcome":
+            self._welcomed(frame)
+        self._over = frame["type"] == "session.closed"
+        if self._session is None:
+            require(frame["type"] == "session.error", "a frame before session.welcome")
+            self._over = True
+            return
+        require(frame["session_id"] == self._session.id, "the session_id of another session")
+        require(frame["arcp"] == self._arcp, "another arcp version than the welcome's")
+        if not self._is_replay(self._session, frame, text):
+            self._session.take(frame)
+
+    def _welcomed(self, frame: Frame) -> None:
+        session_id, token = frame["session_id"], frame["payload"].get("resume_token")
+        session = self._sessions.get(session_id)
+        if session is None:
+            session = self._sessions[session_id] = _SessionRecord(session_id)
+            self._next_seq = 1
+        else:
+            # A second welcome on a connection is right only where a `session.resume` leaves the
+            # fresh session for another one.
+            require(session is not self._session, "a second session.welcome")
+            require(self._resume_after is not None, "a session welcomed again without a resume")
+            self._next_seq = (self._resume_after or 0) + 1
+        require(token and token not in session.tokens, "the resume_token did not rotate")  # §6.3
+        session.tokens.add(token)
+        self._session, self._arcp = session, frame["arcp"]
+
+    def _is_replay(self, session: _SessionRecord, frame: Frame, text: bytes) -> bool:
+        """Check id and number, and tell whether the session has seen this frame before."""
+        frame_id, number = frame["id"], frame.get("event_seq")
+        require(frame_id not in self._ids, "an id twice on one connection")
+        self._ids.add(frame_id)
+        if number is not None:
+            require(number == self._next_seq, f"event_seq {number} where {self._next_seq} is due")
+            self._next_seq += 1
+            known = session.numbered.setdefault(number, frame_id)
+            require(known == frame_id, f"event_seq {number} was another frame before")
+            session.highest = max(session.highest, number)
+        before = session.seen.setdefault(frame_id, text)
+        require(before == text, "an id that was another frame before")
+        return before is not text
+
+
+class WireRecorder:
+    """Everything that clients of one runtime saw, checked frame by frame.
+
+    Each connection feeds its own `connection()`, in the order of arrival. A session may go through
+    several connections; what holds for a session holds across them.
+    """
+
+    def __init__(self) -> None:
+        self._sessions: dict[str, _SessionRecord] = {}
+
+    def connection(self) -> ConnectionRecord:
+        """Begin to record a connection."""
+        return ConnectionRecord(self._sessions)
+
+    def highest(self, session_id: str) -> int:
+        """Return the highest `event_seq` seen in a session, 0 before the first."""
+        session = self._sessions.get(session_id)
+        return 0 if session is None else session.highest
+
+    def events(self, job_id: str, *, session_id: str | None = None) -> list[Frame]:
+        """Return a job's `job.event` frames, each once, in order.
+
+        Without a session, the job must have been seen in one session only.
+        """
+        job = self._job(job_id, session_id)
+        return [] if job is None else list(job.events)
+
+    def terminal(self, job_id: str, *, session_id: str | None = None) -> Frame | None:
+        """Return a job's `job.result` or `job.error`, None while it has not been seen."""
+        job = self._job(job_id, session_id)
+        return None if job is None else job.terminal
+
+    def _job(self, job_id: str, session_id: str | None) -> _JobRecord | None:
+        sessions = self._sessions.values() if session_id is None else [self._sessions[session_id]]
+        seen = [session.jobs[job_id] for session in sessions if job_id in session.jobs]
+        if len(seen) > 1:
+            raise ValueError(f"{job_id} was seen in {len(seen)} sessions: say which")
+        return seen[0] if seen else None
+
+
+def _without_request(accepted: Frame) -> Frame:
+    payload = accepted["payload"]
+    return {name: value for name, value in payload.items() if name != "request_id"}
