@@ -28,7 +28,7 @@ class Dialect:
 
 
 def recognise(hello: Envelope) -> Dialect:
-    """The dialect of the client that sent this first frame."""
+    """Tell the dialect of a client by its first frame."""
     capabilities = hello.payload.get("capabilities")
     if isinstance(capabilities, dict) and "agents" in capabilities:
         return PYTHON

@@ -102,7 +102,7 @@ _TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}(
 
 
 def _trace_id(value: Json) -> str | None:
-    """The 32 hex digits of a trace id or of a whole `traceparent` (§11)."""
+    """Take the 32 hex digits of a trace id or of a whole `traceparent` (§11)."""
     if not isinstance(value, str):
         return None
     traceparent = _TRACEPARENT.fullmatch(value)
@@ -177,27 +177,27 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:,]')
 
 
 def _skim_id(frame: str | bytes) -> str | None:
-    """The outermost `id` in the beginning of a frame that is not JSON as a whole."""
+    """Find the outermost `id` in the beginning of a frame that is not JSON as a whole."""
     text = frame[:_SKIM_LIMIT]
     if isinstance(text, bytes):
         text = text.decode(errors="replace")
     depth = 0
-    tokens = ["", ""]  # the two tokens before
+    before = ("", "")  # the two tokens before
     for match in _TOKEN.finditer(text):
-        token = match[0]
-        if depth == 1 and token[0] == '"' and tokens == ['"id"', ":"]:
-            return _unquote(token)
-        depth += (token in "{[") - (token in "}]")
-        tokens = [tokens[1], token]
+        found = match[0]
+        if depth == 1 and before == ('"id"', ":"):
+            return _unquote(found)
+        depth += (found in "{[") - (found in "}]")
+        before = (before[1], found)
     return None
 
 
-def _unquote(token: str) -> str | None:
+def _unquote(text: str) -> str | None:
     try:
-        value: str = loads(token)
+        value = loads(text)
     except InvalidRequest:
         return None
-    return clip(value, _ID_LIMIT) or None
+    return clip(value, _ID_LIMIT) if isinstance(value, str) and value else None
 
 
 # --- writing ---------------------------------------------------------------------------------
@@ -218,20 +218,17 @@ def encode(
 ) -> bytes:
     """Write a whole frame around an encoded payload; a fresh id unless one is given."""
     end = tail(type, payload, id=id or new_id(), trace_id=trace_id, job_id=job_id)
-    if session_id is None:
-        head = b'{"arcp":%b' % _quote(arcp)
-    else:
-        head = plain_head(session_id, arcp)
+    head = b'{"arcp":%b' % _quote(arcp) if session_id is None else plain_head(session_id, arcp)
     return head + end if event_seq is None else b'%b,"event_seq":%d%b' % (head, event_seq, end)
 
 
 def plain_head(session_id: str, arcp: str = VERSION) -> bytes:
-    """The beginning of a session's frames without a number: `plain_head + tail` is a frame."""
+    """Begin a session's frames without a number: `plain_head + tail` is a frame."""
     return b'{"arcp":%b,"session_id":%b' % (_quote(arcp), _quote(session_id))
 
 
 def numbered_head(session_id: str, arcp: str = VERSION) -> bytes:
-    """The beginning of a session's numbered frames: `b"%b%d%b" % (head, seq, tail)` is one."""
+    """Begin a session's numbered frames: `b"%b%d%b" % (head, seq, tail)` is one."""
     return plain_head(session_id, arcp) + b',"event_seq":'
 
 

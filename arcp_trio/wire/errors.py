@@ -185,7 +185,8 @@ class JobError(InternalError):
 def error_from_payload(payload: Mapping[str, Any]) -> ArcpError:
     """Make the exception for an error that a peer sent, however sloppily; never raise."""
     code, message = payload.get("code"), payload.get("message")
-    retryable, details = payload.get("retryable"), payload.get("details")
+    retryable = payload.get("retryable")
+    details: dict[str, Any] | None = payload.get("details")
     if not isinstance(code, str) or not code:
         code = InternalError.code
     cls = CODES.get(code, ArcpError)

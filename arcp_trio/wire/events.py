@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal
-from typing import Any, TypeAlias, get_args, get_type_hints
+from typing import Any, TypeAlias, cast, get_args, get_type_hints
 
 import attrs
 
@@ -23,7 +23,7 @@ LOG_LEVELS = frozenset({"trace", "debug", "info", "warn", "error", "critical"})
 ENCODINGS = frozenset({"utf8", "base64"})
 
 
-class InvalidEvent(ValueError):
+class InvalidEvent(ValueError):  # noqa: N818 - it reads as the refusal it is
     """An event that an agent may not emit; the message names the path and the reason."""
 
 
@@ -208,12 +208,10 @@ def read_body(kind: str, body: Json) -> Body:
     return cls(**{f.name: checked[f.name] for f in attrs.fields(cls) if f.name in checked})
 
 
-def check_body(kind: str, body: Mapping[str, Json]) -> dict[str, Json]:
+def check_body(kind: str, body: Json) -> JsonObject:
     """Take a body as it may be sent under this kind; `InvalidEvent` if it may not."""
-    if type(body) is not dict:
-        if not isinstance(body, Mapping):
-            raise InvalidEvent(f"{clip(kind)}: expected an object @ $")
-        body = dict(body)
+    if body.__class__ is not dict:
+        body = _copy_mapping(kind, body)
     fields = _SCHEMA.get(kind)
     if fields is None:
         _check_vendor_kind(kind)
@@ -225,10 +223,16 @@ def check_body(kind: str, body: Mapping[str, Json]) -> dict[str, Json]:
                 raise InvalidEvent(f"{kind}: expected {expected} @ $.{name}")
             if name in body:
                 body = {key: item for key, item in body.items() if key != name}
-        elif types is not None and (type(value) not in types or (rule and not rule(value))):
+        elif types is not None and (value.__class__ not in types or (rule and not rule(value))):
             raise InvalidEvent(f"{kind}: expected {expected} @ $.{name}")
     check = _WHOLE_BODY.get(kind)
     return body if check is None else check(body)
+
+
+def _copy_mapping(kind: str, body: object) -> JsonObject:
+    if not isinstance(body, Mapping):
+        raise InvalidEvent(f"{clip(kind)}: expected an object @ $")
+    return dict(cast("Mapping[str, Json]", body))
 
 
 def _check_vendor_kind(kind: str) -> None:
@@ -281,7 +285,7 @@ def _schema_of(cls: type[Body]) -> tuple[_Field, ...]:
     return tuple(_field_of(field, hints[field.name]) for field in fields)
 
 
-def _field_of(field: attrs.Attribute[Any], hint: Any) -> _Field:
+def _field_of(field: attrs.Attribute[Any], hint: Json) -> _Field:
     required = field.default is attrs.NOTHING
     if hint is Any:
         return (field.name, None, required, None, "a value")

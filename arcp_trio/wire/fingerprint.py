@@ -29,10 +29,11 @@ def fingerprint(submit: Submit) -> bytes:
 
 def _canonical(value: Json) -> Json:
     """Bring every number into the one form that equal numbers share."""
-    if isinstance(value, float) and value.is_integer():
+    kind = value.__class__
+    if kind is float and value.is_integer():
         return int(value)
-    if isinstance(value, dict):
+    if kind is dict:
         return {key: _canonical(item) for key, item in value.items()}
-    if isinstance(value, list):
+    if kind is list:
         return [_canonical(item) for item in value]
     return value

@@ -56,7 +56,7 @@ _ulids = _Ulids()  # one per process: ids rise across all who ask for one
 
 
 def new_id(prefix: str = "") -> str:
-    """Make a fresh ULID behind the prefix (`sess_`, `job_`, `res_` …); later ids sort after earlier."""
+    """Make a fresh ULID behind the prefix (`sess_`, `job_` …); later ids sort later."""
     return prefix + _ulids.next()
 
 

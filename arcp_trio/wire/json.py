@@ -73,7 +73,7 @@ def dumps(value: Json, *, max_depth: int = MAX_DEPTH) -> bytes:
 
 def _find_fault(value: Json, depth: int) -> _Fault | None:
     """Find the first thing in the value that is not JSON or out of bounds (surrogates apart)."""
-    kind = type(value)
+    kind = value.__class__
     if kind is dict:
         items = value.items()
     elif kind is list or kind is tuple:
@@ -94,7 +94,7 @@ def _find_fault(value: Json, depth: int) -> _Fault | None:
 
 
 def _find_leaf_fault(value: Json) -> _Fault | None:
-    kind = type(value)
+    kind = value.__class__
     if kind is str or kind is bool or value is None:
         return None
     if kind is not int and kind is not float and kind is not Decimal:
@@ -108,7 +108,7 @@ def _find_leaf_fault(value: Json) -> _Fault | None:
     return None
 
 
-def is_finite(number: int | float | Decimal) -> bool:
+def is_finite(number: float | Decimal) -> bool:
     """Tell whether a reader with ordinary floating point can take the number."""
     if isinstance(number, int):
         return True
@@ -119,20 +119,21 @@ def is_finite(number: int | float | Decimal) -> bool:
 
 def _find_surrogate(value: Json) -> _Fault | None:
     """Find the lone surrogate that made encoding fail."""
-    if isinstance(value, str):
+    kind = value.__class__
+    if kind is str:
         return None if _is_unicode(value) else ("lone surrogate", [])
-    if isinstance(value, dict):
+    if kind is dict:
         if not all(map(_is_unicode, value)):
             return ("lone surrogate in a key", [])
-        steps = [(_step(key), item) for key, item in value.items()]
-    elif isinstance(value, (list, tuple)):
-        steps = [(_step(index), item) for index, item in enumerate(value)]
+        items = value.items()
+    elif kind is list or kind is tuple:
+        items = enumerate(value)
     else:
         return None
-    for step, item in steps:
+    for step, item in items:
         fault = _find_surrogate(item)
         if fault is not None:
-            fault[1].append(step)
+            fault[1].append(_step(step))
             return fault
     return None
 

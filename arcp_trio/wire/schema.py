@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import islice
-from types import UnionType
+from types import NoneType, UnionType
 from typing import Annotated, Any, TypeAlias, TypeVar, get_args, get_origin
 
 import attrs
@@ -73,16 +73,17 @@ def read(cls: type[T], value: Json, *, root: str = "$.payload") -> T:
         raise InvalidRequest("; ".join(problems)) from None
 
 
-def to_json(value: object) -> Json:
+def to_json(value: Json) -> Json:
     """Unstructure a payload object; a field that is None becomes absent, not null."""
-    if attrs.has(type(value)):
+    cls = value.__class__
+    if attrs.has(cls):
         return {
             field.name: to_json(item)
-            for field in attrs.fields(type(value))
+            for field in attrs.fields(cls)
             if (item := getattr(value, field.name)) is not None
             or field.metadata.get(KEEP_NULL, _never)(value)
         }
-    if isinstance(value, (list, tuple)):
+    if cls is list or cls is tuple:
         return [to_json(item) for item in value]
     return value
 
@@ -121,7 +122,7 @@ def _key(index: object) -> str:
     return f"[{clip(repr(index), 64)}]"
 
 
-_JSON_NAMES = {
+_JSON_NAMES: dict[type[object], str] = {
     str: "a string",
     bool: "a boolean",
     int: "an integer",
@@ -133,19 +134,23 @@ _JSON_NAMES = {
 
 
 def _mismatch(expected: str, value: Json) -> _WrongError:
-    got = _JSON_NAMES.get(type(value), "something else")
+    kind = value.__class__
+    got = _JSON_NAMES.get(kind, "something else")
     return _WrongError([("", f"expected {expected}, got {got}")])
 
 
 # --- hooks -----------------------------------------------------------------------------------
 
 
-def _exactly(kind: type, *also: type) -> Callable[[Json, Any], Any]:
+_Hook: TypeAlias = Callable[[Json, Any], Json]
+
+
+def _exactly(kind: type, *also: type) -> _Hook:
     """Make a hook that takes values of one JSON type as they are."""
     accepted = frozenset({kind, *also})
     expected = _JSON_NAMES[kind]
 
-    def hook(value: Json, _: object) -> Any:
+    def hook(value: Json, _: object) -> Json:
         if type(value) in accepted:
             return value
         raise _mismatch(expected, value)
@@ -153,24 +158,28 @@ def _exactly(kind: type, *also: type) -> Callable[[Json, Any], Any]:
     return hook
 
 
-def _string_list(value: Json, _: object) -> list[str]:
+def _take_strings(value: Json, _: object) -> list[str]:
     # Not cattrs' own: it makes an exception with a traceback for every wrong item.
-    if type(value) is not list:
-        raise _mismatch("an array", value)
-    wrong = list(islice(_wrong_items(value, "a string", lambda _: True), _MAX_PROBLEMS + 1))
-    if wrong:
-        raise _WrongError(wrong)
-    return value
+    items: list[str] = _take_array(value, None)
+    _refuse_any(_wrong_items(items, "a string", lambda _: True))
+    return items
 
 
-def _string_lists(value: Json, _: object) -> dict[str, list[str]]:
-    """Take a lease (§9.2): an object of non-empty names to arrays of non-empty strings."""
-    if type(value) is not dict:
-        raise _mismatch("an object", value)
-    wrong = list(islice(_wrong_grants(value), _MAX_PROBLEMS + 1))
-    if wrong:
-        raise _WrongError(wrong)
-    return value
+def _take_lease(value: Json, _: object) -> dict[str, list[str]]:
+    """Take an object of non-empty names to arrays of non-empty strings (§9.2)."""
+    grants: dict[str, list[str]] = _take_object(value, None)
+    _refuse_any(_wrong_grants(grants))
+    return grants
+
+
+_take_array = _exactly(list)
+_take_object = _exactly(dict)
+
+
+def _refuse_any(problems: Iterator[_Problem]) -> None:
+    first = list(islice(problems, _MAX_PROBLEMS + 1))
+    if first:
+        raise _WrongError(first)
 
 
 def _wrong_grants(grants: JsonObject) -> Iterator[_Problem]:
@@ -178,7 +187,8 @@ def _wrong_grants(grants: JsonObject) -> Iterator[_Problem]:
         path = _key(name)
         if not name:
             yield path, "expected a non-empty name"
-        if type(patterns) is not list:
+        kind = patterns.__class__
+        if kind is not list:
             yield path, "expected an array"
             continue
         for below, text in _wrong_items(patterns, "a non-empty string", bool):
@@ -193,12 +203,13 @@ def _wrong_items(
             yield f"[{index}]", f"expected {expected}"
 
 
-def _with_rule(annotated: Any, converter: Converter) -> Callable[[Json, Any], Any]:
-    base, *extras = get_args(annotated)
+def _with_rule(kind: type[Any], converter: Converter) -> _Hook:
+    """Make the hook of an `Annotated` type: its own, then the rules."""
+    base, *extras = get_args(kind)
     rules = [extra for extra in extras if isinstance(extra, Rule)]
     hook = converter.get_structure_hook(base)
 
-    def checked(value: Json, _: object) -> Any:
+    def checked(value: Json, _: object) -> Json:
         result = hook(value, base)
         for rule in rules:
             if not rule.holds(result):
@@ -208,36 +219,34 @@ def _with_rule(annotated: Any, converter: Converter) -> Callable[[Json, Any], An
     return checked
 
 
-def _object(cls: type[Any], converter: Converter) -> Callable[[Json, Any], Any]:
+def _object_of(cls: type[Any], converter: Converter) -> _Hook:
     """Make the hook of a payload class: takes an object, null in it for absent."""
     structure = make_dict_structure_fn(cls, converter)
     optional = frozenset(f.name for f in attrs.fields(cls) if f.default is not attrs.NOTHING)
 
-    def hook(value: Json, _: object) -> Any:
-        if type(value) is not dict:
-            raise _mismatch("an object", value)
-        if None in value.values():
-            value = {k: v for k, v in value.items() if v is not None or k not in optional}
-        return structure(value, cls)
+    def hook(value: Json, _: object) -> Json:
+        fields: JsonObject = _take_object(value, None)
+        if None in fields.values():
+            fields = {k: v for k, v in fields.items() if v is not None or k not in optional}
+        return structure(fields, cls)
 
     return hook
 
 
-def _or_string(union: Any, converter: Converter) -> Callable[[Json, Any], Any]:
+def _or_string(kind: type[Any], converter: Converter) -> _Hook:
     """Make the hook of a class whose place a bare string may take."""
-    (cls,) = (kind for kind in get_args(union) if kind is not str)
+    (cls,) = (alternative for alternative in get_args(kind) if alternative is not str)
     hook = converter.get_structure_hook(cls)
-    return lambda value, _: value if type(value) is str else hook(value, cls)
+
+    def take(value: Json, _: object) -> Json:
+        return value if isinstance(value, str) else hook(value, cls)
+
+    return take
 
 
 def _is_class_or_string(kind: object) -> bool:
-    kinds = get_args(kind)
-    return (
-        isinstance(kind, UnionType)
-        and len(kinds) == 2
-        and str in kinds
-        and any(map(attrs.has, kinds))
-    )
+    alternatives = get_args(kind)
+    return isinstance(kind, UnionType) and str in alternatives and NoneType not in alternatives
 
 
 def _has_rule(kind: object) -> bool:
@@ -246,14 +255,20 @@ def _has_rule(kind: object) -> bool:
     )
 
 
+def _is_exactly(wanted: object) -> Callable[[object], bool]:
+    return lambda kind: kind == wanted
+
+
 def _make_converter() -> Converter:
     converter = Converter(detailed_validation=True)
-    for kind, also in ((str, ()), (bool, ()), (int, ()), (float, (int,))):
-        converter.register_structure_hook(kind, _exactly(kind, *also))
-    converter.register_structure_hook_func(lambda kind: kind == JsonObject, _exactly(dict))
-    converter.register_structure_hook_func(lambda kind: kind == list[str], _string_list)
-    converter.register_structure_hook_func(lambda kind: kind == dict[str, list[str]], _string_lists)
-    converter.register_structure_hook_factory(attrs.has, _object)
+    converter.register_structure_hook(str, _exactly(str))
+    converter.register_structure_hook(bool, _exactly(bool))
+    converter.register_structure_hook(int, _exactly(int))
+    converter.register_structure_hook(float, _exactly(float, int))
+    converter.register_structure_hook_func(_is_exactly(JsonObject), _take_object)
+    converter.register_structure_hook_func(_is_exactly(list[str]), _take_strings)
+    converter.register_structure_hook_func(_is_exactly(dict[str, list[str]]), _take_lease)
+    converter.register_structure_hook_factory(attrs.has, _object_of)
     converter.register_structure_hook_factory(_has_rule, _with_rule)
     converter.register_structure_hook_factory(_is_class_or_string, _or_string)
     return converter

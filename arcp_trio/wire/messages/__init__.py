@@ -45,6 +45,8 @@ from arcp_trio.wire.messages.session import (
 from arcp_trio.wire.schema import read, to_json
 
 __all__ = [
+    "TO_CLIENT",
+    "TO_RUNTIME",
     "Accepted",
     "Ack",
     "AgentInfo",
@@ -74,8 +76,6 @@ __all__ = [
     "Submit",
     "Subscribe",
     "Subscribed",
-    "TO_CLIENT",
-    "TO_RUNTIME",
     "UnknownType",
     "Unsubscribe",
     "Welcome",
