@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Final
+import time
 
 import trio
 
-EPOCH: Final = 1_767_225_600.0
-"""2026-01-01T00:00:00Z: when time begins."""
-
 
 class TrioClock:
-    """The time of day as Trio's clock counts it, so that virtual time moves timestamps as well."""
+    """The time of day at first, and from then on as much later as Trio's clock says.
+
+    With a virtual clock under the test, timestamps and expiry move with it.
+    """
+
+    def __init__(self) -> None:
+        self._offset: float | None = None
 
     def now(self) -> float:
         """Seconds since 1970, UTC."""
-        return EPOCH + trio.current_time()
+        if self._offset is None:
+            self._offset = time.time() - trio.current_time()
+        return self._offset + trio.current_time()
