@@ -14,13 +14,21 @@ import msgspec
 
 from arcp_trio.wire.errors import InvalidRequest, clip
 from arcp_trio.wire.ids import new_id
-from arcp_trio.wire.json import MAX_DEPTH, Json, JsonObject, loads
+from arcp_trio.wire.json import (
+    MAX_DEPTH,
+    Json,
+    JsonObject,
+    find_fault,
+    is_unicode,
+    loads,
+    loads_lax,
+)
 
 VERSION = "1.1"
 ACCEPTED_VERSIONS = frozenset({VERSION, "1"})  # 1.0 peers say "1"
 
 _MAX_SEQ = 2**63 - 1
-_ID_LIMIT = 256  # characters of a request's id that an answer repeats
+_MAX_ID = 256  # characters: ids are stored, and repeated in answers
 
 
 @attrs.frozen(kw_only=True)
@@ -57,7 +65,6 @@ class _Header(msgspec.Struct):
 
 
 _decode_header = msgspec.json.Decoder(_Header).decode
-_decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 # --- reading ---------------------------------------------------------------------------------
@@ -75,13 +82,14 @@ def decode(frame: str | bytes, *, max_depth: int = MAX_DEPTH) -> Envelope:
         payload = loads(bytes(header.payload), max_depth=max_depth - 1, root="$.payload")
     except (UnicodeError, RecursionError, msgspec.DecodeError, InvalidRequest):
         raise _diagnose(frame, max_depth) from None
-    seq = header.event_seq
     if (
         header.arcp not in ACCEPTED_VERSIONS
-        or not header.id
-        or not header.type
-        or type(payload) is not dict
-        or (seq is not None and not -_MAX_SEQ <= seq <= _MAX_SEQ)
+        or not 0 < len(header.id) <= _MAX_ID
+        or not 0 < len(header.type) <= _MAX_ID
+        or payload.__class__ is not dict
+        or (header.session_id and len(header.session_id) > _MAX_ID)
+        or (header.job_id and len(header.job_id) > _MAX_ID)
+        or (header.event_seq and not -_MAX_SEQ <= header.event_seq <= _MAX_SEQ)
     ):
         raise _diagnose(text, max_depth)
     trace_id = header.trace_id
@@ -93,7 +101,7 @@ def decode(frame: str | bytes, *, max_depth: int = MAX_DEPTH) -> Envelope:
         session_id=header.session_id,
         trace_id=None if trace_id is None else _trace_id(trace_id),
         job_id=header.job_id,
-        event_seq=seq,
+        event_seq=header.event_seq,
     )
 
 
@@ -117,34 +125,23 @@ def _trace_id(value: Json) -> str | None:
 
 def _diagnose(frame: str | bytes, max_depth: int) -> MalformedFrame:
     """Look a second time at a frame that failed: name all its problems and find its id."""
-    try:
-        text = frame if isinstance(frame, str) else frame.decode()
-        fields = _decode_fields(text)
-    except RecursionError:
-        return MalformedFrame(f"nested deeper than {max_depth} levels", _skim_id(frame))
-    except UnicodeError:
-        return MalformedFrame("not valid UTF-8", _skim_id(frame))
-    except msgspec.ValidationError:
-        return MalformedFrame("a frame is one JSON object")
-    except msgspec.DecodeError as error:
-        return MalformedFrame(f"not valid JSON: {clip(str(error))}", _skim_id(frame))
-    request_id = None
     problems: list[str] = []
+    text = frame if isinstance(frame, str) else frame.decode(errors="replace")
+    if isinstance(frame, bytes) and text.encode() != frame:
+        problems.append("not valid UTF-8")
+    try:
+        fields = loads_lax(text)
+    except ValueError as error:
+        problems.append(str(error))
+        return MalformedFrame("; ".join(problems), _usable_id(_skim_id(text)))
+    if fields.__class__ is not dict:
+        return MalformedFrame("a frame is one JSON object")
     for name, expected in _EXPECTED.items():
-        raw = fields.get(name)
-        try:
-            value = (
-                None
-                if raw is None
-                else loads(bytes(raw), max_depth=max_depth - 1, root=f"$.{name}")
-            )
-        except InvalidRequest as error:
-            problems.append(error.message)
-            continue
-        if name == "id" and isinstance(value, str) and value:
-            request_id = clip(value, _ID_LIMIT)
-        problems += _field_problems(name, value, expected, present=raw is not None)
-    return MalformedFrame("; ".join(problems) or "malformed frame", request_id)
+        problems += _field_problems(name, fields, expected)
+    fault = find_fault(fields, max_depth)
+    if fault is not None:
+        problems.append(fault)
+    return MalformedFrame("; ".join(problems) or "not valid JSON", _usable_id(fields.get("id")))
 
 
 _EXPECTED: dict[str, type] = {
@@ -160,30 +157,37 @@ _REQUIRED = frozenset({"arcp", "id", "type", "payload"})
 _NAMES = {str: "a string", dict: "an object", int: "an integer"}
 
 
-def _field_problems(name: str, value: Json, expected: type, *, present: bool) -> Iterator[str]:
+def _field_problems(name: str, fields: JsonObject, expected: type) -> Iterator[str]:
+    value = fields.get(name)
     if value is None:
         if name in _REQUIRED:
-            yield f"{'null' if present else 'missing'} @ $.{name}"
-    elif type(value) is not expected:
+            yield f"{'null' if name in fields else 'missing'} @ $.{name}"
+    elif value.__class__ is not expected:
         yield f"expected {_NAMES[expected]} @ $.{name}"
+    elif isinstance(value, str) and len(value) > _MAX_ID:
+        yield f"longer than {_MAX_ID} characters @ $.{name}"
     elif name in _REQUIRED and value == "":
         yield f"empty @ $.{name}"
     elif name == "arcp" and value not in ACCEPTED_VERSIONS:
         yield f"unknown version {clip(repr(value))} @ $.arcp"
 
 
+def _usable_id(value: Json) -> str | None:
+    """Take an id that an answer can repeat."""
+    if not isinstance(value, str) or not 0 < len(value) <= _MAX_ID or not is_unicode(value):
+        return None
+    return value
+
+
 _SKIM_LIMIT = 4096  # ids stand early; what follows may be megabytes of anything
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:,]')
 
 
-def _skim_id(frame: str | bytes) -> str | None:
+def _skim_id(text: str) -> Json:
     """Find the outermost `id` in the beginning of a frame that is not JSON as a whole."""
-    text = frame[:_SKIM_LIMIT]
-    if isinstance(text, bytes):
-        text = text.decode(errors="replace")
     depth = 0
     before = ("", "")  # the two tokens before
-    for match in _TOKEN.finditer(text):
+    for match in _TOKEN.finditer(text, 0, _SKIM_LIMIT):
         found = match[0]
         if depth == 1 and before == ('"id"', ":"):
             return _unquote(found)
@@ -192,12 +196,11 @@ def _skim_id(frame: str | bytes) -> str | None:
     return None
 
 
-def _unquote(text: str) -> str | None:
+def _unquote(text: str) -> Json:
     try:
-        value = loads(text)
-    except InvalidRequest:
+        return loads_lax(text)
+    except ValueError:
         return None
-    return clip(value, _ID_LIMIT) if isinstance(value, str) and value else None
 
 
 # --- writing ---------------------------------------------------------------------------------

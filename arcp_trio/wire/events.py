@@ -210,23 +210,22 @@ def read_body(kind: str, body: Json) -> Body:
 
 def check_body(kind: str, body: Json) -> JsonObject:
     """Take a body as it may be sent under this kind; `InvalidEvent` if it may not."""
-    if body.__class__ is not dict:
-        body = _copy_mapping(kind, body)
+    checked: JsonObject = body if body.__class__ is dict else _copy_mapping(kind, body)
     fields = _SCHEMA.get(kind)
     if fields is None:
         _check_vendor_kind(kind)
-        return body
+        return checked
     for name, types, required, rule, expected in fields:
-        value = body.get(name)
+        value = checked.get(name)
         if value is None:
             if required:
                 raise InvalidEvent(f"{kind}: expected {expected} @ $.{name}")
-            if name in body:
-                body = {key: item for key, item in body.items() if key != name}
+            if name in checked:
+                checked = {key: item for key, item in checked.items() if key != name}
         elif types is not None and (value.__class__ not in types or (rule and not rule(value))):
             raise InvalidEvent(f"{kind}: expected {expected} @ $.{name}")
     check = _WHOLE_BODY.get(kind)
-    return body if check is None else check(body)
+    return checked if check is None else check(checked)
 
 
 def _copy_mapping(kind: str, body: object) -> JsonObject:

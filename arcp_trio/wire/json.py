@@ -7,6 +7,7 @@ would become null), big integers, keys and values that are not JSON.
 
 from __future__ import annotations
 
+import json
 import re
 from decimal import Decimal
 from math import isfinite
@@ -25,6 +26,7 @@ MAX_DEPTH = 64  # levels of nesting, counted from the outermost value
 
 _MIN_INT, _MAX_INT = -(2**63), 2**63 - 1
 _MANY_DIGITS = re.compile(r"[0-9]{19}")  # no shorter integer leaves 64 bits
+_MAX_PATH = 256  # characters of a path that a message names
 
 _encode = msgspec.json.Encoder(decimal_format="number").encode
 _decode = msgspec.json.Decoder().decode
@@ -43,17 +45,42 @@ def loads(text: str | bytes, *, max_depth: int = MAX_DEPTH, root: str = "$") -> 
             text = text.decode()
         value = _decode(text)
     except RecursionError:
-        raise InvalidRequest(f"nested deeper than {max_depth} levels @ {root}") from None
-    except UnicodeError:
+        raise InvalidRequest(f"nested too deeply @ {root}") from None
+    except UnicodeDecodeError:
         raise InvalidRequest(f"not valid UTF-8 @ {root}") from None
-    except msgspec.DecodeError as error:
-        raise InvalidRequest(f"not valid JSON @ {root}: {clip(str(error))}") from None
+    except (UnicodeEncodeError, msgspec.DecodeError):
+        raise InvalidRequest(_diagnose(text, max_depth, root)) from None
     # Walking the value costs more than decoding it; the text tells cheaply when to.
     if text.count("[") + text.count("{") > max_depth or _MANY_DIGITS.search(text):
-        fault = _find_fault(value, max_depth)
+        fault = find_fault(value, max_depth, root)
         if fault is not None:
-            raise InvalidRequest(_describe(fault, root))
+            raise InvalidRequest(fault)
     return value
+
+
+def _diagnose(text: str | bytes, max_depth: int, root: str) -> str:
+    try:
+        return find_fault(loads_lax(text), max_depth, root) or f"not valid JSON @ {root}"
+    except ValueError as error:
+        return f"{error} @ {root}"
+
+
+def loads_lax(text: str | bytes) -> Json:
+    """Read what is nearly JSON, to find out what is wrong with it; `ValueError` if it is not.
+
+    NaN, numbers out of bounds and lone surrogates pass: `find_fault` tells where they are.
+    """
+    try:
+        return json.loads(text, parse_int=_read_int)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    except ValueError as error:
+        raise ValueError(f"not valid JSON: {clip(str(error))}") from None
+
+
+def _read_int(digits: str) -> int:
+    # Reading a number of a million digits takes quadratic time, and it is refused anyway.
+    return int(digits) if len(digits) <= len(str(_MIN_INT)) else _MAX_INT + 1
 
 
 def dumps(value: Json, *, max_depth: int = MAX_DEPTH) -> bytes:
@@ -67,8 +94,13 @@ def dumps(value: Json, *, max_depth: int = MAX_DEPTH) -> bytes:
     try:
         return _encode(value)
     except UnicodeEncodeError:
-        fault = _find_surrogate(value) or ("lone surrogate", [])
-        raise ValueError(_describe(fault, "$")) from None
+        raise ValueError(find_fault(value, max_depth) or "lone surrogate @ $") from None
+
+
+def find_fault(value: Json, max_depth: int, root: str = "$") -> str | None:
+    """Name the first thing in the value that may not be sent or received, and its path."""
+    fault = _find_fault(value, max_depth) or _find_surrogate(value)
+    return None if fault is None else _describe(fault, root)
 
 
 def _find_fault(value: Json, depth: int) -> _Fault | None:
@@ -121,9 +153,9 @@ def _find_surrogate(value: Json) -> _Fault | None:
     """Find the lone surrogate that made encoding fail."""
     kind = value.__class__
     if kind is str:
-        return None if _is_unicode(value) else ("lone surrogate", [])
+        return None if is_unicode(value) else ("lone surrogate", [])
     if kind is dict:
-        if not all(map(_is_unicode, value)):
+        if not all(map(is_unicode, value)):
             return ("lone surrogate in a key", [])
         items = value.items()
     elif kind is list or kind is tuple:
@@ -138,7 +170,8 @@ def _find_surrogate(value: Json) -> _Fault | None:
     return None
 
 
-def _is_unicode(text: str) -> bool:
+def is_unicode(text: str) -> bool:
+    """Tell whether the text has no lone surrogates, and so can be written."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -154,4 +187,4 @@ def _step(key: str | int) -> str:
 
 def _describe(fault: _Fault, root: str) -> str:
     reason, steps = fault
-    return f"{reason} @ {root}{clip(''.join(reversed(steps)), 256)}"
+    return f"{reason} @ {root}{clip(''.join(reversed(steps)), _MAX_PATH)}"

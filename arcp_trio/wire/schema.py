@@ -41,6 +41,9 @@ class Rule:
 
 
 NonEmpty = Annotated[str, Rule("a non-empty string", bool)]
+# Ids and the like are stored and repeated in answers, so they have an end.
+Identifier = Annotated[str, Rule("1 to 256 characters", lambda text: 1 <= len(text) <= 256)]
+Remark = Annotated[str, Rule("at most 4096 characters", lambda text: len(text) <= 4096)]
 
 
 def always(_: object) -> bool:

@@ -9,10 +9,8 @@ import attrs
 
 from arcp_trio.wire.errors import ArcpError
 from arcp_trio.wire.json import Json, JsonObject
-from arcp_trio.wire.schema import KEEP_NULL, NonEmpty, Rule, always
+from arcp_trio.wire.schema import KEEP_NULL, Identifier, Remark, Rule, always
 from arcp_trio.wire.timestamps import parse_utc
-
-_MAX_KEY = 256  # characters of an idempotency key
 
 
 def _is_utc(text: str) -> bool:
@@ -24,7 +22,6 @@ def _is_utc(text: str) -> bool:
 
 
 UtcTimestamp = Annotated[str, Rule("an RFC 3339 timestamp ending in Z", _is_utc)]
-IdempotencyKey = Annotated[str, Rule("1 to 256 characters", lambda key: 1 <= len(key) <= _MAX_KEY)]
 PositiveInt = Annotated[int, Rule("a positive integer", lambda number: number > 0)]
 
 
@@ -45,7 +42,7 @@ class Submit:
     input: Json = attrs.field(default=None, metadata={KEEP_NULL: always})
     lease_request: dict[str, list[str]] | None = None
     lease_constraints: LeaseConstraints | None = None
-    idempotency_key: IdempotencyKey | None = None
+    idempotency_key: Identifier | None = None
     max_runtime_sec: PositiveInt | None = None
 
 
@@ -74,8 +71,8 @@ class Cancel:
 
     type: ClassVar[str] = "job.cancel"
 
-    job_id: NonEmpty
-    reason: str | None = None
+    job_id: Identifier
+    reason: Remark | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -94,7 +91,7 @@ class Subscribe:
 
     type: ClassVar[str] = "job.subscribe"
 
-    job_id: NonEmpty
+    job_id: Identifier
     from_event_seq: int | None = None
     history: bool = False
 
@@ -125,7 +122,7 @@ class Unsubscribe:
 
     type: ClassVar[str] = "job.unsubscribe"
 
-    job_id: NonEmpty
+    job_id: Identifier
 
 
 @attrs.frozen(kw_only=True)

@@ -8,7 +8,7 @@ import attrs
 
 from arcp_trio.wire.errors import ArcpError
 from arcp_trio.wire.json import Json, JsonObject
-from arcp_trio.wire.schema import KEEP_NULL, NonEmpty, Rule, always
+from arcp_trio.wire.schema import KEEP_NULL, Identifier, NonEmpty, Remark, Rule, always
 from arcp_trio.wire.timestamps import parse_rfc3339
 
 _MAX_PAGE = 1000  # jobs in one listing
@@ -30,8 +30,8 @@ Timestamp = Annotated[str, Rule("an RFC 3339 timestamp", _is_timestamp)]
 class PeerInfo:
     """Who speaks: the `client` of a hello, the `runtime` of a welcome."""
 
-    name: NonEmpty
-    version: str | None = None
+    name: Identifier
+    version: Remark | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -154,7 +154,7 @@ class Ping:
 
     type: ClassVar[str] = "session.ping"
 
-    nonce: str
+    nonce: Remark
     sent_at: str | None = None
 
 
@@ -183,7 +183,7 @@ class Close:
 
     type: ClassVar[str] = "session.close"
 
-    reason: str | None = None
+    reason: Remark | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -192,7 +192,7 @@ class Bye:
 
     type: ClassVar[str] = "session.bye"
 
-    reason: str | None = None
+    reason: Remark | None = None
 
 
 @attrs.frozen(kw_only=True)
