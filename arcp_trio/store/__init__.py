@@ -1,0 +1,1 @@
+"""What the runtime must not forget: journals, logs, cursors, jobs, keys and sessions."""

@@ -1,0 +1,106 @@
+"""What an engine must do to be the runtime's store."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import trio
+
+from arcp_trio.store.queue import Group, WriteQueue
+from arcp_trio.store.records import Entry, Frame, JobRow, KeyRow, SessionRow
+from arcp_trio.store.writes import Write
+
+
+class JournalTrimmed(Exception):
+    """Entries that were asked for have been given up: whoever needs them must be told, never sent a hole."""
+
+    def __init__(self, job_id: str) -> None:
+        super().__init__(f"the journal of {job_id} no longer reaches back that far")
+        self.job_id = job_id
+
+
+Owed = tuple[str, Entry]
+"""One entry that a session is owed, behind the id of its job."""
+
+
+class Replay(Protocol):
+    """A session's frames behind a number, read piece by piece."""
+
+    async def next(self, frames: int, size: int) -> Sequence[Frame]:
+        """The next frames, at most so many and (but for one) so many bytes; empty at the end.
+
+        Raises:
+            JournalTrimmed: a frame's entry is gone.
+        """
+        ...
+
+
+class Store(ABC):
+    """Writes are queued in order and committed in groups by one writer; reads see what is committed."""
+
+    def __init__(self) -> None:
+        self._queue = WriteQueue()
+
+    # -- writing
+
+    def put(self, write: Write) -> Group:
+        """Queue a write. Never waits; the place in the order is taken on return."""
+        return self._queue.put(write)
+
+    @property
+    def full(self) -> bool:
+        """Whether emitters should wait in `room()`."""
+        return self._queue.full
+
+    async def room(self) -> None:
+        """Wait until the queue has room again."""
+        await self._queue.room()
+
+    async def flushed(self) -> None:
+        """Wait until everything that was put is stored."""
+        await self._queue.flushed()
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Be the one writer, until cancelled."""
+        task_status.started()
+        await self._queue.run(self._commit)
+
+    @abstractmethod
+    async def _commit(self, writes: Sequence[Write]) -> None:
+        """Store these writes, all or none, in order."""
+
+    # -- reading
+
+    @abstractmethod
+    async def session(self, session_id: str) -> SessionRow | None:
+        """A session, with its watches."""
+
+    @abstractmethod
+    async def session_of_token(self, token: bytes) -> str | None:
+        """The session that a resume token's digest belongs to, current or spare."""
+
+    @abstractmethod
+    async def job(self, job_id: str) -> JobRow | None:
+        """A job, running or finished."""
+
+    @abstractmethod
+    async def key(self, principal: str, key: str, now: float) -> KeyRow | None:
+        """What an idempotency key stands for, unless it has expired."""
+
+    @abstractmethod
+    async def owed(self, cursors: Mapping[str, int], entries: int, size: int) -> Sequence[Owed]:
+        """The entries at or after each cursor, merged in the order they were emitted: the first of them.
+
+        Raises:
+            JournalTrimmed: a journal no longer reaches back to its cursor.
+        """
+
+    @abstractmethod
+    async def covers(self, session_id: str, after: int) -> bool:
+        """Whether every frame of the session behind `after` can still be replayed."""
+
+    @abstractmethod
+    def replay(self, session_id: str, after: int, top: int, rows: int) -> Replay:
+        """Frames behind `after` up to number `top`, with the marks of the first `rows` batches."""

@@ -1,0 +1,323 @@
+"""The store that lives and dies with the process, with the same rules as any other."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+
+import attrs
+import trio
+
+from arcp_trio.store.interface import JournalTrimmed, Owed, Replay, Store
+from arcp_trio.store.records import (
+    Entry,
+    Frame,
+    Inline,
+    JobRow,
+    KeyRow,
+    LogItem,
+    Mark,
+    Range,
+    SessionRow,
+)
+from arcp_trio.store.writes import (
+    AcceptJob,
+    AddSubmitter,
+    AppendJournal,
+    AppendLog,
+    CloseSession,
+    DropSession,
+    Expire,
+    FinishJob,
+    MoveFloor,
+    PutSession,
+    RotateToken,
+    StartJob,
+    TrimJournal,
+    Write,
+)
+
+
+@attrs.define(eq=False)
+class _Journal:
+    row: JobRow
+    base: int = 0
+    entries: list[Entry] = attrs.field(factory=list[Entry])
+    watchers: set[str] = attrs.field(factory=set[str])
+    expired: bool = False
+
+
+@attrs.define(eq=False)
+class _Log:
+    """One session: its row, and its log items oldest first."""
+
+    row: SessionRow
+    items: list[LogItem] = attrs.field(factory=list[LogItem])
+
+
+def _last_place(item: LogItem) -> int:
+    return item.last_place
+
+
+class MemoryStore(Store):
+    """Everything in dictionaries. Nothing survives the process; everything else holds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._sessions: dict[str, _Log] = {}
+        self._tokens: dict[bytes, str] = {}
+        self._journals: dict[str, _Journal] = {}
+        self._finished: dict[str, float] = {}
+        self._keys: dict[tuple[str, str], KeyRow] = {}
+
+    # -- writing
+
+    async def _commit(self, writes: Sequence[Write]) -> None:
+        await trio.lowlevel.checkpoint()
+        journals = self._journals
+        for write in writes:
+            if type(write) is AppendJournal:
+                journals[write.job_id].entries.append(write.entry)
+            else:
+                self._apply(write)
+
+    def _apply(self, write: Write) -> None:
+        match write:
+            case AppendLog():
+                self._append_log(write)
+            case AppendJournal():
+                self._journals[write.job_id].entries.append(write.entry)
+            case AcceptJob():
+                self._journals[write.row.job_id] = _Journal(write.row)
+                if write.key is not None:
+                    self._keys[write.key.principal, write.key.key] = write.key
+            case AddSubmitter():
+                journal = self._journals[write.job_id]
+                submitters = journal.row.submitters | {write.session_id}
+                journal.row = attrs.evolve(journal.row, submitters=submitters)
+            case StartJob():
+                pass  # a job that has not ended runs: there is nothing to restart from here
+            case FinishJob():
+                self._finish(write)
+            case TrimJournal():
+                journal = self._journals[write.job_id]
+                del journal.entries[: write.base - journal.base]
+                journal.base = write.base
+            case PutSession():
+                self._sessions[write.row.session_id] = _Log(write.row)
+                self._tokens[write.row.token] = write.row.session_id
+            case RotateToken():
+                self._rotate(write)
+            case MoveFloor():
+                self._move_floor(write)
+            case CloseSession():
+                log = self._sessions[write.session_id]
+                log.row = attrs.evolve(log.row, closed=True)
+            case DropSession():
+                self._drop_session(write.session_id)
+            case Expire():
+                self._expire(write)
+
+    def _append_log(self, write: AppendLog) -> None:
+        log = self._sessions[write.session_id]
+        for item in write.items:
+            last = log.items[-1] if log.items else None
+            if (
+                type(item) is Range
+                and type(last) is Range
+                and last.job_id == item.job_id
+                and last.first_index + last.count == item.first_index
+                and last.last_seq + 1 == item.first_seq
+            ):
+                log.items[-1] = attrs.evolve(last, count=last.count + item.count)
+            else:
+                log.items.append(item)
+        watches = log.row.watches
+        for job_id in write.watched:
+            self._journals[job_id].watchers.add(write.session_id)
+        watches.update(write.cursors)
+        for job_id in write.ended:
+            watches.pop(job_id, None)
+            self._unwatch(job_id, write.session_id)
+        log.row = attrs.evolve(log.row, top=write.top, rows=write.row + 1)
+
+    def _rotate(self, write: RotateToken) -> None:
+        log = self._sessions[write.session_id]
+        for digest in (log.row.token, log.row.spare_token):
+            if digest is not None:
+                self._tokens.pop(digest, None)
+        for digest in (write.token, write.spare_token):
+            if digest is not None:
+                self._tokens[digest] = write.session_id
+        log.row = attrs.evolve(
+            log.row,
+            token=write.token,
+            spare_token=write.spare_token,
+            features=write.features,
+            dialect=write.dialect,
+        )
+
+    def _move_floor(self, write: MoveFloor) -> None:
+        log = self._sessions[write.session_id]
+        log.row = attrs.evolve(log.row, floor=write.floor, acked=log.row.acked or write.acked)
+        del log.items[: bisect_left(log.items, 2 * write.floor + 1, key=_last_place)]
+
+    def _drop_session(self, session_id: str) -> None:
+        log = self._sessions.pop(session_id)
+        for digest in (log.row.token, log.row.spare_token):
+            if digest is not None:
+                self._tokens.pop(digest, None)
+        for job_id in log.row.watches:
+            self._unwatch(job_id, session_id)
+
+    def _finish(self, write: FinishJob) -> None:
+        journal = self._journals[write.job_id]
+        journal.entries.append(write.entry)
+        journal.row = attrs.evolve(
+            journal.row,
+            status=write.status,
+            finished_at=write.finished_at,
+            length=write.entry.index + 1,
+        )
+        self._finished[write.job_id] = write.finished_at
+
+    def _unwatch(self, job_id: str, session_id: str) -> None:
+        journal = self._journals.get(job_id)
+        if journal is not None:
+            journal.watchers.discard(session_id)
+            if journal.expired and not journal.watchers:
+                del self._journals[job_id]
+
+    def _expire(self, write: Expire) -> None:
+        """Finished jobs stand in the order they ended, so the ones to go are the first."""
+        surplus = len(self._finished) - write.finished_jobs
+        for job_id, finished_at in list(self._finished.items()):
+            if finished_at > write.finished_before and surplus <= 0:
+                break
+            surplus -= 1
+            del self._finished[job_id]
+            journal = self._journals[job_id]
+            journal.expired = True
+            if not journal.watchers:
+                del self._journals[job_id]
+        for key, row in list(self._keys.items()):
+            if row.expires_at <= write.now and row.job_id not in self._journals:
+                del self._keys[key]
+
+    # -- reading
+
+    async def session(self, session_id: str) -> SessionRow | None:
+        await trio.lowlevel.checkpoint()
+        log = self._sessions.get(session_id)
+        return None if log is None else attrs.evolve(log.row, watches=dict(log.row.watches))
+
+    async def session_of_token(self, token: bytes) -> str | None:
+        await trio.lowlevel.checkpoint()
+        return self._tokens.get(token)
+
+    async def job(self, job_id: str) -> JobRow | None:
+        await trio.lowlevel.checkpoint()
+        journal = self._journals.get(job_id)
+        return None if journal is None or journal.expired else journal.row
+
+    async def key(self, principal: str, key: str, now: float) -> KeyRow | None:
+        await trio.lowlevel.checkpoint()
+        row = self._keys.get((principal, key))
+        if row is None or (row.expires_at <= now and row.job_id not in self._journals):
+            return None
+        return row
+
+    async def owed(self, cursors: Mapping[str, int], entries: int, size: int) -> Sequence[Owed]:
+        await trio.lowlevel.checkpoint()
+        found: list[Owed] = []
+        for job_id, cursor in cursors.items():
+            journal = self._journals.get(job_id)
+            if journal is None or cursor < journal.base:
+                raise JournalTrimmed(job_id)
+            start = cursor - journal.base
+            found += [(job_id, entry) for entry in journal.entries[start : start + entries]]
+        if len(cursors) > 1:
+            found.sort(key=lambda owed: owed[1].ordinal)
+        return found[: _fitting([len(entry.tail) for _, entry in found[:entries]], size)]
+
+    async def covers(self, session_id: str, after: int) -> bool:
+        await trio.lowlevel.checkpoint()
+        log = self._sessions[session_id]
+        for item in log.items[bisect_left(log.items, 2 * after + 1, key=_last_place) :]:
+            if type(item) is Range:
+                index = item.first_index + max(0, after + 1 - item.first_seq)
+                journal = self._journals.get(item.job_id)
+                if journal is None or index < journal.base:
+                    return False
+        return after >= log.row.floor
+
+    def replay(self, session_id: str, after: int, top: int, rows: int) -> Replay:
+        return _MemoryReplay(self, session_id, after, top, rows)
+
+    def log_from(self, session_id: str, place: int) -> Iterator[LogItem]:
+        """The log items at or behind a place."""
+        items = self._sessions[session_id].items
+        for at in range(bisect_left(items, place, key=_last_place), len(items)):
+            yield items[at]
+
+    def entries(self, job_id: str, index: int, count: int) -> Sequence[Entry]:
+        """Entries of a journal.
+
+        Raises:
+            JournalTrimmed: the first is gone.
+        """
+        journal = self._journals.get(job_id)
+        if journal is None or index < journal.base:
+            raise JournalTrimmed(job_id)
+        return journal.entries[index - journal.base : index - journal.base + count]
+
+
+class _MemoryReplay:
+    """Keeps the next place to read from, so that it does not mind what happens to the log in between."""
+
+    def __init__(self, store: MemoryStore, session_id: str, after: int, top: int, rows: int) -> None:
+        self._store = store
+        self._session_id = session_id
+        self._next = 2 * after + 1
+        self._last = 2 * top + 1
+        self._rows = rows
+
+    async def next(self, frames: int, size: int) -> Sequence[Frame]:
+        await trio.lowlevel.checkpoint()
+        found: list[Frame] = []
+        for item in self._store.log_from(self._session_id, self._next):
+            full = len(found) >= frames or size <= 0
+            if type(item) is not Mark and (full or item.first_place > self._last):
+                break
+            for frame in self._frames(item, frames - len(found)):
+                found.append(frame)
+                size -= len(frame[1])
+                self._next = 2 * frame[0] + 1 if frame[0] else item.last_place
+                if size <= 0:
+                    break
+        if found and not found[-1][0]:
+            self._next += 1  # the marks of one place go together, so the number behind them is next
+        return found
+
+    def _frames(self, item: LogItem, most: int) -> Sequence[Frame]:
+        match item:
+            case Mark():
+                return [(0, item.tail)] if item.row < self._rows else []
+            case Inline():
+                return [(item.seq, item.tail)]
+            case Range():
+                first = max(item.first_seq, (self._next + 1) // 2)
+                count = min(most, min(item.last_seq, self._last // 2) - first + 1)
+                index = item.first_index + first - item.first_seq
+                entries = self._store.entries(item.job_id, index, count)
+                return [(first + n, entry.tail) for n, entry in enumerate(entries)]
+
+
+def _fitting(sizes: Sequence[int], size: int) -> int:
+    """How many of these, one at least, fit into so many bytes."""
+    total = 0
+    for count, each in enumerate(sizes):
+        total += each
+        if total > size and count:
+            return count
+    return len(sizes)

@@ -1,0 +1,157 @@
+"""What a store holds, as values.
+
+A job's *journal* is its events, stored once and indexed 0, 1, 2 …. A session's *log* says which of its numbers went
+to which journal entries. A *watch* is a session's cursor into one journal: the next index it is owed.
+"""
+
+from __future__ import annotations
+
+import enum
+
+import attrs
+
+
+class Status(enum.StrEnum):
+    """Where a job stands; the last four are terminal (§7.3)."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    SUCCESS = "success"
+    ERROR = "error"
+    CANCELLED = "cancelled"
+    TIMED_OUT = "timed_out"
+
+
+@attrs.define(eq=False)
+class Entry:
+    """One event, or the terminal, of a job: encoded once, shared by every session that is sent it."""
+
+    index: int
+    """Place in the job's journal, from 0."""
+    ordinal: int
+    """Place among all entries of the runtime: the order in which jobs emitted."""
+    tail: bytes
+    """The frame from its type on; a session's head and number go before it."""
+    feature: str | None = None
+    """A session that did not negotiate this feature is not sent the entry (§6.2)."""
+    terminal: bool = False
+
+
+Frame = tuple[int, bytes]
+"""What a session sends: its number (0 for a frame without one) and the frame's tail."""
+
+
+@attrs.frozen
+class Range:
+    """Numbers `first_seq …` of a session went to entries `first_index …` of one journal."""
+
+    first_seq: int
+    job_id: str
+    first_index: int
+    count: int
+
+    @property
+    def last_seq(self) -> int:
+        return self.first_seq + self.count - 1
+
+    @property
+    def first_place(self) -> int:
+        return 2 * self.first_seq
+
+    @property
+    def last_place(self) -> int:
+        return 2 * self.last_seq
+
+
+@attrs.frozen
+class Inline:
+    """A numbered frame that only one session has, kept whole."""
+
+    seq: int
+    tail: bytes
+
+    @property
+    def first_place(self) -> int:
+        return 2 * self.seq
+
+    @property
+    def last_place(self) -> int:
+        return 2 * self.seq
+
+
+@attrs.frozen
+class Mark:
+    """A promise without a number, `job.accepted` for one: replayed by a resume at or before its place."""
+
+    after_seq: int
+    row: int
+    """The batch of the log that it came with."""
+    tail: bytes
+
+    @property
+    def last_place(self) -> int:
+        return 2 * self.after_seq + 1
+
+
+LogItem = Range | Inline | Mark
+"""A log is ordered by place: number n stands at 2n, the marks behind it at 2n + 1."""
+
+
+@attrs.frozen(kw_only=True)
+class SessionRow:
+    """A session as it is stored; a parked session is nothing else."""
+
+    session_id: str
+    principal: str
+    features: frozenset[str]
+    dialect: str
+    token: bytes
+    """Digest of the resume token that was handed out last."""
+    spare_token: bytes | None = None
+    """Digest of the token before it, good until the client is heard under the new one."""
+    top: int = 0
+    """The highest number taken."""
+    floor: int = 0
+    """Numbers up to this one are acknowledged or evicted: no resume reaches behind it."""
+    rows: int = 0
+    """How many batches its log was given."""
+    acked: bool = False
+    """Whether the client has ever acknowledged anything."""
+    closed: bool = False
+    """Whether the client said `session.close`."""
+    watches: dict[str, int] = attrs.field(factory=dict[str, int])
+    """Cursor by job id."""
+
+
+@attrs.frozen(kw_only=True)
+class JobRow:
+    """A job as it is stored."""
+
+    job_id: str
+    agent: str
+    """`name@version`, resolved."""
+    principal: str
+    session_id: str
+    """The session that submitted it first."""
+    trace_id: str
+    accepted: bytes
+    """The `job.accepted` payload without its `request_id`, as JSON."""
+    created_at: float
+    status: Status = Status.PENDING
+    finished_at: float | None = None
+    length: int = 0
+    """How many entries the journal of a finished job has."""
+    submitters: frozenset[str] = frozenset()
+    """Sessions that have had its acceptance."""
+
+
+@attrs.frozen(kw_only=True)
+class KeyRow:
+    """An idempotency key and the acceptance it stands for (§7.2)."""
+
+    principal: str
+    key: str
+    fingerprint: bytes
+    job_id: str
+    accepted: bytes
+    expires_at: float

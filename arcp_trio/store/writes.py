@@ -1,0 +1,141 @@
+"""Everything a store can be told, as values; they are queued in order and committed in groups."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from arcp_trio.store.records import Entry, JobRow, KeyRow, LogItem, SessionRow, Status
+
+
+@attrs.define(eq=False)
+class AppendJournal:
+    """A job emitted."""
+
+    job_id: str
+    entry: Entry
+
+
+@attrs.define(eq=False)
+class AppendLog:
+    """A session numbered a batch: its ranges, marks, cursors and top number, together."""
+
+    session_id: str
+    row: int
+    """Which batch this is; one more than the batch before."""
+    items: Sequence[LogItem]
+    top: int
+    cursors: Mapping[str, int]
+    watched: Sequence[str]
+    """Jobs whose watch begins with this batch."""
+    ended: Sequence[str]
+    """Jobs whose terminal is in this batch: the watch is over."""
+
+
+@attrs.define(eq=False)
+class PutSession:
+    """A new session."""
+
+    row: SessionRow
+
+
+@attrs.define(eq=False)
+class RotateToken:
+    """A session was attached: another resume token is out."""
+
+    session_id: str
+    token: bytes
+    spare_token: bytes | None
+    features: frozenset[str]
+    dialect: str
+
+
+@attrs.define(eq=False)
+class MoveFloor:
+    """Numbers up to `floor` will not be replayed any more (§6.5)."""
+
+    session_id: str
+    floor: int
+    acked: bool
+
+
+@attrs.define(eq=False)
+class CloseSession:
+    """The client said `session.close`; the session stays resumable (§6.7)."""
+
+    session_id: str
+
+
+@attrs.define(eq=False)
+class DropSession:
+    """A session is gone, with its log and its watches."""
+
+    session_id: str
+
+
+@attrs.define(eq=False)
+class AcceptJob:
+    """A job exists, and its key is taken."""
+
+    row: JobRow
+    key: KeyRow | None
+
+
+@attrs.define(eq=False)
+class AddSubmitter:
+    """Another session submitted the job too, under the same key (§7.2)."""
+
+    job_id: str
+    session_id: str
+
+
+@attrs.define(eq=False)
+class StartJob:
+    """A job's agent runs."""
+
+    job_id: str
+
+
+@attrs.define(eq=False)
+class FinishJob:
+    """A job ended: status, time and terminal entry, together."""
+
+    job_id: str
+    status: Status
+    finished_at: float
+    entry: Entry
+
+
+@attrs.define(eq=False)
+class TrimJournal:
+    """Entries before `base` are given up, the journal being over its bound."""
+
+    job_id: str
+    base: int
+
+
+@attrs.define(eq=False)
+class Expire:
+    """Finished jobs past their retention go, by age and by number, and keys past theirs."""
+
+    now: float
+    finished_before: float
+    finished_jobs: int
+
+
+Write = (
+    AppendJournal
+    | AppendLog
+    | PutSession
+    | RotateToken
+    | MoveFloor
+    | CloseSession
+    | DropSession
+    | AcceptJob
+    | AddSubmitter
+    | StartJob
+    | FinishJob
+    | TrimJournal
+    | Expire
+)
