@@ -1,5 +1,104 @@
-"""A runtime, library and client for ARCP 1.1, the Agent Runtime Control Protocol, built on Trio."""
+"""A runtime, library and client for ARCP 1.1, the Agent Runtime Control Protocol, built on Trio.
+
+Everything public is here and in `arcp_trio.testing`. Names are loaded when they are first used, so that the command
+line need not wait for what it does not use.
+"""
 
 from __future__ import annotations
 
-__version__ = "0.1.0"
+import importlib
+from typing import TYPE_CHECKING
+
+from arcp_trio.version import __version__
+
+if TYPE_CHECKING:
+    from arcp_trio.front.serve import serve
+    from arcp_trio.runtime.agents import AgentFunction, Agents
+    from arcp_trio.runtime.auth import Authenticator, StaticTokens
+    from arcp_trio.runtime.clock import Clock, SystemClock
+    from arcp_trio.runtime.context import JobContext
+    from arcp_trio.runtime.limits import Limits
+    from arcp_trio.runtime.runtime import Runtime
+    from arcp_trio.store.memory import MemoryStore
+    from arcp_trio.wire.errors import (
+        AgentNotAvailable,
+        AgentVersionNotAvailable,
+        ArcpError,
+        BudgetExhausted,
+        DuplicateKey,
+        HeartbeatLost,
+        InternalError,
+        InvalidRequest,
+        JobCancelled,
+        JobError,
+        JobFailed,
+        JobNotFound,
+        JobTimedOut,
+        LeaseExpired,
+        LeaseSubsetViolation,
+        PermissionDenied,
+        ResumeWindowExpired,
+        Unauthenticated,
+    )
+    from arcp_trio.wire.events import InvalidEvent
+    from arcp_trio.wire.json import Json
+
+__all__ = [
+    "AgentFunction",
+    "AgentNotAvailable",
+    "AgentVersionNotAvailable",
+    "Agents",
+    "ArcpError",
+    "Authenticator",
+    "BudgetExhausted",
+    "Clock",
+    "DuplicateKey",
+    "HeartbeatLost",
+    "InternalError",
+    "InvalidEvent",
+    "InvalidRequest",
+    "JobCancelled",
+    "JobContext",
+    "JobError",
+    "JobFailed",
+    "JobNotFound",
+    "JobTimedOut",
+    "Json",
+    "LeaseExpired",
+    "LeaseSubsetViolation",
+    "Limits",
+    "MemoryStore",
+    "PermissionDenied",
+    "ResumeWindowExpired",
+    "Runtime",
+    "StaticTokens",
+    "SystemClock",
+    "Unauthenticated",
+    "__version__",
+    "serve",
+]
+
+_HOMES = {
+    "serve": "arcp_trio.front.serve",
+    "AgentFunction": "arcp_trio.runtime.agents",
+    "Agents": "arcp_trio.runtime.agents",
+    "Authenticator": "arcp_trio.runtime.auth",
+    "StaticTokens": "arcp_trio.runtime.auth",
+    "Clock": "arcp_trio.runtime.clock",
+    "SystemClock": "arcp_trio.runtime.clock",
+    "JobContext": "arcp_trio.runtime.context",
+    "Limits": "arcp_trio.runtime.limits",
+    "Runtime": "arcp_trio.runtime.runtime",
+    "MemoryStore": "arcp_trio.store.memory",
+    "InvalidEvent": "arcp_trio.wire.events",
+    "Json": "arcp_trio.wire.json",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = importlib.import_module(_HOMES.get(name, "arcp_trio.wire.errors"))
+    value: object = getattr(module, name)
+    globals()[name] = value
+    return value

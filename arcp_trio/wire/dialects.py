@@ -82,3 +82,10 @@ def _ended_as_result(fields: JsonObject) -> JsonObject:
 STANDARD = Dialect(name="standard")
 PYTHON = Dialect(name="python", quiet_after_end=True, translate=_to_python)
 TYPESCRIPT = Dialect(name="typescript", quiet_after_end=True)  # and C#, which needs the same
+
+_BY_NAME = {dialect.name: dialect for dialect in (STANDARD, PYTHON, TYPESCRIPT)}
+
+
+def named(name: str) -> Dialect:
+    """The dialect of that name, for a session that goes on without another hello."""
+    return _BY_NAME[name]

@@ -1,0 +1,1 @@
+"""The runtime: sessions, jobs, and the events between them."""

@@ -1,0 +1,110 @@
+"""What a scribe numbers in one go: frames to send, and the log row that must be stored before."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from arcp_trio.runtime.outbox import Promise
+from arcp_trio.runtime.session import Session
+from arcp_trio.runtime.watch import Watch
+from arcp_trio.store.records import Entry, Frame, Inline, LogItem, Mark, Range
+from arcp_trio.store.writes import AppendLog
+
+if TYPE_CHECKING:
+    from arcp_trio.runtime.job import Job
+
+
+class Batch:
+    """Filled and turned into a write without a checkpoint in between, so that numbers and their order are one."""
+
+    def __init__(self, session: Session) -> None:
+        self.frames: list[Frame] = []
+        self.size = 0
+        self._session = session
+        self._items: list[LogItem] = []
+        self._moved: dict[str, Watch] = {}
+        self._watched: list[str] = []
+        self._ended: list[str] = []
+        self._run: list[int] | None = None
+        """The range being built: first number, first index, count; its job is `_run_job`."""
+        self._run_job = ""
+
+    @property
+    def logged(self) -> bool:
+        """Whether there is anything that must be stored."""
+        return bool(self._moved or self._watched or self._items)
+
+    def number(self, watch: Watch, entry: Entry) -> None:
+        """The entry the watch is owed goes out under the session's next number."""
+        session = self._session
+        watch.cursor += 1
+        self._moved[watch.job_id] = watch
+        # A feature that was not negotiated is not used (§6.2): the entry is passed over, without a number.
+        if entry.feature is None or entry.feature in session.features:
+            seq = session.top = session.top + 1
+            self.frames.append((seq, entry.tail))
+            self.size += len(entry.tail)
+            run = self._run
+            if run is not None and self._run_job == watch.job_id and run[1] + run[2] == entry.index:
+                run[2] += 1
+            else:
+                self._end_run()
+                self._run, self._run_job = [seq, entry.index, 1], watch.job_id
+        if entry.terminal:
+            self._end_watch(watch)
+
+    def inline(self, tail: bytes) -> None:
+        """A frame of this session only goes out under the next number."""
+        self._end_run()
+        seq = self._session.top = self._session.top + 1
+        self.frames.append((seq, tail))
+        self._items.append(Inline(seq, tail))
+
+    def promise(self, item: Promise) -> None:
+        """A promise takes its place in the log, whether or not somebody is there to read it."""
+        session = self._session
+        self._end_run()
+        self.frames.append((0, item.tail))
+        self._items.append(Mark(session.top, session.rows, item.tail))
+        if item.watch is not None:
+            self._watched.append(item.watch.job_id)
+            self._moved[item.watch.job_id] = item.watch
+            session.watches[item.watch.job_id] = item.watch
+            session.behind = session.behind or item.watch.behind
+
+    def write(self) -> AppendLog:
+        """The log row; taking it ends the batch."""
+        self._end_run()
+        session = self._session
+        row = session.rows
+        session.rows += 1
+        for watch in self._moved.values():
+            if watch.job is not None:
+                watch.job.journal.reader_moved()
+        return AppendLog(
+            session_id=session.id,
+            row=row,
+            items=self._items,
+            top=session.top,
+            cursors={job_id: watch.cursor for job_id, watch in self._moved.items()},
+            watched=self._watched,
+            ended=self._ended,
+        )
+
+    def job_that_goes_on(self) -> Job | None:
+        """A job whose terminal has no number in this session yet, one of this batch if there is any."""
+        watches = self._session.watches
+        here = [watches[job_id] for job_id in reversed(self._moved) if job_id in watches]
+        return next((watch.job for watch in (*here, *watches.values()) if watch.job), None)
+
+    def _end_run(self) -> None:
+        if self._run is not None:
+            first_seq, first_index, count = self._run
+            self._items.append(Range(first_seq, self._run_job, first_index, count))
+            self._run = None
+
+    def _end_watch(self, watch: Watch) -> None:
+        self._ended.append(watch.job_id)
+        self._session.watches.pop(watch.job_id, None)
+        if watch.job is not None:
+            watch.job.watches.pop(self._session.id, None)

@@ -1,0 +1,169 @@
+"""The clerk: executes a session's commands, one after the other, in the order they came."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import attrs
+
+from arcp_trio.runtime import outcome
+from arcp_trio.runtime.notices import frame, refusal
+from arcp_trio.runtime.outbox import Answer, Leave, Promise
+from arcp_trio.runtime.tail import Farewell
+from arcp_trio.wire.errors import (
+    ArcpError,
+    InternalError,
+    InvalidRequest,
+    JobNotFound,
+    PermissionDenied,
+)
+from arcp_trio.wire.features import Feature
+from arcp_trio.wire.messages import (
+    Cancel,
+    Close,
+    Hello,
+    ListJobs,
+    Message,
+    SessionResume,
+    Submit,
+    Subscribe,
+    Unsubscribe,
+)
+
+if TYPE_CHECKING:
+    from arcp_trio.runtime.connection import Connection
+    from arcp_trio.runtime.core import Core
+    from arcp_trio.runtime.handshake import Reattach
+    from arcp_trio.runtime.job import Job
+    from arcp_trio.runtime.session import Session
+    from arcp_trio.runtime.submission import Submissions
+    from arcp_trio.store.records import Status
+
+log = logging.getLogger(__name__)
+
+NORMAL_CLOSURE = 1000
+
+
+@attrs.define(eq=False)
+class Request:
+    """Something a client asked for, or a frame of its that could not be read."""
+
+    connection: Connection
+    id: str | None
+    trace_id: str | None
+    message: Message | ArcpError
+
+
+Command = "Request | Reattach"
+
+
+class Clerk:
+    """Never waits for a commit or an agent: what takes time goes on in a task of its own."""
+
+    def __init__(self, core: Core, session: Session, submissions: Submissions) -> None:
+        self._core = core
+        self._session = session
+        self._submissions = submissions
+
+    async def run(self) -> None:
+        """Execute commands until cancelled."""
+        session = self._session
+        while True:
+            await session.room_for_answers()
+            command = await session.inbox.receive()
+            try:
+                if isinstance(command, Request):
+                    await self._serve(command)
+                else:
+                    await command.carry_out(session)
+            finally:
+                session.release()
+
+    async def _serve(self, request: Request) -> None:
+        try:
+            await self._execute(request)
+        except ArcpError as error:
+            self._refuse(request, error)
+        except Exception:
+            log.exception("request %s of session %s failed", request.id, self._session.id)
+            self._refuse(request, InternalError("the request could not be processed"))
+
+    def _refuse(self, request: Request, error: ArcpError) -> None:
+        job_id = request.message.job_id if isinstance(request.message, Cancel) else None
+        tail = refusal(error, request_id=request.id, job_id=job_id)
+        self._session.tell(Answer(request.connection, tail))
+
+    async def _execute(self, request: Request) -> None:
+        session, message = self._session, request.message
+        match message:
+            case ArcpError():
+                raise message
+            case Submit():
+                assert request.id is not None
+                self._submissions.begin(
+                    session, request.connection, request.id, request.trace_id, message
+                )
+            case Cancel():
+                await self._cancel(request, message)
+            case Close():
+                self._close(request, message)
+            case Hello() | SessionResume():
+                raise InvalidRequest("the session is open already")
+            case ListJobs():
+                raise _not_negotiated(Feature.LIST_JOBS)
+            case Subscribe() | Unsubscribe():
+                raise _not_negotiated(Feature.SUBSCRIBE)
+            case _:
+                raise AssertionError(message)
+
+    def _close(self, request: Request, message: Close) -> None:
+        """The jobs go on; from now on any session of the principal may cancel them (§6.7)."""
+        session = self._session
+        session.close()
+        self._core.jobs.session_gone(session.id)
+        payload = {} if message.reason is None else {"reason": message.reason}
+        session.tell(Answer(request.connection, frame("session.closed", payload)))
+        session.tell(Leave(request.connection, Farewell(NORMAL_CLOSURE, "closed")))
+
+    # -- cancel (§7.4)
+
+    async def _cancel(self, request: Request, message: Cancel) -> None:
+        job = self._core.jobs.live.get(message.job_id)
+        if job is None:
+            row = await self._core.store.job(message.job_id)
+            self._check_visible(None if row is None else row.principal)
+            assert row is not None
+            self._refuse_ended(request, row.job_id, row.status)
+            return
+        self._check_visible(job.principal)
+        self._check_may_cancel(job)
+        decided = job.decide(outcome.cancelled(message.reason))
+        if not decided and job.outcome is not None and job.outcome.status != "cancelled":
+            self._refuse_ended(request, job.id, job.outcome.status)
+            return
+        payload = {"job_id": job.id} | ({} if message.reason is None else {"reason": message.reason})
+        self._session.tell(Promise(frame("job.cancelled", payload, job_id=job.id)))
+        job.wind_up()
+
+    def _check_visible(self, principal: str | None) -> None:
+        """One principal cannot tell another's job from one that does not exist (§6.6)."""
+        if principal is None or not (principal == self._session.principal or self._is_operator):
+            raise JobNotFound("there is no such job")
+
+    def _check_may_cancel(self, job: Job) -> None:
+        """Sessions that submitted it; when none is left, any of its principal, or nobody could stop it."""
+        if self._session.id not in job.submitters and job.submitters and not self._is_operator:
+            raise PermissionDenied("only the session that submitted the job may cancel it")
+
+    @property
+    def _is_operator(self) -> bool:
+        return self._session.principal in self._core.operators
+
+    def _refuse_ended(self, request: Request, job_id: str, status: Status) -> None:
+        if not request.connection.dialect.quiet_after_end:
+            raise InvalidRequest(f"job {job_id} has ended: {status}")
+
+
+def _not_negotiated(feature: str) -> InvalidRequest:
+    return InvalidRequest(f"not negotiated in this session: {feature}")

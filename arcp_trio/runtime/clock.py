@@ -1,0 +1,21 @@
+"""The wall clock, for the timestamps at the edges; every deadline is on Trio's clock."""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Tells the time of day."""
+
+    def now(self) -> float:
+        """Seconds since 1970, UTC."""
+        ...
+
+
+class SystemClock:
+    """The machine's own."""
+
+    def now(self) -> float:
+        return time.time()

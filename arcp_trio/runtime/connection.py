@@ -1,0 +1,311 @@
+"""A connection: moves frames between one transport and one session. Nothing is lost with it."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import trio
+
+from arcp_trio.runtime.clerk import Request
+from arcp_trio.runtime.handshake import open_session
+from arcp_trio.runtime.heartbeat import Heartbeat, Loss
+from arcp_trio.runtime.notices import frame, refusal
+from arcp_trio.runtime.tail import Farewell, Tail
+from arcp_trio.runtime.wake import Wake
+from arcp_trio.store.interface import JournalTrimmed, Replay
+from arcp_trio.store.records import Frame
+from arcp_trio.transport.base import MessageTooBig, TransportClosed
+from arcp_trio.wire import envelope
+from arcp_trio.wire.dialects import STANDARD, Dialect
+from arcp_trio.wire.envelope import Envelope, MalformedFrame
+from arcp_trio.wire.errors import (
+    ArcpError,
+    HeartbeatLost,
+    InvalidRequest,
+    ResumeWindowExpired,
+    Unauthenticated,
+)
+from arcp_trio.wire.features import Feature
+from arcp_trio.wire.ids import new_id
+from arcp_trio.wire.messages import Ack, Bye, Close, Ping, Pong, SessionResume, parse
+from arcp_trio.wire.timestamps import rfc3339
+
+if TYPE_CHECKING:
+    from arcp_trio.runtime.core import Core
+    from arcp_trio.runtime.session import Session
+    from arcp_trio.transport.base import Transport
+    from arcp_trio.wire.messages import Message
+
+WRITE_FRAMES = 512
+WRITE_BYTES = 256 * 1024
+"""One write is what is there, up to these."""
+
+MALFORMED_SECONDS = 10.0
+"""The span in which `malformed_frames` are counted."""
+
+NORMAL, POLICY, TOO_BIG = 1000, 1008, 1009
+
+
+class Connection:
+    """Reader, sender and heartbeat of one transport, and the handshake before them."""
+
+    def __init__(self, core: Core, transport: Transport) -> None:
+        self.dialect: Dialect = STANDARD
+        self.over = False
+        self.wake = Wake()
+        """Wakes the sender."""
+        self._core = core
+        self._transport = transport
+        self._arcp = envelope.VERSION
+        self._session: Session | None = None
+        self._begun = trio.Event()
+        self._scope = trio.CancelScope()
+        self._farewell = Farewell(NORMAL, "")
+        self._control: deque[bytes] = deque()
+        """Frames that belong to the connection and go between batches: pongs, pings, HEARTBEAT_LOST."""
+        self._malformed: deque[float] = deque()
+        self._sent_seq = 0
+        self._fresh = True
+        """Nothing was asked of the session yet: it may still be exchanged for one to resume."""
+        self._next: Envelope | None = None
+
+    # -- its life
+
+    async def run(self, deadline: float) -> None:
+        """Attend to the transport until either side ends it."""
+        try:
+            await self._attend(deadline)
+        except TransportClosed:
+            pass
+        finally:
+            self.over = True
+            self._leave_session()
+            with trio.move_on_after(self._core.limits.close_seconds, shield=True):
+                await self._transport.close(self._farewell.code, self._farewell.reason)
+
+    async def _attend(self, deadline: float) -> None:
+        first: Envelope | None = None
+        with trio.CancelScope(deadline=deadline) as handshake:
+            try:
+                first = await self._receive_first()
+                while first is not None:
+                    self._arcp = first.arcp
+                    self._begun = trio.Event()
+                    session = await open_session(self._core, self, first)
+                    await self._begun.wait()
+                    handshake.deadline = math.inf
+                    first = await self._converse(session)
+                    seconds = self._core.limits.handshake_seconds
+                    handshake.deadline = trio.current_time() + seconds
+            except ArcpError as error:
+                await self._turn_away(error, first)
+        if handshake.cancelled_caught:
+            error = Unauthenticated("no session was opened in time")
+            with trio.move_on_after(self._core.limits.close_seconds):
+                await self._turn_away(error, first)
+
+    async def _receive_first(self) -> Envelope:
+        text = await self._transport.receive()
+        if isinstance(text, bytes):
+            raise _binary()
+        return envelope.decode(text, max_depth=self._core.limits.json_depth)
+
+    async def _turn_away(self, error: ArcpError, request: Envelope | None = None) -> None:
+        """Say why there is no session, and have the socket closed (§6.1)."""
+        request_id = request.id if request is not None else _request_id(error)
+        # Some clients read no frame without a session id, not even this one.
+        head = envelope.plain_head(new_id("sess_"), self._arcp)
+        self._farewell = Farewell(POLICY, error.code)
+        await self._transport.send([head + refusal(error, request_id=request_id)])
+
+    def join(self, session: Session) -> None:
+        """The handshake found the session; it counts as connected from here on."""
+        self._leave_session()
+        self._session = session
+        self._core.sessions.connection_began(session.principal)
+
+    def begin(self, tail: Tail, welcome: bytes, replay: Replay, after_seq: int) -> None:
+        """The scribe attached the session: frames come from this replay, then from this tail."""
+        self._welcome, self._replay, self._tail = welcome, replay, tail
+        self._sent_seq = after_seq
+        self._begun.set()
+
+    def end(self, code: int, reason: str) -> None:
+        """End it: at once, without another frame but the Close."""
+        self._farewell = Farewell(code, reason)
+        self._scope.cancel(reason=reason)
+
+    def _leave_session(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            session.detach(self)
+            self._core.sessions.connection_ended(session.principal)
+
+    async def _converse(self, session: Session) -> Envelope | None:
+        """Move frames; returns what asks for another session in place of this one, if anything does."""
+        self._next = None
+        heartbeat = Heartbeat(self._core.limits.heartbeat_seconds, self._transport)
+        with trio.CancelScope() as self._scope:
+            async with trio.open_nursery() as nursery:
+                name = session.id
+                nursery.start_soon(self._read, session, heartbeat, name=f"reader of {name}")
+                nursery.start_soon(self._send, session, name=f"sender of {name}")
+                nursery.start_soon(self._beat, session, heartbeat, name=f"heartbeat of {name}")
+        if self._next is not None:
+            # The session that was only made to say session.resume on goes with it.
+            session.over = True
+            self._leave_session()
+        return self._next
+
+    # -- reading
+
+    async def _read(self, session: Session, heartbeat: Heartbeat) -> None:
+        try:
+            while await self._read_one(session, heartbeat):
+                pass
+        except MessageTooBig:
+            self.end(TOO_BIG, "message too big")
+        except TransportClosed:
+            self.end(NORMAL, "")
+
+    async def _read_one(self, session: Session, heartbeat: Heartbeat) -> bool:
+        """Read a frame and see to it; False when the client is to say no more."""
+        text = await self._transport.receive()
+        heartbeat.heard()
+        session.heard(self)
+        received: Envelope | None = None
+        message: Message | ArcpError | None
+        try:
+            if isinstance(text, bytes):
+                raise _binary()
+            received = envelope.decode(text, max_depth=self._core.limits.json_depth)
+            message = parse(received)
+        except InvalidRequest as error:
+            message = error
+            self._count_malformed()
+        match message:
+            case None | Pong():
+                pass
+            case Ping():
+                self._pong(message)
+            case Ack() if self._acknowledge(session, message):
+                pass
+            case Bye():
+                self.end(NORMAL, "bye")
+                return False
+            case SessionResume() if self._fresh:
+                self._next = received  # the sender lets go between two writes
+                self.wake.set()
+                return False
+            case _:
+                self._fresh = False
+                request_id = _request_id(message) if received is None else received.id
+                trace_id = None if received is None else received.trace_id
+                with heartbeat.not_listening():
+                    await session.command(Request(self, request_id, trace_id, message))
+                return not isinstance(message, Close)
+        return True
+
+    def _pong(self, ping: Ping) -> None:
+        received_at = rfc3339(self._core.clock.now())
+        self._say(frame("session.pong", {"ping_nonce": ping.nonce, "received_at": received_at}))
+
+    def _acknowledge(self, session: Session, ack: Ack) -> bool:
+        """Take an ack, unless it is nonsense; nothing that was not sent can be acknowledged (§6.5)."""
+        if ack.last_processed_seq < 0:
+            return False
+        if Feature.ACK in session.features:
+            session.ack(min(ack.last_processed_seq, self._sent_seq))
+        return True
+
+    def _count_malformed(self) -> None:
+        now = trio.current_time()
+        self._malformed.append(now)
+        while self._malformed[0] < now - MALFORMED_SECONDS:
+            self._malformed.popleft()
+        if len(self._malformed) > self._core.limits.malformed_frames:
+            self.end(POLICY, "malformed_frames")
+
+    # -- sending
+
+    def _say(self, tail: bytes) -> None:
+        self._control.append(tail)
+        self.wake.set()
+
+    async def _send(self, session: Session) -> None:
+        try:
+            await self._write(session, [(0, self._welcome)])
+            if await self._send_replay(session):
+                await self._follow_tail(session)
+        except TransportClosed:
+            self.end(NORMAL, "")
+
+    async def _send_replay(self, session: Session) -> bool:
+        try:
+            while frames := await self._replay.next(WRITE_FRAMES, WRITE_BYTES):
+                await self._write(session, frames)
+        except JournalTrimmed as gone:
+            error = ResumeWindowExpired(f"events of {gone.job_id} are gone, before they were sent")
+            await self._write(session, [(0, refusal(error, job_id=gone.job_id))])
+            self.end(POLICY, "events are gone")
+            return False
+        return True
+
+    async def _follow_tail(self, session: Session) -> None:
+        tail = self._tail
+        while True:
+            frames = tail.take(WRITE_FRAMES, WRITE_BYTES)
+            if frames or self._control:
+                await self._write(session, frames)
+            elif tail.farewell is not None:
+                self.end(tail.farewell.code, tail.farewell.reason)
+                return
+            elif self._next is not None:
+                self._scope.cancel(reason="another session is asked for")
+                return
+            else:
+                await self.wake.wait()
+
+    async def _write(self, session: Session, frames: Sequence[Frame]) -> None:
+        """Write what belongs to the connection, then these frames, all at once."""
+        numbered = envelope.numbered_head(session.id, self._arcp)
+        plain = envelope.plain_head(session.id, self._arcp)
+        translate = self.dialect.translate
+        if translate is not None:
+            frames = [(seq, translate(tail)) for seq, tail in frames]
+        texts = [plain + tail for tail in self._control]
+        self._control.clear()
+        texts += [b"%b%d%b" % (numbered, seq, tail) if seq else plain + tail for seq, tail in frames]
+        await self._transport.send(texts)
+        for seq, _ in reversed(frames):
+            if seq:
+                self._sent_seq = seq
+                break
+
+    # -- heartbeat
+
+    async def _beat(self, session: Session, heartbeat: Heartbeat) -> None:
+        negotiated = Feature.HEARTBEAT in session.features
+        loss = await heartbeat.lost(negotiated=negotiated, ping=self._ping)
+        if loss is Loss.SILENT:
+            # Announced, though it may reach nobody (§6.4); the jobs notice nothing.
+            self._say(refusal(HeartbeatLost(loss.value)))
+            self._tail.end(Farewell(POLICY, "heartbeat lost"))
+            await trio.sleep(self._core.limits.close_seconds)
+        self.end(POLICY, "heartbeat lost")
+
+    def _ping(self) -> None:
+        sent_at = rfc3339(self._core.clock.now())
+        self._say(frame("session.ping", {"nonce": new_id("p_"), "sent_at": sent_at}))
+
+
+def _binary() -> InvalidRequest:
+    return InvalidRequest("a binary frame: ARCP frames are text")
+
+
+def _request_id(error: Message | ArcpError | None) -> str | None:
+    """The id of a frame that could not be read as one, if that could."""
+    return error.request_id if isinstance(error, MalformedFrame) else None

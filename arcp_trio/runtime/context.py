@@ -1,0 +1,122 @@
+"""What an agent sees of its job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from arcp_trio.wire.json import Json
+
+if TYPE_CHECKING:
+    from arcp_trio.runtime.job import Job
+
+
+class JobContext:
+    """Handed to an agent's function; its methods add events to the job's ordered stream.
+
+    Cancellation: every awaited method is a place where the job can be cancelled.
+    Ordering: events stand in the order of the calls, whichever of the agent's tasks makes them. An event is in the
+    job's journal when the call returns; most calls return without giving way to other tasks, so an agent that emits
+    in a tight loop gives way every few dozen events only.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+
+    @property
+    def id(self) -> str:
+        """The job's id."""
+        return self._job.id
+
+    @property
+    def agent(self) -> str:
+        """The agent's name."""
+        return self._job.agent.name
+
+    @property
+    def version(self) -> str:
+        """The agent's version, resolved at submission and fixed since (§7.5)."""
+        return self._job.agent.version
+
+    @property
+    def input(self) -> Json:
+        """What the client sent along."""
+        return self._job.input
+
+    @property
+    def principal(self) -> str:
+        """Who submitted the job."""
+        return self._job.principal
+
+    @property
+    def trace_id(self) -> str:
+        """The W3C trace id the job belongs to, 32 hex digits (§11)."""
+        return self._job.trace_id
+
+    @property
+    def deadline(self) -> float | None:
+        """When `max_runtime_sec` is over, on `trio.current_time()`; None without one."""
+        return self._job.deadline
+
+    async def log(self, message: str, level: str = "info") -> None:
+        """A log line. Levels: trace, debug, info, warn, error, critical."""
+        await self._job.emit("log", {"level": level, "message": message})
+
+    async def thought(self, text: str) -> None:
+        """What the agent is thinking."""
+        await self._job.emit("thought", {"text": text})
+
+    async def status(self, phase: str, message: str | None = None) -> None:
+        """A new phase of the work."""
+        await self._job.emit("status", {"phase": phase, "message": message})
+
+    async def progress(
+        self,
+        current: float,
+        total: float | None = None,
+        units: str | None = None,
+        message: str | None = None,
+    ) -> None:
+        """How far the work is (§8.2.1). `current` is not negative; it may exceed `total`."""
+        await self._job.emit(
+            "progress",
+            {"current": current, "total": total, "units": units, "message": message},
+        )
+
+    async def metric(
+        self,
+        name: str,
+        value: float | Decimal,
+        unit: str | None = None,
+        dimensions: Mapping[str, Json] | None = None,
+    ) -> None:
+        """A measurement. One whose name begins with `cost.` is never negative (§9.6)."""
+        body = {
+            "name": name,
+            "value": value,
+            "unit": unit,
+            "dimensions": None if dimensions is None else dict(dimensions),
+        }
+        await self._job.emit("metric", body)  # type: ignore[arg-type]
+
+    async def artifact(
+        self,
+        uri: str,
+        content_type: str,
+        byte_size: int | None = None,
+        sha256: str | None = None,
+    ) -> None:
+        """A reference to something the agent made."""
+        await self._job.emit(
+            "artifact_ref",
+            {"uri": uri, "content_type": content_type, "byte_size": byte_size, "sha256": sha256},
+        )
+
+    async def emit(self, kind: str, body: Mapping[str, Json]) -> None:
+        """Any event of §8.2, or an `x-vendor.*` one.
+
+        Raises:
+            InvalidEvent: the body is not what its kind wants; nothing was emitted.
+        """
+        await self._job.emit(kind, body)

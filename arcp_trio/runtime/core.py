@@ -1,0 +1,36 @@
+"""What the parts of one runtime share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from arcp_trio.runtime.agents import Agents
+from arcp_trio.runtime.auth import Authenticator
+from arcp_trio.runtime.clock import Clock
+from arcp_trio.runtime.limits import Limits
+from arcp_trio.store.interface import Store
+
+if TYPE_CHECKING:
+    from arcp_trio.runtime.jobs import Jobs
+    from arcp_trio.runtime.sessions import Sessions
+
+
+@attrs.define(eq=False, kw_only=True)
+class Core:
+    """Settings, the store, and the tables of what is alive."""
+
+    name: str
+    version: str
+    authenticate: Authenticator
+    operators: frozenset[str]
+    """Principals that may cancel any job."""
+    agents: Agents
+    store: Store
+    limits: Limits
+    clock: Clock
+    jobs: Jobs = attrs.field(init=False)
+    sessions: Sessions = attrs.field(init=False)
+    closing: bool = False
+    """Shutdown has begun: no new connection, session or job."""

@@ -1,0 +1,210 @@
+"""From a connection's first frame to its session: authentication, welcome, resume (§6.1–§6.3)."""
+
+from __future__ import annotations
+
+import hmac
+import logging
+from typing import TYPE_CHECKING
+
+import attrs
+import trio
+
+from arcp_trio.runtime.limits import limit_hit
+from arcp_trio.runtime.notices import frame
+from arcp_trio.runtime.outbox import Attach
+from arcp_trio.store.writes import RotateToken
+from arcp_trio.wire.dialects import named, recognise
+from arcp_trio.wire.envelope import Envelope
+from arcp_trio.wire.errors import (
+    ArcpError,
+    InternalError,
+    ResumeWindowExpired,
+    Unauthenticated,
+)
+from arcp_trio.wire.features import SUPPORTED, Feature, negotiate
+from arcp_trio.wire.ids import resume_token, token_digest
+from arcp_trio.wire.json import Json
+from arcp_trio.wire.messages import Auth, Hello, SessionResume, parse
+from arcp_trio.wire.timestamps import rfc3339
+
+if TYPE_CHECKING:
+    from arcp_trio.runtime.connection import Connection
+    from arcp_trio.runtime.core import Core
+    from arcp_trio.runtime.session import Session
+
+log = logging.getLogger(__name__)
+
+
+async def open_session(core: Core, connection: Connection, first: Envelope) -> Session:
+    """Give the connection the session that its first frame asks for.
+
+    Raises:
+        ArcpError: it does not get one.
+    """
+    message = parse(first)
+    if core.closing:
+        raise InternalError("the runtime is shutting down")
+    match message:
+        case Hello():
+            connection.dialect = recognise(first)
+            principal = await _authenticate(core, message.auth)
+            features = negotiate(message.features, SUPPORTED)
+            if message.resumption is None:
+                return await _begin(core, connection, principal, features)
+            return await _resume(core, connection, message.resumption, principal, features)
+        case SessionResume():
+            principal = None if message.auth is None else await _authenticate(core, message.auth)
+            return await _resume(core, connection, message, principal, None)
+        case _:
+            raise Unauthenticated("the first frame must be a session.hello")
+
+
+async def _authenticate(core: Core, auth: Auth | None) -> str:
+    if auth is None or auth.scheme not in (None, "bearer") or not (auth.token or "").strip():
+        raise Unauthenticated("a bearer token is required")
+    assert auth.token is not None
+    try:
+        principal = await core.authenticate(auth.token)
+    except ArcpError:
+        raise
+    except Exception:
+        log.exception("the authenticator failed")
+        raise InternalError("the token could not be checked") from None
+    if not principal:
+        raise Unauthenticated("the token is not valid")
+    return principal
+
+
+# -- a new session
+
+
+async def _begin(
+    core: Core, connection: Connection, principal: str, features: frozenset[str]
+) -> Session:
+    most = core.limits.sessions_per_principal
+    if core.sessions.connected(principal) >= most:
+        raise limit_hit("sessions_per_principal", most)
+    token = resume_token()
+    session, stored = core.sessions.create(
+        principal, features, connection.dialect.name, token_digest(token)
+    )
+    try:
+        connection.join(session)
+        await stored.committed()
+        session.tell(Attach(connection, welcome(core, session, token), after_seq=0))
+    finally:
+        session.release()
+    return session
+
+
+def welcome(core: Core, session: Session, token: str) -> bytes:
+    """A `session.welcome` (§6.2), with the session's id in the payload too, where some clients look for it."""
+    flat = Feature.AGENT_VERSIONS not in session.features
+    capabilities: dict[str, Json] = {
+        "encodings": ["json"],
+        "features": list(SUPPORTED),
+        "agents": sorted(core.agents.names()) if flat else core.agents.inventory(),
+    }
+    payload: dict[str, Json] = {
+        "runtime": {"name": core.name, "version": core.version},
+        "session_id": session.id,
+        "resume_token": token,
+        "resume_window_sec": core.limits.resume_window_seconds,
+        "accepted_at": rfc3339(core.clock.now()),
+        "capabilities": capabilities,
+    }
+    if Feature.HEARTBEAT in session.features:
+        payload["heartbeat_interval_sec"] = core.limits.heartbeat_seconds
+    return frame("session.welcome", payload)
+
+
+# -- a session that goes on
+
+
+def _cannot_resume() -> ResumeWindowExpired:
+    """One answer for a token that is unknown, expired, used or somebody else's, and for a place out of range."""
+    return ResumeWindowExpired("the session cannot be resumed from there")
+
+
+async def _resume(
+    core: Core,
+    connection: Connection,
+    resume: SessionResume,
+    principal: str | None,
+    features: frozenset[str] | None,
+) -> Session:
+    token = token_digest(resume.resume_token)
+    session_id = resume.session_id or await core.store.session_of_token(token)
+    session = None if session_id is None else await core.sessions.wake(session_id)
+    if session is None:
+        raise _cannot_resume()
+    try:
+        if principal not in (None, session.principal) or not _holds_token(session, token):
+            raise _cannot_resume()
+        if features is None:
+            connection.dialect = named(session.dialect)
+        if session.connection is not None:
+            # Whoever has the token may take over from a socket that only looks alive.
+            session.connection.end(1000, "the session was resumed elsewhere")
+        attempt = Reattach(core, connection, token, resume.last_event_seq, features)
+        await session.command(attempt)
+        await attempt.done.wait()
+        if attempt.error is not None:
+            raise attempt.error
+        return session
+    finally:
+        session.release()
+
+
+def _holds_token(session: Session, token: bytes) -> bool:
+    current = hmac.compare_digest(token, session.token)
+    return hmac.compare_digest(token, session.spare_token or session.token) or current
+
+
+@attrs.define(eq=False)
+class Reattach:
+    """A resume, as a command of its session: one at a time, and a failed one changes nothing."""
+
+    core: Core
+    connection: Connection
+    token: bytes
+    after_seq: int
+    features: frozenset[str] | None
+    """As negotiated anew; None keeps what the session had."""
+    done: trio.Event = attrs.field(factory=trio.Event)
+    error: ArcpError | None = None
+
+    async def carry_out(self, session: Session) -> None:
+        """Check, rotate the token, and have the session's frames go to this connection."""
+        try:
+            await self._attach(session)
+        except ArcpError as error:
+            self.error = error
+        except Exception:
+            log.exception("resume of session %s failed", session.id)
+            self.error = InternalError("the session could not be resumed")
+        finally:
+            self.done.set()
+
+    async def _attach(self, session: Session) -> None:
+        core = self.core
+        if (
+            session.over
+            or not _holds_token(session, self.token)
+            or not session.floor <= self.after_seq <= session.top
+            or not await core.store.covers(session.id, self.after_seq)
+        ):
+            raise _cannot_resume()
+        if self.connection.over:
+            raise _cannot_resume()
+        token = resume_token()
+        session.token, session.spare_token = token_digest(token), self.token
+        if self.features is not None:
+            session.features, session.dialect = self.features, self.connection.dialect.name
+        rotation = RotateToken(
+            session.id, session.token, session.spare_token, session.features, session.dialect
+        )
+        self.connection.join(session)
+        await core.store.put(rotation).committed()
+        session.tell(Attach(self.connection, welcome(core, session, token), self.after_seq))
+

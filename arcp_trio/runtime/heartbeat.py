@@ -1,0 +1,66 @@
+"""Pings, and the judgement that nobody is there any more (§6.4)."""
+
+from __future__ import annotations
+
+import math
+import enum
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import trio
+
+if TYPE_CHECKING:
+    from arcp_trio.transport.base import Transport
+
+
+class Loss(enum.Enum):
+    """How a peer was lost."""
+
+    SILENT = "nothing was heard for two heartbeat intervals"
+    STUCK = "nothing could be written for two heartbeat intervals"
+
+
+class Heartbeat:
+    """One connection's. A peer is only called silent while somebody listens to it."""
+
+    def __init__(self, interval: float, transport: Transport) -> None:
+        self._interval = interval
+        self._transport = transport
+        self._heard_at = trio.current_time()
+        self._listening = True
+
+    def heard(self) -> None:
+        """A frame came, of whatever kind."""
+        self._heard_at = trio.current_time()
+
+    @contextmanager
+    def not_listening(self) -> Iterator[None]:
+        """The reader has its hands full; silence does not count."""
+        self._listening = False
+        yield
+        self._listening = True
+        self.heard()
+
+    async def lost(self, *, negotiated: bool, ping: Callable[[], None]) -> Loss:
+        """Ping every interval, if that was negotiated; return once the peer is lost.
+
+        A write that gets nowhere is a loss in any case.
+        """
+        next_ping = trio.current_time() + self._interval
+        while True:
+            await trio.sleep_until(min(next_ping, self._silent_at if negotiated else math.inf))
+            now = trio.current_time()
+            writing_since = self._transport.writing_since
+            if writing_since is not None and writing_since + 2 * self._interval <= now:
+                return Loss.STUCK
+            if negotiated and self._silent_at <= now:
+                return Loss.SILENT
+            if next_ping <= now:
+                next_ping = now + self._interval
+                if negotiated:
+                    ping()
+
+    @property
+    def _silent_at(self) -> float:
+        return self._heard_at + 2 * self._interval if self._listening else math.inf

@@ -1,0 +1,215 @@
+"""A job: an agent at work, owned by the runtime and by nothing that can be lost (§7)."""
+
+from __future__ import annotations
+
+import math
+import logging
+from typing import TYPE_CHECKING
+
+import attrs
+import trio
+
+from arcp_trio.runtime import outcome
+from arcp_trio.runtime.agents import Agent
+from arcp_trio.runtime.context import JobContext
+from arcp_trio.runtime.journal import Journal
+from arcp_trio.runtime.limits import limit_hit
+from arcp_trio.runtime.outcome import Outcome
+from arcp_trio.store.records import Entry, Status
+from arcp_trio.store.writes import AppendJournal, FinishJob, StartJob
+from arcp_trio.wire import envelope, events
+from arcp_trio.wire.errors import ArcpError, InternalError
+from arcp_trio.wire.ids import new_id
+from arcp_trio.wire.json import Json, dumps
+from arcp_trio.wire.timestamps import rfc3339
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from arcp_trio.runtime.core import Core
+    from arcp_trio.runtime.watch import Watch
+
+log = logging.getLogger(__name__)
+
+EMITS_PER_CHECKPOINT = 64
+"""An emit gives way to other tasks this often; in between it only looks whether the job is cancelled."""
+
+FRAME_ALLOWANCE = 512
+"""Bytes of a frame around its payload, at most."""
+
+
+@attrs.define(eq=False, kw_only=True)
+class Job:
+    """Lives in the runtime's nursery. Knows who watches it by session id, and no connection at all."""
+
+    core: Core
+    id: str
+    agent: Agent
+    input: Json
+    principal: str
+    session_id: str
+    """The session that submitted it first."""
+    trace_id: str
+    max_runtime: float | None
+    grace: float
+    submitters: set[str]
+    """Sessions that may cancel it (§7.4)."""
+    journal: Journal
+    status: Status = Status.PENDING
+    deadline: float | None = None
+    """On Trio's clock, once it runs."""
+    watches: dict[str, Watch] = attrs.field(factory=dict[str, "Watch"])
+    """The awake sessions that watch it, by their ids."""
+    _outcome: Outcome | None = None
+    _sealed: bool = False
+    _emits: int = 0
+    _ending: trio.Event = attrs.field(factory=trio.Event)
+    _agent_gone: trio.Event = attrs.field(factory=trio.Event)
+    _agent_scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
+
+    # -- running
+
+    async def run(self) -> None:
+        """Run the agent and see to the job's end, however it comes."""
+        async with trio.open_nursery() as nursery:
+            self.status = Status.RUNNING
+            self.core.store.put(StartJob(self.id))
+            if self.max_runtime is not None:
+                self.deadline = trio.current_time() + self.max_runtime
+            nursery.start_soon(self._run_agent, name=f"agent {self.agent.ref} of {self.id}")
+            with trio.CancelScope(deadline=math.inf if self.deadline is None else self.deadline):
+                await self._ending.wait()
+            if self.max_runtime is not None:
+                self.end(outcome.timed_out(self.max_runtime))
+            self._agent_scope.cancel(reason="the job is ending")
+            with trio.move_on_after(self.grace):
+                await self._agent_gone.wait()
+            with trio.CancelScope(shield=True):
+                await self._finish()
+        # Only now is an agent that would not go really gone; it could say nothing since.
+
+    async def _run_agent(self) -> None:
+        try:
+            with self._agent_scope:
+                result = await self.agent.function(JobContext(self))
+                self.end(self._returned(result))
+        except BaseException as error:
+            # An agent's fault, SystemExit included, is its own; what is meant for the process goes on.
+            rest = _meant_for_process(error)
+            if rest is not None:
+                raise rest from None
+            self.end(self._raised(error))
+        finally:
+            self._agent_gone.set()
+
+    def _returned(self, result: Json) -> Outcome:
+        try:
+            encoded = dumps(result)
+        except ValueError as error:
+            return outcome.failed(InternalError(f"the agent returned what is not JSON: {error}"))
+        most = self.core.limits.frame_bytes_out
+        if len(encoded) > most - FRAME_ALLOWANCE:
+            return outcome.failed(limit_hit("frame_bytes_out", most))
+        return outcome.succeeded(encoded)
+
+    def _raised(self, error: BaseException) -> Outcome:
+        if isinstance(error, ArcpError):
+            return outcome.failed(error)
+        # The text of an exception may hold secrets: it stays here (§12).
+        log.error("agent %s of %s failed", self.agent.ref, self.id, exc_info=error)
+        return outcome.failed(InternalError("the agent failed"))
+
+    # -- ending
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """How the job ends, from the moment that is decided."""
+        return self._outcome
+
+    def decide(self, outcome: Outcome) -> bool:
+        """Decide how the job ends, unless that is decided already. It goes on until `wind_up`."""
+        if self._outcome is None:
+            self._outcome = outcome
+            return True
+        return False
+
+    def wind_up(self) -> None:
+        """Have the agent stopped and the terminal sent, now that the end is decided."""
+        self._ending.set()
+
+    def end(self, outcome: Outcome) -> bool:
+        """Decide, and wind up."""
+        decided = self.decide(outcome)
+        self.wind_up()
+        return decided
+
+    async def _finish(self) -> None:
+        """Say the terminal: from here on nothing with this job's id follows."""
+        outcome = self._outcome
+        assert outcome is not None
+        self._sealed = True
+        now = self.core.clock.now()
+        entry = self._entry(outcome.type, outcome.payload(rfc3339(now)), terminal=True)
+        self.status = outcome.status
+        group = self.core.store.put(FinishJob(self.id, outcome.status, now, entry))
+        self._hint(entry)
+        await group.committed()
+        self.core.jobs.ended(self)
+
+    # -- emitting
+
+    async def emit(self, kind: str, body: Mapping[str, Json]) -> None:
+        """Add an event to the journal in one step; then give way, and wait if the store is behind."""
+        payload = events.encode_event(kind, body, rfc3339(self.core.clock.now()))
+        if len(payload) > self.core.limits.frame_bytes_out - FRAME_ALLOWANCE:
+            raise limit_hit("frame_bytes_out", self.core.limits.frame_bytes_out)
+        if self._sealed:
+            assert self._outcome is not None
+            raise self._outcome.error or InternalError("the job has ended")
+        entry = self._entry("job.event", payload, feature=events.feature_of(kind))
+        self.core.store.put(AppendJournal(self.id, entry))
+        self._hint(entry)
+        await self._give_way()
+
+    def _entry(
+        self, type: str, payload: bytes, *, feature: str | None = None, terminal: bool = False
+    ) -> Entry:
+        tail = envelope.tail(type, payload, id=new_id(), job_id=self.id, trace_id=self.trace_id)
+        entry = Entry(
+            self.journal.length, self.core.jobs.next_ordinal(), tail, feature, terminal
+        )
+        self.journal.count(entry)
+        return entry
+
+    def _hint(self, entry: Entry) -> None:
+        for watch in self.watches.values():
+            watch.session.hint(watch, entry)
+
+    async def _give_way(self) -> None:
+        self._emits += 1
+        if self.journal.over:
+            await self._fit_journal()
+        if self.core.store.full:
+            await self.core.store.room()
+        elif self._emits % EMITS_PER_CHECKPOINT == 0:
+            await trio.lowlevel.checkpoint()
+        else:
+            await trio.lowlevel.checkpoint_if_cancelled()
+
+    async def _fit_journal(self) -> None:
+        """Wait for the session that submitted the job while it is attached; nobody else is waited for."""
+        while True:
+            watch = self.watches.get(self.session_id)
+            attached = watch is not None and watch.session.tail is not None
+            self.journal.trim(watch.cursor if watch is not None and attached else None)
+            if not (attached and self.journal.over_by_a_segment):
+                return
+            await self.journal.reader()
+
+
+def _meant_for_process(error: BaseException) -> BaseException | None:
+    """The part of an exception that is not the agent's: Trio's cancellation from further out, Ctrl-C."""
+    beyond = (trio.Cancelled, KeyboardInterrupt, GeneratorExit)
+    if isinstance(error, BaseExceptionGroup):
+        return error.subgroup(beyond)
+    return error if isinstance(error, beyond) else None

@@ -1,0 +1,79 @@
+"""The jobs that are alive."""
+
+from __future__ import annotations
+
+import contextvars
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import trio
+
+from arcp_trio.runtime.limits import limit_hit
+from arcp_trio.runtime.wake import Wake
+
+if TYPE_CHECKING:
+    from arcp_trio.runtime.core import Core
+    from arcp_trio.runtime.job import Job
+    from arcp_trio.runtime.outcome import Outcome
+
+
+class Jobs:
+    """Jobs by id from their acceptance to their stored end; what has ended is in the store only."""
+
+    def __init__(self, core: Core, nursery: trio.Nursery) -> None:
+        self.live: dict[str, Job] = {}
+        self._core = core
+        self._nursery = nursery
+        self._admitted: Counter[str] = Counter()
+        self._ordinal = 0
+        self._one_ended = Wake()
+
+    def next_ordinal(self) -> int:
+        """The place of an entry among all entries of the runtime."""
+        self._ordinal += 1
+        return self._ordinal
+
+    def admit(self, principal: str) -> None:
+        """Take a place for a job of this principal.
+
+        Raises:
+            InternalError: a limit is reached.
+        """
+        limits = self._core.limits
+        if self._admitted.total() >= limits.jobs:
+            raise limit_hit("jobs", limits.jobs)
+        if self._admitted[principal] >= limits.jobs_per_principal:
+            raise limit_hit("jobs_per_principal", limits.jobs_per_principal)
+        self._admitted[principal] += 1
+
+    def dismiss(self, principal: str) -> None:
+        """Give a place back."""
+        self._admitted[principal] -= 1
+        if not self._admitted[principal]:
+            del self._admitted[principal]
+
+    def start(self, job: Job) -> None:
+        """Let a job run, in a context that has nothing of the connection it came by."""
+        contextvars.Context().run(self._nursery.start_soon, job.run, name=f"job {job.id}")
+
+    def ended(self, job: Job) -> None:
+        """A job's terminal is stored."""
+        del self.live[job.id]
+        self.dismiss(job.principal)
+        self._one_ended.set()
+
+    def session_gone(self, session_id: str) -> None:
+        """A session is closed or over: it is no longer one of those that may cancel its jobs."""
+        for job in self.live.values():
+            job.submitters.discard(session_id)
+
+    async def none_left(self) -> None:
+        """Wait until no job is alive."""
+        while self.live:
+            await self._one_ended.wait()
+
+    def end_all(self, outcome: Outcome, grace: float) -> None:
+        """End every job that is alive, with at most this grace."""
+        for job in self.live.values():
+            job.grace = min(job.grace, grace)
+            job.end(outcome)

@@ -1,0 +1,70 @@
+"""Every bound of the runtime, under the name that a refusal gives it."""
+
+from __future__ import annotations
+
+import attrs
+
+from arcp_trio.wire.errors import InternalError
+
+MIB = 1024 * 1024
+
+
+@attrs.frozen(kw_only=True)
+class Limits:
+    """What one runtime allows. A limit that is hit names itself in the refusal's details."""
+
+    frame_bytes_in: int = 4 * MIB
+    """A larger frame from a client ends its socket with 1009."""
+    frame_bytes_out: int = MIB
+    """No frame sent is larger; an event or result that would be is refused to its agent."""
+    json_depth: int = 64
+    """Levels of nesting in a frame."""
+    handshake_seconds: float = 10
+    """From TCP accept to welcome."""
+    close_seconds: float = 2
+    """How long a farewell is tried before the socket is closed by force."""
+    outbox_items: int = 1_024
+    """Per session; past it hints are dropped (the journal has them) and answers wait."""
+    inbox_items: int = 256
+    """Commands per session that wait for the one before; past it the reader waits."""
+    tail_frames: int = 10_000
+    tail_bytes: int = 16 * MIB
+    """Numbered and not yet sent, per session; past either nothing more is numbered."""
+    unacked_frames: int = 1_000_000
+    """Kept for replay, per session; past it the oldest are given up."""
+    journal_bytes: int = 64 * MIB
+    """Per job; past it the job waits for its attached submitter, or the oldest events go."""
+    sessions_per_principal: int = 100
+    """Connected."""
+    parked_sessions_per_principal: int = 1_000
+    """The oldest go first."""
+    jobs_per_principal: int = 100
+    jobs: int = 1_000
+    """Running."""
+    malformed_frames: int = 1_000
+    """Per ten seconds and connection; past it the connection is closed with 1008."""
+    idempotency_seconds: float = 86_400
+    finished_job_seconds: float = 86_400
+    finished_jobs: int = 100_000
+    resume_window_seconds: int = 600
+    """How long a session can be resumed after its connection ended."""
+    heartbeat_seconds: int = 30
+    """A ping every interval; two silent ones are a lost connection."""
+    cancel_grace_seconds: float = 30
+    """What an agent gets to clean up in once its job is to end."""
+
+    def __attrs_post_init__(self) -> None:
+        for field in attrs.fields(Limits):
+            least = 0 if field.name in _MAY_BE_ZERO else 1
+            if getattr(self, field.name) < least:
+                raise ValueError(f"the limit {field.name} must be at least {least}")
+
+
+_MAY_BE_ZERO = frozenset(
+    {"cancel_grace_seconds", "finished_job_seconds", "finished_jobs", "idempotency_seconds"}
+)
+
+
+def limit_hit(limit: str, most: float) -> InternalError:
+    """The refusal for a limit: the only code of §12 that fits, and worth a retry."""
+    return InternalError(f"the limit {limit} is reached", details={"limit": limit, "max": most})

@@ -1,0 +1,31 @@
+"""Frames the runtime itself has to say something with."""
+
+from __future__ import annotations
+
+from arcp_trio.wire import envelope, events
+from arcp_trio.wire.errors import ArcpError
+from arcp_trio.wire.ids import new_id
+from arcp_trio.wire.json import Json, dumps
+from arcp_trio.wire.timestamps import rfc3339
+
+
+def refusal(error: ArcpError, *, request_id: str | None = None, job_id: str | None = None) -> bytes:
+    """A `session.error`, naming the request it answers (§12)."""
+    payload: dict[str, Json] = dict(error.payload())
+    if request_id is not None:
+        payload["request_id"] = request_id
+    if job_id is not None:
+        payload["job_id"] = job_id
+    return frame("session.error", payload)
+
+
+def back_pressure(job_id: str, trace_id: str, lag: int, now: float) -> bytes:
+    """A `status` event for a client that is falling behind (§6.5)."""
+    body: dict[str, Json] = {"phase": "back_pressure", "message": f"consumer lag {lag} events"}
+    payload = events.encode_event("status", body, rfc3339(now))
+    return envelope.tail("job.event", payload, id=new_id(), job_id=job_id, trace_id=trace_id)
+
+
+def frame(type: str, payload: dict[str, Json], *, job_id: str | None = None) -> bytes:
+    """The tail of a frame without a number."""
+    return envelope.tail(type, dumps(payload), id=new_id(), job_id=job_id)

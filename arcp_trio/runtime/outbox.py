@@ -1,0 +1,60 @@
+"""What can stand in a session's outbox, in the order in which the client is to learn of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from arcp_trio.runtime.tail import Farewell
+from arcp_trio.store.records import Entry
+
+if TYPE_CHECKING:
+    from arcp_trio.runtime.connection import Connection
+    from arcp_trio.runtime.watch import Watch
+
+Hint = tuple["Watch", Entry]
+"""A job emitted. Dropping a hint is always safe: the journal has the entry and the watch has a cursor."""
+
+
+@attrs.define(eq=False)
+class Answer:
+    """A frame without a number for one connection; it dies with it."""
+
+    connection: Connection
+    tail: bytes
+
+
+@attrs.define(eq=False)
+class Promise:
+    """A frame without a number that a resume repeats (`job.accepted`, `job.cancelled`).
+
+    With a watch, the session watches the job from here on: its events come behind this frame.
+    """
+
+    tail: bytes
+    watch: Watch | None = None
+
+
+@attrs.define(eq=False)
+class Attach:
+    """From here on the session's frames go to this connection, behind a replay."""
+
+    connection: Connection
+    welcome: bytes
+    after_seq: int
+
+
+@attrs.define(eq=False)
+class Leave:
+    """The connection is to be closed behind everything before this.
+
+    With `caught_up`, also behind every event the session is owed by then.
+    """
+
+    connection: Connection
+    farewell: Farewell
+    caught_up: bool = False
+
+
+OutboxItem = Hint | Answer | Promise | Attach | Leave

@@ -1,0 +1,60 @@
+"""How a job ends."""
+
+from __future__ import annotations
+
+import attrs
+
+from arcp_trio.store.records import Status
+from arcp_trio.wire.errors import ArcpError, InternalError, JobCancelled, JobTimedOut
+from arcp_trio.wire.json import dumps
+from arcp_trio.wire.messages import JobErrorBody, payload_bytes
+
+
+@attrs.frozen
+class Outcome:
+    """A job's one terminal, decided but not yet said (§7.3)."""
+
+    status: Status
+    result: bytes = b"null"
+    """JSON, when it is a success."""
+    error: ArcpError | None = None
+
+    @property
+    def type(self) -> str:
+        return "job.result" if self.error is None else "job.error"
+
+    def payload(self, completed_at: str) -> bytes:
+        """The terminal message's payload."""
+        if self.error is None:
+            return b'{"final_status":"success","result":%b,"completed_at":%b}' % (
+                self.result,
+                dumps(completed_at),
+            )
+        return payload_bytes(JobErrorBody.of(self.error, completed_at=completed_at))
+
+
+def succeeded(result: bytes) -> Outcome:
+    """The agent returned this."""
+    return Outcome(Status.SUCCESS, result)
+
+
+def failed(error: ArcpError) -> Outcome:
+    """The agent raised, or the runtime had to end the job.
+
+    A job that merely met somebody else's cancellation or timeout was not cancelled or timed out itself.
+    """
+    if isinstance(error, JobCancelled | JobTimedOut):
+        error = InternalError(error.message, details=error.details)
+    return Outcome(Status.ERROR, error=error)
+
+
+def cancelled(reason: str | None) -> Outcome:
+    """The client wanted it so (§7.4)."""
+    return Outcome(Status.CANCELLED, error=JobCancelled(reason or "the job was cancelled"))
+
+
+def timed_out(seconds: float) -> Outcome:
+    """It ran longer than its submit allowed."""
+    return Outcome(
+        Status.TIMED_OUT, error=JobTimedOut(f"the job ran longer than {seconds:g} seconds")
+    )

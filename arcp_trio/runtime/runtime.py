@@ -1,0 +1,172 @@
+"""The runtime: opens what lives as long as the process, and closes it in order."""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from types import TracebackType
+from typing import TypeVar
+
+import trio
+
+from arcp_trio.runtime import outcome
+from arcp_trio.runtime.agents import AgentFunction, Agents
+from arcp_trio.runtime.auth import Authenticator
+from arcp_trio.runtime.clock import Clock, SystemClock
+from arcp_trio.runtime.connection import Connection
+from arcp_trio.runtime.core import Core
+from arcp_trio.runtime.jobs import Jobs
+from arcp_trio.runtime.limits import Limits
+from arcp_trio.runtime.sessions import Sessions
+from arcp_trio.runtime.tail import Farewell
+from arcp_trio.store.interface import Store
+from arcp_trio.store.memory import MemoryStore
+from arcp_trio.transport.base import Transport
+from arcp_trio.version import __version__
+from arcp_trio.wire.errors import InternalError
+
+log = logging.getLogger(__name__)
+
+SHUTDOWN_GRACE_SECONDS = 2.0
+"""What agents get to clean up in at shutdown, at most."""
+
+GOING_AWAY = 1001
+
+_F = TypeVar("_F", bound=AgentFunction)
+
+
+class Runtime:
+    """Where jobs live.
+
+    Register agents, then enter it: `async with runtime:`. Jobs and sessions live in its nursery until the block
+    ends, whatever happens to the connections. Leaving the block, also by cancellation, ends the jobs, delivers
+    their terminals to whoever is connected, and closes the store, each within a bound.
+    """
+
+    def __init__(
+        self,
+        *,
+        auth: Authenticator,
+        store: Store | None = None,
+        name: str = "arcp-trio",
+        limits: Limits | None = None,
+        clock: Clock | None = None,
+        operators: Iterable[str] = (),
+    ) -> None:
+        """A runtime that authenticates by `auth` and keeps everything in `store` (memory by default).
+
+        Args:
+            auth: takes a bearer token, returns its principal or None.
+            name: what clients are told.
+            operators: principals that may cancel any job.
+        """
+        self.agents = Agents()
+        self.limits = limits or Limits()
+        self._core = Core(
+            name=name,
+            version=__version__,
+            authenticate=auth,
+            operators=frozenset(operators),
+            agents=self.agents,
+            store=store or MemoryStore(),
+            limits=self.limits,
+            clock=clock or SystemClock(),
+        )
+        self._nursery: trio.Nursery | None = None
+        self._running: AbstractAsyncContextManager[None] | None = None
+
+    # -- agents
+
+    def agent(
+        self, name: str, *, version: str = "1.0.0", default: bool = False
+    ) -> Callable[[_F], _F]:
+        """Register the async function below as an agent; see `Agents.agent`."""
+        return self.agents.agent(name, version=version, default=default)
+
+    def add(self, agents: Agents) -> None:
+        """Register all agents of a registry."""
+        self.agents.add(agents)
+
+    # -- connections
+
+    def start_connection(self, serve: Callable[[], Awaitable[None]], name: str) -> None:
+        """Run a connection in the runtime's nursery: it outlives whoever accepted it, and hurts nobody."""
+        assert self._nursery is not None, "the runtime has not been entered"
+        contextvars.Context().run(self._nursery.start_soon, self._fence, serve, name, name=name)
+
+    async def _fence(self, serve: Callable[[], Awaitable[None]], name: str) -> None:
+        try:
+            await serve()
+        except Exception:
+            # Whatever a peer sends and however it goes, it ends its own connection only.
+            log.exception("%s failed", name)
+
+    async def attend(self, transport: Transport, *, deadline: float) -> None:
+        """Run one connection until it ends; its client has until `deadline` to open a session."""
+        await Connection(self._core, transport).run(deadline)
+
+    # -- its life
+
+    async def __aenter__(self) -> Runtime:
+        self._running = self._run()
+        await self._running.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool | None:
+        assert self._running is not None
+        return await self._running.__aexit__(kind, error, traceback)
+
+    @asynccontextmanager
+    async def _run(self) -> AsyncIterator[None]:
+        error: BaseException | None = None
+        stop = trio.Event()
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self._live, stop, name="runtime")
+            try:
+                yield
+            except BaseException as raised:
+                error = raised  # raised below, as itself rather than in a group
+            with trio.CancelScope(shield=True):
+                await self.shutdown()
+            stop.set()
+        if error is not None:
+            raise error
+
+    async def _live(
+        self, stop: trio.Event, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Own every task of the runtime. Shielded: only `stop` ends them, in order, jobs first."""
+        core = self._core
+        with trio.CancelScope(shield=True):
+            async with trio.open_nursery() as writer:
+                await writer.start(core.store.run, name="store writer")
+                async with trio.open_nursery() as sessions, trio.open_nursery() as jobs:
+                    self._nursery = sessions
+                    core.jobs = Jobs(core, jobs)
+                    core.sessions = Sessions(core, sessions)
+                    sessions.start_soon(core.sessions.sweep, name="sweep")
+                    task_status.started()
+                    await stop.wait()
+                    sessions.cancel_scope.cancel(reason="the runtime is over")
+                await core.store.flushed()
+                writer.cancel_scope.cancel(reason="the runtime is over")
+
+    async def shutdown(self, drain: float = 0) -> None:
+        """Refuse new work, let jobs drain for so many seconds, end the rest, and say goodbye to every client."""
+        core = self._core
+        core.closing = True
+        with trio.move_on_after(drain):
+            await core.jobs.none_left()
+        error = InternalError("the runtime was shut down")
+        core.jobs.end_all(outcome.failed(error), SHUTDOWN_GRACE_SECONDS)
+        with trio.move_on_after(SHUTDOWN_GRACE_SECONDS + self.limits.close_seconds):
+            await core.jobs.none_left()
+        with trio.move_on_after(self.limits.close_seconds):
+            await core.sessions.say_goodbye(Farewell(GOING_AWAY, "the runtime is shutting down"))

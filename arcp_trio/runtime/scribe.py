@@ -1,0 +1,182 @@
+"""The scribe: the one consumer of a session's outbox, and the only place where numbers are taken (§8.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import trio
+
+from arcp_trio.runtime.batch import Batch
+from arcp_trio.runtime.clock import Clock
+from arcp_trio.runtime.limits import Limits
+from arcp_trio.runtime.notices import back_pressure, refusal
+from arcp_trio.runtime.outbox import Answer, Attach, Leave, OutboxItem, Promise
+from arcp_trio.runtime.session import Session
+from arcp_trio.runtime.tail import Farewell, Tail
+from arcp_trio.runtime.watch import Watch
+from arcp_trio.store.interface import JournalTrimmed, Store
+from arcp_trio.store.records import Entry
+from arcp_trio.store.writes import MoveFloor
+from arcp_trio.wire.errors import ResumeWindowExpired
+
+BATCH_FRAMES = 1_024
+BATCH_BYTES = 1024 * 1024
+"""A batch is what is there, up to these; it never waits for more."""
+
+BACK_PRESSURE_LAG = 1_000
+"""Numbers that an acknowledging client may be behind before it is told so (§6.5)."""
+
+
+class Scribe:
+    """Numbers what a session is owed while a connection is attached and its tail has room.
+
+    A hint below its watch's cursor is skipped, one at the cursor is numbered, one above means the session is behind:
+    then journals are read, merged in the order the jobs emitted, until nothing is owed.
+    """
+
+    def __init__(self, session: Session, store: Store, limits: Limits, clock: Clock) -> None:
+        self._session = session
+        self._store = store
+        self._limits = limits
+        self._clock = clock
+        self._pressed = False
+        self._leave: Leave | None = None
+        """Waits for the session to be caught up."""
+
+    async def run(self) -> None:
+        """Consume the outbox until cancelled."""
+        session = self._session
+        while True:
+            items = self._waiting()
+            if not items and not self._catching_up:
+                items = [await session.outbox.receive(), *self._waiting()]
+            await self._take(items)
+            if session.tail is not None:
+                await session.tail.room()
+            if self._catching_up:
+                await self._catch_up()
+
+    @property
+    def _catching_up(self) -> bool:
+        return self._session.tail is not None and self._session.behind
+
+    def _waiting(self) -> list[OutboxItem]:
+        items: list[OutboxItem] = []
+        try:
+            while len(items) < BATCH_FRAMES:
+                items.append(self._session.outbox.receive_nowait())
+        except trio.WouldBlock:
+            pass
+        return items
+
+    async def _take(self, items: Sequence[OutboxItem]) -> None:
+        session = self._session
+        batch = Batch(session)
+        hints = 0
+        for item in items:
+            match item:
+                case (watch, entry):
+                    hints += 1
+                    if not session.behind:
+                        self._number(batch, watch, entry)
+                case Answer():
+                    if item.connection is session.connection:
+                        batch.frames.append((0, item.tail))
+                case Promise():
+                    batch.promise(item)
+                case Attach():
+                    await self._publish(batch)
+                    batch = Batch(session)
+                    self._attach(item)
+                case Leave():
+                    await self._publish(batch)
+                    batch = Batch(session)
+                    self._part(item)
+        await self._publish(batch)
+        session.taken(hints, len(items) - hints)
+
+    async def _catch_up(self) -> None:
+        session = self._session
+        cursors = {watch.job_id: watch.cursor for watch in session.watches.values() if watch.behind}
+        if cursors:
+            try:
+                owed = await self._store.owed(cursors, BATCH_FRAMES, BATCH_BYTES)
+            except JournalTrimmed as gone:
+                self._give_up(gone)
+                return
+            if not owed:
+                await self._store.flushed()
+            batch = Batch(session)
+            for job_id, entry in owed:
+                self._number(batch, session.watches[job_id], entry)
+            await self._publish(batch)
+        if session.tail is not None and not any(watch.behind for watch in session.watches.values()):
+            session.behind = False
+            if self._leave is not None:
+                self._part(self._leave)
+
+    def _number(self, batch: Batch, watch: Watch, entry: Entry) -> None:
+        """Take a number for an entry, if it is the one the watch is owed and somebody is there to be sent it."""
+        session = self._session
+        if entry.index != watch.cursor or session.tail is None or batch.size > 2 * BATCH_BYTES:
+            if entry.index >= watch.cursor:
+                session.behind = True
+            return
+        batch.number(watch, entry)
+
+    async def _publish(self, batch: Batch) -> None:
+        """Store a batch, then let it be seen: what has a number is never forgotten."""
+        session, tail = self._session, self._session.tail
+        if tail is not None:
+            self._press(batch)
+        if batch.logged:
+            group = self._store.put(batch.write())
+            if session.top - session.floor > self._limits.unacked_frames:
+                session.floor = session.top - self._limits.unacked_frames
+                group = self._store.put(MoveFloor(session.id, session.floor, acked=False))
+            await group.committed()
+        if batch.frames and tail is not None:
+            tail.extend(batch.frames)
+
+    def _press(self, batch: Batch) -> None:
+        """Tell a client that acknowledges, once per crossing, that it is falling behind."""
+        session = self._session
+        lag = session.top - session.floor
+        if lag <= BACK_PRESSURE_LAG // 2:
+            self._pressed = False
+        elif lag > BACK_PRESSURE_LAG and session.acked and not self._pressed:
+            job = batch.job_that_goes_on()
+            if job is not None:
+                self._pressed = True
+                batch.inline(back_pressure(job.id, job.trace_id, lag, self._clock.now()))
+
+    def _attach(self, item: Attach) -> None:
+        session = self._session
+        if item.connection.over:
+            return
+        session.connection = item.connection
+        session.window_ends = None
+        tail = Tail(self._limits, item.connection.wake)
+        session.set_tail(tail)
+        self._leave = None
+        replay = self._store.replay(session.id, item.after_seq, session.top, session.rows)
+        item.connection.begin(tail, item.welcome, replay, item.after_seq)
+
+    def _part(self, item: Leave) -> None:
+        session = self._session
+        if item.connection is not session.connection or session.tail is None:
+            return
+        if item.caught_up and session.behind:
+            self._leave = item
+        else:
+            session.tail.end(item.farewell)
+
+    def _give_up(self, gone: JournalTrimmed) -> None:
+        """Events this session is owed are gone: it is told so and ends, rather than going on with a hole."""
+        session = self._session
+        session.watches.pop(gone.job_id, None)
+        session.over = True
+        if session.tail is not None:
+            error = ResumeWindowExpired(f"events of {gone.job_id} are gone, before they could be sent")
+            session.tail.extend([(0, refusal(error, job_id=gone.job_id))])
+            session.tail.end(Farewell(1008, "events are gone"))

@@ -1,0 +1,161 @@
+"""A session: what outlives its connections (§6)."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import trio
+
+from arcp_trio.runtime.outbox import Answer, Attach, Leave, OutboxItem, Promise
+from arcp_trio.runtime.tail import Tail
+from arcp_trio.runtime.wake import Wake
+from arcp_trio.runtime.watch import Watch
+from arcp_trio.store.interface import Store
+from arcp_trio.store.records import Entry, SessionRow
+from arcp_trio.store.writes import CloseSession, MoveFloor, RotateToken
+
+if TYPE_CHECKING:
+    from arcp_trio.runtime.clerk import Command
+    from arcp_trio.runtime.connection import Connection
+    from arcp_trio.runtime.limits import Limits
+
+
+class Session:
+    """A session in memory: while a connection is attached, or something is still in hand for it.
+
+    Everything that matters is in the store too; a session nobody needs is let go and woken from its row.
+    """
+
+    def __init__(self, store: Store, limits: Limits, row: SessionRow) -> None:
+        self.id = row.session_id
+        self.principal = row.principal
+        self.features = row.features
+        self.dialect = row.dialect
+        self.token = row.token
+        self.spare_token = row.spare_token
+        self.top = row.top
+        self.floor = row.floor
+        self.rows = row.rows
+        self.acked = row.acked
+        self.over = False
+        """It cannot go on: it will not be parked, but dropped."""
+        self.closed = row.closed
+        self.watches: dict[str, Watch] = {}
+        self.connection: Connection | None = None
+        self.tail: Tail | None = None
+        self.behind = True
+        self.window_ends: float | None = None
+        """When it stops being resumable, unless it is attached before."""
+        self.last_place: trio.Event | None = None
+        """The end of the line in which submits are answered."""
+        self._store = store
+        self._most_items = limits.outbox_items
+        self._hints = 0
+        self._told = 0
+        self._holds = 0
+        self._let_go = Wake()
+        self._answers_taken = Wake()
+        # Bounded by hand: hints are dropped and commands wait, but what was promised always finds its place.
+        self._send_outbox, self.outbox = trio.open_memory_channel[OutboxItem](math.inf)
+        self._send_inbox, self.inbox = trio.open_memory_channel["Command"](limits.inbox_items)
+
+    # -- towards the client
+
+    def hint(self, watch: Watch, entry: Entry) -> None:
+        """A job that this session watches has emitted. Never waits, never fails."""
+        if self.tail is None or self.behind:
+            return
+        if self._hints >= self._most_items:
+            self.behind = True
+        else:
+            self._hints += 1
+            self._send_outbox.send_nowait((watch, entry))
+
+    def tell(self, item: Promise | Answer | Attach | Leave) -> None:
+        """Put something in its place behind everything before it."""
+        self.hold()
+        self._told += 1
+        self._send_outbox.send_nowait(item)
+
+    def taken(self, hints: int, told: int) -> None:
+        """The scribe has dealt with so many hints and other items."""
+        self._hints -= hints
+        if told:
+            self._told -= told
+            self._holds -= told
+            self._let_go.set()
+            self._answers_taken.set()
+
+    async def room_for_answers(self) -> None:
+        """Wait until what the client was already answered is nearly all on its way."""
+        while self._told >= self._most_items:
+            await self._answers_taken.wait()
+
+    # -- from the client
+
+    async def command(self, command: Command) -> None:
+        """Have the clerk execute a command behind those before it; waits for room."""
+        self.hold()
+        try:
+            await self._send_inbox.send(command)
+        except BaseException:
+            self.release()
+            raise
+
+    def ack(self, seq: int) -> None:
+        """The client has processed everything up to `seq`: it need not be replayed (§6.5)."""
+        first = not self.acked
+        if seq > self.floor or first:
+            self.acked = True
+            self.floor = max(seq, self.floor)
+            self._store.put(MoveFloor(self.id, self.floor, acked=True))
+
+    def heard(self, connection: Connection) -> None:
+        """A frame came from a client that has its newest token: the one before is of no use any more (§6.3)."""
+        if self.spare_token is not None and connection is self.connection:
+            self.spare_token = None
+            self._store.put(RotateToken(self.id, self.token, None, self.features, self.dialect))
+
+    def close(self) -> None:
+        """The client is done with it; it stays resumable for its window (§6.7)."""
+        self.closed = True
+        self._store.put(CloseSession(self.id))
+
+    # -- its life
+
+    def detach(self, connection: Connection) -> None:
+        """A connection ended. The jobs notice nothing."""
+        if self.connection is connection:
+            self.connection = None
+            self.set_tail(None)
+            self._let_go.set()
+
+    def set_tail(self, tail: Tail | None) -> None:
+        """From here on the scribe numbers for this tail, or not at all; what the last one held is in the log."""
+        if self.tail is not None:
+            self.tail.close()
+        self.tail = tail
+        self.behind = True
+        for watch in self.watches.values():
+            if watch.job is not None:
+                watch.job.journal.reader_moved()
+
+    def hold(self) -> None:
+        """Something is in hand for this session: it must stay in memory."""
+        self._holds += 1
+
+    def release(self) -> None:
+        """It is done."""
+        self._holds -= 1
+        self._let_go.set()
+
+    @property
+    def needed(self) -> bool:
+        """Whether it must stay in memory."""
+        return self.connection is not None or self._holds > 0
+
+    async def unneeded(self) -> None:
+        """Wait until nobody needs it in memory. True only until the next checkpoint."""
+        while self.needed:
+            await self._let_go.wait()

@@ -1,0 +1,281 @@
+"""From `job.submit` to `job.accepted`, or to the refusal (§7.1, §7.2)."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from typing import TYPE_CHECKING
+
+import attrs
+import trio
+
+from arcp_trio.runtime.job import Job
+from arcp_trio.runtime.journal import Journal
+from arcp_trio.runtime.notices import frame, refusal
+from arcp_trio.runtime.outbox import Answer, Promise
+from arcp_trio.runtime.watch import Watch
+from arcp_trio.store.records import JobRow, KeyRow
+from arcp_trio.store.writes import AcceptJob, AddSubmitter
+from arcp_trio.wire.errors import ArcpError, DuplicateKey, InternalError, InvalidRequest
+from arcp_trio.wire.features import Feature
+from arcp_trio.wire.fingerprint import fingerprint
+from arcp_trio.wire.ids import new_id
+from arcp_trio.wire.json import Json, dumps, loads
+from arcp_trio.wire.messages import Submit
+from arcp_trio.wire.timestamps import rfc3339
+
+if TYPE_CHECKING:
+    from arcp_trio.runtime.connection import Connection
+    from arcp_trio.runtime.core import Core
+    from arcp_trio.runtime.session import Session
+
+log = logging.getLogger(__name__)
+
+
+class _Place:
+    """A place in a session's line: acceptances and refusals leave in the order of their submits.
+
+    Other vendors' clients match answers by order (§7.1 has no correlation id).
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._before = session.last_place
+        self._done = session.last_place = trio.Event()
+
+    async def turn(self) -> None:
+        """Wait until everyone before has left."""
+        if self._before is not None:
+            await self._before.wait()
+
+    def leave(self) -> None:
+        """Let the next one have its turn."""
+        self._done.set()
+
+
+@attrs.define(eq=False)
+class _Claim:
+    """An idempotency key whose first submit is still being decided."""
+
+    settled: trio.Event = attrs.field(factory=trio.Event)
+
+
+@attrs.define(eq=False, kw_only=True)
+class _Request:
+    session: Session
+    connection: Connection
+    id: str
+    trace_id: str
+    submit: Submit
+    place: _Place
+    claim: _Claim | None
+    """Held if this submit is the first to bring its key."""
+
+
+@attrs.frozen
+class _Accepted:
+    """What a submit came to: a job, new or known, and whether this session begins to watch it."""
+
+    accepted: bytes
+    job_id: str
+    watch: Watch | None = None
+    new: Job | None = None
+
+
+class Submissions:
+    """Decides on submits, each in a task of its own so that no slow one holds up a session's commands."""
+
+    def __init__(self, core: Core, nursery: trio.Nursery) -> None:
+        self._core = core
+        self._nursery = nursery
+        self._claims: dict[tuple[str, str], _Claim] = {}
+
+    def begin(
+        self,
+        session: Session,
+        connection: Connection,
+        request_id: str,
+        trace_id: str | None,
+        submit: Submit,
+    ) -> None:
+        """Take the submit's place in line and its key, at once; the rest happens in a task."""
+        request = _Request(
+            session=session,
+            connection=connection,
+            id=request_id,
+            trace_id=trace_id or secrets.token_hex(16),
+            submit=submit,
+            place=_Place(session),
+            claim=self._claim(session.principal, submit.idempotency_key),
+        )
+        session.hold()
+        self._nursery.start_soon(self._process, request, name=f"submit {request_id}")
+
+    def _claim(self, principal: str, key: str | None) -> _Claim | None:
+        if key is None or (principal, key) in self._claims:
+            return None
+        claim = self._claims[principal, key] = _Claim()
+        return claim
+
+    async def _process(self, request: _Request) -> None:
+        session = request.session
+        try:
+            verdict = await self._judge(request)
+            await request.place.turn()
+            if isinstance(verdict, ArcpError):
+                session.tell(Answer(request.connection, refusal(verdict, request_id=request.id)))
+            else:
+                self._release(request, verdict)
+        finally:
+            request.place.leave()
+            session.release()
+
+    async def _judge(self, request: _Request) -> _Accepted | ArcpError:
+        try:
+            return await self._decide(request)
+        except ArcpError as error:
+            return error
+        except Exception:
+            log.exception("submit %s of session %s failed", request.id, request.session.id)
+            return InternalError("the submit could not be processed")
+
+    async def _decide(self, request: _Request) -> _Accepted:
+        key = request.submit.idempotency_key
+        if key is None:
+            return await self._accept(request)
+        principal = request.session.principal
+        while request.claim is None:
+            other = self._claims.get((principal, key))
+            if other is not None:
+                await other.settled.wait()
+            request.claim = self._claim(principal, key)
+        try:
+            known = await self._core.store.key(principal, key, self._core.clock.now())
+            if known is None:
+                return await self._accept(request)
+            return await self._repeat(request, known)
+        finally:
+            del self._claims[principal, key]
+            request.claim.settled.set()
+
+    # -- a new job
+
+    async def _accept(self, request: _Request) -> _Accepted:
+        core, submit, session = self._core, request.submit, request.session
+        if core.closing:
+            raise InternalError("the runtime is shutting down")
+        _refuse_unnegotiated(submit, session.features)
+        agent = core.agents.resolve(submit.agent)
+        core.jobs.admit(session.principal)
+        job_id = new_id("job_")
+        job = Job(
+            core=core,
+            id=job_id,
+            agent=agent,
+            input=submit.input,
+            principal=session.principal,
+            session_id=session.id,
+            trace_id=request.trace_id,
+            max_runtime=submit.max_runtime_sec,
+            grace=core.limits.cancel_grace_seconds,
+            submitters={session.id},
+            journal=Journal(core.store, job_id, core.limits.journal_bytes),
+        )
+        now = core.clock.now()
+        accepted = _accepted_payload(job, now)
+        row = JobRow(
+            job_id=job_id,
+            agent=agent.ref,
+            principal=session.principal,
+            session_id=session.id,
+            trace_id=job.trace_id,
+            accepted=accepted,
+            created_at=now,
+            submitters=frozenset({session.id}),
+        )
+        core.jobs.live[job_id] = job
+        group = core.store.put(AcceptJob(row, _key_row(request, job_id, accepted, now, core)))
+        await group.committed()
+        return _Accepted(accepted, job_id, Watch(session, job_id, job), job)
+
+    # -- a known job
+
+    async def _repeat(self, request: _Request, known: KeyRow) -> _Accepted:
+        """The same key again: the same acceptance; for another session also the job's events (§7.2)."""
+        if fingerprint(request.submit) != known.fingerprint:
+            raise DuplicateKey("this idempotency key came with other parameters before")
+        session, store = request.session, self._core.store
+        row = await store.job(known.job_id)
+        if row is None or session.id in row.submitters:
+            return _Accepted(known.accepted, known.job_id)
+        await store.put(AddSubmitter(row.job_id, session.id)).committed()
+        job = self._core.jobs.live.get(row.job_id)
+        if job is not None:
+            job.submitters.add(session.id)
+            return _Accepted(
+                known.accepted, job.id, Watch(session, job.id, job, job.journal.first)
+            )
+        ended = await store.job(known.job_id)
+        if ended is None:
+            return _Accepted(known.accepted, known.job_id)
+        return _Accepted(
+            known.accepted, ended.job_id, Watch(session, ended.job_id, None, ended.length - 1)
+        )
+
+    # -- the answer
+
+    def _release(self, request: _Request, verdict: _Accepted) -> None:
+        """Promise first, then the watch, then the job: nothing of a job can precede its acceptance."""
+        session = request.session
+        payload = {**_object(verdict.accepted), "request_id": request.id}
+        tail = frame("job.accepted", payload, job_id=verdict.job_id)
+        session.tell(Promise(tail, verdict.watch))
+        if verdict.watch is not None and verdict.watch.job is not None:
+            verdict.watch.job.watches[session.id] = verdict.watch
+        if verdict.new is not None:
+            self._core.jobs.start(verdict.new)
+
+
+def _refuse_unnegotiated(submit: Submit, features: frozenset[str]) -> None:
+    """A bound the client asks for and the session has not negotiated must not be ignored silently (§6.2)."""
+    lease = submit.lease_request or {}
+    wanted = [name for name in (Feature.COST_BUDGET, Feature.MODEL_USE) if name in lease]
+    if submit.lease_constraints is not None and submit.lease_constraints.expires_at is not None:
+        wanted.append(Feature.LEASE_EXPIRES_AT)
+    missing = [name for name in wanted if name not in features]
+    if missing:
+        raise InvalidRequest(f"not negotiated in this session: {', '.join(missing)}")
+
+
+def _accepted_payload(job: Job, now: float) -> bytes:
+    # The lease is empty: this runtime mediates no operation yet, so it grants none (§9.3).
+    return dumps(
+        {
+            "job_id": job.id,
+            "agent": job.agent.ref,
+            "lease": {},
+            "accepted_at": rfc3339(now),
+            "trace_id": job.trace_id,
+        }
+    )
+
+
+def _key_row(
+    request: _Request, job_id: str, accepted: bytes, now: float, core: Core
+) -> KeyRow | None:
+    key = request.submit.idempotency_key
+    if key is None:
+        return None
+    return KeyRow(
+        principal=request.session.principal,
+        key=key,
+        fingerprint=fingerprint(request.submit),
+        job_id=job_id,
+        accepted=accepted,
+        expires_at=now + core.limits.idempotency_seconds,
+    )
+
+
+def _object(text: bytes) -> dict[str, Json]:
+    value = loads(text)
+    assert isinstance(value, dict)
+    return value

@@ -1,0 +1,30 @@
+"""A session watching a job."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+if TYPE_CHECKING:
+    from arcp_trio.runtime.job import Job
+    from arcp_trio.runtime.session import Session
+
+
+@attrs.define(eq=False)
+class Watch:
+    """A cursor: the next entry of the job's journal that the session is owed.
+
+    History, live, overflow, absence and restart are all the same thing: a cursor that is behind.
+    """
+
+    session: Session
+    job_id: str
+    job: Job | None
+    """None once the job has ended and is only in the store."""
+    cursor: int = 0
+
+    @property
+    def behind(self) -> bool:
+        """Whether the session is owed something. An ended job's watch is over with its terminal, so until then it is."""
+        return self.job is None or self.cursor < self.job.journal.length
