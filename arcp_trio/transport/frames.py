@@ -98,10 +98,11 @@ class MessageGauge:
         self._partial = b""  # the beginning of a header that the last bytes ended in
 
     def admit(self, data: bytes) -> bytes:
-        """Return `data`, up to the frame with which a message passes its bounds."""
+        """Return `data`, up to the frame with which a message first passes its bounds."""
         seen = self._partial + data
         size = len(seen)
         at = self._until_header
+        cut = size
         while at + 2 <= size:
             first, length = seen[at], seen[at + 1]
             after = at + 6 if length & _MASKED else at + 2
@@ -114,11 +115,12 @@ class MessageGauge:
                 after += width
             self._count(first, length)
             if self.exceeded:
-                return data[: max(0, at - len(self._partial))]
+                cut = min(cut, at)
             at = after + length
+        admitted = data if cut == size else data[: max(0, cut - len(self._partial))]
         self._partial = seen[at:]
         self._until_header = max(0, at - size)
-        return data
+        return admitted
 
     def _count(self, first: int, length: int) -> None:
         opcode = first & _OPCODE
@@ -242,12 +244,12 @@ class FrameStream(trio.abc.Stream):
         return bytes(await self._stream.receive_some(max_bytes))
 
     async def discard(self) -> None:
-        """Read and forget until the peer closes.
+        """Read and forget, up to the peer's Close or the end.
 
         Closing a socket with unread data resets it, and a reset can overtake our Close.
         """
-        while await self._stream.receive_some():
-            pass
+        while not self.gauge.saw_close and (data := await self._read(None)):
+            self.gauge.admit(data)
 
     # --- ending ---
 

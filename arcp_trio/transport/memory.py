@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import index
 from typing import Final
 
 import trio
@@ -58,7 +59,7 @@ class _Pipe:
             self._writing = False
 
     async def read(self, max_bytes: int | None) -> bytes:
-        if max_bytes is not None and max_bytes < 1:
+        if max_bytes is not None and index(max_bytes) < 1:
             raise ValueError("max_bytes must be at least 1")
         if self._reading:
             raise trio.BusyResourceError("another task is reading")

@@ -191,6 +191,7 @@ class _WebSocketTransport:
         self._reader_ended = reader_ended
         self._max_bytes = max_bytes
         self._closing = False
+        self._end_lock = trio.Lock()  # any number of tasks may say farewell, one reads what is left
 
     @property
     def writing_since(self) -> float | None:
@@ -220,7 +221,8 @@ class _WebSocketTransport:
                     await self._websocket.get_message()
             if not self._frames.gauge.saw_close:
                 await self._reader_ended.wait()
-                await self._frames.discard()
+                async with self._end_lock:
+                    await self._frames.discard()
 
     async def _end(self, reason: CloseReason | None) -> TransportClosed:
         """Say why it is this side that ends it, if it is; return what to raise."""

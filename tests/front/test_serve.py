@@ -1,0 +1,292 @@
+"""The accept loop, with a runtime that only echoes."""
+
+from __future__ import annotations
+
+import logging
+import os
+import resource
+import socket
+import struct
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+from attrs import define, field, frozen
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from arcp_trio.front import serve
+from arcp_trio.front.serve import serve_stream
+from arcp_trio.transport import Transport, TransportClosed, connect, memory_streams
+from tests.transport.peers import CLOSE, PING, TEXT, RawPeer, closing, frame, request
+
+RESET = struct.pack("ii", 1, 0)  # SO_LINGER: closing sends RST
+
+
+@frozen(kw_only=True)
+class EchoLimits:
+    """The bounds of an `EchoRuntime`."""
+
+    handshake_seconds: float = 10.0
+    frame_bytes_in: int = 1000
+
+
+@define(eq=False)
+class EchoRuntime:
+    """Sends back what it gets; ends a connection that says `bye`, fails on one that says `bug`."""
+
+    nursery: trio.Nursery
+    limits: EchoLimits = EchoLimits()
+    attached: int = 0
+    deadlines: list[float] = field(factory=list)
+    failures: list[BaseException] = field(factory=list)
+    names: list[str] = field(factory=list)
+
+    def start_connection(self, serve: Callable[[], Awaitable[None]], name: str) -> None:
+        """Run `serve` behind a fence."""
+        self.names.append(name)
+        self.nursery.start_soon(self._fence, serve, name=name)
+
+    async def _fence(self, serve: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await serve()
+        except Exception as exc:  # noqa: BLE001 - the fence
+            self.failures.append(exc)
+
+    async def attend(self, transport: Transport, *, deadline: float) -> None:
+        """Echo until the end."""
+        self.deadlines.append(deadline)
+        self.attached += 1
+        try:
+            while (message := await transport.receive()) != "bye":
+                if message == "bug":
+                    raise RuntimeError("a bug")
+                await transport.send([message.encode() if isinstance(message, str) else b"bytes"])
+            with trio.move_on_after(2):
+                await transport.close(1000)
+        finally:
+            self.attached -= 1
+
+
+@asynccontextmanager
+async def serving() -> AsyncGenerator[tuple[EchoRuntime, int], None]:
+    """Serve an echo on a free port."""
+    with trio.fail_after(60):
+        async with trio.open_nursery() as connections:
+            runtime = EchoRuntime(connections)
+            async with trio.open_nursery() as nursery:
+                listeners = await nursery.start(serve, runtime, "127.0.0.1", 0)
+                yield runtime, listeners[0].socket.getsockname()[1]
+                nursery.cancel_scope.cancel()
+            connections.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def client_of(port: int) -> AsyncGenerator[Transport, None]:
+    """Connect as a client of ours."""
+    stream = await trio.open_tcp_stream("127.0.0.1", port)
+    async with connect(stream, max_bytes=1000) as transport:
+        yield transport
+
+
+async def assert_echoes(client: Transport, text: str) -> None:
+    """Hold that a connection is served."""
+    await client.send([text.encode()])
+    assert await client.receive() == text
+
+
+# What the nth peer sends, piece by piece, before it goes.
+ATTACKS: dict[str, Callable[[int], list[bytes]]] = {
+    "nothing": lambda _: [],
+    "garbage": lambda _: [b"\x00\xff\r\n\r\n this is not HTTP"],
+    "part of a request": lambda n: [request()[: n % len(request())]],
+    "just a request": lambda _: [request()],
+    "plain HTTP": lambda _: [b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"],
+    "wrong path": lambda _: [request("/other")],
+    "part of a frame": lambda n: [request(), frame(TEXT, b"x" * 200)[: n % 200]],
+    "unread echoes": lambda _: [request(), frame(TEXT, b"x" * 900) * 100],
+    "oversized": lambda _: [request(), frame(TEXT, b"x" * 1001)],
+    "broken frames": lambda n: [request(), bytes((n % 256,)) * 200],
+    "pings after bye": lambda _: [request(), frame(TEXT, b"bye"), frame(PING) * 10, farewell()],
+    "more after the close": lambda _: [request(), farewell() + frame(PING) + frame(TEXT, b"x")],
+}
+
+
+def farewell() -> bytes:
+    """Return a client's Close."""
+    return frame(CLOSE, closing(1000))
+
+
+@pytest.mark.real_tcp
+@pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
+async def test_no_peer_harms_another(attack: Callable[[int], list[bytes]]) -> None:
+    """200 times the same misdeed, ended by a reset or a close, while a good connection echoes."""
+    async with serving() as (runtime, port), client_of(port) as good:
+        await assert_echoes(good, "before")
+        for n in range(0, 200, 10):
+            async with trio.open_nursery() as attackers:
+                for m in range(n, n + 10):
+                    attackers.start_soon(assail, port, attack(m), m)
+                await assert_echoes(good, f"meanwhile {n}")
+        async with client_of(port) as another:
+            await assert_echoes(another, "after")
+        while len(runtime.nursery.child_tasks) > 1:  # the attackers' connections end as well
+            await assert_echoes(good, "still")
+        assert runtime.failures == []
+
+
+async def assail(port: int, pieces: list[bytes], n: int) -> None:
+    """Connect, send `pieces` one by one and go, by a reset or a close, having read or not."""
+    with trio.socket.socket() as sock:
+        await sock.connect(("127.0.0.1", port))
+        for piece in pieces:
+            await sock.send(piece)
+            if n % 3 == 0:
+                with trio.move_on_after(0.001):
+                    await sock.recv(65536)
+        if n % 2:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+
+
+@pytest.mark.real_tcp
+async def test_pings_that_cross_with_a_close_harm_nobody() -> None:
+    """A hundred clients ping in the instant the server closes them, and all see a clean close."""
+    async with serving() as (runtime, port), client_of(port) as good:
+
+        async def bystander() -> None:
+            peer = RawPeer(await trio.open_tcp_stream("127.0.0.1", port))
+            await peer.shake_hands()
+            await peer.send(TEXT, b"bye")
+            assert await peer.receive() == (CLOSE, closing(1000))
+            await peer.send(PING, b"are you there?")
+            await peer.send(CLOSE, closing(1000))
+            assert await peer.read_to_end() == b""
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(100):
+                nursery.start_soon(bystander)
+        await assert_echoes(good, "alive")
+        assert runtime.failures == []
+
+
+@pytest.mark.real_tcp
+async def test_a_bug_ends_its_own_connection_at_once() -> None:
+    """It reaches the runtime's fence as it was raised, and the client's socket is closed."""
+    async with serving() as (runtime, port), client_of(port) as good, client_of(port) as unlucky:
+        await unlucky.send([b"bug"])
+        with pytest.raises(TransportClosed):
+            await unlucky.receive()
+        await assert_echoes(good, "alive")
+        (failure,) = runtime.failures
+        assert isinstance(failure, RuntimeError)
+
+
+@pytest.mark.real_tcp
+async def test_cancelling_serve_leaves_connections_alone() -> None:
+    """The port is closed; who is connected stays so."""
+    async with trio.open_nursery() as connections, trio.open_nursery() as nursery:
+        with trio.fail_after(10):
+            runtime = EchoRuntime(connections)
+            accepting = trio.CancelScope()
+
+            async def cancellable(
+                task_status: trio.TaskStatus[list[trio.SocketListener]],
+            ) -> None:
+                with accepting:
+                    await serve(runtime, "127.0.0.1", 0, task_status=task_status)
+
+            listeners = await nursery.start(cancellable)
+            port = listeners[0].socket.getsockname()[1]
+            async with client_of(port) as client:
+                await assert_echoes(client, "before")
+                accepting.cancel()
+                await wait_all_tasks_blocked(0.01)
+                with pytest.raises(OSError, match="connect"):
+                    await trio.open_tcp_stream("127.0.0.1", port)
+                await assert_echoes(client, "after")
+        connections.cancel_scope.cancel()
+
+
+@pytest.mark.real_tcp
+async def test_connections_are_named_after_their_peer() -> None:
+    """So that logs and task trees say who is who."""
+    async with serving() as (runtime, port), client_of(port) as client:
+        await assert_echoes(client, "hello")
+        (name,) = runtime.names
+        assert name.startswith("connection from 127.0.0.1:")
+
+
+@pytest.mark.real_tcp
+async def test_running_out_of_file_descriptors_is_survived(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Accepting goes on once there are some again, and says in between why it does not."""
+    warned = trio.Event()
+
+    class Watch(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            assert "cannot accept" in record.getMessage()
+            warned.set()
+
+    watch = Watch()
+    logging.getLogger("arcp_trio.front.serve").addHandler(watch)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        async with serving() as (_runtime, port):
+            with socket.socket() as sock:
+                free = os.dup(0)
+                os.close(free)
+                resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
+                sock.connect(("127.0.0.1", port))  # as far as the backlog
+                await warned.wait()
+                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+                sock.sendall(request())
+                sock.settimeout(0)
+                await trio.lowlevel.wait_readable(sock)
+                assert sock.recv(100).startswith(b"HTTP/1.1 101 ")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        logging.getLogger("arcp_trio.front.serve").removeHandler(watch)
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /arcp HTTP/1.1\r\n"])
+async def test_a_connection_that_says_nothing_is_closed_in_time(
+    sent: bytes, autojump_clock: MockClock
+) -> None:
+    """The opening handshake has to be done within the bound that counts from the TCP accept."""
+    near, far = memory_streams()
+    async with trio.open_nursery() as nursery:
+        runtime = EchoRuntime(nursery)
+        await far.send_all(sent)
+        runtime.start_connection(lambda: serve_stream(runtime, near, "mute"), "mute")
+        assert await far.receive_some() == b""
+    assert trio.current_time() == 10
+    assert runtime.failures == []
+
+
+async def test_the_deadline_goes_on_to_the_runtime(autojump_clock: MockClock) -> None:
+    """A client that is late with its request has that much less for its introduction, no more."""
+    near, far = memory_streams()
+    async with trio.open_nursery() as nursery:
+        runtime = EchoRuntime(nursery)
+        runtime.start_connection(lambda: serve_stream(runtime, near, "late"), "late")
+        await trio.sleep(7)
+        async with connect(far, max_bytes=1000) as client:
+            await assert_echoes(client, "hello")
+            assert runtime.deadlines == [10]
+            await trio.sleep(60)
+            await assert_echoes(client, "still here: the rest is the runtime's business")
+            await client.close()
+
+
+async def test_an_oversized_message_and_silence_end_the_socket(autojump_clock: MockClock) -> None:
+    """A peer that is told 1009 and does not go is closed."""
+    near, far = memory_streams()
+    async with trio.open_nursery() as nursery:
+        runtime = EchoRuntime(nursery)
+        runtime.start_connection(lambda: serve_stream(runtime, near, "big"), "big")
+        peer = RawPeer(far)
+        await peer.shake_hands()
+        await peer.send(TEXT, bytes(1001))
+        assert (await peer.read_to_end())[2:4] == closing(1009)
+    assert runtime.attached == 0

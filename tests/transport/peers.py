@@ -1,0 +1,140 @@
+"""Peers that speak WebSocket byte by byte, so that they can do what no library would."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import trio
+
+from arcp_trio.transport import Transport, accept, connect, memory_streams
+
+TEXT, BINARY, CLOSE, PING, PONG = 0x81, 0x82, 0x88, 0x89, 0x8A
+
+MAX_BYTES = 4 * 1024 * 1024
+
+
+def request(path: str = "/arcp") -> bytes:
+    """Return an opening handshake."""
+    return (
+        f"GET {path} HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n"
+        "Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+    ).encode()
+
+
+def frame(first: int, payload: bytes = b"", *, masked: bool = True) -> bytes:
+    """Return a frame; a mask of zeros leaves its payload readable."""
+    size = len(payload)
+    if size < 126:
+        length, rest = size, b""
+    elif size < 1 << 16:
+        length, rest = 126, size.to_bytes(2, "big")
+    else:
+        length, rest = 127, size.to_bytes(8, "big")
+    mask = bytes(4) if masked else b""
+    return bytes((first, length | (0x80 if masked else 0))) + rest + mask + payload
+
+
+def closing(code: int, reason: str = "") -> bytes:
+    """Return the payload of a Close."""
+    return code.to_bytes(2, "big") + reason.encode()
+
+
+class RawPeer:
+    """The client end of a stream, after the opening handshake."""
+
+    def __init__(self, stream: trio.abc.Stream) -> None:
+        self.stream = stream
+        self._data = bytearray()
+
+    async def shake_hands(self, *, along: bytes = b"") -> None:
+        """Ask for a WebSocket, with the bytes `along` in the same write."""
+        await self.stream.send_all(request() + along)
+        head = await self.read_head()
+        assert head.startswith(b"HTTP/1.1 101 ")
+
+    async def read_head(self) -> bytes:
+        """Return the response up to its blank line."""
+        while b"\r\n\r\n" not in self._data:
+            await self._read_more()
+        head, _, rest = bytes(self._data).partition(b"\r\n\r\n")
+        self._data = bytearray(rest)
+        return head
+
+    async def send(self, first: int, payload: bytes = b"") -> None:
+        """Send one frame."""
+        await self.stream.send_all(frame(first, payload))
+
+    async def receive(self) -> tuple[int, bytes]:
+        """Return the first byte and the payload of the next frame."""
+        first, length = await self._take(2)
+        assert length < 128, "a server does not mask"
+        if length >= 126:
+            length = int.from_bytes(await self._take(2 if length == 126 else 8), "big")
+        return first, await self._take(length)
+
+    async def read_to_end(self) -> bytes:
+        """Return what else comes before the end; a reset is an end."""
+        try:
+            while True:
+                await self._read_more()
+        except (EOFError, trio.BrokenResourceError):
+            return bytes(self._data)
+
+    async def _take(self, size: int) -> bytes:
+        while len(self._data) < size:
+            await self._read_more()
+        taken = bytes(self._data[:size])
+        del self._data[:size]
+        return taken
+
+    async def _read_more(self) -> None:
+        data = await self.stream.receive_some(65536)
+        if not data:
+            raise EOFError
+        self._data += data
+
+
+@asynccontextmanager
+async def open_pair(
+    max_bytes: int = MAX_BYTES,
+) -> AsyncGenerator[tuple[Transport, Transport], None]:
+    """Open a server's transport and the client's that belongs to it, over memory."""
+    near, far = memory_streams()
+    done = trio.Event()
+    ready = trio.Event()
+    servers: list[Transport] = []
+
+    async def serve() -> None:
+        async with accept(near, max_bytes=max_bytes, peer="client") as server:
+            servers.append(server)
+            ready.set()
+            await done.wait()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(serve)
+        async with connect(far, max_bytes=max_bytes) as client:
+            await ready.wait()
+            yield servers[0], client
+        done.set()
+
+
+@asynccontextmanager
+async def open_raw(
+    max_bytes: int = MAX_BYTES, *, along: bytes = b""
+) -> AsyncGenerator[tuple[Transport, RawPeer], None]:
+    """Open a server's transport to a raw peer, over memory."""
+    near, far = memory_streams()
+    peer = RawPeer(far)
+    shaken = trio.Event()
+
+    async def shake_hands() -> None:
+        await peer.shake_hands(along=along)
+        shaken.set()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(shake_hands)
+        async with accept(near, max_bytes=max_bytes, peer="raw") as server:
+            await shaken.wait()
+            yield server, peer

@@ -1,0 +1,240 @@
+"""Frames around trio-websocket: their bytes, the bounds on messages, and who may still write."""
+
+from __future__ import annotations
+
+import os
+import random
+from itertools import pairwise
+
+import pytest
+import trio
+from hypothesis import given
+from hypothesis import strategies as st
+from trio.testing import MockClock, wait_all_tasks_blocked
+from websockets.frames import Frame, Opcode
+from websockets.protocol import OPEN, Protocol, Side
+
+from arcp_trio.transport import memory_streams
+from arcp_trio.transport.frames import (
+    MAX_FRAGMENTS,
+    WRITE_SLICE,
+    FrameStream,
+    MessageGauge,
+    client_texts,
+    close_frame,
+    server_texts,
+)
+from tests.transport.peers import BINARY, CLOSE, PING, PONG, TEXT, closing, frame
+
+SIZES = st.sampled_from((0, 1, 125, 126, 127, 65535, 65536, 70000)) | st.integers(0, 2000)
+SWITCHING = b"HTTP/1.1 101 Switching Protocols\r\n\r\n"
+
+
+def parse(data: bytes, *, side: Side) -> list[Frame]:
+    """Read frames as an independent implementation does that is `side`."""
+    protocol = Protocol(side, state=OPEN)
+    protocol.receive_data(data)
+    assert protocol.parser_exc is None
+    return [event for event in protocol.events_received() if isinstance(event, Frame)]
+
+
+@given(st.lists(SIZES, max_size=8))
+def test_texts_are_read_by_another_implementation(sizes: list[int]) -> None:
+    """A batch of text frames, a server's and a client's, holds exactly the texts, in order."""
+    texts = [random.randbytes(size // 2).hex().encode() for size in sizes]
+    for data, reader in (
+        (server_texts(texts), Side.CLIENT),
+        (client_texts(texts), Side.SERVER),
+    ):
+        frames = parse(data, side=reader)
+        assert [frame.data for frame in frames] == texts
+        assert all(frame.opcode is Opcode.TEXT and frame.fin for frame in frames)
+
+
+def test_a_client_masks_each_frame_with_its_own_key() -> None:
+    """RFC 6455 §5.3: the key is new for each frame, so equal texts differ on the wire."""
+    data = client_texts([b"the same"] * 2)
+    assert data[: len(data) // 2] != data[len(data) // 2 :]
+    assert b"the same" not in data
+
+
+@pytest.mark.parametrize("client", [False, True])
+def test_a_close_keeps_to_the_size_of_a_control_frame(client: bool) -> None:  # noqa: FBT001
+    """A long reason is cut between characters."""
+    data = close_frame(1008, "é" * 200, client=client)
+    (read,) = parse(data, side=Side.SERVER if client else Side.CLIENT)
+    assert read.opcode is Opcode.CLOSE
+    assert bytes(read.data) == closing(1008, "é" * 61)
+
+
+def chop(data: bytes, cuts: list[int]) -> list[bytes]:
+    """Cut `data` into pieces."""
+    edges = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})
+    return [data[start:end] for start, end in pairwise(edges)]
+
+
+@given(
+    st.lists(st.tuples(st.lists(st.integers(0, 300), min_size=1, max_size=5), st.booleans())),
+    st.lists(st.integers(0, 1 << 20), max_size=30),
+    st.booleans(),
+)
+def test_messages_within_bounds_pass_unchanged(
+    messages: list[tuple[list[int], bool]],
+    cuts: list[int],
+    masked: bool,  # noqa: FBT001
+) -> None:
+    """However messages are fragmented, mixed with pings and cut into reads, all of them pass."""
+    data = b""
+    for sizes, ping in messages:
+        for index, size in enumerate(sizes):
+            opcode = TEXT & 0x0F if index == 0 else 0
+            final = 0x80 if index == len(sizes) - 1 else 0
+            data += frame(final | opcode, bytes(size), masked=masked)
+            if ping:
+                data += frame(PING, b"are you there", masked=masked)
+    gauge = MessageGauge(1500)
+    assert b"".join(gauge.admit(piece) for piece in chop(data, cuts)) == data
+    assert not gauge.exceeded
+
+
+@given(st.integers(1, 70_000), st.lists(st.integers(0, 1 << 20), max_size=10), st.data())
+def test_the_frame_that_is_too_much_is_stopped_at_its_header(
+    limit: int, cuts: list[int], data: st.DataObject
+) -> None:
+    """A message of one byte too many, in whatever fragments, is noticed before its last payload."""
+    split = data.draw(st.integers(0, limit))
+    good = frame(BINARY, bytes(limit)) + frame(BINARY & 0x0F, bytes(split))
+    bad = frame(0x80, bytes(limit - split + 1))
+    gauge = MessageGauge(limit)
+    passed = b"".join(gauge.admit(piece) for piece in chop(good, cuts))
+    assert passed == good
+    pieces = chop(bad, cuts)
+    for piece in pieces:
+        passed += gauge.admit(piece)
+        if gauge.exceeded:
+            break
+    assert gauge.exceeded
+    assert passed in {good, *(good + bad[:size] for size in range(14))}
+
+
+def test_empty_fragments_are_counted() -> None:
+    """A message of nothing but empty fragments is stopped as well."""
+    gauge = MessageGauge(100)
+    gauge.admit(frame(TEXT & 0x0F) + frame(0) * (MAX_FRAGMENTS - 1))
+    assert not gauge.exceeded
+    assert gauge.admit(frame(0)) == b""
+    assert gauge.exceeded
+
+
+async def switched(stream: trio.abc.Stream, far: trio.abc.Stream) -> FrameStream:
+    """Return a server's frame stream with its opening handshake done."""
+    frames = FrameStream(stream, client=False, max_bytes=1000)
+    await frames.send_all(SWITCHING)
+    assert await far.receive_some() == SWITCHING
+    return frames
+
+
+async def test_nothing_follows_a_close() -> None:
+    """After a Close texts are refused, and what trio-websocket still has to say is left out."""
+    near, far = memory_streams()
+    frames = await switched(near, far)
+    await frames.send_close(1001, "bye")
+    with pytest.raises(trio.ClosedResourceError):
+        await frames.send_texts([b"{}"])
+    await frames.send_all(frame(PONG, masked=False))
+    await frames.send_close(1000, "")
+    await frames.abort()
+    assert await far.receive_some() == frame(CLOSE, closing(1001, "bye"), masked=False)
+    assert await far.receive_some() == b""
+
+
+async def test_a_text_that_waits_behind_a_close_is_refused() -> None:
+    """It is the order on the wire that counts, not the order of the calls."""
+    near, far = memory_streams()
+    frames = await switched(near, far)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(frames.send_texts, [bytes(100_000)])
+        await wait_all_tasks_blocked()
+        nursery.start_soon(frames.send_close, 1000, "")
+        await wait_all_tasks_blocked()
+
+        @nursery.start_soon
+        async def late() -> None:
+            with pytest.raises(trio.ClosedResourceError):
+                await frames.send_texts([b"{}"])
+
+        await wait_all_tasks_blocked()
+        received = bytearray()
+        while len(received) < 100_010 + 4:
+            received += await far.receive_some()
+    assert received.endswith(frame(CLOSE, closing(1000), masked=False))
+
+
+async def test_nothing_is_written_behind_a_torn_frame(autojump_clock: MockClock) -> None:
+    """A write cut off part-way closes the stream; whoever waited to write is refused."""
+    near, far = memory_streams()
+    frames = await switched(near, far)
+    async with trio.open_nursery() as nursery:
+
+        @nursery.start_soon
+        async def torn() -> None:
+            with trio.move_on_after(5):
+                await frames.send_texts([bytes(100_000)])
+
+        await wait_all_tasks_blocked()
+
+        @nursery.start_soon
+        async def waiting() -> None:
+            with pytest.raises(trio.BrokenResourceError):
+                await frames.send_texts([b"{}"])
+
+    with pytest.raises(trio.BrokenResourceError):
+        await frames.send_close(1000, "")
+    assert frames.writing_since is None
+    received = bytearray()
+    while some := await far.receive_some():
+        received += some
+    assert set(received[10:]) == {0}, "only what belongs to the one frame"
+
+
+async def test_a_stalled_write_can_be_seen(autojump_clock: MockClock) -> None:
+    """`writing_since` is when the write last got on, and nothing while nothing is written."""
+    near, far = memory_streams()
+    frames = await switched(near, far)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(frames.send_texts, [bytes(4 * WRITE_SLICE)])
+        await trio.sleep(10)
+        assert frames.writing_since == 0
+        received = 0
+        while received < WRITE_SLICE + 100:
+            received += len(await far.receive_some(WRITE_SLICE))
+        await trio.sleep(10)
+        assert frames.writing_since == 10
+        while received < 4 * WRITE_SLICE + 10:
+            received += len(await far.receive_some())
+    assert frames.writing_since is None
+
+
+@pytest.mark.parametrize("size", [0, 10, 100, 60_000])
+async def test_bytes_sent_along_with_the_handshake_are_kept(size: int) -> None:
+    """What comes with the request waits for the answer to it, whatever the reads look like."""
+    near, far = memory_streams()
+    head = b"GET /arcp HTTP/1.1\r\nHost: x\r\nX: " + b"y" * 60 + b"\r\n\r\n"
+    eager = frame(BINARY, os.urandom(size))
+    await far.send_all(head + eager)
+    frames = FrameStream(near, client=False, max_bytes=1 << 20)
+    read = bytearray()
+    while len(read) < len(head):
+        read += await frames.receive_some(37)
+    assert read == head
+    async with trio.open_nursery() as nursery:
+
+        @nursery.start_soon
+        async def rest() -> None:
+            received = bytearray()
+            while len(received) < len(eager):
+                received += await frames.receive_some(37)
+            assert received == eager
+
+        await wait_all_tasks_blocked()
+        await frames.send_all(SWITCHING)

@@ -1,0 +1,484 @@
+"""WebSocket transports, through the whole WebSocket stack, over memory streams."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from arcp_trio.transport import (
+    MessageTooBig,
+    Transport,
+    TransportClosed,
+    accept,
+    connect,
+    memory_streams,
+)
+from arcp_trio.transport.frames import MAX_FRAGMENTS
+from tests.transport.peers import (
+    BINARY,
+    CLOSE,
+    MAX_BYTES,
+    PING,
+    PONG,
+    TEXT,
+    RawPeer,
+    closing,
+    frame,
+    open_pair,
+    open_raw,
+    request,
+)
+
+
+async def ends(transport: Transport) -> TransportClosed:
+    """Receive until the transport is closed, and return how."""
+    while True:
+        try:
+            await transport.receive()
+        except TransportClosed as closed:
+            return closed
+
+
+async def test_batches_arrive_whole_and_in_order_both_ways() -> None:
+    """Each frame of a batch is one message, from nothing to 70,000 bytes."""
+    sizes = [0, 1, 125, 126, 127, 65535, 65536, 70000]
+    batches = [[b"%05d" % n + b"x" * size for n, size in enumerate(sizes)] for _ in range(5)]
+    async with open_pair() as (server, client):
+        for sender, receiver in ((server, client), (client, server)):
+            async with trio.open_nursery() as nursery:
+
+                @nursery.start_soon
+                async def send(sender: Transport = sender) -> None:
+                    for batch in batches:
+                        await sender.send(batch)
+                    await sender.send([])
+
+                for batch in batches:
+                    for text in batch:
+                        assert await receiver.receive() == text.decode()
+
+
+async def test_a_binary_message_comes_as_bytes() -> None:
+    """The caller can tell what was marked as binary, fragmented or not."""
+    async with open_raw() as (server, peer):
+        await peer.send(BINARY, b"\x00\xff")
+        assert await server.receive() == b"\x00\xff"
+        await peer.send(0x02, b"\x00")
+        await peer.send(0x80, b"\xff")
+        assert await server.receive() == b"\x00\xff"
+
+
+async def test_a_text_in_many_fragments() -> None:
+    """Fragments may end within a character, and pings may come between them."""
+    text = "fragmenté" * 100
+    data = text.encode()
+    async with open_raw() as (server, peer):
+        await peer.send(0x01)
+        for at in range(len(data)):
+            await peer.send(0x00, data[at : at + 1])
+            if at % 100 == 0:
+                await peer.send(PING, b"%d" % at)
+                assert await peer.receive() == (PONG, b"%d" % at)
+        await peer.send(0x80)
+        assert await server.receive() == text
+
+
+# --- the opening handshake ---
+
+
+async def test_a_query_belongs_to_the_path_that_is_served() -> None:
+    """Some clients put something behind the path."""
+    near, far = memory_streams()
+    await far.send_all(request("/arcp?access=1"))
+    async with accept(near, max_bytes=100, peer="raw"):
+        assert (await RawPeer(far).read_head()).startswith(b"HTTP/1.1 101 ")
+
+
+@pytest.mark.parametrize("path", ["/", "/arcp/", "/arcpx", "/other?/arcp"])
+async def test_any_other_path_is_not_found(path: str) -> None:
+    """There is one place for WebSockets; elsewhere the client gets a 404, and no transport."""
+    near, far = memory_streams()
+    await far.send_all(request(path))
+    with pytest.raises(TransportClosed, match="no WebSocket at"):
+        async with accept(near, max_bytes=100, peer="raw"):
+            pytest.fail("accepted")
+    peer = RawPeer(far)
+    assert (await peer.read_head()).startswith(b"HTTP/1.1 404 ")
+    await peer.read_to_end()
+
+
+async def test_a_client_is_told_that_it_was_refused() -> None:
+    """Connecting to the wrong place raises with the status of the answer."""
+    near, far = memory_streams()
+
+    async def serve() -> None:
+        with pytest.raises(TransportClosed):
+            async with accept(near, max_bytes=100, peer="client"):
+                pytest.fail("accepted")
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(serve)
+        with pytest.raises(TransportClosed, match="404"):
+            async with connect(far, path="/elsewhere", max_bytes=100):
+                pytest.fail("connected")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"GET /arcp HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"\x16\x03\x01 this is TLS, or garbage\r\n\r\n",
+        b"\r\n\r\n",
+        b"GET /arcp HTTP/1.1\r\n" + b"X-Endless: and so on\r\n" * 2000,
+    ],
+    ids=["plain HTTP", "garbage", "blank lines", "endless head"],
+)
+async def test_what_is_no_websocket_handshake_is_refused_at_once(
+    data: bytes, autojump_clock: MockClock
+) -> None:
+    """The client gets a 400, and the socket is closed without waiting for a deadline."""
+    near, far = memory_streams()
+    peer = RawPeer(far)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(far.send_all, data)
+        with pytest.raises(TransportClosed, match="handshake"):
+            async with accept(near, max_bytes=100, peer="raw"):
+                pytest.fail("accepted")
+        assert (await peer.read_to_end()).startswith(b"HTTP/1.1 400 ")
+    assert trio.current_time() == 0
+
+
+@pytest.mark.parametrize("sent", [0, 10, len(request())])
+@pytest.mark.parametrize("server", [True, False])
+async def test_a_peer_that_leaves_during_the_handshake(
+    autojump_clock: MockClock, *, sent: int, server: bool
+) -> None:
+    """Whatever it has sent by then, it costs no time."""
+    near, far = memory_streams()
+    if server:
+        await far.send_all(request()[:sent])
+        opening = accept(near, max_bytes=100, peer="raw")
+    else:
+        opening = connect(near, max_bytes=100)
+    await far.aclose()
+    with pytest.raises(TransportClosed, match="handshake"):
+        async with opening:
+            pytest.fail("opened")
+    assert trio.current_time() == 0
+
+
+async def test_a_silent_peer_is_bounded_by_a_scope_around_the_block(
+    autojump_clock: MockClock,
+) -> None:
+    """Waiting for a handshake can be cancelled, and closes the stream."""
+    near, far = memory_streams()
+    with trio.move_on_after(10) as scope:
+        async with accept(near, max_bytes=100, peer="raw"):
+            pytest.fail("accepted")
+    assert scope.cancelled_caught
+    assert await far.receive_some() == b""
+
+
+async def test_frames_sent_along_with_the_request_are_not_lost() -> None:
+    """An eager client's first message and ping are answered like any other."""
+    along = frame(TEXT, b"hello") + frame(PING, b"?")
+    async with open_raw(along=along) as (server, peer):
+        assert await server.receive() == "hello"
+        assert await peer.receive() == (PONG, b"?")
+
+
+# --- the end ---
+
+
+@pytest.mark.parametrize("by_server", [True, False])
+async def test_the_close_code_reaches_the_other_side(
+    autojump_clock: MockClock, *, by_server: bool
+) -> None:
+    """Both sides are done once the farewell is answered, and neither sends any more."""
+    async with open_pair() as (server, client):
+        first, second = (server, client) if by_server else (client, server)
+        await first.send([b"last words"])
+        await first.close(1001, "going away")
+        assert await second.receive() == "last words"
+        with pytest.raises(TransportClosed, match="1001: going away") as closed:
+            await second.receive()
+        assert closed.value.code == 1001
+        for transport in (first, second):
+            with pytest.raises(TransportClosed):
+                await transport.send([b"{}"])
+            with pytest.raises(TransportClosed):
+                await transport.receive()
+            await transport.close(1011)
+    assert trio.current_time() == 0
+
+
+async def test_a_pending_receive_ends_with_the_farewell() -> None:
+    """Closing wakes whoever waits for a message; one still under way is not handed out."""
+    async with open_raw() as (server, peer), trio.open_nursery() as nursery:
+
+        @nursery.start_soon
+        async def receive() -> None:
+            with pytest.raises(TransportClosed):
+                await server.receive()
+
+        await wait_all_tasks_blocked()
+        nursery.start_soon(server.close)
+        assert await peer.receive() == (CLOSE, closing(1000))
+        await peer.send(TEXT, b"too late")
+        await peer.send(CLOSE, closing(1000))
+
+
+async def test_leaving_the_block_closes_the_stream() -> None:
+    """Without a farewell the peer sees an abnormal end, and at once."""
+    async with open_raw() as (_server, peer):
+        pass
+    assert await peer.read_to_end() == b""
+
+
+async def test_a_peer_may_ping_after_the_close(autojump_clock: MockClock) -> None:
+    """Pings that cross with a Close stay unanswered, and the farewell goes on as it should."""
+    async with open_raw() as (server, peer), trio.open_nursery() as nursery:
+        nursery.start_soon(server.close, 1001)
+        assert await peer.receive() == (CLOSE, closing(1001))
+        for _ in range(3):
+            await peer.send(PING, b"still there?")
+            await peer.send(TEXT, b"still there?")
+        await wait_all_tasks_blocked()
+        await peer.send(CLOSE, closing(1001))
+    assert await peer.read_to_end() == b""
+    assert trio.current_time() == 0
+
+
+async def test_a_farewell_to_a_silent_peer_is_bounded_by_the_caller(
+    autojump_clock: MockClock,
+) -> None:
+    """A peer that answers nothing, or does not even read, is left when the caller says so."""
+    async with open_raw() as (server, peer):
+        with trio.move_on_after(2) as bound:
+            await server.close()
+        assert bound.cancelled_caught
+    assert await peer.read_to_end() == frame(CLOSE, closing(1000), masked=False)
+
+    async with open_raw() as (server, peer), trio.open_nursery() as nursery:
+        nursery.start_soon(ignore_closed, server.send, [bytes(200_000)])
+        await wait_all_tasks_blocked()
+        with trio.move_on_after(2) as bound:
+            await server.close()
+        assert bound.cancelled_caught
+        nursery.cancel_scope.cancel()
+    assert trio.current_time() == 4
+
+
+async def ignore_closed(
+    send: Callable[[Sequence[bytes]], Awaitable[None]], frames: Sequence[bytes]
+) -> None:
+    """Send, and be content with less."""
+    with suppress(TransportClosed):
+        await send(frames)
+
+
+async def test_messages_that_came_before_the_end_are_received() -> None:
+    """A peer that says something and leaves has said it."""
+    async with open_raw() as (server, peer):
+        for n in range(10):
+            await peer.send(TEXT, b"%d" % n)
+        await peer.stream.aclose()
+        assert [await server.receive() for _ in range(10)] == [str(n) for n in range(10)]
+        assert (await ends(server)).code == 1006
+        with pytest.raises(TransportClosed):
+            await server.send([b"{}"])
+        await server.close()
+
+
+async def test_pings_and_the_close_wait_behind_a_full_queue_and_no_longer() -> None:
+    """Once the messages before them are received, both are served."""
+    async with open_raw() as (server, peer):
+        for n in range(200):
+            await peer.send(TEXT, b"%d" % n)
+        await peer.send(PING, b"behind")
+        await peer.send(CLOSE, closing(1000))
+        await wait_all_tasks_blocked()
+        for n in range(200):
+            assert await server.receive() == str(n)
+        assert (await ends(server)).code == 1000
+        assert await peer.receive() == (PONG, b"behind")
+        assert await peer.receive() == (CLOSE, closing(1000))
+
+
+# --- what a peer can do wrong ---
+
+
+@pytest.mark.parametrize(
+    ("bad", "code"),
+    [
+        (frame(TEXT, b"\xff\xfe"), 1007),
+        (frame(0x83, b"reserved opcode"), 1002),
+        (frame(0x80, b"continues nothing"), 1002),
+        (frame(0xC1, b"reserved bit"), 1002),
+        (frame(0x09, b"fragmented ping"), 1002),
+        (frame(PING, bytes(126)), 1002),
+        (frame(TEXT, b"unmasked", masked=False), 1002),
+        (frame(0x01, b"a") + frame(0x01, b"b"), 1002),
+    ],
+)
+async def test_a_broken_frame_ends_the_connection_with_its_reason(
+    bad: bytes, code: int, autojump_clock: MockClock
+) -> None:
+    """What came before it is received; the peer is told by a Close and the stream ends."""
+    async with open_raw() as (server, peer):
+        await peer.send(TEXT, b"good")
+        await peer.stream.send_all(bad)
+        assert await server.receive() == "good"
+        assert (await ends(server)).code == code
+        first, payload = await peer.receive()
+        assert (first, payload[:2]) == (CLOSE, closing(code))
+        with trio.move_on_after(2):
+            await server.close()
+    assert await peer.read_to_end() == b""
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        frame(CLOSE, b"\x03"),
+        frame(CLOSE, closing(1005)),
+        frame(CLOSE, closing(1000) + b"\xff"),
+        frame(CLOSE, closing(1000)) + frame(CLOSE, closing(1000)) + frame(PING),
+        frame(CLOSE, closing(1000)) + b"\xff" * 1000,
+        b"\xff" * 1000,
+        frame(PONG, b"unasked"),
+    ],
+)
+@pytest.mark.parametrize("close_first", [True, False])
+async def test_nothing_a_peer_sends_comes_out_as_another_exception(
+    bad: bytes, autojump_clock: MockClock, *, close_first: bool
+) -> None:
+    """Odd Closes, garbage, frames after the end: all of it is a closed transport, at once."""
+    async with open_raw() as (server, peer), trio.open_nursery() as nursery:
+        if close_first:
+            nursery.start_soon(server.close)
+            await wait_all_tasks_blocked()
+        await peer.stream.send_all(bad)
+        await wait_all_tasks_blocked()
+        await peer.stream.aclose()
+        assert isinstance(await ends(server), TransportClosed)
+        await server.close()
+    assert trio.current_time() == 0
+
+
+@pytest.mark.parametrize("text", ["x" * MAX_BYTES, "é" * (MAX_BYTES // 2), "💶" * (MAX_BYTES // 4)])
+@pytest.mark.parametrize("to_server", [True, False])
+async def test_the_limit_counts_bytes(
+    text: str, autojump_clock: MockClock, *, to_server: bool
+) -> None:
+    """A message of exactly the limit passes; one byte more gets a Close with 1009."""
+    async with open_pair() as (server, client), trio.open_nursery() as nursery:
+        sender, receiver = (client, server) if to_server else (server, client)
+        nursery.start_soon(sender.send, [text.encode()])
+        assert await receiver.receive() == text
+        nursery.start_soon(ignore_closed, sender.send, [b"before", text.encode() + b"x"])
+        assert await receiver.receive() == "before"
+        with pytest.raises(MessageTooBig) as too_big:
+            await receiver.receive()
+        assert too_big.value.code == 1009
+        nursery.start_soon(receiver.close)
+        assert (await ends(sender)).code == 1009
+    assert trio.current_time() == 0
+
+
+async def test_a_message_too_big_is_refused_by_its_header() -> None:
+    """Not a byte of 64 MiB is waited for, nor of what fragments add up to."""
+    async with open_raw() as (server, peer):
+        await peer.stream.send_all(frame(TEXT, bytes(64 * 1024 * 1024))[:14])
+        assert isinstance(await ends(server), MessageTooBig)
+        assert (await peer.receive())[1][:2] == closing(1009)
+    async with open_raw(max_bytes=1000) as (server, peer):
+        await peer.send(0x01, bytes(999))
+        await peer.send(0x00, bytes(2))
+        assert isinstance(await ends(server), MessageTooBig)
+
+
+async def test_an_oversized_message_and_then_silence(autojump_clock: MockClock) -> None:
+    """The peer gets its Close, and the stream ends with the caller's patience."""
+    async with open_raw(max_bytes=1000) as (server, peer):
+        await peer.send(TEXT, bytes(1001))
+        assert isinstance(await ends(server), MessageTooBig)
+        with trio.move_on_after(2) as bound:
+            await server.close()
+        assert bound.cancelled_caught
+    first = await peer.read_to_end()
+    assert first[2:4] == closing(1009)
+
+
+async def test_endless_fragments_of_nothing_are_refused(autojump_clock: MockClock) -> None:
+    """An unfinished message cannot be used to fill the memory."""
+    async with open_raw() as (server, peer):
+        await peer.stream.send_all(frame(0x01))
+
+        async def flood() -> None:
+            for _ in range(2 * MAX_FRAGMENTS // 1000):
+                await peer.stream.send_all(frame(0x00) * 1000)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(flood)
+            assert isinstance(await ends(server), MessageTooBig)
+            with trio.move_on_after(2):
+                await server.close()
+    assert (await peer.read_to_end())[2:4] == closing(1009)
+
+
+# --- what the block raises ---
+
+
+class BoomError(Exception):
+    """Raised by a block."""
+
+
+@pytest.mark.parametrize("cancelled", [True, False])
+async def test_what_the_block_raises_comes_out_as_it_is(*, cancelled: bool) -> None:
+    """Not in a group, and not replaced by a cancellation from outside."""
+    near, far = memory_streams()
+    await far.send_all(request())
+    boom = BoomError()
+
+    async def block(outside: trio.CancelScope) -> None:
+        async with accept(near, max_bytes=100, peer="raw"):
+            if cancelled:
+                outside.cancel()
+            raise boom
+
+    with trio.CancelScope() as outside, pytest.raises(BoomError) as raised:
+        await block(outside)
+    assert raised.value is boom
+    assert boom.__context__ is None
+
+
+async def test_a_cancelled_block_is_left_cancelled(autojump_clock: MockClock) -> None:
+    """A deadline that passes inside the block ends it like any other block."""
+    near, far = memory_streams()
+    await far.send_all(request())
+    with trio.move_on_after(30) as scope:
+        async with accept(near, max_bytes=100, peer="raw") as server:
+            await server.receive()
+    assert scope.cancelled_caught
+    assert (await RawPeer(far).read_to_end()).startswith(b"HTTP/1.1 101 ")
+
+
+async def test_a_deadline_can_be_lifted_once_the_handshake_is_done(
+    autojump_clock: MockClock,
+) -> None:
+    """One scope bounds the handshake and not what follows it."""
+    async with open_raw() as (server, _peer):
+        assert server.peer == "raw"
+    near, far = memory_streams()
+    await far.send_all(request())
+    with trio.move_on_after(10) as scope:
+        async with accept(near, max_bytes=100, peer="raw") as server:
+            scope.deadline = float("inf")
+            await trio.sleep(100)
+            await server.send([b"still here"])
+    assert not scope.cancelled_caught
