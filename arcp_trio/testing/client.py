@@ -52,6 +52,7 @@ class PairClient:
         self._cancels: dict[str, str] = {}
         self._jobs: dict[str, JobHandle] = {}
         self._closed = Answer()
+        self._gone: TransportClosed | None = None
 
     @asynccontextmanager
     async def session(self, *, token: str) -> AsyncGenerator[None, None]:
@@ -136,6 +137,8 @@ class PairClient:
         return frame
 
     async def _send(self, kind: str, payload: JsonObject, **envelope: str) -> None:
+        if self._gone is not None:
+            raise self._gone
         try:
             await self._outgoing.send(self._frame(kind, payload, **envelope))
         except trio.BrokenResourceError:
@@ -160,17 +163,18 @@ class PairClient:
         return frame
 
     async def _read(self) -> None:
-        lost = TransportClosed()
+        why = TransportClosed()
         try:
             while True:
                 await self._inbox.room()
                 self._take(await self._receive())
         except TransportClosed as exc:
-            lost = exc
+            why = exc
         finally:
-            self._lost(lost)
+            self._end(why)
 
-    def _lost(self, why: TransportClosed) -> None:
+    def _end(self, why: TransportClosed) -> None:
+        self._gone = why
         for answer in [*self._calls.values(), self._closed]:
             if not answer.arrived.is_set():
                 self._inbox.put_answer(answer, why, answer.in_turn.set)

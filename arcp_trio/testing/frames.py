@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from typing import Final, NoReturn, TypeAlias, cast
+from typing import Final, NoReturn, TypeAlias, TypeGuard, cast
 
 from arcp_trio.wire.json import Json, JsonObject
 
@@ -196,17 +196,14 @@ def _fields(value: Frame) -> Iterator[tuple[str, Json]]:
         yield field, inner
         if field in _FREE_FORM:
             continue
-        for member in _members(inner):
-            require(member is not None, f"{field} holds a null")
+        for member in inner if _is_list(inner) else [inner]:
+            require(member is not None or inner is None, f"{field} holds a null")
             if isinstance(member, dict):
                 yield from _fields(cast("JsonObject", member))
 
 
-def _members(value: Json) -> list[Json]:
-    if isinstance(value, list):
-        members: list[Json] = value
-        return members
-    return [] if value is None else [value]
+def _is_list(value: Json) -> TypeGuard[list[Json]]:
+    return isinstance(value, list)
 
 
 def _check_time(field: str, value: Json) -> None:

@@ -8,7 +8,8 @@ from functools import partial
 
 import trio
 
-from arcp_trio.front.serve import Runtime, serve_stream
+from arcp_trio.front.serve import serve_stream
+from arcp_trio.runtime.runtime import Runtime
 from arcp_trio.testing.background import background_tasks
 from arcp_trio.testing.client import EventHandler, PairClient
 from arcp_trio.testing.peer import TEST_TOKEN, Peer
@@ -21,9 +22,10 @@ _MAX_BYTES = 4 * 1024 * 1024
 
 
 @asynccontextmanager
-async def _open_transport(
+async def open_transport(
     runtime: Runtime,
 ) -> AsyncGenerator[tuple[Transport, trio.abc.Stream], None]:
+    """Connect to an entered runtime; the block has the transport and the stream under it."""
     ours, theirs = memory_streams()
     runtime.start_connection(partial(serve_stream, runtime, theirs, "memory"), "memory")
     async with connect(ours, max_bytes=_MAX_BYTES) as transport:
@@ -43,7 +45,7 @@ async def open_pair(
     Raises:
         ArcpError: the class of the code with which the runtime refused the session.
     """
-    async with _open_transport(runtime) as (transport, _):
+    async with open_transport(runtime) as (transport, _):
         client = PairClient(transport, on_event=on_event)
         async with client.session(token=token):
             yield client
@@ -83,7 +85,7 @@ class PeerFactory:
         return peer
 
     async def _hold(self, *, answer_pings: bool, task_status: trio.TaskStatus[Peer]) -> None:
-        async with _open_transport(self._runtime) as (transport, stream):
+        async with open_transport(self._runtime) as (transport, stream):
             peer = Peer(transport, stream, self.recorder, answer_pings=answer_pings)
             task_status.started(peer)
             await peer.over.wait()

@@ -93,7 +93,7 @@ class Peer:
             "last_event_seq": self.recorder.highest(self.session_id),
         }
 
-    async def send(self, kind: str, payload: JsonObject | None = None, **envelope: Json) -> str:
+    async def send(self, kind: str, payload: JsonObject | None = None, /, **envelope: Json) -> str:
         """Send one frame and return its id; `envelope` adds fields or replaces ours."""
         frame: Frame = {"arcp": "1.1", "id": new_id(), "type": kind}
         if self.session_id is not None:
@@ -132,7 +132,7 @@ class Peer:
             pong = {"ping_nonce": ping["nonce"], "received_at": ping["sent_at"]}
             await self.send("session.pong", pong)
 
-    async def expect(self, kind: str, **fields: Json) -> Frame:
+    async def expect(self, kind: str, /, **fields: Json) -> Frame:
         """Return the next frame of a type with these fields, in its payload or its envelope.
 
         Frames in between go to `seen`. That none comes while `patience` lasts is an AssertionError.

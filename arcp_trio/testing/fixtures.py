@@ -1,0 +1,44 @@
+"""Fixtures for pytest: `pytest_plugins = ["arcp_trio.testing.fixtures"]` in the root `conftest.py`.
+
+    async def test_greeting(arcp_runtime, arcp_client, autojump_clock):
+        @arcp_runtime.agent("greeter", version="1.0.0")
+        async def greeter(job):
+            return f"hello {job.input}"
+
+        job = await arcp_client.submit("greeter", "Ada")
+        assert await job.result() == "hello Ada"
+
+They need pytest-trio, in its `trio_mode` or with `@pytest.mark.trio` on the test. No entry point
+loads them unasked: every pytest run wherever this package is installed would import all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+
+import pytest
+
+from arcp_trio import MemoryStore, Runtime, StaticTokens
+from arcp_trio.testing.client import PairClient
+from arcp_trio.testing.clock import TrioClock
+from arcp_trio.testing.pair import open_pair
+from arcp_trio.testing.peer import TEST_TOKEN
+
+PRINCIPAL = "tester"
+"""Who the test's clients are."""
+
+
+@pytest.fixture
+async def arcp_runtime() -> AsyncGenerator[Runtime, None]:
+    """Start a runtime, all in memory, on which the test may register agents."""
+    auth = StaticTokens({TEST_TOKEN: PRINCIPAL})
+    runtime = Runtime(auth=auth, store=MemoryStore(), clock=TrioClock())
+    async with runtime:
+        yield runtime
+
+
+@pytest.fixture
+async def arcp_client(arcp_runtime: Runtime) -> AsyncGenerator[PairClient, None]:
+    """Connect a client to `arcp_runtime`."""
+    async with open_pair(arcp_runtime) as client:
+        yield client
