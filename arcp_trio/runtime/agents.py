@@ -31,6 +31,7 @@ class Agent:
 
     @property
     def ref(self) -> str:
+        """`name@version`."""
         return f"{self.name}@{self.version}"
 
 
@@ -55,12 +56,12 @@ class Agents:
             raise ValueError(f"{name!r} and {version!r} are not an agent name and version")
 
         def register(function: _F) -> _F:
-            self._register(Agent(name, version, function), default)
+            self._register(Agent(name, version, function), default=default)
             return function
 
         return register
 
-    def _register(self, agent: Agent, default: bool) -> None:
+    def _register(self, agent: Agent, *, default: bool) -> None:
         if not inspect.iscoroutinefunction(agent.function):
             raise TypeError(f"agent {agent.ref} is not an async function")
         versions = self._versions.setdefault(agent.name, {})
@@ -78,7 +79,7 @@ class Agents:
         """Register everything that another registry has."""
         for name, versions in other._versions.items():
             for agent in versions.values():
-                self._register(agent, other._defaults.get(name) == agent.version)
+                self._register(agent, default=other._defaults.get(name) == agent.version)
 
     def names(self) -> frozenset[str]:
         """The names that are taken."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
@@ -55,7 +55,7 @@ class Request:
     message: Message | ArcpError
 
 
-Command = "Request | Reattach"
+Command: TypeAlias = "Request | Reattach"
 
 
 class Clerk:
@@ -142,7 +142,9 @@ class Clerk:
         if not decided and job.outcome is not None and job.outcome.status != "cancelled":
             self._refuse_ended(request, job.id, job.outcome.status)
             return
-        payload = {"job_id": job.id} | ({} if message.reason is None else {"reason": message.reason})
+        payload = {"job_id": job.id} | (
+            {} if message.reason is None else {"reason": message.reason}
+        )
         self._session.tell(Promise(frame("job.cancelled", payload, job_id=job.id)))
         job.wind_up()
 

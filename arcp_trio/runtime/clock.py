@@ -18,4 +18,5 @@ class SystemClock:
     """The machine's own."""
 
     def now(self) -> float:
+        """Seconds since 1970, UTC."""
         return time.time()

@@ -63,6 +63,8 @@ class Connection:
         self._session: Session | None = None
         self._begun = trio.Event()
         self._scope = trio.CancelScope()
+        """Around everything but the farewell."""
+        self._conversation = trio.CancelScope()
         self._farewell = Farewell(NORMAL, "")
         self._control: deque[bytes] = deque()
         """Frames that belong to the connection and go between batches: pongs, pings, HEARTBEAT_LOST."""
@@ -77,7 +79,8 @@ class Connection:
     async def run(self, deadline: float) -> None:
         """Attend to the transport until either side ends it."""
         try:
-            await self._attend(deadline)
+            with self._scope:
+                await self._attend(deadline)
         except TransportClosed:
             pass
         finally:
@@ -103,9 +106,8 @@ class Connection:
             except ArcpError as error:
                 await self._turn_away(error, first)
         if handshake.cancelled_caught:
-            error = Unauthenticated("no session was opened in time")
             with trio.move_on_after(self._core.limits.close_seconds):
-                await self._turn_away(error, first)
+                await self._turn_away(Unauthenticated("no session was opened in time"), first)
 
     async def _receive_first(self) -> Envelope:
         text = await self._transport.receive()
@@ -145,20 +147,20 @@ class Connection:
             self._core.sessions.connection_ended(session.principal)
 
     async def _converse(self, session: Session) -> Envelope | None:
-        """Move frames; returns what asks for another session in place of this one, if anything does."""
-        self._next = None
+        """Move frames, until the end or until a frame asks for another session: then return that."""
         heartbeat = Heartbeat(self._core.limits.heartbeat_seconds, self._transport)
-        with trio.CancelScope() as self._scope:
-            async with trio.open_nursery() as nursery:
-                name = session.id
-                nursery.start_soon(self._read, session, heartbeat, name=f"reader of {name}")
-                nursery.start_soon(self._send, session, name=f"sender of {name}")
-                nursery.start_soon(self._beat, session, heartbeat, name=f"heartbeat of {name}")
-        if self._next is not None:
+        async with trio.open_nursery() as nursery:
+            self._conversation = nursery.cancel_scope
+            name = session.id
+            nursery.start_soon(self._read, session, heartbeat, name=f"reader of {name}")
+            nursery.start_soon(self._send, session, name=f"sender of {name}")
+            nursery.start_soon(self._beat, session, heartbeat, name=f"heartbeat of {name}")
+        following, self._next = self._next, None
+        if following is not None:
             # The session that was only made to say session.resume on goes with it.
             session.over = True
             self._leave_session()
-        return self._next
+        return following
 
     # -- reading
 
@@ -182,7 +184,7 @@ class Connection:
             if isinstance(text, bytes):
                 raise _binary()
             received = envelope.decode(text, max_depth=self._core.limits.json_depth)
-            message = parse(received)
+            message = _sensible(parse(received))
         except InvalidRequest as error:
             message = error
             self._count_malformed()
@@ -191,8 +193,10 @@ class Connection:
                 pass
             case Ping():
                 self._pong(message)
-            case Ack() if self._acknowledge(session, message):
-                pass
+            case Ack():
+                if Feature.ACK in session.features:
+                    # Nothing that was not sent can be acknowledged (§6.5).
+                    session.ack(min(message.last_processed_seq, self._sent_seq))
             case Bye():
                 self.end(NORMAL, "bye")
                 return False
@@ -212,14 +216,6 @@ class Connection:
     def _pong(self, ping: Ping) -> None:
         received_at = rfc3339(self._core.clock.now())
         self._say(frame("session.pong", {"ping_nonce": ping.nonce, "received_at": received_at}))
-
-    def _acknowledge(self, session: Session, ack: Ack) -> bool:
-        """Take an ack, unless it is nonsense; nothing that was not sent can be acknowledged (§6.5)."""
-        if ack.last_processed_seq < 0:
-            return False
-        if Feature.ACK in session.features:
-            session.ack(min(ack.last_processed_seq, self._sent_seq))
-        return True
 
     def _count_malformed(self) -> None:
         now = trio.current_time()
@@ -264,7 +260,7 @@ class Connection:
                 self.end(tail.farewell.code, tail.farewell.reason)
                 return
             elif self._next is not None:
-                self._scope.cancel(reason="another session is asked for")
+                self._conversation.cancel(reason="another session is asked for")
                 return
             else:
                 await self.wake.wait()
@@ -278,7 +274,9 @@ class Connection:
             frames = [(seq, translate(tail)) for seq, tail in frames]
         texts = [plain + tail for tail in self._control]
         self._control.clear()
-        texts += [b"%b%d%b" % (numbered, seq, tail) if seq else plain + tail for seq, tail in frames]
+        texts += [
+            b"%b%d%b" % (numbered, seq, tail) if seq else plain + tail for seq, tail in frames
+        ]
         await self._transport.send(texts)
         for seq, _ in reversed(frames):
             if seq:
@@ -300,6 +298,12 @@ class Connection:
     def _ping(self) -> None:
         sent_at = rfc3339(self._core.clock.now())
         self._say(frame("session.ping", {"nonce": new_id("p_"), "sent_at": sent_at}))
+
+
+def _sensible(message: Message | None) -> Message | None:
+    if isinstance(message, Ack) and message.last_processed_seq < 0:
+        raise InvalidRequest("expected a number from 0 @ $.payload.last_processed_seq")
+    return message
 
 
 def _binary() -> InvalidRequest:

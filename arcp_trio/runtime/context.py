@@ -98,7 +98,7 @@ class JobContext:
             "unit": unit,
             "dimensions": None if dimensions is None else dict(dimensions),
         }
-        await self._job.emit("metric", body)  # type: ignore[arg-type]
+        await self._job.emit("metric", body)
 
     async def artifact(
         self,

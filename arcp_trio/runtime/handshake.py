@@ -1,4 +1,4 @@
-"""From a connection's first frame to its session: authentication, welcome, resume (§6.1–§6.3)."""
+"""From a connection's first frame to its session: authentication, welcome, resume (§6.1 to §6.3)."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ async def open_session(core: Core, connection: Connection, first: Envelope) -> S
                 return await _begin(core, connection, principal, features)
             return await _resume(core, connection, message.resumption, principal, features)
         case SessionResume():
-            principal = None if message.auth is None else await _authenticate(core, message.auth)
-            return await _resume(core, connection, message, principal, None)
+            claimed = None if message.auth is None else await _authenticate(core, message.auth)
+            return await _resume(core, connection, message, claimed, None)
         case _:
             raise Unauthenticated("the first frame must be a session.hello")
 
@@ -207,4 +207,3 @@ class Reattach:
         self.connection.join(session)
         await core.store.put(rotation).committed()
         session.tell(Attach(self.connection, welcome(core, session, token), self.after_seq))
-

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import enum
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING

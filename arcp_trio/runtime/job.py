@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import logging
+import math
 from typing import TYPE_CHECKING
 
 import attrs
@@ -93,7 +93,7 @@ class Job:
             with self._agent_scope:
                 result = await self.agent.function(JobContext(self))
                 self.end(self._returned(result))
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - the fence round an agent
             # An agent's fault, SystemExit included, is its own; what is meant for the process goes on.
             rest = _meant_for_process(error)
             if rest is not None:
@@ -172,12 +172,17 @@ class Job:
         await self._give_way()
 
     def _entry(
-        self, type: str, payload: bytes, *, feature: str | None = None, terminal: bool = False
+        self,
+        message_type: str,
+        payload: bytes,
+        *,
+        feature: str | None = None,
+        terminal: bool = False,
     ) -> Entry:
-        tail = envelope.tail(type, payload, id=new_id(), job_id=self.id, trace_id=self.trace_id)
-        entry = Entry(
-            self.journal.length, self.core.jobs.next_ordinal(), tail, feature, terminal
+        tail = envelope.tail(
+            message_type, payload, id=new_id(), job_id=self.id, trace_id=self.trace_id
         )
+        entry = Entry(self.journal.length, self.core.jobs.next_ordinal(), tail, feature, terminal)
         self.journal.count(entry)
         return entry
 

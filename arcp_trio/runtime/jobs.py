@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextvars
 from collections import Counter
 from typing import TYPE_CHECKING
 
 import trio
 
+from arcp_trio.runtime.clean import start_clean
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.runtime.wake import Wake
 
@@ -54,7 +54,7 @@ class Jobs:
 
     def start(self, job: Job) -> None:
         """Let a job run, in a context that has nothing of the connection it came by."""
-        contextvars.Context().run(self._nursery.start_soon, job.run, name=f"job {job.id}")
+        start_clean(self._nursery, job.run, name=f"job {job.id}")
 
     def ended(self, job: Job) -> None:
         """A job's terminal is stored."""

@@ -21,6 +21,7 @@ class Outcome:
 
     @property
     def type(self) -> str:
+        """The terminal message's type."""
         return "job.result" if self.error is None else "job.error"
 
     def payload(self, completed_at: str) -> bytes:

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import contextvars
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import trio
 
 from arcp_trio.runtime import outcome
 from arcp_trio.runtime.agents import AgentFunction, Agents
 from arcp_trio.runtime.auth import Authenticator
+from arcp_trio.runtime.clean import start_clean
 from arcp_trio.runtime.clock import Clock, SystemClock
 from arcp_trio.runtime.connection import Connection
 from arcp_trio.runtime.core import Core
 from arcp_trio.runtime.jobs import Jobs
 from arcp_trio.runtime.limits import Limits
-from arcp_trio.runtime.sessions import Sessions
+from arcp_trio.runtime.sessions import SWEEP_SECONDS, Sessions
 from arcp_trio.runtime.tail import Farewell
 from arcp_trio.store.interface import Store
 from arcp_trio.store.memory import MemoryStore
@@ -94,7 +94,7 @@ class Runtime:
     def start_connection(self, serve: Callable[[], Awaitable[None]], name: str) -> None:
         """Run a connection in the runtime's nursery: it outlives whoever accepted it, and hurts nobody."""
         assert self._nursery is not None, "the runtime has not been entered"
-        contextvars.Context().run(self._nursery.start_soon, self._fence, serve, name, name=name)
+        start_clean(self._nursery, self._fence, serve, name, name=name)
 
     async def _fence(self, serve: Callable[[], Awaitable[None]], name: str) -> None:
         try:
@@ -109,7 +109,7 @@ class Runtime:
 
     # -- its life
 
-    async def __aenter__(self) -> Runtime:
+    async def __aenter__(self) -> Self:
         self._running = self._run()
         await self._running.__aenter__()
         return self
@@ -131,8 +131,8 @@ class Runtime:
             await nursery.start(self._live, stop, name="runtime")
             try:
                 yield
-            except BaseException as raised:
-                error = raised  # raised below, as itself rather than in a group
+            except BaseException as raised:  # noqa: BLE001 - raised below, not in a group
+                error = raised
             with trio.CancelScope(shield=True):
                 await self.shutdown()
             stop.set()
@@ -151,12 +151,20 @@ class Runtime:
                     self._nursery = sessions
                     core.jobs = Jobs(core, jobs)
                     core.sessions = Sessions(core, sessions)
-                    sessions.start_soon(core.sessions.sweep, name="sweep")
+                    sessions.start_soon(self._keep_sweeping, name="sweep")
                     task_status.started()
                     await stop.wait()
                     sessions.cancel_scope.cancel(reason="the runtime is over")
                 await core.store.flushed()
                 writer.cancel_scope.cancel(reason="the runtime is over")
+
+    async def _keep_sweeping(self) -> None:
+        while True:
+            try:
+                await self._core.sessions.sweep()
+            except Exception:
+                log.exception("the sweep failed; it goes on")
+                await trio.sleep(SWEEP_SECONDS)
 
     async def shutdown(self, drain: float = 0) -> None:
         """Refuse new work, let jobs drain for so many seconds, end the rest, and say goodbye to every client."""

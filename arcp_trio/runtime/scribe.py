@@ -177,6 +177,8 @@ class Scribe:
         session.watches.pop(gone.job_id, None)
         session.over = True
         if session.tail is not None:
-            error = ResumeWindowExpired(f"events of {gone.job_id} are gone, before they could be sent")
+            error = ResumeWindowExpired(
+                f"events of {gone.job_id} are gone, before they could be sent"
+            )
             session.tail.extend([(0, refusal(error, job_id=gone.job_id))])
             session.tail.end(Farewell(1008, "events are gone"))

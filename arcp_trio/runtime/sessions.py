@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import math
-import contextvars
 import heapq
 import logging
+import math
 from collections import Counter
 from typing import TYPE_CHECKING
 
 import attrs
 import trio
 
+from arcp_trio.runtime.clean import start_clean
 from arcp_trio.runtime.clerk import Clerk
 from arcp_trio.runtime.outbox import Leave
 from arcp_trio.runtime.scribe import Scribe
@@ -102,10 +102,11 @@ class Sessions:
                 if job is not None:
                     job.watches[session_id] = watch
             self._start(session)
-            return session
         except BaseException:
             self._park(session_id, parked)
             raise
+        else:
+            return session
         finally:
             del self._between[session_id]
             between.set()
@@ -114,9 +115,7 @@ class Sessions:
         """Give a session its tasks, held for whoever wanted it awake."""
         self._awake[session.id] = session
         session.hold()
-        contextvars.Context().run(
-            self._nursery.start_soon, self._keep, session, name=f"session {session.id}"
-        )
+        start_clean(self._nursery, self._keep, session, name=f"session {session.id}")
 
     async def _keep(self, session: Session) -> None:
         """Be a session for as long as something needs it awake; then park it."""

@@ -211,9 +211,7 @@ class Submissions:
         job = self._core.jobs.live.get(row.job_id)
         if job is not None:
             job.submitters.add(session.id)
-            return _Accepted(
-                known.accepted, job.id, Watch(session, job.id, job, job.journal.first)
-            )
+            return _Accepted(known.accepted, job.id, Watch(session, job.id, job, job.journal.first))
         ended = await store.job(known.job_id)
         if ended is None:
             return _Accepted(known.accepted, known.job_id)
@@ -238,7 +236,7 @@ class Submissions:
 def _refuse_unnegotiated(submit: Submit, features: frozenset[str]) -> None:
     """A bound the client asks for and the session has not negotiated must not be ignored silently (§6.2)."""
     lease = submit.lease_request or {}
-    wanted = [name for name in (Feature.COST_BUDGET, Feature.MODEL_USE) if name in lease]
+    wanted: list[str] = [name for name in (Feature.COST_BUDGET, Feature.MODEL_USE) if name in lease]
     if submit.lease_constraints is not None and submit.lease_constraints.expires_at is not None:
         wanted.append(Feature.LEASE_EXPIRES_AT)
     missing = [name for name in wanted if name not in features]

@@ -13,7 +13,7 @@ from arcp_trio.store.records import Entry, Frame, JobRow, KeyRow, SessionRow
 from arcp_trio.store.writes import Write
 
 
-class JournalTrimmed(Exception):
+class JournalTrimmed(Exception):  # noqa: N818 - a fact to be told, not a fault
     """Entries that were asked for have been given up: whoever needs them must be told, never sent a hole."""
 
     def __init__(self, job_id: str) -> None:

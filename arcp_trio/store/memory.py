@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
+from functools import singledispatchmethod
 
 import attrs
 import trio
@@ -19,6 +20,7 @@ from arcp_trio.store.records import (
     Mark,
     Range,
     SessionRow,
+    Status,
 )
 from arcp_trio.store.writes import (
     AcceptJob,
@@ -81,44 +83,45 @@ class MemoryStore(Store):
             else:
                 self._apply(write)
 
+    @singledispatchmethod
     def _apply(self, write: Write) -> None:
-        match write:
-            case AppendLog():
-                self._append_log(write)
-            case AppendJournal():
-                self._journals[write.job_id].entries.append(write.entry)
-            case AcceptJob():
-                self._journals[write.row.job_id] = _Journal(write.row)
-                if write.key is not None:
-                    self._keys[write.key.principal, write.key.key] = write.key
-            case AddSubmitter():
-                journal = self._journals[write.job_id]
-                submitters = journal.row.submitters | {write.session_id}
-                journal.row = attrs.evolve(journal.row, submitters=submitters)
-            case StartJob():
-                pass  # a job that has not ended runs: there is nothing to restart from here
-            case FinishJob():
-                self._finish(write)
-            case TrimJournal():
-                journal = self._journals[write.job_id]
-                del journal.entries[: write.base - journal.base]
-                journal.base = write.base
-            case PutSession():
-                self._sessions[write.row.session_id] = _Log(write.row)
-                self._tokens[write.row.token] = write.row.session_id
-            case RotateToken():
-                self._rotate(write)
-            case MoveFloor():
-                self._move_floor(write)
-            case CloseSession():
-                log = self._sessions[write.session_id]
-                log.row = attrs.evolve(log.row, closed=True)
-            case DropSession():
-                self._drop_session(write.session_id)
-            case Expire():
-                self._expire(write)
+        raise AssertionError(write)
 
-    def _append_log(self, write: AppendLog) -> None:
+    @_apply.register
+    def _(self, write: AcceptJob) -> None:
+        self._journals[write.row.job_id] = _Journal(write.row)
+        if write.key is not None:
+            self._keys[write.key.principal, write.key.key] = write.key
+
+    @_apply.register
+    def _(self, write: AddSubmitter) -> None:
+        journal = self._journals[write.job_id]
+        submitters = journal.row.submitters | {write.session_id}
+        journal.row = attrs.evolve(journal.row, submitters=submitters)
+
+    @_apply.register
+    def _(self, write: StartJob) -> None:
+        journal = self._journals[write.job_id]
+        journal.row = attrs.evolve(journal.row, status=Status.RUNNING)
+
+    @_apply.register
+    def _(self, write: TrimJournal) -> None:
+        journal = self._journals[write.job_id]
+        del journal.entries[: write.base - journal.base]
+        journal.base = write.base
+
+    @_apply.register
+    def _(self, write: PutSession) -> None:
+        self._sessions[write.row.session_id] = _Log(write.row)
+        self._tokens[write.row.token] = write.row.session_id
+
+    @_apply.register
+    def _(self, write: CloseSession) -> None:
+        log = self._sessions[write.session_id]
+        log.row = attrs.evolve(log.row, closed=True)
+
+    @_apply.register
+    def _(self, write: AppendLog) -> None:
         log = self._sessions[write.session_id]
         for item in write.items:
             last = log.items[-1] if log.items else None
@@ -141,7 +144,8 @@ class MemoryStore(Store):
             self._unwatch(job_id, write.session_id)
         log.row = attrs.evolve(log.row, top=write.top, rows=write.row + 1)
 
-    def _rotate(self, write: RotateToken) -> None:
+    @_apply.register
+    def _(self, write: RotateToken) -> None:
         log = self._sessions[write.session_id]
         for digest in (log.row.token, log.row.spare_token):
             if digest is not None:
@@ -157,20 +161,23 @@ class MemoryStore(Store):
             dialect=write.dialect,
         )
 
-    def _move_floor(self, write: MoveFloor) -> None:
+    @_apply.register
+    def _(self, write: MoveFloor) -> None:
         log = self._sessions[write.session_id]
         log.row = attrs.evolve(log.row, floor=write.floor, acked=log.row.acked or write.acked)
         del log.items[: bisect_left(log.items, 2 * write.floor + 1, key=_last_place)]
 
-    def _drop_session(self, session_id: str) -> None:
-        log = self._sessions.pop(session_id)
+    @_apply.register
+    def _(self, write: DropSession) -> None:
+        log = self._sessions.pop(write.session_id)
         for digest in (log.row.token, log.row.spare_token):
             if digest is not None:
                 self._tokens.pop(digest, None)
         for job_id in log.row.watches:
-            self._unwatch(job_id, session_id)
+            self._unwatch(job_id, write.session_id)
 
-    def _finish(self, write: FinishJob) -> None:
+    @_apply.register
+    def _(self, write: FinishJob) -> None:
         journal = self._journals[write.job_id]
         journal.entries.append(write.entry)
         journal.row = attrs.evolve(
@@ -188,7 +195,8 @@ class MemoryStore(Store):
             if journal.expired and not journal.watchers:
                 del self._journals[job_id]
 
-    def _expire(self, write: Expire) -> None:
+    @_apply.register
+    def _(self, write: Expire) -> None:
         """Finished jobs stand in the order they ended, so the ones to go are the first."""
         surplus = len(self._finished) - write.finished_jobs
         for job_id, finished_at in list(self._finished.items()):
@@ -275,7 +283,9 @@ class MemoryStore(Store):
 class _MemoryReplay:
     """Keeps the next place to read from, so that it does not mind what happens to the log in between."""
 
-    def __init__(self, store: MemoryStore, session_id: str, after: int, top: int, rows: int) -> None:
+    def __init__(
+        self, store: MemoryStore, session_id: str, after: int, top: int, rows: int
+    ) -> None:
         self._store = store
         self._session_id = session_id
         self._next = 2 * after + 1
@@ -287,7 +297,7 @@ class _MemoryReplay:
         found: list[Frame] = []
         for item in self._store.log_from(self._session_id, self._next):
             full = len(found) >= frames or size <= 0
-            if type(item) is not Mark and (full or item.first_place > self._last):
+            if not isinstance(item, Mark) and (full or item.first_place > self._last):
                 break
             for frame in self._frames(item, frames - len(found)):
                 found.append(frame)

@@ -18,12 +18,12 @@ class Group:
     """Writes that commit together. Whoever put one can wait for all."""
 
     writes: list[Write] = attrs.field(factory=list[Write])
-    _taken: trio.Event = attrs.field(factory=trio.Event)
-    _committed: trio.Event = attrs.field(factory=trio.Event)
+    taken: trio.Event = attrs.field(factory=trio.Event)
+    stored: trio.Event = attrs.field(factory=trio.Event)
 
     async def committed(self) -> None:
         """Return once the group, and so every group before it, is stored."""
-        await self._committed.wait()
+        await self.stored.wait()
 
 
 class WriteQueue:
@@ -49,7 +49,7 @@ class WriteQueue:
     async def room(self) -> None:
         """Wait until the queue has room."""
         while self.full:
-            await self._filling._taken.wait()
+            await self._filling.taken.wait()
 
     async def flushed(self) -> None:
         """Wait until everything put so far is stored."""
@@ -63,6 +63,6 @@ class WriteQueue:
             # One pass of the scheduler, so that a session's numbers ride with the payload that woke the writer.
             await trio.lowlevel.checkpoint()
             group, self._filling, self._wake = self._filling, Group(), trio.Event()
-            group._taken.set()
+            group.taken.set()
             await apply(group.writes)
-            group._committed.set()
+            group.stored.set()

@@ -52,14 +52,17 @@ class Range:
 
     @property
     def last_seq(self) -> int:
+        """The number of its last entry."""
         return self.first_seq + self.count - 1
 
     @property
     def first_place(self) -> int:
+        """Where it begins in the order of a log."""
         return 2 * self.first_seq
 
     @property
     def last_place(self) -> int:
+        """Where it ends in the order of a log."""
         return 2 * self.last_seq
 
 
@@ -72,10 +75,12 @@ class Inline:
 
     @property
     def first_place(self) -> int:
+        """Where it begins in the order of a log."""
         return 2 * self.seq
 
     @property
     def last_place(self) -> int:
+        """Where it ends in the order of a log."""
         return 2 * self.seq
 
 
@@ -90,6 +95,7 @@ class Mark:
 
     @property
     def last_place(self) -> int:
+        """Where it ends in the order of a log."""
         return 2 * self.after_seq + 1
 
 
