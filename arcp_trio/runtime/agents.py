@@ -36,7 +36,10 @@ class Agent:
 
 
 class Agents:
-    """Agents by name and version. The default of a name is the one marked so, else the one registered last."""
+    """Agents by name and version.
+
+    The default of a name is the one marked so, else the one registered last.
+    """
 
     def __init__(self) -> None:
         self._versions: dict[str, dict[str, Agent]] = {}

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Batch:
-    """Filled and turned into a write without a checkpoint in between, so that numbers and their order are one."""
+    """Filled and turned into a write with no checkpoint between: numbers and order are one."""
 
     def __init__(self, session: Session) -> None:
         self.frames: list[Frame] = []
@@ -39,7 +39,8 @@ class Batch:
         session = self._session
         watch.cursor += 1
         self._moved[watch.job_id] = watch
-        # A feature that was not negotiated is not used (§6.2): the entry is passed over, without a number.
+        # A feature that was not negotiated is not used (§6.2): the entry is passed over, without a
+        # number.
         if entry.feature is None or entry.feature in session.features:
             seq = session.top = session.top + 1
             self.frames.append((seq, entry.tail))
@@ -92,7 +93,7 @@ class Batch:
         )
 
     def job_that_goes_on(self) -> Job | None:
-        """A job whose terminal has no number in this session yet, one of this batch if there is any."""
+        """A job whose terminal has no number in this session yet; one of this batch, if any."""
         watches = self._session.watches
         here = [watches[job_id] for job_id in reversed(self._moved) if job_id in watches]
         return next((watch.job for watch in (*here, *watches.values()) if watch.job), None)

@@ -154,7 +154,7 @@ class Clerk:
             raise JobNotFound("there is no such job")
 
     def _check_may_cancel(self, job: Job) -> None:
-        """Sessions that submitted it; when none is left, any of its principal, or nobody could stop it."""
+        """Sessions that submitted it may; when none is left, any of its principal's."""
         if self._session.id not in job.submitters and job.submitters and not self._is_operator:
             raise PermissionDenied("only the session that submitted the job may cancel it")
 

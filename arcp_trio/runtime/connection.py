@@ -67,7 +67,7 @@ class Connection:
         self._conversation = trio.CancelScope()
         self._farewell = Farewell(NORMAL, "")
         self._control: deque[bytes] = deque()
-        """Frames that belong to the connection and go between batches: pongs, pings, HEARTBEAT_LOST."""
+        """Frames of the connection itself, sent between batches: ping, pong, HEARTBEAT_LOST."""
         self._malformed: deque[float] = deque()
         self._sent_seq = 0
         self._fresh = True
@@ -147,7 +147,7 @@ class Connection:
             self._core.sessions.connection_ended(session.principal)
 
     async def _converse(self, session: Session) -> Envelope | None:
-        """Move frames, until the end or until a frame asks for another session: then return that."""
+        """Move frames until the end, or until a frame asks for another session: return that."""
         heartbeat = Heartbeat(self._core.limits.heartbeat_seconds, self._transport)
         async with trio.open_nursery() as nursery:
             self._conversation = nursery.cancel_scope

@@ -16,9 +16,9 @@ class JobContext:
     """Handed to an agent's function; its methods add events to the job's ordered stream.
 
     Cancellation: every awaited method is a place where the job can be cancelled.
-    Ordering: events stand in the order of the calls, whichever of the agent's tasks makes them. An event is in the
-    job's journal when the call returns; most calls return without giving way to other tasks, so an agent that emits
-    in a tight loop gives way every few dozen events only.
+    Ordering: events stand in the order of the calls, whichever of the agent's tasks makes them. An
+    event is in the job's journal when the call returns; most calls return without giving way to
+    other tasks, so an agent that emits in a tight loop gives way every few dozen events only.
     """
 
     def __init__(self, job: Job) -> None:

@@ -1,4 +1,4 @@
-"""From a connection's first frame to its session: authentication, welcome, resume (§6.1 to §6.3)."""
+"""From a connection's first frame to its session (§6.1 to §6.3)."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ async def _begin(
 
 
 def welcome(core: Core, session: Session, token: str) -> bytes:
-    """A `session.welcome` (§6.2), with the session's id in the payload too, where some clients look for it."""
+    """A `session.welcome` (§6.2), its session id in the payload too, where some clients look."""
     flat = Feature.AGENT_VERSIONS not in session.features
     capabilities: dict[str, Json] = {
         "encodings": ["json"],
@@ -122,7 +122,7 @@ def welcome(core: Core, session: Session, token: str) -> bytes:
 
 
 def _cannot_resume() -> ResumeWindowExpired:
-    """One answer for a token that is unknown, expired, used or somebody else's, and for a place out of range."""
+    """One answer for whatever is wrong, so that nothing can be learnt from it."""
     return ResumeWindowExpired("the session cannot be resumed from there")
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 EMITS_PER_CHECKPOINT = 64
-"""An emit gives way to other tasks this often; in between it only looks whether the job is cancelled."""
+"""An emit gives way to other tasks this often; else it only looks for cancellation."""
 
 FRAME_ALLOWANCE = 512
 """Bytes of a frame around its payload, at most."""
@@ -40,7 +40,7 @@ FRAME_ALLOWANCE = 512
 
 @attrs.define(eq=False, kw_only=True)
 class Job:
-    """Lives in the runtime's nursery. Knows who watches it by session id, and no connection at all."""
+    """Lives in the runtime's nursery; knows its watchers by session id, and no connection."""
 
     core: Core
     id: str
@@ -94,7 +94,8 @@ class Job:
                 result = await self.agent.function(JobContext(self))
                 self.end(self._returned(result))
         except BaseException as error:  # noqa: BLE001 - the fence round an agent
-            # An agent's fault, SystemExit included, is its own; what is meant for the process goes on.
+            # An agent's fault, SystemExit included, is its own; what is meant for the process goes
+            # on.
             rest = _meant_for_process(error)
             if rest is not None:
                 raise rest from None
@@ -159,7 +160,7 @@ class Job:
     # -- emitting
 
     async def emit(self, kind: str, body: Mapping[str, Json]) -> None:
-        """Add an event to the journal in one step; then give way, and wait if the store is behind."""
+        """Add an event to the journal in one step; then give way, or wait for the store."""
         payload = events.encode_event(kind, body, rfc3339(self.core.clock.now()))
         if len(payload) > self.core.limits.frame_bytes_out - FRAME_ALLOWANCE:
             raise limit_hit("frame_bytes_out", self.core.limits.frame_bytes_out)
@@ -202,7 +203,7 @@ class Job:
             await trio.lowlevel.checkpoint_if_cancelled()
 
     async def _fit_journal(self) -> None:
-        """Wait for the session that submitted the job while it is attached; nobody else is waited for."""
+        """Wait for the session that submitted the job, while it is attached; for nobody else."""
         while True:
             watch = self.watches.get(self.session_id)
             attached = watch is not None and watch.session.tail is not None
@@ -213,7 +214,7 @@ class Job:
 
 
 def _meant_for_process(error: BaseException) -> BaseException | None:
-    """The part of an exception that is not the agent's: Trio's cancellation from further out, Ctrl-C."""
+    """The part of an exception that is not the agent's: cancellation from further out, Ctrl-C."""
     beyond = (trio.Cancelled, KeyboardInterrupt, GeneratorExit)
     if isinstance(error, BaseExceptionGroup):
         return error.subgroup(beyond)

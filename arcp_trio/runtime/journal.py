@@ -11,11 +11,11 @@ from arcp_trio.store.records import Entry
 from arcp_trio.store.writes import TrimJournal
 
 SEGMENT_ENTRIES = 64
-"""Trimming gives up whole segments of this many entries, so that sizes need not be kept one by one."""
+"""Trimming gives up whole segments of so many entries: sizes need not be kept one by one."""
 
 
 class Journal:
-    """Counts a job's entries and bytes. What it gives up is gone for whoever is behind; they are told."""
+    """Counts a job's entries and bytes, and gives up the oldest past its bound."""
 
     def __init__(self, store: Store, job_id: str, most_bytes: int) -> None:
         self.length = 0
@@ -52,7 +52,7 @@ class Journal:
         return self.over and len(self._segments) > 1
 
     def trim(self, reader: int | None) -> None:
-        """Give up the oldest segments until it fits, but nothing that the attached submitter has yet to read."""
+        """Give up the oldest segments until it fits, but nothing that `reader` has yet to read."""
         base = 0
         while self.over_by_a_segment:
             index, size = self._segments[1]

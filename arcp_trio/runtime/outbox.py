@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.watch import Watch
 
 Hint = tuple["Watch", Entry]
-"""A job emitted. Dropping a hint is always safe: the journal has the entry and the watch has a cursor."""
+"""A job emitted. A hint may always be dropped: the journal has the entry, the watch a cursor."""
 
 
 @attrs.define(eq=False)

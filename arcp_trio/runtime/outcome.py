@@ -42,7 +42,8 @@ def succeeded(result: bytes) -> Outcome:
 def failed(error: ArcpError) -> Outcome:
     """The agent raised, or the runtime had to end the job.
 
-    A job that merely met somebody else's cancellation or timeout was not cancelled or timed out itself.
+    A job that merely met somebody else's cancellation or timeout was not cancelled or timed out
+    itself.
     """
     if isinstance(error, JobCancelled | JobTimedOut):
         error = InternalError(error.message, details=error.details)

@@ -40,9 +40,10 @@ _F = TypeVar("_F", bound=AgentFunction)
 class Runtime:
     """Where jobs live.
 
-    Register agents, then enter it: `async with runtime:`. Jobs and sessions live in its nursery until the block
-    ends, whatever happens to the connections. Leaving the block, also by cancellation, ends the jobs, delivers
-    their terminals to whoever is connected, and closes the store, each within a bound.
+    Register agents, then enter it: `async with runtime:`. Jobs and sessions live in its nursery
+    until the block ends, whatever happens to the connections. Leaving the block, also by
+    cancellation, ends the jobs, delivers their terminals to whoever is connected, and closes the
+    store, each within a bound.
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class Runtime:
         clock: Clock | None = None,
         operators: Iterable[str] = (),
     ) -> None:
-        """A runtime that authenticates by `auth` and keeps everything in `store` (memory by default).
+        """A runtime that keeps everything in `store`, which is memory by default.
 
         Args:
             auth: takes a bearer token, returns its principal or None.
@@ -92,7 +93,7 @@ class Runtime:
     # -- connections
 
     def start_connection(self, serve: Callable[[], Awaitable[None]], name: str) -> None:
-        """Run a connection in the runtime's nursery: it outlives whoever accepted it, and hurts nobody."""
+        """Run a connection in the runtime's nursery: it outlives its acceptor and hurts nobody."""
         assert self._nursery is not None, "the runtime has not been entered"
         start_clean(self._nursery, self._fence, serve, name, name=name)
 
@@ -167,7 +168,7 @@ class Runtime:
                 await trio.sleep(SWEEP_SECONDS)
 
     async def shutdown(self, drain: float = 0) -> None:
-        """Refuse new work, let jobs drain for so many seconds, end the rest, and say goodbye to every client."""
+        """Refuse new work, let jobs drain for so many seconds, end the rest, say goodbye."""
         core = self._core
         core.closing = True
         with trio.move_on_after(drain):

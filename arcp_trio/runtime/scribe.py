@@ -1,4 +1,4 @@
-"""The scribe: the one consumer of a session's outbox, and the only place where numbers are taken (§8.3)."""
+"""The scribe: a session's one consumer, the only place where numbers are taken (§8.3)."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ BACK_PRESSURE_LAG = 1_000
 class Scribe:
     """Numbers what a session is owed while a connection is attached and its tail has room.
 
-    A hint below its watch's cursor is skipped, one at the cursor is numbered, one above means the session is behind:
-    then journals are read, merged in the order the jobs emitted, until nothing is owed.
+    A hint below its watch's cursor is skipped, one at the cursor is numbered, one above means the
+    session is behind: then journals are read, merged in the order the jobs emitted, until nothing
+    is owed.
     """
 
     def __init__(self, session: Session, store: Store, limits: Limits, clock: Clock) -> None:
@@ -116,7 +117,7 @@ class Scribe:
                 self._part(self._leave)
 
     def _number(self, batch: Batch, watch: Watch, entry: Entry) -> None:
-        """Take a number for an entry, if it is the one the watch is owed and somebody is there to be sent it."""
+        """Number an entry, if it is the one the watch is owed and somebody is there to read it."""
         session = self._session
         if entry.index != watch.cursor or session.tail is None or batch.size > 2 * BATCH_BYTES:
             if entry.index >= watch.cursor:
@@ -172,7 +173,7 @@ class Scribe:
             session.tail.end(item.farewell)
 
     def _give_up(self, gone: JournalTrimmed) -> None:
-        """Events this session is owed are gone: it is told so and ends, rather than going on with a hole."""
+        """Events this session is owed are gone: it is told and ends, rather than go on with a hole."""
         session = self._session
         session.watches.pop(gone.job_id, None)
         session.over = True

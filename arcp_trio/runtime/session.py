@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 class Session:
     """A session in memory: while a connection is attached, or something is still in hand for it.
 
-    Everything that matters is in the store too; a session nobody needs is let go and woken from its row.
+    Everything that matters is in the store too; a session nobody needs is let go and woken from its
+    row.
     """
 
     def __init__(self, store: Store, limits: Limits, row: SessionRow) -> None:
@@ -56,7 +57,8 @@ class Session:
         self._holds = 0
         self._let_go = Wake()
         self._answers_taken = Wake()
-        # Bounded by hand: hints are dropped and commands wait, but what was promised always finds its place.
+        # Bounded by hand: hints are dropped and commands wait, but what was promised always finds
+        # its place.
         self._send_outbox, self.outbox = trio.open_memory_channel[OutboxItem](math.inf)
         self._send_inbox, self.inbox = trio.open_memory_channel["Command"](limits.inbox_items)
 
@@ -112,7 +114,7 @@ class Session:
             self._store.put(MoveFloor(self.id, self.floor, acked=True))
 
     def heard(self, connection: Connection) -> None:
-        """A frame came from a client that has its newest token: the one before is of no use any more (§6.3)."""
+        """A frame came from a client with the newest token: the one before is used up (§6.3)."""
         if self.spare_token is not None and connection is self.connection:
             self.spare_token = None
             self._store.put(RotateToken(self.id, self.token, None, self.features, self.dialect))
@@ -132,7 +134,7 @@ class Session:
             self._let_go.set()
 
     def set_tail(self, tail: Tail | None) -> None:
-        """From here on the scribe numbers for this tail, or not at all; what the last one held is in the log."""
+        """Have the scribe number for this tail, or for none; what the last one held is logged."""
         if self.tail is not None:
             self.tail.close()
         self.tail = tail

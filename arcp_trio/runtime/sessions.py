@@ -41,7 +41,7 @@ class _Parked:
 
 
 class Sessions:
-    """Sessions by id. Awake ones have tasks; a parked one is a row in the store and a deadline here."""
+    """Sessions by id: awake ones have tasks, a parked one is a stored row and a deadline here."""
 
     def __init__(self, core: Core, nursery: trio.Nursery) -> None:
         self._core = core
@@ -63,7 +63,7 @@ class Sessions:
     def create(
         self, principal: str, features: frozenset[str], dialect: str, token: bytes
     ) -> tuple[Session, Group]:
-        """A new session, awake and held; it may be told of once the group is committed. The caller releases it."""
+        """A new session, awake and held for the caller, to be told of once the group is stored."""
         row = SessionRow(
             session_id=new_id("sess_"),
             principal=principal,

@@ -82,7 +82,7 @@ class _Accepted:
 
 
 class Submissions:
-    """Decides on submits, each in a task of its own so that no slow one holds up a session's commands."""
+    """Decides on submits, each in a task of its own: a slow one holds up no other command."""
 
     def __init__(self, core: Core, nursery: trio.Nursery) -> None:
         self._core = core
@@ -200,7 +200,7 @@ class Submissions:
     # -- a known job
 
     async def _repeat(self, request: _Request, known: KeyRow) -> _Accepted:
-        """The same key again: the same acceptance; for another session also the job's events (§7.2)."""
+        """The same key again: the same acceptance, to another session also the events (§7.2)."""
         if fingerprint(request.submit) != known.fingerprint:
             raise DuplicateKey("this idempotency key came with other parameters before")
         session, store = request.session, self._core.store
@@ -222,7 +222,7 @@ class Submissions:
     # -- the answer
 
     def _release(self, request: _Request, verdict: _Accepted) -> None:
-        """Promise first, then the watch, then the job: nothing of a job can precede its acceptance."""
+        """Promise, then watch, then start: nothing of a job can precede its acceptance."""
         session = request.session
         payload = {**_object(verdict.accepted), "request_id": request.id}
         tail = frame("job.accepted", payload, job_id=verdict.job_id)
@@ -234,7 +234,7 @@ class Submissions:
 
 
 def _refuse_unnegotiated(submit: Submit, features: frozenset[str]) -> None:
-    """A bound the client asks for and the session has not negotiated must not be ignored silently (§6.2)."""
+    """A bound that was asked for but not negotiated must not be ignored silently (§6.2)."""
     lease = submit.lease_request or {}
     wanted: list[str] = [name for name in (Feature.COST_BUDGET, Feature.MODEL_USE) if name in lease]
     if submit.lease_constraints is not None and submit.lease_constraints.expires_at is not None:

@@ -23,8 +23,8 @@ class Farewell:
 class Tail:
     """Between one session's scribe, who adds, and one connection's sender, who takes.
 
-    Holds references to encoded frames, not copies. When it is full the scribe numbers nothing more, so a client
-    that does not read costs its session a cursor and this much memory.
+    Holds references to encoded frames, not copies. When it is full the scribe numbers nothing more,
+    so a client that does not read costs its session a cursor and this much memory.
     """
 
     def __init__(self, limits: Limits, wake_sender: Wake) -> None:

@@ -26,5 +26,5 @@ class Watch:
 
     @property
     def behind(self) -> bool:
-        """Whether the session is owed something. An ended job's watch is over with its terminal, so until then it is."""
+        """Whether the session is owed something; of an ended job it is, until the terminal."""
         return self.job is None or self.cursor < self.job.journal.length

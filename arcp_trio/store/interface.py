@@ -14,7 +14,7 @@ from arcp_trio.store.writes import Write
 
 
 class JournalTrimmed(Exception):  # noqa: N818 - a fact to be told, not a fault
-    """Entries that were asked for have been given up: whoever needs them must be told, never sent a hole."""
+    """Entries have been given up: whoever needs them must be told, never sent a hole."""
 
     def __init__(self, job_id: str) -> None:
         super().__init__(f"the journal of {job_id} no longer reaches back that far")
@@ -38,7 +38,7 @@ class Replay(Protocol):
 
 
 class Store(ABC):
-    """Writes are queued in order and committed in groups by one writer; reads see what is committed."""
+    """One writer commits queued writes in order, in groups; reads see what is committed."""
 
     def __init__(self) -> None:
         self._queue = WriteQueue()
@@ -91,7 +91,7 @@ class Store(ABC):
 
     @abstractmethod
     async def owed(self, cursors: Mapping[str, int], entries: int, size: int) -> Sequence[Owed]:
-        """The entries at or after each cursor, merged in the order they were emitted: the first of them.
+        """The first entries at or after the cursors, merged in the order they were emitted.
 
         Raises:
             JournalTrimmed: a journal no longer reaches back to its cursor.

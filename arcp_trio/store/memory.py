@@ -281,7 +281,7 @@ class MemoryStore(Store):
 
 
 class _MemoryReplay:
-    """Keeps the next place to read from, so that it does not mind what happens to the log in between."""
+    """Keeps the next place to read, so that the log may change in between."""
 
     def __init__(
         self, store: MemoryStore, session_id: str, after: int, top: int, rows: int

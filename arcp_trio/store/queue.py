@@ -60,7 +60,8 @@ class WriteQueue:
         """Be the writer: commit group after group until cancelled."""
         while True:
             await self._wake.wait()
-            # One pass of the scheduler, so that a session's numbers ride with the payload that woke the writer.
+            # One pass of the scheduler, so that a session's numbers ride with the payload that woke
+            # the writer.
             await trio.lowlevel.checkpoint()
             group, self._filling, self._wake = self._filling, Group(), trio.Event()
             group.taken.set()

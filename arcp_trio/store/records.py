@@ -1,7 +1,8 @@
 """What a store holds, as values.
 
-A job's *journal* is its events, stored once and indexed 0, 1, 2 …. A session's *log* says which of its numbers went
-to which journal entries. A *watch* is a session's cursor into one journal: the next index it is owed.
+A job's *journal* is its events, stored once and indexed 0, 1, 2 …. A session's *log* says which of
+its numbers went to which journal entries. A *watch* is a session's cursor into one journal: the
+next index it is owed.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class Status(enum.StrEnum):
 
 @attrs.define(eq=False)
 class Entry:
-    """One event, or the terminal, of a job: encoded once, shared by every session that is sent it."""
+    """One event, or the terminal, of a job: encoded once, shared by all that are sent it."""
 
     index: int
     """Place in the job's journal, from 0."""
@@ -86,7 +87,7 @@ class Inline:
 
 @attrs.frozen
 class Mark:
-    """A promise without a number, `job.accepted` for one: replayed by a resume at or before its place."""
+    """A promise without a number, as `job.accepted`: replayed by a resume at or before it."""
 
     after_seq: int
     row: int
