@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Final, TypeAlias
 
@@ -13,9 +12,10 @@ import trio
 from arcp_trio.testing.background import background_tasks
 from arcp_trio.testing.frames import TERMINAL, Frame, parse_frame
 from arcp_trio.testing.inbox import Answer, Event, Inbox
+from arcp_trio.testing.job import JobHandle, JobStream
 from arcp_trio.testing.recorder import WireRecorder
 from arcp_trio.transport.base import Transport, TransportClosed
-from arcp_trio.wire.errors import JobCancelled, JobFailed, JobTimedOut, error_from_payload
+from arcp_trio.wire.errors import error_from_payload
 from arcp_trio.wire.features import Feature
 from arcp_trio.wire.ids import new_id
 from arcp_trio.wire.json import Json, JsonObject
@@ -50,7 +50,7 @@ class PairClient:
         self._inbox = Inbox(to_handler=on_event is not None)
         self._calls: dict[str, Answer] = {}
         self._cancels: dict[str, str] = {}
-        self._jobs: dict[str, JobHandle] = {}
+        self._jobs: dict[str, JobStream] = {}
         self._closed = Answer()
         self._gone: TransportClosed | None = None
 
@@ -87,7 +87,7 @@ class PairClient:
         if max_runtime is not None:
             payload["max_runtime_sec"] = max_runtime
         accepted = await self._call("job.submit", payload)
-        return self._job(accepted["payload"]["job_id"])
+        return JobHandle(self._job(accepted["payload"]["job_id"]), self._cancel)
 
     async def _hand_on(self, event: Event) -> None:
         """Give one event to whoever it is for; the next one comes when this returns."""
@@ -219,100 +219,8 @@ class PairClient:
         with suppress(trio.WouldBlock, trio.BrokenResourceError):
             self._outgoing.send_nowait(self._frame("session.pong", pong))
 
-    def _job(self, job_id: str) -> JobHandle:
+    def _job(self, job_id: str) -> JobStream:
         # Made at the first mention: events may come before the caller of `submit` goes on.
         if job_id not in self._jobs:
-            self._jobs[job_id] = JobHandle(job_id, self._inbox, self._cancel)
+            self._jobs[job_id] = JobStream(job_id, self._inbox)
         return self._jobs[job_id]
-
-
-class JobHandle:
-    """A job, as its submitter has it."""
-
-    def __init__(
-        self, job_id: str, inbox: Inbox, cancel: Callable[[str, str], Awaitable[None]]
-    ) -> None:
-        self.id = job_id
-        self.end = Answer()
-        self._inbox = inbox
-        self._cancel = cancel
-        self._events: deque[Event] = deque()
-        self._changed = trio.lowlevel.ParkingLot()
-
-    def events(self) -> AsyncIterator[Event]:
-        """Iterate over the job's events, in order, each once, until its end.
-
-        With `on_event` there are none here: they went there.
-
-        Raises:
-            TransportClosed: while iterating, where the connection ended before the job did.
-        """
-        return _Events(self)
-
-    async def result(self) -> Json:
-        """Wait for the job's end and return what its agent returned.
-
-        Raises:
-            JobFailed, JobCancelled, JobTimedOut: it ended otherwise.
-            TransportClosed: the connection ended before the job did.
-        """
-        frame = await self._inbox.wait(self.end)
-        payload = frame["payload"]
-        if frame["type"] == "job.result":
-            return payload.get("result")
-        failure = _FAILURES.get(payload["final_status"], JobFailed)
-        raise failure(
-            payload["message"],
-            details=payload.get("details"),
-            retryable=payload["retryable"],
-            code=payload["code"],
-        )
-
-    async def cancel(self, reason: str = "no longer needed") -> None:
-        """Ask for the job's end; returns when the runtime has agreed to it.
-
-        Raises:
-            ArcpError: the class of the refusal's code.
-        """
-        await self._cancel(self.id, reason)
-
-    def put(self, event: Event) -> None:
-        """Keep an event until it is asked for."""
-        self._events.append(event)
-        self._changed.unpark_all()
-
-    def finish(self) -> None:
-        """Let go of those who wait for the end."""
-        self.end.in_turn.set()
-        self._changed.unpark_all()
-
-    async def next_event(self) -> Event | None:
-        """Wait for the next event; None after the last."""
-        while not self._events:
-            if self.end.in_turn.is_set():
-                self.end.get()
-                return None
-            with self._inbox.unbounded():
-                await self._changed.park()
-        self._inbox.event_read()
-        return self._events.popleft()
-
-
-class _Events:
-    # No async generator: one that is left by `break` has to be closed, and Trio says so.
-
-    def __init__(self, job: JobHandle) -> None:
-        self._job = job
-
-    def __aiter__(self) -> AsyncIterator[Event]:
-        return self
-
-    async def __anext__(self) -> Event:
-        await trio.lowlevel.checkpoint()
-        event = await self._job.next_event()
-        if event is None:
-            raise StopAsyncIteration
-        return event
-
-
-_FAILURES: Final = {"cancelled": JobCancelled, "timed_out": JobTimedOut}
