@@ -40,10 +40,14 @@ class Rule:
     holds: Callable[[Any], bool]
 
 
+def _length(least: int, most: int) -> Rule:
+    return Rule(f"{least} to {most} characters", lambda text: least <= len(text) <= most)
+
+
 NonEmpty = Annotated[str, Rule("a non-empty string", bool)]
-# Ids and the like are stored and repeated in answers, so they have an end.
-Identifier = Annotated[str, Rule("1 to 256 characters", lambda text: 1 <= len(text) <= 256)]
-Remark = Annotated[str, Rule("at most 4096 characters", lambda text: len(text) <= 4096)]
+# What is stored or repeated in answers has an end.
+Identifier = Annotated[str, _length(1, 256)]
+Remark = Annotated[str, _length(0, 4096)]
 
 
 def always(_: object) -> bool:

@@ -1,0 +1,35 @@
+"""Feature names and their negotiation."""
+
+from __future__ import annotations
+
+import pytest
+
+from arcp_trio.wire.features import ALL_FEATURES, SUPPORTED, negotiate
+
+
+@pytest.mark.spec("6.2-3")
+def test_in_effect_is_what_both_list() -> None:
+    """Unknown, repeated and one-sided features fall away."""
+    assert negotiate(["ack", "ack", "telepathy", "progress"], ["progress", "heartbeat", "ack"]) == {
+        "ack",
+        "progress",
+    }
+    assert negotiate([], ALL_FEATURES) == frozenset()
+
+
+def test_the_features_are_those_of_the_specification() -> None:
+    """Eleven flags, in the order in which the specification lists them."""
+    assert ALL_FEATURES == (
+        "heartbeat",
+        "ack",
+        "list_jobs",
+        "subscribe",
+        "lease_expires_at",
+        "cost.budget",
+        "model.use",
+        "provisioned_credentials",
+        "progress",
+        "result_chunk",
+        "agent_versions",
+    )
+    assert set(SUPPORTED) <= set(ALL_FEATURES)

@@ -1,0 +1,166 @@
+"""Strict JSON in both directions."""
+
+from __future__ import annotations
+
+import json
+import math
+from decimal import Decimal
+from enum import StrEnum
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arcp_trio.wire.errors import InvalidRequest
+from arcp_trio.wire.json import MAX_DEPTH, dumps, loads
+
+unicode_text = st.text(st.characters(exclude_categories=["Cs"]))
+scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | unicode_text
+)
+values = st.recursive(
+    scalars, lambda inner: st.lists(inner) | st.dictionaries(unicode_text, inner), max_leaves=20
+)
+
+
+def nested(levels: int) -> str:
+    """Return an array in an array in an array, so many deep."""
+    return "[" * levels + "]" * levels
+
+
+@given(values)
+def test_any_value_comes_back(value: Any) -> None:
+    """Whatever is JSON is written, and read as what it was."""
+    assert loads(dumps(value)) == value
+    assert loads(dumps(value).decode()) == value
+
+
+@given(values)
+def test_another_reader_and_writer_agree(value: Any) -> None:
+    """The standard library reads what we write, and we read what it writes, escapes included."""
+    assert json.loads(dumps(value)) == value
+    assert loads(json.dumps(value)) == value
+
+
+@pytest.mark.spec("1.0/5.2-2")
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "not valid JSON"),
+        ("{", "not valid JSON"),
+        ("1 2", "not valid JSON"),
+        ("'a'", "not valid JSON"),
+        ('"\x01"', "not valid JSON"),
+        ("NaN", "number is not finite @ $"),
+        ('{"a": [0, NaN]}', "number is not finite @ $.a[1]"),
+        ('{"a": Infinity}', "number is not finite @ $.a"),
+        ('{"a": -1e999}', "number is not finite @ $.a"),
+        ("9223372036854775808", "integer beyond 64 bits @ $"),
+        ('{"a b": -9223372036854775809}', "integer beyond 64 bits @ $['a b']"),
+        ("1" + "0" * 400, "integer beyond 64 bits @ $"),
+        ("[" + "1" * 100_000 + "]", "integer beyond 64 bits @ $[0]"),
+        (r'{"a": "\ud800"}', "lone surrogate @ $.a"),
+        (r'{"a": "\ud800abcdef"}', "lone surrogate @ $.a"),
+        (r'{"a": "\udc00\ud800"}', "lone surrogate @ $.a"),
+        (r'{"\ud800": 1}', "lone surrogate in a key @ $"),
+        ('"\ud800"', "lone surrogate @ $"),
+        (b'"\xff"', "not valid UTF-8 @ $"),
+        (b'"\xed\xa0\x80"', "not valid UTF-8 @ $"),
+    ],
+)
+def test_what_is_not_json_is_refused(text: str | bytes, problem: str) -> None:
+    """Each kind of near-JSON is an InvalidRequest that says what is wrong and where."""
+    with pytest.raises(InvalidRequest) as caught:
+        loads(text)
+    assert problem in caught.value.message
+    assert len(caught.value.message) < 500
+
+
+def test_numbers_at_the_edge_are_exact() -> None:
+    """The largest and smallest integers of 64 bits pass unchanged, as text digits of any length."""
+    assert loads("[9223372036854775807, -9223372036854775808]") == [2**63 - 1, -(2**63)]
+    assert loads('"12345678901234567890123"') == "12345678901234567890123"
+
+
+def test_duplicate_keys_keep_the_last() -> None:
+    """A key given twice is no error: the last one counts."""
+    assert loads('{"a": 1, "a": 2}') == {"a": 2}
+
+
+def test_nesting_is_bounded() -> None:
+    """The bound itself is allowed, one level more is refused, and so are a hundred thousand."""
+    assert loads(nested(MAX_DEPTH))
+    for levels in (MAX_DEPTH + 1, 100_000):
+        with pytest.raises(InvalidRequest, match="nested too deeply"):
+            loads(nested(levels))
+    assert loads("[" + ",".join(["{}"] * 1000) + "]") == [{}] * 1000
+
+
+class Level(StrEnum):
+    """Not a plain string."""
+
+    HIGH = "high"
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        (math.nan, "number is not finite @ $"),
+        ({"a": [0.0, math.inf]}, "number is not finite @ $.a[1]"),
+        ({"a": 2**63}, "integer beyond 64 bits @ $.a"),
+        ([-(2**63) - 1], "integer beyond 64 bits @ $[0]"),
+        ({"a": Decimal("NaN")}, "number is not finite @ $.a"),
+        (Decimal("sNaN"), "number is not finite @ $"),
+        (Decimal("-Infinity"), "number is not finite @ $"),
+        (Decimal("1e999"), "number is not finite @ $"),
+        (Decimal(2**63), "integer beyond 64 bits @ $"),
+        ({"a": {"b": "\ud800"}}, "lone surrogate @ $.a.b"),
+        (["ok", "\udfff"], "lone surrogate @ $[1]"),
+        ({"\ud800": 1}, "lone surrogate in a key @ $"),
+        ({1: 2}, "key 1 is not a string @ $"),
+        ([{None: 2}], "key None is not a string @ $[0]"),
+        ({"a": b"bytes"}, "bytes is not a JSON value @ $.a"),
+        ({"a": {1, 2}}, "set is not a JSON value @ $.a"),
+        ((object(),), "object is not a JSON value @ $[0]"),
+        (Level.HIGH, "Level is not a JSON value @ $"),
+    ],
+)
+def test_what_cannot_be_written_is_refused(value: Any, problem: str) -> None:
+    """Nothing is written as something else: NaN is not null, bytes are not text."""
+    with pytest.raises(ValueError, match=r".") as caught:
+        dumps(value)
+    assert str(caught.value) == problem
+
+
+def test_a_cycle_is_refused() -> None:
+    """A list that holds itself is too deep rather than endless."""
+    loop: list[Any] = []
+    loop.append(loop)
+    with pytest.raises(ValueError, match="nested too deeply"):
+        dumps(loop)
+
+
+def test_what_can_be_written_can_be_read() -> None:
+    """Reader and writer have the same bound on nesting."""
+    deepest = loads(nested(MAX_DEPTH))
+    assert loads(dumps(deepest)) == deepest
+    with pytest.raises(ValueError, match="nested too deeply"):
+        dumps([deepest])
+
+
+@given(
+    st.decimals(allow_nan=False, allow_infinity=False, places=4).filter(lambda d: abs(d) < 10**15)
+)
+def test_a_decimal_is_written_as_its_digits(value: Decimal) -> None:
+    """A Decimal reaches the wire as a number, digit for digit."""
+    assert Decimal(dumps([value]).decode()[1:-1]) == value
+
+
+def test_tuples_are_arrays() -> None:
+    """A tuple is written as a list would be."""
+    assert dumps({"a": (1, "b", (None,))}) == b'{"a":[1,"b",[null]]}'
