@@ -7,7 +7,9 @@
   of threads: use them with the memory store and memory streams only.
 - A test that does real I/O (marker `real_tcp`: loopback and port 0) stands under an absolute
   `trio.fail_after`.
-- Most tests speak the wire or the public API. Grammars and invariants are tested with Hypothesis.
+- Most tests speak the wire or the public API. Grammars and invariants are tested with Hypothesis;
+  fixtures live longer than an example, so virtual time under `@given` is a run of its own:
+  `trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))`.
 - A test that shows a clause of the specification says which: `@pytest.mark.spec("6.3-2")`. The
   clauses are in `tests/conformance/clauses.toml`; `make conformance` writes what passed to
   `docs/conformance.md`.

@@ -1,0 +1,48 @@
+"""What the root `conftest.py` holds every test to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_errors_in_the_log_are_announced_or_fail_the_test(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A record of level ERROR that no test expects fails it, and so does one that never comes."""
+    # In a process of its own: these records would fail this very test.
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    pytester.makeconftest((ROOT / "conftest.py").read_text())
+    pytester.makeini("[pytest]\ntrio_mode = true\nmarkers = logs_error(regex): expected\n")
+    pytester.makepyfile(
+        """
+        import logging
+
+        import pytest
+
+        async def test_fine():
+            logging.warning("careful")
+
+        async def test_unexpected():
+            logging.error("broken")
+
+        @pytest.mark.logs_error("brok.n")
+        async def test_expected():
+            logging.error("broken")
+
+        @pytest.mark.logs_error("brok.n")
+        async def test_another():
+            logging.error("lost")
+
+        @pytest.mark.logs_error("brok.n")
+        async def test_missing():
+            pass
+        """
+    )
+    result = pytester.runpytest_subprocess("-rE")
+    result.assert_outcomes(passed=5, errors=3)
+    for name in ("unexpected", "another", "missing"):
+        result.stdout.fnmatch_lines([f"ERROR *::test_{name} *"])
