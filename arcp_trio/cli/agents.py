@@ -1,0 +1,88 @@
+"""The agents of `serve`: what the options name, and the demo agents under the names left free."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Final, cast
+
+import arcp_trio
+from arcp_trio.cli.errors import CommandError, one_line
+from arcp_trio.cli.options import ServeOptions
+from arcp_trio.runtime.agents import AgentFunction
+from arcp_trio.wire.agent_ref import parse_agent_ref
+from arcp_trio.wire.errors import InvalidRequest
+
+DEFAULT_REGISTRY: Final = "agents"
+
+
+def collect(options: ServeOptions) -> list[arcp_trio.Agents]:
+    """Import what `--agent` and `--agents` name."""
+    if options.agent or options.agents:
+        # First, so that neither the console script's folder nor an installed package is before it.
+        sys.path.insert(0, str(Path.cwd()))
+    return [*map(_one_agent, options.agent), *map(_registry, options.agents)]
+
+
+def _one_agent(text: str) -> arcp_trio.Agents:
+    where = f"--agent {text}"
+    name, equals, target = text.partition("=")
+    module_name, colon, function_name = target.partition(":")
+    if not (equals and module_name and colon and function_name):
+        raise CommandError(f"{where}: write NAME[@VERSION]=MODULE:FUNCTION")
+    try:
+        ref = parse_agent_ref(name)
+    except InvalidRequest as error:
+        raise CommandError(f"{where}: {error.message}") from error
+    function = _attribute(where, _module(where, module_name), function_name)
+    if not inspect.iscoroutinefunction(function):
+        raise CommandError(f"{where}: {function_name} is not an async function; use async def")
+    agents = arcp_trio.Agents()
+    register = (
+        agents.agent(ref.name)
+        if ref.version is None
+        else agents.agent(ref.name, version=ref.version)
+    )
+    register(cast("AgentFunction", function))
+    return agents
+
+
+def _registry(text: str) -> arcp_trio.Agents:
+    where = f"--agents {text}"
+    module_name, colon, registry_name = text.partition(":")
+    if not module_name or (colon and not registry_name):
+        raise CommandError(f"{where}: write MODULE or MODULE:REGISTRY")
+    registry_name = registry_name or DEFAULT_REGISTRY
+    registry = _attribute(where, _module(where, module_name), registry_name)
+    if not isinstance(registry, arcp_trio.Agents):
+        raise CommandError(f"{where}: {registry_name} is not an arcp_trio.Agents")
+    return registry
+
+
+def _module(where: str, name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        # Another name is missing inside a module that was found.
+        if error.name is None or not (name == error.name or name.startswith(error.name + ".")):
+            raise _import_failure(where, name, error) from error
+        raise CommandError(
+            f"{where}: there is no module {error.name}, neither here nor installed"
+        ) from error
+    # A fence around code that is not ours: whatever it raises, or if it leaves, is its own fault.
+    except (Exception, SystemExit) as error:
+        raise _import_failure(where, name, error) from error
+
+
+def _import_failure(where: str, name: str, error: BaseException) -> CommandError:
+    return CommandError(f"{where}: importing {name} failed with {one_line(error)}")
+
+
+def _attribute(where: str, module: ModuleType, name: str) -> object:
+    try:
+        return cast("object", getattr(module, name))
+    except AttributeError as error:
+        raise CommandError(f"{where}: the module {module.__name__} has no {name}") from error

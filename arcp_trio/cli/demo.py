@@ -1,0 +1,82 @@
+"""Small agents to try things with; `serve` has them unless told not to."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from typing import Final, cast
+
+import trio
+
+from arcp_trio import Agents, JobContext, JobError
+from arcp_trio.wire.json import Json
+
+_VERSION: Final = "1.0.0"
+_LONGEST_MESSAGE: Final = 1_000_000
+"""Characters; with its envelope such an event still fits into a frame."""
+
+
+def demo_agents(taken: Container[str] = ()) -> Agents:
+    """Return the demo agents whose names are not taken."""
+    agents = Agents()
+    for function in (echo, countdown, chatty, sleeper):
+        if function.__name__ not in taken:
+            agents.agent(function.__name__, version=_VERSION)(function)
+    return agents
+
+
+async def echo(job: JobContext) -> Json:
+    """Return the input."""
+    return {"echo": job.input}
+
+
+async def countdown(job: JobContext) -> Json:
+    """Report n steps of progress, one every `delay` seconds."""
+    settings = _settings(job)
+    n = _whole(settings, "n", 5)
+    delay = _number(settings, "delay", 0.2)
+    for step in range(1, n + 1):
+        await trio.sleep(delay)
+        await job.progress(step, total=n, units="steps")
+    return {"done": n}
+
+
+async def chatty(job: JobContext) -> Json:
+    """Log n messages of `size` characters as fast as the runtime takes them."""
+    settings = _settings(job)
+    n = _whole(settings, "n", 1000)
+    size = _whole(settings, "size", 100)
+    if size > _LONGEST_MESSAGE:
+        raise JobError(f'"size" must be at most {_LONGEST_MESSAGE}')
+    for number in range(1, n + 1):
+        await job.log(f"message {number} ".ljust(size, ".")[:size])
+    return {"n": n}
+
+
+async def sleeper(job: JobContext) -> Json:
+    """Do nothing for some seconds."""
+    seconds = _number(_settings(job), "seconds", 60)
+    await trio.sleep(seconds)
+    return {"slept": seconds}
+
+
+def _settings(job: JobContext) -> Mapping[str, Json]:
+    given: object = job.input
+    if given is None:
+        return {}
+    if not isinstance(given, dict):
+        raise JobError("the input must be an object")
+    return cast("dict[str, Json]", given)
+
+
+def _whole(settings: Mapping[str, Json], key: str, default: int) -> int:
+    value = settings.get(key, default)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise JobError(f'"{key}" must be a whole number, 0 or more')
+    return value
+
+
+def _number(settings: Mapping[str, Json], key: str, default: float) -> float:
+    value = settings.get(key, default)
+    if not isinstance(value, int | float) or isinstance(value, bool) or value < 0:
+        raise JobError(f'"{key}" must be a number, 0 or more')
+    return value

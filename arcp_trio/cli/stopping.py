@@ -1,0 +1,65 @@
+"""How a signal ends `serve`: in order the first time, at once the second."""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import threading
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import Final
+
+import trio
+
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+
+
+class LastResort:
+    """Ends the process with exit code 0 when an orderly end takes too long.
+
+    A thread of its own: neither an agent that blocks the event loop nor one that sits in a thread,
+    which the interpreter would wait for on its way out, can hold it up.
+    """
+
+    def __init__(self) -> None:
+        self._deadlines: queue.SimpleQueue[float] = queue.SimpleQueue()
+        threading.Thread(target=self._watch, name="last resort", daemon=True).start()
+
+    def exit_within(self, seconds: float) -> None:
+        """Set a deadline; the earliest counts. May be called from a signal handler."""
+        self._deadlines.put(time.monotonic() + seconds)
+
+    def _watch(self) -> None:
+        deadline = self._deadlines.get()
+        while (left := deadline - time.monotonic()) > 0:
+            try:
+                another = self._deadlines.get(timeout=min(left, threading.TIMEOUT_MAX))
+            except queue.Empty:
+                continue
+            deadline = min(deadline, another)
+        # Written past sys.stderr, whose lock may be held by what does not end. Nothing is left to
+        # flush: standard error goes out line by line, and standard output had its one line.
+        os.write(2, b"an agent does not stop: leaving without it\n")
+        os._exit(0)
+
+
+def on_signal(react: Callable[[], None]) -> trio.Event:
+    """Return an event that SIGTERM or SIGINT sets, after `react`; a second one exits at once."""
+    stop = trio.Event()
+    token = trio.lowlevel.current_trio_token()
+
+    def first(_number: int, _frame: FrameType | None) -> None:
+        for each in _SIGNALS:
+            signal.signal(each, _leave)
+        react()
+        token.run_sync_soon(stop.set)
+
+    for each in _SIGNALS:
+        signal.signal(each, first)
+    return stop
+
+
+def _leave(number: int, _frame: FrameType | None) -> None:
+    os._exit(128 + number)

@@ -1,0 +1,17 @@
+"""What the tests of the command line share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.processes import Starter, starter
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Starter]:
+    """Start `arcp_trio` with some arguments, in the test's own folder."""
+    with starter(tmp_path) as start_one:
+        yield start_one

@@ -1,0 +1,140 @@
+"""Real `serve` processes, each bounded in time, and a client that is not ours."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from websockets.sync.client import ClientConnection, connect
+
+ROOT = Path(__file__).parents[2]
+LIFETIME_SECONDS = 30.0
+"""Whatever a process does, reading its output ends then."""
+FRAME_SECONDS = 10.0
+
+
+class Serve:
+    """A process, whose output is read line by line."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self.said: list[str] = []
+
+    def url(self) -> str:
+        """Wait until it listens, and return where."""
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line.startswith("listening on ws://"), (line, self.process.communicate()[1])
+        return line.removeprefix("listening on ").removesuffix("\n")
+
+    def line(self, part: str) -> str:
+        """Wait for a line of standard error with this part, and return what follows it."""
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.said.append(line)
+            if part in line:
+                return line.partition(part)[2].strip()
+        raise AssertionError(f"no line with {part!r} in {self.said}")
+
+    def send_signal(self, number: int) -> None:
+        """Send it a signal."""
+        self.process.send_signal(number)
+
+    def end(self) -> tuple[int, str, str]:
+        """Wait for its end: exit code, the rest of standard output, and of standard error."""
+        out, err = self.process.communicate()
+        return self.process.returncode, out, err
+
+
+Starter = Callable[..., Serve]
+
+
+@contextmanager
+def starter(folder: Path) -> Iterator[Starter]:
+    """Start processes in this folder, and have none of them left at the end."""
+    started: list[tuple[subprocess.Popen[str], threading.Timer]] = []
+
+    def start(*arguments: str, environment: dict[str, str] | None = None) -> Serve:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("ARCP_")}
+        process = subprocess.Popen(
+            [sys.executable, "-m", "arcp_trio", *arguments],
+            cwd=folder,
+            env={**kept, "PYTHONPATH": str(ROOT), **(environment or {})},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        guard = threading.Timer(LIFETIME_SECONDS, process.kill)
+        guard.start()
+        started.append((process, guard))
+        return Serve(process)
+
+    try:
+        yield start
+    finally:
+        for process, guard in started:
+            guard.cancel()
+            process.kill()
+            with process:  # closes its pipes and waits
+                pass
+
+
+class Peer:
+    """One session, spoken by hand."""
+
+    def __init__(self, socket: ClientConnection, token: str) -> None:
+        self.socket = socket
+        self._ids = itertools.count()
+        hello = {
+            "client": {"name": "by-hand", "version": "1"},
+            "auth": {"scheme": "bearer", "token": token},
+            "capabilities": {"encodings": ["json"], "features": ["progress", "agent_versions"]},
+        }
+        self._session: dict[str, str] = {}
+        self.send("session.hello", hello)
+        self.answer = self.receive()
+        if self.answer["type"] == "session.welcome":
+            self._session = {"session_id": self.answer["session_id"]}
+
+    def send(self, type_: str, payload: object) -> None:
+        """Send one frame."""
+        frame = {"arcp": "1.1", "id": f"c{next(self._ids)}", "type": type_, "payload": payload}
+        self.socket.send(json.dumps(frame | self._session))
+
+    def receive(self) -> dict[str, Any]:
+        """Receive one frame."""
+        frame: dict[str, Any] = json.loads(self.socket.recv(timeout=FRAME_SECONDS))
+        return frame
+
+    def submit(self, agent: str, input_: object = None) -> dict[str, Any]:
+        """Submit a job and return the answer."""
+        self.send("job.submit", {"agent": agent, "input": input_})
+        return self.receive()
+
+    def until_terminal(self) -> list[dict[str, Any]]:
+        """Receive a job's frames up to its last."""
+        frames = [self.receive()]
+        while frames[-1]["type"] not in ("job.result", "job.error"):
+            frames.append(self.receive())
+        return frames
+
+    def run(self, agent: str, input_: object = None) -> list[dict[str, Any]]:
+        """Submit a job and return what follows its acceptance."""
+        accepted = self.submit(agent, input_)
+        assert accepted["type"] == "job.accepted", accepted
+        return self.until_terminal()
+
+
+@contextmanager
+def peer(url: str, token: str) -> Iterator[Peer]:
+    """Connect, say hello, and hang up at the end."""
+    with connect(url, compression=None) as socket:
+        yield Peer(socket, token)

@@ -1,0 +1,135 @@
+"""What `--agent` and `--agents` may name."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from arcp_trio.cli.agents import collect
+from arcp_trio.cli.errors import CommandError
+from arcp_trio.cli.options import ServeOptions
+
+GOOD = """
+import functools
+import arcp_trio
+
+agents = arcp_trio.Agents()
+more = arcp_trio.Agents()
+
+@agents.agent("listed", version="1.0.0")
+@more.agent("other", version="2.0.0")
+async def work(job): ...
+
+async def with_more(job, extra): ...
+partly = functools.partial(with_more, extra=1)
+
+def plain(job): ...
+async def generator(job): yield
+"""
+
+
+@pytest.fixture(autouse=True)
+def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Work in a folder with modules of agents, and forget them afterwards."""
+    sources = {
+        "good_agents": GOOD,
+        "raises": "raise RuntimeError('first\\nsecond')",
+        "leaves": "raise SystemExit(0)",
+        "misspelt": "import arcp_trio\nimprot this",
+        "wants_more": "import no_such_dependency",
+        "json_like": "agents = []",
+    }
+    for name, source in sources.items():
+        (tmp_path / f"{name}.py").write_text(source, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    yield
+    for name in sources:
+        sys.modules.pop(name, None)
+
+
+def names(options: ServeOptions) -> list[str]:
+    """Name the agents that these options bring, with their versions."""
+    found = collect(options)
+    return [f"{name}@{each.default(name)}" for each in found for name in each.names()]
+
+
+def test_an_async_function_becomes_an_agent() -> None:
+    """`--agent` takes a name with or without a version, and a function that is async."""
+    assert names(ServeOptions(agent=("mine=good_agents:work",))) == ["mine@1.0.0"]
+    assert names(ServeOptions(agent=("mine@v2+x=good_agents:partly",))) == ["mine@v2+x"]
+
+
+def test_a_registry_brings_its_agents() -> None:
+    """`--agents` takes a module's `agents`, or the registry that is named."""
+    assert names(ServeOptions(agents=("good_agents",))) == ["listed@1.0.0"]
+    assert names(ServeOptions(agents=("good_agents:more",))) == ["other@2.0.0"]
+
+
+def test_the_current_directory_comes_first(tmp_path: Path) -> None:
+    """A module of the current directory is taken before another of its name further on."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "good_agents.py").write_text("raise AssertionError", encoding="utf-8")
+    sys.path.insert(0, str(elsewhere))
+    assert names(ServeOptions(agents=("good_agents",))) == ["listed@1.0.0"]
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("mine", "write NAME"),
+        ("mine=good_agents", "write NAME"),
+        ("mine=:work", "write NAME"),
+        ("mine=good_agents:", "write NAME"),
+        ("=good_agents:work", "agent"),
+        ("Mine=good_agents:work", "agent"),
+        ("mine@=good_agents:work", "agent"),
+        ("mine@1@2=good_agents:work", "agent"),
+        ("mine@a b=good_agents:work", "agent"),
+        ("mine=nowhere:work", "there is no module nowhere"),
+        ("mine=good_agents.inner:work", "there is no module good_agents.inner"),
+        ("mine=good_agents:absent", "good_agents has no absent"),
+        ("mine=good_agents:plain", "plain is not an async function"),
+        ("mine=good_agents:generator", "generator is not an async function"),
+        ("mine=good_agents:agents", "agents is not an async function"),
+        ("mine=raises:work", "importing raises failed with RuntimeError: first"),
+        ("mine=leaves:work", "importing leaves failed with SystemExit: 0"),
+        ("mine=misspelt:work", "importing misspelt failed with SyntaxError: "),
+        ("mine=wants_more:work", "importing wants_more failed with ModuleNotFoundError: "),
+        ("mine=..good:work", "importing ..good failed with TypeError"),
+    ],
+)
+def test_a_bad_agent_is_one_line(text: str, complaint: str) -> None:
+    """The complaint repeats the option and says what is wrong with it, in one line."""
+    with pytest.raises(CommandError) as caught:
+        collect(ServeOptions(agent=(text,)))
+    message = str(caught.value)
+    assert message.startswith(f"--agent {text}: ")
+    assert complaint in message
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        (":agents", "write MODULE"),
+        ("good_agents:", "write MODULE"),
+        ("nowhere", "there is no module nowhere"),
+        ("good_agents:absent", "good_agents has no absent"),
+        ("good_agents:work", "work is not an arcp_trio.Agents"),
+        ("json_like", "agents is not an arcp_trio.Agents"),
+        ("raises", "importing raises failed with RuntimeError: first"),
+    ],
+)
+def test_a_bad_registry_is_one_line(text: str, complaint: str) -> None:
+    """The complaint repeats the option and says what is wrong with it, in one line."""
+    with pytest.raises(CommandError) as caught:
+        collect(ServeOptions(agents=(text,)))
+    message = str(caught.value)
+    assert message.startswith(f"--agents {text}: ")
+    assert complaint in message
+    assert "\n" not in message

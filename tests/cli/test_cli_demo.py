@@ -1,0 +1,100 @@
+"""The demo agents, as a client meets them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cli.processes import Peer, peer, starter
+
+pytestmark = pytest.mark.real_tcp
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
+    """Have one session with one runtime, for all of these tests."""
+    with starter(tmp_path_factory.mktemp("demo")) as start:
+        served = start("serve", "--port", "0", "--token", "alice=x")
+        with peer(served.url(), "x") as connected:
+            yield connected
+
+
+def test_they_are_announced(session: Peer) -> None:
+    """The welcome lists each demo agent with its one version."""
+    assert session.answer["payload"]["capabilities"]["agents"] == [
+        {"name": name, "versions": ["1.0.0"], "default": "1.0.0"}
+        for name in ("echo", "countdown", "chatty", "sleeper")
+    ]
+
+
+@pytest.mark.parametrize("value", [None, {"a": [1, "ü"]}, "text", 0, False, []])
+def test_echo(session: Peer, value: object) -> None:
+    """Echo returns its input, whatever it is."""
+    (end,) = session.run("echo", value)
+    assert end["payload"]["result"] == {"echo": value}
+
+
+def test_countdown(session: Peer) -> None:
+    """Countdown reports each step out of n, then returns how many there were."""
+    *events, end = session.run("countdown", {"n": 3, "delay": 0})
+    assert [event["payload"]["kind"] for event in events] == ["progress"] * 3
+    assert [event["payload"]["body"] for event in events] == [
+        {"current": step, "total": 3, "units": "steps"} for step in (1, 2, 3)
+    ]
+    assert end["payload"]["result"] == {"done": 3}
+
+
+def test_chatty(session: Peer) -> None:
+    """Chatty logs n messages of the size asked for, then returns n."""
+    *events, end = session.run("chatty", {"n": 20, "size": 7})
+    assert [event["payload"]["kind"] for event in events] == ["log"] * 20
+    assert {len(event["payload"]["body"]["message"]) for event in events} == {7}
+    assert end["payload"]["result"] == {"n": 20}
+
+
+def test_the_longest_message_fits(session: Peer) -> None:
+    """The largest size that chatty accepts is one that a frame can carry."""
+    event, end = session.run("chatty", {"n": 1, "size": 1_000_000})
+    assert len(event["payload"]["body"]["message"]) == 1_000_000
+    assert end["type"] == "job.result"
+
+
+def test_chatty_by_default(session: Peer) -> None:
+    """Without an input chatty logs 1000 messages of 100 characters."""
+    *events, end = session.run("chatty")
+    assert {len(event["payload"]["body"]["message"]) for event in events} == {100}
+    assert (len(events), end["payload"]["result"]) == (1000, {"n": 1000})
+
+
+def test_sleeper(session: Peer) -> None:
+    """Sleeper returns how long it slept."""
+    (end,) = session.run("sleeper", {"seconds": 0.01})
+    assert end["payload"]["result"] == {"slept": 0.01}
+
+
+@pytest.mark.parametrize(
+    ("agent", "value", "complaint"),
+    [
+        ("countdown", [], "the input must be an object"),
+        ("chatty", "n", "the input must be an object"),
+        ("sleeper", 3, "the input must be an object"),
+        ("countdown", {"n": -1}, '"n" must be a whole number, 0 or more'),
+        ("countdown", {"n": 1.5}, '"n" must be a whole number, 0 or more'),
+        ("countdown", {"n": True}, '"n" must be a whole number, 0 or more'),
+        ("countdown", {"n": None}, '"n" must be a whole number, 0 or more'),
+        ("countdown", {"delay": "1"}, '"delay" must be a number, 0 or more'),
+        ("countdown", {"delay": -0.1}, '"delay" must be a number, 0 or more'),
+        ("chatty", {"n": "many"}, '"n" must be a whole number, 0 or more'),
+        ("chatty", {"size": -1}, '"size" must be a whole number, 0 or more'),
+        ("chatty", {"size": 10**12}, '"size" must be at most 1000000'),
+        ("sleeper", {"seconds": True}, '"seconds" must be a number, 0 or more'),
+        ("sleeper", {"seconds": [1]}, '"seconds" must be a number, 0 or more'),
+    ],
+)
+def test_bad_input(session: Peer, agent: str, value: object, complaint: str) -> None:
+    """A wrong input ends the job with a sentence that the client can read."""
+    (end,) = session.run(agent, value)
+    assert end["type"] == "job.error"
+    assert end["payload"]["code"] == "INTERNAL_ERROR"
+    assert end["payload"]["message"] == complaint
