@@ -86,7 +86,8 @@ class Connection:
         finally:
             self.over = True
             self._leave_session()
-            with trio.move_on_after(self._core.limits.close_seconds, shield=True):
+            bound = trio.current_time() + self._core.limits.close_seconds
+            with trio.CancelScope(deadline=min(bound, self._core.farewells_end), shield=True):
                 await self._transport.close(self._farewell.code, self._farewell.reason)
 
     async def _attend(self, deadline: float) -> None:

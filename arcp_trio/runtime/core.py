@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import attrs
@@ -34,3 +35,5 @@ class Core:
     sessions: Sessions = attrs.field(init=False)
     closing: bool = False
     """Shutdown has begun: no new connection, session or job."""
+    farewells_end: float = math.inf
+    """On Trio's clock: no farewell goes on beyond it."""

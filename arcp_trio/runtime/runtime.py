@@ -21,6 +21,7 @@ from arcp_trio.runtime.jobs import Jobs
 from arcp_trio.runtime.limits import Limits
 from arcp_trio.runtime.sessions import SWEEP_SECONDS, Sessions
 from arcp_trio.runtime.tail import Farewell
+from arcp_trio.runtime.wake import Wake
 from arcp_trio.store.interface import Store
 from arcp_trio.store.memory import MemoryStore
 from arcp_trio.transport.base import Transport
@@ -76,6 +77,8 @@ class Runtime:
             clock=clock or SystemClock(),
         )
         self._nursery: trio.Nursery | None = None
+        self._attended = 0
+        self._one_left = Wake()
         self._running: AbstractAsyncContextManager[None] | None = None
 
     # -- agents
@@ -106,7 +109,12 @@ class Runtime:
 
     async def attend(self, transport: Transport, *, deadline: float) -> None:
         """Run one connection until it ends; its client has until `deadline` to open a session."""
-        await Connection(self._core, transport).run(deadline)
+        self._attended += 1
+        try:
+            await Connection(self._core, transport).run(deadline)
+        finally:
+            self._attended -= 1
+            self._one_left.set()
 
     # -- its life
 
@@ -177,5 +185,8 @@ class Runtime:
         core.jobs.end_all(outcome.failed(error), SHUTDOWN_GRACE_SECONDS)
         with trio.move_on_after(SHUTDOWN_GRACE_SECONDS + self.limits.close_seconds):
             await core.jobs.none_left()
-        with trio.move_on_after(self.limits.close_seconds):
-            await core.sessions.say_goodbye(Farewell(GOING_AWAY, "the runtime is shutting down"))
+        core.farewells_end = trio.current_time() + self.limits.close_seconds
+        core.sessions.say_goodbye(Farewell(GOING_AWAY, "the runtime is shutting down"))
+        with trio.CancelScope(deadline=core.farewells_end):
+            while self._attended:
+                await self._one_left.wait()

@@ -173,7 +173,7 @@ class Scribe:
             session.tail.end(item.farewell)
 
     def _give_up(self, gone: JournalTrimmed) -> None:
-        """Events this session is owed are gone: it is told and ends, rather than go on with a hole."""
+        """Owed events are gone: the session is told and ends, rather than go on with a hole."""
         session = self._session
         session.watches.pop(gone.job_id, None)
         session.over = True

@@ -18,7 +18,6 @@ from arcp_trio.runtime.scribe import Scribe
 from arcp_trio.runtime.session import Session
 from arcp_trio.runtime.submission import Submissions
 from arcp_trio.runtime.tail import Farewell
-from arcp_trio.runtime.wake import Wake
 from arcp_trio.runtime.watch import Watch
 from arcp_trio.store.records import SessionRow
 from arcp_trio.store.writes import DropSession, Expire, PutSession
@@ -56,7 +55,6 @@ class Sessions:
         self._parked_of: dict[str, dict[str, None]] = {}
         """Ids of the parked sessions by principal, oldest first."""
         self._connected: Counter[str] = Counter()
-        self._connection_ended = Wake()
 
     # -- awake
 
@@ -217,12 +215,9 @@ class Sessions:
         self._connected[principal] -= 1
         if not self._connected[principal]:
             del self._connected[principal]
-        self._connection_ended.set()
 
-    async def say_goodbye(self, farewell: Farewell) -> None:
-        """Close every connection behind what its session is owed, and wait for that."""
+    def say_goodbye(self, farewell: Farewell) -> None:
+        """Have every connection closed behind what its session is owed."""
         for session in self._awake.values():
             if session.connection is not None:
                 session.tell(Leave(session.connection, farewell, caught_up=True))
-        while self._connected:
-            await self._connection_ended.wait()
