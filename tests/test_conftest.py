@@ -42,7 +42,7 @@ def test_errors_in_the_log_are_announced_or_fail_the_test(
             pass
         """
     )
-    result = pytester.runpytest_subprocess("-rE")
+    result = pytester.runpytest_subprocess()
     result.assert_outcomes(passed=5, errors=3)
     for name in ("unexpected", "another", "missing"):
-        result.stdout.fnmatch_lines([f"ERROR *::test_{name} *"])
+        result.stdout.fnmatch_lines([f"*ERROR at teardown of test_{name} *"])
