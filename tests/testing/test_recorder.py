@@ -163,6 +163,19 @@ def test_what_must_not_be_numbered_with_a_number(wire: _Wire, kind: str) -> None
     wire.refuses(wire.frame(kind, {"job_id": "job_1"}, event_seq=1), "carries an event_seq")
 
 
+def test_an_envelope_and_a_payload_of_different_jobs(wire: _Wire) -> None:
+    """Where the job stands twice it is the same one."""
+    wire.refuses(wire.accepted() | {"job_id": "job_2"}, "job_id differs")
+
+
+@pytest.mark.parametrize("kind", [None, "", 7])
+def test_an_event_without_a_kind(running: _Wire, kind: Any) -> None:
+    """The kind says how to read the body."""
+    frame = running.event(3)
+    frame["payload"]["kind"] = kind
+    running.refuses(frame, "without kind")
+
+
 def test_events_before_the_acceptance(wire: _Wire) -> None:
     """A client must know a job before it hears of its events."""
     wire.refuses(wire.event(1), "before its job.accepted")
@@ -366,7 +379,8 @@ def _errors(wire: _Wire) -> Iterator[Frame]:
     wrong: list[Frame] = [
         {"code": "NOT_FOUND"},
         {"code": None},
-        {"retryable": "yes"},
+        {"code": "TIMEOUT", "retryable": "yes"},
+        {"code": "TIMEOUT", "retryable": 1},
         {"retryable": None},
         {"message": ""},
         {"retryable": False},  # of INTERNAL_ERROR, which is always retryable
