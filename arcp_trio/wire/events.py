@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal
+from types import UnionType
 from typing import Any, TypeAlias, cast, get_args, get_type_hints
 
 import attrs
@@ -288,7 +289,7 @@ def _field_of(field: attrs.Attribute[Any], hint: Json) -> _Field:
     required = field.default is attrs.NOTHING
     if hint is Any:
         return (field.name, None, required, None, "a value")
-    accepted = [getattr(kind, "__origin__", kind) for kind in get_args(hint) or (hint,)]
+    accepted = [getattr(kind, "__origin__", kind) for kind in _alternatives(hint)]
     types = frozenset(accepted) - {type(None)}
     rule = field.metadata.get(_RULE)
     if Decimal in types:
@@ -296,6 +297,10 @@ def _field_of(field: attrs.Attribute[Any], hint: Json) -> _Field:
     else:
         expected = _TYPE_NAMES[next(iter(types))]
     return (field.name, types, required, rule, field.metadata.get(_EXPECTED, expected))
+
+
+def _alternatives(hint: Json) -> tuple[Any, ...]:
+    return get_args(hint) if isinstance(hint, UnionType) else (hint,)
 
 
 def _finite_and(rule: _Rule | None) -> _Rule:

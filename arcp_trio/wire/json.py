@@ -26,6 +26,7 @@ MAX_DEPTH = 64  # levels of nesting, counted from the outermost value
 
 _MIN_INT, _MAX_INT = -(2**63), 2**63 - 1
 _MANY_DIGITS = re.compile(r"[0-9]{19}")  # no shorter integer leaves 64 bits
+_ENDLESS_NUMBER = re.compile(r"[0-9]{1000}")
 _MAX_PATH = 256  # characters of a path that a message names
 
 _encode = msgspec.json.Encoder(decimal_format="number").encode
@@ -41,16 +42,16 @@ def loads(text: str | bytes, *, max_depth: int = MAX_DEPTH, root: str = "$") -> 
     `root` names the value in that message, when it is part of a larger one.
     """
     try:
-        if isinstance(text, bytes):
-            text = text.decode()
+        text = text if isinstance(text, str) else text.decode()
+    except UnicodeDecodeError:
+        raise InvalidRequest(f"not valid UTF-8 @ {root}") from None
+    try:
         value = _decode(text)
     except RecursionError:
         raise InvalidRequest(f"nested too deeply @ {root}") from None
-    except UnicodeDecodeError:
-        raise InvalidRequest(f"not valid UTF-8 @ {root}") from None
     except (UnicodeEncodeError, msgspec.DecodeError):
         raise InvalidRequest(_diagnose(text, max_depth, root)) from None
-    # Walking the value costs more than decoding it; the text tells cheaply when to.
+    # Walking the value costs as much as decoding it; the text tells cheaply when to.
     if text.count("[") + text.count("{") > max_depth or _MANY_DIGITS.search(text):
         fault = find_fault(value, max_depth, root)
         if fault is not None:
@@ -58,20 +59,21 @@ def loads(text: str | bytes, *, max_depth: int = MAX_DEPTH, root: str = "$") -> 
     return value
 
 
-def _diagnose(text: str | bytes, max_depth: int, root: str) -> str:
+def _diagnose(text: str, max_depth: int, root: str) -> str:
     try:
         return find_fault(loads_lax(text), max_depth, root) or f"not valid JSON @ {root}"
     except ValueError as error:
         return f"{error} @ {root}"
 
 
-def loads_lax(text: str | bytes) -> Json:
+def loads_lax(text: str) -> Json:
     """Read what is nearly JSON, to find out what is wrong with it; `ValueError` if it is not.
 
     NaN, numbers out of bounds and lone surrogates pass: `find_fault` tells where they are.
     """
+    endless = _ENDLESS_NUMBER.search(text)
     try:
-        return json.loads(text, parse_int=_read_int)
+        return json.loads(text, parse_int=_read_int if endless else None)
     except RecursionError:
         raise ValueError("nested too deeply") from None
     except ValueError as error:
@@ -79,7 +81,7 @@ def loads_lax(text: str | bytes) -> Json:
 
 
 def _read_int(digits: str) -> int:
-    # Reading a number of a million digits takes quadratic time, and it is refused anyway.
+    # Reading a million digits takes quadratic time, and the number is refused anyway.
     return int(digits) if len(digits) <= len(str(_MIN_INT)) else _MAX_INT + 1
 
 

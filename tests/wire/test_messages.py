@@ -324,7 +324,7 @@ def test_every_message_has_an_example() -> None:
         ("job.submit", {**SUBMIT, "max_runtime_sec": 1.0}, "@ $.payload.max_runtime_sec"),
         ("job.submit", {**SUBMIT, "max_runtime_sec": True}, "@ $.payload.max_runtime_sec"),
         ("job.submit", {**SUBMIT, "max_runtime_sec": "60"}, "@ $.payload.max_runtime_sec"),
-        ("job.cancel", {}, "@ $.payload.job_id"),
+        ("job.cancel", {}, "missing @ $.payload.job_id"),
         ("job.cancel", {"job_id": ""}, "@ $.payload.job_id"),
         ("job.cancel", {"job_id": "j" * 257}, "@ $.payload.job_id"),
         ("job.cancel", {"job_id": "j", "reason": 1}, "@ $.payload.reason"),

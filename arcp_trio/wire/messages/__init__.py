@@ -172,7 +172,8 @@ def decode_payload(envelope: Envelope, table: Table) -> object:
     payload = envelope.payload
     name = _ALSO_ON_ENVELOPE.get(cls)
     if name is not None and payload.get(name) is None:
-        payload = {**payload, name: getattr(envelope, name)}
+        outer = getattr(envelope, name)
+        payload = payload if outer is None else {**payload, name: outer}
     return read(cls, payload)
 
 
