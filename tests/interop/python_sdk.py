@@ -1,0 +1,105 @@
+"""A session of the vendor's Python SDK client, as a program: prints what came of it as JSON.
+
+Apart from the tests, because it runs on asyncio and its warnings are not ours to answer for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from typing import Any
+
+from arcp import ARCPError, ClientInfo, SessionResume, TransportClosed, WebSocketTransport
+from arcp.client import ARCPClient, AutoAckOptions
+
+SECONDS = 10.0
+
+
+def new_client(token: str) -> ARCPClient:
+    """One that acknowledges by itself, as its users have it."""
+    return ARCPClient(
+        client=ClientInfo(name="vendor", version="1.1.3"),
+        token=token,
+        auto_ack=AutoAckOptions(every_n=1, interval_sec=0.05),
+    )
+
+
+async def events(handle: Any) -> list[dict[str, Any]]:
+    """All events of a job."""
+    return [event async for event in handle.events()]
+
+
+async def outcome(handle: Any) -> dict[str, Any]:
+    """How a job ended, as this client sees it."""
+    try:
+        payload = await asyncio.wait_for(handle.done, SECONDS)
+    except ARCPError as error:
+        return {"raised": error.code}
+    return {"status": payload.final_status, "result": payload.result}
+
+
+async def refusal(call: Any) -> str:
+    """The code with which a call is refused."""
+    try:
+        await asyncio.wait_for(call, SECONDS)
+    except ARCPError as error:
+        return str(error.code)
+    return "not refused"
+
+
+async def dropped(handle: Any) -> bool:
+    """Whether the job's handle went down with its connection, as this client has it."""
+    try:
+        await handle.done
+    except TransportClosed:
+        return True
+    return False
+
+
+async def session(url: str, token: str) -> dict[str, Any]:
+    """Submit, watch, cancel, time out, be refused, resume and leave."""
+    client = new_client(token)
+    welcome = await client.connect(await WebSocketTransport.connect(url))
+    seen: dict[str, Any] = {"features": sorted(client.negotiated_features)}
+
+    echo = await client.submit(agent="echo", input={"text": "é漢😀"})
+    seen["echo"] = await outcome(echo)
+    chatty = await client.submit(agent="chatty", input={"n": 500, "size": 100})
+    logs = asyncio.create_task(events(chatty))
+    seen["chatty"] = await outcome(chatty)
+    seen["chatty_events"] = len(await asyncio.wait_for(logs, SECONDS))
+
+    sleeper = await client.submit(agent="sleeper", input={"seconds": 60})
+    await client.cancel_job(sleeper.job_id, reason="enough")
+    seen["cancelled"] = await outcome(sleeper)
+    await client.cancel_job(sleeper.job_id, reason="again")
+    slow = await client.submit(agent="sleeper", input={"seconds": 60}, max_runtime_sec=1)
+    seen["timed_out"] = await outcome(slow)
+    seen["refused"] = await refusal(client.submit(agent="nobody"))
+
+    running = await client.submit(agent="countdown", input={"n": 5, "delay": 0.1})
+    await asyncio.sleep(0.15)
+    await client._transport.close()  # the drop; the client has no public way to have one
+    seen["dropped"] = await dropped(running)
+    again = new_client(token)
+    await again.resume(
+        await WebSocketTransport.connect(url),
+        resume=SessionResume(
+            session_id=welcome.session_id,
+            resume_token=welcome.resume_token,
+            last_event_seq=client.latest_event_seq,
+        ),
+    )
+    seen["resumed_session"] = again.session_id == welcome.session_id
+    # Results of echo and sleepers, 500 logs and their result, 5 steps and theirs.
+    while again.latest_event_seq < 1 + 501 + 2 + 6:
+        await asyncio.sleep(0.01)
+    last = await again.submit(agent="echo", input="after the resume")
+    seen["after_resume"] = await outcome(last)
+    await again.close()
+    return seen
+
+
+if __name__ == "__main__":
+    print(json.dumps(asyncio.run(asyncio.wait_for(session(*sys.argv[1:]), 30))))
