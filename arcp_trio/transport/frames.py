@@ -131,7 +131,8 @@ class MessageGauge:
             self._message_bytes = self._fragments = 0
         self._message_bytes += length
         self._fragments += 1
-        self.exceeded = self._message_bytes > self._max_bytes or self._fragments > MAX_FRAGMENTS
+        if self._message_bytes > self._max_bytes or self._fragments > MAX_FRAGMENTS:
+            self.exceeded = True
 
 
 class FrameStream(trio.abc.Stream):
@@ -149,7 +150,6 @@ class FrameStream(trio.abc.Stream):
         self._write_lock = trio.StrictFIFOLock()
         self._close_passed = False
         self._torn = False
-        self._library_left = False
         self._switched = trio.Event()  # HTTP is over, what follows are frames
         self._head = bytearray()  # of the request or response that comes in
         self._head_over = False
@@ -213,8 +213,6 @@ class FrameStream(trio.abc.Stream):
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
         """Read what came; empty at the end, and from the frame that is too much."""
-        if self._library_left:
-            raise trio.ClosedResourceError("closed by trio-websocket")
         if self.gauge.exceeded:
             return b""
         if not self._head_over:
@@ -254,8 +252,7 @@ class FrameStream(trio.abc.Stream):
     # --- ending ---
 
     async def aclose(self) -> None:
-        """Let go of the stream, which stays open for a last Close until `abort`."""
-        self._library_left = True
+        """Leave the stream open: trio-websocket is done with it, but a Close may be due yet."""
         await trio.lowlevel.checkpoint()
 
     async def abort(self) -> None:

@@ -23,7 +23,7 @@ from trio_websocket import (
 )
 
 from arcp_trio.transport.base import MessageTooBig, Transport, TransportClosed
-from arcp_trio.transport.frames import ABORT_SECONDS, FrameStream
+from arcp_trio.transport.frames import ABORT_SECONDS, MAX_FRAGMENTS, FrameStream
 
 logger = logging.getLogger(__name__)
 
@@ -225,18 +225,20 @@ class _WebSocketTransport:
                     await self._frames.discard()
 
     async def _end(self, reason: CloseReason | None) -> TransportClosed:
-        """Say why it is this side that ends it, if it is; return what to raise."""
+        """Return what to raise, having told the peer if it is this side that ends it."""
         if self._frames.gauge.exceeded:
-            error: TransportClosed = MessageTooBig(
-                f"a message of more than {self._max_bytes} bytes", code=_TOO_BIG
-            )
-        elif reason is None:
+            words = f"a message of more than {self._max_bytes} bytes or {MAX_FRAGMENTS} fragments"
+            await self._tell(_TOO_BIG, words)
+            return MessageTooBig(words, code=_TOO_BIG)
+        if reason is None:
             return TransportClosed()
-        else:
-            words = f"closed with {reason.code}" + (f": {reason.reason}" if reason.reason else "")
-            error = TransportClosed(words, code=reason.code)
-            if reason.code not in _FOUND_BY_LIBRARY:
-                return error
+        words = reason.reason or ""
+        if reason.code in _FOUND_BY_LIBRARY:
+            await self._tell(reason.code, words)
+        return TransportClosed(
+            f"closed with {reason.code}" + (f": {words}" if words else ""), code=reason.code
+        )
+
+    async def _tell(self, code: int, words: str) -> None:
         with suppress(*_GONE):
-            await self._frames.send_close(error.code or _TOO_BIG, str(error))
-        return error
+            await self._frames.send_close(code, words)

@@ -154,13 +154,14 @@ async def test_pings_that_cross_with_a_close_harm_nobody() -> None:
     async with serving() as (runtime, port), client_of(port) as good:
 
         async def bystander() -> None:
-            peer = RawPeer(await trio.open_tcp_stream("127.0.0.1", port))
-            await peer.shake_hands()
-            await peer.send(TEXT, b"bye")
-            assert await peer.receive() == (CLOSE, closing(1000))
-            await peer.send(PING, b"are you there?")
-            await peer.send(CLOSE, closing(1000))
-            assert await peer.read_to_end() == b""
+            async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
+                peer = RawPeer(stream)
+                await peer.shake_hands()
+                await peer.send(TEXT, b"bye")
+                assert await peer.receive() == (CLOSE, closing(1000))
+                await peer.send(PING, b"are you there?")
+                await peer.stream.send_all(farewell())
+                assert await peer.read_to_end() == b""
 
         async with trio.open_nursery() as nursery:
             for _ in range(100):
@@ -193,7 +194,8 @@ async def test_cancelling_serve_leaves_connections_alone() -> None:
                 task_status: trio.TaskStatus[list[trio.SocketListener]],
             ) -> None:
                 with accepting:
-                    await serve(runtime, "127.0.0.1", 0, task_status=task_status)
+                    async with trio.open_nursery() as nursery:
+                        task_status.started(await nursery.start(serve, runtime, "127.0.0.1", 0))
 
             listeners = await nursery.start(cancellable)
             port = listeners[0].socket.getsockname()[1]

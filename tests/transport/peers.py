@@ -102,18 +102,17 @@ async def open_pair(
 ) -> AsyncGenerator[tuple[Transport, Transport], None]:
     """Open a server's transport and the client's that belongs to it, over memory."""
     near, far = memory_streams()
-    done = trio.Event()
-    ready = trio.Event()
     servers: list[Transport] = []
+    ready, done = trio.Event(), trio.Event()
 
-    async def serve() -> None:
+    async def hold_open() -> None:
         async with accept(near, max_bytes=max_bytes, peer="client") as server:
             servers.append(server)
             ready.set()
             await done.wait()
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(serve)
+        nursery.start_soon(hold_open)
         async with connect(far, max_bytes=max_bytes) as client:
             await ready.wait()
             yield servers[0], client

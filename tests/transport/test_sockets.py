@@ -96,6 +96,7 @@ async def one_cancelled_write(
     until = chance.randrange(2_000_000)
     batch = [b"%03d" % n + b"x" * (n * 5) for n in range(200)]
     sending = trio.CancelScope()
+    torn = False
     peer = RawPeer(await trio.open_tcp_stream("127.0.0.1", port))
 
     async def read() -> None:
@@ -117,8 +118,8 @@ async def one_cancelled_write(
             with sending:
                 while True:
                     await server.send(batch)
-            try:
+            try:  # if the cancellation came between two writes, this is sent
                 await server.send([b"afterwards"])
             except TransportClosed:
-                return True
-            return False  # the cancellation came between two writes
+                torn = True
+    return torn

@@ -62,6 +62,42 @@ async def test_batches_arrive_whole_and_in_order_both_ways() -> None:
                         assert await receiver.receive() == text.decode()
 
 
+async def test_batches_of_many_senders_are_not_mixed() -> None:
+    """Each batch stays together, and each sender's batches stay in order."""
+    async with open_pair() as (server, client), trio.open_nursery() as nursery:
+
+        async def send(sender: int) -> None:
+            for n in range(50):
+                await server.send([b"%d %d %d" % (sender, n, part) for part in range(3)])
+
+        for sender in range(5):
+            nursery.start_soon(send, sender)
+        seen = dict.fromkeys(range(5), 0)
+        for _ in range(5 * 50):
+            sender, n, _part = map(int, (await client.receive()).split())
+            assert n == seen[sender]
+            seen[sender] += 1
+            for part in (1, 2):
+                assert await client.receive() == f"{sender} {n} {part}"
+
+
+async def test_a_cancelled_receive_loses_nothing(autojump_clock: MockClock) -> None:
+    """Waiting for a message can be given up and taken up again."""
+    async with open_raw() as (server, peer), trio.open_nursery() as nursery:
+
+        @nursery.start_soon
+        async def send() -> None:
+            for n in range(100):
+                await trio.sleep(1)
+                await peer.send(TEXT, b"%d" % n)
+
+        received: list[str | bytes] = []
+        while len(received) < 100:
+            with trio.move_on_after(0.3):
+                received.append(await server.receive())
+        assert received == [str(n) for n in range(100)]
+
+
 async def test_a_binary_message_comes_as_bytes() -> None:
     """The caller can tell what was marked as binary, fragmented or not."""
     async with open_raw() as (server, peer):
