@@ -75,15 +75,19 @@ async def _authenticate(core: Core, auth: Auth | None) -> str:
     return principal
 
 
+def _check_connected(core: Core, principal: str) -> None:
+    most = core.limits.sessions_per_principal
+    if core.sessions.connected(principal) >= most:
+        raise limit_hit("sessions_per_principal", most)
+
+
 # -- a new session
 
 
 async def _begin(
     core: Core, connection: Connection, principal: str, features: frozenset[str]
 ) -> Session:
-    most = core.limits.sessions_per_principal
-    if core.sessions.connected(principal) >= most:
-        raise limit_hit("sessions_per_principal", most)
+    _check_connected(core, principal)
     token = resume_token()
     session, stored = core.sessions.create(
         principal, features, connection.dialect.name, token_digest(token)
@@ -146,6 +150,8 @@ async def _resume(
         if session.connection is not None:
             # Whoever has the token may take over from a socket that only looks alive.
             session.connection.end(1000, "the session was resumed elsewhere")
+        else:
+            _check_connected(core, session.principal)
         attempt = Reattach(core, connection, token, resume.last_event_seq, features)
         await session.command(attempt)
         await attempt.done.wait()

@@ -119,6 +119,8 @@ class Runtime:
     # -- its life
 
     async def __aenter__(self) -> Self:
+        if self._running is not None:
+            raise RuntimeError("a runtime runs once; make another")
         self._running = self._run()
         await self._running.__aenter__()
         return self

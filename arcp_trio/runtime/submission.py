@@ -193,8 +193,12 @@ class Submissions:
             submitters=frozenset({session.id}),
         )
         core.jobs.live[job_id] = job
-        group = core.store.put(AcceptJob(row, _key_row(request, job_id, accepted, now, core)))
-        await group.committed()
+        try:
+            group = core.store.put(AcceptJob(row, _key_row(request, job_id, accepted, now, core)))
+            await group.committed()
+        except BaseException:
+            core.jobs.ended(job)
+            raise
         return _Accepted(accepted, job_id, Watch(session, job_id, job), job)
 
     # -- a known job

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from functools import singledispatchmethod
+from itertools import takewhile
 
 import attrs
 import trio
@@ -95,7 +96,9 @@ class MemoryStore(Store):
 
     @_apply.register
     def _(self, write: AddSubmitter) -> None:
-        journal = self._journals[write.job_id]
+        journal = self._journals.get(write.job_id)
+        if journal is None:
+            return  # its retention ended in the meantime
         submitters = journal.row.submitters | {write.session_id}
         journal.row = attrs.evolve(journal.row, submitters=submitters)
 
@@ -137,7 +140,8 @@ class MemoryStore(Store):
                 log.items.append(item)
         watches = log.row.watches
         for job_id in write.watched:
-            self._journals[job_id].watchers.add(write.session_id)
+            if job_id in self._journals:
+                self._journals[job_id].watchers.add(write.session_id)
         watches.update(write.cursors)
         for job_id in write.ended:
             watches.pop(job_id, None)
@@ -197,20 +201,23 @@ class MemoryStore(Store):
 
     @_apply.register
     def _(self, write: Expire) -> None:
-        """Finished jobs stand in the order they ended, so the ones to go are the first."""
+        """Both maps are in the order in which their entries are due, so what goes stands first."""
         surplus = len(self._finished) - write.finished_jobs
-        for job_id, finished_at in list(self._finished.items()):
-            if finished_at > write.finished_before and surplus <= 0:
+        gone: list[str] = []
+        for job_id, finished_at in self._finished.items():
+            if finished_at > write.finished_before and len(gone) >= surplus:
                 break
-            surplus -= 1
+            gone.append(job_id)
+        for job_id in gone:
             del self._finished[job_id]
             journal = self._journals[job_id]
             journal.expired = True
             if not journal.watchers:
                 del self._journals[job_id]
-        for key, row in list(self._keys.items()):
-            if row.expires_at <= write.now and row.job_id not in self._journals:
-                del self._keys[key]
+        due = list(takewhile(lambda row: row.expires_at <= write.now, self._keys.values()))
+        for row in due:
+            if row.job_id not in self._journals:
+                del self._keys[row.principal, row.key]
 
     # -- reading
 
