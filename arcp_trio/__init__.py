@@ -1,7 +1,7 @@
 """A runtime, library and client for ARCP 1.1, the Agent Runtime Control Protocol, built on Trio.
 
-Everything public is here and in `arcp_trio.testing`. Names are loaded when they are first used, so that the command
-line need not wait for what it does not use.
+Everything public is here and in `arcp_trio.testing`. Names are loaded when they are first used, so
+that the command line need not wait for what it does not use.
 """
 
 from __future__ import annotations

@@ -54,6 +54,8 @@ class Connection:
 
     def __init__(self, core: Core, transport: Transport) -> None:
         self.dialect: Dialect = STANDARD
+        self.principal: str | None = None
+        """Who said hello."""
         self.over = False
         self.wake = Wake()
         """Wakes the sender."""
@@ -70,8 +72,8 @@ class Connection:
         """Frames of the connection itself, sent between batches: ping, pong, HEARTBEAT_LOST."""
         self._malformed: deque[float] = deque()
         self._sent_seq = 0
-        self._fresh = True
-        """Nothing was asked of the session yet: it may still be exchanged for one to resume."""
+        self._fresh = False
+        """The session is new, nothing was asked of it: it may be exchanged for one to resume."""
         self._next: Envelope | None = None
 
     # -- its life
@@ -124,10 +126,11 @@ class Connection:
         self._farewell = Farewell(POLICY, error.code)
         await self._transport.send([head + refusal(error, request_id=request_id)])
 
-    def join(self, session: Session) -> None:
+    def join(self, session: Session, *, fresh: bool = False) -> None:
         """The handshake found the session; it counts as connected from here on."""
         self._leave_session()
-        self._session = session
+        self._session, self._fresh = session, fresh
+        session.give_to(self)
         self._core.sessions.connection_began(session.principal)
 
     def begin(self, tail: Tail, welcome: bytes, replay: Replay, after_seq: int) -> None:

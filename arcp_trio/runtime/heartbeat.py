@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -35,7 +35,7 @@ class Heartbeat:
         self._heard_at = trio.current_time()
 
     @contextmanager
-    def not_listening(self) -> Iterator[None]:
+    def not_listening(self) -> Generator[None]:
         """The reader has its hands full; silence does not count."""
         self._listening = False
         yield

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import attrs
 import trio
@@ -93,12 +93,13 @@ class Job:
             with self._agent_scope:
                 result = await self.agent.function(JobContext(self))
                 self.end(self._returned(result))
-        except BaseException as error:  # noqa: BLE001 - the fence round an agent
-            # An agent's fault, SystemExit included, is its own; what is meant for the process goes
-            # on.
-            rest = _meant_for_process(error)
+        except (trio.Cancelled, KeyboardInterrupt, GeneratorExit):
+            raise  # not the agent's: meant for the runtime or the process
+        except BaseException as error:  # noqa: ASYNC103, BLE001 - the fence round an agent
+            # Its fault is its own, SystemExit included; but a group may hold what is not.
+            rest = _not_the_agents(error)
             if rest is not None:
-                raise rest from None
+                raise rest from None  # noqa: ASYNC104
             self.end(self._raised(error))
         finally:
             self._agent_gone.set()
@@ -213,9 +214,9 @@ class Job:
             await self.journal.reader()
 
 
-def _meant_for_process(error: BaseException) -> BaseException | None:
-    """The part of an exception that is not the agent's: cancellation from further out, Ctrl-C."""
-    beyond = (trio.Cancelled, KeyboardInterrupt, GeneratorExit)
-    if isinstance(error, BaseExceptionGroup):
-        return error.subgroup(beyond)
-    return error if isinstance(error, beyond) else None
+def _not_the_agents(error: BaseException) -> BaseException | None:
+    """The part of an exception group that must go on: cancellation from further out, Ctrl-C."""
+    if not isinstance(error, BaseExceptionGroup):
+        return None
+    group = cast("BaseExceptionGroup[BaseException]", error)
+    return group.subgroup((trio.Cancelled, KeyboardInterrupt, GeneratorExit))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
 from typing import Self, TypeVar
@@ -132,17 +132,18 @@ class Runtime:
         traceback: TracebackType | None,
     ) -> bool | None:
         assert self._running is not None
-        return await self._running.__aexit__(kind, error, traceback)
+        # Bounds itself: see shutdown.
+        return await self._running.__aexit__(kind, error, traceback)  # noqa: ASYNC102
 
     @asynccontextmanager
-    async def _run(self) -> AsyncIterator[None]:
+    async def _run(self) -> AsyncGenerator[None]:
         error: BaseException | None = None
         stop = trio.Event()
         async with trio.open_nursery() as nursery:
             await nursery.start(self._live, stop, name="runtime")
             try:
                 yield
-            except BaseException as raised:  # noqa: BLE001 - raised below, not in a group
+            except BaseException as raised:  # noqa: ASYNC103, BLE001 - raised below, ungrouped
                 error = raised
             with trio.CancelScope(shield=True):
                 await self.shutdown()

@@ -44,6 +44,9 @@ class Session:
         self.closed = row.closed
         self.watches: dict[str, Watch] = {}
         self.connection: Connection | None = None
+        """Who is sent what gets a number."""
+        self.holder: Connection | None = None
+        """Who was given the newest token, and is attached or about to be."""
         self.tail: Tail | None = None
         self.behind = True
         self.window_ends: float | None = None
@@ -115,7 +118,7 @@ class Session:
 
     def heard(self, connection: Connection) -> None:
         """A frame came from a client with the newest token: the one before is used up (§6.3)."""
-        if self.spare_token is not None and connection is self.connection:
+        if self.spare_token is not None and connection is self.holder:
             self.spare_token = None
             self._store.put(RotateToken(self.id, self.token, None, self.features, self.dialect))
 
@@ -126,8 +129,20 @@ class Session:
 
     # -- its life
 
+    def give_to(self, connection: Connection) -> None:
+        """A connection was let in: it is the one to hear from, and no other."""
+        self.evict()
+        self.holder = connection
+
+    def evict(self) -> None:
+        """Who has the token may take over from a socket that only looks alive."""
+        if self.holder is not None:
+            self.holder.end(1000, "the session was resumed elsewhere")
+
     def detach(self, connection: Connection) -> None:
         """A connection ended. The jobs notice nothing."""
+        if self.holder is connection:
+            self.holder = None
         if self.connection is connection:
             self.connection = None
             self.set_tail(None)

@@ -278,6 +278,5 @@ def _key_row(
 
 
 def _object(text: bytes) -> dict[str, Json]:
-    value = loads(text)
-    assert isinstance(value, dict)
+    value: dict[str, Json] = loads(text)
     return value

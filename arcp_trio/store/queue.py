@@ -31,6 +31,8 @@ class WriteQueue:
 
     def __init__(self) -> None:
         self._filling = Group()
+        self._taken = Group()
+        self._taken.stored.set()
         self._wake = trio.Event()
 
     def put(self, write: Write) -> Group:
@@ -53,8 +55,8 @@ class WriteQueue:
 
     async def flushed(self) -> None:
         """Wait until everything put so far is stored."""
-        if self._filling.writes:
-            await self._filling.committed()
+        # With nothing queued, the last of it may still be on its way to the store.
+        await (self._filling if self._filling.writes else self._taken).committed()
 
     async def run(self, apply: Callable[[Sequence[Write]], Awaitable[None]]) -> None:
         """Be the writer: commit group after group until cancelled."""
@@ -64,6 +66,7 @@ class WriteQueue:
             # the writer.
             await trio.lowlevel.checkpoint()
             group, self._filling, self._wake = self._filling, Group(), trio.Event()
+            self._taken = group
             group.taken.set()
             await apply(group.writes)
             group.stored.set()
