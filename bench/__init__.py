@@ -1,0 +1,1 @@
+"""Benchmarks: this runtime beside another one, in the same run (`python -m bench`)."""

@@ -1,0 +1,42 @@
+"""`python -m bench`: all rows, or those of the families that are named."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from typing import Final
+
+from bench import report
+from bench.figures import QUICK_SHARE, Family, compare
+from bench.round_trips import round_trips
+from bench.streaming import one_client
+
+FAMILIES: Final[Mapping[str, Family]] = {
+    "stream": one_client,
+    "round-trips": round_trips,
+}
+"""The order of the rows. A new row is a function here, or one more figure of one."""
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("families", nargs="*", metavar="FAMILY", help=", ".join(FAMILIES))
+    parser.add_argument("--runs", type=int, default=5, help="runs of either side (default 5)")
+    parser.add_argument("--quick", action="store_true", help="only see that it works: one run")
+    parser.add_argument("--json", action="store_true", help="one JSON object per row")
+    arguments = parser.parse_args()
+    unknown = set(arguments.families) - set(FAMILIES)
+    if unknown:
+        parser.error(f"no such family: {', '.join(sorted(unknown))}")
+
+    runs, share = (1, QUICK_SHARE) if arguments.quick else (arguments.runs, 1.0)
+    if not arguments.json:
+        print(report.heading(runs), flush=True)
+    for name in arguments.families or FAMILIES:
+        for row in compare(FAMILIES[name], runs=runs, share=share):
+            print(report.json_line(row, runs) if arguments.json else report.line(row), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,140 @@
+"""The client of all measurements: a blocking socket and as little as possible around it.
+
+It does not parse the frames of a stream: it finds their ends and looks for the number each must
+have. So it costs much less than any server that makes them; how much is measured along.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import socket
+from collections import deque
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Final, Self
+from urllib.parse import urlsplit
+
+from arcp_trio.wire.ids import new_id
+from bench.peers import TOKEN
+
+_PATIENCE_SECONDS: Final = 30.0
+_READ_BYTES: Final = 256 * 1024
+_TEXT: Final = 0x81  # this and those below with FIN
+_PING: Final = 0x89
+_PONG: Final = 0x8A
+_EVENT_SEQ: Final = b'"event_seq":'
+
+
+class Client:
+    """One session, in which every number is checked: 1, 2, 3, … (§8.3)."""
+
+    def __init__(self, url: str) -> None:
+        self._frames: deque[bytes] = deque()
+        self._rest = b""
+        self._seq = 0
+        self._session: dict[str, str] = {}
+        parts = urlsplit(url)
+        self._socket = socket.create_connection(
+            (parts.hostname or "", parts.port or 80), _PATIENCE_SECONDS
+        )
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._upgrade(parts.netloc, parts.path)
+        self._hello()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        _type: type[BaseException] | None,
+        _error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        self._socket.close()
+
+    def _upgrade(self, host: str, path: str) -> None:
+        key = base64.b64encode(os.urandom(16)).decode()
+        self._socket.sendall(
+            f"GET {path} HTTP/1.1\r\nHost: {host}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            f"Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n\r\n".encode()
+        )
+        answer = b""
+        while b"\r\n\r\n" not in answer:
+            answer += self._received()
+        if not answer.startswith(b"HTTP/1.1 101 "):
+            raise RuntimeError(f"no WebSocket: {answer!r}")
+        self._rest = answer.partition(b"\r\n\r\n")[2]
+
+    def _hello(self) -> None:
+        hello = {
+            "client": {"name": "bench", "version": "1.0.0"},
+            "auth": {"scheme": "bearer", "token": TOKEN},
+            "capabilities": {"encodings": ["json"], "features": []},
+        }
+        self.send("session.hello", hello)
+        welcome = json.loads(self.receive())
+        if welcome["type"] != "session.welcome":
+            raise RuntimeError(f"no session: {welcome}")
+        self._session = {"session_id": welcome["session_id"]}
+
+    # -- sending
+
+    def send(self, message_type: str, payload: Mapping[str, Any]) -> None:
+        """Send one message."""
+        frame = {"arcp": "1.1", "id": new_id(), "type": message_type, "payload": payload}
+        self._send(_TEXT, json.dumps(frame | self._session).encode())
+
+    def submit(self, agent: str, given: object) -> None:
+        """Submit a job."""
+        self.send("job.submit", {"agent": agent, "input": given})
+
+    def _send(self, first: int, payload: bytes) -> None:
+        size = len(payload)
+        length = bytes((0x80 | size,)) if size < 126 else b"\xfe" + size.to_bytes(2, "big")
+        # Masked with zeros: the payload stands as it is.
+        self._socket.sendall(bytes((first,)) + length + bytes(4) + payload)
+
+    # -- receiving
+
+    def receive(self) -> bytes:
+        """Receive the next frame's text."""
+        while not self._frames:
+            self._split(self._rest + self._received())
+        frame = self._frames.popleft()
+        at = frame.find(_EVENT_SEQ)
+        if at >= 0:
+            self._seq += 1
+            if not frame.startswith(b"%d," % self._seq, at + len(_EVENT_SEQ)):
+                raise RuntimeError(f"expected event_seq {self._seq}: {frame!r}")
+        elif b'"session.error"' in frame:
+            raise RuntimeError(f"refused: {frame!r}")
+        return frame
+
+    def _received(self) -> bytes:
+        data = self._socket.recv(_READ_BYTES)
+        if not data:
+            raise RuntimeError("the server hung up")
+        return data
+
+    def _split(self, data: bytes) -> None:
+        """Queue the whole WebSocket frames in the data and keep the rest."""
+        at, size = 0, len(data)
+        while at + 2 <= size:
+            length, start = data[at + 1], at + 2
+            if length >= 126:
+                start += 2 if length == 126 else 8
+                length = int.from_bytes(data[at + 2 : start], "big")
+            # A length that is cut off reads as something else, but its frame ends outside, too.
+            end = start + length
+            if start > size or end > size:
+                break
+            if data[at] == _TEXT:
+                self._frames.append(data[start:end])
+            elif data[at] == _PING:
+                self._send(_PONG, data[start:end])
+            else:
+                raise RuntimeError(f"an unexpected frame: {data[at:end]!r}")
+            at = end
+        self._rest = data[at:]

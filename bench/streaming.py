@@ -1,0 +1,39 @@
+"""A job that talks as fast as it can, to the one client that submitted it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Final
+
+from bench.client import Client
+from bench.figures import Figure, stopwatch
+from bench.peers import Server
+
+EVENTS: Final = 100_000
+MESSAGE_CHARACTERS: Final = 100
+
+
+def one_client(server: Server, share: float) -> Sequence[Figure]:
+    """Events per second as received, from the submit to the result."""
+    events = int(EVENTS * share)
+    with Client(server.url) as client:
+        _stream(client, events // 10)  # warms up
+        with stopwatch() as watch:
+            _stream(client, events)
+    row = "stream, 1 job to 1 client"
+    return [Figure(row, "events/s", events / watch.seconds, watch.busy)]
+
+
+def _stream(client: Client, events: int) -> None:
+    client.submit("chatty", {"n": events, "size": MESSAGE_CHARACTERS})
+    _expect("job.accepted", client.receive())
+    for _ in range(events - 1):
+        client.receive()
+    _expect("job.event", client.receive())
+    _expect("job.result", client.receive())
+
+
+def _expect(message_type: str, frame: bytes) -> None:
+    if json.loads(frame)["type"] != message_type:
+        raise RuntimeError(f"not a {message_type}: {frame!r}")

@@ -1,0 +1,46 @@
+"""The vendor's runtime with agents that do what the demo agents `chatty` and `echo` do.
+
+Set up as its own command line does it: in-memory event log, static token.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from arcp import RuntimeInfo, serve_websocket
+from arcp.runtime import ARCPRuntime, JobContext, StaticBearerVerifier
+
+from arcp_trio.wire.json import Json
+
+
+async def chatty(settings: Json, job: JobContext) -> dict[str, int]:
+    """Log n messages of `size` characters."""
+    n, size = settings["n"], settings["size"]
+    for number in range(1, n + 1):
+        await job.log("info", f"message {number} ".ljust(size, ".")[:size])
+    return {"n": n}
+
+
+async def echo(given: Json, _job: JobContext) -> dict[str, Json]:
+    """Return the input."""
+    return {"echo": given}
+
+
+async def main(token: str) -> None:
+    """Serve until ended."""
+    runtime = ARCPRuntime(
+        runtime=RuntimeInfo(name="bench-peer", version="1.1.0"),
+        bearer=StaticBearerVerifier({token: "bench"}),
+    )
+    runtime.register_agent("chatty", chatty)
+    runtime.register_agent("echo", echo)
+    server = await serve_websocket(runtime.accept, host="127.0.0.1", port=0)
+    port = next(iter(server.sockets)).getsockname()[1]
+    print(f"listening on ws://127.0.0.1:{port}/arcp", flush=True)
+    async with server:
+        await server.serve_forever()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1]))

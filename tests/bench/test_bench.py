@@ -1,0 +1,50 @@
+"""The benchmarks still run; how fast anything is depends on the machine, so no test says it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def bench(*arguments: str) -> str:
+    """Run the benchmarks as their users do."""
+    done = subprocess.run(
+        [sys.executable, "-m", "bench", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.real_tcp
+def test_a_quick_run_measures_both_sides_in_every_row():
+    """Each row has a figure of either side and their ratio, and says which way is better."""
+    rows: list[dict[str, Any]] = [
+        json.loads(line) for line in bench("--quick", "--json").splitlines()
+    ]
+    latencies = [f"submit to result, {n} in flight" for n in (1, 16)]
+    expected = [f"{row}: {what}" for row in latencies for what in ("p50", "p99", "rate")]
+    assert [row["row"] for row in rows] == ["stream, 1 job to 1 client", *expected]
+    for row in rows:
+        better, worse = ("peer", "ours") if row["unit"] == "ms" else ("ours", "peer")
+        assert row["ratio"] == pytest.approx(row[better] / row[worse])
+        assert all(0 < busy < 1.1 for busy in row["client_busy"].values())
+
+
+@pytest.mark.real_tcp
+def test_the_table_names_the_python_it_was_measured_with():
+    """What is printed for people can be quoted: it says with what it was measured."""
+    lines = bench("--quick", "stream").splitlines()
+    assert lines[0].startswith(f"Python {sys.version.split()[0]}, ")
+    assert lines[-1].startswith("stream, 1 job to 1 client")
