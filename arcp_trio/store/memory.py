@@ -304,7 +304,8 @@ class _MemoryReplay:
         found: list[Frame] = []
         for item in self._store.log_from(self._session_id, self._next):
             full = len(found) >= frames or size <= 0
-            if not isinstance(item, Mark) and (full or item.first_place > self._last):
+            # A full piece takes along only the marks that stand right behind its last number.
+            if item.first_place > (self._next if full else self._last):
                 break
             for frame in self._frames(item, frames - len(found)):
                 found.append(frame)

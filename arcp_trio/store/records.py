@@ -95,6 +95,11 @@ class Mark:
     tail: bytes
 
     @property
+    def first_place(self) -> int:
+        """Where it begins in the order of a log."""
+        return 2 * self.after_seq + 1
+
+    @property
     def last_place(self) -> int:
         """Where it ends in the order of a log."""
         return 2 * self.after_seq + 1
