@@ -47,13 +47,15 @@ async def open_session(core: Core, connection: Connection, first: Envelope) -> S
     match message:
         case Hello():
             connection.dialect = recognise(first)
-            principal = await _authenticate(core, message.auth)
+            connection.principal = principal = await _authenticate(core, message.auth)
             features = negotiate(message.features, SUPPORTED)
             if message.resumption is None:
                 return await _begin(core, connection, principal, features)
             return await _resume(core, connection, message.resumption, principal, features)
         case SessionResume():
-            claimed = None if message.auth is None else await _authenticate(core, message.auth)
+            claimed = connection.principal
+            if message.auth is not None:
+                claimed = await _authenticate(core, message.auth)
             return await _resume(core, connection, message, claimed, None)
         case _:
             raise Unauthenticated("the first frame must be a session.hello")
@@ -93,7 +95,7 @@ async def _begin(
         principal, features, connection.dialect.name, token_digest(token)
     )
     try:
-        connection.join(session)
+        connection.join(session, fresh=True)
         await stored.committed()
         session.tell(Attach(connection, welcome(core, session, token), after_seq=0))
     finally:
@@ -147,11 +149,8 @@ async def _resume(
             raise _cannot_resume()
         if features is None:
             connection.dialect = named(session.dialect)
-        if session.connection is not None:
-            # Whoever has the token may take over from a socket that only looks alive.
-            session.connection.end(1000, "the session was resumed elsewhere")
-        else:
-            _check_connected(core, session.principal)
+        await _check_place(core, session, token, resume.last_event_seq)
+        session.evict()  # already here: what it does not read would hold up the command
         attempt = Reattach(core, connection, token, resume.last_event_seq, features)
         await session.command(attempt)
         await attempt.done.wait()
@@ -160,6 +159,14 @@ async def _resume(
         return session
     finally:
         session.release()
+
+
+async def _check_place(core: Core, session: Session, token: bytes, after_seq: int) -> None:
+    """Look, and touch nothing: an attempt that fails costs the session nothing."""
+    covered = await core.store.covers(session.id, after_seq)
+    in_range = session.floor <= after_seq <= session.top
+    if session.over or not (covered and in_range and _holds_token(session, token)):
+        raise _cannot_resume()
 
 
 def _holds_token(session: Session, token: bytes) -> bool:
@@ -194,15 +201,11 @@ class Reattach:
 
     async def _attach(self, session: Session) -> None:
         core = self.core
-        if (
-            session.over
-            or not _holds_token(session, self.token)
-            or not session.floor <= self.after_seq <= session.top
-            or not await core.store.covers(session.id, self.after_seq)
-        ):
-            raise _cannot_resume()
+        await _check_place(core, session, self.token, self.after_seq)
         if self.connection.over:
             raise _cannot_resume()
+        if session.holder is None:
+            _check_connected(core, session.principal)
         token = resume_token()
         session.token, session.spare_token = token_digest(token), self.token
         if self.features is not None:

@@ -28,6 +28,10 @@ class Jobs:
         self._ordinal = 0
         self._one_ended = Wake()
 
+    def go_on_from(self, ordinal: int) -> None:
+        """The highest ordinal that the store has."""
+        self._ordinal = ordinal
+
     def next_ordinal(self) -> int:
         """The place of an entry among all entries of the runtime."""
         self._ordinal += 1

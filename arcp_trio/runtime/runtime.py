@@ -19,6 +19,7 @@ from arcp_trio.runtime.connection import Connection
 from arcp_trio.runtime.core import Core
 from arcp_trio.runtime.jobs import Jobs
 from arcp_trio.runtime.limits import Limits
+from arcp_trio.runtime.restart import take_over
 from arcp_trio.runtime.sessions import SWEEP_SECONDS, Sessions
 from arcp_trio.runtime.tail import Farewell
 from arcp_trio.runtime.wake import Wake
@@ -163,6 +164,7 @@ class Runtime:
                     self._nursery = sessions
                     core.jobs = Jobs(core, jobs)
                     core.sessions = Sessions(core, sessions)
+                    await take_over(core)
                     sessions.start_soon(self._keep_sweeping, name="sweep")
                     task_status.started()
                     await stop.wait()

@@ -6,6 +6,7 @@ import heapq
 import logging
 import math
 from collections import Counter
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import attrs
@@ -88,6 +89,9 @@ class Sessions:
         parked = self._unpark(session_id)
         if parked is None:
             return None
+        if parked.deadline <= trio.current_time():
+            self._drop(session_id)
+            return None
         between = self._between[session_id] = trio.Event()
         try:
             row = await self._core.store.session(session_id)
@@ -153,6 +157,12 @@ class Sessions:
         self._between.pop(session.id).set()
 
     # -- parked
+
+    def park_all(self, principals: Mapping[str, str]) -> None:
+        """Sessions that were in the store before this runtime; each has its full window."""
+        deadline = trio.current_time() + self._core.limits.resume_window_seconds
+        for session_id, principal in principals.items():
+            self._park(session_id, _Parked(deadline, principal))
 
     def _park(self, session_id: str, parked: _Parked) -> None:
         self._parked[session_id] = parked

@@ -9,7 +9,7 @@ from typing import Protocol
 import trio
 
 from arcp_trio.store.queue import Group, WriteQueue
-from arcp_trio.store.records import Entry, Frame, JobRow, KeyRow, SessionRow
+from arcp_trio.store.records import Entry, Frame, JobRow, KeyRow, Recovered, SessionRow
 from arcp_trio.store.writes import Write
 
 
@@ -72,6 +72,10 @@ class Store(ABC):
         """Store these writes, all or none, in order."""
 
     # -- reading
+
+    @abstractmethod
+    async def recover(self) -> Recovered:
+        """What is here already, for a runtime that starts."""
 
     @abstractmethod
     async def session(self, session_id: str) -> SessionRow | None:

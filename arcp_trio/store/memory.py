@@ -20,6 +20,7 @@ from arcp_trio.store.records import (
     LogItem,
     Mark,
     Range,
+    Recovered,
     SessionRow,
     Status,
 )
@@ -220,6 +221,19 @@ class MemoryStore(Store):
                 del self._keys[row.principal, row.key]
 
     # -- reading
+
+    async def recover(self) -> Recovered:
+        await trio.lowlevel.checkpoint()
+        journals = self._journals.values()
+        return Recovered(
+            ordinal=max((j.entries[-1].ordinal for j in journals if j.entries), default=0),
+            sessions={key: log.row.principal for key, log in self._sessions.items()},
+            unfinished=[
+                attrs.evolve(journal.row, length=journal.base + len(journal.entries))
+                for journal in journals
+                if journal.row.finished_at is None
+            ],
+        )
 
     async def session(self, session_id: str) -> SessionRow | None:
         await trio.lowlevel.checkpoint()

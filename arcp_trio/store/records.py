@@ -8,6 +8,7 @@ next index it is owed.
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping, Sequence
 
 import attrs
 
@@ -152,7 +153,7 @@ class JobRow:
     status: Status = Status.PENDING
     finished_at: float | None = None
     length: int = 0
-    """How many entries the journal of a finished job has."""
+    """How many entries its journal was given; told of finished jobs, and by `Recovered`."""
     submitters: frozenset[str] = frozenset()
     """Sessions that have had its acceptance."""
 
@@ -167,3 +168,15 @@ class KeyRow:
     job_id: str
     accepted: bytes
     expires_at: float
+
+
+@attrs.frozen(kw_only=True)
+class Recovered:
+    """What a runtime finds in its store when it starts."""
+
+    ordinal: int
+    """The highest that any entry has."""
+    sessions: Mapping[str, str]
+    """Principals by session id, oldest session first."""
+    unfinished: Sequence[JobRow]
+    """Jobs that were alive when the runtime before this one ended."""

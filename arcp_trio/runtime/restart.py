@@ -1,0 +1,53 @@
+"""A runtime that finds what another has left in its store."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from arcp_trio.runtime import outcome
+from arcp_trio.store.records import Entry, JobRow
+from arcp_trio.store.writes import FinishJob
+from arcp_trio.wire import envelope
+from arcp_trio.wire.errors import InternalError
+from arcp_trio.wire.ids import new_id
+from arcp_trio.wire.timestamps import rfc3339
+
+if TYPE_CHECKING:
+    from arcp_trio.runtime.core import Core
+
+log = logging.getLogger(__name__)
+
+
+async def take_over(core: Core) -> None:
+    """End the jobs that went down with the runtime before, and park its sessions for a full window.
+
+    Nothing is added to the sessions: their cursors are behind the jobs' new terminals, and they
+    catch up when they are next used.
+    """
+    found = await core.store.recover()
+    core.jobs.go_on_from(found.ordinal)
+    for row in found.unfinished:
+        core.store.put(_lost(core, row))
+    await core.store.flushed()
+    core.sessions.park_all(found.sessions)
+    if found.sessions or found.unfinished:
+        log.info(
+            "found %d sessions, and %d jobs that a restart ended",
+            len(found.sessions),
+            len(found.unfinished),
+        )
+
+
+def _lost(core: Core, row: JobRow) -> FinishJob:
+    now = core.clock.now()
+    end = outcome.failed(InternalError("the runtime restarted while the job was running"))
+    tail = envelope.tail(
+        end.type,
+        end.payload(rfc3339(now)),
+        id=new_id(),
+        job_id=row.job_id,
+        trace_id=row.trace_id,
+    )
+    entry = Entry(row.length, core.jobs.next_ordinal(), tail, terminal=True)
+    return FinishJob(row.job_id, end.status, now, entry)
