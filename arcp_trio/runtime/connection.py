@@ -15,7 +15,7 @@ from arcp_trio.runtime.heartbeat import Heartbeat, Loss
 from arcp_trio.runtime.notices import frame, refusal
 from arcp_trio.runtime.tail import Farewell, Tail
 from arcp_trio.runtime.wake import Wake
-from arcp_trio.store.interface import JournalTrimmed, Replay
+from arcp_trio.store.interface import JournalTrimmed, LogTrimmed, Replay
 from arcp_trio.store.records import Frame
 from arcp_trio.transport.base import MessageTooBig, TransportClosed
 from arcp_trio.wire import envelope
@@ -247,9 +247,10 @@ class Connection:
         try:
             while frames := await self._replay.next(WRITE_FRAMES, WRITE_BYTES):
                 await self._write(session, frames)
-        except JournalTrimmed as gone:
-            error = ResumeWindowExpired(f"events of {gone.job_id} are gone, before they were sent")
-            await self._write(session, [(0, refusal(error, job_id=gone.job_id))])
+        except (JournalTrimmed, LogTrimmed) as gone:
+            job_id = gone.job_id if isinstance(gone, JournalTrimmed) else None
+            error = ResumeWindowExpired(f"events are gone before they were sent: {gone}")
+            await self._write(session, [(0, refusal(error, job_id=job_id))])
             self.end(POLICY, "events are gone")
             return False
         return True

@@ -21,6 +21,13 @@ class JournalTrimmed(Exception):  # noqa: N818 - a fact to be told, not a fault
         self.job_id = job_id
 
 
+class LogTrimmed(Exception):  # noqa: N818 - a fact to be told, not a fault
+    """A session's oldest numbers were given up before they could be sent."""
+
+    def __init__(self) -> None:
+        super().__init__("the session's log no longer reaches back that far")
+
+
 Owed = tuple[str, Entry]
 """One entry that a session is owed, behind the id of its job."""
 
@@ -33,6 +40,7 @@ class Replay(Protocol):
 
         Raises:
             JournalTrimmed: a frame's entry is gone.
+            LogTrimmed: the next number is behind the session's floor.
         """
         ...
 

@@ -10,7 +10,7 @@ from itertools import takewhile
 import attrs
 import trio
 
-from arcp_trio.store.interface import JournalTrimmed, Owed, Replay, Store
+from arcp_trio.store.interface import JournalTrimmed, LogTrimmed, Owed, Replay, Store
 from arcp_trio.store.records import (
     Entry,
     Frame,
@@ -283,9 +283,16 @@ class MemoryStore(Store):
     def replay(self, session_id: str, after: int, top: int, rows: int) -> Replay:
         return _MemoryReplay(self, session_id, after, top, rows)
 
-    def log_from(self, session_id: str, place: int) -> Iterator[LogItem]:
-        """The log items at or behind a place."""
-        items = self._sessions[session_id].items
+    def log_from(self, session_id: str, place: int, last: int) -> Iterator[LogItem]:
+        """The log items at or behind a place, for a reader who goes on to the last.
+
+        Raises:
+            LogTrimmed: what stands next was given up.
+        """
+        log = self._sessions[session_id]
+        if (place + 1) // 2 <= min(log.row.floor, last // 2):
+            raise LogTrimmed
+        items = log.items
         for at in range(bisect_left(items, place, key=_last_place), len(items)):
             yield items[at]
 
@@ -316,7 +323,7 @@ class _MemoryReplay:
     async def next(self, frames: int, size: int) -> Sequence[Frame]:
         await trio.lowlevel.checkpoint()
         found: list[Frame] = []
-        for item in self._store.log_from(self._session_id, self._next):
+        for item in self._store.log_from(self._session_id, self._next, self._last):
             full = len(found) >= frames or size <= 0
             # A full piece takes along only the marks that stand right behind its last number.
             if item.first_place > (self._next if full else self._last):
