@@ -110,7 +110,9 @@ class MemoryStore(Store):
 
     @_apply.register
     def _(self, write: TrimJournal) -> None:
-        journal = self._journals[write.job_id]
+        journal = self._journals.get(write.job_id)
+        if journal is None:
+            return  # an agent that would not go emitted beyond its job's retention
         del journal.entries[: write.base - journal.base]
         journal.base = write.base
 
