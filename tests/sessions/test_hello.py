@@ -1,0 +1,443 @@
+"""From the first frame to the welcome, or to the refusal (§6.1, §6.2)."""
+
+from __future__ import annotations
+
+import hmac
+import json
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from arcp_trio import StaticTokens
+from arcp_trio.testing.peer import TEST_TOKEN
+from arcp_trio.transport import TransportClosed
+from arcp_trio.wire.errors import JobNotFound, PermissionDenied
+from arcp_trio.wire.features import ALL_FEATURES, SUPPORTED
+from arcp_trio.wire.json import Json, JsonObject
+from tests.sessions.support import OTHER_TOKEN, TOKENS, hello_payload, open_stage, refusal
+
+# --- the welcome
+
+
+@pytest.mark.spec("6.2-2", "5-1", "6.1-1", "6.2-1")
+async def test_the_welcome_has_what_every_client_needs(autojump_clock: MockClock) -> None:
+    """Ids, a token, the window, the heartbeat, the features and the agents."""
+    async with open_stage(resume_window_seconds=77, heartbeat_seconds=7) as stage:
+        peer = await stage.connect()
+        welcome = await peer.hello()
+        payload = welcome["payload"]
+        assert welcome["session_id"] == payload["session_id"]
+        assert payload["session_id"].startswith("sess_")
+        assert payload["runtime"]["name"]
+        assert payload["runtime"]["version"]
+        assert payload["resume_token"].startswith("rt_")
+        assert len(payload["resume_token"]) >= 3 + 32  # 128 bits in hex (§14)
+        assert (payload["resume_window_sec"], payload["heartbeat_interval_sec"]) == (77, 7)
+        assert payload["accepted_at"].endswith("Z")
+        assert payload["capabilities"]["encodings"] == ["json"]
+        assert payload["capabilities"]["features"] == list(SUPPORTED)
+
+
+@pytest.mark.spec("6.2-2", "7.5-2")
+async def test_agents_come_with_versions_or_flat(autojump_clock: MockClock) -> None:
+    """A client that knows agent_versions gets versions and a default, any other gets names."""
+    async with open_stage() as stage:
+        stage.runtime.agent("puppet", version="2.0.0")(stage.puppet.play)
+        rich = await (await stage.connect()).hello()
+        agents = {agent["name"]: agent for agent in rich["payload"]["capabilities"]["agents"]}
+        assert agents["puppet"]["versions"] == ["1.0.0", "2.0.0"]
+        assert agents["puppet"]["default"] == "2.0.0"
+        flat = await (await stage.connect()).hello(features=("heartbeat",))
+        assert flat["payload"]["capabilities"]["agents"] == ["chatty", "puppet", "sleeper"]
+
+
+@pytest.mark.spec("6.2-3")
+@pytest.mark.parametrize(
+    "capabilities",
+    [
+        None,
+        {},
+        {"features": None},
+        {"features": []},
+        {"encodings": ["json"], "features": ["ack", "time_travel"]},
+    ],
+)
+async def test_no_heartbeat_is_promised_to_a_client_that_does_not_know_it(
+    capabilities: Json, autojump_clock: MockClock
+) -> None:
+    """In effect is what both sides list; unknown features are nobody's concern."""
+    async with open_stage() as stage:
+        peer = await stage.connect()
+        await peer.send("session.hello", hello_payload() | {"capabilities": capabilities})
+        welcome = await peer.receive()
+        assert "heartbeat_interval_sec" not in welcome["payload"]
+        assert set(welcome["payload"]["capabilities"]["features"]) <= set(ALL_FEATURES)
+
+
+async def test_each_session_has_secrets_of_its_own(autojump_clock: MockClock) -> None:
+    """No id and no token is ever given twice."""
+    async with open_stage() as stage:
+        welcomes = [await (await stage.connect()).hello() for _ in range(50)]
+        assert len({welcome["session_id"] for welcome in welcomes}) == 50
+        assert len({welcome["payload"]["resume_token"] for welcome in welcomes}) == 50
+
+
+async def test_a_client_of_1_0_is_answered_in_its_version(autojump_clock: MockClock) -> None:
+    """A hello that says arcp 1 gets a welcome and everything after it that say so too."""
+    async with open_stage() as stage:
+        peer = await stage.connect()
+        await peer.send("session.hello", hello_payload(), arcp="1")
+        assert (await peer.receive())["arcp"] == "1"
+        await peer.send("session.ping", {"nonce": "n"}, arcp="1")
+        assert (await peer.expect("session.pong"))["arcp"] == "1"
+
+
+@pytest.mark.spec("5-2")
+async def test_a_client_may_say_more_and_less(autojump_clock: MockClock) -> None:
+    """Unknown fields, nulls for what is absent, and a client without a version are welcome."""
+    async with open_stage() as stage:
+        peer = await stage.connect()
+        payload = hello_payload() | {"client": {"name": "x", "version": None}, "resume": None}
+        frame = {"arcp": "1.1", "id": "a", "type": "session.hello", "trace_id": None, "extra": 1}
+        await peer.send_raw(json.dumps(frame | {"payload": payload | {"extra": [1]}}))
+        assert (await peer.receive())["type"] == "session.welcome"
+
+
+# --- refusals
+
+
+@pytest.mark.spec("6.1-1")
+@pytest.mark.parametrize(
+    "auth",
+    [
+        None,
+        {},
+        {"scheme": "bearer"},
+        {"scheme": "bearer", "token": None},
+        {"scheme": "bearer", "token": ""},
+        {"scheme": "bearer", "token": " \t\n"},
+        {"scheme": "bearer", "token": f" {TEST_TOKEN} "},
+        {"scheme": "bearer", "token": TEST_TOKEN[:-1]},
+        {"scheme": "bearer", "token": "alice"},
+        {"scheme": "none"},
+        {"scheme": "none", "token": TEST_TOKEN},
+        {"scheme": "basic", "token": TEST_TOKEN},
+        {"scheme": "", "token": TEST_TOKEN},
+    ],
+)
+async def test_no_good_token_no_session(auth: Json, autojump_clock: MockClock) -> None:
+    """Whatever is wrong with it, the answer is UNAUTHENTICATED, names the hello, and ends it."""
+    async with open_stage() as stage:
+        peer = await stage.connect()
+        hello = await peer.send("session.hello", hello_payload() | {"auth": auth})
+        error = await peer.receive()
+        assert error["payload"]["code"] == "UNAUTHENTICATED"
+        assert error["payload"]["request_id"] == hello
+        assert error["payload"]["retryable"] is False
+        with pytest.raises(TransportClosed) as closed:
+            await peer.receive()
+        assert closed.value.code == 1008
+        assert stage.remembered() == dict.fromkeys(stage.remembered(), 0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "place"),
+    [
+        ({"client": None}, "client"),
+        ({"client": {"version": "1"}}, "client.name"),
+        ({"client": {"name": ""}}, "client.name"),
+        ({"auth": {"scheme": "bearer", "token": 7}}, "auth.token"),
+        ({"auth": "test-token"}, "auth"),
+        ({"capabilities": {"features": "heartbeat"}}, "features"),
+        ({"resume": {"session_id": "sess_1"}}, "resume_token"),
+        ({"resume": {"resume_token": "rt_1", "last_event_seq": "1"}}, "last_event_seq"),
+        ({"resume": {"resume_token": "rt_1", "last_event_seq": 1.5}}, "last_event_seq"),
+        ({"resume": {"resume_token": "rt_1", "last_event_seq": True}}, "last_event_seq"),
+    ],
+)
+async def test_a_hello_of_the_wrong_shape_is_told_where(
+    changes: JsonObject, place: str, autojump_clock: MockClock
+) -> None:
+    """The refusal is INVALID_REQUEST and names the field."""
+    async with open_stage() as stage:
+        peer = await stage.connect()
+        await peer.send("session.hello", hello_payload() | changes)
+        error = await refusal(peer)
+        assert error["code"] == "INVALID_REQUEST"
+        assert place in error["message"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "hello",
+        "",
+        "[]",
+        "null",
+        "{}",
+        '{"arcp":"1.1","id":"a","type":"session.hello"}',
+        '{"arcp":"2","id":"a","type":"session.hello","payload":{}}',
+        '{"id":"a","type":"session.hello","payload":{}}',
+        '{"arcp":1.1,"id":"a","type":"session.hello","payload":{}}',
+        '{"arcp":"1.1","type":"session.hello","payload":{}}',
+        '{"arcp":"1.1","id":"a","type":"session.hello","payload":{"auth":NaN}}',
+        '{"arcp":"1.1","id":"a","type":"session.greetings","payload":{}}',
+        b'{"arcp":"1.1","id":"a","type":"session.hello","payload":{}}',
+        "[" * 100_000,
+    ],
+)
+async def test_what_is_no_envelope_is_refused(text: str | bytes, autojump_clock: MockClock) -> None:
+    """A first frame that cannot be read, or is of another version, is INVALID_REQUEST."""
+    async with open_stage() as stage:
+        peer = await stage.connect()
+        await peer.send_raw(text)
+        assert (await refusal(peer))["code"] == "INVALID_REQUEST"
+
+
+@pytest.mark.parametrize(
+    ("kind", "payload"),
+    [
+        ("job.submit", {"agent": "puppet"}),
+        ("job.cancel", {"job_id": "job_1"}),
+        ("session.ack", {"last_processed_seq": 1}),
+        ("session.ping", {"nonce": "n"}),
+        ("session.close", {}),
+        ("session.bye", {}),
+        ("x-vendor.acme.hello", {}),
+    ],
+)
+async def test_nothing_comes_before_the_hello(
+    kind: str, payload: JsonObject, autojump_clock: MockClock
+) -> None:
+    """Any other first frame is UNAUTHENTICATED and does nothing, nor does a hello behind it."""
+    async with open_stage() as stage:
+        peer = await stage.connect()
+        await peer.send(kind, payload)
+        await peer.send("session.hello", hello_payload())
+        await peer.send("job.submit", {"agent": "puppet"})
+        assert (await refusal(peer))["code"] == "UNAUTHENTICATED"
+        assert stage.puppet.runs == 0
+
+
+async def test_frames_behind_a_refused_hello_are_ignored(autojump_clock: MockClock) -> None:
+    """Who was turned away is not listened to, whatever is in the pipe already."""
+    async with open_stage() as stage:
+        peer = await stage.connect()
+        await peer.send("session.hello", hello_payload(token="wrong"))
+        await peer.send("session.hello", hello_payload())
+        await peer.send("job.submit", {"agent": "puppet"})
+        assert (await refusal(peer))["code"] == "UNAUTHENTICATED"
+        assert stage.puppet.runs == 0
+
+
+# The second is the beginning of a masked text frame that promises more than will come.
+@pytest.mark.parametrize("begun", [b"", b"\x81\xfe" + (1000).to_bytes(2, "big") + bytes(4) + b"{"])
+async def test_who_says_nothing_is_closed_in_time(begun: bytes, autojump_clock: MockClock) -> None:
+    """From connecting to the welcome there are handshake_seconds, said and kept."""
+    async with open_stage(handshake_seconds=10) as stage:
+        started = trio.current_time()
+        peer = await stage.connect()
+        await peer.stream.send_all(begun)
+        error = await refusal(peer)
+        assert error["code"] == "UNAUTHENTICATED"
+        assert 10 <= trio.current_time() - started <= 12
+
+
+async def test_who_does_not_even_read_is_closed_in_time(autojump_clock: MockClock) -> None:
+    """The farewell is tried for close_seconds, and no longer."""
+    async with open_stage(handshake_seconds=10, close_seconds=2) as stage:
+        before = trio.lowlevel.current_statistics().tasks_living
+        await stage.connect()  # and never read from it
+        connected = trio.lowlevel.current_statistics().tasks_living
+        await trio.sleep(13)
+        # What is left is the client's half.
+        assert trio.lowlevel.current_statistics().tasks_living - before < connected - before
+
+
+async def test_a_hello_in_time_lifts_the_deadline(autojump_clock: MockClock) -> None:
+    """A session lasts longer than its handshake may."""
+    async with open_stage(handshake_seconds=10) as stage:
+        peer = await stage.connect()
+        await trio.sleep(9)
+        await peer.hello(features=())
+        await trio.sleep(1000)
+        await peer.send("session.ping", {"nonce": "n"})
+        await peer.expect("session.pong", ping_nonce="n")
+
+
+# --- a second hello
+
+
+async def test_a_second_hello_is_refused_and_changes_nothing(autojump_clock: MockClock) -> None:
+    """The session, its token and its jobs live on; the refusal names the second hello."""
+    async with open_stage() as stage:
+        peer = await stage.welcomed()
+        job = (await peer.submit("puppet"))["job_id"]
+        session, token = peer.session_id, peer.resume_token
+        for payload in (hello_payload(), hello_payload(token=OTHER_TOKEN), {}):
+            again = await peer.send("session.hello", payload)
+            error = await peer.expect("session.error", request_id=again)
+            assert error["payload"]["code"] == "INVALID_REQUEST"
+        await stage.puppet.say("still here")
+        await stage.puppet.finish()
+        assert (await peer.until_terminal(job))["type"] == "job.result"
+        await peer.drop()
+        assert (session, token) == (peer.session_id, peer.resume_token)
+        await stage.resumed(peer.resume_from())
+
+
+# --- authenticators
+
+
+@pytest.mark.parametrize("answer", [None, ""])
+async def test_a_token_without_a_principal_is_refused(
+    answer: str | None, autojump_clock: MockClock
+) -> None:
+    """An authenticator may say None or an empty name; neither opens a session."""
+
+    async def nobody(token: str) -> str | None:
+        return answer
+
+    async with open_stage(auth=nobody) as stage:
+        peer = await stage.connect()
+        await peer.send("session.hello", hello_payload())
+        assert (await refusal(peer))["code"] == "UNAUTHENTICATED"
+
+
+@pytest.mark.logs_error("the authenticator failed")
+@pytest.mark.parametrize("error", [ValueError, ExceptionGroup, trio.TooSlowError])
+async def test_an_authenticator_that_raises_hurts_one_hello_only(
+    error: type[Exception], autojump_clock: MockClock
+) -> None:
+    """The client may try again and learns nothing of the reason; others are served."""
+
+    async def moody(token: str) -> str | None:
+        if token == TEST_TOKEN:
+            if error is ExceptionGroup:
+                raise ExceptionGroup("secret", [OSError("secret")])
+            raise error("secret")
+        return token
+
+    async with open_stage(auth=moody) as stage:
+        peer = await stage.connect()
+        await peer.send("session.hello", hello_payload())
+        refused = await refusal(peer)
+        assert (refused["code"], refused["retryable"]) == ("INTERNAL_ERROR", True)
+        assert "secret" not in str(refused)
+        await (await stage.connect()).hello(token="bob")
+
+
+async def test_an_authenticator_may_refuse_in_its_own_words(autojump_clock: MockClock) -> None:
+    """An error of the protocol that it raises is what the client gets."""
+
+    async def strict(token: str) -> str | None:
+        raise PermissionDenied("not on Sundays")
+
+    async with open_stage(auth=strict) as stage:
+        peer = await stage.connect()
+        await peer.send("session.hello", hello_payload())
+        refused = await refusal(peer)
+        assert (refused["code"], refused["message"]) == ("PERMISSION_DENIED", "not on Sundays")
+
+
+async def test_an_authenticator_that_hangs_is_given_up(autojump_clock: MockClock) -> None:
+    """It is cancelled at the handshake's deadline, while others are served."""
+    cancelled_at: list[float] = []
+
+    async def slow(token: str) -> str | None:
+        if token != TEST_TOKEN:
+            return token
+        try:
+            await trio.sleep_forever()
+        finally:
+            cancelled_at.append(trio.current_time())
+
+    async with open_stage(auth=slow, handshake_seconds=10) as stage:
+        started = trio.current_time()
+        peer = await stage.connect()
+        await peer.send("session.hello", hello_payload())
+        await (await stage.connect()).hello(token="bob")
+        assert trio.current_time() == started
+        assert (await refusal(peer))["code"] == "UNAUTHENTICATED"
+        assert cancelled_at == [started + 10]
+
+
+async def test_the_principal_is_whom_the_authenticator_names(autojump_clock: MockClock) -> None:
+    """Any async callable does, and what it answers decides whose the jobs are."""
+
+    async def by_prefix(token: str) -> str | None:
+        await trio.sleep(0.1)
+        return token.partition(":")[0]
+
+    async with open_stage(auth=by_prefix) as stage:
+        ann, ben = await stage.connect(), await stage.connect()
+        await ann.hello(token="ann:1")
+        await ben.hello(token="ben:1")
+        job = (await ann.submit("puppet"))["job_id"]
+        cancel = await ben.send("job.cancel", {"job_id": job})
+        with pytest.raises(JobNotFound):
+            await ben.answer("job.cancelled", cancel)
+
+
+@pytest.mark.parametrize("tokens", [{"": "a"}, {" ": "a"}, {"t": ""}, {"t": "\t"}])
+def test_static_tokens_must_say_something(tokens: dict[str, str]) -> None:
+    """A blank token or principal in the configuration is refused at once."""
+    with pytest.raises(ValueError, match="blank"):
+        StaticTokens(tokens)
+
+
+async def test_static_tokens_know_theirs_and_no_other() -> None:
+    """Exact matches only, in whatever script they are written."""
+    tokens = StaticTokens({"a": "first", "ä": "second"})
+    assert [await tokens(token) for token in ("a", "ä", "A", "aa", "", "\N{SNOWMAN}")] == [
+        "first",
+        "second",
+        None,
+        None,
+        None,
+        None,
+    ]
+
+
+async def test_static_tokens_are_all_compared_in_constant_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whichever token matches, if any, every one is compared, by digest and in constant time."""
+    compared: list[tuple[bytes, bytes]] = []
+    compare = hmac.compare_digest
+
+    def spy(one: bytes, other: bytes) -> bool:
+        compared.append((one, other))
+        return compare(one, other)
+
+    monkeypatch.setattr(hmac, "compare_digest", spy)
+    tokens = StaticTokens({f"token-{n}": f"p{n}" for n in range(5)})
+    for presented in ("token-0", "token-4", "nothing"):
+        compared.clear()
+        await tokens(presented)
+        assert len(compared) == 5
+        assert {len(side) for pair in compared for side in pair} == {32}
+
+
+# --- whose frames are whose
+
+
+async def test_a_foreign_session_id_in_a_frame_reaches_nobody_else(
+    autojump_clock: MockClock,
+) -> None:
+    """A frame acts on the session of its connection, whatever session it names."""
+    async with open_stage(auth=TOKENS) as stage:
+        alice, bob = await stage.welcomed(), await stage.connect()
+        await bob.hello(token=OTHER_TOKEN)
+        job = (await alice.submit("puppet"))["job_id"]
+        ours = alice.session_id
+        await bob.send("session.ack", {"last_processed_seq": 0}, session_id=ours)
+        cancel = await bob.send("job.cancel", {"job_id": job}, session_id=ours)
+        with pytest.raises(JobNotFound):
+            await bob.answer("job.cancelled", cancel)
+        await bob.send("session.close", {}, session_id=ours)
+        await bob.expect("session.closed")
+        await wait_all_tasks_blocked()
+        await stage.puppet.say("untouched")
+        assert (await alice.receive())["payload"]["body"]["message"] == "untouched"
