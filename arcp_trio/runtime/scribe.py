@@ -64,7 +64,7 @@ class Scribe:
     def _waiting(self) -> list[OutboxItem]:
         items: list[OutboxItem] = []
         try:
-            while len(items) < BATCH_FRAMES:
+            while True:
                 items.append(self._session.outbox.receive_nowait())
         except trio.WouldBlock:
             pass
@@ -107,6 +107,8 @@ class Scribe:
                 return
             if not owed:
                 await self._store.flushed()
+            # What was told before these were emitted, that a job is cancelled for one, comes first.
+            await self._take(self._waiting())
             batch = Batch(session)
             for job_id, entry in owed:
                 self._number(batch, session.watches[job_id], entry)
