@@ -14,11 +14,16 @@ _SHAPE = re.compile(
 
 def rfc3339(unix_seconds: float) -> str:
     """`YYYY-MM-DDTHH:MM:SS.mmmZ`, rounded down to the millisecond."""
-    seconds, millis = divmod(int(unix_seconds * 1000), 1000)
+    return _whole_millisecond(int(unix_seconds * 1000))
+
+
+@lru_cache(maxsize=64)  # a talkative job emits a hundred events in one
+def _whole_millisecond(unix_millis: int) -> str:
+    seconds, millis = divmod(unix_millis, 1000)
     return f"{_whole_second(seconds)}.{millis:03d}Z"
 
 
-@lru_cache(maxsize=64)  # events come by the thousand per second
+@lru_cache(maxsize=64)  # a quiet one, many in this
 def _whole_second(unix_seconds: int) -> str:
     return (_EPOCH + timedelta(seconds=unix_seconds)).strftime("%Y-%m-%dT%H:%M:%S")
 
