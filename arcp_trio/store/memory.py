@@ -93,7 +93,9 @@ class MemoryStore(Store):
     def _(self, write: AcceptJob) -> None:
         self._journals[write.row.job_id] = _Journal(write.row)
         if write.key is not None:
-            self._keys[write.key.principal, write.key.key] = write.key
+            name = write.key.principal, write.key.key
+            self._keys.pop(name, None)  # one that has expired would keep its old place
+            self._keys[name] = write.key
 
     @_apply.register
     def _(self, write: AddSubmitter) -> None:
