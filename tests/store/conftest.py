@@ -1,0 +1,30 @@
+"""A running store of every engine."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+
+import pytest
+
+from arcp_trio.store.interface import Store
+from tests.store.engines import ENGINES, Engine, Feeder
+
+
+@pytest.fixture(params=ENGINES, ids=lambda engine: engine.name)
+def engine(request: pytest.FixtureRequest) -> Engine:
+    """The engine under test."""
+    assert isinstance(request.param, Engine)
+    return request.param
+
+
+@pytest.fixture
+async def store(engine: Engine) -> AsyncGenerator[Store, None]:
+    """A store whose writer runs."""
+    async with engine.running() as running:
+        yield running
+
+
+@pytest.fixture
+def feeder(store: Store) -> Feeder:
+    """Writes to `store`."""
+    return Feeder(store)

@@ -1,0 +1,179 @@
+"""The engines that the suite runs against, and the small values it feeds them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+
+import attrs
+
+from arcp_trio.store.interface import Replay, Store
+from arcp_trio.store.memory import MemoryStore
+from arcp_trio.store.queue import Group
+from arcp_trio.store.records import (
+    Entry,
+    Frame,
+    JobRow,
+    KeyRow,
+    LogItem,
+    Mark,
+    Range,
+    SessionRow,
+    Status,
+)
+from arcp_trio.store.writes import (
+    AcceptJob,
+    AppendJournal,
+    AppendLog,
+    Expire,
+    FinishJob,
+    PutSession,
+)
+from arcp_trio.testing.background import background_tasks
+
+
+@attrs.frozen
+class Engine:
+    """One implementation of `Store`."""
+
+    name: str
+    make: Callable[[], Store]
+    left: Callable[[Store], Mapping[str, int]]
+    """How much is in whatever grows with traffic, by name; only what is not empty."""
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[Store, None]:
+        """A new store whose writer runs as long as the block."""
+        store = self.make()
+        async with background_tasks() as nursery:
+            await nursery.start(store.run)
+            yield store
+
+
+def _tables(store: Store) -> Mapping[str, int]:
+    return {name: len(table) for name, table in vars(store).items() if isinstance(table, dict)}
+
+
+ENGINES = [
+    Engine("memory", MemoryStore, lambda store: {k: n for k, n in _tables(store).items() if n}),
+]
+
+
+def session_row(session_id: str = "S", *, token: bytes = b"token") -> SessionRow:
+    """A new session."""
+    return SessionRow(
+        session_id=session_id,
+        principal="alice",
+        features=frozenset({"ack"}),
+        dialect="standard",
+        token=token,
+    )
+
+
+def job_row(job_id: str = "J", *, session_id: str = "S") -> JobRow:
+    """A new job."""
+    return JobRow(
+        job_id=job_id,
+        agent="a@1.0.0",
+        principal="alice",
+        session_id=session_id,
+        trace_id="0" * 31 + "1",
+        accepted=b"{}",
+        created_at=0.0,
+        submitters=frozenset({session_id}),
+    )
+
+
+def key_row(job_id: str = "J", *, key: str = "k", expires_at: float = 100.0) -> KeyRow:
+    """A key that stands for a job."""
+    return KeyRow(
+        principal="alice",
+        key=key,
+        fingerprint=b"fingerprint",
+        job_id=job_id,
+        accepted=b"{}",
+        expires_at=expires_at,
+    )
+
+
+def tail(job_id: str, index: int) -> bytes:
+    """What entry `index` of a job says; no two entries say the same."""
+    return f"{job_id}:{index}".encode()
+
+
+class Feeder:
+    """Feeds a store as the runtime does: indexes, ordinals and batch numbers follow each other."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._ordinal = 0
+        self._lengths: dict[str, int] = {}
+        self._rows: dict[str, int] = {}
+
+    def job(self, job_id: str = "J", *, session_id: str = "S", key: KeyRow | None = None) -> Group:
+        """Accept a job."""
+        self._lengths[job_id] = 0
+        return self.store.put(AcceptJob(job_row(job_id, session_id=session_id), key))
+
+    def session(self, session_id: str = "S", *, token: bytes = b"token") -> Group:
+        """Open a session."""
+        return self.store.put(PutSession(session_row(session_id, token=token)))
+
+    def emit(self, job_id: str = "J", count: int = 1) -> Group:
+        """Append so many entries to a job's journal."""
+        groups = [self.store.put(AppendJournal(job_id, self._entry(job_id))) for _ in range(count)]
+        return groups[-1]
+
+    def finish(self, job_id: str = "J", *, at: float = 0.0) -> Group:
+        """End a job; its terminal is its last entry."""
+        entry = self._entry(job_id, terminal=True)
+        return self.store.put(FinishJob(job_id, Status.SUCCESS, at, entry))
+
+    def log(
+        self,
+        session_id: str = "S",
+        items: Sequence[LogItem] = (),
+        *,
+        top: int,
+        cursors: Mapping[str, int] | None = None,
+        watched: Sequence[str] = (),
+        ended: Sequence[str] = (),
+    ) -> Group:
+        """Give a session's log a batch."""
+        row = self._rows.get(session_id, 0)
+        self._rows[session_id] = row + 1
+        return self.store.put(AppendLog(session_id, row, items, top, cursors or {}, watched, ended))
+
+    def watch(self, session_id: str = "S", job_id: str = "J", *, top: int = 0) -> Group:
+        """Have a session watch a job from its first entry on."""
+        return self.log(session_id, top=top, cursors={job_id: 0}, watched=[job_id])
+
+    def number_all(self, session_id: str = "S", job_id: str = "J") -> Group:
+        """Give a fresh session the numbers of everything a job emitted, and end the watch."""
+        count = self._lengths[job_id]
+        return self.log(
+            session_id,
+            [Mark(0, 0, b"accepted"), Range(1, job_id, 0, count)],
+            top=count,
+            cursors={job_id: count},
+            watched=[job_id],
+            ended=[job_id],
+        )
+
+    def expire(self, *, now: float = 0.0, before: float = -1.0, jobs: int = 1_000) -> Group:
+        """Have what is past its retention go."""
+        return self.store.put(Expire(now=now, finished_before=before, finished_jobs=jobs))
+
+    def _entry(self, job_id: str, *, terminal: bool = False) -> Entry:
+        index = self._lengths[job_id]
+        self._lengths[job_id] += 1
+        self._ordinal += 1
+        return Entry(index, self._ordinal, tail(job_id, index), None, terminal)
+
+
+async def read_all(replay: Replay, frames: int = 1_000, size: int = 1_000_000) -> list[Frame]:
+    """Everything a replay has, in pieces of at most so many frames and bytes."""
+    found: list[Frame] = []
+    while piece := await replay.next(frames, size):
+        found += piece
+    return found

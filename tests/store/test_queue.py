@@ -1,0 +1,266 @@
+"""The queue in front of every store: order, groups, room, and who waits for what."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from arcp_trio.store.interface import Store
+from arcp_trio.store.queue import QUEUE_WRITES, WriteQueue
+from arcp_trio.store.writes import CloseSession, Write
+from arcp_trio.testing.background import background_tasks
+from tests.store.engines import Feeder
+
+
+def write(number: int) -> Write:
+    """Some write, told apart by its number."""
+    return CloseSession(f"sess_{number}")
+
+
+class Disk:
+    """Where groups go: one second each."""
+
+    def __init__(self) -> None:
+        self.groups: list[list[str]] = []
+        self.seconds = 1.0
+
+    async def apply(self, writes: Sequence[Write]) -> None:
+        """Store a group."""
+        await trio.sleep(self.seconds)
+        self.groups.append([w.session_id for w in writes if isinstance(w, CloseSession)])
+
+    @property
+    def stored(self) -> list[str]:
+        """Everything, in order."""
+        return [each for group in self.groups for each in group]
+
+
+@pytest.fixture
+def disk() -> Disk:
+    """Where `queue` writes to."""
+    return Disk()
+
+
+@pytest.fixture
+async def queue(disk: Disk) -> AsyncGenerator[WriteQueue, None]:
+    """A queue with a writer."""
+    made = WriteQueue()
+    async with background_tasks() as nursery:
+        nursery.start_soon(made.run, disk.apply)
+        yield made
+
+
+async def test_what_queues_while_a_group_commits_is_the_next_group(
+    queue: WriteQueue, disk: Disk, autojump_clock: trio.abc.Clock
+) -> None:
+    """Groups are what is there, in the order it was put."""
+    queue.put(write(0))
+    await trio.sleep(0.5)
+    for number in range(1, 4):
+        queue.put(write(number))
+        await trio.sleep(0.1)
+    await queue.flushed()
+    assert disk.groups == [["sess_0"], ["sess_1", "sess_2", "sess_3"]]
+
+
+async def test_the_writer_gives_way_once_before_it_takes(
+    queue: WriteQueue, disk: Disk, autojump_clock: trio.abc.Clock
+) -> None:
+    """What tasks that run anyway put together commits together."""
+
+    async def put(number: int) -> None:
+        queue.put(write(number))
+
+    await wait_all_tasks_blocked()
+    async with trio.open_nursery() as nursery:
+        for number in range(20):
+            nursery.start_soon(put, number)
+    await queue.flushed()
+    assert [len(group) for group in disk.groups] == [20]
+
+
+async def test_a_commit_is_an_await(
+    queue: WriteQueue, disk: Disk, autojump_clock: trio.abc.Clock
+) -> None:
+    """A group is stored once its writes are applied and no earlier."""
+    group = queue.put(write(0))
+    assert not group.stored.is_set()
+    begun = trio.current_time()
+    await group.committed()
+    assert (trio.current_time() - begun, disk.stored) == (1, ["sess_0"])
+
+
+async def test_a_group_is_stored_after_those_before_it(
+    queue: WriteQueue, autojump_clock: trio.abc.Clock
+) -> None:
+    """Waiting for the last write is waiting for all."""
+    first = queue.put(write(0))
+    await trio.sleep(0.5)
+    second = queue.put(write(1))
+    assert first is not second
+    await second.committed()
+    assert first.stored.is_set()
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.5])
+async def test_flushed_covers_the_group_under_way(
+    queue: WriteQueue, disk: Disk, seconds: float, autojump_clock: trio.abc.Clock
+) -> None:
+    """What was put is stored, also when the writer has taken it from the queue already."""
+    queue.put(write(0))
+    await trio.sleep(seconds)
+    await queue.flushed()
+    assert disk.stored == ["sess_0"]
+
+
+async def test_flushed_does_not_wait_for_what_comes_later(
+    queue: WriteQueue, autojump_clock: trio.abc.Clock
+) -> None:
+    """A stream of writes does not keep it waiting."""
+    queue.put(write(0))
+    begun = trio.current_time()
+    async with background_tasks() as nursery:
+
+        async def keep_putting() -> None:
+            for number in range(1, 100):
+                queue.put(write(number))
+                await trio.sleep(0.25)
+
+        nursery.start_soon(keep_putting)
+        await queue.flushed()
+        assert trio.current_time() - begun <= 2
+
+
+async def test_flushed_with_nothing_to_do(
+    queue: WriteQueue, autojump_clock: trio.abc.Clock
+) -> None:
+    """An idle queue is flushed at once."""
+    with trio.fail_after(0.1):
+        await queue.flushed()
+
+
+async def test_a_full_queue_has_room_once_the_writer_takes(
+    queue: WriteQueue, disk: Disk, autojump_clock: trio.abc.Clock
+) -> None:
+    """Emitters wait for the queue to be taken, not for the disk; nothing is dropped."""
+    queue.put(write(0))
+    await trio.sleep(0.5)
+    for number in range(1, QUEUE_WRITES + 1):
+        assert not queue.full
+        queue.put(write(number))
+    full = queue.full
+    assert full
+    begun = trio.current_time()
+    await queue.room()
+    assert trio.current_time() - begun == 0.5
+    assert not queue.full
+    await queue.flushed()
+    assert disk.stored == [f"sess_{number}" for number in range(QUEUE_WRITES + 1)]
+
+
+async def test_room_is_there_again_for_all_who_wait(
+    queue: WriteQueue, autojump_clock: trio.abc.Clock
+) -> None:
+    """Every waiter goes on, one group later at most."""
+    queue.put(write(0))
+    await trio.sleep(0.5)
+    for number in range(QUEUE_WRITES):
+        queue.put(write(number))
+    with trio.fail_after(5):
+        async with trio.open_nursery() as nursery:
+            for _ in range(10):
+                nursery.start_soon(queue.room)
+
+
+async def test_a_waiter_who_gives_up_takes_nothing_with_it(
+    queue: WriteQueue, disk: Disk, autojump_clock: trio.abc.Clock
+) -> None:
+    """Cancelling a wait leaves write, group and other waiters alone."""
+    queue.put(write(0))
+    await trio.sleep(0.5)
+    for number in range(1, QUEUE_WRITES):
+        queue.put(write(number))
+    group = queue.put(write(QUEUE_WRITES))
+    for wait in (group.committed, queue.flushed, queue.room):
+        with trio.move_on_after(0.01) as gave_up:
+            await wait()
+        assert gave_up.cancelled_caught
+    await group.committed()
+    assert len(disk.stored) == QUEUE_WRITES + 1
+
+
+async def test_a_cancelled_writer_calls_nothing_stored(autojump_clock: trio.abc.Clock) -> None:
+    """What was not applied stays unstored, whoever waits for it."""
+    queue, disk = WriteQueue(), Disk()
+    async with background_tasks() as nursery:
+        nursery.start_soon(queue.run, disk.apply)
+        group = queue.put(write(0))
+        await trio.sleep(0.5)
+    assert not group.stored.is_set()
+    assert disk.stored == []
+
+
+async def test_a_store_that_fails_ends_its_writer(autojump_clock: trio.abc.Clock) -> None:
+    """An error of the engine comes out of `run`, and what it hit is not called stored."""
+    queue = WriteQueue()
+
+    async def fail(_: Sequence[Write]) -> None:
+        raise OSError("no space")
+
+    group = queue.put(write(0))
+    with pytest.raises(OSError, match="no space"):
+        await queue.run(fail)
+    assert not group.stored.is_set()
+
+
+# -- as every engine has it
+
+
+async def test_reads_see_what_is_committed_and_nothing_else(store: Store, feeder: Feeder) -> None:
+    """Between `put` and the commit a write cannot be read; afterwards it can."""
+    group = feeder.session()
+    assert not group.stored.is_set()
+    await group.committed()
+    assert await store.session("S") is not None
+
+
+async def test_writes_of_many_tasks_keep_the_order_of_their_puts(
+    store: Store, feeder: Feeder
+) -> None:
+    """Whoever puts, the journal has the entries in the order of the calls."""
+    feeder.job()
+
+    async def emit() -> None:
+        for _ in range(50):
+            feeder.emit()
+            await trio.lowlevel.checkpoint()
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(10):
+            nursery.start_soon(emit)
+    await store.flushed()
+    owed = await store.owed({"J": 0}, 1_000, 1_000_000)
+    assert [entry.index for _, entry in owed] == list(range(500))
+
+
+async def test_reading_is_a_checkpoint(store: Store, feeder: Feeder) -> None:
+    """Every read gives way and can be cancelled, in memory too."""
+    await feeder.session().committed()
+    await feeder.job().committed()
+    reads = [
+        lambda: store.session("S"),
+        lambda: store.session_of_token(b"token"),
+        lambda: store.job("J"),
+        lambda: store.key("alice", "k", 0.0),
+        lambda: store.owed({"J": 0}, 1, 1),
+        lambda: store.covers("S", 0),
+        lambda: store.replay("S", 0, 0, 0).next(1, 1),
+    ]
+    for read in reads:
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await read()
+        assert scope.cancelled_caught

@@ -1,0 +1,193 @@
+"""Finished jobs and keys: how long they are kept, and that nothing is left of them then."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arcp_trio.store.interface import JournalTrimmed, Store
+from arcp_trio.store.records import Range
+from arcp_trio.store.writes import DropSession
+from tests.store.engines import ENGINES, Engine, Feeder, key_row, read_all
+
+
+async def kept(store: Store, *job_ids: str) -> list[str]:
+    """Those of the jobs that are still known."""
+    await store.flushed()
+    return [job_id for job_id in job_ids if await store.job(job_id) is not None]
+
+
+async def can_be_read(store: Store, job_id: str) -> bool:
+    """Whether the job's journal is still there from its first entry on."""
+    try:
+        await store.owed({job_id: 0}, 10, 1_000)
+    except JournalTrimmed:
+        return False
+    return True
+
+
+# -- jobs
+
+
+async def test_finished_jobs_go_by_age(store: Store, feeder: Feeder) -> None:
+    """What ended at or before the given time goes; what runs never does."""
+    for job_id in "ABCD":
+        feeder.job(job_id)
+    for job_id, at in (("A", 1.0), ("B", 2.0), ("C", 3.0)):
+        feeder.finish(job_id, at=at)
+    feeder.expire(before=2.0)
+    assert await kept(store, *"ABCD") == ["C", "D"]
+    assert not await can_be_read(store, "A")
+    feeder.expire(before=1_000_000.0)
+    assert await kept(store, *"ABCD") == ["D"]
+
+
+async def test_finished_jobs_go_by_number(store: Store, feeder: Feeder) -> None:
+    """Past the bound those that ended first go; what runs is not counted."""
+    for job_id in "ABCDE":
+        feeder.job(job_id)
+    for job_id in "CABD":
+        feeder.finish(job_id)
+    feeder.expire(jobs=2)
+    assert await kept(store, *"ABCDE") == ["B", "D", "E"]
+    feeder.expire(jobs=2)
+    assert await kept(store, *"ABCDE") == ["B", "D", "E"]
+    feeder.expire(jobs=0)
+    assert await kept(store, *"ABCDE") == ["E"]
+
+
+async def test_a_journal_is_kept_while_a_watch_needs_it(
+    engine: Engine, store: Store, feeder: Feeder
+) -> None:
+    """Past its retention a job is gone to everyone but the sessions that are owed its end."""
+    for session_id in "ST":
+        feeder.session(session_id, token=session_id.encode())
+    feeder.job()
+    for session_id in "ST":
+        feeder.watch(session_id)
+    feeder.emit()
+    feeder.finish()
+    feeder.expire(before=1.0)
+    assert await kept(store, "J") == []
+    assert await can_be_read(store, "J")
+    feeder.log("S", [Range(1, "J", 0, 2)], top=2, cursors={"J": 2}, ended=["J"])
+    await store.flushed()
+    assert await can_be_read(store, "J")
+    await store.put(DropSession("T")).committed()
+    assert not await can_be_read(store, "J")
+    await store.put(DropSession("S")).committed()
+    assert engine.left(store) == {}
+
+
+async def test_a_journal_within_retention_needs_no_watch(store: Store, feeder: Feeder) -> None:
+    """A session that goes, or has read all, takes nothing of the job's history with it."""
+    feeder.session()
+    feeder.job()
+    feeder.emit(count=2)
+    feeder.finish()
+    feeder.number_all()
+    await store.flushed()
+    assert await can_be_read(store, "J")
+    assert len(await read_all(store.replay("S", 0, 3, 1))) == 4
+    await store.put(DropSession("S")).committed()
+    assert await can_be_read(store, "J")
+
+
+# -- keys
+
+
+async def test_a_key_is_there_with_its_job(store: Store, feeder: Feeder) -> None:
+    """Acceptance and key are one write; another principal or key finds nothing."""
+    row = key_row()
+    await feeder.job(key=row).committed()
+    assert await store.key("alice", "k", 0.0) == row
+    assert await store.key("bob", "k", 0.0) is None
+    assert await store.key("alice", "other", 0.0) is None
+
+
+async def test_a_key_lives_as_long_as_it_may_and_as_its_job(store: Store, feeder: Feeder) -> None:
+    """It expires at its time, but never before the job's retention is over."""
+    feeder.job(key=key_row(expires_at=100.0))
+    feeder.finish(at=50.0)
+    feeder.expire(now=200.0, before=49.0)
+    await store.flushed()
+    assert await store.key("alice", "k", 200.0) is not None
+    feeder.expire(now=201.0, before=50.0)
+    await store.flushed()
+    assert await store.key("alice", "k", 201.0) is None
+
+
+async def test_a_key_outlives_its_job(store: Store, feeder: Feeder) -> None:
+    """After the job's retention the key still stands for it, until its own time."""
+    feeder.job(key=key_row(expires_at=100.0))
+    feeder.finish()
+    feeder.expire(now=99.0, before=1.0)
+    assert await kept(store, "J") == []
+    found = await store.key("alice", "k", 99.9)
+    assert found is not None
+    assert found.job_id == "J"
+    assert await store.key("alice", "k", 100.0) is None
+
+
+async def test_an_expired_key_can_stand_for_another_job(store: Store, feeder: Feeder) -> None:
+    """A key that has expired, swept away or not, is as good as new; keys due meanwhile still go."""
+    feeder.job("A", key=key_row("A", expires_at=100.0))
+    feeder.job("B", key=key_row("B", key="l", expires_at=150.0))
+    feeder.finish("A")
+    feeder.finish("B")
+    feeder.expire(now=50.0, before=1.0)
+    feeder.job("C", key=key_row("C", expires_at=300.0))
+    feeder.expire(now=200.0)
+    await store.flushed()
+    found = await store.key("alice", "k", 200.0)
+    assert found is not None
+    assert found.job_id == "C"
+    assert await store.key("alice", "l", 149.0) is None  # swept: it was due at 150
+    feeder.finish("C")
+    feeder.expire(now=300.0, before=1.0)
+    await store.flushed()
+    assert await store.key("alice", "k", 299.0) is None
+
+
+# -- nothing is left
+
+
+@pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.name)
+@given(
+    jobs=st.lists(
+        st.tuples(st.booleans(), st.integers(0, 30), st.integers(0, 2), st.booleans()),
+        max_size=12,
+    ),
+    sweeps=st.lists(st.integers(0, 40), max_size=4),
+)
+def test_traffic_leaves_nothing_behind(
+    engine: Engine, jobs: list[tuple[bool, int, int, bool]], sweeps: list[int]
+) -> None:
+    """Jobs, keys, watches and sessions of any kind: in the end the store is as empty as it was."""
+
+    async def main() -> None:
+        async with engine.running() as store:
+            feeder = Feeder(store)
+            for session_id in "ST":
+                feeder.session(session_id, token=session_id.encode())
+            for number, (keyed, expires_at, watchers, all_read) in enumerate(jobs):
+                job_id = f"J{number}"
+                key = key_row(job_id, key=f"k{number % 5}", expires_at=float(expires_at))
+                feeder.job(job_id, key=key if keyed else None)
+                feeder.emit(job_id, 2)
+                for session_id in "ST"[:watchers]:
+                    feeder.watch(session_id, job_id)
+                feeder.finish(job_id, at=float(number))
+                if all_read and watchers:
+                    feeder.log("S", top=0, cursors={job_id: 3}, ended=[job_id])
+            for now in sorted(sweeps):
+                feeder.expire(now=float(now), before=now - 20.0, jobs=5)
+            for session_id in "ST":
+                store.put(DropSession(session_id))
+            feeder.expire(now=40.0, before=40.0)
+            await store.flushed()
+            assert engine.left(store) == {}
+
+    trio.run(main)

@@ -1,0 +1,203 @@
+"""Sessions as they are stored: rows, tokens, cursors and floors; and what is left of them."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+
+from arcp_trio.store.interface import LogTrimmed, Store
+from arcp_trio.store.records import Inline, Mark, Range, SessionRow
+from arcp_trio.store.writes import CloseSession, DropSession, MoveFloor, RotateToken
+from tests.store.engines import Engine, Feeder, read_all, session_row
+
+
+async def row_of(store: Store, session_id: str = "S") -> SessionRow:
+    """The stored session."""
+    await store.flushed()
+    row = await store.session(session_id)
+    assert row is not None
+    return row
+
+
+def rotation(token: bytes, spare: bytes | None = None) -> RotateToken:
+    """An attach with the features and dialect that `session_row` has."""
+    return RotateToken("S", token, spare, frozenset({"ack"}), "standard")
+
+
+async def test_a_session_is_stored_as_it_was_put(store: Store, feeder: Feeder) -> None:
+    """Its row comes back, and other ids have none."""
+    feeder.session()
+    assert await row_of(store) == session_row()
+    assert await store.session("T") is None
+
+
+async def test_what_is_read_is_not_what_is_stored(store: Store, feeder: Feeder) -> None:
+    """A reader may change the watches it was given; the store's stay."""
+    feeder.session()
+    feeder.job()
+    feeder.watch()
+    (await row_of(store)).watches.clear()
+    assert (await row_of(store)).watches == {"J": 0}
+
+
+async def test_a_batch_moves_everything_together(store: Store, feeder: Feeder) -> None:
+    """Top, number of batches, cursors, and the watches that begin and end."""
+    feeder.session()
+    for job_id in ("J", "K"):
+        feeder.job(job_id)
+        feeder.emit(job_id, 2)
+    feeder.log(items=[Mark(0, 0, b"m")], top=0, cursors={"J": 0, "K": 0}, watched=["J", "K"])
+    row = await row_of(store)
+    assert (row.top, row.rows, row.watches) == (0, 1, {"J": 0, "K": 0})
+    items = [Range(1, "K", 0, 2), Range(3, "J", 0, 1)]
+    feeder.log(items=items, top=3, cursors={"J": 1, "K": 2}, ended=["K"])
+    row = await row_of(store)
+    assert (row.top, row.rows, row.watches) == (3, 2, {"J": 1})
+
+
+async def test_a_watch_can_begin_and_end_in_one_batch(store: Store, feeder: Feeder) -> None:
+    """A job that is done before its session looks leaves no watch."""
+    feeder.session()
+    feeder.job()
+    feeder.finish()
+    feeder.number_all()
+    assert (await row_of(store)).watches == {}
+
+
+async def test_watching_what_is_gone_hurts_nobody(store: Store, feeder: Feeder) -> None:
+    """A batch may be late for a job's retention; the writer goes on, the reader will be told."""
+    feeder.session()
+    feeder.job()
+    feeder.finish()
+    feeder.expire(before=1.0)
+    feeder.watch()
+    assert (await row_of(store)).watches == {"J": 0}
+    await store.put(DropSession("S")).committed()
+
+
+async def test_close_is_remembered(store: Store, feeder: Feeder) -> None:
+    """`session.close` leaves everything else as it is."""
+    feeder.session()
+    store.put(CloseSession("S"))
+    assert await row_of(store) == attrs.evolve(session_row(), closed=True)
+
+
+# -- tokens
+
+
+@pytest.mark.spec("6.3-1")
+async def test_the_newest_token_and_its_spare_find_the_session(
+    store: Store, feeder: Feeder
+) -> None:
+    """Each rotation forgets the token before last; hearing the client forgets the last, too."""
+
+    async def known() -> set[bytes]:
+        await store.flushed()
+        tokens = (b"token", b"second", b"third")
+        return {token for token in tokens if await store.session_of_token(token) == "S"}
+
+    feeder.session()
+    assert await known() == {b"token"}
+    store.put(rotation(b"second", b"token"))
+    assert await known() == {b"token", b"second"}
+    store.put(rotation(b"second"))
+    assert await known() == {b"second"}
+    store.put(rotation(b"third", b"second"))
+    assert await known() == {b"second", b"third"}
+    row = await row_of(store)
+    assert (row.token, row.spare_token) == (b"third", b"second")
+
+
+async def test_a_rotation_after_a_resume_with_the_spare(store: Store, feeder: Feeder) -> None:
+    """The token whose welcome never arrived is forgotten; the one that was used is the spare."""
+    feeder.session()
+    store.put(rotation(b"lost", b"token"))
+    await store.put(rotation(b"third", b"token")).committed()
+    assert await store.session_of_token(b"lost") is None
+    assert await store.session_of_token(b"token") == "S"
+    assert await store.session_of_token(b"third") == "S"
+
+
+async def test_a_rotation_brings_features_and_dialect(store: Store, feeder: Feeder) -> None:
+    """A resume may negotiate anew."""
+    feeder.session()
+    store.put(RotateToken("S", b"second", b"token", frozenset({"progress"}), "python"))
+    row = await row_of(store)
+    assert row.features == {"progress"}
+    assert row.dialect == "python"
+
+
+async def test_two_sessions_have_their_own_tokens(store: Store, feeder: Feeder) -> None:
+    """Dropping one does not lose the other's."""
+    feeder.session("S", token=b"one")
+    feeder.session("T", token=b"two")
+    await store.put(DropSession("S")).committed()
+    assert await store.session_of_token(b"one") is None
+    assert await store.session_of_token(b"two") == "T"
+
+
+# -- floors
+
+
+@pytest.mark.spec("6.5-2")
+async def test_a_floor_frees_what_is_behind_it(store: Store, feeder: Feeder) -> None:
+    """From the floor on everything is still there; from before it nothing is."""
+    feeder.session()
+    feeder.job()
+    feeder.emit(count=6)
+    feeder.log(items=[Mark(0, 0, b"m0"), Range(1, "J", 0, 3), Mark(3, 0, b"m3")], top=3)
+    feeder.log(items=[Inline(4, b"i4"), Range(5, "J", 3, 2), Mark(6, 1, b"m6")], top=6)
+    await store.put(MoveFloor("S", 3, acked=True)).committed()
+    assert [await store.covers("S", after) for after in range(7)] == [False] * 3 + [True] * 4
+    rest = [(0, b"m3"), (4, b"i4"), (5, b"J:3"), (6, b"J:4"), (0, b"m6")]
+    assert await read_all(store.replay("S", 3, 6, 2)) == rest
+    with pytest.raises(LogTrimmed):
+        await read_all(store.replay("S", 2, 6, 2))
+
+
+async def test_a_floor_within_a_range(store: Store, feeder: Feeder) -> None:
+    """Numbers are freed one by one, however they are stored."""
+    feeder.session()
+    feeder.job()
+    feeder.emit(count=5)
+    feeder.log(items=[Range(1, "J", 0, 5)], top=5)
+    await store.put(MoveFloor("S", 2, acked=False)).committed()
+    assert [await store.covers("S", after) for after in range(6)] == [False] * 2 + [True] * 4
+    assert await read_all(store.replay("S", 2, 5, 1)) == [(3, b"J:2"), (4, b"J:3"), (5, b"J:4")]
+
+
+async def test_eviction_is_no_acknowledgement(store: Store, feeder: Feeder) -> None:
+    """Only what the client said makes the session one that acknowledges, and that stays so."""
+    feeder.session()
+    feeder.log(items=[Inline(1, b"x"), Inline(2, b"y")], top=2)
+    store.put(MoveFloor("S", 1, acked=False))
+    assert not (await row_of(store)).acked
+    store.put(MoveFloor("S", 1, acked=True))
+    assert (await row_of(store)).acked
+    store.put(MoveFloor("S", 2, acked=False))
+    row = await row_of(store)
+    assert (row.acked, row.floor) == (True, 2)
+
+
+# -- the end
+
+
+async def test_a_dropped_session_leaves_nothing(
+    engine: Engine, store: Store, feeder: Feeder
+) -> None:
+    """Row, both tokens, log and watches go; a journal that only waited for it goes too."""
+    feeder.session()
+    store.put(rotation(b"second", b"token"))
+    feeder.job()
+    feeder.emit(count=3)
+    feeder.log(
+        items=[Mark(0, 0, b"m"), Range(1, "J", 0, 2)], top=2, cursors={"J": 2}, watched=["J"]
+    )
+    feeder.finish()
+    feeder.expire(before=1.0)
+    await store.flushed()
+    assert await store.owed({"J": 2}, 10, 1_000)
+    await store.put(DropSession("S")).committed()
+    assert await store.session("S") is None
+    assert await store.session_of_token(b"second") is None
+    assert engine.left(store) == {}
