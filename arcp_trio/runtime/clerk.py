@@ -125,6 +125,7 @@ class Clerk:
         payload = {} if message.reason is None else {"reason": message.reason}
         session.tell(Answer(request.connection, frame("session.closed", payload)))
         session.tell(Leave(request.connection, Farewell(NORMAL_CLOSURE, "closed")))
+        request.connection.hurry()
 
     # -- cancel (§7.4)
 

@@ -63,6 +63,8 @@ class Connection:
         self._transport = transport
         self._arcp = envelope.VERSION
         self._session: Session | None = None
+        self._session_id: str | None = None
+        """Of the session that the client was welcomed to last."""
         self._begun = trio.Event()
         self._scope = trio.CancelScope()
         """Around everything but the farewell."""
@@ -122,7 +124,7 @@ class Connection:
         """Say why there is no session, and have the socket closed (§6.1)."""
         request_id = request.id if request is not None else _request_id(error)
         # Some clients read no frame without a session id, not even this one.
-        head = envelope.plain_head(new_id("sess_"), self._arcp)
+        head = envelope.plain_head(self._session_id or new_id("sess_"), self._arcp)
         self._farewell = Farewell(POLICY, error.code)
         await self._transport.send([head + refusal(error, request_id=request_id)])
 
@@ -144,6 +146,10 @@ class Connection:
         self._farewell = Farewell(code, reason)
         self._scope.cancel(reason=reason)
 
+    def hurry(self) -> None:
+        """Its farewell is due: a client that does not read it is not waited for much longer."""
+        self._scope.deadline = trio.current_time() + self._core.limits.close_seconds
+
     def _leave_session(self) -> None:
         session, self._session = self._session, None
         if session is not None:
@@ -155,7 +161,7 @@ class Connection:
         heartbeat = Heartbeat(self._core.limits.heartbeat_seconds, self._transport)
         async with trio.open_nursery() as nursery:
             self._conversation = nursery.cancel_scope
-            name = session.id
+            name = self._session_id = session.id
             nursery.start_soon(self._read, session, heartbeat, name=f"reader of {name}")
             nursery.start_soon(self._send, session, name=f"sender of {name}")
             nursery.start_soon(self._beat, session, heartbeat, name=f"heartbeat of {name}")

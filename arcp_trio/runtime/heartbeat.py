@@ -49,10 +49,10 @@ class Heartbeat:
         """
         next_ping = trio.current_time() + self._interval
         while True:
-            await trio.sleep_until(min(next_ping, self._silent_at if negotiated else math.inf))
+            silent_at = self._silent_at if negotiated else math.inf
+            await trio.sleep_until(min(next_ping, silent_at, self._stuck_at))
             now = trio.current_time()
-            writing_since = self._transport.writing_since
-            if writing_since is not None and writing_since + 2 * self._interval <= now:
+            if self._stuck_at <= now:
                 return Loss.STUCK
             if negotiated and self._silent_at <= now:
                 return Loss.SILENT
@@ -60,6 +60,11 @@ class Heartbeat:
                 next_ping = now + self._interval
                 if negotiated:
                     ping()
+
+    @property
+    def _stuck_at(self) -> float:
+        since = self._transport.writing_since
+        return math.inf if since is None else since + 2 * self._interval
 
     @property
     def _silent_at(self) -> float:
