@@ -20,7 +20,7 @@ from arcp_trio.store.writes import AppendJournal, FinishJob, StartJob
 from arcp_trio.wire import envelope, events
 from arcp_trio.wire.errors import ArcpError, InternalError
 from arcp_trio.wire.ids import new_id
-from arcp_trio.wire.json import Json, dumps
+from arcp_trio.wire.json import MAX_DEPTH, Json, dumps
 from arcp_trio.wire.timestamps import rfc3339
 
 if TYPE_CHECKING:
@@ -84,6 +84,8 @@ class Job:
             self._agent_scope.cancel(reason="the job is ending")
             with trio.move_on_after(self.grace):
                 await self._agent_gone.wait()
+            if not self._agent_gone.is_set():
+                log.warning("agent %s of %s does not stop: cut off", self.agent.ref, self.id)
             with trio.CancelScope(shield=True):
                 await self._finish()
         # Only now is an agent that would not go really gone; it could say nothing since.
@@ -93,10 +95,8 @@ class Job:
             with self._agent_scope:
                 result = await self.agent.function(JobContext(self))
                 self.end(self._returned(result))
-        except (trio.Cancelled, KeyboardInterrupt, GeneratorExit):
-            raise  # not the agent's: meant for the runtime or the process
         except BaseException as error:  # noqa: ASYNC103, BLE001 - the fence round an agent
-            # Its fault is its own, SystemExit included; but a group may hold what is not.
+            # Its fault is its own, SystemExit included.
             rest = _not_the_agents(error)
             if rest is not None:
                 raise rest from None  # noqa: ASYNC104
@@ -106,20 +106,26 @@ class Job:
 
     def _returned(self, result: Json) -> Outcome:
         try:
-            encoded = dumps(result)
-        except ValueError as error:
-            return outcome.failed(InternalError(f"the agent returned what is not JSON: {error}"))
-        most = self.core.limits.frame_bytes_out
-        if len(encoded) > most - FRAME_ALLOWANCE:
-            return outcome.failed(limit_hit("frame_bytes_out", most))
+            encoded = dumps(result, max_depth=MAX_DEPTH - 2)  # it stands two levels below the frame
+        except ValueError:
+            log.exception("agent %s of %s failed", self.agent.ref, self.id)
+            return outcome.failed(InternalError("the agent returned what is not JSON"))
+        if len(encoded) > self._most_bytes:
+            log.error("agent %s of %s returned %d bytes", self.agent.ref, self.id, len(encoded))
+            return outcome.failed(limit_hit("frame_bytes_out", self.core.limits.frame_bytes_out))
         return outcome.succeeded(encoded)
 
     def _raised(self, error: BaseException) -> Outcome:
-        if isinstance(error, ArcpError):
-            return outcome.failed(error)
+        cause = _unwrapped(error)
+        if isinstance(cause, ArcpError) and outcome.can_be_sent(cause, self._most_bytes):
+            return outcome.failed(cause)
         # The text of an exception may hold secrets: it stays here (§12).
         log.error("agent %s of %s failed", self.agent.ref, self.id, exc_info=error)
         return outcome.failed(InternalError("the agent failed"))
+
+    @property
+    def _most_bytes(self) -> int:
+        return self.core.limits.frame_bytes_out - FRAME_ALLOWANCE
 
     # -- ending
 
@@ -163,7 +169,7 @@ class Job:
     async def emit(self, kind: str, body: Mapping[str, Json]) -> None:
         """Add an event to the journal in one step; then give way, or wait for the store."""
         payload = events.encode_event(kind, body, rfc3339(self.core.clock.now()))
-        if len(payload) > self.core.limits.frame_bytes_out - FRAME_ALLOWANCE:
+        if len(payload) > self._most_bytes:
             raise limit_hit("frame_bytes_out", self.core.limits.frame_bytes_out)
         if self._sealed:
             assert self._outcome is not None
@@ -214,9 +220,22 @@ class Job:
             await self.journal.reader()
 
 
-def _not_the_agents(error: BaseException) -> BaseException | None:
-    """The part of an exception group that must go on: cancellation from further out, Ctrl-C."""
+def _unwrapped(error: BaseException) -> BaseException:
+    """The one exception that nurseries have put into groups; several stay a group."""
     if not isinstance(error, BaseExceptionGroup):
-        return None
+        return error
     group = cast("BaseExceptionGroup[BaseException]", error)
-    return group.subgroup((trio.Cancelled, KeyboardInterrupt, GeneratorExit))
+    return _unwrapped(group.exceptions[0]) if len(group.exceptions) == 1 else group
+
+
+def _not_the_agents(error: BaseException) -> BaseException | None:
+    """The part of an exception that must go on: Ctrl-C, cancellation from further out."""
+    if not trio.lowlevel.in_trio_task():
+        return error  # the interpreter is throwing the coroutine away
+    beyond: tuple[type[BaseException], ...] = (KeyboardInterrupt,)
+    if trio.current_effective_deadline() == -math.inf:
+        # Else it is one that the agent has kept from somewhere.
+        beyond = (*beyond, trio.Cancelled)
+    if isinstance(error, BaseExceptionGroup):
+        return cast("BaseExceptionGroup[BaseException]", error).subgroup(beyond)
+    return error if isinstance(error, beyond) else None

@@ -5,8 +5,8 @@ from __future__ import annotations
 import attrs
 
 from arcp_trio.store.records import Status
-from arcp_trio.wire.errors import ArcpError, InternalError, JobCancelled, JobTimedOut
-from arcp_trio.wire.json import dumps
+from arcp_trio.wire.errors import CODES, ArcpError, InternalError, JobCancelled, JobTimedOut
+from arcp_trio.wire.json import MAX_DEPTH, dumps
 from arcp_trio.wire.messages import JobErrorBody, payload_bytes
 
 
@@ -43,11 +43,22 @@ def failed(error: ArcpError) -> Outcome:
     """The agent raised, or the runtime had to end the job.
 
     A job that merely met somebody else's cancellation or timeout was not cancelled or timed out
-    itself.
+    itself; and a code that is not of §12 says nothing to a client.
     """
-    if isinstance(error, JobCancelled | JobTimedOut):
+    if error.code not in CODES or error.code in (JobCancelled.code, JobTimedOut.code):
         error = InternalError(error.message, details=error.details)
     return Outcome(Status.ERROR, error=error)
+
+
+def can_be_sent(error: ArcpError, most_bytes: int) -> bool:
+    """Tell whether an agent's own error is one that a frame can hold."""
+    fields = (error.message, error.retryable, error.details)
+    if tuple(map(type, fields)) != (str, bool, dict) or not error.message:
+        return False
+    try:
+        return len(dumps(error.payload(), max_depth=MAX_DEPTH - 1)) <= most_bytes
+    except Exception:  # noqa: BLE001 - details hold whatever the agent has put there
+        return False
 
 
 def cancelled(reason: str | None) -> Outcome:
