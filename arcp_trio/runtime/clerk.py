@@ -140,8 +140,9 @@ class Clerk:
         self._check_visible(job.principal)
         self._check_may_cancel(job)
         decided = job.decide(outcome.cancelled(message.reason))
-        if not decided and job.outcome is not None and job.outcome.status != "cancelled":
-            self._refuse_ended(request, job.id, job.outcome.status)
+        ends = job.outcome
+        if not decided and ends is not None and (job.sealed or ends.status != "cancelled"):
+            self._refuse_ended(request, job.id, ends.status)
             return
         payload = {"job_id": job.id} | (
             {} if message.reason is None else {"reason": message.reason}

@@ -61,7 +61,8 @@ class Job:
     watches: dict[str, Watch] = attrs.field(factory=dict[str, "Watch"])
     """The awake sessions that watch it, by their ids."""
     _outcome: Outcome | None = None
-    _sealed: bool = False
+    sealed: bool = False
+    """Its terminal is in the journal: nothing with its id follows."""
     _emits: int = 0
     _ending: trio.Event = attrs.field(factory=trio.Event)
     _agent_gone: trio.Event = attrs.field(factory=trio.Event)
@@ -155,7 +156,7 @@ class Job:
         """Say the terminal: from here on nothing with this job's id follows."""
         outcome = self._outcome
         assert outcome is not None
-        self._sealed = True
+        self.sealed = True
         now = self.core.clock.now()
         entry = self._entry(outcome.type, outcome.payload(rfc3339(now)), terminal=True)
         self.status = outcome.status
@@ -171,7 +172,7 @@ class Job:
         payload = events.encode_event(kind, body, rfc3339(self.core.clock.now()))
         if len(payload) > self._most_bytes:
             raise limit_hit("frame_bytes_out", self.core.limits.frame_bytes_out)
-        if self._sealed:
+        if self.sealed:
             assert self._outcome is not None
             raise self._outcome.error or InternalError("the job has ended")
         entry = self._entry("job.event", payload, feature=events.feature_of(kind))
