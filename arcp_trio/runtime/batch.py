@@ -20,6 +20,8 @@ class Batch:
     def __init__(self, session: Session) -> None:
         self.frames: list[Frame] = []
         self.size = 0
+        self.after_seq = session.top
+        """The highest number before its own."""
         self._session = session
         self._items: list[LogItem] = []
         self._moved: dict[str, Watch] = {}

@@ -144,7 +144,8 @@ class Scribe:
     def _press(self, batch: Batch) -> None:
         """Tell a client that acknowledges, once per crossing, that it is falling behind."""
         session = self._session
-        lag = session.top - session.floor
+        # The batch at hand is not counted: nobody could have acknowledged it yet.
+        lag = batch.after_seq - session.floor
         if lag <= BACK_PRESSURE_LAG // 2:
             self._pressed = False
         elif lag > BACK_PRESSURE_LAG and session.acked and not self._pressed:
