@@ -1,0 +1,193 @@
+"""How long a session can be resumed, and what is left of it afterwards (§6.3, §6.4)."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from arcp_trio.store.records import SessionRow
+from tests.sessions.support import OTHER_TOKEN, Stage, close_code, open_stage
+
+SWEEP_SECONDS = 5
+"""How late what is over may be forgotten."""
+
+
+async def forgotten(stage: Stage, resume: dict[str, object]) -> bool:
+    """Whether this session cannot be resumed any more."""
+    return bool((await stage.refused(resume))["code"] == "RESUME_WINDOW_EXPIRED")
+
+
+@pytest.mark.spec("6.3-4", "6.4-6")
+async def test_a_session_lasts_as_long_as_its_window(autojump_clock: MockClock) -> None:
+    """A moment before the end it resumes; a moment after, its token is refused."""
+    async with open_stage(resume_window_seconds=100) as stage:
+        early, late = await stage.welcomed(), await stage.welcomed()
+        await early.drop()
+        await late.drop()
+        await trio.sleep(99.9)
+        await stage.resumed(early.resume_from())
+        await trio.sleep(0.2)
+        assert await forgotten(stage, late.resume_from())
+
+
+@pytest.mark.parametrize("offset", [0.0, 1.7, 3.3, 4.9])
+async def test_a_window_that_is_over_is_over_at_once(
+    offset: float, autojump_clock: MockClock
+) -> None:
+    """However short it is, and whenever it began, nothing waits for the next round of sweeping."""
+    async with open_stage(resume_window_seconds=1) as stage:
+        await trio.sleep(offset)
+        peer = await stage.welcomed()
+        await peer.drop()
+        await wait_all_tasks_blocked()
+        await trio.sleep(1.01)
+        assert await forgotten(stage, peer.resume_from())
+
+
+async def test_what_is_over_is_freed_without_any_traffic(autojump_clock: MockClock) -> None:
+    """A hundred dropped sessions and then silence: soon after the window nothing is left."""
+    async with open_stage(resume_window_seconds=100) as stage:
+        nothing = dict.fromkeys(stage.remembered(), 0)
+        assert stage.remembered() == nothing
+        for n in range(100):
+            peer = await stage.welcomed()
+            await peer.until_terminal((await peer.submit("chatty", 5))["job_id"])
+            if n % 2:
+                await peer.drop()
+            else:
+                await peer.send("session.close")
+                await close_code(peer)
+        await trio.sleep(99)
+        assert stage.remembered()["_sessions"] == 100
+        await trio.sleep(1 + SWEEP_SECONDS)
+        assert stage.remembered() == nothing
+
+
+@pytest.mark.spec("6.3-3")
+async def test_a_window_begins_anew_each_time(autojump_clock: MockClock) -> None:
+    """Whoever comes back in time has the whole window again when it leaves."""
+    async with open_stage(resume_window_seconds=100) as stage:
+        peer = await stage.welcomed()
+        for _ in range(5):
+            await peer.drop()
+            await trio.sleep(90)
+            peer = await stage.resumed(peer.resume_from())
+        assert trio.current_time() > 400
+
+
+async def test_a_connected_session_has_no_window(autojump_clock: MockClock) -> None:
+    """However long it stays, it is there; it begins when the client is gone."""
+    async with open_stage(resume_window_seconds=10) as stage:
+        peer = await stage.connect()
+        await peer.hello(features=())
+        await trio.sleep(1_000)
+        await peer.drop()
+        await trio.sleep(9)
+        await stage.resumed(peer.resume_from())
+
+
+async def test_failed_attempts_do_not_extend_a_window(autojump_clock: MockClock) -> None:
+    """Trying with a wrong token, place or principal keeps nothing alive."""
+    async with open_stage(resume_window_seconds=100) as stage:
+        peer = await stage.welcomed()
+        await peer.drop()
+        resume = peer.resume_from()
+        for _ in range(99):
+            await trio.sleep(1)
+            await stage.refused(resume | {"resume_token": "rt_wrong"})
+            await stage.refused(resume | {"last_event_seq": 7})
+            await stage.refused(resume, token=OTHER_TOKEN)
+        await trio.sleep(1.1)
+        assert await forgotten(stage, resume)
+
+
+async def test_a_welcome_that_was_lost_does_not_extend_a_window_beyond_a_new_one(
+    autojump_clock: MockClock,
+) -> None:
+    """A resume whose client vanished begins the window again, and no more than once."""
+    async with open_stage(resume_window_seconds=100) as stage:
+        peer = await stage.welcomed()
+        await peer.drop()
+        await trio.sleep(90)
+        lost = await stage.resumed(peer.resume_from())
+        await lost.drop()
+        await trio.sleep(101)
+        assert await forgotten(stage, lost.resume_from())
+        assert await forgotten(stage, peer.resume_from())
+
+
+async def test_an_attach_that_has_begun_wins_over_the_window(autojump_clock: MockClock) -> None:
+    """A resume that came in time succeeds, though the window ended while it was looked up."""
+    async with open_stage(resume_window_seconds=100) as stage:
+        peer = await stage.welcomed()
+        await peer.drop()
+        lookup = stage.store.session
+
+        async def slow_lookup(session_id: str) -> SessionRow | None:
+            await trio.sleep(8)
+            return await lookup(session_id)
+
+        stage.store.session = slow_lookup  # type: ignore[method-assign]
+        await trio.sleep(99)
+        second = await stage.resumed(peer.resume_from())
+        assert trio.current_time() > 106
+        await second.until_terminal((await second.submit("chatty", 1))["job_id"])
+
+
+async def test_a_resume_that_is_given_up_leaves_the_window_as_it_was(
+    autojump_clock: MockClock,
+) -> None:
+    """A client that goes while its session is looked up neither extends the window nor ends it."""
+    async with open_stage(resume_window_seconds=100, handshake_seconds=10) as stage:
+        peer, other = await stage.welcomed(), await stage.welcomed()
+        await peer.drop()
+        await other.drop()
+        lookup = stage.store.session
+
+        async def stuck_lookup(session_id: str) -> SessionRow | None:
+            await trio.sleep_forever()
+
+        stage.store.session = stuck_lookup  # type: ignore[method-assign]
+        await trio.sleep(50)
+        for gone in (peer, other):
+            refused = await stage.refused(gone.resume_from())
+            assert refused["code"] == "UNAUTHENTICATED"  # no session was opened in time
+        stage.store.session = lookup  # type: ignore[method-assign]
+        await stage.resumed(peer.resume_from())
+        await trio.sleep(31)
+        assert await forgotten(stage, other.resume_from())
+
+
+@pytest.mark.spec("6.4-5")
+async def test_a_job_outlives_the_window_of_its_session(autojump_clock: MockClock) -> None:
+    """The session is forgotten; the job runs to its end and its outcome is kept."""
+    async with open_stage(resume_window_seconds=10) as stage:
+        peer = await stage.welcomed()
+        job = (await peer.submit("sleeper", 500, idempotency_key="k"))["job_id"]
+        await peer.drop()
+        await trio.sleep(16)
+        assert await forgotten(stage, peer.resume_from())
+        assert not stage.store._sessions
+        assert job in stage.runtime._core.jobs.live
+        await trio.sleep(500)
+        assert job not in stage.runtime._core.jobs.live
+        other = await stage.welcomed()
+        assert (await other.submit("sleeper", 500, idempotency_key="k"))["job_id"] == job
+        assert (await other.until_terminal(job))["payload"]["result"] == "slept"
+
+
+async def test_a_window_that_ends_during_a_job_leaves_nothing_to_watch(
+    autojump_clock: MockClock,
+) -> None:
+    """A job whose session is gone emits on, and keeps no trace of who watched it."""
+    async with open_stage(resume_window_seconds=10, finished_job_seconds=0) as stage:
+        peer = await stage.welcomed()
+        await peer.submit("puppet")
+        await peer.drop()
+        await trio.sleep(16)
+        await stage.puppet.say("to nobody")
+        await stage.puppet.finish()
+        await trio.sleep(2 * SWEEP_SECONDS)
+        assert not stage.store._journals
+        assert not stage.store._sessions
