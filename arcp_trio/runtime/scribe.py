@@ -61,6 +61,10 @@ class Scribe:
     def _catching_up(self) -> bool:
         return self._session.tail is not None and self._session.behind
 
+    @property
+    def _owed_something(self) -> bool:
+        return any(watch.behind for watch in self._session.watches.values())
+
     def _waiting(self) -> list[OutboxItem]:
         items: list[OutboxItem] = []
         try:
@@ -98,8 +102,9 @@ class Scribe:
 
     async def _catch_up(self) -> None:
         session = self._session
-        cursors = {watch.job_id: watch.cursor for watch in session.watches.values() if watch.behind}
-        if cursors:
+        if self._owed_something:
+            # Of all that it watches: who is not behind now may have emitted by the time of reading.
+            cursors = {job_id: watch.cursor for job_id, watch in session.watches.items()}
             try:
                 owed = await self._store.owed(cursors, BATCH_FRAMES, BATCH_BYTES)
             except JournalTrimmed as gone:
@@ -107,13 +112,16 @@ class Scribe:
                 return
             if not owed:
                 await self._store.flushed()
-            # What was told before these were emitted, that a job is cancelled for one, comes first.
+            # What was told before these were emitted, that a job is cancelled for one, comes first;
+            # and what a job emitted that has begun meanwhile may belong in between.
             await self._take(self._waiting())
+            if session.watches.keys() - cursors.keys():
+                return
             batch = Batch(session)
             for job_id, entry in owed:
                 self._number(batch, session.watches[job_id], entry)
             await self._publish(batch)
-        if session.tail is not None and not any(watch.behind for watch in session.watches.values()):
+        if session.tail is not None and not self._owed_something:
             session.behind = False
             if self._leave is not None:
                 self._part(self._leave)
@@ -130,7 +138,7 @@ class Scribe:
     async def _publish(self, batch: Batch) -> None:
         """Store a batch, then let it be seen: what has a number is never forgotten."""
         session, tail = self._session, self._session.tail
-        if tail is not None and session.top > batch.after_seq:
+        if tail is not None:
             self._press(batch)
         if batch.logged:
             group = self._store.put(batch.write())
