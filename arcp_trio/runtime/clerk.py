@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
@@ -81,8 +84,14 @@ class Clerk:
                 session.release()
 
     async def _serve(self, request: Request) -> None:
-        try:
+        with self._fence(request):
             await self._execute(request)
+
+    @contextmanager
+    def _fence(self, request: Request) -> Iterator[None]:
+        """What goes wrong is the answer to the request, and nothing more."""
+        try:
+            yield
         except ArcpError as error:
             self._refuse(request, error)
         except Exception:
@@ -94,11 +103,21 @@ class Clerk:
         tail = refusal(error, request_id=request.id, job_id=job_id)
         self._session.tell(Answer(request.connection, tail))
 
+    def _in_turn(self, request: Request, act: Callable[[], None]) -> None:
+        """Act behind the answers to the submits before, which this must not overtake."""
+
+        def act_fenced() -> None:
+            with self._fence(request):
+                act()
+
+        self._submissions.in_turn(self._session, act_fenced)
+
     async def _execute(self, request: Request) -> None:
         session, message = self._session, request.message
         match message:
             case ArcpError():
-                raise message
+                # It may have been a submit, and some clients match answers by their order.
+                self._in_turn(request, partial(self._refuse, request, message))
             case Submit():
                 assert request.id is not None
                 self._submissions.begin(
@@ -107,7 +126,7 @@ class Clerk:
             case Cancel():
                 await self._cancel(request, message)
             case Close():
-                self._close(request, message)
+                self._in_turn(request, partial(self._close, request, message))
             case Hello() | SessionResume():
                 raise InvalidRequest("the session is open already")
             case ListJobs():

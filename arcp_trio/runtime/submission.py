@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import attrs
@@ -109,6 +110,19 @@ class Submissions:
         )
         session.hold()
         self._nursery.start_soon(self._process, request, name=f"submit {request_id}")
+
+    def in_turn(self, session: Session, act: Callable[[], None]) -> None:
+        """Have something happen once every submit before it is answered; it must not fail."""
+        session.hold()
+        self._nursery.start_soon(self._act_in_turn, session, _Place(session), act, name="in turn")
+
+    async def _act_in_turn(self, session: Session, place: _Place, act: Callable[[], None]) -> None:
+        try:
+            await place.turn()
+            act()
+        finally:
+            place.leave()
+            session.release()
 
     def _claim(self, principal: str, key: str | None) -> _Claim | None:
         if key is None or (principal, key) in self._claims:
