@@ -288,11 +288,9 @@ class Connection:
         texts += [
             b"%b%d%b" % (numbered, seq, tail) if seq else plain + tail for seq, tail in frames
         ]
+        # Before the write: what it begins with may be acknowledged while the rest is on its way.
+        self._sent_seq = next((seq for seq, _ in reversed(frames) if seq), self._sent_seq)
         await self._transport.send(texts)
-        for seq, _ in reversed(frames):
-            if seq:
-                self._sent_seq = seq
-                break
 
     # -- heartbeat
 

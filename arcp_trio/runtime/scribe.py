@@ -138,7 +138,7 @@ class Scribe:
     async def _publish(self, batch: Batch) -> None:
         """Store a batch, then let it be seen: what has a number is never forgotten."""
         session, tail = self._session, self._session.tail
-        if tail is not None:
+        if tail is not None and session.top > batch.after_seq:
             self._press(batch)
         if batch.logged:
             group = self._store.put(batch.write())
