@@ -1,0 +1,227 @@
+"""Clients that do not read: what they cost themselves, and that they cost nobody else anything."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from arcp_trio.runtime.limits import Limits
+from arcp_trio.store.memory import MemoryStore
+from arcp_trio.testing import Peer
+from arcp_trio.transport import TransportClosed
+from arcp_trio.wire.errors import ResumeWindowExpired
+from tests.flow.support import Flow, ack, open_flow, read_to
+
+KB = 1_000
+FEW = {"journal_bytes": 100 * KB, "tail_bytes": 100 * KB, "tail_frames": 50}
+
+
+def journal_bytes(flow: Flow, job_id: str) -> int:
+    """What the store holds of a job."""
+    assert isinstance(flow.store, MemoryStore)
+    return sum(len(entry.tail) for entry in flow.store._journals[job_id].entries)
+
+
+async def filled(flow: Flow) -> tuple[Peer, str]:
+    """A peer that does not read, and its job that has said more than fits anywhere."""
+    flow.tap.size = KB
+    peer = await flow.welcomed()
+    job = await peer.submit("tap")
+    await flow.tap.let_out(5_000)
+    return peer, job["job_id"]
+
+
+# -- a full journal
+
+
+async def test_a_job_waits_for_its_attached_submitter(autojump_clock) -> None:
+    """With its journal full, an agent waits for its submitter, and goes on when that one reads."""
+    async with open_flow(**FEW) as flow:
+        peer, job_id = await filled(flow)
+        waiting_at = flow.tap.emitted
+        assert waiting_at < 2_000
+        await trio.sleep(10)
+        assert flow.tap.emitted == waiting_at
+        await read_to(peer, waiting_at // 2)
+        await wait_all_tasks_blocked()
+        assert waiting_at < flow.tap.emitted < 5_000
+        await read_to(peer, 5_000)
+        assert flow.tap.emitted == 5_000
+        await flow.tap.shut()
+        assert (await peer.until_terminal(job_id))["event_seq"] == 5_001
+
+
+async def test_a_waiting_job_can_be_cancelled(autojump_clock) -> None:
+    """Waiting for a reader is a place where a job can be ended."""
+    async with open_flow(**FEW) as flow:
+        peer, job_id = await filled(flow)
+        await peer.send("job.cancel", {"job_id": job_id})
+        end = await peer.until_terminal(job_id)
+        assert end["payload"]["final_status"] == "cancelled"
+        assert len(flow.recorder.events(job_id)) == flow.tap.emitted + 1
+
+
+@pytest.mark.spec("6.5-3")
+async def test_a_job_does_not_wait_for_an_absent_submitter(autojump_clock) -> None:
+    """With nobody attached the oldest events go, and a resume that needs them is told."""
+    async with open_flow(**FEW) as flow:
+        flow.tap.size = KB
+        peer = await flow.welcomed()
+        job = await peer.submit("tap")
+        await flow.tap.let_out(10)
+        await read_to(peer, 10)
+        await peer.drop()
+        await wait_all_tasks_blocked()
+        await flow.tap.let_out(5_000)
+        assert flow.tap.emitted == 5_010
+        assert journal_bytes(flow, job["job_id"]) < 3 * FEW["journal_bytes"]
+        with pytest.raises(ResumeWindowExpired):
+            await flow.resumed(peer, 5)
+        # Nothing that had a number is missing behind the last one, but what it is owed is gone.
+        again = await flow.resumed(peer, 10)
+        error = await again.expect("session.error", code="RESUME_WINDOW_EXPIRED")
+        assert error["payload"]["job_id"] == job["job_id"]
+        with pytest.raises(TransportClosed) as closed:
+            await again.receive()
+        assert closed.value.code == 1008
+        assert again.seen == []
+        with pytest.raises(ResumeWindowExpired):
+            await flow.resumed(again, 10)
+
+
+async def test_a_submitter_that_leaves_is_not_waited_for(autojump_clock) -> None:
+    """A job that waits goes on as soon as the one it waits for is gone."""
+    async with open_flow(**FEW) as flow:
+        peer, _ = await filled(flow)
+        assert flow.tap.emitted < 5_000
+        await peer.drop()
+        await wait_all_tasks_blocked()
+        assert flow.tap.emitted == 5_000
+
+
+async def test_a_stuck_submitter_is_not_waited_for_for_ever(autojump_clock) -> None:
+    """A write that gets nowhere for two intervals is a lost connection; then the job goes on."""
+    async with open_flow(**FEW, heartbeat_seconds=30) as flow:
+        await filled(flow)
+        await trio.sleep(55)
+        assert flow.tap.emitted < 5_000
+        await trio.sleep(40)
+        assert flow.tap.emitted == 5_000
+
+
+async def test_another_submitter_is_not_waited_for(autojump_clock) -> None:
+    """Only the first submitter holds a job up; another that falls out of the journal is told."""
+    async with open_flow(**FEW) as flow:
+        flow.tap.size = KB
+        first, second = await flow.welcomed(), await flow.welcomed()
+        job = await first.submit("tap", idempotency_key="k")
+        assert (await second.submit("tap", idempotency_key="k"))["job_id"] == job["job_id"]
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(flow.tap.let_out, 5_000)
+            await read_to(first, 5_000)
+        await flow.tap.shut()
+        assert (await first.until_terminal(job["job_id"]))["event_seq"] == 5_001
+        error = await second.expect("session.error", code="RESUME_WINDOW_EXPIRED")
+        assert error["payload"]["job_id"] == job["job_id"]
+        with pytest.raises(TransportClosed):
+            await second.receive()
+
+
+async def test_a_job_within_its_bound_waits_for_nobody(autojump_clock) -> None:
+    """Up to `journal_bytes` an agent notices nothing of who reads."""
+    async with open_flow(tail_frames=50, tail_bytes=100 * KB) as flow:
+        peer, job_id = await filled(flow)
+        assert flow.tap.emitted == 5_000
+        await flow.tap.shut()
+        assert (await peer.until_terminal(job_id))["event_seq"] == 5_001
+
+
+# -- who pays
+
+
+async def test_a_reader_that_does_not_read_costs_only_itself(autojump_clock) -> None:
+    """While one session's job waits, another's runs at full speed, and so do new sessions."""
+    async with open_flow(**FEW) as flow:
+        other_tap = flow.add_tap("other")
+        await filled(flow)
+        before = trio.current_time()
+        other = await flow.welcomed()
+        job = await other.submit("other")
+        for top in range(100, 5_001, 100):
+            await other_tap.let_out(100)
+            await read_to(other, top)
+        await other_tap.shut()
+        await other.until_terminal(job["job_id"])
+        assert trio.current_time() - before < 1
+        assert flow.tap.emitted < 5_000
+
+
+async def test_a_second_submitter_that_does_not_read_delays_nobody(autojump_clock) -> None:
+    """The job's first submitter gets every event at once, whoever else watches it."""
+    async with open_flow(tail_frames=50, tail_bytes=100 * KB) as flow:
+        flow.tap.size = KB
+        first, second = await flow.welcomed(), await flow.welcomed()
+        await first.submit("tap", idempotency_key="k")
+        await second.submit("tap", idempotency_key="k")
+        before = trio.current_time()
+        for top in range(100, 5_001, 100):
+            await flow.tap.let_out(100)
+            await read_to(first, top)
+        assert trio.current_time() - before < 1
+        assert len(await read_to(second, 5_000)) == 5_000
+
+
+async def test_what_a_session_holds_is_bounded(autojump_clock) -> None:
+    """However much a job says, an unread session holds its tail and the bounded journal."""
+    async with open_flow(**FEW) as flow:
+        _, job_id = await filled(flow)
+        (session,) = flow.runtime._core.sessions._awake.values()
+        assert session.tail is not None
+        batch = 2 * 1024 * KB
+        assert session.tail._bytes <= FEW["tail_bytes"] + batch
+        assert session.outbox.statistics().current_buffer_used <= Limits().outbox_items
+        assert journal_bytes(flow, job_id) <= 3 * FEW["journal_bytes"]
+
+
+async def test_what_an_absent_session_holds_is_a_cursor(autojump_clock) -> None:
+    """A session nobody is attached to holds nothing of what its job says."""
+    async with open_flow() as flow:
+        peer = await flow.welcomed()
+        await peer.submit("tap")
+        await peer.drop()
+        await wait_all_tasks_blocked()
+        await flow.tap.let_out(20_000)
+        assert flow.runtime._core.sessions._awake == {}
+        (log,) = flow.store._sessions.values()
+        assert log.row.top == 0
+        assert len(log.items) == 1
+
+
+async def test_a_throttled_session_ends_with_its_socket(autojump_clock) -> None:
+    """Whatever it waits for, within a second of the socket's end none of its tasks is left."""
+    async with open_flow(**FEW) as flow:
+        peer = await flow.welcomed()
+        await wait_all_tasks_blocked()
+        await peer.drop()
+        await trio.sleep(1)
+        tasks = trio.lowlevel.current_statistics().tasks_living
+        peer = await flow.welcomed()
+        flow.tap.size = KB
+        await peer.submit("tap")
+        await flow.tap.let_out(1)
+        await read_to(peer, 1)
+        await ack(peer, 1)
+        await flow.tap.let_out(5_000)
+        await peer.drop()
+        await trio.sleep(1)
+        assert flow.runtime._core.sessions._awake == {}
+        job_tasks = 2
+        assert trio.lowlevel.current_statistics().tasks_living <= tasks + job_tasks
+
+
+@pytest.mark.parametrize("limit", ["tail_frames", "tail_bytes", "unacked_frames", "journal_bytes"])
+def test_a_window_of_nothing_is_refused(limit: str) -> None:
+    """A bound of zero would stand still for ever, so it cannot be configured."""
+    with pytest.raises(ValueError, match=limit):
+        Limits(**{limit: 0})
