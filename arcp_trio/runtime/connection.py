@@ -150,6 +150,12 @@ class Connection:
         """Its farewell is due: a client that does not read it is not waited for much longer."""
         self._scope.deadline = trio.current_time() + self._core.limits.close_seconds
 
+    async def _part(self, reason: str) -> None:
+        """End it behind what is on its way: cutting off a write would cost the Close its place."""
+        self._tail.end(Farewell(POLICY, reason))
+        await trio.sleep(self._core.limits.close_seconds)
+        self.end(POLICY, reason)
+
     def _leave_session(self) -> None:
         session, self._session = self._session, None
         if session is not None:
@@ -197,7 +203,9 @@ class Connection:
             message = _sensible(parse(received))
         except InvalidRequest as error:
             message = error
-            self._count_malformed()
+            if self._too_many_malformed():
+                await self._part("malformed_frames")
+                return False
         match message:
             case None | Pong():
                 pass
@@ -227,13 +235,12 @@ class Connection:
         received_at = rfc3339(self._core.clock.now())
         self._say(frame("session.pong", {"ping_nonce": ping.nonce, "received_at": received_at}))
 
-    def _count_malformed(self) -> None:
+    def _too_many_malformed(self) -> bool:
         now = trio.current_time()
         self._malformed.append(now)
         while self._malformed[0] < now - MALFORMED_SECONDS:
             self._malformed.popleft()
-        if len(self._malformed) > self._core.limits.malformed_frames:
-            self.end(POLICY, "malformed_frames")
+        return len(self._malformed) > self._core.limits.malformed_frames
 
     # -- sending
 
@@ -300,8 +307,7 @@ class Connection:
         if loss is Loss.SILENT:
             # Announced, though it may reach nobody (§6.4); the jobs notice nothing.
             self._say(refusal(HeartbeatLost(loss.value)))
-            self._tail.end(Farewell(POLICY, "heartbeat lost"))
-            await trio.sleep(self._core.limits.close_seconds)
+            await self._part("heartbeat lost")
         self.end(POLICY, "heartbeat lost")
 
     def _ping(self) -> None:
