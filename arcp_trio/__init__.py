@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.limits import Limits
     from arcp_trio.runtime.runtime import Runtime
     from arcp_trio.store.memory import MemoryStore
+    from arcp_trio.store.sqlite import SqliteStore
     from arcp_trio.wire.errors import (
         AgentNotAvailable,
         AgentVersionNotAvailable,
@@ -71,6 +72,7 @@ __all__ = [
     "PermissionDenied",
     "ResumeWindowExpired",
     "Runtime",
+    "SqliteStore",
     "StaticTokens",
     "SystemClock",
     "Unauthenticated",
@@ -90,6 +92,7 @@ _HOMES = {
     "Limits": "arcp_trio.runtime.limits",
     "Runtime": "arcp_trio.runtime.runtime",
     "MemoryStore": "arcp_trio.store.memory",
+    "SqliteStore": "arcp_trio.store.sqlite",
     "InvalidEvent": "arcp_trio.wire.events",
     "Json": "arcp_trio.wire.json",
 }

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Protocol
 
 import trio
@@ -66,18 +67,45 @@ class Store(ABC):
         """Wait until the queue has room again."""
         await self._queue.room()
 
+    @property
+    def trouble(self) -> str | None:
+        """Why nothing can be stored now, if so. What was put stays put, and is tried again."""
+        return self._queue.trouble
+
+    async def troubled(self) -> None:
+        """Wait until the store is in trouble."""
+        await self._queue.troubled()
+
+    async def recovered(self) -> None:
+        """Wait until the store is not in trouble any more."""
+        await self._queue.recovered()
+
     async def flushed(self) -> None:
         """Wait until everything that was put is stored."""
         await self._queue.flushed()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Be the one writer, until cancelled."""
-        task_status.started()
-        await self._queue.run(self._commit)
+        """Be the one writer, until cancelled; what was not flushed by then may not be stored.
+
+        Raises:
+            StoreError: the store cannot be opened.
+        """
+        async with self._opened():
+            task_status.started()
+            await self._queue.run(self._commit)
+
+    @asynccontextmanager
+    async def _opened(self) -> AsyncGenerator[None]:
+        """Around the writer's life: an engine that has something to open does it here."""
+        yield
 
     @abstractmethod
     async def _commit(self, writes: Sequence[Write]) -> None:
-        """Store these writes, all or none, in order."""
+        """Store these writes, all or none, in order.
+
+        Raises:
+            StoreError: it cannot be done now; the same writes will be brought again.
+        """
 
     # -- reading
 

@@ -14,16 +14,15 @@ from arcp_trio.store.interface import JournalTrimmed, LogTrimmed, Owed, Replay, 
 from arcp_trio.store.records import (
     Entry,
     Frame,
-    Inline,
     JobRow,
     KeyRow,
     LogItem,
-    Mark,
     Range,
     Recovered,
     SessionRow,
     Status,
 )
+from arcp_trio.store.replaying import ReplayPlace
 from arcp_trio.store.writes import (
     AcceptJob,
     AddSubmitter,
@@ -285,14 +284,9 @@ class MemoryStore(Store):
         return after >= log.row.floor
 
     def replay(self, session_id: str, after: int, top: int, rows: int) -> Replay:
-        return _MemoryReplay(self, session_id, after, top, rows)
+        return _MemoryReplay(self, ReplayPlace(session_id, after, top, rows))
 
     def log_from(self, session_id: str, place: int, last: int) -> Iterator[LogItem]:
-        """The log items at or behind a place, for a reader who goes on to the last.
-
-        Raises:
-            LogTrimmed: what stands next was given up.
-        """
         log = self._sessions[session_id]
         if (place + 1) // 2 <= min(log.row.floor, last // 2):
             raise LogTrimmed
@@ -301,11 +295,6 @@ class MemoryStore(Store):
             yield items[at]
 
     def entries(self, job_id: str, index: int, count: int) -> Sequence[Entry]:
-        """Entries of a journal.
-
-        Raises:
-            JournalTrimmed: the first is gone.
-        """
         journal = self._journals.get(job_id)
         if journal is None or index < journal.base:
             raise JournalTrimmed(job_id)
@@ -313,47 +302,13 @@ class MemoryStore(Store):
 
 
 class _MemoryReplay:
-    """Keeps the next place to read, so that the log may change in between."""
-
-    def __init__(
-        self, store: MemoryStore, session_id: str, after: int, top: int, rows: int
-    ) -> None:
+    def __init__(self, store: MemoryStore, place: ReplayPlace) -> None:
         self._store = store
-        self._session_id = session_id
-        self._next = 2 * after + 1
-        self._last = 2 * top + 1
-        self._rows = rows
+        self._place = place
 
     async def next(self, frames: int, size: int) -> Sequence[Frame]:
         await trio.lowlevel.checkpoint()
-        found: list[Frame] = []
-        for item in self._store.log_from(self._session_id, self._next, self._last):
-            full = len(found) >= frames or size <= 0
-            # A full piece takes along only the marks that stand right behind its last number.
-            if item.first_place > (self._next if full else self._last):
-                break
-            for frame in self._frames(item, frames - len(found)):
-                found.append(frame)
-                size -= len(frame[1])
-                self._next = 2 * frame[0] + 1 if frame[0] else item.last_place
-                if size <= 0:
-                    break
-        if found and not found[-1][0]:
-            self._next += 1  # the marks of one place go together, so the number behind them is next
-        return found
-
-    def _frames(self, item: LogItem, most: int) -> Sequence[Frame]:
-        match item:
-            case Mark():
-                return [(0, item.tail)] if item.row < self._rows else []
-            case Inline():
-                return [(item.seq, item.tail)]
-            case Range():
-                first = max(item.first_seq, (self._next + 1) // 2)
-                count = min(most, min(item.last_seq, self._last // 2) - first + 1)
-                index = item.first_index + first - item.first_seq
-                entries = self._store.entries(item.job_id, index, count)
-                return [(first + n, entry.tail) for n, entry in enumerate(entries)]
+        return self._place.read(self._store, frames, size)
 
 
 def _fitting(sizes: Sequence[int], size: int) -> int:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 import attrs
 import trio
 
+from arcp_trio.store.errors import StoreError
 from arcp_trio.store.writes import Write
+
+log = logging.getLogger(__name__)
 
 QUEUE_WRITES = 8_192
 """Writes that may wait; past it, emitters wait in `room()` and nothing is dropped."""
+
+FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 0.05, 2.0
+"""Pauses between tries of a group that cannot be stored; each is twice the one before."""
 
 
 @attrs.define(eq=False)
@@ -27,13 +34,22 @@ class Group:
 
 
 class WriteQueue:
-    """First in, first out, taken whole by one writer."""
+    """First in, first out, taken whole by one writer.
+
+    A group that cannot be stored is tried again, unchanged, until it can: nothing is dropped and
+    nothing overtakes. Meanwhile the queue is in trouble, and full.
+    """
 
     def __init__(self) -> None:
+        self.trouble: str | None = None
+        """Why nothing can be stored now."""
         self._filling = Group()
         self._taken = Group()
         self._taken.stored.set()
         self._wake = trio.Event()
+        self._trouble_began = trio.Event()
+        self._trouble_ended = trio.Event()
+        self._trouble_ended.set()
 
     def put(self, write: Write) -> Group:
         """Take the write's place in the order, at once; the group says when it is stored."""
@@ -46,17 +62,27 @@ class WriteQueue:
     @property
     def full(self) -> bool:
         """Whether emitters should wait."""
-        return len(self._filling.writes) >= QUEUE_WRITES
+        return self.trouble is not None or len(self._filling.writes) >= QUEUE_WRITES
 
     async def room(self) -> None:
         """Wait until the queue has room."""
         while self.full:
-            await self._filling.taken.wait()
+            await self.recovered()
+            if self.full:
+                await self._filling.taken.wait()
 
     async def flushed(self) -> None:
         """Wait until everything put so far is stored."""
         # With nothing queued, the last of it may still be on its way to the store.
         await (self._filling if self._filling.writes else self._taken).committed()
+
+    async def troubled(self) -> None:
+        """Wait until the store is in trouble."""
+        await self._trouble_began.wait()
+
+    async def recovered(self) -> None:
+        """Wait until the store is out of trouble."""
+        await self._trouble_ended.wait()
 
     async def run(self, apply: Callable[[Sequence[Write]], Awaitable[None]]) -> None:
         """Be the writer: commit group after group until cancelled."""
@@ -68,5 +94,34 @@ class WriteQueue:
             group, self._filling, self._wake = self._filling, Group(), trio.Event()
             self._taken = group
             group.taken.set()
-            await apply(group.writes)
+            await self._store(group, apply)
             group.stored.set()
+
+    async def _store(
+        self, group: Group, apply: Callable[[Sequence[Write]], Awaitable[None]]
+    ) -> None:
+        pause = FIRST_RETRY_SECONDS
+        while True:
+            try:
+                await apply(group.writes)
+            except StoreError as error:
+                self._begin_trouble(str(error))
+                await trio.sleep(pause)
+                pause = min(2 * pause, LAST_RETRY_SECONDS)
+            else:
+                self._end_trouble()
+                return
+
+    def _begin_trouble(self, reason: str) -> None:
+        if self.trouble is None:
+            log.error("the store is in trouble, everything waits for it: %s", reason)
+            self._trouble_ended = trio.Event()
+            self._trouble_began.set()
+        self.trouble = reason
+
+    def _end_trouble(self) -> None:
+        if self.trouble is not None:
+            log.warning("the store works again")
+            self.trouble = None
+            self._trouble_began = trio.Event()
+            self._trouble_ended.set()

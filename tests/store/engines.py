@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+import tempfile
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
+from pathlib import Path
 
 import attrs
 
@@ -21,6 +23,9 @@ from arcp_trio.store.records import (
     SessionRow,
     Status,
 )
+from arcp_trio.store.sqlite import SqliteStore
+from arcp_trio.store.sqlite.cleaning import clean_piece
+from arcp_trio.store.sqlite.reading import Snapshot
 from arcp_trio.store.writes import (
     AcceptJob,
     AppendJournal,
@@ -37,25 +42,50 @@ class Engine:
     """One implementation of `Store`."""
 
     name: str
-    make: Callable[[], Store]
-    left: Callable[[Store], Mapping[str, int]]
+    make: Callable[[], AbstractContextManager[Store]]
+    left: Callable[[Store], Awaitable[Mapping[str, int]]]
     """How much is in whatever grows with traffic, by name; only what is not empty."""
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[Store, None]:
         """A new store whose writer runs as long as the block."""
-        store = self.make()
-        async with background_tasks() as nursery:
-            await nursery.start(store.run)
-            yield store
+        with self.make() as store:
+            async with background_tasks() as nursery:
+                await nursery.start(store.run)
+                yield store
 
 
-def _tables(store: Store) -> Mapping[str, int]:
-    return {name: len(table) for name, table in vars(store).items() if isinstance(table, dict)}
+async def _left_in_memory(store: Store) -> Mapping[str, int]:
+    tables = {name: len(table) for name, table in vars(store).items() if isinstance(table, dict)}
+    return {name: size for name, size in tables.items() if size}
+
+
+@contextmanager
+def _in_a_file() -> Generator[Store]:
+    """On the disk of a test nothing needs to survive the power."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield SqliteStore(Path(folder) / "arcp.db", synchronous="OFF")
+
+
+async def _left_in_a_file(store: Store) -> Mapping[str, int]:
+    assert isinstance(store, SqliteStore)
+    while await store._write(clean_piece):
+        pass
+    return await store.read(row_counts)
+
+
+def row_counts(snapshot: Snapshot) -> dict[str, int]:
+    """How many rows are in each table that has any."""
+    db = snapshot._db
+    tables = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT IN ('state', ?)"
+    names = [name for (name,) in db.execute(tables, ("sqlite_sequence",)).fetchall()]
+    counts = {n: db.execute(f"SELECT count(*) FROM {n}").fetchone()[0] for n in names}
+    return {name: count for name, count in counts.items() if count}
 
 
 ENGINES = [
-    Engine("memory", MemoryStore, lambda store: {k: n for k, n in _tables(store).items() if n}),
+    Engine("memory", lambda: nullcontext(MemoryStore()), _left_in_memory),
+    Engine("sqlite", _in_a_file, _left_in_a_file),
 ]
 
 

@@ -78,7 +78,7 @@ async def test_a_journal_is_kept_while_a_watch_needs_it(
     await store.put(DropSession("T")).committed()
     assert not await can_be_read(store, "J")
     await store.put(DropSession("S")).committed()
-    assert engine.left(store) == {}
+    assert await engine.left(store) == {}
 
 
 async def test_a_journal_within_retention_needs_no_watch(store: Store, feeder: Feeder) -> None:
@@ -188,6 +188,6 @@ def test_traffic_leaves_nothing_behind(
                 store.put(DropSession(session_id))
             feeder.expire(now=40.0, before=40.0)
             await store.flushed()
-            assert engine.left(store) == {}
+            assert await engine.left(store) == {}
 
     trio.run(main)

@@ -200,4 +200,4 @@ async def test_a_dropped_session_leaves_nothing(
     await store.put(DropSession("S")).committed()
     assert await store.session("S") is None
     assert await store.session_of_token(b"second") is None
-    assert engine.left(store) == {}
+    assert await engine.left(store) == {}

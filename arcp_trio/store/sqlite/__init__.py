@@ -1,0 +1,8 @@
+"""The durable engine: everything in one SQLite file."""
+
+from __future__ import annotations
+
+from arcp_trio.store.sqlite.engine import SqliteStore
+from arcp_trio.store.sqlite.reader import SqliteReader, open_read_only
+
+__all__ = ["SqliteReader", "SqliteStore", "open_read_only"]

@@ -1,0 +1,96 @@
+"""Giving back what nobody can read any more, in pieces short enough for commits to wait out."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from time import perf_counter
+
+from arcp_trio.store.sqlite.file import transaction
+from arcp_trio.store.sqlite.writing import EVERYTHING
+
+PIECE_SECONDS = 0.003
+"""What a piece may take, about: a commit that comes meanwhile waits that much longer."""
+
+PIECE_ROWS = 8
+PIECE_PAGES = 64
+
+SPARE_PAGES = 1_024
+"""Free pages kept in the file for what is written next; beyond it, up to a quarter of the file."""
+
+
+def clean_piece(db: sqlite3.Connection) -> bool:
+    """Delete some of what is gone; False if nothing is left to delete."""
+    with transaction(db, "IMMEDIATE"):
+        return any(_for_a_while(step, db) for step in (_forget_jobs, _clear_journals, _clear_logs))
+
+
+def shrink_piece(db: sqlite3.Connection) -> bool:
+    """Give some free pages back to the file system; False if none are to spare."""
+    with transaction(db, "IMMEDIATE"):
+        return _for_a_while(_shrink, db)
+
+
+def _for_a_while(step: Callable[[sqlite3.Connection], bool], db: sqlite3.Connection) -> bool:
+    end = perf_counter() + PIECE_SECONDS
+    while step(db):
+        if perf_counter() > end:
+            return True
+    return False
+
+
+def _forget_jobs(db: sqlite3.Connection) -> bool:
+    """Jobs past their retention, that no watch needs: all but their journals."""
+    jobs = db.execute(
+        "SELECT jid, job_id FROM job WHERE expired = 1"
+        " AND NOT EXISTS (SELECT 1 FROM watch WHERE watch.job_id = job.job_id) LIMIT ?",
+        (PIECE_ROWS,),
+    ).fetchall()
+    jids = [(jid,) for jid, _ in jobs]
+    db.executemany(
+        "INSERT OR REPLACE INTO journal_waste (jid, below) VALUES (?, ?)",
+        [(jid, EVERYTHING) for jid, _ in jobs],
+    )
+    db.executemany(
+        "DELETE FROM key WHERE job_id = ? AND due IS NULL", [(job_id,) for _, job_id in jobs]
+    )
+    db.executemany("DELETE FROM submitter WHERE jid = ?", jids)
+    db.executemany("DELETE FROM job WHERE jid = ?", jids)
+    return bool(jobs)
+
+
+def _clear_journals(db: sqlite3.Connection) -> bool:
+    waste = db.execute("SELECT jid, below FROM journal_waste LIMIT 1").fetchone()
+    if waste is None:
+        return False
+    deleted = db.execute(
+        "DELETE FROM journal WHERE id IN (SELECT id FROM journal"
+        " WHERE jid = ? AND last_index < ? ORDER BY last_index LIMIT ?)",
+        (*waste, PIECE_ROWS),
+    )
+    if deleted.rowcount < PIECE_ROWS:
+        db.execute("DELETE FROM journal_waste WHERE jid = ?", waste[:1])
+    return True
+
+
+def _clear_logs(db: sqlite3.Connection) -> bool:
+    waste = db.execute("SELECT sid, below FROM log_waste LIMIT 1").fetchone()
+    if waste is None:
+        return False
+    deleted = db.execute(
+        "DELETE FROM log WHERE id IN (SELECT id FROM log"
+        " WHERE sid = ? AND last_place < ? ORDER BY last_place LIMIT ?)",
+        (*waste, PIECE_ROWS),
+    )
+    if deleted.rowcount < PIECE_ROWS:
+        db.execute("DELETE FROM log_waste WHERE sid = ?", waste[:1])
+    return True
+
+
+def _shrink(db: sqlite3.Connection) -> bool:
+    (pages,) = db.execute("PRAGMA page_count").fetchone()
+    (free,) = db.execute("PRAGMA freelist_count").fetchone()
+    if free <= max(SPARE_PAGES, pages // 4):
+        return False
+    db.execute(f"PRAGMA incremental_vacuum({PIECE_PAGES})").fetchall()  # a page is a row
+    return True

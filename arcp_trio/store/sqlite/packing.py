@@ -1,0 +1,68 @@
+"""How many small values are one row: MessagePack, by position."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from operator import attrgetter
+from typing import TypeAlias
+
+import msgspec
+
+from arcp_trio.store.records import Entry, Inline, LogItem, Mark, Range
+
+_PackedEntry: TypeAlias = tuple[int, bytes, str | None, bool]
+_PackedItems: TypeAlias = tuple[
+    list[str],
+    list[tuple[int, int, int, int]],
+    list[tuple[int, bytes]],
+    list[tuple[int, int, bytes]],
+]
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_entries = msgspec.msgpack.Decoder(list[_PackedEntry]).decode
+_decode_items = msgspec.msgpack.Decoder(_PackedItems).decode
+_place = attrgetter("first_place")
+
+
+def pack_entries(entries: Sequence[Entry]) -> bytes:
+    """Consecutive entries of one journal."""
+    return _encode([(e.ordinal, e.tail, e.feature, e.terminal) for e in entries])
+
+
+def unpack_entries(first_index: int, packed: bytes) -> Iterator[Entry]:
+    """The entries again, of which the first has this index."""
+    for index, (ordinal, tail, feature, terminal) in enumerate(
+        _decode_entries(packed), first_index
+    ):
+        yield Entry(index, ordinal, tail, feature, terminal)
+
+
+def pack_items(items: Sequence[LogItem]) -> bytes:
+    """A batch of a log, kind by kind; the name of a job stands in it once."""
+    jobs: dict[str, int] = {}
+    ranges: list[tuple[int, int, int, int]] = []
+    inlines: list[tuple[int, bytes]] = []
+    marks: list[tuple[int, int, bytes]] = []
+    for item in items:
+        match item:
+            case Range():
+                number = jobs.setdefault(item.job_id, len(jobs))
+                ranges.append((item.first_seq, number, item.first_index, item.count))
+            case Inline():
+                inlines.append((item.seq, item.tail))
+            case Mark():
+                marks.append((item.after_seq, item.row, item.tail))
+    return _encode((list(jobs), ranges, inlines, marks))
+
+
+def unpack_items(packed: bytes) -> list[LogItem]:
+    """The batch again, in the order of its places; what shares one keeps its order."""
+    jobs, ranges, inlines, marks = _decode_items(packed)
+    items: list[LogItem] = [
+        Range(seq, jobs[number], index, count) for seq, number, index, count in ranges
+    ]
+    items += [Inline(*inline) for inline in inlines]
+    items += [Mark(*mark) for mark in marks]
+    if inlines or marks:
+        items.sort(key=_place)
+    return items

@@ -1,0 +1,129 @@
+"""The tables, and how a file that an older version wrote is brought up to date."""
+
+from __future__ import annotations
+
+import sqlite3
+
+APPLICATION_ID = 0x41524350
+"""`ARCP`: what marks a SQLite file as a store."""
+
+# What is stored once and what refers to it:
+#
+# - journal: a job's entries, packed, a batch to a row; `log`: which numbers of a session went to
+#   which of them, packed, a batch to a row.
+# - Rows of these two go in the background. `job.base` and `session.floor` say what is gone from one
+#   transaction to the next; `journal_waste` and `log_waste` say what of it is still on disk.
+# - A job past its retention is `expired`: gone to everyone but the watches that are owed its end.
+# - AUTOINCREMENT: what is being cleared away must not meet a new owner of its number.
+_FIRST = (
+    """CREATE TABLE state (
+        one INTEGER PRIMARY KEY CHECK (one = 1),
+        committed INTEGER NOT NULL,
+        ordinal INTEGER NOT NULL
+    )""",
+    "INSERT INTO state VALUES (1, 0, 0)",
+    """CREATE TABLE session (
+        sid INTEGER PRIMARY KEY AUTOINCREMENT,
+        session_id TEXT NOT NULL UNIQUE,
+        principal TEXT NOT NULL,
+        features TEXT NOT NULL,
+        dialect TEXT NOT NULL,
+        token BLOB NOT NULL,
+        spare_token BLOB,
+        top INTEGER NOT NULL,
+        floor INTEGER NOT NULL,
+        rows INTEGER NOT NULL,
+        acked INTEGER NOT NULL,
+        closed INTEGER NOT NULL
+    )""",
+    "CREATE INDEX session_by_token ON session (token)",
+    """CREATE INDEX session_by_spare_token ON session (spare_token)
+       WHERE spare_token IS NOT NULL""",
+    """CREATE TABLE watch (
+        sid INTEGER NOT NULL,
+        job_id TEXT NOT NULL,
+        cursor INTEGER NOT NULL,
+        PRIMARY KEY (sid, job_id)
+    ) WITHOUT ROWID""",
+    "CREATE INDEX watch_of_job ON watch (job_id)",
+    """CREATE TABLE log (
+        id INTEGER PRIMARY KEY,
+        sid INTEGER NOT NULL,
+        last_place INTEGER NOT NULL,
+        row INTEGER NOT NULL,
+        items BLOB NOT NULL
+    )""",
+    "CREATE UNIQUE INDEX log_of_session ON log (sid, last_place, row)",
+    "CREATE TABLE log_waste (sid INTEGER PRIMARY KEY, below INTEGER NOT NULL)",
+    """CREATE TABLE job (
+        jid INTEGER PRIMARY KEY AUTOINCREMENT,
+        job_id TEXT NOT NULL UNIQUE,
+        agent TEXT NOT NULL,
+        principal TEXT NOT NULL,
+        session_id TEXT NOT NULL,
+        trace_id TEXT NOT NULL,
+        accepted BLOB NOT NULL,
+        created_at REAL NOT NULL,
+        status TEXT NOT NULL,
+        finished_at REAL,
+        terminal_ordinal INTEGER,
+        length INTEGER NOT NULL,
+        base INTEGER NOT NULL DEFAULT 0,
+        expired INTEGER NOT NULL DEFAULT 0
+    )""",
+    "CREATE INDEX job_unfinished ON job (jid) WHERE finished_at IS NULL",
+    """CREATE INDEX job_finished ON job (finished_at, terminal_ordinal)
+       WHERE finished_at IS NOT NULL AND expired = 0""",
+    "CREATE INDEX job_expired ON job (jid) WHERE expired = 1",
+    """CREATE VIEW retained AS SELECT * FROM job WHERE expired = 0
+       OR EXISTS (SELECT 1 FROM watch WHERE watch.job_id = job.job_id)""",
+    """CREATE TABLE submitter (
+        jid INTEGER NOT NULL,
+        session_id TEXT NOT NULL,
+        PRIMARY KEY (jid, session_id)
+    ) WITHOUT ROWID""",
+    """CREATE TABLE journal (
+        id INTEGER PRIMARY KEY,
+        jid INTEGER NOT NULL,
+        first_index INTEGER NOT NULL,
+        last_index INTEGER NOT NULL,
+        first_ordinal INTEGER NOT NULL,
+        entries BLOB NOT NULL
+    )""",
+    "CREATE UNIQUE INDEX journal_of_job ON journal (jid, last_index)",
+    "CREATE TABLE journal_waste (jid INTEGER PRIMARY KEY, below INTEGER NOT NULL)",
+    # `due` is when a key is to be looked at; NULL when it has expired, but its job is retained.
+    """CREATE TABLE key (
+        principal TEXT NOT NULL,
+        key TEXT NOT NULL,
+        fingerprint BLOB NOT NULL,
+        job_id TEXT NOT NULL,
+        accepted BLOB NOT NULL,
+        expires_at REAL NOT NULL,
+        due REAL,
+        PRIMARY KEY (principal, key)
+    ) WITHOUT ROWID""",
+    "CREATE INDEX key_due ON key (due) WHERE due IS NOT NULL",
+    "CREATE INDEX key_of_retained_job ON key (job_id) WHERE due IS NULL",
+)
+
+MIGRATIONS: list[tuple[str, ...]] = [_FIRST]
+"""What makes version n + 1 out of version n. Never edit one that was released; append another."""
+
+SMALL_TABLES = ("state", "session", "watch", "job", "submitter", "key", "log_waste")
+"""Everything but payloads and numbers."""
+
+
+def version_of(db: sqlite3.Connection) -> int:
+    """The version that a store has, 0 if it is empty."""
+    version: int = db.execute("PRAGMA user_version").fetchone()[0]
+    return version
+
+
+def migrate(db: sqlite3.Connection) -> None:
+    """Bring a store to this version, within the caller's transaction."""
+    db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    for statements in MIGRATIONS[version_of(db) :]:
+        for statement in statements:
+            db.execute(statement)
+    db.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
