@@ -46,7 +46,7 @@ WRITE_BYTES = 256 * 1024
 MALFORMED_SECONDS = 10.0
 """The span in which `malformed_frames` are counted."""
 
-NORMAL, POLICY, TOO_BIG = 1000, 1008, 1009
+NORMAL, GOING_AWAY, POLICY, TOO_BIG = 1000, 1001, 1008, 1009
 
 
 class Connection:
@@ -125,7 +125,7 @@ class Connection:
         request_id = request.id if request is not None else _request_id(error)
         # Some clients read no frame without a session id, not even this one.
         head = envelope.plain_head(self._session_id or new_id("sess_"), self._arcp)
-        self._farewell = Farewell(POLICY, error.code)
+        self._farewell = Farewell(GOING_AWAY if self._core.closing else POLICY, error.code)
         await self._transport.send([head + refusal(error, request_id=request_id)])
 
     def join(self, session: Session, *, fresh: bool = False) -> None:
@@ -145,6 +145,11 @@ class Connection:
         """End it: at once, without another frame but the Close."""
         self._farewell = Farewell(code, reason)
         self._scope.cancel(reason=reason)
+
+    def end_without_session(self, farewell: Farewell) -> None:
+        """No session will be opened any more: end it if it has none by now."""
+        if not self._begun.is_set():
+            self.end(farewell.code, farewell.reason)
 
     def hurry(self) -> None:
         """Its farewell is due: a client that does not read it is not waited for much longer."""

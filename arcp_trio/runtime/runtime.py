@@ -15,7 +15,7 @@ from arcp_trio.runtime.agents import AgentFunction, Agents
 from arcp_trio.runtime.auth import Authenticator
 from arcp_trio.runtime.clean import start_clean
 from arcp_trio.runtime.clock import Clock, SystemClock
-from arcp_trio.runtime.connection import Connection
+from arcp_trio.runtime.connection import GOING_AWAY, Connection
 from arcp_trio.runtime.core import Core
 from arcp_trio.runtime.jobs import Jobs
 from arcp_trio.runtime.limits import Limits
@@ -33,8 +33,6 @@ log = logging.getLogger(__name__)
 
 SHUTDOWN_GRACE_SECONDS = 2.0
 """What agents get to clean up in at shutdown, at most."""
-
-GOING_AWAY = 1001
 
 _F = TypeVar("_F", bound=AgentFunction)
 
@@ -78,7 +76,7 @@ class Runtime:
             clock=clock or SystemClock(),
         )
         self._nursery: trio.Nursery | None = None
-        self._attended = 0
+        self._attended: set[Connection] = set()
         self._one_left = Wake()
         self._running: AbstractAsyncContextManager[None] | None = None
 
@@ -110,11 +108,12 @@ class Runtime:
 
     async def attend(self, transport: Transport, *, deadline: float) -> None:
         """Run one connection until it ends; its client has until `deadline` to open a session."""
-        self._attended += 1
+        connection = Connection(self._core, transport)
+        self._attended.add(connection)
         try:
-            await Connection(self._core, transport).run(deadline)
+            await connection.run(deadline)
         finally:
-            self._attended -= 1
+            self._attended.remove(connection)
             self._one_left.set()
 
     # -- its life
@@ -191,7 +190,10 @@ class Runtime:
         with trio.move_on_after(SHUTDOWN_GRACE_SECONDS + self.limits.close_seconds):
             await core.jobs.none_left()
         core.farewells_end = trio.current_time() + self.limits.close_seconds
-        core.sessions.say_goodbye(Farewell(GOING_AWAY, "the runtime is shutting down"))
+        farewell = Farewell(GOING_AWAY, "the runtime is shutting down")
+        core.sessions.say_goodbye(farewell)
+        for connection in self._attended:
+            connection.end_without_session(farewell)
         with trio.CancelScope(deadline=core.farewells_end):
             while self._attended:
                 await self._one_left.wait()
