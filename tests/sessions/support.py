@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 
 import trio
@@ -11,6 +11,7 @@ from trio.testing import wait_all_tasks_blocked
 from arcp_trio import JobContext, MemoryStore, Runtime, StaticTokens
 from arcp_trio.runtime.auth import Authenticator
 from arcp_trio.runtime.limits import Limits
+from arcp_trio.store.writes import Write
 from arcp_trio.testing import Peer, PeerFactory, TrioClock, open_peers
 from arcp_trio.testing.frames import Frame
 from arcp_trio.testing.peer import TEST_TOKEN
@@ -49,10 +50,31 @@ class Puppet:
         await wait_all_tasks_blocked()
 
 
+class PausingStore(MemoryStore):
+    """A store that can be made to take its time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._may_commit = trio.Event()
+        self._may_commit.set()
+
+    def pause(self) -> None:
+        """Store nothing until told to go on."""
+        self._may_commit = trio.Event()
+
+    def go_on(self) -> None:
+        """Store what has come meanwhile, and from now on at once."""
+        self._may_commit.set()
+
+    async def _commit(self, writes: Sequence[Write]) -> None:
+        await self._may_commit.wait()
+        await super()._commit(writes)
+
+
 class Stage:
     """A runtime with agents, and peers that connect to it."""
 
-    def __init__(self, runtime: Runtime, peers: PeerFactory, store: MemoryStore) -> None:
+    def __init__(self, runtime: Runtime, peers: PeerFactory, store: PausingStore) -> None:
         self.runtime = runtime
         self.store = store
         self.recorder = peers.recorder
@@ -91,7 +113,9 @@ class Stage:
         """The words with which a resume in a hello is refused."""
         peer = await self.connect()
         await peer.send("session.hello", hello_payload(token=token) | {"resume": resume})
-        return await refusal(peer)
+        words = await refusal(peer)
+        await peer.close()
+        return words
 
     def remembered(self) -> dict[str, int]:
         """How many entries there are in whatever has something per session."""
@@ -108,7 +132,7 @@ async def open_stage(
     *, auth: Authenticator = TOKENS, **limits: float
 ) -> AsyncGenerator[Stage, None]:
     """Run a runtime with these limits for as long as the block lasts."""
-    store = MemoryStore()
+    store = PausingStore()
     runtime = Runtime(auth=auth, store=store, limits=Limits(**limits), clock=TrioClock())  # type: ignore[arg-type]
     async with runtime, open_peers(runtime) as peers:
         yield Stage(runtime, peers, store)

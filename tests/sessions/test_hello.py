@@ -266,6 +266,23 @@ async def test_a_hello_in_time_lifts_the_deadline(autojump_clock: MockClock) -> 
         await peer.expect("session.pong", ping_nonce="n")
 
 
+async def test_a_session_that_is_stored_too_late_is_nobodys(autojump_clock: MockClock) -> None:
+    """No welcome before the session is stored; when nobody waits any more, none at all."""
+    async with open_stage(handshake_seconds=10, resume_window_seconds=100) as stage:
+        before = trio.lowlevel.current_statistics().tasks_living
+        stage.store.pause()
+        peer = await stage.connect()
+        await peer.send("session.hello", hello_payload())
+        assert (await refusal(peer))["code"] == "UNAUTHENTICATED"
+        await peer.close()
+        stage.store.go_on()
+        await wait_all_tasks_blocked()
+        assert trio.lowlevel.current_statistics().tasks_living == before
+        assert not stage.runtime._core.sessions._connected
+        await trio.sleep(110)
+        assert not stage.store._sessions
+
+
 # --- a second hello
 
 

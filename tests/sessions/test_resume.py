@@ -271,6 +271,29 @@ async def test_a_welcome_that_was_lost_costs_nothing(autojump_clock: MockClock) 
         assert (await stage.refused(resume))["code"] == "RESUME_WINDOW_EXPIRED"
 
 
+async def test_a_rotation_that_is_stored_too_late_costs_nothing(
+    autojump_clock: MockClock,
+) -> None:
+    """Clients that gave up waiting for their welcome leave the session as it was for the next."""
+    async with open_stage(handshake_seconds=10) as stage:
+        peer = await stage.welcomed()
+        await peer.submit("puppet")
+        await peer.drop()
+        await trio.sleep(1)
+        before = trio.lowlevel.current_statistics().tasks_living
+        resume = peer.resume_from()
+        stage.store.pause()
+        for _ in range(3):
+            assert (await stage.refused(resume))["code"] == "UNAUTHENTICATED"
+        stage.store.go_on()
+        await wait_all_tasks_blocked()
+        assert trio.lowlevel.current_statistics().tasks_living == before
+        assert not stage.runtime._core.sessions._connected
+        second = await stage.resumed(resume)
+        await stage.puppet.say("here")
+        await second.expect("job.event", event_seq=1)
+
+
 async def test_resuming_with_the_new_token_is_being_heard(autojump_clock: MockClock) -> None:
     """A client that presents its newest token has it, so the one before is used up."""
     async with open_stage() as stage:
