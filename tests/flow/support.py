@@ -109,9 +109,11 @@ class Flow:
 
 
 @asynccontextmanager
-async def open_flow(**limits: int) -> AsyncGenerator[Flow, None]:
+async def open_flow(
+    store: MemoryStore | None = None, /, **limits: int
+) -> AsyncGenerator[Flow, None]:
     """Run a runtime with these limits for as long as the block lasts."""
-    store = MemoryStore()
+    store = store or MemoryStore()
     runtime = Runtime(
         auth=StaticTokens({TEST_TOKEN: "alice", BOB: "bob"}),
         store=store,

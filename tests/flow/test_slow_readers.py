@@ -137,6 +137,24 @@ async def test_a_job_within_its_bound_waits_for_nobody(autojump_clock) -> None:
         assert (await peer.until_terminal(job_id))["event_seq"] == 5_001
 
 
+async def test_a_job_that_is_gone_before_its_submitter_reads(autojump_clock) -> None:
+    """A job may be over and past its retention before its acceptance could be sent: that is said.
+
+    The runtime and everyone else notice nothing.
+    """
+    async with open_flow(**FEW, finished_job_seconds=0) as flow:
+        peer, _ = await filled(flow)
+        await peer.send("job.submit", {"agent": "echo", "input": 1})
+        await trio.sleep(20)
+        assert flow.runs == [1]
+        job = await peer.expect("job.accepted")
+        error = await peer.expect("session.error", code="RESUME_WINDOW_EXPIRED")
+        assert error["payload"]["job_id"] == job["job_id"]
+        other = await flow.welcomed()
+        job = await other.submit("echo", 2)
+        await other.until_terminal(job["job_id"])
+
+
 # -- who pays
 
 
