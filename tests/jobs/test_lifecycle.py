@@ -1,0 +1,555 @@
+"""The life of a job: pending, running, one terminal; whatever its agent or its client does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+from decimal import Decimal
+
+import attrs
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from arcp_trio import (
+    AgentNotAvailable,
+    ArcpError,
+    BudgetExhausted,
+    JobCancelled,
+    JobContext,
+    JobError,
+    JobFailed,
+    JobTimedOut,
+    LeaseExpired,
+    Limits,
+    MemoryStore,
+    PermissionDenied,
+    Runtime,
+)
+from arcp_trio.store.queue import Group
+from arcp_trio.store.writes import AcceptJob, FinishJob, StartJob, Write
+from arcp_trio.testing import Peer, open_peer, open_peers
+from arcp_trio.wire.json import Json
+from tests.jobs.runtimes import make_runtime, tasks_back_to
+
+SECRET = "hunter2"
+
+
+class Diary(MemoryStore):
+    """A store that keeps the statuses of every job, in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.statuses: dict[str, list[str]] = {}
+
+    def put(self, write: Write) -> Group:
+        """Note the job's new status."""
+        match write:
+            case AcceptJob():
+                self.statuses[write.row.job_id] = [write.row.status]
+            case StartJob():
+                self.statuses[write.job_id].append("running")
+            case FinishJob():
+                self.statuses[write.job_id].append(write.status)
+            case _:
+                pass
+        return super().put(write)
+
+
+@pytest.mark.parametrize(
+    ("agent", "fields", "kind", "status"),
+    [
+        ("echo", {}, "job.result", "success"),
+        ("failing", {}, "job.error", "error"),
+        ("sleeper", {"max_runtime_sec": 1}, "job.error", "timed_out"),
+        ("cancelled", {}, "job.error", "cancelled"),
+    ],
+)
+@pytest.mark.spec("7.3-1", "1.0/7.3-1")
+async def test_a_job_is_pending_then_running_then_over(
+    agent: str, fields: dict[str, Json], kind: str, status: str, autojump_clock: MockClock
+) -> None:
+    """Each job goes through these states, in this order, and ends once."""
+    store = Diary()
+    async with make_runtime(store=store) as runtime, open_peer(runtime) as peer:
+
+        @runtime.agent("failing")
+        async def failing(_job: JobContext) -> Json:
+            raise JobError("it cannot be done")
+
+        @runtime.agent("cancelled")
+        async def cancelled(job: JobContext) -> Json:
+            await peer.send("job.cancel", {"job_id": job.id})
+            await trio.sleep_forever()
+
+        await peer.hello()
+        job = await peer.submit(agent, **fields)
+        end = await peer.until_terminal(job["job_id"])
+        assert end["type"] == kind
+        assert end["payload"]["final_status"] == status
+        assert end["payload"]["completed_at"] >= job["accepted_at"]
+        assert store.statuses[job["job_id"]] == ["pending", "running", status]
+
+
+async def test_an_agent_is_running_when_it_looks(
+    runtime: Runtime, peer: Peer, autojump_clock: MockClock
+) -> None:
+    """While the agent works its job is stored as running; never again after its terminal."""
+    store = runtime._core.store
+
+    @runtime.agent("curious")
+    async def curious(job: JobContext) -> Json:
+        await store.flushed()
+        row = await store.job(job.id)
+        return None if row is None else str(row.status)
+
+    job = await peer.submit("curious")
+    assert (await peer.until_terminal(job["job_id"]))["payload"]["result"] == "running"
+    await trio.sleep(60)
+    row = await store.job(job["job_id"])
+    assert row is not None
+    assert row.status == "success"
+
+
+@pytest.mark.spec("7.5-7", "7.5-6")
+async def test_a_running_job_keeps_its_version(
+    runtime: Runtime, peer: Peer, autojump_clock: MockClock
+) -> None:
+    """A version registered while a job runs is for later jobs only."""
+    go_on = trio.Event()
+
+    async def wait(job: JobContext) -> Json:
+        await go_on.wait()
+        return job.version
+
+    runtime.agent("waiter", version="1")(wait)
+    first = await peer.submit("waiter")
+    runtime.agent("waiter", version="2")(wait)
+    second = await peer.submit("waiter")
+    go_on.set()
+    assert (first["agent"], second["agent"]) == ("waiter@1", "waiter@2")
+    for job, version in ((first, "1"), (second, "2")):
+        assert (await peer.until_terminal(job["job_id"]))["payload"]["result"] == version
+
+
+# -- what an agent may raise
+
+
+class Rude(BaseException):
+    """Not an `Exception`, so that most fences miss it."""
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError(SECRET),
+        KeyError(SECRET),
+        SystemExit(SECRET),
+        StopIteration(SECRET),
+        StopAsyncIteration(SECRET),
+        Rude(SECRET),
+        GeneratorExit(SECRET),
+        TimeoutError(SECRET),
+        trio.TooSlowError(SECRET),
+        RecursionError(SECRET),
+        ExceptionGroup(SECRET, [ValueError(SECRET), OSError(SECRET)]),
+        BaseExceptionGroup(SECRET, [SystemExit(SECRET), Rude(SECRET)]),
+        BaseExceptionGroup(SECRET, [ExceptionGroup(SECRET, [ValueError(SECRET)]), Rude()]),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+@pytest.mark.logs_error(SECRET)
+@pytest.mark.spec("12-7")
+async def test_an_exception_is_the_agents_own(
+    runtime: Runtime, peer: Peer, error: BaseException, autojump_clock: MockClock
+) -> None:
+    """It ends its job with INTERNAL_ERROR, without its text on the wire, and nothing else."""
+
+    @runtime.agent("raising")
+    async def raising(_job: JobContext) -> Json:
+        await trio.sleep(1)
+        raise error
+
+    beside = await peer.submit("sleeper", max_runtime_sec=5)
+    job = await peer.submit("raising")
+    end = await peer.until_terminal(job["job_id"])
+    assert end["type"] == "job.error"
+    assert end["payload"]["code"] == "INTERNAL_ERROR"
+    assert end["payload"]["final_status"] == "error"
+    assert end["payload"]["retryable"] is True
+    assert SECRET not in json.dumps(end)
+    assert "Traceback" not in json.dumps(end)
+    end = await peer.until_terminal(beside["job_id"])
+    assert end["payload"]["final_status"] == "timed_out"
+
+
+@pytest.mark.logs_error("agent confused")
+async def test_somebody_elses_cancellation_ends_no_runtime(
+    runtime: Runtime, peer: Peer, autojump_clock: MockClock
+) -> None:
+    """An agent that keeps a `trio.Cancelled` and raises it later has failed, like any other."""
+
+    @runtime.agent("confused")
+    async def confused(_job: JobContext) -> Json:
+        kept: list[BaseException] = []
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            try:
+                await trio.sleep(1)
+            except trio.Cancelled as error:  # noqa: ASYNC103 - that is its fault
+                kept.append(error)
+        raise kept[0]
+
+    job = await peer.submit("confused")
+    end = await peer.until_terminal(job["job_id"])
+    assert end["payload"]["code"] == "INTERNAL_ERROR"
+    await peer.submit("echo")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        BudgetExhausted("the money is gone", details={"currency": "USD"}),
+        LeaseExpired("too late"),
+        PermissionDenied("not for you"),
+        AgentNotAvailable("no helper"),
+        JobFailed("a job elsewhere failed", code="BUDGET_EXHAUSTED", retryable=False),
+        JobError("the words of the agent", {"hint": ["read", "this"]}),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+@pytest.mark.parametrize("wrapped", [False, True])
+@pytest.mark.spec("7.3-2", "12-9", "1.0/12-1")
+async def test_an_arcp_error_ends_the_job_in_its_own_words(
+    runtime: Runtime, peer: Peer, error: ArcpError, autojump_clock: MockClock, *, wrapped: bool
+) -> None:
+    """Code, message and details reach the client, also where a nursery has wrapped the error."""
+
+    async def fail() -> None:
+        raise error
+
+    @runtime.agent("failing")
+    async def failing(_job: JobContext) -> Json:
+        if wrapped:
+            async with trio.open_nursery() as outer, trio.open_nursery() as inner:
+                outer.start_soon(trio.sleep_forever)
+                inner.start_soon(fail)
+        await fail()
+
+    job = await peer.submit("failing")
+    payload = (await peer.until_terminal(job["job_id"]))["payload"]
+    assert payload["final_status"] == "error"
+    assert payload["code"] == error.code
+    assert payload["message"] == error.message
+    assert payload["retryable"] is (error.code == "INTERNAL_ERROR")
+    assert payload.get("details", {}) == error.details
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        JobCancelled("my helper was cancelled"),
+        JobTimedOut("my helper was slow"),
+        JobFailed("my helper was cancelled", code="CANCELLED"),
+        JobFailed("my helper was slow", code="TIMEOUT"),
+        ArcpError("a code from the future", code="NO_SUCH_CODE"),
+    ],
+    ids=lambda error: f"{type(error).__name__}-{error.code}",
+)
+async def test_a_code_that_would_lie_becomes_internal_error(
+    runtime: Runtime, peer: Peer, error: ArcpError, autojump_clock: MockClock
+) -> None:
+    """A job whose helper was cancelled was not so itself, and codes are those of §12."""
+
+    @runtime.agent("failing")
+    async def failing(_job: JobContext) -> Json:
+        raise error
+
+    job = await peer.submit("failing")
+    payload = (await peer.until_terminal(job["job_id"]))["payload"]
+    assert payload["final_status"] == "error"
+    assert payload["code"] == "INTERNAL_ERROR"
+    assert payload["message"] == error.message
+
+
+def _changed(error: ArcpError, **fields: object) -> ArcpError:
+    for name, value in fields.items():
+        setattr(error, name, value)
+    return error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        JobError("x", {"it": object()}),
+        JobError("x", {"it": float("nan")}),
+        JobError("x", {"it": b"bytes"}),
+        JobError("x", {"it": "y" * 2**21}),
+        JobError("x" * 2**21),
+        JobError("\ud800"),
+        JobError(""),
+        _changed(JobError("x"), message=7),
+        _changed(JobError("x"), retryable="perhaps"),
+        _changed(JobError("x"), details=[1]),
+    ],
+    ids=range(10),
+)
+@pytest.mark.logs_error("agent failing")
+async def test_an_error_that_cannot_be_sent_is_a_failure(
+    runtime: Runtime, peer: Peer, error: ArcpError, autojump_clock: MockClock
+) -> None:
+    """Details that are no JSON, or too much, cost the agent its words and nobody anything else."""
+
+    @runtime.agent("failing")
+    async def failing(_job: JobContext) -> Json:
+        raise error
+
+    job = await peer.submit("failing")
+    payload = (await peer.until_terminal(job["job_id"]))["payload"]
+    assert payload["code"] == "INTERNAL_ERROR"
+    assert payload["final_status"] == "error"
+    assert "details" not in payload
+    await peer.submit("echo")
+
+
+# -- what an agent may return
+
+
+def _nested(depth: int) -> Json:
+    value: Json = []
+    for _ in range(depth - 1):
+        value = [value]
+    return value
+
+
+def _circle() -> Json:
+    value: list[Json] = []
+    value.append(value)
+    return value
+
+
+@attrs.frozen
+class Point:
+    """Not JSON, with something in it that is nobody's business."""
+
+    secret: str = SECRET
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        object(),
+        Point(),
+        {"nan": float("nan")},
+        [float("inf")],
+        Decimal("NaN"),
+        b"bytes",
+        {1, 2},
+        {1: "a key"},
+        {Point(): "a key"},
+        2**63,
+        "\ud800",
+        ["\udfff"],
+        _nested(63),
+        _nested(10_000),
+        _circle(),
+        "x" * 2**20,
+        ["x" * 1000] * 1100,
+    ],
+    ids=range(17),
+)
+@pytest.mark.logs_error("agent returning")
+async def test_a_result_that_cannot_be_sent_is_a_failure(
+    runtime: Runtime, peer: Peer, value: Json, autojump_clock: MockClock
+) -> None:
+    """What is not JSON, too deep or too much ends the job; the runtime goes on."""
+
+    @runtime.agent("returning")
+    async def returning(_job: JobContext) -> Json:
+        return value
+
+    job = await peer.submit("returning")
+    payload = (await peer.until_terminal(job["job_id"]))["payload"]
+    assert payload["code"] == "INTERNAL_ERROR"
+    assert payload["final_status"] == "error"
+    assert SECRET not in json.dumps(payload)
+    await peer.submit("echo")
+
+
+@pytest.mark.parametrize(
+    ("value", "arrives"),
+    [
+        ((1, (2,)), [1, [2]]),
+        (Decimal("5.10"), 5.1),
+        (_nested(62), _nested(62)),
+        ("x" * (2**20 - 1000), "x" * (2**20 - 1000)),
+    ],
+    ids=["tuples", "decimal", "deep", "large"],
+)
+@pytest.mark.spec("8.4-9")
+async def test_a_result_up_to_the_bounds_arrives(
+    runtime: Runtime, peer: Peer, value: Json, arrives: Json, autojump_clock: MockClock
+) -> None:
+    """Whatever JSON can hold, up to the frame's bounds, is the inline result."""
+
+    @runtime.agent("returning")
+    async def returning(_job: JobContext) -> Json:
+        return value
+
+    job = await peer.submit("returning")
+    end = await peer.until_terminal(job["job_id"])
+    assert end["payload"]["final_status"] == "success"
+    assert end["payload"]["result"] == arrives
+
+
+# -- one end, and nothing behind it
+
+
+async def test_nothing_can_be_emitted_after_the_end(
+    runtime: Runtime, peer: Peer, autojump_clock: MockClock
+) -> None:
+    """A context that outlives its job raises; the wire shows nothing behind the terminal."""
+    contexts: list[JobContext] = []
+
+    @runtime.agent("leaky")
+    async def leaky(job: JobContext) -> Json:
+        contexts.append(job)
+        await job.log("while it lasts")
+
+    job = await peer.submit("leaky")
+    await peer.until_terminal(job["job_id"])
+    peer.seen.clear()
+    for say in (contexts[0].log, contexts[0].thought, contexts[0].status):
+        with pytest.raises(ArcpError):
+            await say("too late")
+    with trio.move_on_after(60):
+        frame = await peer.receive()
+        pytest.fail(f"after the end: {frame}")
+
+
+async def test_ten_thousand_fast_jobs_leave_nothing_behind(autojump_clock: MockClock) -> None:
+    """Neither tasks nor jobs nor timers of `max_runtime_sec` remain once the jobs are over."""
+    async with (
+        make_runtime(limits=Limits(jobs_per_principal=1000)) as runtime,
+        open_peer(runtime) as peer,
+    ):
+        await peer.hello()
+        await peer.submit("echo")
+        await peer.expect("job.result")
+        await wait_all_tasks_blocked()
+        statistics = trio.lowlevel.current_statistics()
+        for _ in range(20):
+            for _ in range(500):
+                await peer.send("job.submit", {"agent": "echo", "max_runtime_sec": 3600})
+            for _ in range(500):
+                await peer.expect("job.result")
+            peer.seen.clear()
+        assert await tasks_back_to(statistics.tasks_living)
+        assert not runtime._core.jobs.live
+        seconds = trio.lowlevel.current_statistics().seconds_to_next_deadline
+        assert seconds <= statistics.seconds_to_next_deadline + 60
+
+
+# -- who goes away
+
+
+async def _close(peer: Peer) -> None:
+    await peer.send("session.close", {"reason": "going"})
+    await peer.expect("session.closed")
+
+
+async def _fall_silent(peer: Peer) -> None:
+    peer.answer_pings, peer.patience = False, 200
+    await peer.expect("session.error", code="HEARTBEAT_LOST")
+
+
+@pytest.mark.parametrize("leave", [_close, Peer.drop, Peer.close, _fall_silent])
+@pytest.mark.spec("6.7-2", "6.4-5")
+async def test_a_job_outlives_its_session_and_connection(
+    runtime: Runtime,
+    peer: Peer,
+    leave: Callable[[Peer], Awaitable[None]],
+    autojump_clock: MockClock,
+) -> None:
+    """Closed, dropped or silent: the job runs on to its own end."""
+    ends: list[str] = []
+
+    @runtime.agent("worker")
+    async def worker(job: JobContext) -> Json:
+        for step in range(300):
+            await trio.sleep(1)
+            await job.progress(step, 300)
+        ends.append(job.id)
+
+    job = await peer.submit("worker")
+    await leave(peer)
+    await trio.sleep(200)
+    assert job["job_id"] in runtime._core.jobs.live
+    await trio.sleep(101)
+    assert ends == [job["job_id"]]
+    row = await runtime._core.store.job(job["job_id"])
+    assert row is not None
+    assert row.status == "success"
+
+
+async def test_another_submitter_gets_the_end_when_the_canceller_drops(
+    runtime: Runtime, autojump_clock: MockClock
+) -> None:
+    """A cancel whose sender is gone in the same instant ends the job for everyone else, too."""
+    async with open_peers(runtime) as peers:
+        for _ in range(30):
+            leaver, stayer = await peers.connect(), await peers.connect()
+            for peer in (leaver, stayer):
+                await peer.hello()
+            key = leaver.session_id
+            job = await leaver.submit("sleeper", idempotency_key=key)
+            await stayer.submit("sleeper", idempotency_key=key)
+            await leaver.send("job.cancel", {"job_id": job["job_id"]})
+            await leaver.drop()
+            end = await stayer.until_terminal(job["job_id"])
+            assert end["payload"]["code"] == "CANCELLED"
+            await stayer.close()
+
+
+# -- a fresh context
+
+connection_variable: ContextVar[str] = ContextVar("connection_variable", default="clean")
+
+
+async def test_an_agent_inherits_nothing_from_the_connection(autojump_clock: MockClock) -> None:
+    """A context variable set while the connection was authenticated is not seen by the agent."""
+
+    async def authenticate(_token: str) -> str:
+        connection_variable.set("the connection's")
+        return "tester"
+
+    runtime = Runtime(auth=authenticate)
+
+    @runtime.agent("looking")
+    async def looking(_job: JobContext) -> Json:
+        return connection_variable.get()
+
+    connection_variable.set("the test's")
+    async with runtime, open_peer(runtime) as peer:
+        await peer.hello()
+        job = await peer.submit("looking")
+        assert (await peer.until_terminal(job["job_id"]))["payload"]["result"] == "clean"
+
+
+async def test_agents_do_not_share_their_input(
+    runtime: Runtime, peer: Peer, autojump_clock: MockClock
+) -> None:
+    """What one job does to its input and context variables is not seen by another job."""
+
+    @runtime.agent("spoiler")
+    async def spoiler(job: JobContext) -> Json:
+        before = (list(job.input["list"]), connection_variable.get())
+        job.input["list"].append("spoilt")
+        connection_variable.set("spoilt")
+        return list(before)
+
+    for _ in range(2):
+        job = await peer.submit("spoiler", {"list": [1]})
+        end = await peer.until_terminal(job["job_id"])
+        assert end["payload"]["result"] == [[1], "clean"]

@@ -1,0 +1,432 @@
+"""Leaving `async with runtime`: jobs end, clients are told, sockets close, all within bounds."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import attrs
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from arcp_trio import ArcpError, InternalError, JobContext, Limits, MemoryStore, Runtime
+from arcp_trio.store.queue import Group
+from arcp_trio.store.writes import AcceptJob, FinishJob, Write
+from arcp_trio.testing import Peer, open_peers
+from arcp_trio.testing.background import background_tasks
+from arcp_trio.transport import TransportClosed
+from arcp_trio.wire.json import Json
+from tests.jobs.runtimes import make_runtime
+
+GRACE = 2
+"""What agents get to clean up in at shutdown."""
+
+GOING_AWAY = 1001
+
+
+@attrs.define(eq=False)
+class Listener:
+    """A client that reads until its socket is closed."""
+
+    peer: Peer
+    frames: list[Json] = attrs.field(factory=list)
+    code: int | None = None
+    closed: trio.Event = attrs.field(factory=trio.Event)
+
+    async def listen(self) -> None:
+        """Read everything."""
+        try:
+            while True:
+                self.frames.append(await self.peer.receive())
+        except TransportClosed as closed:
+            self.code = closed.code
+            self.closed.set()
+
+    @property
+    def types(self) -> list[str]:
+        """The types of what was read."""
+        return [frame["type"] for frame in self.frames]
+
+
+class Clients:
+    """Clients of one runtime that are there before it and stay until after it."""
+
+    def __init__(self, runtime: Runtime, nursery: trio.Nursery) -> None:
+        self._runtime = runtime
+        self._nursery = nursery
+
+    async def connect(self, *, hello: bool = True) -> Peer:
+        """Connect a client; it is its test that reads."""
+        peers = await self._nursery.start(self._hold)
+        peer: Peer = await peers.connect()
+        if hello:
+            await peer.hello()
+        return peer
+
+    async def _hold(self, *, task_status: trio.TaskStatus[object]) -> None:
+        async with open_peers(self._runtime) as peers:
+            task_status.started(peers)
+            await trio.sleep_forever()
+
+    def listen(self, peer: Peer) -> Listener:
+        """From now on it reads on its own."""
+        listener = Listener(peer)
+        self._nursery.start_soon(listener.listen)
+        return listener
+
+
+@asynccontextmanager
+async def clients_of(runtime: Runtime) -> AsyncGenerator[Clients, None]:
+    """Clients that outlive the runtime."""
+    async with background_tasks() as nursery:
+        yield Clients(runtime, nursery)
+
+
+class Ledger(MemoryStore):
+    """A store that notes which jobs were accepted and how each ended."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.accepted: list[str] = []
+        self.ended: dict[str, str] = {}
+
+    def put(self, write: Write) -> Group:
+        """Note it."""
+        if isinstance(write, AcceptJob):
+            self.accepted.append(write.row.job_id)
+        elif isinstance(write, FinishJob):
+            assert write.job_id not in self.ended
+            self.ended[write.job_id] = write.status
+        return super().put(write)
+
+
+# -- what clients see
+
+
+@pytest.mark.parametrize("how", ["return", "cancel", "error"])
+async def test_leaving_ends_jobs_and_tells_everyone(how: str, autojump_clock: MockClock) -> None:
+    """However it is left: each client gets its terminals, then a Close with 1001."""
+    before = trio.lowlevel.current_statistics().tasks_living
+    runtime, raised = make_runtime(store=Ledger()), ValueError("the program's own")
+    async with clients_of(runtime) as clients:
+        listeners: list[Listener] = []
+        with trio.CancelScope() as scope:
+            try:
+                async with runtime:
+                    for _ in range(3):
+                        peer = await clients.connect()
+                        for _ in range(3):
+                            await peer.submit("sleeper")
+                        listeners.append(clients.listen(peer))
+                    await wait_all_tasks_blocked()
+                    if how == "cancel":
+                        scope.cancel()
+                        await trio.sleep_forever()
+                    if how == "error":
+                        raise raised
+            except ValueError as error:
+                assert error is raised  # noqa: PT017 - it comes out as itself, in no group
+        assert scope.cancelled_caught == (how == "cancel")
+        for listener in listeners:
+            await listener.closed.wait()
+            assert listener.types == ["job.error"] * 3
+            for frame in listener.frames:
+                assert frame["payload"]["code"] == "INTERNAL_ERROR"
+                assert frame["payload"]["final_status"] == "error"
+                assert frame["payload"]["retryable"] is True
+            assert listener.code == GOING_AWAY
+        assert len({frame["job_id"] for lis in listeners for frame in lis.frames}) == 9
+    await wait_all_tasks_blocked()
+    assert trio.lowlevel.current_statistics().tasks_living == before
+
+
+async def test_leaving_an_idle_runtime_takes_no_time(autojump_clock: MockClock) -> None:
+    """Without clients and jobs there is nothing to wait for."""
+    begun = trio.current_time()
+    async with make_runtime():
+        pass
+    assert trio.current_time() == begun
+
+
+async def test_a_runtime_runs_once(autojump_clock: MockClock) -> None:
+    """Entering it again is an error of the program, told as such."""
+    runtime = make_runtime()
+    async with runtime:
+        pass
+    with pytest.raises(RuntimeError, match="runs once"):
+        async with runtime:
+            pass
+
+
+async def test_clients_that_are_behind_get_everything_before_the_close(
+    autojump_clock: MockClock,
+) -> None:
+    """Ten thousand unread events and the terminal come before the Close."""
+    runtime = make_runtime(limits=Limits(tail_frames=100))
+    talked = trio.Event()
+
+    @runtime.agent("talker")
+    async def talker(job: JobContext) -> Json:
+        for number in range(10_000):
+            await job.metric("n", number)
+        talked.set()
+        await trio.sleep_forever()
+
+    async with clients_of(runtime) as clients:
+        async with runtime:
+            peer = await clients.connect()
+            await peer.submit("talker")
+            await talked.wait()
+            listener = clients.listen(peer)
+        await listener.closed.wait()
+        assert listener.types == ["job.event"] * 10_000 + ["job.error"]
+        assert listener.code == GOING_AWAY
+
+
+async def test_jobs_of_absent_clients_end_in_the_store(autojump_clock: MockClock) -> None:
+    """A parked session's job ends like every other; no accepted job is left without an end."""
+    store = Ledger()
+    runtime = make_runtime(store=store)
+    async with clients_of(runtime) as clients, runtime:
+        peer = await clients.connect()
+        job = await peer.submit("sleeper")
+        await peer.drop()
+        await trio.sleep(60)
+    assert store.ended == {job["job_id"]: "error"}
+
+
+@pytest.mark.parametrize("hello", [False, True])
+async def test_a_connection_without_jobs_is_closed_like_the_others(
+    hello: bool,  # noqa: FBT001 - a parameter of the test
+    autojump_clock: MockClock,
+) -> None:
+    """With or without a session: Close with 1001, and without delay."""
+    runtime = make_runtime()
+    async with clients_of(runtime) as clients:
+        async with runtime:
+            listener = clients.listen(await clients.connect(hello=hello))
+            await trio.sleep(1)
+            begun = trio.current_time()
+        assert trio.current_time() - begun < 1
+        await listener.closed.wait()
+        assert listener.frames == []
+        assert listener.code == GOING_AWAY
+
+
+# -- bounds
+
+
+async def test_an_agent_gets_a_short_grace_to_clean_up(autojump_clock: MockClock) -> None:
+    """What it says within two seconds is delivered, however long the grace of a cancel is."""
+    runtime = make_runtime(limits=Limits(cancel_grace_seconds=30))
+
+    @runtime.agent("tidy")
+    async def tidy(job: JobContext) -> Json:
+        try:
+            await trio.sleep_forever()
+        finally:
+            with trio.move_on_after(10, shield=True):
+                await trio.sleep(1)
+                await job.log("tidied up")
+
+    async with clients_of(runtime) as clients:
+        async with runtime:
+            peer = await clients.connect()
+            await peer.submit("tidy")
+            listener = clients.listen(peer)
+        await listener.closed.wait()
+        assert listener.types == ["job.event", "job.error"]
+
+
+async def test_an_agent_that_will_not_go_is_waited_for_and_named(
+    caplog: pytest.LogCaptureFixture, autojump_clock: MockClock
+) -> None:
+    """Its clients are told in time; the program waits for its own agent, and the log says which."""
+    runtime = make_runtime()
+
+    @runtime.agent("immovable")
+    async def immovable(_job: JobContext) -> Json:
+        with trio.CancelScope(shield=True):
+            await trio.sleep(60)
+
+    async with clients_of(runtime) as clients:
+        async with runtime:
+            peer = await clients.connect()
+            job = await peer.submit("immovable")
+            listener = clients.listen(peer)
+            await trio.sleep(0.5)
+            begun = trio.current_time()
+            clients._nursery.start_soon(_closed_within, listener, GRACE + 1)
+        assert trio.current_time() - begun == pytest.approx(59.5, abs=0.1)
+        assert listener.frames[-1]["payload"]["code"] == "INTERNAL_ERROR"
+        assert listener.code == GOING_AWAY
+    warnings = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
+    assert any("immovable" in text and job["job_id"] in text for text in warnings)
+
+
+async def _closed_within(listener: Listener, seconds: float) -> None:
+    with trio.fail_after(seconds):
+        await listener.closed.wait()
+
+
+async def test_neither_deaf_clients_nor_deaf_agents_hold_up_the_end(
+    autojump_clock: MockClock,
+) -> None:
+    """Agents that shield themselves and clients that do not read: over within five seconds."""
+    store = Ledger()
+    runtime = make_runtime(store=store, limits=Limits(frame_bytes_out=2**20))
+
+    @runtime.agent("flood")
+    async def flood(job: JobContext) -> Json:
+        while True:
+            await job.log("x" * 100_000)
+            await trio.sleep(0.01)
+
+    async with clients_of(runtime) as clients:
+        async with runtime:
+            for _ in range(3):
+                peer = await clients.connect()
+                await peer.submit("flood")
+                await peer.submit("stubborn", 4)
+            await trio.sleep(0.5)
+            begun = trio.current_time()
+        assert trio.current_time() - begun < 5
+    assert sorted(store.ended) == sorted(store.accepted)
+
+
+# -- draining
+
+
+async def test_jobs_may_finish_while_the_runtime_drains(autojump_clock: MockClock) -> None:
+    """A job that is done within the drain succeeds; the drain is over when the last one is."""
+    runtime = make_runtime()
+
+    @runtime.agent("worker")
+    async def worker(job: JobContext) -> Json:
+        await trio.sleep(job.input)
+        await job.log("nearly done")
+        return "done"
+
+    async with clients_of(runtime) as clients, runtime:
+        peer = await clients.connect()
+        jobs = [await peer.submit("worker", seconds) for seconds in (3, 6)]
+        listener = clients.listen(peer)
+        begun = trio.current_time()
+        await runtime.shutdown(drain=60)
+        assert trio.current_time() - begun == pytest.approx(6, abs=0.1)
+        await listener.closed.wait()
+        results = {f["job_id"]: f["payload"]["result"] for f in listener.frames[1::2]}
+        assert results == {job["job_id"]: "done" for job in jobs}
+        assert listener.code == GOING_AWAY
+
+
+async def test_what_is_not_done_by_then_is_ended(autojump_clock: MockClock) -> None:
+    """Past the drain the rest ends with INTERNAL_ERROR, worth a retry."""
+    runtime = make_runtime()
+    async with clients_of(runtime) as clients, runtime:
+        peer = await clients.connect()
+        await peer.submit("sleeper")
+        listener = clients.listen(peer)
+        begun = trio.current_time()
+        await runtime.shutdown(drain=10)
+        assert trio.current_time() - begun == pytest.approx(10, abs=0.1)
+        await listener.closed.wait()
+        assert listener.frames[0]["payload"]["code"] == "INTERNAL_ERROR"
+        assert listener.frames[0]["payload"]["retryable"] is True
+
+
+async def test_nothing_new_begins_while_the_runtime_closes(autojump_clock: MockClock) -> None:
+    """Submits and sessions are refused, worth a retry; cancels are still served, and jobs go on."""
+    runtime = make_runtime()
+    async with clients_of(runtime) as clients, runtime:
+        peer, parked = await clients.connect(), await clients.connect()
+        early = await clients.connect(hello=False)
+        job = await peer.submit("sleeper")
+        await parked.drop()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(runtime.shutdown, 60)
+            await trio.sleep(1)
+            with pytest.raises(InternalError, match="shutting down") as refused:
+                await peer.submit("echo")
+            assert refused.value.retryable
+            for newcomer in (early, await clients.connect(hello=False)):
+                with pytest.raises(InternalError, match="shutting down"):
+                    await newcomer.hello()
+                listener = clients.listen(newcomer)
+                await listener.closed.wait()
+                assert listener.code == GOING_AWAY
+            await peer.send("job.cancel", {"job_id": job["job_id"]})
+            end = await peer.until_terminal(job["job_id"])
+            assert end["payload"]["code"] == "CANCELLED"
+            listener = clients.listen(peer)
+        await listener.closed.wait()
+        assert listener.code == GOING_AWAY
+
+
+class SlowAccepts(Ledger):
+    """A store that takes a second for each group with an acceptance in it."""
+
+    async def _commit(self, writes: object) -> None:
+        if any(isinstance(write, AcceptJob) for write in writes):  # type: ignore[attr-defined]
+            await trio.sleep(1)
+        await super()._commit(writes)  # type: ignore[arg-type]
+
+
+async def test_a_submit_that_is_being_stored_gets_its_answer(autojump_clock: MockClock) -> None:
+    """Accepted and ended, or refused: no job is left pending, and nothing waits in vain."""
+    store = SlowAccepts()
+    runtime = make_runtime(store=store)
+    async with clients_of(runtime) as clients:
+        async with runtime:
+            peer = await clients.connect()
+            await peer.send("job.submit", {"agent": "sleeper"})
+            await trio.sleep(0.5)
+            listener = clients.listen(peer)
+            begun = trio.current_time()
+        assert trio.current_time() - begun < 5
+        await listener.closed.wait()
+        assert listener.types == ["job.accepted", "job.error"]
+    assert sorted(store.ended) == sorted(store.accepted)
+
+
+async def _misbehave(clients: Clients, chance: random.Random) -> None:
+    try:
+        peer = await clients.connect()
+        for _ in range(chance.randrange(3)):
+            await peer.submit(chance.choice(["echo", "sleeper"]))
+        await trio.sleep(chance.random() / 100)
+        match chance.randrange(4):
+            case 0:
+                await peer.send("session.close")
+            case 1:
+                await peer.drop()
+            case 2:
+                await peer.close()
+            case _:
+                clients.listen(peer)
+    except (ArcpError, TransportClosed, AssertionError) as error:
+        # Refused, or the runtime was gone first: both are right. A frame out of place is not.
+        if isinstance(error, AssertionError) and "has not been entered" not in str(error):
+            raise
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_clients_come_and_go_while_the_runtime_ends(
+    seed: int, autojump_clock: MockClock
+) -> None:
+    """Closing, dropping, submitting at once: it ends in time, with an end for every job."""
+    chance = random.Random(seed)
+    store = Ledger()
+    runtime = make_runtime(store=store, limits=Limits(jobs_per_principal=1000))
+    async with clients_of(runtime) as clients, trio.open_nursery() as crowd:
+        async with runtime:
+            for _ in range(40):
+                crowd.start_soon(_misbehave, clients, chance)
+            await trio.sleep(chance.random() / 50)
+            begun = trio.current_time()
+        assert trio.current_time() - begun < 5
+        crowd.cancel_scope.cancel()
+    assert sorted(store.ended) == sorted(store.accepted)
