@@ -1,0 +1,352 @@
+"""What is in effect between two peers, and what becomes of the rest (§6.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from itertools import combinations
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from arcp_trio import AgentVersionNotAvailable, InvalidRequest, JobContext, Runtime
+from arcp_trio.testing import Peer, PeerFactory, open_peer, open_peers
+from arcp_trio.testing.frames import Frame
+from arcp_trio.wire.features import ALL_FEATURES, SUPPORTED, Feature
+from arcp_trio.wire.json import Json, JsonObject
+from tests.protocol.support import make_runtime
+
+CHUNK: JsonObject = {
+    "result_id": "res_1",
+    "chunk_seq": 0,
+    "data": "x",
+    "encoding": "utf8",
+    "more": False,
+}
+
+
+def without(feature: str) -> tuple[str, ...]:
+    """Every feature but this one."""
+    return tuple(name for name in ALL_FEATURES if name != feature)
+
+
+async def refuse(peer: Peer, kind: str, payload: JsonObject, feature: str) -> None:
+    """Ask for this; the refusal names the feature, and the session goes on."""
+    request = await peer.send(kind, payload)
+    with pytest.raises(InvalidRequest, match=feature):
+        await peer.answer("session.jobs", request)
+    await peer.submit("echo")
+
+
+# -- each feature, where the client does not have it
+
+
+async def use_heartbeat(peer: Peer, welcome: Frame) -> None:
+    """A client that pings is answered; one that is silent is neither pinged nor cut off."""
+    assert "heartbeat_interval_sec" not in welcome["payload"]
+    await peer.send("session.ping", {"nonce": "n"})
+    await peer.expect("session.pong", ping_nonce="n")
+    peer.answer_pings = False
+    await trio.sleep(3600)
+    await peer.submit("echo")
+
+
+async def use_ack(peer: Peer, _welcome: Frame) -> None:
+    """An acknowledgement is not answered, and frees nothing."""
+    await peer.until_terminal((await peer.submit("echo"))["job_id"])
+    assert peer.session_id is not None
+    seq = peer.recorder.highest(peer.session_id)
+    await peer.send("session.ack", {"last_processed_seq": seq})
+    await peer.submit("echo")
+
+
+async def use_list_jobs(peer: Peer, _welcome: Frame) -> None:
+    """A listing is refused, with a filter and without."""
+    await refuse(peer, "session.list_jobs", {}, "list_jobs")
+    await refuse(peer, "session.list_jobs", {"filter": {"status": ["running"]}}, "list_jobs")
+
+
+async def use_subscribe(peer: Peer, _welcome: Frame) -> None:
+    """A subscription is refused, even to one's own job, and so is its end."""
+    job = (await peer.submit("sleeper"))["job_id"]
+    await refuse(peer, "job.subscribe", {"job_id": job, "history": True}, "subscribe")
+    await refuse(peer, "job.subscribe", {"job_id": "job_nobodys"}, "subscribe")
+    await refuse(peer, "job.unsubscribe", {"job_id": job}, "subscribe")
+
+
+async def use_lease_expires_at(peer: Peer, _welcome: Frame) -> None:
+    """A lease that shall expire is refused rather than granted for ever."""
+    expiry = {"expires_at": "2999-01-01T00:00:00Z"}
+    payload: JsonObject = {"agent": "echo", "lease_constraints": expiry}
+    await refuse(peer, "job.submit", payload, "lease_expires_at")
+
+
+async def use_budget(peer: Peer, _welcome: Frame) -> None:
+    """A budget is refused rather than overrun."""
+    payload: JsonObject = {"agent": "echo", "lease_request": {"cost.budget": ["USD:1.00"]}}
+    await refuse(peer, "job.submit", payload, "cost.budget")
+
+
+async def use_models(peer: Peer, _welcome: Frame) -> None:
+    """A choice of models is refused rather than ignored."""
+    payload: JsonObject = {"agent": "echo", "lease_request": {"model.use": ["tier/*"]}}
+    await refuse(peer, "job.submit", payload, "model.use")
+
+
+async def use_credentials(peer: Peer, _welcome: Frame) -> None:
+    """No acceptance brings any."""
+    assert "credentials" not in await peer.submit("echo")
+
+
+async def use_progress(peer: Peer, _welcome: Frame) -> None:
+    """What the agent tells of its progress takes no number and is not sent."""
+    job = (await peer.submit("teller"))["job_id"]
+    end = await peer.until_terminal(job)
+    kinds = [event["payload"]["kind"] for event in peer.recorder.events(job)]
+    assert "progress" not in kinds
+    assert end["event_seq"] == len(kinds) + 1
+
+
+async def use_chunks(peer: Peer, _welcome: Frame) -> None:
+    """A chunk is withheld in the same way, and the result comes inline."""
+    job = (await peer.submit("teller"))["job_id"]
+    end = await peer.until_terminal(job)
+    kinds = [event["payload"]["kind"] for event in peer.recorder.events(job)]
+    assert "result_chunk" not in kinds
+    assert end["payload"]["result"] == "told"
+
+
+async def use_versions(peer: Peer, welcome: Frame) -> None:
+    """The inventory is of bare names. Who pins all the same gets that version or none."""
+    assert welcome["payload"]["capabilities"]["agents"] == ["echo", "sleeper", "teller"]
+    assert (await peer.submit("echo@1.0.0"))["agent"] == "echo@1.0.0"
+    with pytest.raises(AgentVersionNotAvailable):
+        await peer.submit("echo@2.0.0")
+
+
+USES: dict[str, Callable[[Peer, Frame], Awaitable[None]]] = {
+    Feature.HEARTBEAT: use_heartbeat,
+    Feature.ACK: use_ack,
+    Feature.LIST_JOBS: use_list_jobs,
+    Feature.SUBSCRIBE: use_subscribe,
+    Feature.LEASE_EXPIRES_AT: use_lease_expires_at,
+    Feature.COST_BUDGET: use_budget,
+    Feature.MODEL_USE: use_models,
+    Feature.PROVISIONED_CREDENTIALS: use_credentials,
+    Feature.PROGRESS: use_progress,
+    Feature.RESULT_CHUNK: use_chunks,
+    Feature.AGENT_VERSIONS: use_versions,
+}
+
+FRAMES_OF = {
+    "session.ping": Feature.HEARTBEAT,
+    "session.jobs": Feature.LIST_JOBS,
+    "job.subscribed": Feature.SUBSCRIBE,
+}
+
+
+def add_teller(runtime: Runtime) -> None:
+    """Give the runtime an agent that tells in every way."""
+
+    @runtime.agent("teller")
+    async def teller(job: JobContext) -> Json:
+        """Log, and report progress and a chunk between the lines."""
+        await job.log("one")
+        await job.progress(1, 2)
+        await job.emit("result_chunk", CHUNK)
+        await job.log("two")
+        return "told"
+
+
+@pytest.mark.parametrize("feature", ALL_FEATURES)
+@pytest.mark.spec("6.2-3", "6.2-4")
+async def test_a_feature_that_is_not_in_effect_is_not_used(
+    feature: str, autojump_clock: MockClock
+) -> None:
+    """Its requests are refused or without effect, its frames never sent, and the session lives."""
+    async with make_runtime() as runtime, open_peers(runtime) as peers:
+        add_teller(runtime)
+        peer = await peers.connect()
+        welcome = await peer.hello(features=without(feature))
+        await USES[feature](peer, welcome)
+        await peer.submit("echo")
+        assert feature not in {FRAMES_OF.get(frame["type"]) for frame in peer.seen}
+        # Nothing was freed and nothing skipped: all of it can be replayed.
+        await replayed(peers, peer, without(feature))
+
+
+async def replayed(peers: PeerFactory, peer: Peer, features: tuple[str, ...]) -> None:
+    """Resume from the beginning; the recorder compares every frame."""
+    last = (await peer.until_terminal((await peer.submit("echo"))["job_id"]))["event_seq"]
+    await peer.drop()
+    again = await peers.connect()
+    await again.hello(features=features, resume=peer.resume_from() | {"last_event_seq": 0})
+    seq = 0
+    while seq != last:
+        seq = (await again.receive()).get("event_seq", seq)
+
+
+# -- what comes to be in effect
+
+
+@pytest.mark.parametrize(
+    "offered", [subset for n in range(len(SUPPORTED) + 1) for subset in combinations(SUPPORTED, n)]
+)
+@pytest.mark.spec("6.2-2", "6.2-3", "8.2.1-1")
+async def test_in_effect_is_what_both_have(
+    offered: tuple[str, ...], autojump_clock: MockClock
+) -> None:
+    """Whatever a client offers beside them, known or not, often or once."""
+    async with make_runtime() as runtime, open_peer(runtime) as peer:
+        add_teller(runtime)
+        welcome = (await peer.hello(features=("x-vendor.y", "", *offered, *offered)))["payload"]
+        capabilities = welcome["capabilities"]
+        assert capabilities["features"] == list(SUPPORTED)
+        assert ("heartbeat_interval_sec" in welcome) == ("heartbeat" in offered)
+        assert isinstance(capabilities["agents"][0], dict) == ("agent_versions" in offered)
+        job = (await peer.submit("teller"))["job_id"]
+        end = await peer.until_terminal(job)
+        assert end["event_seq"] == 3 + ("progress" in offered)
+
+
+@pytest.mark.parametrize(
+    "capabilities",
+    [
+        {},
+        {"features": None},
+        {"features": []},
+        {"encodings": ["msgpack", "json"]},
+        {"encodings": []},
+        {"x-vendor": {"features": ["all"]}},
+    ],
+    ids=str,
+)
+@pytest.mark.spec("6.2-2")
+async def test_json_is_spoken_to_everyone(
+    capabilities: JsonObject, autojump_clock: MockClock
+) -> None:
+    """The welcome says so, whatever the client says, if anything, of encodings and features."""
+    async with make_runtime() as runtime, open_peer(runtime) as peer:
+        welcome = await peer.hello(capabilities=capabilities)
+        assert welcome["payload"]["capabilities"]["encodings"] == ["json"]
+        assert "heartbeat_interval_sec" not in welcome["payload"]
+        await peer.submit("echo")
+
+
+@pytest.mark.spec("6.1-1", "6.2-1")
+async def test_the_least_that_a_client_can_say(autojump_clock: MockClock) -> None:
+    """A name and a token make a session; an agent's name makes a job."""
+    async with make_runtime() as runtime, open_peer(runtime) as peer:
+        hello: JsonObject = {"client": {"name": "c"}, "auth": {"token": "test-token"}}
+        await peer.send("session.hello", hello)
+        await peer.expect("session.welcome")
+        await peer.send_raw(
+            '{"arcp":"1.1","id":"1","type":"job.submit","payload":{"agent":"echo"}}'
+        )
+        job = await peer.answer("job.accepted", "1")
+        end = await peer.until_terminal(job["job_id"])
+        assert end["payload"]["result"] is None
+        await peer.send("session.close")
+        await peer.expect("session.closed")
+
+
+async def test_features_are_negotiated_anew_by_a_hello_that_resumes(
+    autojump_clock: MockClock,
+) -> None:
+    """Another program may go on with a session; a bare `session.resume` keeps what was agreed."""
+    async with make_runtime() as runtime, open_peers(runtime) as peers:
+        add_teller(runtime)
+        peer = await peers.connect()
+        await peer.hello()
+        await peer.drop()
+        same = await peers.connect()
+        await same.send("session.resume", peer.resume_from())
+        welcome = await same.expect("session.welcome")
+        assert "heartbeat_interval_sec" in welcome["payload"]
+        await same.drop()
+        other = await peers.connect()
+        welcome = await other.hello(features=(), resume=same.resume_from())
+        assert "heartbeat_interval_sec" not in welcome["payload"]
+        assert welcome["payload"]["capabilities"]["agents"] == ["echo", "sleeper", "teller"]
+        job = (await other.submit("teller"))["job_id"]
+        assert (await other.until_terminal(job))["event_seq"] == 3
+
+
+# -- agents
+
+
+@pytest.mark.spec("6.2-2", "7.5-2", "7.5-5")
+async def test_the_inventory_tells_versions_and_the_default(autojump_clock: MockClock) -> None:
+    """In the order of their registration, opaque as they are; the bare name means the default."""
+
+    async def which(job: JobContext) -> Json:
+        return job.version
+
+    async with make_runtime() as runtime, open_peers(runtime) as peers:
+        for version in ("2", "10", "9"):
+            runtime.agent("marked", version=version, default=version == "10")(which)
+            runtime.agent("latest", version=version)(which)
+        for features in (ALL_FEATURES, without("agent_versions")):
+            peer = await peers.connect()
+            welcome = await peer.hello(features=features)
+            agents = welcome["payload"]["capabilities"]["agents"]
+            if "agent_versions" in features:
+                versions = ["2", "10", "9"]
+                assert agents[-2:] == [
+                    {"name": "marked", "versions": versions, "default": "10"},
+                    {"name": "latest", "versions": versions, "default": "9"},
+                ]
+            else:
+                assert agents == ["echo", "latest", "marked", "sleeper"]
+            for name, version in (("marked", "10"), ("latest", "9"), ("marked@2", "2")):
+                job = await peer.submit(name)
+                assert job["agent"] == f"{name.partition('@')[0]}@{version}"
+                assert (await peer.until_terminal(job["job_id"]))["payload"]["result"] == version
+
+
+async def test_each_welcome_has_the_agents_of_its_moment(autojump_clock: MockClock) -> None:
+    """An agent registered while the runtime runs is told to whoever connects from then on."""
+
+    async def agent(_job: JobContext) -> Json:
+        return None
+
+    async with make_runtime() as runtime, open_peers(runtime) as peers:
+        for n in range(20):
+            runtime.agent(f"a{n}")(agent)
+            peer = await peers.connect()
+            welcome = await peer.hello()
+            names = [agent["name"] for agent in welcome["payload"]["capabilities"]["agents"]]
+            assert names == ["echo", "sleeper", *(f"a{m}" for m in range(n + 1))]
+
+
+# -- leases
+
+
+@pytest.mark.parametrize("lease", [{}, {"fs.read": ["/ws/**"], "x-vendor.acme.deploy": ["*"]}])
+@pytest.mark.spec("7.1-1", "7.1-3", "7.1-4", "1.0/7.1-1")
+async def test_a_lease_is_never_more_than_what_is_mediated(
+    lease: JsonObject, autojump_clock: MockClock
+) -> None:
+    """No operation goes through this runtime yet: the effective lease of any request is empty."""
+    async with make_runtime() as runtime, open_peer(runtime) as peer:
+        await peer.hello()
+        job = await peer.submit("echo", lease_request=lease)
+        assert job["lease"] == {}
+        assert not {"lease_constraints", "budget", "credentials"} & job.keys()
+
+
+@pytest.mark.parametrize("missing", [Feature.COST_BUDGET, Feature.MODEL_USE])
+@pytest.mark.spec("6.2-4")
+async def test_all_that_is_not_in_effect_is_named(missing: str, autojump_clock: MockClock) -> None:
+    """One refusal for all bounds that could not be held; no job comes of it."""
+    async with make_runtime() as runtime, open_peer(runtime) as peer:
+        await peer.hello(features=())
+        with pytest.raises(InvalidRequest) as refused:
+            await peer.submit(
+                "echo",
+                lease_request={missing: ["USD:1.00"], "fs.read": ["/**"]},
+                lease_constraints={"expires_at": "2999-01-01T00:00:00Z"},
+            )
+        assert missing in refused.value.message
+        assert "lease_expires_at" in refused.value.message
+        assert not runtime._core.jobs.live
