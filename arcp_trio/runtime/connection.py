@@ -161,6 +161,11 @@ class Connection:
         await trio.sleep(self._core.limits.close_seconds)
         self.end(POLICY, reason)
 
+    def fail(self, error: ArcpError, code: int) -> None:
+        """End it behind what is on its way, saying why."""
+        self._say(refusal(error))
+        self._tail.end(Farewell(code, error.message))
+
     def _leave_session(self) -> None:
         session, self._session = self._session, None
         if session is not None:

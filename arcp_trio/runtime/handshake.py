@@ -12,6 +12,7 @@ import trio
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.runtime.notices import frame
 from arcp_trio.runtime.outbox import Attach
+from arcp_trio.runtime.trouble import store_trouble
 from arcp_trio.store.writes import RotateToken
 from arcp_trio.wire.dialects import named, recognise
 from arcp_trio.wire.envelope import Envelope
@@ -44,6 +45,8 @@ async def open_session(core: Core, connection: Connection, first: Envelope) -> S
     message = parse(first)
     if core.closing:
         raise InternalError("the runtime is shutting down")
+    if core.store.trouble is not None:
+        raise store_trouble()
     match message:
         case Hello():
             connection.dialect = recognise(first)

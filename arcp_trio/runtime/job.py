@@ -67,6 +67,7 @@ class Job:
     _ending: trio.Event = attrs.field(factory=trio.Event)
     _agent_gone: trio.Event = attrs.field(factory=trio.Event)
     _agent_scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
+    _last_scope: trio.CancelScope = attrs.field(factory=lambda: trio.CancelScope(shield=True))
 
     # -- running
 
@@ -87,7 +88,7 @@ class Job:
                 await self._agent_gone.wait()
             if not self._agent_gone.is_set():
                 log.warning("agent %s of %s does not stop: cut off", self.agent.ref, self.id)
-            with trio.CancelScope(shield=True):
+            with self._last_scope:
                 await self._finish()
         # Only now is an agent that would not go really gone; it could say nothing since.
 
@@ -151,6 +152,10 @@ class Job:
         decided = self.decide(outcome)
         self.wind_up()
         return decided
+
+    def abandon(self) -> None:
+        """Wait no longer for a store that does not take the job's end."""
+        self._last_scope.cancel(reason="the runtime is over")
 
     async def _finish(self) -> None:
         """Say the terminal: from here on nothing with this job's id follows."""

@@ -76,6 +76,11 @@ class Jobs:
         while self.live:
             await self._one_ended.wait()
 
+    def abandon_all(self) -> None:
+        """Wait no longer for the ends of jobs to be stored; the next start sees to them."""
+        for job in self.live.values():
+            job.abandon()
+
     def end_all(self, outcome: Outcome, grace: float) -> None:
         """End every job that is alive, with at most this grace."""
         for job in self.live.values():

@@ -22,6 +22,7 @@ from arcp_trio.runtime.limits import Limits
 from arcp_trio.runtime.restart import take_over
 from arcp_trio.runtime.sessions import SWEEP_SECONDS, Sessions
 from arcp_trio.runtime.tail import Farewell
+from arcp_trio.runtime.trouble import mind_store
 from arcp_trio.runtime.wake import Wake
 from arcp_trio.store.interface import Store
 from arcp_trio.store.memory import MemoryStore
@@ -165,10 +166,12 @@ class Runtime:
                     core.sessions = Sessions(core, sessions)
                     await take_over(core)
                     sessions.start_soon(self._keep_sweeping, name="sweep")
+                    sessions.start_soon(mind_store, core, name="store trouble")
                     task_status.started()
                     await stop.wait()
                     sessions.cancel_scope.cancel(reason="the runtime is over")
-                await core.store.flushed()
+                with trio.move_on_after(self.limits.close_seconds):
+                    await core.store.flushed()
                 writer.cancel_scope.cancel(reason="the runtime is over")
 
     async def _keep_sweeping(self) -> None:
@@ -189,6 +192,7 @@ class Runtime:
         core.jobs.end_all(outcome.failed(error), SHUTDOWN_GRACE_SECONDS)
         with trio.move_on_after(SHUTDOWN_GRACE_SECONDS + self.limits.close_seconds):
             await core.jobs.none_left()
+        core.jobs.abandon_all()
         core.farewells_end = trio.current_time() + self.limits.close_seconds
         farewell = Farewell(GOING_AWAY, "the runtime is shutting down")
         core.sessions.say_goodbye(farewell)

@@ -13,8 +13,10 @@ from arcp_trio.runtime.notices import back_pressure, refusal
 from arcp_trio.runtime.outbox import Answer, Attach, Leave, OutboxItem, Promise
 from arcp_trio.runtime.session import Session
 from arcp_trio.runtime.tail import Farewell, Tail
+from arcp_trio.runtime.trouble import STORE_FAILED, store_trouble
 from arcp_trio.runtime.watch import Watch
 from arcp_trio.store.interface import JournalTrimmed, Store
+from arcp_trio.store.queue import Group
 from arcp_trio.store.records import Entry
 from arcp_trio.store.writes import MoveFloor
 from arcp_trio.wire.errors import ResumeWindowExpired
@@ -145,9 +147,19 @@ class Scribe:
             if session.top - session.floor > self._limits.unacked_frames:
                 session.floor = session.top - self._limits.unacked_frames
                 group = self._store.put(MoveFloor(session.id, session.floor, acked=False))
-            await group.committed()
+            await self._stored(group)
         if batch.frames and tail is not None:
             tail.extend(batch.frames)
+
+    async def _stored(self, group: Group) -> None:
+        session = self._session
+        if self._store.trouble is not None and session.connection is not None:
+            session.connection.fail(store_trouble(), STORE_FAILED)
+        session.storing = True
+        try:
+            await group.committed()
+        finally:
+            session.storing = False
 
     def _press(self, batch: Batch) -> None:
         """Tell a client that acknowledges, once per crossing, that it is falling behind."""

@@ -55,6 +55,8 @@ class Session:
         """The end of the line in which submits are answered."""
         self._store = store
         self._most_items = limits.outbox_items
+        self.storing = False
+        """The scribe waits for the store."""
         self._hints = 0
         self._told = 0
         self._holds = 0
@@ -166,6 +168,11 @@ class Session:
         """It is done."""
         self._holds -= 1
         self._let_go.set()
+
+    @property
+    def waits_for_store(self) -> bool:
+        """Whether something is in hand that, as far as one can tell, waits for the store."""
+        return self.storing or self._holds > 0
 
     @property
     def needed(self) -> bool:

@@ -19,6 +19,7 @@ from arcp_trio.runtime.scribe import Scribe
 from arcp_trio.runtime.session import Session
 from arcp_trio.runtime.submission import Submissions
 from arcp_trio.runtime.tail import Farewell
+from arcp_trio.runtime.trouble import STORE_FAILED, store_trouble
 from arcp_trio.runtime.watch import Watch
 from arcp_trio.store.records import SessionRow
 from arcp_trio.store.writes import DropSession, Expire, PutSession
@@ -136,8 +137,8 @@ class Sessions:
             self._begin_to_part(session)
             if session.connection is not None:
                 session.connection.end(1011, "the session failed")
-        with trio.CancelScope(shield=True):
-            await core.store.flushed()
+        # Woken again, it is read from its row: not before everything it said is in there.
+        await core.store.flushed()
         self._part(session)
 
     def _begin_to_part(self, session: Session) -> None:
@@ -225,6 +226,12 @@ class Sessions:
         self._connected[principal] -= 1
         if not self._connected[principal]:
             del self._connected[principal]
+
+    def tell_of_trouble(self) -> None:
+        """End the connections whose sessions wait for a store that is in trouble."""
+        for session in self._awake.values():
+            if session.connection is not None and session.waits_for_store:
+                session.connection.fail(store_trouble(), STORE_FAILED)
 
     def say_goodbye(self, farewell: Farewell) -> None:
         """Have every connection closed behind what its session is owed."""

@@ -14,6 +14,7 @@ from arcp_trio.runtime.job import Job
 from arcp_trio.runtime.journal import Journal
 from arcp_trio.runtime.notices import frame, refusal
 from arcp_trio.runtime.outbox import Answer, Promise
+from arcp_trio.runtime.trouble import store_trouble
 from arcp_trio.runtime.watch import Watch
 from arcp_trio.store.records import JobRow, KeyRow
 from arcp_trio.store.writes import AcceptJob, AddSubmitter
@@ -177,6 +178,8 @@ class Submissions:
         core, submit, session = self._core, request.submit, request.session
         if core.closing:
             raise InternalError("the runtime is shutting down")
+        if core.store.trouble is not None:
+            raise store_trouble()
         _refuse_unnegotiated(submit, session.features)
         agent = core.agents.resolve(submit.agent)
         core.jobs.admit(session.principal)

@@ -1,0 +1,116 @@
+"""While the store cannot be written, nothing unstored is said, and nothing is lost."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from arcp_trio import InternalError
+from arcp_trio.testing import open_peers
+from arcp_trio.transport import TransportClosed
+from tests.durability.support import FailingStore, new_runtime
+
+TROUBLE = "the store is in trouble"
+
+
+@pytest.mark.logs_error(TROUBLE)
+async def test_the_affected_session_is_told_and_misses_nothing(autojump_clock: MockClock) -> None:
+    """Its connection ends with a reason; resumed after, it has each event once, in order."""
+    store = FailingStore()
+    runtime = new_runtime(store)
+    async with runtime, open_peers(runtime) as peers:
+        peer = await peers.connect()
+        await peer.hello()
+        accepted = await peer.submit("ticker", {"n": 10})
+        await peer.expect("job.event", event_seq=3)
+        store.broken = True
+        error = await peer.expect("session.error")
+        assert error["payload"]["code"] == "INTERNAL_ERROR"
+        assert error["payload"]["retryable"] is True
+        with pytest.raises(TransportClosed) as closed:
+            await peer.receive()
+        assert closed.value.code == 1011
+        assert peers.recorder.highest(peer.session_id) == 3
+
+        await trio.sleep(30)
+        store.broken = False
+        await trio.sleep(5)
+        resume = peer.resume_from()
+        again = await peers.connect()
+        await again.hello(resume=resume)
+        terminal = await again.until_terminal(accepted["job_id"])
+        assert terminal["event_seq"] == 11
+        messages = [
+            event["payload"]["body"]["message"]
+            for event in peers.recorder.events(accepted["job_id"])
+        ]
+        assert messages == [f"tick {n}" for n in range(10)]
+
+
+@pytest.mark.logs_error(TROUBLE)
+async def test_a_job_waits_at_its_next_emit_and_goes_on_by_itself(
+    autojump_clock: MockClock,
+) -> None:
+    """Ticks of a second come as much later as the trouble lasts, give or take its retry."""
+    store = FailingStore()
+    runtime = new_runtime(store)
+    async with runtime, open_peers(runtime) as peers:
+        peer = await peers.connect()
+        await peer.hello()
+        accepted = await peer.submit("ticker", {"n": 10})
+        await peer.expect("job.event", event_seq=3)
+        await peer.drop()
+        began = trio.current_time()
+        store.broken = True
+        await trio.sleep(60)
+        store.broken = False
+        await trio.sleep(5)
+        again = await peers.connect()
+        await again.hello(resume=peer.resume_from())
+        await again.until_terminal(accepted["job_id"])
+        assert 60 + 6 <= trio.current_time() - began <= 60 + 6 + 5
+
+
+@pytest.mark.logs_error(TROUBLE)
+async def test_new_work_is_refused_and_an_idle_session_lives_on(
+    autojump_clock: MockClock,
+) -> None:
+    """A submit and a hello get INTERNAL_ERROR, worth a retry; later both succeed."""
+    store = FailingStore()
+    runtime = new_runtime(store)
+    async with runtime, open_peers(runtime) as peers:
+        idle, busy = await peers.connect(), await peers.connect()
+        await idle.hello()
+        await busy.hello()
+        await busy.submit("ticker", {"n": 3})
+        store.broken = True
+        await busy.expect("session.error")
+        request = await idle.send("job.submit", {"agent": "ticker", "input": {"n": 1}})
+        refusal = await idle.expect("session.error")
+        assert refusal["payload"]["request_id"] == request
+        assert refusal["payload"]["code"] == "INTERNAL_ERROR"
+        with pytest.raises(InternalError):
+            await (await peers.connect()).hello()
+        store.broken = False
+        await trio.sleep(5)
+        accepted = await idle.submit("ticker", {"n": 1})
+        await idle.until_terminal(accepted["job_id"])
+        await (await peers.connect()).hello()
+
+
+@pytest.mark.logs_error(TROUBLE)
+async def test_a_runtime_can_be_left_while_its_store_is_in_trouble(
+    autojump_clock: MockClock,
+) -> None:
+    """What cannot be stored is waited for within a bound, not for ever."""
+    store = FailingStore()
+    runtime = new_runtime(store)
+    with trio.fail_after(20):
+        async with runtime, open_peers(runtime) as peers:
+            peer = await peers.connect()
+            await peer.hello()
+            await peer.submit("ticker", {"n": 100})
+            await peer.expect("job.event")
+            store.broken = True
+            await peer.expect("session.error")
