@@ -18,7 +18,7 @@ from arcp_trio.runtime.outcome import Outcome
 from arcp_trio.store.records import Entry, Status
 from arcp_trio.store.writes import AppendJournal, FinishJob, StartJob
 from arcp_trio.wire import envelope, events
-from arcp_trio.wire.errors import ArcpError, InternalError
+from arcp_trio.wire.errors import ArcpError, InternalError, error_from_payload
 from arcp_trio.wire.ids import new_id
 from arcp_trio.wire.json import MAX_DEPTH, Json, dumps
 from arcp_trio.wire.timestamps import rfc3339
@@ -178,12 +178,19 @@ class Job:
         if len(payload) > self._most_bytes:
             raise limit_hit("frame_bytes_out", self.core.limits.frame_bytes_out)
         if self.sealed:
-            assert self._outcome is not None
-            raise self._outcome.error or InternalError("the job has ended")
+            raise self._ended()
         entry = self._entry("job.event", payload, feature=events.feature_of(kind))
         self.core.store.put(AppendJournal(self.id, entry))
         self._hint(entry)
         await self._give_way()
+
+    def _ended(self) -> ArcpError:
+        """A fresh error each time: the agent may raise it, catch it and change it as it likes."""
+        assert self._outcome is not None
+        error = self._outcome.error
+        if error is None:
+            return InternalError("the job has ended")
+        return error_from_payload(error.payload())
 
     def _entry(
         self,
