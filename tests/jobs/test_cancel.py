@@ -402,6 +402,7 @@ async def test_an_agent_that_shields_itself_is_cut_off(autojump_clock: MockClock
                     try:
                         await job.log(f"second {second}")
                     except ArcpError as error:
+                        error.details["seen"] = second
                         refusals.append(error)
                     await trio.sleep(1)
             return "a result that comes too late"
@@ -419,6 +420,7 @@ async def test_an_agent_that_shields_itself_is_cut_off(autojump_clock: MockClock
             frame = await peer.receive()
             pytest.fail(f"after the end: {frame}")
         assert [error.code for error in refusals] == ["CANCELLED"] * 4
+        assert [error.details for error in refusals] == [{"seen": n} for n in range(6, 10)]
 
 
 async def test_a_result_after_the_cancel_does_not_count(
