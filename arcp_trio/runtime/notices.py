@@ -26,6 +26,14 @@ def back_pressure(job_id: str, trace_id: str, lag: int, now: float) -> bytes:
     return envelope.tail("job.event", payload, id=new_id(), job_id=job_id, trace_id=trace_id)
 
 
-def frame(message_type: str, payload: dict[str, Json], *, job_id: str | None = None) -> bytes:
+def frame(
+    message_type: str,
+    payload: dict[str, Json],
+    *,
+    job_id: str | None = None,
+    trace_id: str | None = None,
+) -> bytes:
     """The tail of a frame without a number."""
-    return envelope.tail(message_type, dumps(payload), id=new_id(), job_id=job_id)
+    return envelope.tail(
+        message_type, dumps(payload), id=new_id(), job_id=job_id, trace_id=trace_id
+    )

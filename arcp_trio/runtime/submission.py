@@ -77,8 +77,8 @@ class _Request:
 class _Accepted:
     """What a submit came to: a job, new or known, and whether this session begins to watch it."""
 
-    accepted: bytes
-    job_id: str
+    tail: bytes
+    """Of its `job.accepted`, finished before anything is stored: from then on nothing can fail."""
     watch: Watch | None = None
     new: Job | None = None
 
@@ -199,6 +199,7 @@ class Submissions:
         )
         now = core.clock.now()
         accepted = _accepted_payload(job, now)
+        tail = _accepted_tail(request, job_id, accepted)
         row = JobRow(
             job_id=job_id,
             agent=agent.ref,
@@ -216,7 +217,7 @@ class Submissions:
         except BaseException:
             core.jobs.ended(job)
             raise
-        return _Accepted(accepted, job_id, Watch(session, job_id, job), job)
+        return _Accepted(tail, Watch(session, job_id, job), job)
 
     # -- a known job
 
@@ -225,29 +226,26 @@ class Submissions:
         if fingerprint(request.submit) != known.fingerprint:
             raise DuplicateKey("this idempotency key came with other parameters before")
         session, store = request.session, self._core.store
+        tail = _accepted_tail(request, known.job_id, known.accepted)
         row = await store.job(known.job_id)
         if row is None or session.id in row.submitters:
-            return _Accepted(known.accepted, known.job_id)
+            return _Accepted(tail)
         await store.put(AddSubmitter(row.job_id, session.id)).committed()
         job = self._core.jobs.live.get(row.job_id)
         if job is not None:
             job.submitters.add(session.id)
-            return _Accepted(known.accepted, job.id, Watch(session, job.id, job, job.journal.first))
+            return _Accepted(tail, Watch(session, job.id, job, job.journal.first))
         ended = await store.job(known.job_id)
         if ended is None:
-            return _Accepted(known.accepted, known.job_id)
-        return _Accepted(
-            known.accepted, ended.job_id, Watch(session, ended.job_id, None, ended.length - 1)
-        )
+            return _Accepted(tail)
+        return _Accepted(tail, Watch(session, ended.job_id, None, ended.length - 1))
 
     # -- the answer
 
     def _release(self, request: _Request, verdict: _Accepted) -> None:
         """Promise, then watch, then start: nothing of a job can precede its acceptance."""
         session = request.session
-        payload = {**_object(verdict.accepted), "request_id": request.id}
-        tail = frame("job.accepted", payload, job_id=verdict.job_id)
-        session.tell(Promise(tail, verdict.watch))
+        session.tell(Promise(verdict.tail, verdict.watch))
         if verdict.watch is not None and verdict.watch.job is not None:
             verdict.watch.job.watches[session.id] = verdict.watch
         if verdict.new is not None:
@@ -276,6 +274,12 @@ def _accepted_payload(job: Job, now: float) -> bytes:
             "trace_id": job.trace_id,
         }
     )
+
+
+def _accepted_tail(request: _Request, job_id: str, accepted: bytes) -> bytes:
+    payload = {**_object(accepted), "request_id": request.id}
+    # Some clients match it to their submit by the envelope's trace id.
+    return frame("job.accepted", payload, job_id=job_id, trace_id=payload["trace_id"])
 
 
 def _key_row(
