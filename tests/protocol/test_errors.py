@@ -1,0 +1,380 @@
+"""What a client reads when something went wrong, and what it never reads (§12)."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from arcp_trio import ArcpError, InternalError, JobContext, JobError, MemoryStore, Runtime
+from arcp_trio.runtime import submission
+from arcp_trio.runtime.session import Session
+from arcp_trio.testing import Peer, open_peer, open_peers
+from arcp_trio.testing.frames import CODES
+from arcp_trio.wire import errors
+from arcp_trio.wire.json import Json, JsonObject
+from tests.protocol.support import OTHER_TOKEN, answers, close_code, make_runtime, text_of
+
+RETRYABLE = {"INTERNAL_ERROR", "TIMEOUT", "HEARTBEAT_LOST"}
+"""Codes after which trying again may help; the rest fail again in the same way."""
+
+SECRET = "hunter2"
+
+
+async def refused(peer: Peer, kind: str, payload: JsonObject) -> JsonObject:
+    """Send a request that must fail; the payload of the answer."""
+    request = await peer.send(kind, payload)
+    error = await peer.expect("session.error", request_id=request)
+    body: JsonObject = error["payload"]
+    return body
+
+
+# -- codes and what they say about trying again
+
+
+REFUSALS: dict[str, tuple[str, JsonObject, str]] = {
+    "no agent": ("job.submit", {"agent": "nobody"}, "AGENT_NOT_AVAILABLE"),
+    "no agent of a version": ("job.submit", {"agent": "nobody@1"}, "AGENT_NOT_AVAILABLE"),
+    "no version": ("job.submit", {"agent": "echo@9"}, "AGENT_VERSION_NOT_AVAILABLE"),
+    "no agent's name": ("job.submit", {"agent": "Echo"}, "INVALID_REQUEST"),
+    "an empty version": ("job.submit", {"agent": "echo@"}, "INVALID_REQUEST"),
+    "wrong fields": ("job.submit", {"agent": 1, "max_runtime_sec": 0}, "INVALID_REQUEST"),
+    "no job": ("job.cancel", {"job_id": "job_nobodys"}, "JOB_NOT_FOUND"),
+    "a key": ("job.submit", {"agent": "echo", "idempotency_key": "taken"}, "DUPLICATE_KEY"),
+    "an open session": (
+        "session.hello",
+        {"client": {"name": "c"}, "auth": {"token": "test-token"}},
+        "INVALID_REQUEST",
+    ),
+    "a resume": ("session.resume", {"resume_token": "rt_x"}, "INVALID_REQUEST"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+@pytest.mark.spec("12-1", "12-2", "12-3", "12-5", "12-8", "7.2-2", "7.5-4", "1.0/12-1")
+async def test_a_refusal_says_what_whose_and_whether_again(
+    name: str, autojump_clock: MockClock
+) -> None:
+    """The code of the table, the request's id, words, and whether to try again; nothing else."""
+    kind, payload, code = REFUSALS[name]
+    async with make_runtime() as runtime, open_peer(runtime) as peer:
+        await peer.hello()
+        await peer.submit("echo", 1, idempotency_key="taken")
+        body = await refused(peer, kind, payload)
+        assert body["code"] == code
+        assert body["retryable"] is False
+        assert body["message"]
+        assert set(body) == {"code", "message", "retryable", "request_id"} | (
+            {"job_id"} if kind == "job.cancel" else set()
+        )
+
+
+@pytest.mark.spec("12-6", "1.0/6.1-1")
+async def test_no_token_is_unauthenticated(autojump_clock: MockClock) -> None:
+    """So says the error, in a frame with a session id of its own, and the socket is closed."""
+    async with make_runtime() as runtime, open_peer(runtime) as peer:
+        request = await peer.send("session.hello", {"client": {"name": "c"}})
+        error = await peer.expect("session.error", request_id=request)
+        assert error["payload"]["code"] == "UNAUTHENTICATED"
+        assert error["payload"]["retryable"] is False
+        assert error["session_id"].startswith("sess_")
+        assert await close_code(peer) == 1008
+
+
+@pytest.mark.parametrize("code", sorted(CODES))
+@pytest.mark.spec("12-1", "12-8", "12-9", "12-7", "7.3-2")
+async def test_every_code_can_end_a_job(code: str, autojump_clock: MockClock) -> None:
+    """An agent raises it, and the terminal has it, with what it says about trying again.
+
+    A job cannot claim to have been cancelled or timed out: those two become INTERNAL_ERROR.
+    """
+    cls: type[ArcpError] = errors.CODES[code]
+    async with make_runtime() as runtime, open_peer(runtime) as peer:
+
+        @runtime.agent("raising")
+        async def raising(_job: JobContext) -> Json:
+            raise cls("the agent's words")
+
+        await peer.hello()
+        end = await peer.until_terminal((await peer.submit("raising"))["job_id"])
+        expected = "INTERNAL_ERROR" if code in {"CANCELLED", "TIMEOUT"} else code
+        assert end["type"] == "job.error"
+        assert end["payload"]["code"] == expected
+        assert end["payload"]["retryable"] is (expected in RETRYABLE)
+        assert end["payload"]["final_status"] == "error"
+
+
+@pytest.mark.spec("12-4", "12-8", "7.4-3")
+async def test_only_an_end_from_outside_is_a_timeout_or_a_cancellation(
+    autojump_clock: MockClock,
+) -> None:
+    """Each with its code and status, and with its own answer to whether to try again."""
+    async with make_runtime() as runtime, open_peer(runtime) as peer:
+        await peer.hello()
+        slow = await peer.submit("sleeper", max_runtime_sec=5)
+        end = (await peer.until_terminal(slow["job_id"]))["payload"]
+        assert (end["code"], end["final_status"], end["retryable"]) == (
+            "TIMEOUT",
+            "timed_out",
+            True,
+        )
+        unwanted = await peer.submit("sleeper")
+        await peer.send("job.cancel", {"job_id": unwanted["job_id"]})
+        end = (await peer.until_terminal(unwanted["job_id"]))["payload"]
+        assert (end["code"], end["final_status"], end["retryable"]) == (
+            "CANCELLED",
+            "cancelled",
+            False,
+        )
+
+
+@pytest.mark.spec("12-8", "6.4-4")
+async def test_a_lost_heartbeat_may_be_tried_again(autojump_clock: MockClock) -> None:
+    """The connection's own error names no request, and says that coming back may help."""
+    async with make_runtime() as runtime, open_peer(runtime, answer_pings=False) as peer:
+        peer.patience = 120
+        await peer.hello()
+        error = await peer.expect("session.error")
+        assert error["payload"]["code"] == "HEARTBEAT_LOST"
+        assert error["payload"]["retryable"] is True
+        assert "request_id" not in error["payload"]
+        assert await close_code(peer) == 1008
+
+
+async def test_what_a_lost_session_is_told(autojump_clock: MockClock) -> None:
+    """A resume that cannot be is RESUME_WINDOW_EXPIRED, and trying again will not help."""
+    async with make_runtime() as runtime, open_peer(runtime) as peer:
+        await peer.send("session.resume", {"resume_token": "rt_x"}, id="r")
+        error = await peer.expect("session.error", request_id="r")
+        assert error["payload"]["code"] == "RESUME_WINDOW_EXPIRED"
+        assert error["payload"]["retryable"] is False
+        assert await close_code(peer) == 1008
+
+
+# -- an error is one request's
+
+
+async def test_one_bad_submit_fails_only_itself(autojump_clock: MockClock) -> None:
+    """With three jobs running and submits on either side of it, only its own id is named."""
+    async with make_runtime() as runtime, open_peer(runtime) as peer:
+        await peer.hello()
+        running = [(await peer.submit("sleeper"))["job_id"] for _ in range(3)]
+        first = await peer.send("job.submit", {"agent": "echo"})
+        bad = await peer.send("job.submit", {"agent": "nobody"})
+        last = await peer.send("job.submit", {"agent": "echo"})
+        answered = await answers(peer, 3)
+        assert [frame["payload"]["request_id"] for frame in answered] == [first, bad, last]
+        assert [frame["type"] for frame in answered] == [
+            "job.accepted",
+            "session.error",
+            "job.accepted",
+        ]
+        for job in running:
+            await peer.send("job.cancel", {"job_id": job})
+            assert (await peer.until_terminal(job))["payload"]["code"] == "CANCELLED"
+
+
+async def test_what_one_error_says_is_in_no_other(autojump_clock: MockClock) -> None:
+    """An agent that changes the details of an error it raised before changes nothing sent."""
+    async with make_runtime() as runtime, open_peer(runtime) as peer:
+        kept: list[JobError] = []
+        details: dict[str, Any] = {"attempts": [1]}
+
+        @runtime.agent("keeper")
+        async def keeper(_job: JobContext) -> Json:
+            if not kept:
+                kept.append(JobError("no", details))
+            else:
+                details["attempts"].append(2)
+                details["secret"] = SECRET
+            raise kept[0]
+
+        await peer.hello()
+        for _ in range(2):
+            end = await peer.until_terminal((await peer.submit("keeper"))["job_id"])
+            assert end["payload"]["details"] == {"attempts": [1]}
+        kept[0].details["more"] = 1
+        body = await refused(peer, "job.submit", {"agent": "nobody"})
+        assert "details" not in body
+
+
+@pytest.mark.spec("6.6-5", "12-2", "14-2")
+async def test_a_strangers_job_is_a_job_that_does_not_exist(autojump_clock: MockClock) -> None:
+    """Running, finished or made up: the same words, so that nothing can be learnt from them."""
+    async with make_runtime() as runtime, open_peers(runtime) as peers:
+        owner, stranger = await peers.connect(), await peers.connect()
+        await owner.hello()
+        await stranger.hello(token=OTHER_TOKEN)
+        running = (await owner.submit("sleeper"))["job_id"]
+        finished = (await owner.submit("echo"))["job_id"]
+        await owner.until_terminal(finished)
+        bodies = []
+        for job in (running, finished, "job_01ARZ3NDEKTSV4RRFFQ69G5FAV"):
+            body = await refused(stranger, "job.cancel", {"job_id": job})
+            assert body.pop("job_id") == job
+            del body["request_id"]
+            bodies.append(body)
+        assert bodies == [{**bodies[0], "code": "JOB_NOT_FOUND"}] * 3
+
+
+@pytest.mark.spec("7.6-14", "12-1")
+async def test_a_sibling_session_may_not_cancel(autojump_clock: MockClock) -> None:
+    """It may know of the job, so it is told that it lacks the permission; the job runs on."""
+    async with make_runtime() as runtime, open_peers(runtime) as peers:
+        owner, sibling = await peers.connect(), await peers.connect()
+        await owner.hello()
+        await sibling.hello()
+        job = (await owner.submit("sleeper"))["job_id"]
+        body = await refused(sibling, "job.cancel", {"job_id": job})
+        assert (body["code"], body["job_id"]) == ("PERMISSION_DENIED", job)
+        await owner.send("job.cancel", {"job_id": job})
+        assert (await owner.until_terminal(job))["payload"]["code"] == "CANCELLED"
+
+
+@pytest.mark.parametrize("limit", ["jobs", "jobs_per_principal"])
+@pytest.mark.spec("1.0/14-4", "1.0/14-5", "12-7")
+async def test_a_limit_names_itself(limit: str, autojump_clock: MockClock) -> None:
+    """Its key and its value stand in the details, and it may be tried again."""
+    async with make_runtime(**{limit: 1}) as runtime, open_peer(runtime) as peer:
+        await peer.hello()
+        await peer.submit("sleeper")
+        body = await refused(peer, "job.submit", {"agent": "sleeper"})
+        assert (body["code"], body["retryable"]) == ("INTERNAL_ERROR", True)
+        assert body["details"] == {"limit": limit, "max": 1}
+
+
+# -- faults of the runtime itself: each of these breaks one of its insides on purpose
+
+
+class DiskError(Exception):
+    """What no one expects."""
+
+
+def broken(*_args: object, **_kwargs: object) -> Any:
+    """Take the place of a part of the runtime, and fail."""
+    raise DiskError(SECRET)
+
+
+async def broken_later(*_args: object, **_kwargs: object) -> Any:
+    """The same, after a while."""
+    await trio.sleep(1)
+    raise DiskError(SECRET)
+
+
+FAULTS: dict[str, tuple[object, str, Callable[..., Any], str, JsonObject]] = {
+    "the registry": (Runtime, "agents.resolve", broken, "job.submit", {"agent": "echo"}),
+    "the store's put": (MemoryStore, "put", broken, "job.submit", {"agent": "echo"}),
+    "the store's keys": (
+        MemoryStore,
+        "key",
+        broken_later,
+        "job.submit",
+        {"agent": "echo", "idempotency_key": "k"},
+    ),
+    "the acceptance": (submission, "_accepted_payload", broken, "job.submit", {"agent": "echo"}),
+    "its frame": (submission, "frame", broken, "job.submit", {"agent": "echo"}),
+    "the store's jobs": (MemoryStore, "job", broken_later, "job.cancel", {"job_id": "job_x"}),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.logs_error(SECRET)
+@pytest.mark.spec("12-7")
+async def test_a_fault_is_answered_and_the_session_goes_on(
+    name: str, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    """Whatever handler fails inside, its request gets INTERNAL_ERROR; the log has the reason."""
+    owner, attribute, replacement, kind, payload = FAULTS[name]
+    async with make_runtime() as runtime, open_peer(runtime) as peer:
+        await peer.hello()
+        running = (await peer.submit("sleeper"))["job_id"]
+        with monkeypatch.context() as patch:
+            if owner is Runtime:
+                patch.setattr(runtime.agents, "resolve", replacement)
+            else:
+                patch.setattr(owner, attribute, replacement)
+            body = await refused(peer, kind, payload)
+        assert (body["code"], body["retryable"]) == ("INTERNAL_ERROR", True)
+        assert SECRET not in json.dumps(body)
+        # The session, the job that was running and the answer line are as before.
+        await peer.submit("echo")
+        await peer.send("job.cancel", {"job_id": running})
+        await peer.until_terminal(running)
+        assert {frame["type"] for frame in peer.seen} <= {"job.result", "job.cancelled"}
+        # What failed left nothing behind that counts as a job.
+        await trio.sleep(1)
+        assert not runtime._core.jobs.live
+
+
+@pytest.mark.logs_error(SECRET)
+@pytest.mark.spec("12-7")
+async def test_a_close_that_fails_is_answered_and_the_session_can_be_resumed(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    """Behind a close nothing more is read, so the client comes back on another connection."""
+    async with make_runtime() as runtime, open_peers(runtime) as peers:
+        peer = await peers.connect()
+        await peer.hello()
+        with monkeypatch.context() as patch:
+            patch.setattr(Session, "close", broken)
+            body = await refused(peer, "session.close", {})
+        assert (body["code"], body["retryable"]) == ("INTERNAL_ERROR", True)
+        again = await peers.connect()
+        await again.hello(resume=peer.resume_from())
+        await again.send("session.close")
+        await again.expect("session.closed")
+
+
+# -- what is nobody's business
+
+
+@pytest.mark.logs_error(SECRET)
+async def test_no_frame_tells_of_the_inside(
+    caplog: pytest.LogCaptureFixture, autojump_clock: MockClock
+) -> None:
+    """Neither tokens nor an exception's text, type or traceback; no path of a file."""
+    frames: list[str] = []
+    async with make_runtime() as runtime, open_peers(runtime) as peers:
+
+        @runtime.agent("leaky")
+        async def leaky(job: JobContext) -> Json:
+            raise DiskError(f"{SECRET} {job.input}")
+
+        peer = await peers.connect()
+        frames.append(json.dumps((await peer.hello())["payload"]["capabilities"]))
+        frames.append(json.dumps(await peer.until_terminal((await peer.submit("leaky"))["job_id"])))
+        for text in ("{", text_of("job.submit", {"agent": SECRET}), text_of("session.ping")):
+            await peer.send_raw(text)
+            frames.append(json.dumps(await peer.expect("session.error")))
+        stranger = await peers.connect()
+        await stranger.send("session.hello", {"client": {"name": "c"}, "auth": {"token": SECRET}})
+        frames.append(json.dumps(await stranger.expect("session.error")))
+    text = "\n".join(frames)
+    for inside in ("Traceback", "DiskError", "Error(", ".py", "msgspec", "cattrs", "test-token"):
+        assert inside not in text
+    # An agent that is asked for by a secret's name is told that there is none of that name.
+    assert text.count(SECRET) == 1
+    assert "test-token" not in caplog.text
+    assert caplog.text.count("Traceback") == 1
+    assert not [r for r in caplog.records if r.levelno > logging.ERROR]
+
+
+@pytest.mark.logs_error("the authenticator failed")
+async def test_a_failing_authenticator_says_nothing_of_its_fault(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    """The client reads INTERNAL_ERROR and may try again, and the next one is let in."""
+    async with make_runtime() as runtime, open_peers(runtime) as peers:
+        peer = await peers.connect()
+        with monkeypatch.context() as patch:
+            patch.setattr(runtime._core, "authenticate", broken_later)
+            with pytest.raises(InternalError) as failed:
+                await peer.hello()
+        assert failed.value.retryable
+        assert SECRET not in failed.value.message
+        await (await peers.connect()).hello()
