@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections import deque
 from collections.abc import Sequence
@@ -14,7 +15,9 @@ from arcp_trio.runtime.handshake import open_session
 from arcp_trio.runtime.heartbeat import Heartbeat, Loss
 from arcp_trio.runtime.notices import frame, refusal
 from arcp_trio.runtime.tail import Farewell, Tail
+from arcp_trio.runtime.trouble import FAILED, store_trouble
 from arcp_trio.runtime.wake import Wake
+from arcp_trio.store.errors import StoreError
 from arcp_trio.store.interface import JournalTrimmed, LogTrimmed, Replay
 from arcp_trio.store.records import Frame
 from arcp_trio.transport.base import MessageTooBig, TransportClosed
@@ -38,6 +41,8 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.session import Session
     from arcp_trio.transport.base import Transport
     from arcp_trio.wire.messages import Message
+
+log = logging.getLogger(__name__)
 
 WRITE_FRAMES = 512
 WRITE_BYTES = 256 * 1024
@@ -270,6 +275,11 @@ class Connection:
         try:
             while frames := await self._replay.next(WRITE_FRAMES, WRITE_BYTES):
                 await self._write(session, frames)
+        except StoreError:
+            log.exception("the replay of session %s cannot be read", session.id)
+            await self._write(session, [(0, refusal(store_trouble()))])
+            self.end(FAILED, "the store cannot be read")
+            return False
         except (JournalTrimmed, LogTrimmed) as gone:
             job_id = gone.job_id if isinstance(gone, JournalTrimmed) else None
             error = ResumeWindowExpired(f"events are gone before they were sent: {gone}")

@@ -13,6 +13,7 @@ from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.runtime.notices import frame
 from arcp_trio.runtime.outbox import Attach
 from arcp_trio.runtime.trouble import store_trouble
+from arcp_trio.store.errors import StoreError
 from arcp_trio.store.writes import RotateToken
 from arcp_trio.wire.dialects import named, recognise
 from arcp_trio.wire.envelope import Envelope
@@ -42,6 +43,14 @@ async def open_session(core: Core, connection: Connection, first: Envelope) -> S
     Raises:
         ArcpError: it does not get one.
     """
+    try:
+        return await _open_session(core, connection, first)
+    except StoreError:
+        log.exception("a session cannot be opened")
+        raise store_trouble() from None
+
+
+async def _open_session(core: Core, connection: Connection, first: Envelope) -> Session:
     message = parse(first)
     if core.closing:
         raise InternalError("the runtime is shutting down")

@@ -12,6 +12,7 @@ import trio
 from arcp_trio.runtime import outcome
 from arcp_trio.runtime.agents import Agent
 from arcp_trio.runtime.context import JobContext
+from arcp_trio.runtime.groups import unwrapped
 from arcp_trio.runtime.journal import Journal
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.runtime.outcome import Outcome
@@ -118,7 +119,7 @@ class Job:
         return outcome.succeeded(encoded)
 
     def _raised(self, error: BaseException) -> Outcome:
-        cause = _unwrapped(error)
+        cause = unwrapped(error)
         if isinstance(cause, ArcpError) and outcome.can_be_sent(cause, self._most_bytes):
             return outcome.failed(cause)
         # The text of an exception may hold secrets: it stays here (§12).
@@ -231,14 +232,6 @@ class Job:
             if not (attached and self.journal.over_by_a_segment):
                 return
             await self.journal.reader()
-
-
-def _unwrapped(error: BaseException) -> BaseException:
-    """The one exception that nurseries have put into groups; several stay a group."""
-    if not isinstance(error, BaseExceptionGroup):
-        return error
-    group = cast("BaseExceptionGroup[BaseException]", error)
-    return _unwrapped(group.exceptions[0]) if len(group.exceptions) == 1 else group
 
 
 def _not_the_agents(error: BaseException) -> BaseException | None:

@@ -17,6 +17,7 @@ from arcp_trio.runtime.clean import start_clean
 from arcp_trio.runtime.clock import Clock, SystemClock
 from arcp_trio.runtime.connection import GOING_AWAY, Connection
 from arcp_trio.runtime.core import Core
+from arcp_trio.runtime.groups import unwrapped
 from arcp_trio.runtime.jobs import Jobs
 from arcp_trio.runtime.limits import Limits
 from arcp_trio.runtime.restart import take_over
@@ -138,16 +139,17 @@ class Runtime:
 
     @asynccontextmanager
     async def _run(self) -> AsyncGenerator[None]:
-        error: BaseException | None = None
+        error: BaseException | None = None  # raised at the end, as itself rather than in a group
         stop = trio.Event()
         async with trio.open_nursery() as nursery:
-            await nursery.start(self._live, stop, name="runtime")
             try:
+                await nursery.start(self._live, stop, name="runtime")
                 yield
-            except BaseException as raised:  # noqa: ASYNC103, BLE001 - raised below, ungrouped
-                error = raised
-            with trio.CancelScope(shield=True):
-                await self.shutdown()
+            except BaseException as raised:  # noqa: ASYNC103, BLE001
+                error = unwrapped(raised) if self._nursery is None else raised
+            if self._nursery is not None:
+                with trio.CancelScope(shield=True):
+                    await self.shutdown()
             stop.set()
         if error is not None:
             raise error
@@ -161,12 +163,12 @@ class Runtime:
             async with trio.open_nursery() as writer:
                 await writer.start(core.store.run, name="store writer")
                 async with trio.open_nursery() as sessions, trio.open_nursery() as jobs:
-                    self._nursery = sessions
                     core.jobs = Jobs(core, jobs)
                     core.sessions = Sessions(core, sessions)
                     await take_over(core)
                     sessions.start_soon(self._keep_sweeping, name="sweep")
                     sessions.start_soon(mind_store, core, name="store trouble")
+                    self._nursery = sessions
                     task_status.started()
                     await stop.wait()
                     sessions.cancel_scope.cancel(reason="the runtime is over")

@@ -13,7 +13,7 @@ from arcp_trio.runtime.notices import back_pressure, refusal
 from arcp_trio.runtime.outbox import Answer, Attach, Leave, OutboxItem, Promise
 from arcp_trio.runtime.session import Session
 from arcp_trio.runtime.tail import Farewell, Tail
-from arcp_trio.runtime.trouble import STORE_FAILED, store_trouble
+from arcp_trio.runtime.trouble import FAILED, store_trouble
 from arcp_trio.runtime.watch import Watch
 from arcp_trio.store.interface import JournalTrimmed, Store
 from arcp_trio.store.queue import Group
@@ -154,7 +154,7 @@ class Scribe:
     async def _stored(self, group: Group) -> None:
         session = self._session
         if self._store.trouble is not None and session.connection is not None:
-            session.connection.fail(store_trouble(), STORE_FAILED)
+            session.connection.fail(store_trouble(), FAILED)
         session.storing = True
         try:
             await group.committed()

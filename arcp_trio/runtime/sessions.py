@@ -19,10 +19,11 @@ from arcp_trio.runtime.scribe import Scribe
 from arcp_trio.runtime.session import Session
 from arcp_trio.runtime.submission import Submissions
 from arcp_trio.runtime.tail import Farewell
-from arcp_trio.runtime.trouble import STORE_FAILED, store_trouble
+from arcp_trio.runtime.trouble import FAILED, store_trouble
 from arcp_trio.runtime.watch import Watch
 from arcp_trio.store.records import SessionRow
 from arcp_trio.store.writes import DropSession, Expire, PutSession
+from arcp_trio.wire.errors import InternalError
 from arcp_trio.wire.ids import new_id
 
 if TYPE_CHECKING:
@@ -136,7 +137,8 @@ class Sessions:
             log.exception("session %s failed", session.id)
             self._begin_to_part(session)
             if session.connection is not None:
-                session.connection.end(1011, "the session failed")
+                session.connection.fail(InternalError("the session failed"), FAILED)
+                session.connection.hurry()
         # Woken again, it is read from its row: not before everything it said is in there.
         await core.store.flushed()
         self._part(session)
@@ -231,7 +233,7 @@ class Sessions:
         """End the connections whose sessions wait for a store that is in trouble."""
         for session in self._awake.values():
             if session.connection is not None and session.waits_for_store:
-                session.connection.fail(store_trouble(), STORE_FAILED)
+                session.connection.fail(store_trouble(), FAILED)
 
     def say_goodbye(self, farewell: Farewell) -> None:
         """Have every connection closed behind what its session is owed."""

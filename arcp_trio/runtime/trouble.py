@@ -9,8 +9,8 @@ from arcp_trio.wire.errors import InternalError
 if TYPE_CHECKING:
     from arcp_trio.runtime.core import Core
 
-STORE_FAILED = 1011
-"""The close code of a connection whose session had to wait for the store."""
+FAILED = 1011
+"""The close code of a connection whose session, or whose store, has failed."""
 
 
 def store_trouble() -> InternalError:
