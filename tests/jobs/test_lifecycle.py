@@ -287,7 +287,7 @@ def _changed(error: ArcpError, **fields: object) -> ArcpError:
         JobError("x", {"it": b"bytes"}),
         JobError("x", {"it": "y" * 2**21}),
         JobError("x" * 2**21),
-        JobError("\ud800"),
+        JobError("x", {"it": "\ud800"}),
         JobError(""),
         _changed(JobError("x"), message=7),
         _changed(JobError("x"), retryable="perhaps"),
