@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
 from pathlib import Path
+from typing import TypeVar
 
 import attrs
 
@@ -37,6 +38,9 @@ from arcp_trio.store.writes import (
 from arcp_trio.testing.background import background_tasks
 
 
+S = TypeVar("S", bound=Store)
+
+
 @attrs.frozen
 class Engine:
     """One implementation of `Store`."""
@@ -50,9 +54,16 @@ class Engine:
     async def running(self) -> AsyncGenerator[Store, None]:
         """A new store whose writer runs as long as the block."""
         with self.make() as store:
-            async with background_tasks() as nursery:
-                await nursery.start(store.run)
+            async with running(store):
                 yield store
+
+
+@asynccontextmanager
+async def running(store: S) -> AsyncGenerator[S, None]:
+    """The store, its writer running as long as the block."""
+    async with background_tasks() as nursery:
+        await nursery.start(store.run)
+        yield store
 
 
 async def _left_in_memory(store: Store) -> Mapping[str, int]:

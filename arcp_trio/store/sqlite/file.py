@@ -117,20 +117,30 @@ def store_errors(path: Path) -> Generator[None]:
 # -- when it is opened
 
 
+@contextmanager
+def _told_apart(path: Path) -> Generator[None]:
+    """Tell a file of another kind from a damaged one, and both from one that cannot be read."""
+    try:
+        yield
+    except sqlite3.OperationalError:
+        raise
+    except sqlite3.DatabaseError as error:
+        if error.sqlite_errorcode == sqlite3.SQLITE_NOTADB:
+            raise ForeignFile(f"{path} is not a store of this program: {error}") from error
+        raise CorruptStore(f"{path} is damaged: {error}") from error
+
+
 def identify(db: sqlite3.Connection, path: Path) -> None:
     """See that the file is empty, or a store of no later version; nothing is changed.
 
     Raises:
         ForeignFile: it is something else.
+        CorruptStore: it cannot be read.
         OtherVersion: it is a store of a later version.
     """
-    try:
+    with _told_apart(path):
         (application_id,) = db.execute("PRAGMA application_id").fetchone()
         (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    except sqlite3.OperationalError:
-        raise
-    except sqlite3.DatabaseError as error:
-        raise ForeignFile(f"{path} is not a store of this program: {error}") from error
     if application_id != schema.APPLICATION_ID and (application_id or tables):
         raise ForeignFile(f"{path} is not a store of this program, but another database")
     version, newest = schema.version_of(db), len(schema.MIGRATIONS)
@@ -148,15 +158,11 @@ def check(db: sqlite3.Connection, path: Path) -> None:
         CorruptStore: there is some.
     """
     whole = path.stat().st_size <= CHECK_WHOLE_BYTES
-    try:
+    with _told_apart(path):
         for what in [1] if whole else schema.SMALL_TABLES:
             (found,) = db.execute(f"PRAGMA quick_check({what})").fetchone()
             if found != "ok":
                 raise CorruptStore(f"{path} is damaged: {' '.join(found.split())}")
-    except sqlite3.OperationalError:
-        raise
-    except sqlite3.DatabaseError as error:
-        raise CorruptStore(f"{path} is damaged: {error}") from error
 
 
 def prepare(db: sqlite3.Connection, path: Path, synchronous: str) -> None:

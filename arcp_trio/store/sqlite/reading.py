@@ -29,7 +29,7 @@ LOG_PAGE, JOURNAL_PAGE = 64, 8
 COVER_PAGE = 1_024
 """Rows of a log looked at in one go; other readers wait that long."""
 
-JOIN_ENTRIES = 1_024
+JOIN_ENTRIES = 256
 """Adjacent ranges are joined up to this many entries, so that they are read together."""
 
 

@@ -1,0 +1,395 @@
+"""The file of the durable store: made for one user, opened by one runtime, refused if it is not it.
+
+SQLite works on threads, which virtual time knows nothing of: these tests run in real time.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+import tempfile
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import trio
+
+import arcp_trio
+from arcp_trio.store.errors import (
+    CorruptStore,
+    ForeignFile,
+    OtherVersion,
+    StoreError,
+    StoreInUse,
+    UnwritableStore,
+)
+from arcp_trio.store.sqlite import SqliteStore, open_read_only, schema
+from tests.store.engines import Feeder, job_row, read_all, running, session_row
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where a store may be made."""
+    return tmp_path / "data" / "arcp.db"
+
+
+def on(path: Path) -> SqliteStore:
+    """A store at this path; that of a test need not survive the power."""
+    return SqliteStore(path, synchronous="OFF")
+
+
+async def fill(path: Path, entries: int = 3) -> None:
+    """Make a store of one session that was sent all of one job."""
+    async with running(on(path)) as store:
+        feeder = Feeder(store)
+        feeder.session()
+        feeder.job()
+        feeder.emit(count=entries - 1)
+        feeder.finish()
+        feeder.number_all()
+        await store.flushed()
+
+
+async def refusal(path: Path) -> StoreError:
+    """Why the store cannot be opened."""
+    with pytest.raises(StoreError) as refused:
+        await on(path).run()
+    sentence = str(refused.value)
+    assert str(path) in sentence
+    assert "\n" not in sentence
+    return refused.value
+
+
+def sql(path: Path, *statements: str) -> None:
+    """Do something to a database file behind the store's back."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        for statement in statements:
+            db.execute(statement)
+
+
+def kept(path: Path) -> dict[str, tuple[bytes, int]]:
+    """What is in the folder, and when it was last written to."""
+    return {
+        each.name: (each.read_bytes(), each.stat().st_mtime_ns)
+        for each in sorted(path.parent.iterdir())
+    }
+
+
+# -- what is stored stays
+
+
+def test_the_public_name() -> None:
+    """Users find it where everything else is."""
+    assert arcp_trio.SqliteStore is SqliteStore
+
+
+async def test_everything_is_there_again(path: Path) -> None:
+    """A store that is opened anew has what was flushed."""
+    await fill(path)
+    async with running(on(path)) as store:
+        feeder = Feeder(store)
+        row = await store.session("S")
+        assert row is not None
+        assert (row.principal, row.features, row.token) == ("alice", {"ack"}, b"token")
+        assert (row.top, row.rows, row.watches) == (3, 1, {})
+        assert len(await read_all(store.replay("S", 0, 3, 1))) == 4
+        job = await store.job("J")
+        assert job is not None
+        assert (job.length, job.submitters) == (3, {"S"})
+        await feeder.session("T", token=b"other").committed()
+        assert list((await store.recover()).sessions) == ["S", "T"]
+
+
+async def test_what_a_runtime_left_is_recovered(path: Path) -> None:
+    """Jobs that had not ended, with their lengths, however much of their journals is trimmed."""
+    async with running(on(path)) as store:
+        feeder = Feeder(store)
+        feeder.session()
+        for job_id in ("J", "K", "L"):
+            feeder.job(job_id)
+        feeder.emit("J", 5)
+        feeder.emit("K", 2)
+        feeder.finish("K")
+        await store.flushed()
+    async with running(on(path)) as store:
+        found = await store.recover()
+    assert (found.ordinal, dict(found.sessions)) == (8, {"S": "alice"})
+    assert [(row.job_id, row.length) for row in found.unfinished] == [("J", 5), ("L", 0)]
+    assert found.unfinished[1] == job_row("L")
+
+
+async def test_ordinals_go_on_when_their_entries_are_gone(path: Path) -> None:
+    """The order over all jobs is kept also across a restart that finds no entry."""
+    async with running(on(path)) as store:
+        feeder = Feeder(store)
+        feeder.job()
+        feeder.finish()
+        feeder.expire(before=1.0)
+        await store.flushed()
+    async with running(on(path)) as store:
+        assert (await store.recover()).ordinal == 1
+
+
+async def test_nothing_is_left_beside_a_closed_store(path: Path) -> None:
+    """The write-ahead log is copied back: the file alone is the store."""
+    await fill(path)
+    assert sorted(each.name for each in path.parent.iterdir()) == ["arcp.db", "arcp.db.lock"]
+    copy = path.parent.parent / "copy.db"
+    copy.write_bytes(path.read_bytes())
+    async with running(on(copy)) as store:
+        assert await store.session("S") is not None
+
+
+async def test_reading_before_it_is_open_says_so(path: Path) -> None:
+    """A store that no runtime has entered has no file."""
+    with pytest.raises(StoreError, match="not open"):
+        await on(path).session("S")
+    assert not path.exists()
+
+
+# -- who may see it
+
+
+async def test_only_its_user_can_read_it(path: Path) -> None:
+    """Folder 0700, files 0600, also those that SQLite puts beside it."""
+    async with running(on(path)) as store:
+        await Feeder(store).session().committed()
+        modes = {each.name: stat.S_IMODE(each.stat().st_mode) for each in path.parent.iterdir()}
+    names = ("arcp.db", "arcp.db-shm", "arcp.db-wal", "arcp.db.lock")
+    assert modes == dict.fromkeys(names, 0o600)
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+
+
+async def test_a_folder_that_is_there_stays_as_it_is(tmp_path: Path) -> None:
+    """Its owner decided on its mode."""
+    tmp_path.chmod(0o755)
+    await fill(tmp_path / "arcp.db")
+    assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o755
+
+
+# -- one runtime at a time
+
+
+async def test_a_second_store_is_refused_while_the_first_runs(path: Path) -> None:
+    """Also within one process; once the first is closed the file is free."""
+    async with running(on(path)) as store:
+        assert isinstance(refused := await refusal(path), StoreInUse)
+        assert "in use by another runtime" in str(refused)
+        await Feeder(store).session().committed()
+        assert await store.session("S") == session_row()
+    async with running(on(path)):
+        pass
+
+
+SECOND = """
+import sys, trio
+from arcp_trio.store.errors import StoreInUse
+from arcp_trio.store.sqlite import SqliteStore
+try:
+    trio.run(SqliteStore(sys.argv[1]).run)
+except StoreInUse as refused:
+    print(refused)
+"""
+
+
+async def test_a_second_process_is_refused(path: Path) -> None:
+    """The lock is the file's, not the process's."""
+    async with running(on(path)):
+        second = [sys.executable, "-c", SECOND, str(path)]
+        with trio.fail_after(30):
+            done = await trio.run_process(second, capture_stdout=True)
+    assert done.stdout.decode() == f"{path} is in use by another runtime\n"
+
+
+# -- what is no store
+
+
+async def test_a_file_of_another_kind_is_refused(path: Path) -> None:
+    """What is not ours is not touched."""
+    path.parent.mkdir()
+    path.write_bytes(b"my diary\n" * 1_000)
+    assert isinstance(await refusal(path), ForeignFile)
+    assert path.read_bytes() == b"my diary\n" * 1_000
+
+
+@pytest.mark.parametrize("pragma", ["user_version = 1", "application_id = 7"])
+async def test_another_database_is_refused(path: Path, pragma: str) -> None:
+    """A SQLite file of another program is not ours either, whatever it has."""
+    path.parent.mkdir()
+    sql(path, "CREATE TABLE session (x)", f"PRAGMA {pragma}")
+    before = path.read_bytes()
+    assert isinstance(await refusal(path), ForeignFile)
+    assert path.read_bytes() == before
+
+
+async def test_an_empty_file_becomes_a_store(path: Path) -> None:
+    """As it is there after a runtime was killed while it made one."""
+    path.parent.mkdir()
+    path.touch()
+    await fill(path)
+    async with running(on(path)) as store:
+        assert await store.session("S") is not None
+
+
+async def test_a_damaged_file_is_refused(path: Path) -> None:
+    """Damage is found when the store is opened, not when a client needs what is lost."""
+    await fill(path, entries=2_000)
+    size = path.stat().st_size
+    with path.open("r+b") as file:
+        for page in range(1, size // 4096):
+            file.seek(page * 4096)
+            file.write(os.urandom(64))
+    assert isinstance(await refusal(path), CorruptStore)
+
+
+async def test_a_truncated_file_is_refused(path: Path) -> None:
+    """A copy that stopped half-way is damage too."""
+    await fill(path, entries=2_000)
+    os.truncate(path, path.stat().st_size // 2 // 4096 * 4096)
+    assert isinstance(await refusal(path), CorruptStore)
+
+
+async def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    """The sentence says what could not be written to."""
+    (tmp_path / "file").touch()
+    assert isinstance(await refusal(tmp_path / "file" / "arcp.db"), UnwritableStore)
+
+
+async def test_a_folder_in_place_of_the_file_is_refused(path: Path) -> None:
+    """The same for a file that cannot be opened."""
+    path.mkdir(parents=True)
+    assert isinstance(await refusal(path), UnwritableStore)
+
+
+AS_NOBODY = """
+import os, sys, trio
+from arcp_trio.store.errors import UnwritableStore
+from arcp_trio.store.sqlite import SqliteStore
+if os.geteuid() == 0:
+    os.setuid(65534)
+try:
+    trio.run(SqliteStore(sys.argv[1]).run)
+except UnwritableStore as refused:
+    print(refused)
+"""
+
+
+@pytest.mark.parametrize("file_mode", [None, 0o444])
+def test_what_its_user_may_not_write_is_refused(file_mode: int | None) -> None:
+    """A folder, or the file in it, without permission: said on opening, not at the first write."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "arcp.db"
+        if file_mode is not None:
+            trio.run(fill, path)
+            Path(f"{path}.lock").chmod(0o666)
+            path.chmod(file_mode)
+        path.parent.chmod(0o555 if file_mode is None else 0o777)
+        code = [sys.executable, "-c", AS_NOBODY, str(path)]
+        done = subprocess.run(code, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.startswith(f"cannot write to {path}: ")
+
+
+# -- versions
+
+
+async def test_a_later_version_is_refused(path: Path) -> None:
+    """An older program does not guess at what a newer one wrote."""
+    await fill(path)
+    sql(path, f"PRAGMA user_version = {len(schema.MIGRATIONS) + 1}")
+    refused = await refusal(path)
+    assert isinstance(refused, OtherVersion)
+    assert "later version" in str(refused)
+
+
+async def test_an_earlier_version_is_brought_up_to_date(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each step is taken once, with everything that was there."""
+    await fill(path)
+    more = ("ALTER TABLE session ADD COLUMN colour TEXT", "UPDATE session SET colour = 'red'")
+    monkeypatch.setattr(schema, "MIGRATIONS", [*schema.MIGRATIONS, more])
+    for _ in range(2):
+        async with running(on(path)) as store:
+            assert await store.session("S") is not None
+            colours = await store.read(lambda s: s._db.execute("SELECT colour FROM session"))
+            assert colours.fetchall() == [("red",)]
+
+
+async def test_a_step_that_fails_changes_nothing(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store is of one version or of the next, never between."""
+    await fill(path)
+    steps = list(schema.MIGRATIONS)
+    broken = ("ALTER TABLE session ADD COLUMN colour TEXT", "UPDATE nothing SET colour = 'red'")
+    monkeypatch.setattr(schema, "MIGRATIONS", [*steps, broken])
+    await refusal(path)
+    monkeypatch.setattr(schema, "MIGRATIONS", steps)
+    async with running(on(path)) as store:
+        assert await store.session("S") is not None
+
+
+# -- looking at it
+
+
+async def test_looking_at_a_store_changes_nothing(path: Path) -> None:
+    """A read-only file in a read-only folder can be read, and stays as it is to the byte."""
+    await fill(path)
+    path.chmod(0o400)
+    before = kept(path)
+    path.parent.chmod(0o500)
+    try:
+        async with open_read_only(path) as reader:
+            assert dict((await reader.recover()).sessions) == {"S": "alice"}
+            row = await reader.session("S")
+            assert row is not None
+            frames = await read_all(reader.replay("S", 0, row.top, row.rows))
+            assert [seq for seq, _ in frames] == [0, 1, 2, 3]
+    finally:
+        path.parent.chmod(0o700)
+    assert kept(path) == before
+
+
+async def test_looking_at_what_a_killed_runtime_left(path: Path) -> None:
+    """What is only in the write-ahead log is part of the store, and stays there."""
+    async with running(on(path)) as store:
+        await Feeder(store).session().committed()
+        left = path.parent.parent / "left"
+        left.mkdir()
+        for each in path.parent.iterdir():
+            (left / each.name).write_bytes(each.read_bytes())
+    left /= path.name
+    before = kept(left)
+    async with open_read_only(left) as reader:
+        assert await reader.session("S") == session_row()
+    assert kept(left) == before
+
+
+async def test_nobody_looks_at_a_store_in_use(path: Path) -> None:
+    """And while somebody looks, no runtime starts; two may look."""
+    async with running(on(path)):
+        with pytest.raises(StoreInUse):
+            async with open_read_only(path):
+                pass
+    async with open_read_only(path), open_read_only(path):
+        assert isinstance(await refusal(path), StoreInUse)
+
+
+async def test_looking_at_what_is_not_there(path: Path) -> None:
+    """A tool that reads makes nothing."""
+    with pytest.raises(StoreError, match="no store at"):
+        async with open_read_only(path):
+            pass
+    assert not path.parent.exists()
+
+
+async def test_looking_at_an_earlier_version(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would have to be changed first, so it is refused."""
+    await fill(path)
+    monkeypatch.setattr(schema, "MIGRATIONS", [*schema.MIGRATIONS, ()])
+    with pytest.raises(OtherVersion, match="earlier version"):
+        async with open_read_only(path):
+            pass

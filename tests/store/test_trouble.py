@@ -1,0 +1,143 @@
+"""A store that cannot write for a while: everything waits, nothing is lost, and it is said once."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Sequence
+
+import pytest
+import trio
+
+from arcp_trio.store.errors import StoreError
+from arcp_trio.store.memory import MemoryStore
+from arcp_trio.store.queue import LAST_RETRY_SECONDS
+from arcp_trio.store.writes import Write
+from tests.store.engines import Feeder, running
+
+in_trouble = pytest.mark.logs_error("the store is in trouble, .*: the disk is full")
+
+
+class FailingStore(MemoryStore):
+    """A store on a disk that may be full."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.disk_is_full = False
+        self.tries: list[tuple[float, list[Write]]] = []
+        """When a group was to be stored, and which."""
+
+    async def _commit(self, writes: Sequence[Write]) -> None:
+        self.tries.append((trio.current_time(), list(writes)))
+        if self.disk_is_full:
+            raise StoreError("the disk is full")
+        await super()._commit(writes)
+
+
+@pytest.fixture
+async def failing() -> AsyncGenerator[FailingStore, None]:
+    """A running store whose disk is full, with a job."""
+    async with running(FailingStore()) as store:
+        await Feeder(store).job().committed()
+        store.disk_is_full = True
+        store.tries.clear()
+        yield store
+
+
+@pytest.fixture
+def feeding(failing: FailingStore) -> Feeder:
+    """Writes to `failing`."""
+    feeder = Feeder(failing)
+    feeder.job("K")
+    return feeder
+
+
+@in_trouble
+async def test_a_group_is_tried_again_until_it_is_stored(
+    failing: FailingStore, feeding: Feeder, autojump_clock: trio.abc.Clock
+) -> None:
+    """The same group, alone, with pauses that double up to a bound; then those behind it."""
+    await failing.troubled()
+    later = feeding.emit("K", 5)
+    await trio.sleep(60)
+    assert not later.stored.is_set()
+    failing.disk_is_full = False
+    with trio.fail_after(LAST_RETRY_SECONDS):
+        await failing.recovered()
+    await later.committed()
+    owed = await failing.owed({"K": 0}, 10, 1_000)
+    assert [entry.index for _, entry in owed] == [0, 1, 2, 3, 4]
+    *tries, (_, last) = failing.tries
+    assert [len(writes) for _, writes in tries] == [1] * len(tries)
+    assert len(last) == 5
+    times = [at for at, _ in tries]
+    pauses = [after - before for before, after in zip(times, times[1:], strict=False)]
+    assert pauses[:5] == pytest.approx([0.05, 0.1, 0.2, 0.4, 0.8])
+    assert pauses[6:] == pytest.approx([LAST_RETRY_SECONDS] * len(pauses[6:]))
+
+
+@in_trouble
+async def test_emitters_wait_while_it_lasts(
+    failing: FailingStore, feeding: Feeder, autojump_clock: trio.abc.Clock
+) -> None:
+    """A store in trouble is full, however little is queued; afterwards everybody goes on."""
+    assert not failing.full
+    await failing.troubled()
+    assert failing.full
+    gone_on: list[float] = []
+
+    async def emitter() -> None:
+        await failing.room()
+        gone_on.append(trio.current_time())
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(3):
+            nursery.start_soon(emitter)
+        await trio.sleep(30)
+        assert gone_on == []
+        failing.disk_is_full = False
+        await failing.recovered()
+        now = trio.current_time()
+    assert gone_on == [now] * 3
+    assert not failing.full
+
+
+@in_trouble
+async def test_trouble_is_said_once_and_so_is_its_end(
+    failing: FailingStore,
+    feeding: Feeder,
+    caplog: pytest.LogCaptureFixture,
+    autojump_clock: trio.abc.Clock,
+) -> None:
+    """However often it is tried; and again when it comes again."""
+    for _ in range(2):
+        await failing.troubled()
+        assert failing.trouble == "the disk is full"
+        await trio.sleep(60)
+        failing.disk_is_full = False
+        await failing.recovered()
+        assert failing.trouble is None
+        failing.disk_is_full = True
+        feeding.emit("K")
+    records = [(r.levelno, r.getMessage()) for r in caplog.records]
+    begin = (logging.ERROR, "the store is in trouble, everything waits for it: the disk is full")
+    assert records == [begin, (logging.WARNING, "the store works again")] * 2
+
+
+async def test_a_store_that_works_is_recovered(autojump_clock: trio.abc.Clock) -> None:
+    """Waiting for an end needs no beginning, and nothing troubled a store that was never tried."""
+    store = FailingStore()
+    with trio.fail_after(1):
+        await store.recovered()
+    with trio.move_on_after(1) as waited:
+        await store.troubled()
+    assert waited.cancelled_caught
+
+
+@in_trouble
+async def test_a_writer_can_be_ended_in_trouble(autojump_clock: trio.abc.Clock) -> None:
+    """What could not be stored is not called stored."""
+    async with running(FailingStore()) as store:
+        store.disk_is_full = True
+        group = Feeder(store).job()
+        await store.troubled()
+    assert not group.stored.is_set()
