@@ -1,0 +1,203 @@
+"""Thousands of frames that were right once, and one session that minds none of them."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+
+import pytest
+from trio.testing import MockClock
+
+from arcp_trio.testing import Peer, open_peer, open_peers
+from arcp_trio.transport import TransportClosed
+from arcp_trio.wire.json import Json, JsonObject
+from tests.protocol.support import make_runtime
+
+FRAMES = 400
+"""In each run; a probe after so many of them shows that the session lives."""
+PROBE = 20
+
+VALID: list[tuple[str, JsonObject]] = [
+    ("job.submit", {"agent": "echo", "input": {"a": [1, 2.5, "x", None, True]}}),
+    ("job.submit", {"agent": "echo@1.0.0", "idempotency_key": "key", "max_runtime_sec": 60}),
+    ("job.submit", {"agent": "sleeper", "lease_request": {"fs.read": ["/ws/**"]}}),
+    ("job.submit", {"agent": "echo", "lease_constraints": {"expires_at": "2999-01-01T00:00:00Z"}}),
+    ("job.cancel", {"job_id": "job_01ARZ3NDEKTSV4RRFFQ69G5FAV", "reason": "enough"}),
+    ("job.subscribe", {"job_id": "job_x", "history": True, "from_event_seq": 3}),
+    ("job.unsubscribe", {"job_id": "job_x"}),
+    ("session.list_jobs", {"filter": {"status": ["running"], "agent": "echo"}, "limit": 5}),
+    ("session.ping", {"nonce": "n", "sent_at": "2026-01-01T00:00:00Z"}),
+    ("session.pong", {"ping_nonce": "n", "received_at": "2026-01-01T00:00:00+00:00"}),
+    ("session.ack", {"last_processed_seq": 3}),
+    ("session.hello", {"client": {"name": "c"}, "auth": {"token": "t"}, "capabilities": {}}),
+    ("session.resume", {"resume_token": "rt_x", "last_event_seq": 0, "session_id": "sess_x"}),
+    ("x-vendor.acme.note", {"text": "hello"}),
+]
+"""What a client says, but for what ends its connection."""
+
+ODD: list[Json] = [
+    None,
+    True,
+    False,
+    0,
+    -1,
+    1.5,
+    2**63,
+    -(2**63) - 1,
+    10**400,
+    float("nan"),
+    float("-inf"),
+    "",
+    " ",
+    "\ud800",
+    "\u0000",
+    "é" * 300,
+    "x" * 5_000,
+    "job_",
+    "../..",
+    [],
+    {},
+    [[]],
+    [None],
+    {"": None},
+    {"a": {"b": {"c": []}}},
+]
+
+
+class Mutator:
+    """Makes frames, each from a valid one, by a few changes that its seed decides."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+
+    def frame(self, valid: list[tuple[str, JsonObject]]) -> str | bytes:
+        """The next frame: its values changed, then perhaps its text."""
+        chance = self._random
+        kind, payload = chance.choice(valid)
+        frame: JsonObject = json.loads(json.dumps({"payload": payload}))
+        frame |= {"arcp": "1.1", "id": f"frame {chance.random()}", "type": kind}
+        for _ in range(chance.choice((0, 1, 1, 1, 2, 4))):
+            self._change_value(frame)
+        text = json.dumps(frame, ensure_ascii=chance.random() < 0.9)
+        for _ in range(chance.choice((0, 0, 0, 0, 0, 0, 1, 3))):
+            text = self._change_text(text)
+        # What stands in a text frame has to be Unicode; lone surrogates go into binary ones.
+        return text if chance.random() < 0.95 and _sendable(text) else text.encode(errors="replace")
+
+    def _change_value(self, frame: JsonObject) -> None:
+        """Replace, drop, double or wrap something at some depth."""
+        chance = self._random
+        within: Json = frame
+        while True:
+            steps = list(within) if isinstance(within, dict) else list(range(len(within)))
+            if not steps:
+                return
+            step = chance.choice(steps)
+            if isinstance(within[step], dict | list) and chance.random() < 0.7:
+                within = within[step]
+                continue
+            break
+        changes: list[Callable[[], object]] = [
+            lambda: within.__setitem__(step, chance.choice(ODD)),
+            lambda: within.__setitem__(step, [within[step]]),
+            lambda: within.__setitem__(step, {"value": within[step]}),
+            lambda: within.__setitem__(step, str(within[step])),
+            lambda: within.__delitem__(step),
+        ]
+        if isinstance(within, dict):
+            changes.append(lambda: within.__setitem__(f"{step}x", within[step]))
+        chance.choice(changes)()
+
+    def _change_text(self, text: str) -> str:
+        """Cut, repeat, or put something in that JSON does not expect."""
+        chance = self._random
+        at = chance.randrange(len(text) + 1)
+        end = min(len(text), at + chance.randrange(8))
+        middle = chance.choice(
+            ("", text[at:end] * 2, '"', "\\", "{", "}", "[", "]", ",", ":", "\\ud800", "\x00", "é")
+        )
+        return chance.choice((text[:at] + middle + text[end:], text[:at]))
+
+
+def _sendable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+async def probe(peer: Peer, label: str) -> None:
+    """Show that the session answers, in order, what it is asked; reading all that came before."""
+    job = await peer.submit("echo", label)
+    end = await peer.until_terminal(job["job_id"])
+    assert end["payload"]["result"] == label
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.spec("12-5", "5-2", "8.3-1", "8.3-2")
+async def test_a_session_minds_no_frame(seed: int, autojump_clock: MockClock) -> None:
+    """Between two good submits, all that comes are right answers; the recorder checks each."""
+    limits = {"malformed_frames": 2 * FRAMES, "jobs_per_principal": 2 * FRAMES}
+    mutator = Mutator(seed)
+    async with make_runtime(**limits) as runtime, open_peer(runtime) as peer:
+        await peer.hello()
+        running = (await peer.submit("sleeper"))["job_id"]
+        for n in range(FRAMES):
+            await peer.send_raw(mutator.frame(VALID))
+            if n % PROBE == 0:
+                await probe(peer, f"probe {n}")
+        await probe(peer, "last")
+        answered = [f["payload"].get("request_id", "") for f in peer.seen]
+        answered = [request for request in answered if len(request) > len("frame 0.123456")]
+        assert len(answered) == len(set(answered)) > FRAMES // 4
+        codes = {f["payload"]["code"] for f in peer.seen if f["type"] == "session.error"}
+        assert "INVALID_REQUEST" in codes
+        assert "INTERNAL_ERROR" not in codes
+        await peer.send("job.cancel", {"job_id": running})
+        assert (await peer.until_terminal(running))["payload"]["code"] == "CANCELLED"
+        await peer.send("session.close")
+        await peer.expect("session.closed")
+
+
+HELLOS: list[tuple[str, JsonObject]] = [
+    (
+        "session.hello",
+        {
+            "client": {"name": "c", "version": "1"},
+            "auth": {"scheme": "bearer", "token": "test-token"},
+            "capabilities": {"encodings": ["json"], "features": ["heartbeat", "ack"]},
+            "resume": {"session_id": "sess_x", "resume_token": "rt_x", "last_event_seq": 1},
+        },
+    ),
+    (
+        "session.hello",
+        {"client": {"name": "c"}, "auth": {"token": "test-token"}, "resume_token": "rt_x"},
+    ),
+    ("session.hello", {"client": {"name": "c"}, "auth": {"token": "test-token"}}),
+    ("session.resume", {"resume_token": "rt_x", "last_event_seq": 0}),
+    *VALID,
+]
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.spec("6.1-1", "12-6")
+async def test_a_runtime_minds_no_first_frame(seed: int, autojump_clock: MockClock) -> None:
+    """Each is welcomed, or refused with a reason and a Close; nobody else notices."""
+    mutator = Mutator(1_000 + seed)
+    async with make_runtime(handshake_seconds=5) as runtime, open_peers(runtime) as peers:
+        witness = await peers.connect()
+        await witness.hello()
+        for n in range(200):
+            peer = await peers.connect()
+            await peer.send_raw(mutator.frame(HELLOS))
+            answer = await peer.receive()
+            assert answer["type"] in {"session.welcome", "session.error"}
+            if answer["type"] == "session.error":
+                with pytest.raises(TransportClosed) as closed:
+                    await peer.receive()
+                assert closed.value.code == 1008
+            await peer.drop()
+            if n % PROBE == 0:
+                await probe(witness, f"probe {n}")
