@@ -1,0 +1,289 @@
+"""A client of a schedule: what it does, what it has read, and what it may therefore expect."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import trio
+
+from arcp_trio.testing.peer import TEST_TOKEN, Peer
+from arcp_trio.transport import TransportClosed
+from arcp_trio.wire.errors import ResumeWindowExpired
+from tests.ordering import programs
+from tests.ordering.lines import Line
+from tests.ordering.programs import ClientStep, Emitted, Script
+
+if TYPE_CHECKING:
+    from arcp_trio.testing.frames import Frame
+    from arcp_trio.wire.json import JsonObject
+    from tests.ordering.world import World
+
+WINDOW_SECONDS = 60
+QUIET_SECONDS = 15.0
+"""Longer than any job is silent."""
+
+_PLAIN_RESUME = programs.Resume(0, 0, token_before=False, short=False, unheard=False)
+
+
+class Client:
+    """One client: what it was told, what it has read, and what it may therefore expect."""
+
+    def __init__(self, world: World, features: tuple[str, ...]) -> None:
+        self._world = world
+        self._features = features
+        self._peer: Peer | None = None
+        self._line: Line | None = None
+        self._left: list[Peer] = []
+        """Connections that the runtime must end, the client having begun another."""
+        self._tags: list[int] = []
+        self._session_id = ""
+        self._token = ""
+        self._token_before: str | None = None
+        self._racing: tuple[float, str] | None = None
+        """A resume on its way that nobody waits for: when it was sent, and with which token."""
+        self._floor = 0
+        self._away_since = 0.0
+        self._dropped: float | None = None
+        """When it dropped the connection that its session was attached to, if it still was."""
+
+    @property
+    def _highest(self) -> int:
+        return self._world.recorder.highest(self._session_id)
+
+    async def begin(self) -> None:
+        """Open a new session."""
+        self._peer, self._line = self._world.connect()
+        await self._peer.hello(features=self._features)
+        self._tags, self._floor = [], 0
+        assert self._peer.session_id is not None
+        self._session_id = self._peer.session_id
+        self._token_before = None
+        self._note_token()
+
+    async def take(self, step: ClientStep) -> None:
+        """Take one step."""
+        match step:
+            case programs.Submit():
+                await self._submit(step.script)
+            case programs.Read():
+                await self._read(step.frames, step.patience)
+            case programs.Drop():
+                self._drop(losing=step.losing)
+            case programs.Resume():
+                await self._resume(step)
+            case programs.Ack():
+                await self._ack(max(self._highest - step.back, 0))
+            case programs.Cancel():
+                await self._cancel(step.job)
+            case programs.Close():
+                if await self._send("session.close", {}):
+                    self._leave()
+            case programs.Outlast():
+                self._drop(losing=False)
+                await trio.sleep(WINDOW_SECONDS + 2 * QUIET_SECONDS)
+                await self._resume(_PLAIN_RESUME)
+
+    async def _submit(self, script: Script) -> None:
+        tag = len(self._world.scripts)
+        self._world.scripts.append(script)
+        self._tags.append(tag)
+        payload: JsonObject = {"agent": "scripted", "input": tag}
+        if script.max_runtime is not None:
+            payload["max_runtime_sec"] = script.max_runtime
+        await self._send("job.submit", payload)
+
+    async def _ack(self, seq: int) -> None:
+        if await self._send("session.ack", {"last_processed_seq": seq}):
+            self._floor = max(self._floor, seq)
+
+    async def _cancel(self, nth: int) -> None:
+        tags = [tag for tag in self._tags if tag in self._world.job_ids]
+        if tags:
+            tag = tags[nth % len(tags)]
+            self._world.cancelled.add(tag)
+            await self._send("job.cancel", {"job_id": self._world.job_ids[tag]})
+
+    # -- speaking
+
+    async def _send(self, kind: str, payload: JsonObject) -> bool:
+        """Send a frame, unless the connection is over or takes none."""
+        if self._peer is None:
+            return False
+        # What is heard may end the token before, whether or not the client learns of it.
+        self._token_before = None
+        try:
+            with trio.move_on_after(1) as waiting:
+                await self._peer.send(kind, payload)
+        except TransportClosed:
+            self._gone()
+            return False
+        if not waiting.cancelled_caught:
+            self._away_since = trio.current_time()
+        return not waiting.cancelled_caught
+
+    async def _read(self, frames: int, patience: float) -> bool:
+        """Read so many frames, as long as they come within the patience; False at the end of it."""
+        for _ in range(frames):
+            if self._peer is None:
+                return False
+            try:
+                with trio.move_on_after(patience) as waiting:
+                    await self._peer.receive()
+            except TransportClosed:
+                self._gone()
+                return False
+            if waiting.cancelled_caught:
+                return False
+            self._away_since = trio.current_time()
+        return True
+
+    # -- coming and going
+
+    def _gone(self) -> None:
+        """The runtime ended the connection, some time since it last heard of the client."""
+        self._peer = self._line = None
+
+    def _drop(self, *, losing: bool) -> None:
+        if self._line is not None:
+            self._line.cut(losing=losing)
+            self._dropped = trio.current_time()
+        self._gone()
+
+    def _leave(self) -> None:
+        """Turn to another connection, with this one still there."""
+        if self._peer is not None:
+            self._left.append(self._peer)
+        self._gone()
+
+    def _note_token(self) -> None:
+        assert self._peer is not None
+        assert self._peer.resume_token is not None
+        self._token = self._peer.resume_token
+        self._away_since = trio.current_time()
+
+    async def _resume(self, step: programs.Resume) -> None:
+        token = self._token
+        if step.token_before and self._token_before is not None:
+            token = self._token_before
+        resume: JsonObject = {
+            "session_id": self._session_id,
+            "resume_token": token,
+            "last_event_seq": max(self._highest - step.back, self._floor),
+        }
+        self._leave()
+        dropped, self._dropped = self._dropped, None
+        away = trio.current_time() - self._away_since
+        self._peer, self._line = peer, _ = self._world.connect()
+        if step.short:
+            await peer.send("session.resume", resume)
+        else:
+            auth: JsonObject = {"scheme": "bearer", "token": TEST_TOKEN}
+            hello: JsonObject = {
+                "client": {"name": "schedule", "version": "1"},
+                "auth": auth,
+                "capabilities": {"encodings": ["json"], "features": list(self._features)},
+                "resume": resume,
+            }
+            await peer.send("session.hello", hello)
+        if step.unheard:
+            # The token may have been rotated, or not: the one used stays good in either case.
+            self._token, self._token_before = token, None
+            self._racing = trio.current_time(), token
+            self._left.append(peer)
+            self._gone()
+            return
+        try:
+            welcome = await self._welcome(peer)
+        except TransportClosed:
+            raise AssertionError("closed instead of welcomed") from None
+        racing, self._racing = self._racing, None
+        if welcome is None and racing is not None:
+            # The other one won, and the client has not been heard since: its token is still good.
+            self._token = racing[1]
+            await self._resume(step)
+            return
+        if welcome is None:
+            assert away >= WINDOW_SECONDS, f"refused after {away} s"
+            self.check(whole=False)
+            await self.begin()
+            return
+        if dropped is not None:
+            late = trio.current_time() - dropped - WINDOW_SECONDS
+            assert late < QUIET_SECONDS, f"welcomed {late} s after the window"
+        if racing is not None and racing[0] == trio.current_time():
+            self._racing = racing  # it may come behind this one yet
+        self._token_before = token
+        self._note_token()
+
+    async def _welcome(self, peer: Peer) -> Frame | None:
+        with trio.fail_after(5):
+            frame = await peer.receive()
+        if frame["type"] == "session.welcome":
+            return frame
+        assert frame["payload"]["code"] == ResumeWindowExpired.code, frame
+        return None
+
+    # -- the end
+
+    async def settle(self) -> None:
+        """Read everything there is to come, on as many connections as it takes."""
+        await self._resume(_PLAIN_RESUME)
+        for peer in self._left:
+            try:
+                with trio.fail_after(10):
+                    while True:
+                        await peer.receive()
+            except TransportClosed:
+                pass
+        while True:
+            if self._peer is None:
+                await self._resume(_PLAIN_RESUME)
+            await self._read(1_000_000, QUIET_SECONDS)
+            if self._peer is not None:
+                return
+
+    def check(self, *, whole: bool = True) -> None:
+        """Compare what the session has seen with what its jobs emitted."""
+        recorder, world = self._world.recorder, self._world
+        jobs = {tag: world.job_ids[tag] for tag in self._tags if tag in world.job_ids}
+        numbers: list[int] = []
+        seen: list[tuple[int, Emitted]] = []
+        for tag, job_id in jobs.items():
+            for frame in recorder.events(job_id, session_id=self._session_id):
+                numbers.append(frame["event_seq"])
+                emitted = _emitted(tag, frame["payload"])
+                if emitted is not None:
+                    seen.append((frame["event_seq"], emitted))
+            terminal = recorder.terminal(job_id, session_id=self._session_id)
+            if terminal is not None:
+                numbers.append(terminal["event_seq"])
+                self._check_outcome(tag, terminal["payload"]["final_status"])
+            assert terminal is not None or not whole, f"job {tag} has no end"
+        assert sorted(numbers) == list(range(1, self._highest + 1))
+        in_order = [emitted for _, emitted in sorted(seen)]
+        hidden = "progress" not in self._features
+        expected = [
+            emitted
+            for emitted in world.emitted
+            if emitted.tag in jobs and not (emitted.progress and hidden)
+        ]
+        assert in_order == (expected if whole else expected[: len(in_order)])
+
+    def _check_outcome(self, tag: int, status: str) -> None:
+        """Nothing but these ends a job."""
+        script = self._world.scripts[tag]
+        possible = {"error" if script.fails else "success"}
+        if tag in self._world.cancelled:
+            possible.add("cancelled")
+        if script.max_runtime is not None:
+            possible.add("timed_out")
+        assert status in possible, f"job {tag} ended {status}"
+
+
+def _emitted(tag: int, payload: Frame) -> Emitted | None:
+    """Return what an agent meant by an event; None if it is the runtime's word on back-pressure."""
+    kind, body = payload["kind"], payload["body"]
+    if kind == "status":
+        return None
+    progress = kind == "progress"
+    return Emitted(tag, int(body["current" if progress else "message"]), progress)

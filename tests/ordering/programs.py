@@ -1,0 +1,234 @@
+"""Schedules as data: what clients do, and what the agents of their jobs do."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import attrs
+from hypothesis import strategies as st
+
+SLOTS = 2
+"""Clients beside each other."""
+
+
+@attrs.frozen
+class Burst:
+    """So many events in a row, then a pause."""
+
+    events: int
+    pause: float
+    progress: bool
+    """Every other event is a `progress`."""
+
+
+@attrs.frozen
+class Script:
+    """What a job does."""
+
+    bursts: tuple[Burst, ...]
+    fails: bool
+    max_runtime: int | None
+    grace: float
+    """How long it goes on once it is cancelled, still talking."""
+
+
+class Emitted(NamedTuple):
+    """An event, as its agent meant it."""
+
+    tag: int
+    """Whose: the place of its script among all."""
+    place: int
+    progress: bool
+
+
+@attrs.frozen
+class Submit:
+    """Have a job begun."""
+
+    slot: int
+    script: Script
+
+
+@attrs.frozen
+class Read:
+    """Read at most so many frames, each within the patience."""
+
+    slot: int
+    frames: int
+    patience: float
+
+
+@attrs.frozen
+class Pause:
+    """Do nothing for a while."""
+
+    seconds: float
+
+
+@attrs.frozen
+class Yield:
+    """Let everyone else take so many turns."""
+
+    times: int
+
+
+@attrs.frozen
+class Drop:
+    """Be gone without a farewell, perhaps before what was sent last has arrived."""
+
+    slot: int
+    losing: bool
+
+
+@attrs.frozen
+class Resume:
+    """Also while connected: then it takes over."""
+
+    slot: int
+    back: int
+    """How many numbers before the last one seen, as far as they are not acknowledged."""
+    token_before: bool
+    """With the token before the last one, where that is still good."""
+    short: bool
+    """By `session.resume` rather than by a hello."""
+    unheard: bool
+    """Without reading the welcome, so that the next resume has to use the same token."""
+
+
+@attrs.frozen
+class Ack:
+    """Acknowledge what was seen, but for the last few numbers."""
+
+    slot: int
+    back: int
+
+
+@attrs.frozen
+class Cancel:
+    """Cancel one of the client's jobs."""
+
+    slot: int
+    job: int
+
+
+@attrs.frozen
+class Close:
+    """Say `session.close` and turn away."""
+
+    slot: int
+
+
+@attrs.frozen
+class Outlast:
+    """Be away for longer than the window."""
+
+    slot: int
+
+
+ClientStep = Submit | Read | Drop | Resume | Ack | Cancel | Close | Outlast
+Step = ClientStep | Pause | Yield
+
+
+@attrs.frozen
+class Bounds:
+    """Limits so small that every path is taken."""
+
+    outbox_items: int
+    inbox_items: int
+    tail_frames: int
+    tail_bytes: int
+    line_frames: int
+    """What a connection holds that the client has not read."""
+
+
+@attrs.frozen
+class Program:
+    """A whole schedule."""
+
+    bounds: Bounds
+    features: tuple[tuple[str, ...], ...]
+    """What each client negotiates."""
+    steps: tuple[Step, ...]
+
+
+_slots = st.integers(0, SLOTS - 1)
+
+_bursts = st.builds(
+    Burst,
+    events=st.integers(0, 12),
+    pause=st.sampled_from((0.0, 0.01, 0.5, 2.0)),
+    progress=st.booleans(),
+)
+_submits = st.builds(
+    Submit,
+    _slots,
+    st.builds(
+        Script,
+        bursts=st.lists(_bursts, max_size=4).map(tuple),
+        fails=st.booleans(),
+        max_runtime=st.sampled_from((None, None, 1)),
+        grace=st.sampled_from((0.0, 0.0, 0.5)),
+    ),
+)
+_reads = st.builds(Read, _slots, st.integers(1, 20), st.sampled_from((0.0, 0.01, 1.0)))
+_pauses = st.builds(Pause, st.sampled_from((0.01, 0.5, 3.0, 12.0)))
+_yields = st.builds(Yield, st.integers(1, 12))
+_resumes = st.builds(
+    Resume,
+    _slots,
+    back=st.sampled_from((0, 0, 1, 5, 1000)),
+    token_before=st.booleans(),
+    short=st.booleans(),
+    unheard=st.sampled_from((False, False, True)),
+)
+
+_anything: st.SearchStrategy[Step] = st.one_of(
+    _submits,
+    _reads,
+    _pauses,
+    _yields,
+    _resumes,
+    st.builds(Drop, _slots, losing=st.booleans()),
+    st.builds(Ack, _slots, back=st.sampled_from((0, 0, 3))),
+    st.builds(Cancel, _slots, job=st.integers(0, 3)),
+    st.builds(Close, _slots),
+    st.builds(Outlast, _slots),
+)
+_submits_and_slow_reads: st.SearchStrategy[Step] = st.one_of(_submits, _reads, _pauses, _yields)
+
+_bounds = st.builds(
+    Bounds,
+    outbox_items=st.sampled_from((1, 4, 1024)),
+    inbox_items=st.sampled_from((1, 256)),
+    tail_frames=st.sampled_from((1, 8, 10_000)),
+    tail_bytes=st.sampled_from((1, 2_000, 1 << 24)),
+    line_frames=st.sampled_from((1, 6, 1000)),
+)
+_WITHOUT_PROGRESS = ("ack", "agent_versions")
+_WITH_PROGRESS = (*_WITHOUT_PROGRESS, "progress")
+_features = st.sampled_from(
+    (_WITH_PROGRESS, (*_WITH_PROGRESS, "heartbeat"), _WITHOUT_PROGRESS),
+)
+
+programs = st.builds(
+    Program,
+    bounds=_bounds,
+    features=st.tuples(*[_features] * SLOTS),
+    steps=st.lists(_anything, min_size=3, max_size=40).map(tuple),
+)
+"""Any schedule."""
+
+overflows = st.builds(
+    Program,
+    bounds=st.builds(
+        Bounds,
+        outbox_items=st.integers(1, 4),
+        inbox_items=st.just(256),
+        tail_frames=st.integers(1, 8),
+        tail_bytes=st.just(1 << 24),
+        line_frames=st.integers(1, 8),
+    ),
+    features=st.just((_WITH_PROGRESS, _WITHOUT_PROGRESS)),
+    steps=st.lists(_submits_and_slow_reads, min_size=3, max_size=25).map(tuple),
+)
+"""Jobs beside each other, for clients too slow for them; one has not negotiated `progress`."""

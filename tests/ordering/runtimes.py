@@ -1,0 +1,74 @@
+"""A runtime for the tests of order, with agents that emit in a few ways."""
+
+from __future__ import annotations
+
+import trio
+
+from arcp_trio import Agents, JobContext, Limits, MemoryStore, Runtime, StaticTokens
+from arcp_trio.testing import TrioClock
+from arcp_trio.testing.frames import Frame
+from arcp_trio.testing.peer import TEST_TOKEN, Peer
+from arcp_trio.wire.json import Json
+
+agents = Agents()
+
+
+@agents.agent("chatty")
+async def chatty(job: JobContext) -> Json:
+    """Emit so many events, as fast as it goes."""
+    for n in range(job.input):
+        await job.log(str(n))
+    return job.input
+
+
+@agents.agent("brisk")
+async def brisk(job: JobContext) -> Json:
+    """Emit so many events, fifty at a time, at a pace that a client can keep up with."""
+    for n in range(job.input):
+        await job.log(str(n))
+        if n % 50 == 49:
+            await trio.sleep(0.01)
+    return job.input
+
+
+@agents.agent("steady")
+async def steady(job: JobContext) -> Json:
+    """Emit an event a second, for so many seconds."""
+    for n in range(job.input):
+        await job.log(str(n))
+        await trio.sleep(1)
+    return job.input
+
+
+@agents.agent("endless")
+async def endless(job: JobContext) -> None:
+    """Emit until it is stopped, giving way each time."""
+    n = 0
+    while True:
+        await job.log(str(n))
+        await trio.sleep(0.001)
+        n += 1
+
+
+def make_runtime(limits: Limits | None = None, *, store: MemoryStore | None = None) -> Runtime:
+    """A runtime in virtual time with these agents."""
+    runtime = Runtime(
+        auth=StaticTokens({TEST_TOKEN: "tester"}),
+        store=store,
+        clock=TrioClock(),
+        limits=limits,
+    )
+    runtime.add(agents)
+    return runtime
+
+
+def places(peer: Peer, job_id: str) -> list[int]:
+    """Return what the job's log events say, in the order of their numbers."""
+    frames = sorted(peer.recorder.events(job_id), key=lambda frame: int(frame["event_seq"]))
+    payloads = [frame["payload"] for frame in frames]
+    return [int(said["body"]["message"]) for said in payloads if said["kind"] == "log"]
+
+
+def numbers(frames: list[Frame]) -> list[int]:
+    """Return the numbers of those frames that have one."""
+    return [frame["event_seq"] for frame in frames if "event_seq" in frame]

@@ -1,0 +1,141 @@
+"""The defects for whose absence this runtime was built, each with a variant that has it.
+
+That handlers run in order is shown in `tests/testing/test_client.py`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Awaitable, Callable
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from arcp_trio import Limits
+from arcp_trio.runtime import outcome
+from arcp_trio.runtime.batch import Batch
+from arcp_trio.runtime.connection import Connection
+from arcp_trio.runtime.scribe import Scribe
+from arcp_trio.runtime.session import Session
+from arcp_trio.testing import open_peer
+from arcp_trio.testing.pair import PeerFactory, open_peers
+from arcp_trio.testing.peer import Peer
+from tests.ordering.runtimes import make_runtime, places
+
+EVENTS = 10_000
+
+# -- one sequence for all who speak
+
+
+async def _talk_at_once() -> None:
+    """Two jobs, one that its watchdog ends, and the runtime's own word on back-pressure."""
+    async with make_runtime() as runtime, open_peer(runtime) as peer:
+        await peer.hello()
+        await peer.send("session.ack", {"last_processed_seq": 0})
+        jobs = [await peer.submit("brisk", EVENTS // 2) for _ in range(2)]
+        watched = await peer.submit("endless", max_runtime_sec=1)
+        ids = [job["job_id"] for job in (*jobs, watched)]
+        while any(peer.recorder.terminal(job_id) is None for job_id in ids):
+            # The recorder compares each number with the one that is due.
+            seq = (await peer.receive()).get("event_seq", 1)
+            if seq % 1_500 == 0:
+                await peer.send("session.ack", {"last_processed_seq": seq})
+        for job in jobs:
+            assert places(peer, job["job_id"]) == list(range(EVENTS // 2))
+        end = peer.recorder.terminal(watched["job_id"])
+        assert end is not None
+        assert end["payload"]["final_status"] == "timed_out"
+        events = [event for job_id in ids for event in peer.recorder.events(job_id)]
+        pressed = [event for event in events if event["payload"]["kind"] == "status"]
+        assert len(pressed) >= 3
+
+
+@pytest.mark.spec("8.3-1")
+async def test_jobs_a_watchdog_and_back_pressure_share_one_sequence(
+    autojump_clock: MockClock,
+) -> None:
+    """Ten thousand events of several speakers stand on the wire as 1 to N."""
+    await _talk_at_once()
+
+
+async def test_frames_queued_by_another_task_than_numbered_them_are_found_out(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same check fails where something may come between taking numbers and queueing frames."""
+    publish, turn = Scribe._publish, itertools.cycle((0, 20))
+
+    async def publish_later(scribe: Scribe, batch: Batch, ticks: int) -> None:
+        for _ in range(ticks):
+            await trio.lowlevel.checkpoint()
+        await publish(scribe, batch)
+
+    async def publish_aside(scribe: Scribe, batch: Batch) -> None:
+        trio.lowlevel.spawn_system_task(publish_later, scribe, batch, next(turn))
+        await trio.lowlevel.checkpoint()
+
+    monkeypatch.setattr(Scribe, "_publish", publish_aside)
+    with pytest.raises(AssertionError, match=r"event_seq \d+ where \d+ is due"):
+        await _talk_at_once()
+
+
+# -- what ends a connection ends no job
+
+
+async def _fall_silent(peer: Peer) -> None:
+    peer.answer_pings = False
+    await peer.expect("session.error", code="HEARTBEAT_LOST")
+
+
+async def _close(peer: Peer) -> None:
+    await peer.send("session.close")
+    await peer.expect("session.closed")
+
+
+Leave = Callable[[Peer], Awaitable[None]]
+_IMPATIENT = Limits(heartbeat_seconds=10)
+ways_to_leave = pytest.mark.parametrize("leave", [_fall_silent, Peer.drop, _close])
+
+
+async def _leave_and_return(peers: PeerFactory, leave: Leave) -> None:
+    peer = await peers.connect()
+    await peer.hello()
+    job = await peer.submit("steady", 80)
+    for _ in range(5):
+        await peer.expect("job.event")
+    await leave(peer)
+    await trio.sleep(40)
+    again = await peers.connect()
+    await again.hello(resume=peer.resume_from())
+    end = await again.until_terminal(job["job_id"])
+    assert end["payload"]["final_status"] == "success"
+    assert places(again, job["job_id"]) == list(range(80))
+
+
+@pytest.mark.spec("6.4-5", "6.7-2")
+@ways_to_leave
+async def test_a_job_runs_on_to_success_and_is_resumed(
+    autojump_clock: MockClock, leave: Leave
+) -> None:
+    """Silence, a reset and a close each leave the job running; the session misses nothing of it."""
+    async with make_runtime(_IMPATIENT) as runtime, open_peers(runtime) as peers:
+        await _leave_and_return(peers, leave)
+
+
+@ways_to_leave
+async def test_a_session_that_takes_its_jobs_along_is_found_out(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, leave: Leave
+) -> None:
+    """The same check fails where losing a connection ends the jobs."""
+    detach = Session.detach
+
+    def detach_and_cancel(session: Session, connection: Connection) -> None:
+        for watch in session.watches.values():
+            if watch.job is not None:
+                watch.job.end(outcome.cancelled("the connection was lost"))
+        detach(session, connection)
+
+    monkeypatch.setattr(Session, "detach", detach_and_cancel)
+    async with make_runtime(_IMPATIENT) as runtime, open_peers(runtime) as peers:
+        with pytest.raises(AssertionError, match="assert 'cancelled' == 'success'"):
+            await _leave_and_return(peers, leave)
