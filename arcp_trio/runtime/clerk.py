@@ -166,7 +166,9 @@ class Clerk:
         payload = {"job_id": job.id} | (
             {} if message.reason is None else {"reason": message.reason}
         )
-        self._session.tell(Promise(frame("job.cancelled", payload, job_id=job.id)))
+        tail = frame("job.cancelled", payload, job_id=job.id)
+        # Logged is the first, however often it is asked for.
+        self._session.tell(Promise(tail) if decided else Answer(request.connection, tail))
         job.wind_up()
 
     def _check_visible(self, principal: str | None) -> None:

@@ -245,8 +245,12 @@ class Submissions:
     def _release(self, request: _Request, verdict: _Accepted) -> None:
         """Promise, then watch, then start: nothing of a job can precede its acceptance."""
         session = request.session
+        if verdict.watch is None:
+            # Said again, for this session to match it; what is logged is the first.
+            session.tell(Answer(request.connection, verdict.tail))
+            return
         session.tell(Promise(verdict.tail, verdict.watch))
-        if verdict.watch is not None and verdict.watch.job is not None:
+        if verdict.watch.job is not None:
             verdict.watch.job.watches[session.id] = verdict.watch
         if verdict.new is not None:
             self._core.jobs.start(verdict.new)

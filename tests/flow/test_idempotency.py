@@ -557,3 +557,17 @@ async def test_many_keys_leave_nothing_behind(autojump_clock) -> None:
         assert flow.store._keys == {}
         assert flow.store._journals == {}
         assert flow.runtime._core.jobs.live == {}
+
+
+async def test_repeats_do_not_grow_the_log(autojump_clock) -> None:
+    """A thousand times the same submit of one session leave one acceptance to replay."""
+    async with open_flow() as flow:
+        peer = await flow.welcomed()
+        job_ids = {
+            (await peer.submit("echo", 1, idempotency_key="k"))["job_id"] for _ in range(1_000)
+        }
+        assert len(job_ids) == 1
+        await peer.drop()
+        again = await flow.resumed(peer, 0)
+        await again.expect("job.result")
+        assert [frame["type"] for frame in again.seen].count("job.accepted") == 1
