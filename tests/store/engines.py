@@ -37,7 +37,6 @@ from arcp_trio.store.writes import (
 )
 from arcp_trio.testing.background import background_tasks
 
-
 S = TypeVar("S", bound=Store)
 
 

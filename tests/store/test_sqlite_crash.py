@@ -72,8 +72,7 @@ async def stored(path: Path) -> tuple[int, list[Frame]]:
 
 
 async def test_what_was_acknowledged_survives_the_process(tmp_path: Path) -> None:
-    """Killed ten times at any moment: nothing that was acknowledged is missing, and no group is
-    there in part."""
+    """Killed at any moment: nothing acknowledged is missing, and no group is there in part."""
     path = tmp_path / "arcp.db"
     chance = random.Random(11)
     for _ in range(KILLS):

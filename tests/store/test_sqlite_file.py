@@ -3,6 +3,8 @@
 SQLite works on threads, which virtual time knows nothing of: these tests run in real time.
 """
 
+# ruff: noqa: ASYNC240 - nobody else waits while a test looks at a file
+
 from __future__ import annotations
 
 import os
@@ -93,12 +95,14 @@ async def test_everything_is_there_again(path: Path) -> None:
         feeder = Feeder(store)
         row = await store.session("S")
         assert row is not None
-        assert (row.principal, row.features, row.token) == ("alice", {"ack"}, b"token")
+        assert (row.principal, row.token) == ("alice", b"token")
+        assert row.features == {"ack"}
         assert (row.top, row.rows, row.watches) == (3, 1, {})
         assert len(await read_all(store.replay("S", 0, 3, 1))) == 4
         job = await store.job("J")
         assert job is not None
-        assert (job.length, job.submitters) == (3, {"S"})
+        assert job.length == 3
+        assert job.submitters == {"S"}
         await feeder.session("T", token=b"other").committed()
         assert list((await store.recover()).sessions) == ["S", "T"]
 

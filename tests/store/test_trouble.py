@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator, Sequence
+from itertools import pairwise
 
 import pytest
 import trio
@@ -70,7 +71,7 @@ async def test_a_group_is_tried_again_until_it_is_stored(
     assert [len(writes) for _, writes in tries] == [1] * len(tries)
     assert len(last) == 5
     times = [at for at, _ in tries]
-    pauses = [after - before for before, after in zip(times, times[1:], strict=False)]
+    pauses = [after - before for before, after in pairwise(times)]
     assert pauses[:5] == pytest.approx([0.05, 0.1, 0.2, 0.4, 0.8])
     assert pauses[6:] == pytest.approx([LAST_RETRY_SECONDS] * len(pauses[6:]))
 
@@ -80,9 +81,9 @@ async def test_emitters_wait_while_it_lasts(
     failing: FailingStore, feeding: Feeder, autojump_clock: trio.abc.Clock
 ) -> None:
     """A store in trouble is full, however little is queued; afterwards everybody goes on."""
-    assert not failing.full
+    full_before = failing.full
     await failing.troubled()
-    assert failing.full
+    assert (full_before, failing.full) == (False, True)
     gone_on: list[float] = []
 
     async def emitter() -> None:
@@ -111,11 +112,11 @@ async def test_trouble_is_said_once_and_so_is_its_end(
     """However often it is tried; and again when it comes again."""
     for _ in range(2):
         await failing.troubled()
-        assert failing.trouble == "the disk is full"
+        trouble = failing.trouble
         await trio.sleep(60)
         failing.disk_is_full = False
         await failing.recovered()
-        assert failing.trouble is None
+        assert (trouble, failing.trouble) == ("the disk is full", None)
         failing.disk_is_full = True
         feeding.emit("K")
     records = [(r.levelno, r.getMessage()) for r in caplog.records]

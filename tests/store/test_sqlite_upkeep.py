@@ -1,0 +1,168 @@
+"""What the durable store does beside its writes: it gives space back and keeps its log short."""
+
+# ruff: noqa: ASYNC240 - nobody else waits while a test looks at a file
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+import trio
+
+from arcp_trio.store.records import Entry, Inline
+from arcp_trio.store.sqlite import SqliteStore, cleaning, engine
+from arcp_trio.store.writes import AppendJournal, DropSession, MoveFloor, TrimJournal
+from tests.store.engines import Feeder, row_counts, running
+
+MIB = 1024 * 1024
+SAID = b"x" * 8_000
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """The file of `store`."""
+    return tmp_path / "arcp.db"
+
+
+@pytest.fixture
+async def store(path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[SqliteStore, None]:
+    """A running store that tidies up without long pauses."""
+    monkeypatch.setattr(engine, "HOUSEKEEPING_SECONDS", 0.01)
+    with trio.fail_after(60):
+        async with running(SqliteStore(path, synchronous="OFF")) as running_store:
+            yield running_store
+
+
+async def emit(store: SqliteStore, job_id: str, start: int, stop: int) -> None:
+    """Append large entries to a job's journal, some to a group."""
+    for index in range(start, stop):
+        store.put(AppendJournal(job_id, Entry(index, index + 1, SAID)))
+        if index % 20 == 19:
+            await store.flushed()
+    await store.flushed()
+
+
+async def until(true: Callable[[], Awaitable[bool]]) -> None:
+    """Wait until something is true that nobody tells of."""
+    while not await true():  # noqa: ASYNC110 - only the file knows
+        await trio.sleep(0.01)
+
+
+async def until_tidy(store: SqliteStore, expected: dict[str, int]) -> None:
+    """Wait until these many rows are left, by table, and no others."""
+    await store.flushed()
+
+    async def tidy() -> bool:
+        return await store.read(row_counts) == expected
+
+    await until(tidy)
+
+
+async def until_size(path: Path, least: int, most: int) -> None:
+    """Wait until the file has a size within these bounds."""
+
+    async def fits() -> bool:
+        return least <= path.stat().st_size <= most
+
+    await until(fits)
+
+
+@pytest.mark.parametrize("way", ["expired", "trimmed"])
+async def test_what_is_gone_gives_its_space_back(store: SqliteStore, path: Path, way: str) -> None:
+    """A journal past its retention, or past its bound, leaves the disk; what stays can be read."""
+    feeder = Feeder(store)
+    feeder.job("K")
+    await emit(store, "K", 0, 100)
+    feeder.job("J")
+    await emit(store, "J", 0, 4_000)
+    await until_size(path, 30 * MIB, 100 * MIB)
+    if way == "expired":
+        feeder.finish("J")
+        feeder.expire(before=1.0)
+    else:
+        store.put(TrimJournal("J", 4_000))
+    await until_size(path, 0, 10 * MIB)
+    assert len(await store.owed({"K": 0}, 1_000, 100 * MIB)) == 100
+    await emit(store, "K", 100, 110)
+    assert len(await store.owed({"K": 0}, 1_000, 100 * MIB)) == 110
+
+
+async def test_acknowledged_numbers_leave_the_log(store: SqliteStore) -> None:
+    """Batches behind the floor go, those above it stay."""
+    feeder = Feeder(store)
+    feeder.session()
+    for seq in range(1, 1_001):
+        feeder.log(items=[Inline(seq, b"x")], top=seq)
+        await store.flushed()
+    store.put(MoveFloor("S", 300, acked=True))
+    await until_tidy(store, {"session": 1, "log": 700})
+    store.put(MoveFloor("S", 999, acked=True))
+    await until_tidy(store, {"session": 1, "log": 1})
+
+
+async def test_sessions_and_jobs_that_go_leave_no_row(store: SqliteStore) -> None:
+    """Whatever they had: the file is as empty as it was, and holds no number that meant them."""
+    feeder = Feeder(store)
+    for number in range(50):
+        name = f"J{number}", f"S{number}"
+        feeder.session(name[1], token=name[1].encode())
+        feeder.job(name[0])
+        feeder.emit(name[0], 20)
+        feeder.watch(name[1], name[0])
+        feeder.finish(name[0])
+    await store.flushed()
+    feeder.expire(before=1.0)
+    for number in range(50):
+        store.put(DropSession(f"S{number}"))
+    await until_tidy(store, {})
+    feeder.job("J")
+    feeder.emit("J", 3)
+    feeder.session("S")
+    await until_tidy(store, {"job": 1, "journal": 1, "submitter": 1, "session": 1})
+
+
+async def test_clearing_away_does_not_hold_up_commits(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is done in pieces, and a commit waits for the piece under way, not for all of them."""
+    pieces = 0
+
+    def counted(db: sqlite3.Connection) -> bool:
+        nonlocal pieces
+        pieces += 1
+        return cleaning.clean_piece(db)
+
+    feeder = Feeder(store)
+    feeder.job("J")
+    await emit(store, "J", 0, 2_000)
+    monkeypatch.setattr(engine, "clean_piece", counted)
+    monkeypatch.setattr(cleaning, "PIECE_SECONDS", 0.0)
+    monkeypatch.setattr(cleaning, "PIECE_ROWS", 1)
+    await store.put(TrimJournal("J", 2_000)).committed()
+    waited: list[int] = []
+    while "journal" in await store.read(row_counts):
+        before = pieces
+        await feeder.job(f"K{len(waited)}").committed()
+        waited.append(pieces - before)
+    assert pieces >= 100
+    assert len(waited) > 10
+    assert max(waited) <= 3
+
+
+async def test_the_write_ahead_log_stays_short(
+    store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However much is written without a pause, the log is cut when it has grown long."""
+    monkeypatch.setattr(engine, "WAL_PAGES", 256)
+    Feeder(store).job("J")
+    log = path.with_name("arcp.db-wal")
+    longest = shortest = 0
+    for start in range(0, 4_000, 20):
+        await emit(store, "J", start, start + 20)
+        size = log.stat().st_size
+        longest, shortest = max(longest, size), shortest + (size < MIB)
+    assert longest < 16 * MIB
+    assert shortest > 2
+    assert path.stat().st_size > 15 * MIB
