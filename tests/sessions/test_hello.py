@@ -75,6 +75,7 @@ async def test_no_heartbeat_is_promised_to_a_client_that_does_not_know_it(
         assert set(welcome["payload"]["capabilities"]["features"]) <= set(ALL_FEATURES)
 
 
+@pytest.mark.spec("1.0/6.2-1")
 async def test_each_session_has_secrets_of_its_own(autojump_clock: MockClock) -> None:
     """No id and no token is ever given twice."""
     async with open_stage() as stage:
@@ -83,6 +84,7 @@ async def test_each_session_has_secrets_of_its_own(autojump_clock: MockClock) ->
         assert len({welcome["payload"]["resume_token"] for welcome in welcomes}) == 50
 
 
+@pytest.mark.spec("1.0/5.1-1")
 async def test_a_client_of_1_0_is_answered_in_its_version(autojump_clock: MockClock) -> None:
     """A hello that says arcp 1 gets a welcome and everything after it that say so too."""
     async with open_stage() as stage:
@@ -107,7 +109,7 @@ async def test_a_client_may_say_more_and_less(autojump_clock: MockClock) -> None
 # --- refusals
 
 
-@pytest.mark.spec("6.1-1")
+@pytest.mark.spec("6.1-1", "12-6", "1.0/6.1-1")
 @pytest.mark.parametrize(
     "auth",
     [
@@ -156,6 +158,7 @@ async def test_no_good_token_no_session(auth: Json, autojump_clock: MockClock) -
         ({"resume": {"resume_token": "rt_1", "last_event_seq": True}}, "last_event_seq"),
     ],
 )
+@pytest.mark.spec("12-5")
 async def test_a_hello_of_the_wrong_shape_is_told_where(
     changes: JsonObject, place: str, autojump_clock: MockClock
 ) -> None:
@@ -187,6 +190,7 @@ async def test_a_hello_of_the_wrong_shape_is_told_where(
         "[" * 100_000,
     ],
 )
+@pytest.mark.spec("12-5")
 async def test_what_is_no_envelope_is_refused(text: str | bytes, autojump_clock: MockClock) -> None:
     """A first frame that cannot be read, or is of another version, is INVALID_REQUEST."""
     async with open_stage() as stage:
@@ -207,6 +211,7 @@ async def test_what_is_no_envelope_is_refused(text: str | bytes, autojump_clock:
         ("x-vendor.acme.hello", {}),
     ],
 )
+@pytest.mark.spec("12-6")
 async def test_nothing_comes_before_the_hello(
     kind: str, payload: JsonObject, autojump_clock: MockClock
 ) -> None:
@@ -308,6 +313,7 @@ async def test_a_second_hello_is_refused_and_changes_nothing(autojump_clock: Moc
 
 
 @pytest.mark.parametrize("answer", [None, ""])
+@pytest.mark.spec("12-6")
 async def test_a_token_without_a_principal_is_refused(
     answer: str | None, autojump_clock: MockClock
 ) -> None:
@@ -324,6 +330,7 @@ async def test_a_token_without_a_principal_is_refused(
 
 @pytest.mark.logs_error("the authenticator failed")
 @pytest.mark.parametrize("error", [ValueError, ExceptionGroup, trio.TooSlowError])
+@pytest.mark.spec("12-7")
 async def test_an_authenticator_that_raises_hurts_one_hello_only(
     error: type[Exception], autojump_clock: MockClock
 ) -> None:
