@@ -45,7 +45,7 @@ async def up_to(peer: Peer, seq: int) -> list[Frame]:
 # --- what comes back
 
 
-@pytest.mark.spec("6.3-2", "6.3-3", "8.3-1")
+@pytest.mark.spec("6.3-2", "6.3-3", "8.3-1", "1.0/6.3-1", "1.0/6.3-2", "1.0/6.3-4")
 async def test_what_was_missed_then_what_is_live_then_the_end(autojump_clock: MockClock) -> None:
     """Each event comes once: seen before, missed while away, live, terminal."""
     async with open_stage() as stage:
@@ -66,7 +66,7 @@ async def test_what_was_missed_then_what_is_live_then_the_end(autojump_clock: Mo
         assert stage.puppet.runs == 1
 
 
-@pytest.mark.spec("6.3-3")
+@pytest.mark.spec("6.3-3", "1.0/6.3-2")
 async def test_an_end_that_was_missed_is_replayed(autojump_clock: MockClock) -> None:
     """The terminal is an event like any other, also when the job ended with nobody there."""
     async with open_stage() as stage:
@@ -128,6 +128,7 @@ async def test_a_replay_is_the_same_every_time(autojump_clock: MockClock) -> Non
 
 
 @given(last=st.integers(0, 40))
+@pytest.mark.spec("6.3-3", "1.0/8.3-2")
 def test_a_replay_begins_wherever_it_is_asked_to(last: int) -> None:
     """From any number that was taken, exactly the numbers after it come."""
 
@@ -177,6 +178,7 @@ async def test_an_acceptance_that_was_seen_is_not_replayed(autojump_clock: MockC
         assert (await second.receive())["event_seq"] == 2
 
 
+@pytest.mark.spec("6.3-3", "1.0/8.3-2")
 async def test_a_replay_larger_than_every_buffer_comes_whole(autojump_clock: MockClock) -> None:
     """The welcome comes at once, and ten tails' worth of events behind it, in order."""
     async with open_stage(outbox_items=10, tail_frames=50, tail_bytes=50_000) as stage:
@@ -210,7 +212,7 @@ async def test_a_resumed_session_may_cancel_its_jobs(autojump_clock: MockClock) 
         )
 
 
-@pytest.mark.spec("8.3-1", "8.3-2")
+@pytest.mark.spec("8.3-1", "8.3-2", "1.0/8.3-2")
 async def test_any_number_of_drops_leaves_one_gap_free_story(autojump_clock: MockClock) -> None:
     """Dropped wherever it happens to be, over and over, a client reads 1 to N, each once."""
     chance = random.Random(6)
@@ -336,7 +338,7 @@ async def test_tokens_are_compared_by_digest_in_constant_time(
 # --- failed attempts
 
 
-@pytest.mark.spec("6.3-4")
+@pytest.mark.spec("6.3-4", "1.0/6.3-5")
 async def test_all_failures_are_the_same_failure(autojump_clock: MockClock) -> None:
     """Unknown, expired, foreign and used tokens and places out of range: one answer."""
     async with open_stage(resume_window_seconds=100) as stage:
