@@ -55,7 +55,7 @@ async def dropped_session(stage: Stage) -> Peer:
     return peer
 
 
-@pytest.mark.spec("6.3-2", "6.3-3", "6.3-1")
+@pytest.mark.spec("6.3-2", "6.3-3", "6.3-1", "1.0/6.3-1", "1.0/6.3-3", "1.0/6.3-4")
 @pytest.mark.parametrize("dialect", DIALECTS)
 async def test_each_dialect_resumes(dialect: Dialect, autojump_clock: MockClock) -> None:
     """Welcome first, of the same session with a new token; then what was missed; then live."""
@@ -73,7 +73,7 @@ async def test_each_dialect_resumes(dialect: Dialect, autojump_clock: MockClock)
         assert (await stage.refused(gone.resume_from()))["code"] == "RESUME_WINDOW_EXPIRED"
 
 
-@pytest.mark.spec("6.3-4")
+@pytest.mark.spec("6.3-4", "1.0/6.3-5")
 @pytest.mark.parametrize("dialect", DIALECTS)
 async def test_each_dialect_is_refused_in_the_same_words(
     dialect: Dialect, autojump_clock: MockClock
