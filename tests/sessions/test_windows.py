@@ -18,7 +18,7 @@ async def forgotten(stage: Stage, resume: dict[str, object]) -> bool:
     return bool((await stage.refused(resume))["code"] == "RESUME_WINDOW_EXPIRED")
 
 
-@pytest.mark.spec("6.3-4", "6.4-6")
+@pytest.mark.spec("6.3-4", "6.4-6", "1.0/6.2-3")
 async def test_a_session_lasts_as_long_as_its_window(autojump_clock: MockClock) -> None:
     """A moment before the end it resumes; a moment after, its token is refused."""
     async with open_stage(resume_window_seconds=100) as stage:
@@ -45,6 +45,7 @@ async def test_a_window_that_is_over_is_over_at_once(
         assert await forgotten(stage, peer.resume_from())
 
 
+@pytest.mark.spec("1.0/14-3")
 async def test_what_is_over_is_freed_without_any_traffic(autojump_clock: MockClock) -> None:
     """A hundred dropped sessions and then silence: soon after the window nothing is left."""
     async with open_stage(resume_window_seconds=100) as stage:
@@ -64,7 +65,7 @@ async def test_what_is_over_is_freed_without_any_traffic(autojump_clock: MockClo
         assert stage.remembered() == nothing
 
 
-@pytest.mark.spec("6.3-3")
+@pytest.mark.spec("6.3-3", "1.0/6.2-3")
 async def test_a_window_begins_anew_each_time(autojump_clock: MockClock) -> None:
     """Whoever comes back in time has the whole window again when it leaves."""
     async with open_stage(resume_window_seconds=100) as stage:
