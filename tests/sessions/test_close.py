@@ -71,6 +71,7 @@ async def test_however_a_client_leaves_its_jobs_run_on(
         assert (await second.until_terminal(job))["payload"]["result"] == "slept"
 
 
+@pytest.mark.spec("1.0/6.4-1")
 async def test_a_bye_is_not_answered(autojump_clock: MockClock) -> None:
     """The socket is closed, nothing is sent after it, and nothing behind it is done."""
     async with open_stage() as stage:
