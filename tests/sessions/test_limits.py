@@ -29,6 +29,7 @@ from tests.sessions.support import (
 # --- sessions
 
 
+@pytest.mark.spec("14-17", "1.0/14-5")
 async def test_connected_sessions_of_a_principal_are_bounded(autojump_clock: MockClock) -> None:
     """One more than allowed is refused, naming the limit; others are not concerned."""
     async with open_stage(sessions_per_principal=3) as stage:
@@ -183,6 +184,7 @@ def malformed(number: int) -> str:
         (b'{"arcp":"1.1","id":"a","type":"session.ping","payload":{"nonce":"n"}}', None),
     ],
 )
+@pytest.mark.spec("12-5")
 async def test_a_bad_frame_is_answered_and_the_session_lives(
     text: str | bytes, request_id: str | None, autojump_clock: MockClock
 ) -> None:
