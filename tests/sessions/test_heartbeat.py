@@ -209,6 +209,7 @@ async def test_a_window_begins_with_the_loss(autojump_clock: MockClock) -> None:
 
 @pytest.mark.parametrize("after", [0, 4, 8])
 @pytest.mark.parametrize("features", [("heartbeat",), ()])
+@pytest.mark.spec("14-18")
 async def test_a_peer_that_does_not_read_is_lost(
     features: tuple[str, ...], after: float, autojump_clock: MockClock
 ) -> None:
