@@ -37,7 +37,7 @@ async def _receive_numbered(peer: Peer, count: int) -> list[Frame]:
 # -- who is numbered
 
 
-@pytest.mark.spec("8.3-1")
+@pytest.mark.spec("8.3-1", "1.0/8.3-1", "1.0/8.3-3")
 async def test_jobs_of_one_session_share_its_sequence(autojump_clock: MockClock) -> None:
     """Two jobs and their results together are 1 to N; each job's own events keep their order."""
     async with make_runtime() as runtime, open_peer(runtime) as peer:
@@ -48,6 +48,7 @@ async def test_jobs_of_one_session_share_its_sequence(autojump_clock: MockClock)
         assert [len(places(peer, job["job_id"])) for job in jobs] == [20, 300]
 
 
+@pytest.mark.spec("8.3-1")
 async def test_sessions_count_for_themselves(autojump_clock: MockClock) -> None:
     """Two sessions beside each other both have a sequence that begins at 1."""
     async with make_runtime() as runtime, open_peers(runtime) as peers:
@@ -58,6 +59,7 @@ async def test_sessions_count_for_themselves(autojump_clock: MockClock) -> None:
             assert numbers(frames) == list(range(1, 12))
 
 
+@pytest.mark.spec("1.0/5.1-7")
 async def test_every_event_and_terminal_has_a_number_and_nothing_else(
     autojump_clock: MockClock,
 ) -> None:
@@ -223,7 +225,7 @@ async def test_flushed_means_also_what_is_being_committed(autojump_clock: MockCl
 # -- replay
 
 
-@pytest.mark.spec("6.3-3")
+@pytest.mark.spec("6.3-3", "1.0/6.3-2", "1.0/6.3-4", "1.0/8.3-2")
 async def test_a_long_absence_is_replayed_whole(autojump_clock: MockClock) -> None:
     """25,000 events emitted while nobody was connected arrive in order, and go on live."""
     async with make_runtime() as runtime, open_peers(runtime) as peers:
