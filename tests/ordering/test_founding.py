@@ -51,7 +51,7 @@ async def _talk_at_once() -> None:
         assert len(pressed) >= 3
 
 
-@pytest.mark.spec("8.3-1")
+@pytest.mark.spec("8.3-1", "1.0/8.3-1")
 async def test_jobs_a_watchdog_and_back_pressure_share_one_sequence(
     autojump_clock: MockClock,
 ) -> None:
