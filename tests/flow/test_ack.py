@@ -114,6 +114,7 @@ async def test_an_acknowledgement_during_a_replay_frees_nothing_unsent(
 
 
 @pytest.mark.parametrize("value", [-1, 1.5, "7", None, True, 2**63, [7], {}])
+@pytest.mark.spec("12-5")
 async def test_what_is_no_number_is_refused(
     flow: Flow, peer: Peer, autojump_clock, value: Json
 ) -> None:
@@ -129,6 +130,7 @@ async def test_what_is_no_number_is_refused(
     await read_to(again, 15)
 
 
+@pytest.mark.spec("6.2-4")
 async def test_without_the_feature_an_acknowledgement_is_nothing(
     flow: Flow, autojump_clock
 ) -> None:
@@ -267,7 +269,7 @@ async def test_a_notice_does_not_stop_the_stream(flow: Flow, autojump_clock) -> 
 # -- bounds
 
 
-@pytest.mark.spec("6.5-3")
+@pytest.mark.spec("6.5-3", "6.3-4", "1.0/14-4")
 async def test_unacknowledged_frames_are_bounded(autojump_clock) -> None:
     """Past the bound the oldest numbers go, and a resume from them is told so."""
     async with open_flow(unacked_frames=100) as flow:
