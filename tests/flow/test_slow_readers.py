@@ -62,7 +62,7 @@ async def test_a_waiting_job_can_be_cancelled(autojump_clock) -> None:
         assert len(flow.recorder.events(job_id)) == flow.tap.emitted + 1
 
 
-@pytest.mark.spec("6.5-3")
+@pytest.mark.spec("6.5-3", "6.3-4")
 async def test_a_job_does_not_wait_for_an_absent_submitter(autojump_clock) -> None:
     """With nobody attached the oldest events go, and a resume that needs them is told."""
     async with open_flow(**FEW) as flow:
@@ -190,6 +190,7 @@ async def test_a_second_submitter_that_does_not_read_delays_nobody(autojump_cloc
         assert len(await read_to(second, 5_000)) == 5_000
 
 
+@pytest.mark.spec("1.0/14-4")
 async def test_what_a_session_holds_is_bounded(autojump_clock) -> None:
     """However much a job says, an unread session holds its tail and the bounded journal."""
     async with open_flow(**FEW) as flow:
