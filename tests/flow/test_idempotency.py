@@ -154,6 +154,7 @@ async def test_another_session_gets_the_terminal_of_a_finished_job(
 
 
 @pytest.mark.parametrize("how", ["cancelled", "error"])
+@pytest.mark.spec("1.0/7.2-3")
 async def test_every_kind_of_terminal_is_repeated(
     flow: Flow, peer: Peer, autojump_clock, how: str
 ) -> None:
@@ -224,6 +225,7 @@ async def test_another_submitter_outlives_the_first(autojump_clock) -> None:
 # -- another principal
 
 
+@pytest.mark.spec("1.0/7.2-1")
 async def test_a_key_is_its_principals(flow: Flow, peer: Peer, autojump_clock) -> None:
     """Another principal with the same key has its own job, and learns nothing of the first."""
     first = await peer.submit("echo", "alice's", idempotency_key="k")
@@ -242,6 +244,7 @@ async def test_a_key_is_its_principals(flow: Flow, peer: Peer, autojump_clock) -
 # -- at the same time
 
 
+@pytest.mark.spec("7.2-1", "1.0/7.2-1")
 async def test_fifty_at_once_are_one_job(flow: Flow, autojump_clock) -> None:
     """Two sessions send the same submit without waiting: one run, one acceptance for each."""
     peers = [await flow.welcomed(), await flow.welcomed()]
@@ -281,6 +284,7 @@ async def test_a_retry_waits_for_a_first_that_takes_long(autojump_clock) -> None
         assert flow.runs == [None]
 
 
+@pytest.mark.spec("7.2-2")
 async def test_one_of_two_different_submits_wins(flow: Flow, autojump_clock) -> None:
     """Of two conflicting submits at once one is a job, and the other is told."""
     peers = [await flow.welcomed(), await flow.welcomed()]
@@ -454,6 +458,7 @@ async def test_every_number_there_is_can_be_submitted_with_a_key(
         ("a\u0000", "a"),
     ],
 )
+@pytest.mark.spec("7.2-2")
 async def test_nearly_the_same_is_another(
     peer: Peer, autojump_clock, one: Json, other: Json
 ) -> None:
