@@ -74,6 +74,7 @@ async def test_a_cancel_is_acknowledged_then_the_job_ends(
         pytest.fail(f"after the end: {frame}")
 
 
+@pytest.mark.spec("7.4-1")
 async def test_the_job_may_be_named_on_the_envelope_alone(
     peer: Peer, autojump_clock: MockClock
 ) -> None:
@@ -183,7 +184,7 @@ async def test_cancels_in_quick_succession(peer: Peer, autojump_clock: MockClock
 
 
 @pytest.mark.parametrize("status", ["running", "success"])
-@pytest.mark.spec("12-2")
+@pytest.mark.spec("12-2", "6.6-5")
 async def test_anothers_job_is_like_none(
     runtime: Runtime, peer: Peer, status: str, autojump_clock: MockClock
 ) -> None:
@@ -218,6 +219,7 @@ async def test_another_session_of_the_principal_may_not(
     assert job["job_id"] in runtime._core.jobs.live
 
 
+@pytest.mark.spec("7.4-1")
 async def test_a_resumed_session_still_may(runtime: Runtime, autojump_clock: MockClock) -> None:
     """Authority to cancel belongs to the session, not to the connection."""
     async with open_peers(runtime) as peers:
