@@ -307,6 +307,7 @@ async def test_tasks_of_an_agent_emit_in_the_order_of_their_calls(
     assert [body["message"] for _, body in said(peer)] == order
 
 
+@pytest.mark.spec("1.0/8.3-3")
 async def test_what_was_said_before_the_result_comes_before_it(
     runtime: Runtime, peer: Peer, autojump_clock: MockClock
 ) -> None:
@@ -348,6 +349,7 @@ async def test_a_task_that_outlives_the_agent_says_nothing_more(
     await peer.submit("echo")
 
 
+@pytest.mark.spec("1.0/7.4-1")
 async def test_an_agent_in_a_tight_loop_can_be_cancelled(autojump_clock: MockClock) -> None:
     """Every call is a place where the job can be cancelled, and the loop lets others work."""
     limits = Limits(journal_bytes=100_000)  # past it the agent waits for its slow client
