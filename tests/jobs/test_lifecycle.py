@@ -257,6 +257,7 @@ async def test_an_arcp_error_ends_the_job_in_its_own_words(
     ],
     ids=lambda error: f"{type(error).__name__}-{error.code}",
 )
+@pytest.mark.spec("12-1")
 async def test_a_code_that_would_lie_becomes_internal_error(
     runtime: Runtime, peer: Peer, error: ArcpError, autojump_clock: MockClock
 ) -> None:
