@@ -296,6 +296,7 @@ async def test_a_trace_is_carried_through(
 
 
 @pytest.mark.parametrize("sent", ["", "no trace", "0" * 32, TRACE[:-1], TRACE.upper() + "x", 5])
+@pytest.mark.spec("1.0/11-2")
 async def test_a_malformed_trace_is_as_none(
     peer: Peer, sent: Json, autojump_clock: MockClock
 ) -> None:
