@@ -39,6 +39,7 @@ def parse(data: bytes, *, side: Side) -> list[Frame]:
 
 
 @given(st.lists(SIZES, max_size=8))
+@pytest.mark.spec("1.0/4.1-1")
 def test_texts_are_read_by_another_implementation(sizes: list[int]) -> None:
     """A batch of text frames, a server's and a client's, holds exactly the texts, in order."""
     texts = [random.randbytes(size // 2).hex().encode() for size in sizes]
