@@ -54,6 +54,7 @@ def read_all(port: int, expected: int) -> tuple[list[str], int, int | None]:
         return messages, answered, client.protocol.close_code
 
 
+@pytest.mark.spec("4-1", "1.0/4.1-1")
 async def test_another_implementation_reads_batches_in_order_with_pings_in_flight() -> None:
     """Every frame arrives once and in its place, pings are answered, and the farewell is clean."""
     batches = batches_of_all_sizes(100)
