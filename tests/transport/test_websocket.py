@@ -108,6 +108,7 @@ async def test_a_binary_message_comes_as_bytes() -> None:
         assert await server.receive() == b"\x00\xff"
 
 
+@pytest.mark.spec("1.0/5.2-1")
 async def test_a_text_in_many_fragments() -> None:
     """Fragments may end within a character, and pings may come between them."""
     text = "fragmenté" * 100
@@ -126,6 +127,7 @@ async def test_a_text_in_many_fragments() -> None:
 # --- the opening handshake ---
 
 
+@pytest.mark.spec("1.0/4.1-2")
 async def test_a_query_belongs_to_the_path_that_is_served() -> None:
     """Some clients put something behind the path."""
     near, far = memory_streams()
@@ -135,6 +137,7 @@ async def test_a_query_belongs_to_the_path_that_is_served() -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/arcp/", "/arcpx", "/other?/arcp"])
+@pytest.mark.spec("1.0/4.1-2")
 async def test_any_other_path_is_not_found(path: str) -> None:
     """There is one place for WebSockets; elsewhere the client gets a 404, and no transport."""
     near, far = memory_streams()
@@ -361,6 +364,7 @@ async def test_pings_and_the_close_wait_behind_a_full_queue_and_no_longer() -> N
         (frame(0x01, b"a") + frame(0x01, b"b"), 1002),
     ],
 )
+@pytest.mark.spec("1.0/5.2-1")
 async def test_a_broken_frame_ends_the_connection_with_its_reason(
     bad: bytes, code: int, autojump_clock: MockClock
 ) -> None:
