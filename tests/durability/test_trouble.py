@@ -73,6 +73,7 @@ async def test_a_job_waits_at_its_next_emit_and_goes_on_by_itself(
 
 
 @pytest.mark.logs_error(TROUBLE)
+@pytest.mark.spec("12-7")
 async def test_new_work_is_refused_and_an_idle_session_lives_on(
     autojump_clock: MockClock,
 ) -> None:
