@@ -7,11 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.cli.processes import starter
 
 CLIENT = Path(__file__).with_name("python_sdk.py")
 
 
+@pytest.mark.spec("4-1", "1.0/4.1-2")
 def test_python_sdk_client_is_served_without_an_error_on_its_side(tmp_path: Path) -> None:
     """It submits, watches, cancels, times out, is refused, drops, resumes and leaves."""
     with starter(tmp_path) as start:

@@ -203,7 +203,7 @@ async def test_what_one_error_says_is_in_no_other(autojump_clock: MockClock) -> 
         assert "details" not in body
 
 
-@pytest.mark.spec("6.6-5", "12-2", "14-2")
+@pytest.mark.spec("6.6-5", "12-2")
 async def test_a_strangers_job_is_a_job_that_does_not_exist(autojump_clock: MockClock) -> None:
     """Running, finished or made up: the same words, so that nothing can be learnt from them."""
     async with make_runtime() as runtime, open_peers(runtime) as peers:

@@ -109,7 +109,7 @@ MALFORMED: dict[str, str | bytes] = {
 
 
 @pytest.mark.parametrize("name", [*UNREADABLE, *MALFORMED])
-@pytest.mark.spec("12-5", "12-8", "5-1", "1.0/5.1-8", "1.0/5.2-2")
+@pytest.mark.spec("12-5", "12-8", "5-1", "1.0/4.1-1", "1.0/5.1-8", "1.0/5.2-2")
 async def test_a_malformed_frame_is_answered_and_hurts_nobody(
     name: str, autojump_clock: MockClock
 ) -> None:
@@ -428,7 +428,7 @@ async def test_a_frame_that_names_another_session_acts_on_its_own(
 # -- order
 
 
-@pytest.mark.spec("6.7-1", "6.7-2", "7.4-1")
+@pytest.mark.spec("6.7-1", "6.7-2")
 async def test_a_close_waits_for_the_answers_before_it(autojump_clock: MockClock) -> None:
     """A job submitted right before it is accepted first, and its principal may cancel it."""
     async with make_runtime() as runtime, open_peers(runtime) as peers:

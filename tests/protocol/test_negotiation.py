@@ -192,7 +192,7 @@ async def replayed(peers: PeerFactory, peer: Peer, features: tuple[str, ...]) ->
 @pytest.mark.parametrize(
     "offered", [subset for n in range(len(SUPPORTED) + 1) for subset in combinations(SUPPORTED, n)]
 )
-@pytest.mark.spec("6.2-2", "6.2-3", "8.2.1-1")
+@pytest.mark.spec("6.2-2", "6.2-3", "6.2-4")
 async def test_in_effect_is_what_both_have(
     offered: tuple[str, ...], autojump_clock: MockClock
 ) -> None:
@@ -323,7 +323,7 @@ async def test_each_welcome_has_the_agents_of_its_moment(autojump_clock: MockClo
 
 
 @pytest.mark.parametrize("lease", [{}, {"fs.read": ["/ws/**"], "x-vendor.acme.deploy": ["*"]}])
-@pytest.mark.spec("7.1-1", "7.1-3", "7.1-4", "1.0/7.1-1")
+@pytest.mark.spec("7.1-1", "1.0/7.1-1")
 async def test_a_lease_is_never_more_than_what_is_mediated(
     lease: JsonObject, autojump_clock: MockClock
 ) -> None:
