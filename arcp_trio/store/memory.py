@@ -67,6 +67,7 @@ class MemoryStore(Store):
 
     def __init__(self) -> None:
         super().__init__()
+        self._apply_write = self._apply  # bound once: every look-up of it builds a function
         self._sessions: dict[str, _Log] = {}
         self._tokens: dict[bytes, str] = {}
         self._journals: dict[str, _Journal] = {}
@@ -82,7 +83,7 @@ class MemoryStore(Store):
             if type(write) is AppendJournal:
                 journals[write.job_id].entries.append(write.entry)
             else:
-                self._apply(write)
+                self._apply_write(write)
 
     @singledispatchmethod
     def _apply(self, write: Write) -> None:

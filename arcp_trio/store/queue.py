@@ -27,6 +27,11 @@ class Group:
     writes: list[Write] = attrs.field(factory=list[Write])
     taken: trio.Event = attrs.field(factory=trio.Event)
     stored: trio.Event = attrs.field(factory=trio.Event)
+    acts: list[Callable[[], None]] = attrs.field(factory=list[Callable[[], None]])
+
+    def then(self, act: Callable[[], None]) -> None:
+        """Act once the group is stored, at once and without a task; it must not fail."""
+        self.acts.append(act)
 
     async def committed(self) -> None:
         """Return once the group, and so every group before it, is stored."""
@@ -96,6 +101,8 @@ class WriteQueue:
             group.taken.set()
             await self._store(group, apply)
             group.stored.set()
+            for act in group.acts:
+                act()
 
     async def _store(
         self, group: Group, apply: Callable[[Sequence[Write]], Awaitable[None]]

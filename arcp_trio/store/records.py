@@ -11,6 +11,7 @@ import enum
 from collections.abc import Mapping, Sequence
 
 import attrs
+import msgspec
 
 
 class Status(enum.StrEnum):
@@ -24,9 +25,11 @@ class Status(enum.StrEnum):
     TIMED_OUT = "timed_out"
 
 
-@attrs.define(eq=False)
-class Entry:
-    """One event, or the terminal, of a job: encoded once, shared by all that are sent it."""
+class Entry(msgspec.Struct, eq=False, gc=False):
+    """One event, or the terminal, of a job: encoded once, shared by all that are sent it.
+
+    There may be millions, which refer to nothing that could refer back: the collector is spared.
+    """
 
     index: int
     """Place in the job's journal, from 0."""

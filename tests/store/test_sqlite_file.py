@@ -147,6 +147,29 @@ async def test_nothing_is_left_beside_a_closed_store(path: Path) -> None:
         assert await store.session("S") is not None
 
 
+async def test_a_writer_that_is_cancelled_finishes_its_commit(path: Path) -> None:
+    """A group is stored or not, and its waiters know which."""
+    async with running(on(path)) as store:
+        feeder = Feeder(store)
+        feeder.job()
+        group = feeder.emit(count=5_000)
+        await group.taken.wait()
+        await trio.lowlevel.checkpoint()  # it is on its way to the disk
+        assert not group.stored.is_set()
+    assert group.stored.is_set()
+    async with running(on(path)) as store:
+        assert (await store.recover()).unfinished[0].length == 5_000
+
+
+async def test_a_path_may_have_any_character(tmp_path: Path) -> None:
+    """It is a path, not a pattern and not an address."""
+    path = tmp_path / "50% of #1?" / "a&mode=memory.db"
+    await fill(path)
+    assert path.stat().st_size > 0
+    async with open_read_only(path) as reader:
+        assert await reader.session("S") is not None
+
+
 async def test_reading_before_it_is_open_says_so(path: Path) -> None:
     """A store that no runtime has entered has no file."""
     with pytest.raises(StoreError, match="not open"):

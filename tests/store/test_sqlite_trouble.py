@@ -164,8 +164,11 @@ async def test_a_mistake_of_the_program_is_no_trouble(path: Path) -> None:
     store = SqliteStore(path, synchronous="OFF")
     Feeder(store).job()
     Feeder(store).job()
-    with pytest.raises(ExceptionGroup) as group:
+    ended = False
+    try:
         await store.run()
-    assert group.group_contains(sqlite3.IntegrityError)
+    except* sqlite3.IntegrityError:
+        ended = True
+    assert ended
     async with running(SqliteStore(path)) as again:
         assert await again.job("J") is None

@@ -166,3 +166,24 @@ async def test_the_write_ahead_log_stays_short(
     assert longest < 16 * MIB
     assert shortest > 2
     assert path.stat().st_size > 15 * MIB
+
+
+async def test_an_idle_store_leaves_the_disk_alone(store: SqliteStore, path: Path) -> None:
+    """Looking for what is past its retention writes nothing when there is nothing."""
+    feeder = Feeder(store)
+    feeder.job()
+    await feeder.finish().committed()
+    await until_tidy(store, {"job": 1, "journal": 1, "submitter": 1})
+
+    async def counter() -> int:
+        changes: int = await store.read(
+            lambda s: s._db.execute("PRAGMA data_version").fetchone()[0]
+        )
+        return changes
+
+    before = await counter()
+    for _ in range(3):
+        await feeder.expire().committed()
+    assert await counter() == before
+    await feeder.expire(before=1.0).committed()
+    assert await counter() > before

@@ -82,13 +82,15 @@ def connect(path: Path, query: str) -> sqlite3.Connection:
 @contextmanager
 def transaction(db: sqlite3.Connection, kind: str) -> Generator[None]:
     """All of the block or, if it raises, nothing."""
+    if db.in_transaction:
+        db.execute("ROLLBACK")  # the one before failed, and could not be undone at that moment
     db.execute(f"BEGIN {kind}")
     try:
         yield
         db.execute("COMMIT")
     except BaseException:
-        with suppress(sqlite3.Error):
-            if db.in_transaction:
+        if db.in_transaction:
+            with suppress(sqlite3.Error):
                 db.execute("ROLLBACK")
         raise
 
