@@ -43,6 +43,7 @@ class Client:
         """A resume on its way that nobody waits for: when it was sent, and with which token."""
         self._floor = 0
         self._away_since = 0.0
+        """When its session was attached for sure. What it reads may be older."""
         self._dropped: float | None = None
         """When it dropped the connection that its session was attached to, if it still was."""
 
@@ -134,7 +135,6 @@ class Client:
                 return False
             if waiting.cancelled_caught:
                 return False
-            self._away_since = trio.current_time()
         return True
 
     # -- coming and going
@@ -192,17 +192,16 @@ class Client:
             self._left.append(peer)
             self._gone()
             return
-        try:
-            welcome = await self._welcome(peer)
-        except TransportClosed:
-            raise AssertionError("closed instead of welcomed") from None
         racing, self._racing = self._racing, None
-        if welcome is None and racing is not None:
-            # The other one won, and the client has not been heard since: its token is still good.
-            self._token = racing[1]
+        welcomed = await self._is_welcome(peer, may_lose=racing is not None)
+        if not welcomed and racing is not None:
+            # The other one came behind this one, or behind the one before; but the client was not
+            # heard since, so the token that it used is still good.
+            self._leave()
+            self._token, self._token_before = racing[1], None
             await self._resume(step)
             return
-        if welcome is None:
+        if not welcomed:
             assert away >= WINDOW_SECONDS, f"refused after {away} s"
             self.check(whole=False)
             await self.begin()
@@ -215,13 +214,17 @@ class Client:
         self._token_before = token
         self._note_token()
 
-    async def _welcome(self, peer: Peer) -> Frame | None:
-        with trio.fail_after(5):
-            frame = await peer.receive()
-        if frame["type"] == "session.welcome":
-            return frame
-        assert frame["payload"]["code"] == ResumeWindowExpired.code, frame
-        return None
+    async def _is_welcome(self, peer: Peer, *, may_lose: bool) -> bool:
+        """Tell whether the resume went well, or the window was over."""
+        try:
+            with trio.fail_after(5):
+                frame = await peer.receive()
+        except TransportClosed:
+            assert may_lose, "closed instead of welcomed"
+            return False
+        if frame["type"] == "session.error":
+            assert frame["payload"]["code"] == ResumeWindowExpired.code, frame
+        return bool(frame["type"] == "session.welcome")
 
     # -- the end
 
