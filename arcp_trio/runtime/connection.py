@@ -167,9 +167,10 @@ class Connection:
         self.end(POLICY, reason)
 
     def fail(self, error: ArcpError, code: int) -> None:
-        """End it behind what is on its way, saying why."""
-        self._say(refusal(error))
-        self._tail.end(Farewell(code, error.message))
+        """End it behind what is on its way, saying why; but say it once."""
+        if self._tail.farewell is None:
+            self._say(refusal(error))
+            self._tail.end(Farewell(code, error.message))
 
     def _leave_session(self) -> None:
         session, self._session = self._session, None
@@ -277,7 +278,8 @@ class Connection:
                 await self._write(session, frames)
         except StoreError:
             log.exception("the replay of session %s cannot be read", session.id)
-            await self._write(session, [(0, refusal(store_trouble()))])
+            self.fail(store_trouble(), FAILED)
+            await self._write(session, [])
             self.end(FAILED, "the store cannot be read")
             return False
         except (JournalTrimmed, LogTrimmed) as gone:

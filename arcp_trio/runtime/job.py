@@ -65,47 +65,51 @@ class Job:
     sealed: bool = False
     """Its terminal is in the journal: nothing with its id follows."""
     _emits: int = 0
-    _ending: trio.Event = attrs.field(factory=trio.Event)
+    _tails: envelope.JobTails = attrs.field(init=False)
+    _winding_up: bool = False
     _agent_gone: trio.Event = attrs.field(factory=trio.Event)
     _agent_scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
+    _grace_scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     _last_scope: trio.CancelScope = attrs.field(factory=lambda: trio.CancelScope(shield=True))
+
+    def __attrs_post_init__(self) -> None:
+        self._tails = envelope.JobTails(self.id, self.trace_id)
 
     # -- running
 
     async def run(self) -> None:
-        """Run the agent and see to the job's end, however it comes."""
-        async with trio.open_nursery() as nursery:
-            self.status = Status.RUNNING
-            self.core.store.put(StartJob(self.id))
-            if self.max_runtime is not None:
-                self.deadline = trio.current_time() + self.max_runtime
-            nursery.start_soon(self._run_agent, name=f"agent {self.agent.ref} of {self.id}")
-            with trio.CancelScope(deadline=math.inf if self.deadline is None else self.deadline):
-                await self._ending.wait()
-            if self.max_runtime is not None:
-                self.end(outcome.timed_out(self.max_runtime))
-            self._agent_scope.cancel(reason="the job is ending")
-            with trio.move_on_after(self.grace):
-                await self._agent_gone.wait()
-            if not self._agent_gone.is_set():
-                log.warning("agent %s of %s does not stop: cut off", self.agent.ref, self.id)
-            with self._last_scope:
-                await self._finish()
-        # Only now is an agent that would not go really gone; it could say nothing since.
+        """Run the agent, then say how the job ended, unless `cut_off` had to say it before."""
+        self.status = Status.RUNNING
+        self.core.store.put(StartJob(self.id))
+        if self.max_runtime is None:
+            await self._run_agent()
+        else:
+            self.deadline = trio.current_time() + self.max_runtime
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._time_out, name=f"time limit of {self.id}")
+                await self._run_agent()
+                nursery.cancel_scope.cancel(reason="the agent has ended in time")
+        await self._finish()
 
     async def _run_agent(self) -> None:
         try:
             with self._agent_scope:
                 result = await self.agent.function(JobContext(self))
-                self.end(self._returned(result))
+                self.decide(self._returned(result))
         except BaseException as error:  # noqa: ASYNC103, BLE001 - the fence round an agent
             # Its fault is its own, SystemExit included.
             rest = _not_the_agents(error)
             if rest is not None:
                 raise rest from None  # noqa: ASYNC104
-            self.end(self._raised(error))
+            self.decide(self._raised(error))
         finally:
             self._agent_gone.set()
+
+    async def _time_out(self) -> None:
+        assert self.deadline is not None
+        assert self.max_runtime is not None
+        await trio.sleep_until(self.deadline)
+        self.end(outcome.timed_out(self.max_runtime))
 
     def _returned(self, result: Json) -> Outcome:
         try:
@@ -145,8 +149,11 @@ class Job:
         return False
 
     def wind_up(self) -> None:
-        """Have the agent stopped and the terminal sent, now that the end is decided."""
-        self._ending.set()
+        """Have the agent stopped, now that the end is decided, and cut off if it does not stop."""
+        self._agent_scope.cancel(reason="the job is ending")
+        if not self._winding_up:
+            self._winding_up = True
+            self.core.jobs.mind_end(self)
 
     def end(self, outcome: Outcome) -> bool:
         """Decide, and wind up."""
@@ -154,12 +161,30 @@ class Job:
         self.wind_up()
         return decided
 
+    def shorten_grace(self, seconds: float) -> None:
+        """An agent gets at most this from now on."""
+        self.grace = min(self.grace, seconds)
+        self._grace_scope.deadline = min(self._grace_scope.deadline, trio.current_time() + seconds)
+
+    async def cut_off(self) -> None:
+        """Wait for the agent to stop; after its grace say the end without it."""
+        self._grace_scope.deadline = min(
+            self._grace_scope.deadline, trio.current_time() + self.grace
+        )
+        with self._grace_scope:
+            await self._agent_gone.wait()
+            return
+        log.warning("agent %s of %s does not stop: cut off", self.agent.ref, self.id)
+        await self._finish()
+
     def abandon(self) -> None:
         """Wait no longer for a store that does not take the job's end."""
         self._last_scope.cancel(reason="the runtime is over")
 
     async def _finish(self) -> None:
         """Say the terminal: from here on nothing with this job's id follows."""
+        if self.sealed:
+            return
         outcome = self._outcome
         assert outcome is not None
         self.sealed = True
@@ -168,8 +193,9 @@ class Job:
         self.status = outcome.status
         group = self.core.store.put(FinishJob(self.id, outcome.status, now, entry))
         self._hint(entry)
-        await group.committed()
-        self.core.jobs.ended(self)
+        with self._last_scope:
+            await group.committed()
+            self.core.jobs.ended(self)
 
     # -- emitting
 
@@ -201,9 +227,7 @@ class Job:
         feature: str | None = None,
         terminal: bool = False,
     ) -> Entry:
-        tail = envelope.tail(
-            message_type, payload, id=new_id(), job_id=self.id, trace_id=self.trace_id
-        )
+        tail = self._tails.tail(message_type, payload, id=new_id())
         entry = Entry(self.journal.length, self.core.jobs.next_ordinal(), tail, feature, terminal)
         self.journal.count(entry)
         return entry

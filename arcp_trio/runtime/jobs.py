@@ -24,9 +24,10 @@ class Jobs:
         self.live: dict[str, Job] = {}
         self._core = core
         self._nursery = nursery
-        self._admitted: Counter[str] = Counter()
+        self._count: Counter[str] = Counter()
         self._ordinal = 0
         self._one_ended = Wake()
+        self._closed = False
 
     def go_on_from(self, ordinal: int) -> None:
         """The highest ordinal that the store has."""
@@ -37,33 +38,40 @@ class Jobs:
         self._ordinal += 1
         return self._ordinal
 
-    def admit(self, principal: str) -> None:
-        """Take a place for a job of this principal.
+    def admit(self, job: Job) -> None:
+        """Count a job among those that are alive.
 
         Raises:
             InternalError: a limit is reached.
         """
         limits = self._core.limits
-        if self._admitted.total() >= limits.jobs:
+        if len(self.live) >= limits.jobs:
             raise limit_hit("jobs", limits.jobs)
-        if self._admitted[principal] >= limits.jobs_per_principal:
+        if self._count[job.principal] >= limits.jobs_per_principal:
             raise limit_hit("jobs_per_principal", limits.jobs_per_principal)
-        self._admitted[principal] += 1
-
-    def dismiss(self, principal: str) -> None:
-        """Give a place back."""
-        self._admitted[principal] -= 1
-        if not self._admitted[principal]:
-            del self._admitted[principal]
+        self._count[job.principal] += 1
+        self.live[job.id] = job
 
     def start(self, job: Job) -> None:
         """Let a job run, in a context that has nothing of the connection it came by."""
-        start_clean(self._nursery, job.run, name=f"job {job.id}")
+        if not self._closed:
+            start_clean(self._nursery, job.run, name=f"job {job.id}")
+
+    def mind_end(self, job: Job) -> None:
+        """Let a job's agent stop within its grace, and no later."""
+        if not self._closed:
+            self._nursery.start_soon(job.cut_off, name=f"end of {job.id}")
+
+    def close(self) -> None:
+        """Start nothing any more: the nursery is about to end."""
+        self._closed = True
 
     def ended(self, job: Job) -> None:
         """A job's terminal is stored."""
         del self.live[job.id]
-        self.dismiss(job.principal)
+        self._count[job.principal] -= 1
+        if not self._count[job.principal]:
+            del self._count[job.principal]
         self._one_ended.set()
 
     def session_gone(self, session_id: str) -> None:
@@ -84,5 +92,5 @@ class Jobs:
     def end_all(self, outcome: Outcome, grace: float) -> None:
         """End every job that is alive, with at most this grace."""
         for job in self.live.values():
-            job.grace = min(job.grace, grace)
+            job.shorten_grace(grace)
             job.end(outcome)

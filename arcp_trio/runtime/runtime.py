@@ -171,6 +171,7 @@ class Runtime:
                     self._nursery = sessions
                     task_status.started()
                     await stop.wait()
+                    core.jobs.close()
                     sessions.cancel_scope.cancel(reason="the runtime is over")
                 with trio.move_on_after(self.limits.close_seconds):
                     await core.store.flushed()

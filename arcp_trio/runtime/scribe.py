@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
 import trio
@@ -15,11 +16,14 @@ from arcp_trio.runtime.session import Session
 from arcp_trio.runtime.tail import Farewell, Tail
 from arcp_trio.runtime.trouble import FAILED, store_trouble
 from arcp_trio.runtime.watch import Watch
+from arcp_trio.store.errors import StoreError
 from arcp_trio.store.interface import JournalTrimmed, Store
 from arcp_trio.store.queue import Group
 from arcp_trio.store.records import Entry
-from arcp_trio.store.writes import MoveFloor
+from arcp_trio.store.writes import AddSubmitter, MoveFloor
 from arcp_trio.wire.errors import ResumeWindowExpired
+
+log = logging.getLogger(__name__)
 
 BATCH_FRAMES = 1_024
 BATCH_BYTES = 1024 * 1024
@@ -112,6 +116,10 @@ class Scribe:
             except JournalTrimmed as gone:
                 self._give_up(gone)
                 return
+            except StoreError:
+                log.exception("what session %s is owed cannot be read", session.id)
+                self._lose_connection()
+                return
             if not owed:
                 await self._store.flushed()
             # What was told before these were emitted, that a job is cancelled for one, comes first;
@@ -143,11 +151,16 @@ class Scribe:
         if tail is not None and session.top > batch.after_seq:
             self._press(batch)
         if batch.logged:
-            group = self._store.put(batch.write())
+            write = batch.write()
+            group = self._store.put(write)
+            for job_id in session.accepting.intersection(write.watched):
+                # With the acceptance, or neither: who says that it was told, was.
+                group = self._store.put(AddSubmitter(job_id, session.id))
             if session.top - session.floor > self._limits.unacked_frames:
                 session.floor = session.top - self._limits.unacked_frames
                 group = self._store.put(MoveFloor(session.id, session.floor, acked=False))
             await self._stored(group)
+            session.accepting.difference_update(write.watched)
         if batch.frames and tail is not None:
             tail.extend(batch.frames)
 
@@ -194,6 +207,13 @@ class Scribe:
             self._leave = item
         else:
             session.tail.end(item.farewell)
+
+    def _lose_connection(self) -> None:
+        """Go on as if nobody were attached: what the session is owed is read for the next one."""
+        session = self._session
+        if session.connection is not None:
+            session.connection.fail(store_trouble(), FAILED)
+        session.set_tail(None)
 
     def _give_up(self, gone: JournalTrimmed) -> None:
         """Owed events are gone: the session is told and ends, rather than go on with a hole."""

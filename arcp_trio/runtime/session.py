@@ -53,6 +53,8 @@ class Session:
         """When it stops being resumable, unless it is attached before."""
         self.last_place: trio.Event | None = None
         """The end of the line in which submits are answered."""
+        self.accepting: set[str] = set()
+        """Jobs with a key whose acceptance is not in the log yet."""
         self._store = store
         self._most_items = limits.outbox_items
         self.storing = False
@@ -91,8 +93,17 @@ class Session:
         if told:
             self._told -= told
             self._holds -= told
-            self._let_go.set()
+            self._look_whether_needed()
             self._answers_taken.set()
+
+    def answer_due(self) -> None:
+        """A request waits for its turn to be answered: it counts like an answer."""
+        self._told += 1
+
+    def answer_given(self) -> None:
+        """It has had its turn."""
+        self._told -= 1
+        self._answers_taken.set()
 
     async def room_for_answers(self) -> None:
         """Wait until what the client was already answered is nearly all on its way."""
@@ -167,7 +178,12 @@ class Session:
     def release(self) -> None:
         """It is done."""
         self._holds -= 1
-        self._let_go.set()
+        self._look_whether_needed()
+
+    def _look_whether_needed(self) -> None:
+        # Asked for every command and answer: its keeper is only woken when there is an end to it.
+        if not self.needed:
+            self._let_go.set()
 
     @property
     def waits_for_store(self) -> bool:

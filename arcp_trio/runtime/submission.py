@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import attrs
@@ -16,8 +17,9 @@ from arcp_trio.runtime.notices import frame, refusal
 from arcp_trio.runtime.outbox import Answer, Promise
 from arcp_trio.runtime.trouble import store_trouble
 from arcp_trio.runtime.watch import Watch
+from arcp_trio.store.queue import Group
 from arcp_trio.store.records import JobRow, KeyRow
-from arcp_trio.store.writes import AcceptJob, AddSubmitter
+from arcp_trio.store.writes import AcceptJob
 from arcp_trio.wire.errors import ArcpError, DuplicateKey, InternalError, InvalidRequest
 from arcp_trio.wire.features import Feature
 from arcp_trio.wire.fingerprint import fingerprint
@@ -41,6 +43,8 @@ class _Place:
     """
 
     def __init__(self, session: Session) -> None:
+        session.answer_due()
+        self._session = session
         self._before = session.last_place
         self._done = session.last_place = trio.Event()
 
@@ -52,6 +56,7 @@ class _Place:
     def leave(self) -> None:
         """Let the next one have its turn."""
         self._done.set()
+        self._session.answer_given()
 
 
 @attrs.define(eq=False)
@@ -99,7 +104,8 @@ class Submissions:
         trace_id: str | None,
         submit: Submit,
     ) -> None:
-        """Take the submit's place in line and its key, at once; the rest happens in a task."""
+        """Take the submit's place in line and its key, at once; what takes time is for a task."""
+        first_in_line = session.last_place is None or session.last_place.is_set()
         request = _Request(
             session=session,
             connection=connection,
@@ -109,8 +115,29 @@ class Submissions:
             place=_Place(session),
             claim=self._claim(session.principal, submit.idempotency_key),
         )
-        session.hold()
-        self._nursery.start_soon(self._process, request, name=f"submit {request_id}")
+        if submit.idempotency_key is None and first_in_line:
+            self._accept_at_once(request)
+        else:
+            session.hold()
+            self._nursery.start_soon(self._process, request, name=f"submit {request_id}")
+
+    def _accept_at_once(self, request: _Request) -> None:
+        """What needs no look into the store and waits for nobody needs no task either.
+
+        The promise stands before anything of the job, and behind its acceptance in the store's
+        queue: so it is sent once both are stored. The job starts when the acceptance is.
+        """
+        session = request.session
+        try:
+            accepted, group = self._accept(request)
+        except ArcpError as error:
+            session.tell(Answer(request.connection, refusal(error, request_id=request.id)))
+        else:
+            assert accepted.new is not None
+            self._promise(session, accepted)
+            group.then(partial(self._core.jobs.start, accepted.new))
+        finally:
+            request.place.leave()
 
     def in_turn(self, session: Session, act: Callable[[], None]) -> None:
         """Have something happen once every submit before it is answered; it must not fail."""
@@ -156,7 +183,7 @@ class Submissions:
     async def _decide(self, request: _Request) -> _Accepted:
         key = request.submit.idempotency_key
         if key is None:
-            return await self._accept(request)
+            return await self._accept_stored(request)
         principal = request.session.principal
         while request.claim is None:
             other = self._claims.get((principal, key))
@@ -166,15 +193,30 @@ class Submissions:
         try:
             known = await self._core.store.key(principal, key, self._core.clock.now())
             if known is None:
-                return await self._accept(request)
-            return await self._repeat(request, known)
+                accepted = await self._accept_stored(request)
+            else:
+                accepted = await self._repeat(request, known)
+            if accepted.watch is not None:
+                request.session.accepting.add(accepted.watch.job_id)
+            return accepted
         finally:
             del self._claims[principal, key]
             request.claim.settled.set()
 
     # -- a new job
 
-    async def _accept(self, request: _Request) -> _Accepted:
+    async def _accept_stored(self, request: _Request) -> _Accepted:
+        accepted, group = self._accept(request)
+        try:
+            await group.committed()
+        except BaseException:
+            assert accepted.new is not None
+            self._core.jobs.ended(accepted.new)
+            raise
+        return accepted
+
+    def _accept(self, request: _Request) -> tuple[_Accepted, Group]:
+        """Take on a new job; it exists once the group is stored."""
         core, submit, session = self._core, request.submit, request.session
         if core.closing:
             raise InternalError("the runtime is shutting down")
@@ -182,7 +224,6 @@ class Submissions:
             raise store_trouble()
         _refuse_unnegotiated(submit, session.features)
         agent = core.agents.resolve(submit.agent)
-        core.jobs.admit(session.principal)
         job_id = new_id("job_")
         job = Job(
             core=core,
@@ -208,16 +249,11 @@ class Submissions:
             trace_id=job.trace_id,
             accepted=accepted,
             created_at=now,
-            submitters=frozenset({session.id}),
         )
-        core.jobs.live[job_id] = job
-        try:
-            group = core.store.put(AcceptJob(row, _key_row(request, job_id, accepted, now, core)))
-            await group.committed()
-        except BaseException:
-            core.jobs.ended(job)
-            raise
-        return _Accepted(tail, Watch(session, job_id, job), job)
+        write = AcceptJob(row, _key_row(request, job_id, accepted, now, core))
+        core.jobs.admit(job)
+        group = core.store.put(write)
+        return _Accepted(tail, Watch(session, job_id, job), job), group
 
     # -- a known job
 
@@ -227,10 +263,11 @@ class Submissions:
             raise DuplicateKey("this idempotency key came with other parameters before")
         session, store = request.session, self._core.store
         tail = _accepted_tail(request, known.job_id, known.accepted)
+        if known.job_id in session.accepting:
+            return _Accepted(tail)
         row = await store.job(known.job_id)
         if row is None or session.id in row.submitters:
             return _Accepted(tail)
-        await store.put(AddSubmitter(row.job_id, session.id)).committed()
         job = self._core.jobs.live.get(row.job_id)
         if job is not None:
             job.submitters.add(session.id)
@@ -249,11 +286,15 @@ class Submissions:
             # Said again, for this session to match it; what is logged is the first.
             session.tell(Answer(request.connection, verdict.tail))
             return
-        session.tell(Promise(verdict.tail, verdict.watch))
-        if verdict.watch.job is not None:
-            verdict.watch.job.watches[session.id] = verdict.watch
+        self._promise(session, verdict)
         if verdict.new is not None:
             self._core.jobs.start(verdict.new)
+
+    def _promise(self, session: Session, verdict: _Accepted) -> None:
+        watch = verdict.watch
+        session.tell(Promise(verdict.tail, watch))
+        if watch is not None and watch.job is not None:
+            watch.job.watches[session.id] = watch
 
 
 def _refuse_unnegotiated(submit: Submit, features: frozenset[str]) -> None:

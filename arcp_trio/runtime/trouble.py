@@ -1,4 +1,4 @@
-"""What clients learn while the store cannot be written."""
+"""What clients learn while the store cannot be used."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FAILED = 1011
 
 def store_trouble() -> InternalError:
     """The answer to whatever needs the store; what is not stored is not said."""
-    return InternalError("the store cannot be written at the moment")
+    return InternalError("the store cannot be used at the moment")
 
 
 async def mind_store(core: Core) -> None:

@@ -158,7 +158,7 @@ class JobRow:
     length: int = 0
     """How many entries its journal was given; told of finished jobs, and by `Recovered`."""
     submitters: frozenset[str] = frozenset()
-    """Sessions that have had its acceptance."""
+    """Sessions whose logs have its acceptance; told of jobs that were submitted under a key."""
 
 
 @attrs.frozen(kw_only=True)
