@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
@@ -88,7 +88,7 @@ class Clerk:
             await self._execute(request)
 
     @contextmanager
-    def _fence(self, request: Request) -> Iterator[None]:
+    def _fence(self, request: Request) -> Generator[None]:
         """What goes wrong is the answer to the request, and nothing more."""
         try:
             yield

@@ -7,9 +7,7 @@ from typing import cast
 
 def unwrapped(error: BaseException) -> BaseException:
     """The one exception inside the groups around it; several stay a group."""
-    while isinstance(error, BaseExceptionGroup):
-        group = cast("BaseExceptionGroup[BaseException]", error)
-        if len(group.exceptions) > 1:
-            break
-        error = group.exceptions[0]
-    return error
+    if not isinstance(error, BaseExceptionGroup):
+        return error
+    group = cast("BaseExceptionGroup[BaseException]", error)
+    return unwrapped(group.exceptions[0]) if len(group.exceptions) == 1 else group
