@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
+from arcp_trio.store.interface import JournalTrimmed
 from arcp_trio.store.records import Entry, Frame, Inline, LogItem, Mark, Range
 
 
@@ -45,12 +46,17 @@ class ReplayPlace:
             # A full piece takes along only the marks that stand right behind its last number.
             if item.first_place > (self._next if full else self._last):
                 break
-            for frame in self._frames(log, item, frames - len(found)):
-                found.append(frame)
-                size -= len(frame[1])
-                self._next = 2 * frame[0] + 1 if frame[0] else item.last_place
-                if size <= 0:
-                    break
+            try:
+                for frame in self._frames(log, item, frames - len(found)):
+                    found.append(frame)
+                    size -= len(frame[1])
+                    self._next = 2 * frame[0] + 1 if frame[0] else item.last_place
+                    if size <= 0:
+                        break
+            except JournalTrimmed:
+                if not found:
+                    raise
+                break  # what stands before the gap is good; the next call meets it first
         if found and not found[-1][0]:
             self._next += 1  # the marks of one place go together, so the number behind them is next
         return found

@@ -53,7 +53,7 @@ def held(path: Path, *, shared: bool = False) -> Generator[None]:
         yield
         return
     except OSError as error:
-        raise UnwritableStore(f"cannot write to {path}.lock: {error.strerror}") from error
+        raise UnwritableStore(f"cannot open {path}.lock: {error.strerror}") from error
     try:
         try:
             fcntl.flock(lock, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)

@@ -7,6 +7,8 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, closing
 from os import PathLike
 from pathlib import Path
+from shutil import copyfile
+from tempfile import TemporaryDirectory
 from typing import Concatenate, ParamSpec, TypeVar
 
 import trio
@@ -100,16 +102,35 @@ async def open_read_only(path: str | PathLike[str]) -> AsyncGenerator[SqliteRead
 
 
 def _look_at(path: Path, opened: ExitStack) -> sqlite3.Connection:
-    if not path.is_file():
-        raise StoreError(f"there is no store at {path}")
-    opened.enter_context(file.held(path, shared=True))
-    log = Path(f"{path}-wal")
-    # Both ways leave the file and what is beside it untouched. A log with something in it was left
-    # by a runtime that was killed, and belongs to the store.
-    untouched = "mode=ro&readonly_shm=1" if log.exists() and log.stat().st_size else "immutable=1"
-    db = opened.enter_context(closing(file.connect(path, untouched)))
+    try:
+        if not path.is_file():
+            raise StoreError(f"there is no store at {path}")
+        opened.enter_context(file.held(path, shared=True))
+        seen, query = _untouched(path, opened)
+    except OSError as error:
+        raise StoreError(f"cannot read {path}: {error.strerror}") from error
     with file.store_errors(path):
+        db = opened.enter_context(closing(file.connect(seen, query)))
         file.identify(db, path)
         if schema.version_of(db) != len(schema.MIGRATIONS):
             raise OtherVersion(f"{path} is of an earlier version: start a runtime on it once")
     return db
+
+
+def _untouched(path: Path, opened: ExitStack) -> tuple[Path, str]:
+    """What to open, and how, so that the file and what is beside it stay as they are.
+
+    A write-ahead log with something in it was left by a runtime that was killed, and belongs to the
+    store.
+    """
+    log, index = (Path(f"{path}-{part}") for part in ("wal", "shm"))
+    if not log.exists() or not log.stat().st_size:
+        return path, "immutable=1"
+    if index.exists():
+        return path, "mode=ro&readonly_shm=1"
+    # The log is read by an index, which whoever copied the store has left out: SQLite would have to
+    # make it there.
+    folder = Path(opened.enter_context(TemporaryDirectory(prefix="arcp-")))
+    for each in (path, log):
+        copyfile(each, folder / each.name)
+    return folder / path.name, "mode=ro"
