@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from arcp_trio.cli.errors import CommandError, one_line
 from arcp_trio.cli.parser import PROGRAM, build_parser, unknown_arguments
@@ -21,22 +21,31 @@ def main(argv: Sequence[str] | None = None) -> int:
     if unknown:
         parser.error(unknown_arguments(unknown))
     given = vars(namespace)
-    if given.pop("command") is None:
+    command = given.pop("command")
+    if command is None:
         parser.print_help(sys.stderr)
         return 2
-
-    from arcp_trio.cli import serve  # noqa: PLC0415 - imports Trio and the runtime
-
     try:
-        return serve.run(given)
+        return _run(command, given)
     except CommandError as failure:
         _log.debug("the whole story of what follows", exc_info=True)
-        return _end(str(failure), 2)
+        return _end(str(failure), failure.exit_code)
     except KeyboardInterrupt:
         return _INTERRUPTED
     except Exception as error:  # noqa: BLE001 - the last fence: people get a line, not a traceback
         _log.debug("the whole story of what follows", exc_info=True)
         return _end(f"failed with {one_line(error)}; --log-level debug shows where", 1)
+
+
+def _run(command: str, given: Mapping[str, object]) -> int:
+    # ruff: noqa: PLC0415 - each imports Trio, and what else it needs
+    if command == "replay":
+        from arcp_trio.cli import replay
+
+        return replay.run(given)
+    from arcp_trio.cli import serve
+
+    return serve.run(given)
 
 
 def _end(message: str, exit_code: int) -> int:

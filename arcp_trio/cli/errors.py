@@ -4,7 +4,11 @@ from __future__ import annotations
 
 
 class CommandError(Exception):
-    """One line that says what is wrong and what to do; the process ends with exit code 2."""
+    """One line that says what is wrong and what to do; the process ends with its exit code."""
+
+    def __init__(self, message: str, *, exit_code: int = 2) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
 
 
 def one_line(error: BaseException) -> str:

@@ -1,15 +1,17 @@
-"""The options of `serve`: one table for the command line, the configuration file and the help."""
+"""The options: one table for the command line, the help and, of `serve`, the configuration file."""
 
 from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, cast
 
 import attrs
 
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
+SYNCHRONOUS: Final = ("full", "normal", "off")
+DATA: Final = ".arcp"
 HIGHEST_PORT: Final = 65_535
 MOST_SECONDS: Final = 2**31 - 1
 """Peers read the seconds of a welcome as a 32-bit number."""
@@ -49,6 +51,10 @@ def _is_duration(value: object) -> bool:
     return _is_whole(value, 0)
 
 
+def _one_of(words: Sequence[str]) -> Kind:
+    return Kind(f"one of {', '.join(words)}", str, lambda v: v in words)
+
+
 TEXT = Kind("text that is not empty", str, _is_text)
 PORT = Kind(
     f"a whole number from 0 to {HIGHEST_PORT}", int, lambda v: _is_whole(v, 0, HIGHEST_PORT)
@@ -59,7 +65,9 @@ WHOLE_SECONDS = Kind(
     int,
     lambda v: _is_whole(v, 1, MOST_SECONDS),
 )
-LEVEL = Kind(f"one of {', '.join(LOG_LEVELS)}", str, lambda v: v in LOG_LEVELS)
+NUMBER = Kind("a whole number, 0 or more", int, lambda v: _is_whole(v, 0))
+LEVEL = _one_of(LOG_LEVELS)
+SYNC = _one_of(SYNCHRONOUS)
 SWITCH = Kind("true or false", bool, lambda v: isinstance(v, bool))
 
 
@@ -95,8 +103,14 @@ class Option:
 SERVE: Final = (
     Option("host", TEXT, "HOST", "address or name to listen on (default 127.0.0.1)"),
     Option("port", PORT, "PORT", "port to listen on, 0 picks a free one (default 7777)"),
-    Option("data", TEXT, "DIR", "folder of the access token that serve makes (default .arcp)"),
-    Option("memory", SWITCH, "", "write nothing to disk: a token that serve makes is only printed"),
+    Option("data", TEXT, "DIR", "folder of what is kept: jobs, events, sessions (default .arcp)"),
+    Option("memory", SWITCH, "", "keep everything in memory and write nothing to disk"),
+    Option(
+        "synchronous",
+        SYNC,
+        "MODE",
+        "what a power failure may cost: full nothing, normal the last moments, off all (default full)",
+    ),
     Option("token", TEXT, "PRINCIPAL=TOKEN", "a principal and its access token", repeatable=True),
     Option("token_file", TEXT, "FILE", "more of them: principal=token lines, # for comments"),
     Option(
@@ -122,6 +136,11 @@ SERVE: Final = (
     Option("log_level", LEVEL, "LEVEL", f"{', '.join(LOG_LEVELS)} (default info)"),
 )
 
+REPLAY: Final = (
+    Option("data", TEXT, "DIR", "folder of the store (default .arcp)"),
+    Option("after_seq", NUMBER, "N", "begin behind this number (default 0)"),
+)
+
 
 def _in_order(values: Iterable[str]) -> tuple[str, ...]:
     return tuple(values)
@@ -137,8 +156,9 @@ class ServeOptions:
 
     host: str = "127.0.0.1"
     port: int = 7777
-    data: str = ".arcp"
+    data: str = DATA
     memory: bool = False
+    synchronous: str = "full"
     token: tuple[str, ...] = attrs.field(default=(), converter=_in_order)
     token_file: str | None = None
     agent: tuple[str, ...] = attrs.field(default=(), converter=_in_order)
@@ -150,6 +170,15 @@ class ServeOptions:
     cancel_grace: float | None = None
     operator: frozenset[str] = attrs.field(default=frozenset(), converter=_as_set)
     log_level: str = "info"
+
+
+@attrs.frozen(kw_only=True)
+class ReplayOptions:
+    """What `replay` was asked for."""
+
+    session_id: str | None = None
+    data: str = DATA
+    after_seq: int = 0
 
 
 def merge(given: Mapping[str, object], configured: Mapping[str, object]) -> dict[str, object]:

@@ -7,14 +7,15 @@ from collections.abc import Callable, Sequence
 from typing import Final, NoReturn
 
 from arcp_trio import __version__
-from arcp_trio.cli.options import SERVE, SWITCH, Option
+from arcp_trio.cli.options import REPLAY, SERVE, SWITCH, Option
 
 PROGRAM: Final = "arcp-trio"
 
 _SERVE_NOTES: Final = """\
-Events, jobs and sessions are kept in memory for now: they end with the process, and --data
-holds nothing but the access token. Without any token given, one is made for the principal
-"local", kept in DIR/token for the next start, and printed on stderr.
+Jobs, events and sessions are kept in DIR/arcp.db, for one runtime at a time: they survive the
+process, and a client resumes its session at the next one. A job that was running then ends with
+a retryable error. Without any token given, one is made for the principal "local", kept in
+DIR/token for the next start, and printed on stderr.
 ARCP_TOKENS="p=t,p2=t2" in the environment gives tokens too.
 
 A configuration file has the same options, _ for -, and the runtime's bounds:
@@ -27,6 +28,12 @@ A configuration file has the same options, _ for -, and the runtime's bounds:
 
 An option on the command line replaces the one of the file. Modules of agents are looked up
 from the current directory first. SIGTERM or Ctrl-C ends in order; the second one at once.
+"""
+
+_REPLAY_NOTES: Final = """\
+Without SESSION_ID: one line for each session, with its principal, the last number it has used and
+how many jobs it watches. With it: the session's frames, one JSON object per line, as a resume
+would repeat them. Nothing is changed; the runtime must not be running.
 """
 
 
@@ -60,6 +67,18 @@ def build_parser() -> argparse.ArgumentParser:
     for option in SERVE:
         group = either if option.name in ("data", "memory") else serve
         _add(group.add_argument, option)
+    replay = commands.add_parser(
+        "replay",
+        help="print the sessions, or the frames of one, that a runtime has left in its store",
+        description="Print what is in the store of a runtime that is not running.",
+        epilog=_REPLAY_NOTES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+        argument_default=argparse.SUPPRESS,
+    )
+    replay.add_argument("session_id", nargs="?", metavar="SESSION_ID", help="whose frames to print")
+    for option in REPLAY:
+        _add(replay.add_argument, option)
     return parser
 
 

@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Final, TextIO
+from typing import Final, Literal, TextIO, cast
 
 import trio
 
@@ -20,7 +20,10 @@ from arcp_trio.cli.demo import demo_agents
 from arcp_trio.cli.errors import CommandError, reason
 from arcp_trio.cli.options import ServeOptions
 from arcp_trio.cli.stopping import LastResort, on_signal
+from arcp_trio.cli.storing import cannot_use, store_path
 from arcp_trio.cli.tokens import LOCAL, Tokens, gather
+from arcp_trio.store.errors import StoreError
+from arcp_trio.store.interface import Store
 
 _END_SECONDS: Final = 4.5
 """From the end of the drain to that of the process; 5 are promised."""
@@ -44,7 +47,10 @@ def run(given: Mapping[str, object]) -> int:
     with contextlib.redirect_stdout(sys.stderr):
         runtime, tokens = _assemble(config)
         announce = partial(_announce, tokens, address_out)
-        failure = trio.run(_serve, runtime, options, announce)
+        try:
+            failure = trio.run(_serve, runtime, options, announce)
+        except StoreError as error:
+            raise cannot_use(error) from error
     if failure is not None:
         raise failure
     return 0
@@ -55,7 +61,7 @@ def _assemble(config: Config) -> tuple[arcp_trio.Runtime, Tokens]:
     tokens = gather(config.options, os.environ)
     runtime = arcp_trio.Runtime(
         auth=arcp_trio.StaticTokens(tokens.principals),
-        store=arcp_trio.MemoryStore(),
+        store=_store(config.options),
         limits=config.limits,
         operators=config.options.operator,
     )
@@ -67,6 +73,15 @@ def _assemble(config: Config) -> tuple[arcp_trio.Runtime, Tokens]:
     if not config.options.no_demo_agents:
         runtime.add(demo_agents(taken=runtime.agents.names()))
     return runtime, tokens
+
+
+def _store(options: ServeOptions) -> Store:
+    if options.memory:
+        return arcp_trio.MemoryStore()
+    return arcp_trio.SqliteStore(
+        store_path(options.data),
+        synchronous=cast('Literal["FULL", "NORMAL", "OFF"]', options.synchronous.upper()),
+    )
 
 
 async def _serve(

@@ -41,7 +41,7 @@ class LastResort:
             deadline = min(deadline, another)
         # Written past sys.stderr, whose lock may be held by what does not end. Nothing is left to
         # flush: standard error goes out line by line, and standard output had its one line.
-        os.write(2, b"an agent does not stop: leaving without it\n")
+        os.write(2, b"an agent, or the store, does not stop: leaving without it\n")
         os._exit(0)
 
 

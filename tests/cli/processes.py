@@ -62,7 +62,7 @@ def starter(folder: Path) -> Iterator[Starter]:
     """Start processes in this folder, and have none of them left at the end."""
     started: list[tuple[subprocess.Popen[str], threading.Timer]] = []
 
-    def start(*arguments: str, environment: dict[str, str] | None = None) -> Serve:
+    def start(*arguments: str, environment: dict[str, str] | None = None, umask: int = -1) -> Serve:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("ARCP_")}
         process = subprocess.Popen(
             [sys.executable, "-m", "arcp_trio", *arguments],
@@ -71,6 +71,7 @@ def starter(folder: Path) -> Iterator[Starter]:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            umask=umask,
         )
         guard = threading.Timer(LIFETIME_SECONDS, process.kill)
         guard.start()
@@ -90,14 +91,20 @@ def starter(folder: Path) -> Iterator[Starter]:
 class Peer:
     """One session, spoken by hand."""
 
-    def __init__(self, socket: ClientConnection, token: str) -> None:
+    def __init__(
+        self, socket: ClientConnection, token: str, resume: dict[str, object] | None
+    ) -> None:
         self.socket = socket
+        self.lines: list[str] = []
+        """Everything received, as it came."""
         self._ids = itertools.count()
-        hello = {
+        hello: dict[str, object] = {
             "client": {"name": "by-hand", "version": "1"},
             "auth": {"scheme": "bearer", "token": token},
             "capabilities": {"encodings": ["json"], "features": ["progress", "agent_versions"]},
         }
+        if resume is not None:
+            hello["resume"] = resume
         self._session: dict[str, str] = {}
         self.send("session.hello", hello)
         self.answer = self.receive()
@@ -111,8 +118,19 @@ class Peer:
 
     def receive(self) -> dict[str, Any]:
         """Receive one frame."""
-        frame: dict[str, Any] = json.loads(self.socket.recv(timeout=FRAME_SECONDS))
+        line = self.socket.recv(timeout=FRAME_SECONDS)
+        assert isinstance(line, str)
+        self.lines.append(line)
+        frame: dict[str, Any] = json.loads(line)
         return frame
+
+    def resume_from(self, last_event_seq: int) -> dict[str, object]:
+        """What the hello of another connection needs to go on with this session."""
+        return {
+            "session_id": self.answer["session_id"],
+            "resume_token": self.answer["payload"]["resume_token"],
+            "last_event_seq": last_event_seq,
+        }
 
     def submit(self, agent: str, input_: object = None) -> dict[str, Any]:
         """Submit a job and return the answer."""
@@ -134,7 +152,7 @@ class Peer:
 
 
 @contextmanager
-def peer(url: str, token: str) -> Iterator[Peer]:
+def peer(url: str, token: str, resume: dict[str, object] | None = None) -> Iterator[Peer]:
     """Connect, say hello, and hang up at the end."""
     with connect(url, compression=None) as socket:
-        yield Peer(socket, token)
+        yield Peer(socket, token, resume)

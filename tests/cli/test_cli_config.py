@@ -35,6 +35,7 @@ def test_every_option_can_stand_in_the_file(tmp_path: Path) -> None:
         port = 0
         data = "d"
         memory = false
+        synchronous = "off"
         token = ["alice=x"]
         token_file = "tokens"
         agent = ["a=m:f"]
@@ -52,6 +53,7 @@ def test_every_option_can_stand_in_the_file(tmp_path: Path) -> None:
         host="::1",
         port=0,
         data="d",
+        synchronous="off",
         token=("alice=x",),
         token_file="tokens",
         agent=("a=m:f",),
@@ -109,6 +111,7 @@ def test_the_command_line_wins(tmp_path: Path) -> None:
         ("[serve]\ndrain = -1", "drain"),
         ("[serve]\nheartbeat = 0.5", "heartbeat"),
         ("[serve]\nlog_level = 'loud'", "log_level"),
+        ("[serve]\nsynchronous = 1", "synchronous"),
         ("[serve]\nmemory = true\ndata = 'd'", "memory"),
         ("[limits]\njobs = 1.5", "jobs"),
         ("[limits]\njobs = true", "jobs"),

@@ -60,6 +60,7 @@ def test_repeatable_options_collect_in_order() -> None:
         (("--drain", "1.5"), 1.5),
         (("--cancel-grace", "1e3"), 1000.0),
         (("--log-level", "debug"), "debug"),
+        (("--synchronous", "normal"), "normal"),
         (("--token", "alice=a=b=="), ["alice=a=b=="]),
     ],
 )
@@ -82,6 +83,7 @@ def test_values_within_their_kind(arguments: tuple[str, str], value: object) -> 
         ("--drain", "inf"),
         ("--cancel-grace", "soon"),
         ("--log-level", "loud"),
+        ("--synchronous", "FULL"),
         ("--host", ""),
         ("--token", ""),
         ("--data",),
@@ -161,14 +163,8 @@ def test_help_states_the_defaults(capsys: pytest.CaptureFixture[str]) -> None:
         "drain": f"{settings.drain:g}",
         "cancel-grace": f"{limits.cancel_grace_seconds:g}",
         "log-level": settings.log_level,
+        "synchronous": settings.synchronous,
     }
-
-
-def test_help_says_that_events_are_in_memory(capsys: pytest.CaptureFixture[str]) -> None:
-    """Nobody is led to believe that --data keeps their events."""
-    with pytest.raises(SystemExit):
-        main(["serve", "--help"])
-    assert "kept in memory for now" in capsys.readouterr().out
 
 
 def test_no_command_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:

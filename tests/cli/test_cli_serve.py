@@ -155,7 +155,7 @@ def test_given_tokens(start: Starter, tmp_path: Path) -> None:
     code, _, err = served.end()
     assert code == 0
     assert "token for" not in err
-    assert not (tmp_path / ".arcp").exists()
+    assert not (tmp_path / ".arcp" / "token").exists()
 
 
 def test_an_ipv6_address_stands_in_brackets(start: Starter) -> None:

@@ -1,0 +1,34 @@
+"""Where the store is in its folder, and what to do when it cannot be used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from arcp_trio.cli.errors import CommandError
+from arcp_trio.store.errors import (
+    CorruptStore,
+    ForeignFile,
+    OtherVersion,
+    StoreError,
+    StoreInUse,
+)
+
+_ADVICE: Final[dict[type[StoreError], str]] = {
+    StoreInUse: "stop that, or choose another --data",
+    ForeignFile: "move it away, or choose another --data",
+    OtherVersion: "use that version, or choose another --data",
+    CorruptStore: "put a copy in its place, or move it away to begin with an empty one",
+}
+_OTHER_ADVICE: Final = "choose another --data"
+
+
+def store_path(folder: str) -> Path:
+    """The file of the store in the folder that --data names."""
+    return Path(folder) / "arcp.db"
+
+
+def cannot_use(error: StoreError) -> CommandError:
+    """What to tell whoever has chosen this store."""
+    said = " ".join(str(error).split())
+    return CommandError(f"{said}; {_ADVICE.get(type(error), _OTHER_ADVICE)}")

@@ -1,0 +1,275 @@
+"""`replay`: what a runtime that is not running has left in its store."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import trio
+
+from arcp_trio.cli import main
+from arcp_trio.store.records import Entry, LogItem, Mark, Range
+from arcp_trio.store.sqlite import SqliteStore
+from arcp_trio.store.writes import AppendJournal, MoveFloor, TrimJournal
+from tests.cli.processes import ROOT, Peer, Starter, peer
+from tests.store.engines import Feeder, running
+
+HEAD = '{"arcp":"1.1","session_id":"S"'
+
+
+def replay(capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    """Exit code, standard output and standard error of `replay` with these arguments."""
+    code = main(["replay", *arguments])
+    out, err = capfd.readouterr()
+    return code, out, err
+
+
+def seen(folder: Path) -> dict[str, tuple[bytes, int, int]]:
+    """What is in a folder: contents, times and modes."""
+    return {
+        each.name: (each.read_bytes(), each.stat().st_mtime_ns, each.stat().st_mode)
+        for each in folder.iterdir()
+    }
+
+
+async def _fill(folder: Path) -> None:
+    """One session with a job's frames, of which one more is owed; and one that was sent nothing."""
+    async with running(SqliteStore(folder / "arcp.db", synchronous="OFF")) as store:
+        feed = Feeder(store)
+        feed.session()
+        feed.session("S2", token=b"other")
+        feed.job()
+        for index in range(4):
+            tail = b',"type":"job.event","payload":%d}' % index
+            store.put(AppendJournal("J", Entry(index, index + 1, tail)))
+        first: list[LogItem] = [Mark(0, 0, b',"type":"job.accepted"}'), Range(1, "J", 0, 2)]
+        second: list[LogItem] = [Mark(2, 1, b',"type":"job.cancelled"}'), Range(3, "J", 2, 1)]
+        feed.log("S", first, top=2, cursors={"J": 2}, watched=["J"])
+        feed.log("S", second, top=3, cursors={"J": 3})
+        await store.flushed()
+
+
+async def _put(folder: Path, *writes: MoveFloor | TrimJournal) -> None:
+    async with running(SqliteStore(folder / "arcp.db", synchronous="OFF")) as store:
+        for write in writes:
+            store.put(write)
+        await store.flushed()
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> str:
+    """A folder with a store."""
+    trio.run(_fill, tmp_path / "data")
+    return str(tmp_path / "data")
+
+
+FRAMES = [
+    HEAD + ',"type":"job.accepted"}',
+    HEAD + ',"event_seq":1,"type":"job.event","payload":0}',
+    HEAD + ',"event_seq":2,"type":"job.event","payload":1}',
+    HEAD + ',"type":"job.cancelled"}',
+    HEAD + ',"event_seq":3,"type":"job.event","payload":2}',
+]
+
+
+def test_without_a_session_all_are_listed(capfd: pytest.CaptureFixture[str], data: str) -> None:
+    """A line each, in columns, oldest first."""
+    code, out, err = replay(capfd, "--data", data)
+    assert (code, err) == (0, "")
+    assert [line.split() for line in out.splitlines()] == [
+        ["S", "alice", "last", "number", "3", "jobs", "watched", "1"],
+        ["S2", "alice", "last", "number", "0", "jobs", "watched", "0"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("after", "skipped"),
+    [([], 0), (["--after-seq", "0"], 0), (["--after-seq", "1"], 2), (["--after-seq", "2"], 3)],
+)
+def test_the_frames_of_a_session(
+    capfd: pytest.CaptureFixture[str], data: str, after: list[str], skipped: int
+) -> None:
+    """A line each, numbers in order, marks in their place; what has no number yet is mentioned."""
+    code, out, err = replay(capfd, "S", "--data", data, *after)
+    assert code == 0
+    assert out.splitlines() == FRAMES[skipped:]
+    assert "numbered when the session is resumed" in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("after", ["3", "4", "9223372036854775807", "1" * 30])
+def test_nothing_is_behind_the_last_number(
+    capfd: pytest.CaptureFixture[str], data: str, after: str
+) -> None:
+    """However far behind: that is no error."""
+    code, out, _ = replay(capfd, "S", "--data", data, "--after-seq", after)
+    assert (code, out) == (0, "")
+
+
+def test_acknowledged_numbers_are_not_missing_silently(
+    capfd: pytest.CaptureFixture[str], data: str
+) -> None:
+    """Printing begins with what is kept, and says so."""
+    trio.run(_put, Path(data), MoveFloor("S", 2, acked=True))
+    code, out, err = replay(capfd, "S", "--data", data)
+    assert (code, out.splitlines()) == (0, FRAMES[3:])
+    assert "arcp-trio: numbers up to 2 are not kept" in err
+
+
+def test_a_gap_ends_it(capfd: pytest.CaptureFixture[str], data: str) -> None:
+    """Frames are printed up to the first whose entry was given up; a line says so: never a hole."""
+    trio.run(_put, Path(data), TrimJournal("J", 2))
+    code, out, err = replay(capfd, "S", "--data", data)
+    assert (code, out.splitlines()) == (1, FRAMES[:1])
+    assert err.startswith("arcp-trio: what comes behind number 0 is not kept any more")
+    assert err.count("\n") == 1
+    code, out, _ = replay(capfd, "S", "--data", data, "--after-seq", "2")
+    assert (code, out.splitlines()) == (0, FRAMES[3:])
+
+
+def test_an_unknown_session(capfd: pytest.CaptureFixture[str], data: str) -> None:
+    """One line, exit code 1."""
+    code, out, err = replay(capfd, "--data", data, "sess_unknown")
+    assert (code, out) == (1, "")
+    assert err.startswith("arcp-trio: there is no session sess_unknown in ")
+    assert err.count("\n") == 1
+
+
+def test_a_store_without_sessions(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """It says so, on standard error: a program that reads gets nothing."""
+    trio.run(_put, tmp_path)
+    assert replay(capfd, "--data", str(tmp_path)) == (
+        0,
+        "",
+        f"arcp-trio: there are no sessions in {tmp_path}/arcp.db\n",
+    )
+
+
+def test_where_there_is_no_store(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The default folder is that of serve; none is made."""
+    monkeypatch.chdir(tmp_path)
+    code, out, err = replay(capfd)
+    assert (code, out) == (2, "")
+    assert err == "arcp-trio: there is no store at .arcp/arcp.db; choose another --data\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_no_store(capfd: pytest.CaptureFixture[str], data: str) -> None:
+    """A later version, a file of another kind, a loop of links: one line, exit code 2."""
+    path = Path(data) / "arcp.db"
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA user_version = 999")
+    said = [replay(capfd, "--data", data)]
+    path.write_bytes(b"my diary\n" * 1_000)
+    said.append(replay(capfd, "--data", data))
+    path.unlink()
+    path.symlink_to(path)
+    said.append(replay(capfd, "--data", data))
+    for code, out, err in said:
+        assert (code, out) == (2, "")
+        assert err.count("\n") == 1
+    assert ["later version" in err for _, _, err in said] == [True, False, False]
+
+
+def test_a_number_without_a_session(capfd: pytest.CaptureFixture[str], data: str) -> None:
+    """Nobody takes the list of sessions for an answer to --after-seq."""
+    code, out, err = replay(capfd, "--data", data, "--after-seq", "1")
+    assert (code, out) == (2, "")
+    assert "SESSION_ID" in err
+
+
+def test_a_reader_that_has_had_enough(data: str) -> None:
+    """A closed pipe, as that of `| head`, is no failure and nothing to talk about."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as pipe:
+        done = subprocess.run(
+            [sys.executable, "-m", "arcp_trio", "replay", "--data", data],
+            cwd=ROOT,
+            check=False,
+            stdout=pipe,
+            stderr=subprocess.PIPE,
+            timeout=30,
+        )
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+# -- what a real runtime has left
+
+
+def work(session: Peer) -> list[str]:
+    """Have a job finish and another one cancelled; what was read of them, line by line."""
+    session.run("countdown", {"n": 3, "delay": 0})
+    accepted = session.submit("sleeper")
+    session.send("job.cancel", {"job_id": accepted["job_id"]})
+    session.until_terminal()
+    return session.lines[1:]
+
+
+@pytest.mark.real_tcp
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
+def test_it_prints_what_the_client_has_read(
+    start: Starter, tmp_path: Path, end: signal.Signals
+) -> None:
+    """To the byte, whichever way the runtime ended; looking changes nothing in the folder."""
+    served = start("serve", "--port=0", "--token=alice=x")
+    with peer(served.url(), "x") as session:
+        lines = work(session)
+        session_id = session.answer["session_id"]
+    served.send_signal(end)
+    served.end()
+
+    folder = tmp_path / ".arcp"
+    before = seen(folder)
+    code, out, err = start("replay", session_id).end()
+    assert (code, out.splitlines(), err) == (0, lines, "")
+    code, out, err = start("replay", session_id, "--after-seq=3").end()
+    assert (code, out.splitlines(), err) == (0, lines[4:], "")
+    code, out, err = start("replay").end()
+    assert (code, out.split()[:2], err) == (0, [session_id, "alice"], "")
+    assert seen(folder) == before
+
+
+@pytest.mark.real_tcp
+@pytest.mark.parametrize("left_out", [[], ["arcp.db.lock"], ["arcp.db.lock", "arcp.db-shm"]])
+def test_a_copy_that_may_not_be_written(
+    start: Starter, tmp_path: Path, left_out: list[str]
+) -> None:
+    """Of a killed runtime's folder, with or without what SQLite and the lock put beside the store.
+
+    A runtime that has it open does not keep anybody from looking at the copy, only at the original.
+    """
+    served = start("serve", "--port=0", "--token=alice=x")
+    with peer(served.url(), "x") as session:
+        lines = work(session)
+        session_id = session.answer["session_id"]
+    code, out, err = start("replay").end()
+    assert (code, out) == (2, "")
+    assert err.startswith("arcp-trio: .arcp/arcp.db is in use by another runtime; ")
+    served.send_signal(signal.SIGKILL)
+    served.end()
+
+    copy = tmp_path / "copy"
+    shutil.copytree(tmp_path / ".arcp", copy)
+    for name in left_out:
+        (copy / name).unlink()
+    for each in copy.iterdir():
+        each.chmod(0o400)
+    copy.chmod(0o500)
+    before = seen(copy)
+    try:
+        code, out, err = start("replay", "--data=copy", session_id).end()
+    finally:
+        copy.chmod(stat.S_IRWXU)
+    assert (code, out.splitlines(), err) == (0, lines, "")
+    assert seen(copy) == before

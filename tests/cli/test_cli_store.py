@@ -1,0 +1,302 @@
+"""`serve` and the store in its folder: what it keeps, who may read it, what becomes of trouble."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import signal
+import sqlite3
+import stat
+import time
+from collections.abc import Generator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+from websockets.exceptions import ConnectionClosed
+
+from tests.cli.processes import Peer, Serve, Starter, peer
+
+pytestmark = pytest.mark.real_tcp
+
+END_SECONDS = 5.0
+"""What is promised from the end of the drain to that of the process."""
+
+
+def for_alice(start: Starter, *arguments: str) -> Serve:
+    """Serve the demo agents, for alice."""
+    return start("serve", "--port=0", "--token=alice=x", *arguments)
+
+
+def refusal(served: Serve) -> str:
+    """Expect the failure to start: exit code 2, nothing on stdout, one line on stderr."""
+    code, out, err = served.end()
+    assert (code, out) == (2, ""), err
+    assert err.startswith("arcp-trio: ")
+    assert err.count("\n") == 1
+    return err
+
+
+def sql(path: Path, statement: str) -> None:
+    """Do something to a database file behind the store's back."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute(statement)
+
+
+def set_largest_file(process: int, size: int) -> None:
+    """Let a process write no file beyond this size: to it the disk is full."""
+    _, hard = resource.prlimit(process, resource.RLIMIT_FSIZE)
+    resource.prlimit(process, resource.RLIMIT_FSIZE, (size, hard))
+
+
+@contextmanager
+def no_file_larger_than(size: int) -> Generator[None]:
+    """The same for what is started meanwhile."""
+    before, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    set_largest_file(os.getpid(), size)
+    try:
+        yield
+    finally:
+        set_largest_file(os.getpid(), before)
+
+
+def a_store(start: Starter, tmp_path: Path) -> Path:
+    """Have a process make a store, and end."""
+    served = for_alice(start)
+    served.url()
+    served.send_signal(signal.SIGTERM)
+    assert served.end()[0] == 0
+    return tmp_path / ".arcp" / "arcp.db"
+
+
+# -- after a restart
+
+
+def begin_work(url: str, token: str) -> tuple[dict[str, object], list[str]]:
+    """Have one job finish and another go on; what resumes the session at 0, and what it read."""
+    with peer(url, token) as session:
+        session.run("countdown", {"n": 2, "delay": 0})
+        session.submit("sleeper")
+        return session.resume_from(0), session.lines[1:]
+
+
+def assert_it_goes_on(
+    url: str, token: str, resume: dict[str, object], before: list[str], message: str
+) -> None:
+    """Expect the same frames to the byte, the lost job's end behind them, and a working session."""
+    with peer(url, token, resume) as session:
+        assert session.answer["type"] == "session.welcome"
+        for _ in before:
+            session.receive()
+        assert session.lines[1:] == before
+        end = session.receive()
+        assert (end["type"], end["event_seq"]) == ("job.error", 4)
+        assert end["payload"]["code"] == "INTERNAL_ERROR"
+        assert end["payload"]["retryable"] is True
+        assert message in end["payload"]["message"]
+        (result,) = session.run("echo", 1)
+        assert (result["event_seq"], result["payload"]["result"]) == (5, {"echo": 1})
+
+
+def test_a_killed_process_loses_nothing_it_said(start: Starter) -> None:
+    """After kill -9 the token is the same, and a client reads again what it had read, and more."""
+    served = start("serve", "--port=0")
+    url, token = served.url(), served.line("token for local: ")
+    resume, before = begin_work(url, token)
+    served.send_signal(signal.SIGKILL)
+    served.end()
+
+    again = start("serve", "--port=0")
+    url = again.url()
+    assert again.line("token for local: ") == token
+    assert_it_goes_on(url, token, resume, before, "runtime restarted")
+
+
+def test_a_session_goes_on_after_an_orderly_end(start: Starter, tmp_path: Path) -> None:
+    """After SIGTERM nothing is left in a log beside the file, and the next start has it all."""
+    served = for_alice(start)
+    resume, before = begin_work(served.url(), "x")
+    served.send_signal(signal.SIGTERM)
+    assert served.end()[0] == 0
+    folder = {each.name for each in (tmp_path / ".arcp").iterdir()}
+    assert folder == {"arcp.db", "arcp.db.lock"}
+    assert_it_goes_on(for_alice(start).url(), "x", resume, before, "was shut down")
+
+
+def test_memory_forgets(start: Starter, tmp_path: Path) -> None:
+    """With --memory a session ends with the process, and nothing of it was ever written."""
+    served = for_alice(start, "--memory")
+    resume, _ = begin_work(served.url(), "x")
+    served.send_signal(signal.SIGTERM)
+    assert served.end()[0] == 0
+    with peer(for_alice(start, "--memory").url(), "x", resume) as session:
+        assert session.answer["payload"]["code"] == "RESUME_WINDOW_EXPIRED"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("synchronous", ["normal", "off"])
+def test_how_hard_it_syncs_can_be_chosen(start: Starter, synchronous: str) -> None:
+    """A killed process loses nothing under any setting: only the power could take it."""
+    served = for_alice(start, "--synchronous", synchronous)
+    resume, before = begin_work(served.url(), "x")
+    served.send_signal(signal.SIGKILL)
+    served.end()
+    assert_it_goes_on(for_alice(start).url(), "x", resume, before, "runtime restarted")
+
+
+def test_sigterm_in_the_middle_of_many_events(start: Starter) -> None:
+    """What a busy session was sent is stored, and the end is in time all the same."""
+    served = for_alice(start)
+    url = served.url()
+    with peer(url, "x") as session:
+        accepted = session.submit("chatty", {"n": 200_000})
+        for _ in range(1_000):
+            session.receive()
+        asked = time.monotonic()
+        served.send_signal(signal.SIGTERM)
+        resume = session.resume_from(0)
+        session.until_terminal()
+        before = session.lines[1:]
+    code, _, err = served.end()
+    assert time.monotonic() - asked < END_SECONDS
+    assert code == 0
+    assert "leaving without it" not in err
+    with peer(for_alice(start).url(), "x", resume) as session:
+        assert session.receive() == accepted
+        session.until_terminal()
+        assert session.lines[1:] == before
+
+
+# -- who may read it
+
+
+@pytest.mark.parametrize("umask", [0o022, 0])
+def test_only_its_user_can_read_what_it_keeps(start: Starter, tmp_path: Path, umask: int) -> None:
+    """The folder is 0700 and each file in it 0600, while it runs and when it was killed."""
+    served = start("serve", "--port=0", umask=umask)
+    with peer(served.url(), served.line("token for local: ")) as session:
+        session.run("echo")
+    served.send_signal(signal.SIGKILL)
+    served.end()
+    folder = tmp_path / ".arcp"
+    modes = {each.name: stat.S_IMODE(each.stat().st_mode) for each in folder.iterdir()}
+    files = ("arcp.db", "arcp.db-shm", "arcp.db-wal", "arcp.db.lock", "token")
+    assert modes == dict.fromkeys(files, 0o600)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+# -- what keeps it from being opened
+
+
+def test_a_second_runtime_is_refused(start: Starter) -> None:
+    """One line says who has the store; the first runtime does not notice."""
+    first = for_alice(start)
+    url = first.url()
+    assert "arcp.db is in use by another runtime; " in refusal(for_alice(start))
+    with peer(url, "x") as session:
+        session.run("echo")
+
+
+def test_files_that_are_no_store_of_this_version(start: Starter, tmp_path: Path) -> None:
+    """A later version, damage, another file, a folder: one line each, with the way out."""
+    path = a_store(start, tmp_path)
+    whole = path.read_bytes()
+
+    sql(path, "PRAGMA user_version = 999")
+    assert "was written by a later version" in refusal(for_alice(start))
+
+    path.write_bytes(whole[: len(whole) // 2])
+    assert "is damaged: " in refusal(for_alice(start))
+
+    path.write_bytes(whole[:4096] + os.urandom(len(whole) - 4096))
+    assert "is damaged: " in refusal(for_alice(start))
+
+    path.write_text("my diary\n" * 1_000, encoding="utf-8")
+    assert "is not a store" in refusal(for_alice(start))
+    assert path.read_text(encoding="utf-8") == "my diary\n" * 1_000
+
+    path.unlink()
+    path.mkdir()
+    assert "; choose another --data" in refusal(for_alice(start))
+
+    shutil.rmtree(path.parent)
+    path.parent.touch()
+    assert "cannot write to .arcp/arcp.db: " in refusal(for_alice(start))
+
+
+@pytest.mark.parametrize("size", [0, 512, 4096, 60_000])
+def test_a_disk_that_is_full_from_the_start(start: Starter, size: int) -> None:
+    """Not even an empty store finds room: one line, and no half-made store is in the way later."""
+    with no_file_larger_than(size):
+        served = for_alice(start)
+    assert "arcp.db" in refusal(served)
+    for_alice(start).url()
+
+
+def test_debug_shows_where_the_store_failed(start: Starter, tmp_path: Path) -> None:
+    """The traceback is there for whoever asks for it, the line is the last one all the same."""
+    (tmp_path / ".arcp").touch()
+    code, out, err = for_alice(start, "--log-level=debug").end()
+    assert (code, out) == (2, "")
+    assert "Traceback" in err
+    assert err.splitlines()[-1].startswith("arcp-trio: cannot write to ")
+
+
+# -- trouble while it runs
+
+
+def assert_told(session: Peer) -> None:
+    """Expect the session to be told of trouble and its socket to be closed for it."""
+    while session.receive()["type"] != "session.error":
+        pass
+    with pytest.raises(ConnectionClosed) as closed:
+        session.receive()
+    assert closed.value.rcvd is not None
+    assert closed.value.rcvd.code == 1011
+
+
+def test_trouble_is_said_once_and_so_is_its_end(start: Starter) -> None:
+    """A full disk is a line on stderr, however much waits for it; a process that lives; a line."""
+    served = for_alice(start)
+    url = served.url()
+    with peer(url, "x") as session:
+        for _ in range(4):
+            session.send("job.submit", {"agent": "chatty", "input": {"n": 50_000}})
+        while session.receive().get("event_seq", 0) < 100:
+            pass
+        set_largest_file(served.process.pid, 0)
+        assert_told(session)
+    served.line("the store is in trouble, everything waits for it: ")
+    for _ in range(3):
+        with pytest.raises(ConnectionClosed), peer(url, "x") as refused:
+            refused.receive()
+    set_largest_file(served.process.pid, resource.RLIM_INFINITY)
+    served.line("the store works again")
+    with peer(url, "x") as session:
+        (result,) = session.run("echo", "again")
+        assert result["payload"]["result"] == {"echo": "again"}
+    served.send_signal(signal.SIGTERM)
+    code, _, err = served.end()
+    assert code == 0
+    said = "".join(served.said) + err
+    assert said.count("in trouble") == 1
+    assert said.count("works again") == 1
+    assert said.count("\n") < 20
+    assert "Traceback" not in said
+
+
+def test_sigterm_during_trouble(start: Starter) -> None:
+    """A store that cannot be written does not hold the end up."""
+    served = for_alice(start)
+    with peer(served.url(), "x") as session:
+        session.submit("sleeper")
+        set_largest_file(served.process.pid, 0)
+        session.send("job.submit", {"agent": "echo", "input": None})
+        assert_told(session)
+    asked = time.monotonic()
+    served.send_signal(signal.SIGTERM)
+    code, _, err = served.end()
+    assert time.monotonic() - asked < END_SECONDS
+    assert code == 0, err
+    assert "Traceback" not in err
