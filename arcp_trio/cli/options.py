@@ -109,7 +109,7 @@ SERVE: Final = (
         "synchronous",
         SYNC,
         "MODE",
-        "what a power failure may cost: full nothing, normal the last moments, off all (default full)",
+        "what a power cut may cost: full nothing, normal the last moments, off all (default full)",
     ),
     Option("token", TEXT, "PRINCIPAL=TOKEN", "a principal and its access token", repeatable=True),
     Option("token_file", TEXT, "FILE", "more of them: principal=token lines, # for comments"),
