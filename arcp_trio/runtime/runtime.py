@@ -193,7 +193,9 @@ class Runtime:
             await core.jobs.none_left()
         error = InternalError("the runtime was shut down")
         core.jobs.end_all(outcome.failed(error), SHUTDOWN_GRACE_SECONDS)
-        with trio.move_on_after(SHUTDOWN_GRACE_SECONDS + self.limits.close_seconds):
+        # What a store in trouble does not take now, the next start sees to.
+        patience = 0 if core.store.trouble else SHUTDOWN_GRACE_SECONDS + self.limits.close_seconds
+        with trio.move_on_after(patience):
             await core.jobs.none_left()
         core.jobs.abandon_all()
         core.farewells_end = trio.current_time() + self.limits.close_seconds
