@@ -230,6 +230,7 @@ class Client:
 
     async def settle(self) -> None:
         """Read everything there is to come, on as many connections as it takes."""
+        await trio.sleep(1)  # a resume that is still on its way would end the one below
         await self._resume(_PLAIN_RESUME)
         for peer in self._left:
             try:
