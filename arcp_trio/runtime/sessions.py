@@ -135,7 +135,8 @@ class Sessions:
                 nursery.cancel_scope.cancel(reason="nobody needs the session awake")
         except Exception:
             log.exception("session %s failed", session.id)
-            self._begin_to_part(session)
+            if session.id in self._awake:
+                self._begin_to_part(session)
             if session.connection is not None:
                 session.connection.fail(InternalError("the session failed"), FAILED)
                 session.connection.hurry()
