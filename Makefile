@@ -14,18 +14,21 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Not for us: 9xx, a checkpoint on every path; 114, a list of what may be started; 124, async without
 # an await, which an interface may ask of one implementation.
 ASYNC_OFF := ASYNC9,ASYNC114,ASYNC124
-# Extra arguments for pytest: make test ARGS="-k resume"
+# Extra arguments: make test ARGS="-k resume", make serve ARGS="--port 8080", make bench ARGS=--quick
 ARGS ?=
 # Two workers and more halve the wait; the conformance record is kept by the main process.
 PARALLEL ?= --numprocesses auto --dist worksteal
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@while IFS= read -r line; do \
+		if [[ $$line =~ ^([a-z-]+):.*\#\#\ (.*) ]]; then printf '  %-12s %s\n' "$${BASH_REMATCH[@]:1}"; fi; \
+	done < $(firstword $(MAKEFILE_LIST))
+	@echo 'serve, test, bench, soak and conformance take ARGS="…": make test ARGS="-k resume"'
 
 .PHONY: serve
 serve: $(RUN) ## Start a runtime on ws://127.0.0.1:7777/arcp with the demo agents
-	@exec $(BIN)/python -m arcp_trio serve
+	@exec $(BIN)/python -m arcp_trio serve $(ARGS)
 
 .PHONY: test
 test: $(DEV) ## Run the test suite
@@ -55,8 +58,8 @@ format: $(DEV) ## Format the code and mend what the linter can mend
 	@$(BIN)/ruff format .
 
 .PHONY: bench
-bench: $(DEV) ## Measure
-	@$(BIN)/python -m bench
+bench: $(DEV) ## Measure, beside the vendor's Python SDK
+	@$(BIN)/python -m bench $(ARGS)
 
 .PHONY: conformance
 conformance: $(DEV) ## Run the tests of the specification's clauses and write docs/conformance.md
