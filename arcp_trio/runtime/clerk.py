@@ -142,8 +142,8 @@ class Clerk:
         session.close()
         self._core.jobs.session_gone(session.id)
         payload = {} if message.reason is None else {"reason": message.reason}
-        session.tell(Answer(request.connection, frame("session.closed", payload)))
-        session.tell(Leave(request.connection, Farewell(NORMAL_CLOSURE, "closed")))
+        closed = frame("session.closed", payload)
+        session.tell(Leave(request.connection, Farewell(NORMAL_CLOSURE, "closed"), last=closed))
         request.connection.hurry()
 
     # -- cancel (§7.4)

@@ -206,6 +206,8 @@ class Scribe:
         if item.caught_up and session.behind:
             self._leave = item
         else:
+            if item.last is not None:
+                session.tail.extend([(0, item.last)])
             session.tail.end(item.farewell)
 
     def _lose_connection(self) -> None:
