@@ -252,7 +252,11 @@ class Submissions:
         )
         write = AcceptJob(row, _key_row(request, job_id, accepted, now, core))
         core.jobs.admit(job)
-        group = core.store.put(write)
+        try:
+            group = core.store.put(write)
+        except BaseException:
+            core.jobs.ended(job)
+            raise
         return _Accepted(tail, Watch(session, job_id, job), job), group
 
     # -- a known job
