@@ -54,7 +54,8 @@ class Batch:
                 self._end_run()
                 self._run, self._run_job = [seq, entry.index, 1], watch.job_id
         if entry.terminal:
-            self._end_watch(watch)
+            self._ended.append(watch.job_id)
+            watch.end()
 
     def inline(self, tail: bytes) -> None:
         """A frame of this session only goes out under the next number."""
@@ -105,9 +106,3 @@ class Batch:
             first_seq, first_index, count = self._run
             self._items.append(Range(first_seq, self._run_job, first_index, count))
             self._run = None
-
-    def _end_watch(self, watch: Watch) -> None:
-        self._ended.append(watch.job_id)
-        self._session.watches.pop(watch.job_id, None)
-        if watch.job is not None:
-            watch.job.watches.pop(self._session.id, None)

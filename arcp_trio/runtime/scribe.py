@@ -220,7 +220,7 @@ class Scribe:
     def _give_up(self, gone: JournalTrimmed) -> None:
         """Owed events are gone: the session is told and ends, rather than go on with a hole."""
         session = self._session
-        session.watches.pop(gone.job_id, None)
+        session.watches[gone.job_id].end()
         session.over = True
         if session.tail is not None:
             error = ResumeWindowExpired(

@@ -148,8 +148,7 @@ class Sessions:
         del self._awake[session.id]
         self._between[session.id] = trio.Event()
         for watch in session.watches.values():
-            if watch.job is not None:
-                watch.job.watches.pop(session.id, None)
+            watch.leave_job()
 
     def _part(self, session: Session) -> None:
         if session.over:

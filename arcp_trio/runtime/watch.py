@@ -28,3 +28,14 @@ class Watch:
     def behind(self) -> bool:
         """Whether the session is owed something; of an ended job it is, until the terminal."""
         return self.job is None or self.cursor < self.job.journal.length
+
+    def end(self) -> None:
+        """The session is owed nothing more of the job."""
+        self.session.watches.pop(self.job_id, None)
+        self.leave_job()
+
+    def leave_job(self) -> None:
+        """Have the job hint at nothing any more, and not wait for this session."""
+        if self.job is not None:
+            self.job.watches.pop(self.session.id, None)
+            self.job.journal.reader_moved()

@@ -110,6 +110,27 @@ async def test_a_stuck_submitter_is_not_waited_for_for_ever(autojump_clock) -> N
         assert flow.tap.emitted == 5_000
 
 
+async def test_a_submitter_with_a_gap_is_not_waited_for(autojump_clock) -> None:
+    """What a submitter missed is gone, so its job does not wait for it, even if it stays stuck."""
+    async with open_flow(**FEW | {"journal_bytes": 500 * KB}, heartbeat_seconds=30) as flow:
+        other_tap = flow.add_tap("other")
+        flow.tap.size = other_tap.size = KB
+        peer = await flow.welcomed()
+        await peer.submit("tap")
+        await flow.tap.let_out(10)
+        await peer.submit("other")
+        await other_tap.let_out(300)
+        await read_to(peer, 310)
+        await peer.drop()
+        await wait_all_tasks_blocked()
+        await flow.tap.let_out(5_000)
+        # It is sent what the other job said, and does not read that.
+        await flow.resumed(peer, 10)
+        await wait_all_tasks_blocked()
+        await flow.tap.let_out(1_000)
+        assert flow.tap.emitted == 6_010
+
+
 async def test_another_submitter_is_not_waited_for(autojump_clock) -> None:
     """Only the first submitter holds a job up; another that falls out of the journal is told."""
     async with open_flow(**FEW) as flow:
