@@ -7,9 +7,10 @@ import time
 
 import pytest
 import trio
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
-from arcp_trio import InvalidRequest, JobNotFound
+from arcp_trio import InvalidRequest, JobContext, JobNotFound, MemoryStore
+from arcp_trio.runtime import scribe
 from arcp_trio.testing import Peer, open_peer, open_peers
 from arcp_trio.testing.frames import Frame
 from arcp_trio.wire.json import Json
@@ -449,3 +450,47 @@ async def test_a_close_waits_for_the_answers_before_it(autojump_clock: MockClock
         assert await close_code(peer) == 1000
         await other.send("job.cancel", {"job_id": accepted["job_id"]})
         await other.expect("job.cancelled", job_id=accepted["job_id"])
+
+
+@pytest.mark.spec("6.7-1")
+async def test_nothing_comes_behind_the_close(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    """However far a client is behind, `session.closed` is the last frame it is sent."""
+    monkeypatch.setattr(scribe, "BATCH_FRAMES", 1)  # so that there is always more to be done next
+    async with make_runtime(tail_frames=1) as runtime, open_peer(runtime) as peer:
+
+        @runtime.agent("talker")
+        async def talker(job: JobContext) -> Json:
+            for n in range(1_000):
+                await job.log(str(n))
+                await trio.lowlevel.checkpoint()
+            return None
+
+        await peer.hello()
+        for _ in range(3):
+            await peer.submit("talker")
+        await peer.send("session.close")
+        assert await close_code(peer) == 1000
+        assert peer.seen[-1]["type"] == "session.closed"
+
+
+async def test_what_waits_behind_a_slow_submit_is_bounded(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    """Past `outbox_items` submits without an answer none is taken; in the end each is answered."""
+
+    async def key(*_args: object) -> None:
+        await trio.sleep(50)
+
+    monkeypatch.setattr(MemoryStore, "key", key)
+    limits = {"outbox_items": 20, "inbox_items": 20}
+    async with make_runtime(**limits) as runtime, open_peer(runtime) as peer:
+        await peer.hello()
+        before = trio.lowlevel.current_statistics().tasks_living
+        requests = [await peer.send("job.submit", {"agent": "echo", "idempotency_key": "k"})]
+        requests += [await peer.send("job.submit", {"agent": "nobody"}) for _ in range(80)]
+        await wait_all_tasks_blocked()
+        assert trio.lowlevel.current_statistics().tasks_living <= before + 20
+        answered = await answers(peer, len(requests))
+        assert [frame["payload"]["request_id"] for frame in answered] == requests
