@@ -84,7 +84,7 @@ class AcceptJob:
 
 @attrs.define(eq=False)
 class AddSubmitter:
-    """Another session submitted the job too, under the same key (§7.2)."""
+    """A session's log has the acceptance of a job that was submitted under a key (§7.2)."""
 
     job_id: str
     session_id: str

@@ -31,7 +31,7 @@ async def test_the_affected_session_is_told_and_misses_nothing(autojump_clock: M
         with pytest.raises(TransportClosed) as closed:
             await peer.receive()
         assert closed.value.code == 1011
-        assert peers.recorder.highest(peer.session_id) == 3
+        assert peers.recorder.highest(peer.session_id or "") == 3
 
         await trio.sleep(30)
         store.broken = False

@@ -1,0 +1,114 @@
+"""Stores that lose their process, or their disk, exactly when a test wants it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import TypeVar, TypeVarTuple
+
+import trio
+
+from arcp_trio.store.errors import StoreError
+from arcp_trio.store.interface import Replay
+from arcp_trio.store.memory import MemoryStore
+from arcp_trio.store.records import Frame
+from arcp_trio.store.writes import Write
+
+_T = TypeVar("_T")
+_Ts = TypeVarTuple("_Ts")
+
+READS = ("recover", "session", "session_of_token", "job", "key", "owed", "covers")
+
+
+def snapshot(store: MemoryStore, *, into: MemoryStore | None = None) -> MemoryStore:
+    """A store with what is committed in this one, as another process would find it."""
+    found = into or MemoryStore()
+    for name, table in copy.deepcopy(tables(store)).items():
+        setattr(found, name, table)
+    return found
+
+
+def tables(store: MemoryStore) -> dict[str, dict[object, object]]:
+    """Whatever the store keeps."""
+    of_the_test = ("_first", "_calls", "_broken")
+    return {
+        name: table
+        for name, table in vars(store).items()
+        if isinstance(table, dict) and name not in of_the_test
+    }
+
+
+class WatchedStore(MemoryStore):
+    """Calls its test before each commit: the last moment of what was committed before."""
+
+    def __init__(self, before_commit: Callable[[], Awaitable[None]]) -> None:
+        super().__init__()
+        self._before_commit = before_commit
+
+    async def _commit(self, writes: Sequence[Write]) -> None:
+        await self._before_commit()
+        await super()._commit(writes)
+
+
+class FaultyStore(MemoryStore):
+    """Fails from its `first` commit or read on, for so many seconds; 0 is that one time.
+
+    With `applied`, the commits that fail are stored all the same: the store learns of that at the
+    next try, as one does whose answer was lost.
+    """
+
+    def __init__(
+        self, *, commit: int = 0, read: int = 0, seconds: float = 0, applied: bool = False
+    ) -> None:
+        super().__init__()
+        self._first = {"commit": commit, "read": read}
+        self._seconds = seconds
+        self._applied = applied
+        self._calls = {"commit": 0, "read": 0}
+        self._broken: dict[str, float] = {}
+        """Until when."""
+        self._stored: Sequence[Write] | None = None
+        """Writes that were stored by a commit that failed."""
+        self.failed: list[str] = []
+        """What failed, in order."""
+        for name in READS:
+            setattr(self, name, partial(self._read, name, getattr(self, name)))
+
+    def _fails(self, kind: str, what: str) -> bool:
+        self._calls[kind] += 1
+        now = trio.current_time()
+        if self._calls[kind] == self._first[kind]:
+            self._broken[kind] = now + self._seconds
+        elif now >= self._broken.get(kind, 0):
+            return False
+        self.failed.append(what)
+        return True
+
+    async def _commit(self, writes: Sequence[Write]) -> None:
+        fails = self._fails("commit", f"commit of {[type(write).__name__ for write in writes]}")
+        if (not fails or self._applied) and writes is not self._stored:
+            await super()._commit(writes)
+            self._stored = writes
+        if fails:
+            await trio.lowlevel.checkpoint()
+            raise StoreError("no space left on device")
+
+    async def _read(self, what: str, read: Callable[[*_Ts], Awaitable[_T]], *about: *_Ts) -> _T:
+        found = await read(*about)
+        if self._fails("read", what):
+            raise StoreError(f"{what}: input/output error")
+        return found
+
+    def replay(self, session_id: str, after: int, top: int, rows: int) -> Replay:
+        """A replay each of whose pieces is a read."""
+        return _FaultyReplay(self, super().replay(session_id, after, top, rows))
+
+
+class _FaultyReplay:
+    def __init__(self, store: FaultyStore, replay: Replay) -> None:
+        self._store = store
+        self._replay = replay
+
+    async def next(self, frames: int, size: int) -> Sequence[Frame]:
+        return await self._store._read("replay", self._replay.next, frames, size)

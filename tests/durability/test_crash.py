@@ -1,0 +1,199 @@
+"""A runtime that dies at any commit of a story: whoever comes back misses nothing it was told."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+import attrs
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from arcp_trio import MemoryStore
+from arcp_trio.store.records import Entry
+from arcp_trio.testing.background import background_tasks
+from arcp_trio.testing.frames import TERMINAL, Frame
+from arcp_trio.testing.recorder import WireRecorder
+from arcp_trio.wire.json import JsonObject
+from tests.durability.stores import WatchedStore, snapshot
+from tests.durability.story import Client, World, tell_story, told, two_clients
+
+PROMISES = ("job.accepted", "job.cancelled")
+"""Frames without a number that a resume repeats."""
+
+LOST = ("INTERNAL_ERROR", True)
+"""How a job ends that goes down with its runtime."""
+
+
+@attrs.frozen
+class Memory:
+    """What a client knows when its runtime dies."""
+
+    session_id: str
+    token: str
+    floor: int
+    frames: list[Frame]
+    keys: dict[str, JsonObject]
+    keyed: dict[str, str]
+    """The jobs that were accepted under a key."""
+
+    @property
+    def jobs(self) -> set[str]:
+        """The jobs that it was told of."""
+        return {f["payload"]["job_id"] for f in self.frames if f["type"] == "job.accepted"}
+
+    @property
+    def promised(self) -> set[str]:
+        """Ids of the frames that it was sent behind the one that it acknowledged last."""
+        found: set[str] = set()
+        answered: set[tuple[str, str]] = set()
+        highest = 0
+        for frame in self.frames:
+            highest = max(highest, frame.get("event_seq", 0))
+            if "event_seq" in frame:
+                promised = frame["event_seq"] > self.floor
+            else:
+                # An answer that is given again is not logged again.
+                answer = frame["type"], frame["payload"].get("job_id", "")
+                promised = answer not in answered and answer[0] in PROMISES
+                promised = promised and highest >= self.floor
+                answered.add(answer)
+            if promised:
+                found.add(frame["id"])
+        return found
+
+
+@attrs.frozen
+class Moment:
+    """The moment before a commit: what was stored by then, and what was seen."""
+
+    number: int
+    store: MemoryStore
+    recorder: WireRecorder
+    memories: list[Memory]
+
+
+def remember(client: Client) -> Memory:
+    """What the client knows now."""
+    return Memory(
+        client.session_id,
+        client.token,
+        client.floor,
+        list(client.frames),
+        dict(client.keys),
+        dict(client.keyed),
+    )
+
+
+async def live_through(settle: Callable[[], Awaitable[None]]) -> list[Moment]:
+    """Go through the story, and keep every moment; `settle` is waited for before each commit."""
+    moments: list[Moment] = []
+
+    async def keep_moment() -> None:
+        await settle()
+        recorder = copy.deepcopy(world.recorder)
+        memories = [remember(client) for client in present if client.session_id]
+        moments.append(Moment(len(moments), snapshot(store), recorder, memories))
+
+    present: list[Client] = []
+    store = WatchedStore(keep_moment)
+    world = World(store)
+    async with world.runtime, two_clients(world) as clients:
+        present += clients
+        await tell_story(world, *clients)
+        await keep_moment()
+    return moments
+
+
+PACES: dict[str, Callable[[], Awaitable[None]]] = {
+    "as it comes": trio.lowlevel.checkpoint,
+    "all delivered": wait_all_tasks_blocked,
+    "slow": partial(trio.sleep, 0.3),
+}
+
+
+@pytest.mark.parametrize("pace", PACES)
+async def test_dying_at_every_commit(pace: str, autojump_clock: MockClock) -> None:
+    """Whatever was sent by then is sent again, and what was asked for comes to its end, once."""
+    moments = await live_through(PACES[pace])
+    assert len(moments) > 20
+    await trio.sleep(3_600)  # longer than any window; but nobody was there to let it end
+    for moment in moments:
+        try:
+            await start_twice(snapshot(moment.store))
+            await live_on(moment)
+        except BaseException as error:
+            error.add_note(f"at moment {moment.number} of {len(moments)}")
+            raise
+
+
+async def start_twice(store: MemoryStore) -> None:
+    """What a start has ended, the next leaves alone."""
+    async with World(store).runtime:
+        pass
+    once = await content(store)
+    async with World(store).runtime:
+        pass
+    assert await content(store) == once
+
+
+async def content(store: MemoryStore) -> dict[str, object]:
+    """All sessions and jobs."""
+    sessions = {session_id: await store.session(session_id) for session_id in store._sessions}
+    jobs = {i: (await store.job(i), tails(await journal(store, i))) for i in store._journals}
+    return {**sessions, **jobs}
+
+
+async def live_on(moment: Moment) -> None:
+    """All clients come back to another runtime over what was stored."""
+    world = World(moment.store, recorder=moment.recorder)
+    known = {job_id for memory in moment.memories for job_id in memory.jobs}
+    before = {job_id: await journal(moment.store, job_id) for job_id in known}
+    async with world.runtime:
+        ends = [await come_back(world, memory) for memory in moment.memories]
+        for job_id, entries in before.items():
+            now = await journal(moment.store, job_id)
+            assert tails(now[: len(entries)]) == tails(entries)
+            assert [entry.terminal for entry in now] == [False] * (len(now) - 1) + [True]
+            frames = [end[job_id] for end in ends if job_id in end]
+            assert frames
+            for frame in frames:
+                assert frame["id"].encode() in now[-1].tail
+                if len(now) > len(entries):
+                    assert (frame["payload"]["code"], frame["payload"]["retryable"]) == LOST
+
+
+async def come_back(world: World, memory: Memory) -> dict[str, Frame]:
+    """Resume, repeat what has a key, and wait for the end of everything; return the ends."""
+    client = Client(world)
+    client.session_id, client.token, client.floor = memory.session_id, memory.token, memory.floor
+    async with background_tasks() as nursery:
+        nursery.start_soon(client.run)
+        for key, asked in memory.keys.items():
+            job_id = await client.submit(asked["agent"], asked["input"], key=key)
+            assert memory.keyed.get(key, job_id) == job_id
+            if asked["agent"] == "waiter" and job_id in world.runs:
+                await client.cancel(job_id)
+        ends = {frame["job_id"]: frame for frame in memory.frames if frame["type"] in TERMINAL}
+        for job_id in memory.jobs | client.jobs:
+            if job_id not in ends:
+                ends[job_id] = await client.end_of(job_id)
+        fresh = await client.submit("teller", 2)
+        assert (await client.end_of(fresh))["payload"]["result"] == 2
+        assert client.told(fresh) == told(2)
+    # The recorder has seen to it that what has an old number or id is the old frame.
+    assert memory.promised <= {frame["id"] for frame in client.frames}
+    return ends
+
+
+def tails(entries: list[Entry]) -> list[bytes]:
+    """What these entries say."""
+    return [entry.tail for entry in entries]
+
+
+async def journal(store: MemoryStore, job_id: str) -> list[Entry]:
+    """All entries of a job."""
+    assert await store.job(job_id) is not None, "accepted, and forgotten"
+    return [entry for _, entry in await store.owed({job_id: 0}, 1_000, 1_000_000)]
