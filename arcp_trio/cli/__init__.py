@@ -18,10 +18,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code of the process."""
     parser = build_parser()
     namespace, unknown = parser.parse_known_args(argv)
-    if unknown:
-        parser.error(unknown_arguments(unknown))
     given = vars(namespace)
     command = given.pop("command")
+    if unknown:
+        explained = PROGRAM if command is None else f"{PROGRAM} {command}"
+        parser.exit(2, f"{PROGRAM}: {unknown_arguments(unknown)}; see {explained} --help\n")
     if command is None:
         parser.print_help(sys.stderr)
         return 2

@@ -67,7 +67,7 @@ def _bounds(table: Mapping[str, object], where: str) -> dict[str, float]:
     bounds: dict[str, float] = {}
     for key, value in table.items():
         if key not in known:
-            raise CommandError(f"{where} unknown key {key}; its keys are the runtime's bounds")
+            raise CommandError(f"{where} unknown key {key}; its keys are those of arcp_trio.Limits")
         if _is_whole(value) or (known[key] is float and _is_finite(value)):
             bounds[key] = cast("float", value)
         else:

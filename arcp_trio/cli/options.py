@@ -112,7 +112,7 @@ SERVE: Final = (
         "what a power cut may cost: full nothing, normal the last moments, off all (default full)",
     ),
     Option("token", TEXT, "PRINCIPAL=TOKEN", "a principal and its access token", repeatable=True),
-    Option("token_file", TEXT, "FILE", "more of them: principal=token lines, # for comments"),
+    Option("token_file", TEXT, "FILE", "a file of lines principal=token, # for comments"),
     Option(
         "agent",
         TEXT,

@@ -18,7 +18,7 @@ a retryable error. Without any token given, one is made for the principal "local
 DIR/token for the next start, and printed on stderr.
 ARCP_TOKENS="p=t,p2=t2" in the environment gives tokens too.
 
-A configuration file has the same options, _ for -, and the runtime's bounds:
+A configuration file has the same options, _ for -, and the bounds of arcp_trio.Limits:
 
   [serve]
   port = 8080
@@ -27,7 +27,8 @@ A configuration file has the same options, _ for -, and the runtime's bounds:
   jobs_per_principal = 20
 
 An option on the command line replaces the one of the file. Modules of agents are looked up
-from the current directory first. SIGTERM or Ctrl-C ends in order; the second one at once.
+from the current directory first. SIGTERM or Ctrl-C ends in order, within five seconds of the
+drain; the second one at once.
 """
 
 _REPLAY_NOTES: Final = """\

@@ -1,7 +1,8 @@
 """For tests of agents and of runtimes: clients in the same process, and a record of the wire.
 
-For pytest there are the fixtures `arcp_runtime` and `arcp_client`, once a `conftest.py` says
-`pytest_plugins = ["arcp_trio.testing.fixtures"]`.
+For pytest there are the fixtures `arcp_runtime` and `arcp_client`, once the root `conftest.py` says
+`pytest_plugins = ["arcp_trio.testing.fixtures"]`; the extra `arcp-trio[testing]` installs what they
+need.
 """
 
 from __future__ import annotations

@@ -11,8 +11,9 @@
 A fixture of your own that builds on these has to be named by the test: pytest-trio runs no async
 fixture that only is `autouse`.
 
-They need pytest-trio, in its `trio_mode` or with `@pytest.mark.trio` on the test. No entry point
-loads them unasked: every pytest run wherever this package is installed would import all of it.
+They need pytest-trio (the extra `arcp-trio[testing]` installs it), in its `trio_mode` or with
+`@pytest.mark.trio` on the test. No entry point loads them unasked: every pytest run wherever this
+package is installed would import all of it.
 """
 
 from __future__ import annotations

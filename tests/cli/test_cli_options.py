@@ -119,7 +119,7 @@ def test_unknown_arguments_are_not_repeated(
 
 def test_options_are_not_abbreviated(capsys: pytest.CaptureFixture[str]) -> None:
     """A new option can never change what an abbreviated one meant."""
-    assert "unknown option --mem" in refusal(capsys, "--mem")
+    assert "unknown option --mem; see arcp-trio serve --help" in refusal(capsys, "--mem")
 
 
 @given(value=st.integers() | st.floats() | st.text() | st.booleans() | st.none())
