@@ -124,8 +124,9 @@ class Job:
 
     def _raised(self, error: BaseException) -> Outcome:
         cause = unwrapped(error)
-        if isinstance(cause, ArcpError) and outcome.can_be_sent(cause, self._most_bytes):
-            return outcome.failed(cause)
+        its_own = outcome.raised(cause, self._most_bytes) if isinstance(cause, ArcpError) else None
+        if its_own is not None:
+            return its_own
         # The text of an exception may hold secrets: it stays here (§12).
         log.error("agent %s of %s failed", self.agent.ref, self.id, exc_info=error)
         return outcome.failed(InternalError("the agent failed"))

@@ -5,7 +5,14 @@ from __future__ import annotations
 import attrs
 
 from arcp_trio.store.records import Status
-from arcp_trio.wire.errors import CODES, ArcpError, InternalError, JobCancelled, JobTimedOut
+from arcp_trio.wire.errors import (
+    CODES,
+    ArcpError,
+    InternalError,
+    JobCancelled,
+    JobTimedOut,
+    error_from_payload,
+)
 from arcp_trio.wire.json import MAX_DEPTH, dumps
 from arcp_trio.wire.messages import JobErrorBody, payload_bytes
 
@@ -50,15 +57,19 @@ def failed(error: ArcpError) -> Outcome:
     return Outcome(Status.ERROR, error=error)
 
 
-def can_be_sent(error: ArcpError, most_bytes: int) -> bool:
-    """Tell whether an agent's own error is one that a frame can hold."""
-    fields = (error.message, error.retryable, error.details)
-    if tuple(map(type, fields)) != (str, bool, dict) or not error.message:
-        return False
+def raised(error: ArcpError, most_bytes: int) -> Outcome | None:
+    """The agent raised an error of its own; None if that is none a frame can hold.
+
+    A copy ends the job: an agent may go on changing its error, and can spoil it in every way.
+    """
     try:
-        return len(dumps(error.payload(), max_depth=MAX_DEPTH - 1)) <= most_bytes
-    except Exception:  # noqa: BLE001 - details hold whatever the agent has put there
-        return False
+        payload = error.payload()
+        fields = (error.message, error.retryable, error.details)
+        sound = tuple(map(type, fields)) == (str, bool, dict) and bool(error.message)
+        fits = sound and len(dumps(payload, max_depth=MAX_DEPTH - 1)) <= most_bytes
+    except Exception:  # noqa: BLE001 - the agent's class, and whatever it has put there
+        return None
+    return failed(error_from_payload(payload)) if fits else None
 
 
 def cancelled(reason: str | None) -> Outcome:

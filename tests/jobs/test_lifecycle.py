@@ -280,6 +280,13 @@ def _changed(error: ArcpError, **fields: object) -> ArcpError:
     return error
 
 
+class Unmade(JobError):
+    """Its author has forgotten what every exception's constructor has to call."""
+
+    def __init__(self) -> None:
+        pass
+
+
 @pytest.mark.parametrize(
     "error",
     [
@@ -293,8 +300,9 @@ def _changed(error: ArcpError, **fields: object) -> ArcpError:
         _changed(JobError("x"), message=7),
         _changed(JobError("x"), retryable="perhaps"),
         _changed(JobError("x"), details=[1]),
+        Unmade(),
     ],
-    ids=range(10),
+    ids=range(11),
 )
 @pytest.mark.logs_error("agent failing")
 async def test_an_error_that_cannot_be_sent_is_a_failure(
@@ -312,6 +320,30 @@ async def test_an_error_that_cannot_be_sent_is_a_failure(
     assert payload["final_status"] == "error"
     assert "details" not in payload
     await peer.submit("echo")
+
+
+class Fickle(JobError):
+    """Once it has been looked at it is another."""
+
+    def payload(self) -> dict[str, Json]:
+        """Spoil what is looked at next."""
+        payload = super().payload()
+        self.details = {"it": object()}
+        return payload
+
+
+async def test_an_error_that_changes_is_sent_as_it_was(
+    runtime: Runtime, peer: Peer, autojump_clock: MockClock
+) -> None:
+    """What happens to an error after it was raised, another task may hold it, changes nothing."""
+
+    @runtime.agent("failing")
+    async def failing(_job: JobContext) -> Json:
+        raise Fickle("x", {"it": 1})
+
+    job = await peer.submit("failing")
+    payload = (await peer.until_terminal(job["job_id"]))["payload"]
+    assert payload["details"] == {"it": 1}
 
 
 # -- what an agent may return
