@@ -17,7 +17,7 @@ SEGMENT_ENTRIES = 64
 class Journal:
     """Counts a job's entries and bytes, and gives up the oldest past its bound."""
 
-    def __init__(self, store: Store, job_id: str, most_bytes: int) -> None:
+    def __init__(self, store: Store, job_id: str, most_bytes: float) -> None:
         self.length = 0
         self.waiting = False
         self._store = store

@@ -32,7 +32,7 @@ class Limits:
     """Numbered and not yet sent, per session; past either nothing more is numbered."""
     unacked_frames: int = 1_000_000
     """Kept for replay, per session; past it the oldest are given up."""
-    journal_bytes: int = 64 * MIB
+    journal_bytes: int = 1024 * MIB
     """Per job; past it the job waits for its attached submitter, or the oldest events go."""
     sessions_per_principal: int = 100
     """Connected."""

@@ -236,7 +236,9 @@ class Submissions:
             max_runtime=submit.max_runtime_sec,
             grace=core.limits.cancel_grace_seconds,
             submitters={session.id},
-            journal=Journal(core.store, job_id, core.limits.journal_bytes),
+            journal=Journal(
+                core.store, job_id, min(core.limits.journal_bytes, core.store.journal_bytes)
+            ),
         )
         now = core.clock.now()
         accepted = _accepted_payload(job, now)

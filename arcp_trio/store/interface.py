@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -48,6 +49,9 @@ class Replay(Protocol):
 
 class Store(ABC):
     """One writer commits queued writes in order, in groups; reads see what is committed."""
+
+    journal_bytes: float = math.inf
+    """What a job's journal may take here at most, whatever the runtime's limits allow."""
 
     def __init__(self) -> None:
         self._queue = WriteQueue()

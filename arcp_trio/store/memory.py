@@ -65,8 +65,10 @@ def _last_place(item: LogItem) -> int:
 class MemoryStore(Store):
     """Everything in dictionaries. Nothing survives the process; everything else holds."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, journal_bytes: int = 64 * 1024 * 1024) -> None:
+        """An empty store, with at most so many bytes of events for each job."""
         super().__init__()
+        self.journal_bytes = journal_bytes
         self._apply_write = self._apply  # bound once: every look-up of it builds a function
         self._sessions: dict[str, _Log] = {}
         self._tokens: dict[bytes, str] = {}
