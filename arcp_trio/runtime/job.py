@@ -78,7 +78,16 @@ class Job:
     # -- running
 
     async def run(self) -> None:
-        """Run the agent, then say how the job ended, unless `cut_off` had to say it before."""
+        """Run the agent, then say how the job ended, unless `cut_off` had to say it before.
+
+        An end that was decided before the start leaves the agent nothing to do.
+        """
+        if self._outcome is None:
+            await self._work()
+        self._agent_gone.set()
+        await self._finish()
+
+    async def _work(self) -> None:
         self.status = Status.RUNNING
         self.core.store.put(StartJob(self.id))
         if self.max_runtime is None:
@@ -89,7 +98,6 @@ class Job:
                 nursery.start_soon(self._time_out, name=f"time limit of {self.id}")
                 await self._run_agent()
                 nursery.cancel_scope.cancel(reason="the agent has ended in time")
-        await self._finish()
 
     async def _run_agent(self) -> None:
         try:
@@ -102,8 +110,6 @@ class Job:
             if rest is not None:
                 raise rest from None  # noqa: ASYNC104
             self.decide(self._raised(error))
-        finally:
-            self._agent_gone.set()
 
     async def _time_out(self) -> None:
         assert self.deadline is not None

@@ -9,6 +9,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from arcp_trio.store.memory import MemoryStore
+from arcp_trio.store.records import KeyRow
 from arcp_trio.store.writes import Write
 from arcp_trio.testing import Peer
 from arcp_trio.wire.errors import ArcpError, DuplicateKey, InvalidRequest, JobNotFound
@@ -37,6 +38,16 @@ class SlowStore(MemoryStore):
     async def _commit(self, writes: Sequence[Write]) -> None:
         await trio.sleep(1)
         await super()._commit(writes)
+
+
+class SlowKey(MemoryStore):
+    """A store that takes its time to look for one key."""
+
+    async def key(self, principal: str, key: str, now: float) -> KeyRow | None:
+        """What the key stands for."""
+        if key == "slow":
+            await trio.sleep(100)
+        return await super().key(principal, key, now)
 
 
 def same(one: JsonObject, other: JsonObject) -> bool:
@@ -188,6 +199,25 @@ async def test_another_submitter_may_cancel(flow: Flow, peer: Peer, autojump_clo
     for each in (other, peer):
         end = await each.until_terminal(first["job_id"])
         assert end["payload"]["final_status"] == "cancelled"
+
+
+async def test_another_submitter_may_cancel_before_the_start(autojump_clock) -> None:
+    """A job that ends while its first acceptance still waits in line never begins."""
+    async with open_flow(SlowKey(), cancel_grace_seconds=5) as flow:
+        peer, other = await flow.welcomed(), await flow.welcomed()
+        await peer.send("job.submit", {"agent": "echo", "idempotency_key": "slow"})
+        await peer.send("job.submit", {"agent": "sleeper", "input": 1, "idempotency_key": "k"})
+        await wait_all_tasks_blocked()
+        job_id = (await other.submit("sleeper", 1, idempotency_key="k"))["job_id"]
+        await other.send("job.cancel", {"job_id": job_id})
+        await other.until_terminal(job_id)
+        peer.patience = 200
+        end = await peer.until_terminal(job_id)
+        assert end["payload"]["final_status"] == "cancelled"
+        assert flow.runs == [None]
+        row = await flow.store.job(job_id)
+        assert row is not None
+        assert row.status == "cancelled"
 
 
 async def test_another_submitter_resumes_what_it_was_sent(

@@ -280,7 +280,7 @@ def _changed(error: ArcpError, **fields: object) -> ArcpError:
     return error
 
 
-class Unmade(JobError):
+class UnmadeError(JobError):
     """Its author has forgotten what every exception's constructor has to call."""
 
     def __init__(self) -> None:
@@ -300,7 +300,7 @@ class Unmade(JobError):
         _changed(JobError("x"), message=7),
         _changed(JobError("x"), retryable="perhaps"),
         _changed(JobError("x"), details=[1]),
-        Unmade(),
+        UnmadeError(),
     ],
     ids=range(11),
 )
@@ -322,7 +322,7 @@ async def test_an_error_that_cannot_be_sent_is_a_failure(
     await peer.submit("echo")
 
 
-class Fickle(JobError):
+class FickleError(JobError):
     """Once it has been looked at it is another."""
 
     def payload(self) -> dict[str, Json]:
@@ -339,7 +339,7 @@ async def test_an_error_that_changes_is_sent_as_it_was(
 
     @runtime.agent("failing")
     async def failing(_job: JobContext) -> Json:
-        raise Fickle("x", {"it": 1})
+        raise FickleError("x", {"it": 1})
 
     job = await peer.submit("failing")
     payload = (await peer.until_terminal(job["job_id"]))["payload"]
