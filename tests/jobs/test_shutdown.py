@@ -323,6 +323,25 @@ async def test_jobs_may_finish_while_the_runtime_drains(autojump_clock: MockCloc
         assert listener.code == GOING_AWAY
 
 
+async def test_whoever_drains_is_done_with_the_last_job(autojump_clock: MockClock) -> None:
+    """Two may ask for the end at once: neither waits longer than there are jobs."""
+    async with make_runtime() as runtime, open_peers(runtime) as peers:
+
+        @runtime.agent("napper")
+        async def napper(job: JobContext) -> None:
+            await trio.sleep(job.input)
+
+        peer = await peers.connect()
+        await peer.hello()
+        for seconds in (1, 2, 3):
+            await peer.submit("napper", seconds)
+        begun = trio.current_time()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(runtime.shutdown, 60)
+            nursery.start_soon(runtime.shutdown, 60)
+        assert trio.current_time() - begun < 3 + Limits().close_seconds + 1
+
+
 async def test_what_is_not_done_by_then_is_ended(autojump_clock: MockClock) -> None:
     """Past the drain the rest ends with INTERNAL_ERROR, worth a retry."""
     runtime = make_runtime()
