@@ -51,6 +51,9 @@ WRITE_BYTES = 256 * 1024
 MALFORMED_SECONDS = 10.0
 """The span in which `malformed_frames` are counted."""
 
+MOST_CONTROL = 256
+"""Control frames that may wait to be sent; then the reader waits, too."""
+
 NORMAL, GOING_AWAY, POLICY, TOO_BIG = 1000, 1001, 1008, 1009
 
 
@@ -77,6 +80,7 @@ class Connection:
         self._farewell = Farewell(NORMAL, "")
         self._control: deque[bytes] = deque()
         """Frames of the connection itself, sent between batches: ping, pong, HEARTBEAT_LOST."""
+        self._control_sent = Wake()
         self._malformed: deque[float] = deque()
         self._sent_seq = 0
         self._fresh = False
@@ -227,6 +231,8 @@ class Connection:
                 pass
             case Ping():
                 self._pong(message)
+                with heartbeat.not_listening():
+                    await self._room_for_control()
             case Ack():
                 if Feature.ACK in session.features:
                     # Nothing that was not sent can be acknowledged (§6.5).
@@ -250,6 +256,11 @@ class Connection:
     def _pong(self, ping: Ping) -> None:
         received_at = rfc3339(self._core.clock.now())
         self._say(frame("session.pong", {"ping_nonce": ping.nonce, "received_at": received_at}))
+
+    async def _room_for_control(self) -> None:
+        """Who pings and does not read is not to fill the memory with pongs."""
+        while len(self._control) >= MOST_CONTROL:
+            await self._control_sent.wait()
 
     def _too_many_malformed(self) -> bool:
         now = trio.current_time()
@@ -314,6 +325,7 @@ class Connection:
             frames = [(seq, translate(tail)) for seq, tail in frames]
         texts = [plain + tail for tail in self._control]
         self._control.clear()
+        self._control_sent.set()
         texts += [
             b"%b%d%b" % (numbered, seq, tail) if seq else plain + tail for seq, tail in frames
         ]

@@ -87,6 +87,27 @@ async def test_pongs_name_their_pings(autojump_clock: MockClock) -> None:
         assert all(pong["payload"]["received_at"].endswith("Z") for pong in pongs)
 
 
+async def test_pongs_that_nobody_reads_are_bounded(autojump_clock: MockClock) -> None:
+    """Who pings without reading has to wait at some point; reading later, it misses no pong."""
+    async with open_stage() as stage:
+        peer = await stage.welcomed()
+        sent: list[str] = []
+
+        async def ping_away() -> None:
+            while len(sent) < 5_000:
+                nonce = str(len(sent))
+                ping = {"nonce": nonce, "sent_at": "2026-01-01T00:00:00Z"}
+                await peer.send("session.ping", ping)
+                sent.append(nonce)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ping_away)
+            await wait_all_tasks_blocked()
+            assert len(sent) < 2_000
+            pongs = [await peer.receive() for _ in range(5_000)]
+        assert [pong["payload"]["ping_nonce"] for pong in pongs] == sent
+
+
 @pytest.mark.spec("6.4-3", "6.4-7")
 async def test_pings_are_answered_whatever_the_session_is_busy_with(
     autojump_clock: MockClock,
