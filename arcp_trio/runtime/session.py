@@ -195,6 +195,11 @@ class Session:
         """Whether it must stay in memory."""
         return self.connection is not None or self._holds > 0
 
+    async def left(self) -> None:
+        """Wait until nobody is attached."""
+        while self.connection is not None:
+            await self._let_go.wait()
+
     async def unneeded(self) -> None:
         """Wait until nobody needs it in memory. True only until the next checkpoint."""
         while self.needed:

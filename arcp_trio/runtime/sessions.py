@@ -140,6 +140,7 @@ class Sessions:
             if session.connection is not None:
                 session.connection.fail(InternalError("the session failed"), FAILED)
                 session.connection.hurry()
+                await session.left()  # what it says meanwhile must not meet another of that id
         # Woken again, it is read from its row: not before everything it said is in there.
         await core.store.flushed()
         self._part(session)
