@@ -21,22 +21,21 @@ _Ts = TypeVarTuple("_Ts")
 READS = ("recover", "session", "session_of_token", "job", "key", "owed", "covers")
 
 
-def snapshot(store: MemoryStore, *, into: MemoryStore | None = None) -> MemoryStore:
-    """A store with what is committed in this one, as another process would find it."""
-    found = into or MemoryStore()
-    for name, table in copy.deepcopy(tables(store)).items():
-        setattr(found, name, table)
-    return found
+S = TypeVar("S", bound=MemoryStore)
+
+TABLES = [name for name, table in vars(MemoryStore()).items() if isinstance(table, dict)]
 
 
-def tables(store: MemoryStore) -> dict[str, dict[object, object]]:
-    """Whatever the store keeps."""
-    of_the_test = ("_first", "_calls", "_broken")
-    return {
-        name: table
-        for name, table in vars(store).items()
-        if isinstance(table, dict) and name not in of_the_test
-    }
+def crash(store: MemoryStore) -> MemoryStore:
+    """What another process finds if this one is killed now: a store with what is committed."""
+    return copy_into(MemoryStore(), store)
+
+
+def copy_into(empty: S, store: MemoryStore) -> S:
+    """The empty store, with what is committed in the other."""
+    for name in TABLES:
+        setattr(empty, name, copy.deepcopy(getattr(store, name)))
+    return empty
 
 
 class WatchedStore(MemoryStore):

@@ -31,17 +31,23 @@ class World:
     """A runtime over a store, agents whose runs are counted, and a record of the wire."""
 
     def __init__(
-        self, store: MemoryStore, *, recorder: WireRecorder | None = None, **limits: float
+        self,
+        store: MemoryStore,
+        *,
+        recorder: WireRecorder | None = None,
+        clock: TrioClock | None = None,
+        **limits: float,
     ) -> None:
         self.store = store
         self.recorder = recorder or WireRecorder()
+        self.clock = clock or TrioClock()
         self.runs: list[str] = []
         """The id of each job whose agent was called."""
         self.runtime = Runtime(
             auth=StaticTokens({TEST_TOKEN: "alice", BOB: "bob"}),
             store=store,
             limits=Limits(**limits),  # type: ignore[arg-type]
-            clock=TrioClock(),
+            clock=self.clock,
         )
 
         @self.runtime.agent("teller")

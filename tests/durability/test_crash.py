@@ -13,11 +13,12 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from arcp_trio import MemoryStore
 from arcp_trio.store.records import Entry
+from arcp_trio.testing import TrioClock
 from arcp_trio.testing.background import background_tasks
 from arcp_trio.testing.frames import TERMINAL, Frame
 from arcp_trio.testing.recorder import WireRecorder
 from arcp_trio.wire.json import JsonObject
-from tests.durability.stores import WatchedStore, snapshot
+from tests.durability.stores import WatchedStore, crash
 from tests.durability.story import Client, World, tell_story, told, two_clients
 
 PROMISES = ("job.accepted", "job.cancelled")
@@ -72,6 +73,7 @@ class Moment:
     number: int
     store: MemoryStore
     recorder: WireRecorder
+    clock: TrioClock
     memories: list[Memory]
 
 
@@ -95,7 +97,8 @@ async def live_through(settle: Callable[[], Awaitable[None]]) -> list[Moment]:
         await settle()
         recorder = copy.deepcopy(world.recorder)
         memories = [remember(client) for client in present if client.session_id]
-        moments.append(Moment(len(moments), snapshot(store), recorder, memories))
+        moment = Moment(len(moments), crash(store), recorder, world.clock, memories)
+        moments.append(moment)
 
     present: list[Client] = []
     store = WatchedStore(keep_moment)
@@ -122,19 +125,19 @@ async def test_dying_at_every_commit(pace: str, autojump_clock: MockClock) -> No
     await trio.sleep(3_600)  # longer than any window; but nobody was there to let it end
     for moment in moments:
         try:
-            await start_twice(snapshot(moment.store))
+            await start_twice(crash(moment.store), moment.clock)
             await live_on(moment)
         except BaseException as error:
             error.add_note(f"at moment {moment.number} of {len(moments)}")
             raise
 
 
-async def start_twice(store: MemoryStore) -> None:
+async def start_twice(store: MemoryStore, clock: TrioClock) -> None:
     """What a start has ended, the next leaves alone."""
-    async with World(store).runtime:
+    async with World(store, clock=clock).runtime:
         pass
     once = await content(store)
-    async with World(store).runtime:
+    async with World(store, clock=clock).runtime:
         pass
     assert await content(store) == once
 
@@ -148,7 +151,7 @@ async def content(store: MemoryStore) -> dict[str, object]:
 
 async def live_on(moment: Moment) -> None:
     """All clients come back to another runtime over what was stored."""
-    world = World(moment.store, recorder=moment.recorder)
+    world = World(moment.store, recorder=moment.recorder, clock=moment.clock)
     known = {job_id for memory in moment.memories for job_id in memory.jobs}
     before = {job_id: await journal(moment.store, job_id) for job_id in known}
     async with world.runtime:

@@ -1,0 +1,368 @@
+"""A runtime that finds the store of one that was killed."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from arcp_trio import DuplicateKey, MemoryStore
+from arcp_trio.store.errors import StoreError
+from arcp_trio.testing.peer import Peer
+from arcp_trio.wire.errors import ResumeWindowExpired
+from arcp_trio.wire.json import Json, JsonObject
+from tests.durability.stores import FaultyStore, copy_into, crash
+from tests.durability.story import BOB, FEATURES, World, told
+
+WINDOW_SECONDS = 600
+
+
+@pytest.fixture
+def world() -> World:
+    """The first of its line."""
+    return World(MemoryStore())
+
+
+def successor(world: World, **limits: float) -> World:
+    """Another runtime, over what this one would leave if it were killed now."""
+    return World(crash(world.store), recorder=world.recorder, clock=world.clock, **limits)
+
+
+async def welcomed(world: World) -> Peer:
+    """A peer with a new session."""
+    peer = world.connect()
+    await peer.hello(features=FEATURES)
+    return peer
+
+
+async def resumed(world: World, resume: JsonObject, **hello: str) -> Peer:
+    """A peer that goes on with a session.
+
+    Raises:
+        ArcpError: it may not.
+    """
+    peer = world.connect()
+    await peer.hello(features=FEATURES, resume=resume, **hello)
+    return peer
+
+
+async def lost_job(world: World) -> tuple[Peer, str]:
+    """A peer whose job has said something, and runs on."""
+    peer = await welcomed(world)
+    job_id: str = (await peer.submit("waiter"))["job_id"]
+    await peer.expect("job.event")
+    return peer, job_id
+
+
+# -- jobs
+
+
+@pytest.mark.parametrize("parked", [False, True], ids=["attached", "parked"])
+async def test_a_job_goes_down_with_its_runtime(
+    world: World, autojump_clock: MockClock, *, parked: bool
+) -> None:
+    """Its session gets one terminal, INTERNAL_ERROR and worth a retry, behind what it has seen."""
+    async with world.runtime:
+        peer, job_id = await lost_job(world)
+        if parked:
+            await peer.close()
+            await trio.sleep(1)
+        second = successor(world)
+    async with second.runtime:
+        again = await resumed(second, peer.resume_from())
+        end = await again.until_terminal(job_id)
+        assert end["event_seq"] == 2
+        assert end["payload"]["final_status"] == "error"
+        assert end["payload"]["code"] == "INTERNAL_ERROR"
+        assert end["payload"]["retryable"] is True
+        assert not second.runs, "it ran again"
+        fresh = await again.submit("teller", 1)
+        assert (await again.until_terminal(fresh["job_id"]))["event_seq"] == 4
+
+
+async def test_a_job_that_went_down_takes_no_place(world: World, autojump_clock: MockClock) -> None:
+    """What a restart has ended does not count as running."""
+    async with world.runtime:
+        peer, _ = await lost_job(world)
+        second = successor(world, jobs=1, jobs_per_principal=1)
+    async with second.runtime:
+        again = await resumed(second, peer.resume_from())
+        await again.submit("waiter")
+
+
+async def test_any_number_of_restarts_is_one_story(world: World, autojump_clock: MockClock) -> None:
+    """Five runtimes, a job lost with each: the numbers of the session go on and on."""
+    ends: list[int] = []
+    async with world.runtime:
+        peer, job_id = await lost_job(world)
+        world = successor(world)
+    for _ in range(5):
+        async with world.runtime:
+            peer = await resumed(world, peer.resume_from())
+            ends.append((await peer.until_terminal(job_id))["event_seq"])
+            job_id = (await peer.submit("waiter"))["job_id"]
+            await peer.expect("job.event")
+            world = successor(world)
+    assert ends == [2, 4, 6, 8, 10]
+
+
+async def test_a_key_stands_for_a_job_that_went_down(
+    world: World, autojump_clock: MockClock
+) -> None:
+    """The same acceptance and the same terminal, also for a session that is new."""
+    async with world.runtime:
+        peer = await welcomed(world)
+        accepted = await peer.submit("waiter", idempotency_key="k")
+        second = successor(world)
+    async with second.runtime:
+        again = await resumed(second, peer.resume_from())
+        other = await welcomed(second)
+        for who in (again, other):
+            repeated = await who.submit("waiter", idempotency_key="k")
+            assert repeated | {"request_id": 0} == accepted | {"request_id": 0}
+            end = await who.until_terminal(accepted["job_id"])
+            assert end["payload"]["code"] == "INTERNAL_ERROR"
+        with pytest.raises(DuplicateKey):
+            await again.submit("teller", 3, idempotency_key="k")
+        stranger = second.connect()
+        await stranger.hello(token=BOB)
+        assert (await stranger.submit("teller", 0, idempotency_key="k"))["job_id"] in second.runs
+
+
+async def test_an_acceptance_on_its_way_is_not_one_that_was_told(
+    world: World, autojump_clock: MockClock
+) -> None:
+    """Killed with the acceptance stored and not told, the key brings acceptance and terminal."""
+    async with world.runtime:
+        peer = await welcomed(world)
+        await peer.send("job.submit", {"agent": "waiter", "idempotency_key": "k"})
+        while not world.store._keys:
+            await trio.lowlevel.checkpoint()
+        assert not (await world.store.job(job_of_key(world))).submitters  # type: ignore[union-attr]
+        second = successor(world)
+    async with second.runtime:
+        again = await resumed(second, peer.resume_from())
+        repeated = await again.submit("waiter", idempotency_key="k")
+        assert (await again.until_terminal(repeated["job_id"]))["event_seq"] == 1
+
+
+def job_of_key(world: World) -> str:
+    """The job of the one key there is."""
+    (row,) = world.store._keys.values()
+    return row.job_id
+
+
+async def test_retention_goes_on(autojump_clock: MockClock) -> None:
+    """A finished job and its key go when they are due, however long nobody was there."""
+    world = World(MemoryStore(), finished_job_seconds=1_000, idempotency_seconds=2_000)
+    async with world.runtime:
+        peer = await welcomed(world)
+        first = await peer.submit("teller", 0, idempotency_key="k")
+        await peer.until_terminal(first["job_id"])
+        second = successor(world, finished_job_seconds=1_000, idempotency_seconds=2_000)
+    await trio.sleep(1_500)
+    async with second.runtime:
+        await trio.sleep(10)
+        assert await second.store.job(first["job_id"]) is None
+        other = await welcomed(second)
+        assert (await other.submit("teller", 0, idempotency_key="k"))["job_id"] == first["job_id"]
+        assert not second.runs
+        await trio.sleep(500)
+        late = await welcomed(second)
+        assert (await late.submit("teller", 0, idempotency_key="k"))["job_id"] in second.runs
+
+
+# -- sessions
+
+
+@pytest.mark.spec("6.3-3", "6.3-4")
+async def test_a_session_resumes_from_wherever_it_could(
+    world: World, autojump_clock: MockClock
+) -> None:
+    """From its floor to its top, the same frames; beyond either, RESUME_WINDOW_EXPIRED."""
+    async with world.runtime:
+        peer = await welcomed(world)
+        job = await peer.submit("teller", 8)
+        await peer.until_terminal(job["job_id"])
+        await peer.send("session.ack", {"last_processed_seq": 3})
+        await wait_all_tasks_blocked()
+        resume = peer.resume_from()
+        second = successor(world)
+    async with second.runtime:
+        for bad in (2, 10, 1_000_000):
+            with pytest.raises(ResumeWindowExpired):
+                await resumed(second, {**resume, "last_event_seq": bad})
+        for after in range(3, 10):
+            again = await resumed(second, {**resume, "last_event_seq": after})
+            if after < 9:
+                await again.expect("job.result", event_seq=9)
+            resume = again.resume_from()
+
+
+async def test_the_token_before_is_good_while_nobody_was_heard(
+    world: World, autojump_clock: MockClock
+) -> None:
+    """Welcomed anew and killed: both tokens are good; once heard, the one before is not."""
+    async with world.runtime:
+        peer = await welcomed(world)
+        await peer.close()
+        unheard = await resumed(world, before := peer.resume_from())
+        second = successor(world)
+        await unheard.send("session.ping", {"nonce": "n"})
+        await wait_all_tasks_blocked()
+        third = successor(world)
+    async with second.runtime:
+        again = await resumed(second, before)
+        with pytest.raises(ResumeWindowExpired):
+            await resumed(second, unheard.resume_from())
+        await again.close()
+    async with third.runtime:
+        with pytest.raises(ResumeWindowExpired):
+            await resumed(third, before)
+        await resumed(third, unheard.resume_from())
+
+
+async def test_tokens_are_stored_as_digests(world: World, autojump_clock: MockClock) -> None:
+    """Whoever reads the store cannot resume a session."""
+    async with world.runtime:
+        peer, _ = await lost_job(world)
+        assert peer.resume_token is not None
+        for table in vars(crash(world.store)).values():
+            assert peer.resume_token not in repr(table)
+            assert peer.resume_token.removeprefix("rt_") not in repr(table)
+
+
+async def test_a_session_stays_its_principals(world: World, autojump_clock: MockClock) -> None:
+    """Another principal cannot have it after a restart either."""
+    async with world.runtime:
+        peer = await welcomed(world)
+        second = successor(world)
+    async with second.runtime:
+        with pytest.raises(ResumeWindowExpired):
+            await resumed(second, peer.resume_from(), token=BOB)
+        await resumed(second, peer.resume_from())
+
+
+async def test_features_and_dialect_are_kept(world: World, autojump_clock: MockClock) -> None:
+    """A resume without a hello goes on as it was negotiated, in the client's own shape."""
+    async with world.runtime:
+        peer = world.connect()
+        capabilities: Json = {"features": ["ack"], "agents": []}
+        welcome = await peer.hello(capabilities=capabilities)
+        assert "heartbeat_interval_sec" not in welcome["payload"]
+        job = await peer.submit("waiter")
+        await peer.expect("job.event")
+        await peer.send("job.cancel", {"job_id": job["job_id"]})
+        await wait_all_tasks_blocked()
+        second = successor(world)
+    async with second.runtime:
+        again = second.connect()
+        await again.send("session.resume", peer.resume_from())
+        welcome = await again.expect("session.welcome")
+        assert "heartbeat_interval_sec" not in welcome["payload"]
+        end = await again.until_terminal(job["job_id"])
+        assert (end["type"], end["payload"]["final_status"]) == ("job.result", "cancelled")
+        await again.send("job.cancel", {"job_id": job["job_id"]})
+        await again.send("session.ping", {"nonce": "n"})
+        assert (await again.receive())["type"] == "session.pong", "a cancel too late was answered"
+
+
+async def test_windows_begin_anew(world: World, autojump_clock: MockClock) -> None:
+    """The time without a runtime does not count; from its start on the window is a full one."""
+    async with world.runtime:
+        peer, late = await welcomed(world), await welcomed(world)
+        await peer.close()
+        await late.close()
+        await trio.sleep(WINDOW_SECONDS - 10)
+        second = successor(world)
+    await trio.sleep(10 * WINDOW_SECONDS)
+    async with second.runtime:
+        await trio.sleep(WINDOW_SECONDS - 10)
+        await resumed(second, peer.resume_from())
+        await trio.sleep(20)
+        with pytest.raises(ResumeWindowExpired):
+            await resumed(second, late.resume_from())
+        assert list(second.store._sessions) == [peer.session_id]
+
+
+async def test_parked_sessions_are_bounded_from_the_start(
+    world: World, autojump_clock: MockClock
+) -> None:
+    """If the bound has become smaller, the oldest go."""
+    async with world.runtime:
+        peers = [await welcomed(world) for _ in range(5)]
+        second = successor(world, parked_sessions_per_principal=2)
+    async with second.runtime:
+        for peer in peers[:3]:
+            with pytest.raises(ResumeWindowExpired):
+                await resumed(second, peer.resume_from())
+        for peer in peers[3:]:
+            await resumed(second, peer.resume_from())
+
+
+async def test_a_closed_session_can_still_be_resumed(
+    world: World, autojump_clock: MockClock
+) -> None:
+    """What a client said goodbye to stays for its window, restart or not (§6.7)."""
+    async with world.runtime:
+        peer, job_id = await lost_job(world)
+        await peer.send("session.close")
+        await peer.expect("session.closed")
+        second = successor(world)
+    async with second.runtime:
+        again = await resumed(second, peer.resume_from())
+        await again.until_terminal(job_id)
+
+
+async def test_a_session_whose_events_are_gone_is_told(
+    world: World, autojump_clock: MockClock
+) -> None:
+    """What was missed is past its retention: no hole, RESUME_WINDOW_EXPIRED."""
+    async with world.runtime:
+        peer = await welcomed(world)
+        job = await peer.submit("teller", 3)
+        await peer.until_terminal(job["job_id"])
+        second = successor(world, finished_job_seconds=0)
+    async with second.runtime:
+        await trio.sleep(10)
+        with pytest.raises(ResumeWindowExpired):
+            await resumed(second, {**peer.resume_from(), "last_event_seq": 0})
+        again = await resumed(second, peer.resume_from())
+        fresh = await again.submit("teller", 2)
+        await again.until_terminal(fresh["job_id"])
+        messages = [e["payload"]["body"]["message"] for e in world.recorder.events(fresh["job_id"])]
+        assert messages == told(2)
+
+
+# -- a store in trouble at the start
+
+
+@pytest.mark.logs_error("the store is in trouble")
+async def test_a_start_waits_for_a_store_that_cannot_be_written(
+    world: World, autojump_clock: MockClock
+) -> None:
+    """Nobody is let in before the ends of the lost jobs are stored; then all goes on."""
+    async with world.runtime:
+        peer, job_id = await lost_job(world)
+        store = copy_into(FaultyStore(commit=1, seconds=30), world.store)
+    second, began = World(store, recorder=world.recorder, clock=world.clock), trio.current_time()
+    async with second.runtime:
+        assert 30 <= trio.current_time() - began <= 35
+        again = await resumed(second, peer.resume_from())
+        await again.until_terminal(job_id)
+
+
+async def test_a_start_over_a_store_that_cannot_be_read_fails(
+    world: World, autojump_clock: MockClock
+) -> None:
+    """It says why, and the next start finds everything as it was."""
+    async with world.runtime:
+        peer, job_id = await lost_job(world)
+        store = copy_into(FaultyStore(read=1), world.store)
+    with pytest.raises(StoreError, match="recover"):
+        async with World(store).runtime:
+            pass
+    second = World(store, recorder=world.recorder, clock=world.clock)
+    async with second.runtime:
+        again = await resumed(second, peer.resume_from())
+        await again.until_terminal(job_id)
