@@ -218,10 +218,14 @@ class Scribe:
         session.set_tail(None)
 
     def _give_up(self, gone: JournalTrimmed) -> None:
-        """Owed events are gone: the session is told and ends, rather than go on with a hole."""
+        """Owed events are gone: the session is told and ends, rather than go on with a hole.
+
+        The watch stays behind: a connection that is on its way here meets the same, and is told.
+        """
         session = self._session
-        session.watches[gone.job_id].end()
+        session.watches[gone.job_id].leave_job()
         session.over = True
+        session.behind = False
         if session.tail is not None:
             error = ResumeWindowExpired(
                 f"events of {gone.job_id} are gone, before they could be sent"

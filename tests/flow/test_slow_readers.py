@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from functools import partial
+
 import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
 from arcp_trio.runtime.limits import Limits
+from arcp_trio.store.interface import Owed
 from arcp_trio.store.memory import MemoryStore
+from arcp_trio.store.writes import Write
 from arcp_trio.testing import Peer
 from arcp_trio.transport import TransportClosed
 from arcp_trio.wire.errors import ResumeWindowExpired
-from tests.flow.support import Flow, ack, open_flow, read_to
+from tests.flow.support import QUIET, Flow, ack, open_flow, read_to
 
 KB = 1_000
 FEW = {"journal_bytes": 100 * KB, "tail_bytes": 100 * KB, "tail_frames": 50}
@@ -108,6 +113,53 @@ async def test_a_stuck_submitter_is_not_waited_for_for_ever(autojump_clock) -> N
         assert flow.tap.emitted < 5_000
         await trio.sleep(40)
         assert flow.tap.emitted == 5_000
+
+
+class SlowStore(MemoryStore):
+    """A store that can be made to hold up what is read and what is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_read, self.may_write = trio.Event(), trio.Event()
+
+    async def owed(self, cursors: Mapping[str, int], entries: int, size: int) -> Sequence[Owed]:
+        """Read what a session is owed."""
+        await self.may_read.wait()
+        return await super().owed(cursors, entries, size)
+
+    async def _commit(self, writes: Sequence[Write]) -> None:
+        await self.may_write.wait()
+        await super()._commit(writes)
+
+
+async def test_a_gap_found_while_another_connection_resumes_is_told_to_that(
+    autojump_clock,
+) -> None:
+    """A resume that is on its way when the gap is found does not go on with a hole."""
+    store = SlowStore()
+    store.may_write.set()
+    async with open_flow(store, **FEW) as flow:
+        flow.tap.size = KB
+        peer = await flow.welcomed()
+        job_id = (await peer.submit("tap"))["job_id"]
+        await peer.drop()
+        await wait_all_tasks_blocked()
+        await flow.tap.let_out(5_000)
+        first = await flow.resumed(peer)
+        await wait_all_tasks_blocked()
+        store.may_write = trio.Event()
+        second = await flow.connect()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(partial(second.hello, features=QUIET, resume=first.resume_from()))
+            await wait_all_tasks_blocked()
+            store.may_read.set()
+            await wait_all_tasks_blocked()
+            store.may_write.set()
+        await second.expect("session.error", code="RESUME_WINDOW_EXPIRED", job_id=job_id)
+        with pytest.raises(TransportClosed):
+            await second.receive()
+        await trio.sleep(10)
+        assert flow.store._sessions == {}
 
 
 async def test_a_submitter_with_a_gap_is_not_waited_for(autojump_clock) -> None:
