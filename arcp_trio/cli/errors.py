@@ -12,7 +12,9 @@ class CommandError(Exception):
 
 
 def one_line(error: BaseException) -> str:
-    """Name an exception and the first line of what it says."""
+    """Name an exception, or the one in the groups around it, and the first line of what it says."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
     lines = str(error).splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
