@@ -2,7 +2,8 @@
 
 - A test is a plain function, async when it needs Trio (pytest-trio runs it), with one sentence
   saying what it shows.
-- Time is virtual: `autojump_clock` for anything that waits. No test sleeps for real;
+- Time is virtual: `autojump_clock`, as an argument of the test itself (pytest-trio looks nowhere
+  else for it), for anything that waits. No test sleeps for real;
   `trio.testing.wait_all_tasks_blocked` and `Sequencer` order things. Autojump clocks know nothing
   of threads: use them with the memory store and memory streams only.
 - A test that does real I/O (marker `real_tcp`: loopback and port 0) stands under an absolute
