@@ -23,12 +23,11 @@ from trio_websocket import (
 )
 
 from arcp_trio.transport.base import MessageTooBig, Transport, TransportClosed
-from arcp_trio.transport.frames import ABORT_SECONDS, MAX_FRAGMENTS, FrameStream
+from arcp_trio.transport.frames import MAX_FRAGMENTS
+from arcp_trio.transport.stream import ABORT_SECONDS, QUEUED_MESSAGES, FrameStream
 
 logger = logging.getLogger(__name__)
 
-#: Messages that wait to be received. Behind more than these, the peer's pings and Close wait too.
-_QUEUED_MESSAGES: Final = 64
 _READ_BYTES: Final = 64 * 1024
 
 _TOO_BIG: Final = 1009
@@ -66,7 +65,7 @@ async def accept(
         request = await wrap_server_stream(
             nursery,
             frames,
-            message_queue_size=_QUEUED_MESSAGES,
+            message_queue_size=QUEUED_MESSAGES,
             max_message_size=max_bytes,
             receive_buffer_size=_READ_BYTES,
         )
@@ -96,7 +95,7 @@ async def connect(
             cast("trio.SocketStream", frames),  # any stream will do
             host,
             path,
-            message_queue_size=_QUEUED_MESSAGES,
+            message_queue_size=QUEUED_MESSAGES,
             max_message_size=max_bytes,
             receive_buffer_size=_READ_BYTES,
         )
@@ -109,11 +108,12 @@ async def connect(
 class _Reader:
     """Stands in for the nursery in which trio-websocket starts its reader task, its only one."""
 
-    def __init__(self, nursery: trio.Nursery) -> None:
+    def __init__(self, nursery: trio.Nursery, frames: FrameStream) -> None:
         self.ended = trio.Event()
         self.handshake = trio.CancelScope()  # what the handshake waits for comes from the reader
         self.failure: Exception | None = None
         self._nursery = nursery
+        self._frames = frames
 
     def start_soon(self, read: Callable[[], Awaitable[None]]) -> None:
         self._nursery.start_soon(self._run, read, name="WebSocket reader")
@@ -126,6 +126,7 @@ class _Reader:
             self.failure = exc
         finally:
             self.ended.set()
+            self._frames.shut_tap()
             self.handshake.cancel()
 
 
@@ -136,7 +137,7 @@ async def _open(
     aside = _Aside()
     try:
         async with trio.open_nursery() as nursery:
-            reader = _Reader(nursery)
+            reader = _Reader(nursery, frames)
             with aside:
                 websocket = await _shake_hands(reader, frames, handshake)
                 yield _WebSocketTransport(websocket, frames, reader.ended, max_bytes, peer)
@@ -199,7 +200,8 @@ class _WebSocketTransport:
 
     async def receive(self) -> str | bytes:
         try:
-            message = await self._websocket.get_message()
+            text = await self._frames.receive_text()
+            message = await self._websocket.get_message() if text is None else text
         except ConnectionClosed as exc:
             raise await self._end(exc.reason) from None
         if self._closing:
@@ -214,6 +216,7 @@ class _WebSocketTransport:
 
     async def close(self, code: int = 1000, reason: str = "") -> None:
         self._closing = True
+        self._frames.shut_tap()
         with suppress(*_GONE):
             await self._frames.send_close(code, reason)
             with suppress(ConnectionClosed):

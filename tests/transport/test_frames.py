@@ -17,13 +17,12 @@ from websockets.protocol import OPEN, Protocol, Side
 from arcp_trio.transport import memory_streams
 from arcp_trio.transport.frames import (
     MAX_FRAGMENTS,
-    WRITE_SLICE,
-    FrameStream,
     MessageGauge,
     client_texts,
     close_frame,
     server_texts,
 )
+from arcp_trio.transport.stream import WRITE_SLICE, FrameStream
 from tests.transport.peers import BINARY, CLOSE, PING, PONG, TEXT, closing, frame
 
 SIZES = st.sampled_from((0, 1, 125, 126, 127, 65535, 65536, 70000)) | st.integers(0, 2000)

@@ -1,0 +1,195 @@
+"""The byte stream under trio-websocket, shared with a sender that writes finished frames itself.
+
+trio-websocket does the opening handshake, parses what comes in, answers pings and closes. One call
+of it per message costs several scheduler rounds, so whole batches of frames go around it and
+straight to the stream below. This module keeps the two from harming each other: writes never
+interleave, nothing follows a Close, and nothing is ever written behind a torn frame. Coming in,
+ordinary messages are picked off before trio-websocket sees them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import trio
+
+from arcp_trio.transport.frames import (
+    CLOSE,
+    MessageGauge,
+    client_texts,
+    close_frame,
+    server_texts,
+)
+from arcp_trio.transport.tap import TextTap
+
+#: A write goes out in slices of at most this many bytes, each of which is progress one can see.
+WRITE_SLICE: Final = 64 * 1024
+#: Messages that wait to be received. Behind these, and what came in the same read, the peer's pings
+#: and Close wait too.
+QUEUED_MESSAGES: Final = 64
+#: Closing by force does no network I/O, so this only guards against a stream that misbehaves.
+ABORT_SECONDS: Final = 1.0
+
+_SWITCHING: Final = b"HTTP/1.1 101 "
+_BLANK_LINE: Final = re.compile(rb"\n\r?\n")
+
+
+class FrameStream(trio.abc.Stream):
+    """The stream trio-websocket is given, on top of the one that leads to the peer.
+
+    Its `Stream` methods are for trio-websocket, the others for the transport.
+    """
+
+    def __init__(self, stream: trio.abc.Stream, *, client: bool, max_bytes: int) -> None:
+        self.gauge: Final = MessageGauge(max_bytes)
+        self.writing_since: float | None = None
+        self._stream = stream
+        self._client = client
+        self._encode: Callable[[Sequence[bytes]], bytes] = client_texts if client else server_texts
+        self._write_lock = trio.StrictFIFOLock()
+        self._close_passed = False
+        self._torn = False
+        self._switched = trio.Event()  # HTTP is over, what follows are frames
+        self._head = bytearray()  # of the request or response that comes in
+        self._head_over = False
+        self._held = b""  # read together with the end of the head
+        self._tap = TextTap(masked=not client, max_bytes=max_bytes)
+        self._texts_changed = trio.lowlevel.ParkingLot()
+
+    # --- writing ---
+
+    async def send_texts(self, texts: Sequence[bytes]) -> None:
+        """Write text frames, one for each of `texts`, all or (raising) not."""
+        data = self._encode(texts)
+        async with self._write_lock:
+            if self._close_passed:
+                raise trio.ClosedResourceError("a Close has been sent")
+            await self._write(data)
+
+    async def send_close(self, code: int, reason: str) -> None:
+        """Write a Close, the last frame of this side, unless there has been one."""
+        await self.send_all(close_frame(code, reason, client=self._client))
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        """Write the handshake or one control frame of trio-websocket's."""
+        async with self._write_lock:
+            if self._close_passed:
+                return  # nothing may follow a Close, and nobody waits for a pong or a second one
+            opening = not self._switched.is_set()
+            if not opening and data[0] == CLOSE:
+                self._close_passed = True
+            await self._write(data)
+        if opening and not self._client and bytes(data[: len(_SWITCHING)]) == _SWITCHING:
+            self._switched.set()
+
+    async def _write(self, data: bytes | bytearray | memoryview) -> None:
+        if self._torn:
+            raise trio.BrokenResourceError("an earlier write was cut off")
+        self.writing_since = trio.current_time()
+        try:
+            if len(data) <= WRITE_SLICE:
+                await self._stream.send_all(data)
+            else:
+                await self._write_slices(memoryview(data))
+        except BaseException:
+            # Nobody knows how much of it went out, so nothing can follow.
+            self._torn = True
+            with trio.move_on_after(ABORT_SECONDS, shield=True):
+                await self.abort()
+            raise
+        finally:
+            self.writing_since = None
+
+    async def _write_slices(self, data: memoryview) -> None:
+        for start in range(0, len(data), WRITE_SLICE):
+            await self._stream.send_all(data[start : start + WRITE_SLICE])
+            self.writing_since = trio.current_time()
+
+    async def wait_send_all_might_not_block(self) -> None:
+        """Wait until a write may get on."""
+        async with self._write_lock:
+            await self._stream.wait_send_all_might_not_block()
+
+    # --- reading ---
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        """Read what came, but for texts; empty at the end, and from the frame that is too much."""
+        if self.gauge.exceeded:
+            return b""
+        if not self._head_over:
+            return self._split_head(await self._read(max_bytes))
+        if not self._client:
+            # A client may be so eager as to send frames with its request. trio-websocket would lose
+            # them, so they are kept until the request is answered.
+            await self._switched.wait()
+        held, self._held = self._held, b""
+        if not self._switched.is_set():
+            return held or await self._read(max_bytes)  # the body of a refusal
+        passing = self._pick(held)
+        while not passing:
+            while len(self._tap.texts) >= QUEUED_MESSAGES and not self._tap.shut:
+                await self._texts_changed.park()
+            data = await self._read(max_bytes)
+            if not data:
+                return b""
+            passing = self._pick(data)
+        return self.gauge.admit(passing)
+
+    def _pick(self, data: bytes) -> bytes:
+        passing = self._tap.pick(data)
+        self._texts_changed.unpark_all()
+        return passing
+
+    async def receive_text(self) -> str | None:
+        """Return the next text; None if what comes next is for trio-websocket to tell."""
+        if self._tap.texts:
+            await trio.lowlevel.checkpoint()
+        while not self._tap.texts:
+            if self._tap.shut:
+                return None
+            await self._texts_changed.park()
+        if len(self._tap.texts) == QUEUED_MESSAGES:
+            self._texts_changed.unpark_all()
+        return self._tap.texts.popleft()
+
+    def shut_tap(self) -> None:
+        """Leave all that comes from now on to trio-websocket."""
+        self._tap.shut = True
+        self._texts_changed.unpark_all()
+
+    def _split_head(self, data: bytes) -> bytes:
+        before = len(self._head)
+        self._head += data
+        blank = _BLANK_LINE.search(self._head, max(0, before - 2))
+        if blank is None:
+            return data
+        self._head_over = True
+        if self._client and self._head.startswith(_SWITCHING):
+            self._switched.set()
+        cut = blank.end() - before
+        self._head.clear()
+        self._held = data[cut:]
+        return data[:cut]
+
+    async def _read(self, max_bytes: int | None) -> bytes:
+        return bytes(await self._stream.receive_some(max_bytes))
+
+    async def discard(self) -> None:
+        """Read and forget, up to the peer's Close or the end.
+
+        Closing a socket with unread data resets it, and a reset can overtake our Close.
+        """
+        while not self.gauge.saw_close and (data := await self._read(None)):
+            self.gauge.admit(self._tap.pick(data))
+
+    # --- ending ---
+
+    async def aclose(self) -> None:
+        """Leave the stream open: trio-websocket is done with it, but a Close may be due yet."""
+        await trio.lowlevel.checkpoint()
+
+    async def abort(self) -> None:
+        """Close the stream below, at once."""
+        await trio.aclose_forcefully(self._stream)
