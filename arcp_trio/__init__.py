@@ -1,4 +1,4 @@
-"""A runtime, library and client for ARCP 1.1, the Agent Runtime Control Protocol, built on Trio.
+"""A runtime and library for ARCP 1.1, the Agent Runtime Control Protocol, built on Trio.
 
 Everything public is here and in `arcp_trio.testing`. Names are loaded when they are first used, so
 that the command line need not wait for what it does not use.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from arcp_trio.runtime.groups import unwrapped
+
 
 class CommandError(Exception):
     """One line that says what is wrong and what to do; the process ends with its exit code."""
@@ -13,8 +15,7 @@ class CommandError(Exception):
 
 def one_line(error: BaseException) -> str:
     """Name an exception, or the one in the groups around it, and the first line of what it says."""
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
+    error = unwrapped(error)
     lines = str(error).splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 

@@ -33,7 +33,7 @@ async def take_over(core: Core) -> None:
     core.sessions.park_all(found.sessions)
     if found.sessions or found.unfinished:
         log.info(
-            "found %d sessions, and %d jobs that a restart ended",
+            "sessions found: %d; jobs that the restart ended: %d",
             len(found.sessions),
             len(found.unfinished),
         )
