@@ -1,0 +1,231 @@
+"""Traffic that comes and goes: once it is past every window, nothing is left of it."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from typing import cast
+
+import msgspec
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from arcp_trio import JobContext, MemoryStore
+from arcp_trio.runtime.sessions import SWEEP_SECONDS
+from arcp_trio.testing.frames import Frame
+from arcp_trio.testing.peer import Peer
+from arcp_trio.wire.json import JsonObject
+from tests.durability.stores import TABLES
+from tests.durability.story import FEATURES, World
+from tests.sessions.support import hello_payload
+from tests.store.engines import ENGINES, Engine
+
+RETENTION_SECONDS = 100
+
+
+def held(world: World) -> dict[str, int]:
+    """How many entries there are in the runtime's tables, by name; only what is not empty."""
+    core = world.runtime._core
+    owners = [core.sessions, core.sessions._submissions, core.jobs, world.runtime]
+    sizes = {
+        f"{type(owner).__name__}.{name}": len(table)
+        for owner in owners
+        for name, table in vars(owner).items()
+        if isinstance(table, dict | list | set)
+    }
+    return {name: size for name, size in sizes.items() if size}
+
+
+def blocks() -> int:
+    """How much memory is in use, in pieces."""
+    gc.collect()
+    return sys.getallocatedblocks()
+
+
+def tasks() -> int:
+    """How many tasks there are."""
+    return trio.lowlevel.current_statistics().tasks_living
+
+
+async def visit(world: World, n: int) -> None:
+    """A session, a job with a key, and gone: now politely, now in the middle."""
+    world.recorder._sessions.clear()
+    peer = world.connect()
+    await peer.hello(features=FEATURES)
+    await peer.send("job.submit", {"agent": "teller", "input": 0, "idempotency_key": str(n)})
+    if n % 4:
+        await peer.expect("job.result")
+    if n % 2:
+        await peer.send("session.ack", {"last_processed_seq": 1})
+    await peer.close()
+    world.runs.clear()
+
+
+async def check_nothing_stays(engine: Engine, clock: MockClock, visits: int) -> None:
+    """After twice so many visits as much is in use as after so many."""
+    with engine.make() as store:
+        world = World(
+            cast("MemoryStore", store),  # or like it
+            resume_window_seconds=RETENTION_SECONDS,
+            finished_job_seconds=RETENTION_SECONDS,
+            idempotency_seconds=2 * RETENTION_SECONDS,
+            parked_sessions_per_principal=100_000,
+        )
+        in_use: list[int] = []
+        async with world.runtime:
+            tasks_before = tasks()
+            for _ in range(2):
+                await visit_and_leave(world, clock, visits)
+                assert held(world) == {}
+                assert await engine.left(store) == {}
+                assert tasks() == tasks_before
+                in_use.append(blocks())
+        assert in_use[1] - in_use[0] < visits // 2
+
+
+@pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.name)
+async def test_sessions_and_jobs_leave_nothing_behind(
+    engine: Engine, mock_clock: MockClock
+) -> None:
+    """They come and go; then nothing happens but time, and it is as if nobody had come."""
+    await check_nothing_stays(engine, mock_clock, {"memory": 500, "sqlite": 300}[engine.name])
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.name)
+async def test_very_many_sessions_and_jobs(engine: Engine, mock_clock: MockClock) -> None:
+    """The same, ten thousand times and again."""
+    await check_nothing_stays(engine, mock_clock, 10_000)
+
+
+async def visit_and_leave(world: World, clock: MockClock, visits: int) -> None:
+    """So many visits, and then more time than anything is kept for."""
+    for n in range(visits):
+        await visit(world, n)
+    # Step by step: this clock stands still while threads are at work.
+    for _ in range(8):
+        await world.store.flushed()
+        await wait_all_tasks_blocked(0.01)
+        clock.jump(RETENTION_SECONDS / 2)
+    await world.store.flushed()
+
+
+# -- in one session
+
+
+async def entered(world: World) -> Peer:
+    """A peer with a session."""
+    peer = world.connect()
+    await peer.hello(features=FEATURES)
+    return peer
+
+
+async def read_until(peer: Peer, kind: str) -> Frame:
+    """The next frame of a type, past the recorder: that keeps every frame it sees."""
+    while True:
+        frame: Frame = msgspec.json.decode(await peer.transport.receive())
+        if frame["type"] == kind:
+            return frame
+
+
+async def growth(times: int, ask: Callable[[], Awaitable[object]]) -> int:
+    """How much more is in use after asking so often than after the first half of it."""
+    in_use: list[int] = []
+    for _ in range(2):
+        for _ in range(times // 2):
+            await ask()
+        await wait_all_tasks_blocked()
+        in_use.append(blocks())
+    return in_use[1] - in_use[0]
+
+
+async def test_short_jobs_leave_nothing_in_their_session(autojump_clock: MockClock) -> None:
+    """Thousands of jobs, acknowledged: no more is in use, once they are not retained."""
+    world = World(MemoryStore(), finished_jobs=10, idempotency_seconds=0)
+    async with world.runtime:
+        peer = await entered(world)
+
+        async def have_one_done() -> None:
+            await peer.send("job.submit", {"agent": "teller", "input": 0})
+            seq = (await read_until(peer, "job.result"))["event_seq"]
+            await peer.send("session.ack", {"last_processed_seq": seq})
+            world.runs.clear()
+            await trio.sleep(0.5)
+
+        assert await growth(2_000, have_one_done) < 500
+        most = 10 + SWEEP_SECONDS / 0.5 + 1
+        assert all(len(getattr(world.store, name)) <= most for name in TABLES)
+
+
+@pytest.mark.parametrize(
+    ("kind", "payload", "answer"),
+    [
+        ("session.ping", {"nonce": "n"}, "session.pong"),
+        ("job.cancel", {"job_id": "job_of_nobody"}, "session.error"),
+        ("job.submit", {"agent": "nobody"}, "session.error"),
+        ("job.submit", {"agent": "nobody", "idempotency_key": "k"}, "session.error"),
+        ("session.list_jobs", {}, "session.error"),
+        ("session.unheard_of", {}, "session.error"),
+    ],
+)
+async def test_what_is_answered_is_forgotten(
+    kind: str, payload: JsonObject, answer: str, autojump_clock: MockClock
+) -> None:
+    """Thousands of messages, refused or not, leave neither tasks nor memory in use."""
+    world = World(MemoryStore())
+    async with world.runtime:
+        peer = await entered(world)
+        tasks_before = tasks()
+
+        async def ask() -> None:
+            await peer.send(kind, payload)
+            await read_until(peer, answer)
+            await trio.sleep(0.1)
+
+        assert await growth(4_000, ask) < 500
+        assert tasks() == tasks_before
+
+
+# -- linear time
+
+
+async def test_cost_grows_with_the_work_and_no_faster(autojump_clock: MockClock) -> None:
+    """Sixteen times the events, seen live, replayed and acknowledged, cost sixteen times as much.
+
+    Give or take a lot: it would be two hundred and fifty-six times as much if anything were looked
+    through for each event.
+    """
+    few, many = [await cost_of(events) for events in (1_000, 16_000)]
+    assert many < 5 * 16 * few
+
+
+async def cost_of(events: int) -> float:
+    """The processor's time for two interleaved jobs with so many events in all."""
+    world = World(MemoryStore())
+
+    @world.runtime.agent("chatty")
+    async def chatty(job: JobContext) -> None:
+        for _ in range(events // 2):
+            await job.log("")
+            await trio.lowlevel.checkpoint()
+
+    async with world.runtime:
+        began: float = time.thread_time()
+        peer = await entered(world)
+        for _ in range(2):
+            await peer.send("job.submit", {"agent": "chatty"})
+        for _ in range(2):
+            await read_until(peer, "job.result")
+        resume = {**peer.resume_from(), "last_event_seq": 0}
+        again = world.connect()
+        await again.send("session.hello", hello_payload() | {"resume": resume})
+        for _ in range(2):
+            await read_until(again, "job.result")
+        for seq in range(1, events, 10):
+            await again.send("session.ack", {"last_processed_seq": seq})
+        await wait_all_tasks_blocked()
+        return time.thread_time() - began
