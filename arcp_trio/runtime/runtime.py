@@ -6,7 +6,7 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Self, TypeVar, TypeVarTuple
 
 import trio
 
@@ -37,6 +37,7 @@ SHUTDOWN_GRACE_SECONDS = 2.0
 """What agents get to clean up in at shutdown, at most."""
 
 _F = TypeVar("_F", bound=AgentFunction)
+_Ts = TypeVarTuple("_Ts")
 
 
 class Runtime:
@@ -166,8 +167,8 @@ class Runtime:
                     core.jobs = Jobs(core, jobs)
                     core.sessions = Sessions(core, sessions)
                     await take_over(core)
-                    sessions.start_soon(self._keep_sweeping, name="sweep")
-                    sessions.start_soon(mind_store, core, name="store trouble")
+                    sessions.start_soon(_keep_at_it, core.sessions.sweep, name="sweep")
+                    sessions.start_soon(_keep_at_it, mind_store, core, name="store trouble")
                     self._nursery = sessions
                     task_status.started()
                     await stop.wait()
@@ -176,14 +177,6 @@ class Runtime:
                 with trio.move_on_after(self.limits.close_seconds):
                     await core.store.flushed()
                 writer.cancel_scope.cancel(reason="the runtime is over")
-
-    async def _keep_sweeping(self) -> None:
-        while True:
-            try:
-                await self._core.sessions.sweep()
-            except Exception:
-                log.exception("the sweep failed; it goes on")
-                await trio.sleep(SWEEP_SECONDS)
 
     async def shutdown(self, drain: float = 0) -> None:
         """Refuse new work, let jobs drain for so many seconds, end the rest, say goodbye."""
@@ -206,3 +199,13 @@ class Runtime:
         with trio.CancelScope(deadline=core.farewells_end):
             while self._attended:
                 await self._one_left.wait()
+
+
+async def _keep_at_it(work: Callable[[*_Ts], Awaitable[None]], *args: *_Ts) -> None:
+    """Do what goes on in the background, whatever becomes of it."""
+    while True:
+        try:
+            await work(*args)
+        except Exception:
+            log.exception("background work failed; it goes on")
+            await trio.sleep(SWEEP_SECONDS)

@@ -7,6 +7,7 @@ import trio
 from trio.testing import MockClock
 
 from arcp_trio import InternalError
+from arcp_trio.runtime.sessions import Sessions
 from arcp_trio.testing import open_peers
 from arcp_trio.transport import TransportClosed
 from tests.durability.support import FailingStore, new_runtime
@@ -115,3 +116,28 @@ async def test_a_runtime_can_be_left_while_its_store_is_in_trouble(
             await peer.expect("job.event")
             store.broken = True
             await peer.expect("session.error")
+
+
+@pytest.mark.logs_error(TROUBLE)
+@pytest.mark.logs_error("background work failed")
+async def test_a_fault_in_the_background_ends_nothing(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever minds the store may fail himself: the runtime goes on, and he tries again."""
+    store = FailingStore()
+    runtime = new_runtime(store)
+    async with runtime, open_peers(runtime) as peers:
+        peer = await peers.connect()
+        await peer.hello()
+
+        def fail(_: object) -> None:
+            raise RuntimeError("a fault")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Sessions, "tell_of_trouble", fail)
+            store.broken = True
+            await trio.sleep(6)
+        store.broken = False
+        await trio.sleep(5)
+        accepted = await peer.submit("ticker", {"n": 1})
+        await peer.until_terminal(accepted["job_id"])

@@ -187,3 +187,30 @@ async def test_an_idle_store_leaves_the_disk_alone(store: SqliteStore, path: Pat
     assert await counter() == before
     await feeder.expire(before=1.0).committed()
     assert await counter() > before
+
+
+@pytest.mark.logs_error("housekeeping failed")
+async def test_a_fault_in_housekeeping_ends_nothing(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is logged, and tried again; the store goes on."""
+    failed = False
+
+    def fail(_: sqlite3.Connection) -> bool:
+        nonlocal failed
+        failed = True
+        raise RuntimeError("a fault")
+
+    async def has_failed() -> bool:
+        return failed
+
+    feeder = Feeder(store)
+    monkeypatch.setattr(engine, "FAILED_HOUSEKEEPING_SECONDS", 0.01)
+    with monkeypatch.context() as patch:
+        patch.setattr(engine, "clean_piece", fail)
+        feeder.session("S")
+        feeder.log(items=[Inline(1, b"x")], top=1)
+        await until(has_failed)
+        store.put(DropSession("S"))
+        await store.flushed()
+    await until_tidy(store, {})

@@ -154,6 +154,10 @@ class SqliteStore(SqliteReader, Store):
                 if not failing:
                     log.warning("the store cannot be cleaned up for now: %s", error)
                 failing = True
+            except Exception:  # a fault of ours in here is not to end the runtime
+                log.exception("housekeeping failed; it goes on")
+                failing = True
+            if failing:
                 self._untidy.set()
                 await trio.sleep(FAILED_HOUSEKEEPING_SECONDS)
 
