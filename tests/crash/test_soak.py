@@ -1,4 +1,4 @@
-"""Long runs: hundreds of kills over one data folder, and a start with ten thousand sessions."""
+"""Long runs: hundreds of kills, and a start with ten thousand sessions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from tests.crash.story import go_through
 
 pytestmark = [pytest.mark.real_tcp, pytest.mark.soak]
 
-CYCLES: Final = 300
+FOLDERS: Final = 6
+KILLS_OF_EACH: Final = 50
 
 SESSIONS_OF_EACH: Final = 500
 AT_A_TIME: Final = 25
@@ -27,10 +28,13 @@ SAMPLE: Final = 200
 
 
 async def test_hundreds_of_kills(tmp_path: Path) -> None:
-    """Recovery over a file that grows; `CRASH_SEED` repeats the run that a failure names."""
-    seed = int(os.environ.get("CRASH_SEED") or random.randrange(1_000_000))
+    """Recovery over files that grow; `CRASH_SEED` begins with the seed that a failure names."""
+    first = int(os.environ.get("CRASH_SEED") or random.randrange(1_000_000))
     with trio.fail_after(3_000):
-        await go_through(tmp_path, seed, CYCLES)
+        for seed in range(first, first + FOLDERS):
+            folder = tmp_path / str(seed)
+            folder.mkdir()
+            await go_through(folder, seed, KILLS_OF_EACH)
 
 
 async def test_a_start_with_ten_thousand_sessions(
