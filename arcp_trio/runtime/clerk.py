@@ -137,9 +137,11 @@ class Clerk:
                 raise AssertionError(message)
 
     def _close(self, request: Request, message: Close) -> None:
-        """The jobs go on; from now on any session of the principal may cancel them (§6.7)."""
+        """The jobs go on; from now on any session of the principal may cancel them (§6.7).
+
+        The session stays resumable for its window.
+        """
         session = self._session
-        session.close()
         self._core.jobs.session_gone(session.id)
         payload = {} if message.reason is None else {"reason": message.reason}
         closed = frame("session.closed", payload)

@@ -13,7 +13,7 @@ from arcp_trio.runtime.wake import Wake
 from arcp_trio.runtime.watch import Watch
 from arcp_trio.store.interface import Store
 from arcp_trio.store.records import Entry, SessionRow
-from arcp_trio.store.writes import CloseSession, MoveFloor, RotateToken
+from arcp_trio.store.writes import MoveFloor, RotateToken
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.clerk import Command
@@ -41,7 +41,6 @@ class Session:
         self.acked = row.acked
         self.over = False
         """It cannot go on: it will not be parked, but dropped."""
-        self.closed = row.closed
         self.watches: dict[str, Watch] = {}
         self.connection: Connection | None = None
         """Who is sent what gets a number."""
@@ -134,11 +133,6 @@ class Session:
         if self.spare_token is not None and connection is self.holder:
             self.spare_token = None
             self._store.put(RotateToken(self.id, self.token, None, self.features, self.dialect))
-
-    def close(self) -> None:
-        """The client is done with it; it stays resumable for its window (§6.7)."""
-        self.closed = True
-        self._store.put(CloseSession(self.id))
 
     # -- its life
 

@@ -28,7 +28,6 @@ from arcp_trio.store.writes import (
     AddSubmitter,
     AppendJournal,
     AppendLog,
-    CloseSession,
     DropSession,
     Expire,
     FinishJob,
@@ -124,11 +123,6 @@ class MemoryStore(Store):
     def _(self, write: PutSession) -> None:
         self._sessions[write.row.session_id] = _Log(write.row)
         self._tokens[write.row.token] = write.row.session_id
-
-    @_apply.register
-    def _(self, write: CloseSession) -> None:
-        log = self._sessions[write.session_id]
-        log.row = attrs.evolve(log.row, closed=True)
 
     @_apply.register
     def _(self, write: AppendLog) -> None:

@@ -133,8 +133,6 @@ class SessionRow:
     """How many batches its log was given."""
     acked: bool = False
     """Whether the client has ever acknowledged anything."""
-    closed: bool = False
-    """Whether the client said `session.close`."""
     watches: dict[str, int] = attrs.field(factory=dict[str, int])
     """Cursor by job id."""
 

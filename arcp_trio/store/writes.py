@@ -61,13 +61,6 @@ class MoveFloor:
 
 
 @attrs.define(eq=False)
-class CloseSession:
-    """The client said `session.close`; the session stays resumable (§6.7)."""
-
-    session_id: str
-
-
-@attrs.define(eq=False)
 class DropSession:
     """A session is gone, with its log and its watches."""
 
@@ -130,7 +123,6 @@ Write = (
     | PutSession
     | RotateToken
     | MoveFloor
-    | CloseSession
     | DropSession
     | AcceptJob
     | AddSubmitter

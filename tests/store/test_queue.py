@@ -10,14 +10,14 @@ from trio.testing import wait_all_tasks_blocked
 
 from arcp_trio.store.interface import Store
 from arcp_trio.store.queue import QUEUE_WRITES, WriteQueue
-from arcp_trio.store.writes import CloseSession, Write
+from arcp_trio.store.writes import DropSession, Write
 from arcp_trio.testing.background import background_tasks
 from tests.store.engines import Feeder
 
 
 def write(number: int) -> Write:
     """Some write, told apart by its number."""
-    return CloseSession(f"sess_{number}")
+    return DropSession(f"sess_{number}")
 
 
 class Disk:
@@ -30,7 +30,7 @@ class Disk:
     async def apply(self, writes: Sequence[Write]) -> None:
         """Store a group."""
         await trio.sleep(self.seconds)
-        self.groups.append([w.session_id for w in writes if isinstance(w, CloseSession)])
+        self.groups.append([w.session_id for w in writes if isinstance(w, DropSession)])
 
     @property
     def stored(self) -> list[str]:

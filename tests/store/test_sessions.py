@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import attrs
 import pytest
 
 from arcp_trio.store.interface import LogTrimmed, Store
 from arcp_trio.store.records import Inline, Mark, Range, SessionRow
-from arcp_trio.store.writes import CloseSession, DropSession, MoveFloor, RotateToken
+from arcp_trio.store.writes import DropSession, MoveFloor, RotateToken
 from tests.store.engines import Engine, Feeder, read_all, session_row
 
 
@@ -73,13 +72,6 @@ async def test_watching_what_is_gone_hurts_nobody(store: Store, feeder: Feeder) 
     feeder.watch()
     assert (await row_of(store)).watches == {"J": 0}
     await store.put(DropSession("S")).committed()
-
-
-async def test_close_is_remembered(store: Store, feeder: Feeder) -> None:
-    """`session.close` leaves everything else as it is."""
-    feeder.session()
-    store.put(CloseSession("S"))
-    assert await row_of(store) == attrs.evolve(session_row(), closed=True)
 
 
 # -- tokens

@@ -70,7 +70,7 @@ class Snapshot:
         """A session, with its watches."""
         row = self._db.execute(
             "SELECT sid, principal, features, dialect, token, spare_token, top, floor, rows,"
-            " acked, closed FROM session WHERE session_id = ?",
+            " acked FROM session WHERE session_id = ?",
             (session_id,),
         ).fetchone()
         if row is None:
@@ -87,7 +87,6 @@ class Snapshot:
             floor=row[7],
             rows=row[8],
             acked=bool(row[9]),
-            closed=bool(row[10]),
             watches=dict(watches.fetchall()),
         )
 

@@ -33,8 +33,7 @@ _FIRST = (
         top INTEGER NOT NULL,
         floor INTEGER NOT NULL,
         rows INTEGER NOT NULL,
-        acked INTEGER NOT NULL,
-        closed INTEGER NOT NULL
+        acked INTEGER NOT NULL
     )""",
     "CREATE INDEX session_by_token ON session (token)",
     """CREATE INDEX session_by_spare_token ON session (spare_token)

@@ -13,7 +13,6 @@ from arcp_trio.store.writes import (
     AddSubmitter,
     AppendJournal,
     AppendLog,
-    CloseSession,
     DropSession,
     Expire,
     FinishJob,
@@ -78,7 +77,7 @@ class GroupWriter:
         row = write.row
         self._db.execute(
             "INSERT INTO session (session_id, principal, features, dialect, token, spare_token,"
-            " top, floor, rows, acked, closed) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            " top, floor, rows, acked) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 row.session_id,
                 row.principal,
@@ -90,7 +89,6 @@ class GroupWriter:
                 row.floor,
                 row.rows,
                 row.acked,
-                row.closed,
             ),
         )
 
@@ -107,10 +105,6 @@ class GroupWriter:
                 write.session_id,
             ),
         )
-
-    @_apply.register
-    def _(self, write: CloseSession) -> None:
-        self._db.execute("UPDATE session SET closed = 1 WHERE session_id = ?", (write.session_id,))
 
     @_apply.register
     def _(self, write: AppendLog) -> None:
