@@ -136,7 +136,7 @@ async def test_an_acceptance_on_its_way_is_not_one_that_was_told(
     async with world.runtime:
         peer = await welcomed(world)
         await peer.send("job.submit", {"agent": "waiter", "idempotency_key": "k"})
-        while not world.store._keys:
+        while not world.store._keys:  # noqa: ASYNC110 - the instant of its commit
             await trio.lowlevel.checkpoint()
         assert not (await world.store.job(job_of_key(world))).submitters  # type: ignore[union-attr]
         second = successor(world)

@@ -6,7 +6,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 import pytest
-from trio import sleep
+import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from arcp_trio.runtime.scribe import Scribe
@@ -57,9 +57,9 @@ async def test_what_a_session_that_failed_still_says_is_stored_in_time(
         with faulty_scribe():
             await peer.send("job.submit", {"agent": "chatty", "input": 1})
             await wait_all_tasks_blocked()
-        await sleep(7)
+        await trio.sleep(7)
         await peer.send("session.ack", {"last_processed_seq": 1})
         await wait_all_tasks_blocked()
         await stage.welcomed()
-        await sleep(10)
+        await trio.sleep(10)
         assert stage.remembered()["_sessions"] == 1
