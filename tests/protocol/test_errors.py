@@ -13,7 +13,7 @@ from trio.testing import MockClock
 
 from arcp_trio import ArcpError, InternalError, JobContext, JobError, MemoryStore, Runtime
 from arcp_trio.runtime import submission
-from arcp_trio.runtime.session import Session
+from arcp_trio.runtime.jobs import Jobs
 from arcp_trio.testing import Peer, open_peer, open_peers
 from arcp_trio.testing.frames import CODES
 from arcp_trio.wire import errors
@@ -321,7 +321,7 @@ async def test_a_close_that_fails_is_answered_and_the_session_can_be_resumed(
         peer = await peers.connect()
         await peer.hello()
         with monkeypatch.context() as patch:
-            patch.setattr(Session, "close", broken)
+            patch.setattr(Jobs, "session_gone", broken)
             body = await refused(peer, "session.close", {})
         assert (body["code"], body["retryable"]) == ("INTERNAL_ERROR", True)
         again = await peers.connect()
