@@ -8,12 +8,16 @@ from typing import Final
 
 from bench import report
 from bench.figures import QUICK_SHARE, Family, compare
+from bench.replaying import replay
 from bench.round_trips import round_trips
+from bench.starting import start
 from bench.streaming import one_client
 
 FAMILIES: Final[Mapping[str, Family]] = {
-    "stream": one_client,
-    "round-trips": round_trips,
+    "stream": Family(one_client),
+    "round-trips": Family(round_trips),
+    "replay": Family(replay, most_runs=2),
+    "start": Family(start, most_runs=2),
 }
 """The order of the rows. A new row is a function here, or one more figure of one."""
 
@@ -22,7 +26,7 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("families", nargs="*", metavar="FAMILY", help=", ".join(FAMILIES))
-    parser.add_argument("--runs", type=int, default=5, help="runs of either side (default 5)")
+    parser.add_argument("--runs", type=int, default=5, help="runs of each side (default 5)")
     parser.add_argument("--quick", action="store_true", help="only see that it works: one run")
     parser.add_argument("--json", action="store_true", help="one JSON object per row")
     arguments = parser.parse_args()
@@ -35,7 +39,7 @@ def main() -> None:
         print(report.heading(runs), flush=True)
     for name in arguments.families or FAMILIES:
         for row in compare(FAMILIES[name], runs=runs, share=share):
-            print(report.json_line(row, runs) if arguments.json else report.line(row), flush=True)
+            print(report.json_line(row) if arguments.json else report.line(row), flush=True)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from typing import Any, Final, Self
 from urllib.parse import urlsplit
 
 from arcp_trio.wire.ids import new_id
-from bench.peers import TOKEN
+from bench.peers import TOKENS
 
 _PATIENCE_SECONDS: Final = 30.0
 _READ_BYTES: Final = 256 * 1024
@@ -30,10 +30,13 @@ _EVENT_SEQ: Final = b'"event_seq":'
 class Client:
     """One session, in which every number is checked: 1, 2, 3, … (§8.3)."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(
+        self, url: str, *, token: str = TOKENS[0], resume: Mapping[str, Any] | None = None
+    ) -> None:
+        self.seq = 0 if resume is None else resume["last_event_seq"]
+        """The number received last."""
         self._frames: deque[bytes] = deque()
         self._rest = b""
-        self._seq = 0
         self._session: dict[str, str] = {}
         parts = urlsplit(url)
         self._socket = socket.create_connection(
@@ -41,7 +44,7 @@ class Client:
         )
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._upgrade(parts.netloc, parts.path)
-        self._hello()
+        self._hello(token, resume)
 
     def __enter__(self) -> Self:
         return self
@@ -67,17 +70,24 @@ class Client:
             raise RuntimeError(f"no WebSocket: {answer!r}")
         self._rest = answer.partition(b"\r\n\r\n")[2]
 
-    def _hello(self) -> None:
-        hello = {
+    def _hello(self, token: str, resume: Mapping[str, Any] | None) -> None:
+        hello: dict[str, Any] = {
             "client": {"name": "bench", "version": "1.0.0"},
-            "auth": {"scheme": "bearer", "token": TOKEN},
+            "auth": {"scheme": "bearer", "token": token},
             "capabilities": {"encodings": ["json"], "features": []},
         }
+        if resume is not None:
+            hello["resume"] = resume
         self.send("session.hello", hello)
         welcome = json.loads(self.receive())
         if welcome["type"] != "session.welcome":
             raise RuntimeError(f"no session: {welcome}")
         self._session = {"session_id": welcome["session_id"]}
+        self._resume_token = welcome["payload"]["resume_token"]
+
+    def resume_from(self, seq: int) -> Mapping[str, Any]:
+        """What another client needs to go on with the session behind this number (§6.3)."""
+        return {**self._session, "resume_token": self._resume_token, "last_event_seq": seq}
 
     # -- sending
 
@@ -105,9 +115,9 @@ class Client:
         frame = self._frames.popleft()
         at = frame.find(_EVENT_SEQ)
         if at >= 0:
-            self._seq += 1
-            if not frame.startswith(b"%d," % self._seq, at + len(_EVENT_SEQ)):
-                raise RuntimeError(f"expected event_seq {self._seq}: {frame!r}")
+            self.seq += 1
+            if not frame.startswith(b"%d," % self.seq, at + len(_EVENT_SEQ)):
+                raise RuntimeError(f"expected event_seq {self.seq}: {frame!r}")
         elif b'"session.error"' in frame:
             raise RuntimeError(f"refused: {frame!r}")
         return frame

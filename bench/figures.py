@@ -1,15 +1,15 @@
-"""What is measured, and how two sides of it are compared."""
+"""What is measured, and how the sides are compared."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Final, TypeAlias
+from typing import Final
 
 import attrs
 
-from bench.peers import COMMANDS, OURS, PEER, Server, running
+from bench.peers import SIDES, Server, running
 
 QUICK_SHARE: Final = 0.02
 """A smoke run does this part of the work."""
@@ -22,39 +22,54 @@ class Figure:
     row: str
     unit: str
     value: float
-    client_busy: float
-    """The share of the time for which the client used a processor: near 1 it was the limit."""
     less_is_better: bool = False
+    client_busy: float | None = None
+    """The share of the time for which the client used a processor: near 1 it was the limit."""
 
 
 @attrs.frozen
-class Comparison:
-    """One row: the best run of either side."""
+class Row:
+    """The best run of each side that has such a figure."""
 
-    ours: Figure
-    peer: Figure
+    name: str
+    figures: Mapping[str, Figure]
 
     @property
-    def ratio(self) -> float:
-        """How many times better ours is, whichever direction is better."""
-        ratio = self.ours.value / self.peer.value
-        return 1 / ratio if self.ours.less_is_better else ratio
+    def unit(self) -> str:
+        """What its figures count."""
+        return next(iter(self.figures.values())).unit
+
+    def ratio(self, side: str, other: str) -> float | None:
+        """How many times better a side is than another, whichever direction is better."""
+        if not {side, other} <= self.figures.keys():
+            return None
+        one = self.figures[side]
+        ratio = one.value / self.figures[other].value
+        return 1 / ratio if one.less_is_better else ratio
 
 
-Family: TypeAlias = Callable[[Server, float], Sequence[Figure]]
-"""Measures a fresh server, doing this share of the full work. Always the same rows in a row."""
+@attrs.frozen
+class Family:
+    """Rows that are measured together."""
+
+    measure: Callable[[Server, float], Sequence[Figure]]
+    """Measures a fresh server, doing this share of the full work."""
+    most_runs: int = 5
+    """More of them would take too long for what they tell."""
 
 
-def compare(family: Family, *, runs: int, share: float) -> Iterator[Comparison]:
-    """Measure both sides by turns, so that a machine that slows down does so for both."""
-    found: dict[str, list[Sequence[Figure]]] = {side: [] for side in COMMANDS}
-    for _ in range(runs):
-        for side, figures in found.items():
+def compare(family: Family, *, runs: int, share: float) -> Sequence[Row]:
+    """Measure the sides by turns, so that a machine that slows down does so for all."""
+    found: dict[str, dict[str, list[Figure]]] = {}
+    for _ in range(min(runs, family.most_runs)):
+        for side in SIDES:
             with running(side) as server:
-                figures.append(family(server, share))
-    best = {side: [_best(row) for row in zip(*found[side], strict=True)] for side in found}
-    for ours, peer in zip(best[OURS], best[PEER], strict=True):
-        yield Comparison(ours, peer)
+                for figure in family.measure(server, share):
+                    found.setdefault(figure.row, {}).setdefault(side, []).append(figure)
+    return [
+        Row(name, {side: _best(figures) for side, figures in sides.items()})
+        for name, sides in found.items()
+    ]
 
 
 def _best(figures: Sequence[Figure]) -> Figure:
@@ -70,7 +85,7 @@ class Stopwatch:
 
 
 @contextmanager
-def stopwatch() -> Iterator[Stopwatch]:
+def stopwatch() -> Generator[Stopwatch]:
     """Time a block."""
     watch = Stopwatch()
     wall, processor = time.perf_counter(), time.process_time()

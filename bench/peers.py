@@ -4,62 +4,77 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
-import attrs
+TOKENS: Final = tuple(f"bench-token-{n}" for n in range(10))
+"""Each of a principal of its own; the peer knows the first one."""
 
-TOKEN: Final = "bench-token"
+MEMORY: Final = "memory"
+"""This runtime, forgetting everything when it ends."""
+DURABLE: Final = "durable"
+"""This runtime, with its events on disk before anybody sees them."""
+PEER: Final = "peer"
+"""The other runtime, with its events in memory."""
+SIDES: Final = (MEMORY, DURABLE, PEER)
 
 _ROOT: Final = Path(__file__).parents[1]
 _ANNOUNCEMENT: Final = "listening on "
-_SECONDS_TO_END: Final = 5.0
-
-OURS: Final = "ours"
-PEER: Final = "peer"
-
-COMMANDS: Final[Mapping[str, tuple[str, ...]]] = {
-    OURS: (
-        *("arcp_trio", "serve", "--memory", "--port", "0"),
-        *("--token", f"bench={TOKEN}", "--log-level", "error"),
-    ),
-    PEER: ("bench.vendor_server", TOKEN),
-}
-"""What `python -m` starts; it announces its URL in one line. Both keep their events in memory."""
+_SECONDS_TO_END: Final = 10.0
 
 
-@attrs.frozen
 class Server:
-    """A server that listens."""
+    """A server that listens, or has been stopped in between."""
 
     url: str
-    pid: int
+
+    def __init__(self, side: str, folder: Path) -> None:
+        self.side = side
+        self.folder = folder
+        """What the durable side keeps."""
+        self._process: subprocess.Popen[str] | None = None
+
+    def start(self) -> None:
+        """Start it, and return when it listens."""
+        command = [sys.executable, "-m", *self._command()]
+        self._process = subprocess.Popen(command, cwd=_ROOT, stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line.startswith(_ANNOUNCEMENT):
+            raise RuntimeError(f"the server did not start: {line!r}")
+        self.url = line.removeprefix(_ANNOUNCEMENT).strip()
+
+    def stop(self) -> None:
+        """Have it end, in an orderly way if it can."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        with process:
+            process.terminate()
+            try:
+                process.wait(_SECONDS_TO_END)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+    def _command(self) -> tuple[str, ...]:
+        """What `python -m` starts; it announces its URL in one line."""
+        if self.side == PEER:
+            return ("bench.vendor_server", TOKENS[0])
+        principals = [f"--token=bench-{n}={token}" for n, token in enumerate(TOKENS)]
+        store = "--memory" if self.side == MEMORY else f"--data={self.folder}"
+        return ("arcp_trio", "serve", "--port=0", "--log-level=error", store, *principals)
 
 
 @contextmanager
-def running(side: str) -> Iterator[Server]:
+def running(side: str) -> Generator[Server]:
     """Start a fresh server of this side and end it with the block."""
-    command = [sys.executable, "-m", *COMMANDS[side]]
-    with subprocess.Popen(command, cwd=_ROOT, stdout=subprocess.PIPE, text=True) as process:
+    with TemporaryDirectory(prefix="arcp-bench-") as folder:
+        server = Server(side, Path(folder))
         try:
-            yield Server(_announced_url(process), process.pid)
+            server.start()
+            yield server
         finally:
-            _end(process)
-
-
-def _announced_url(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    if not line.startswith(_ANNOUNCEMENT):
-        raise RuntimeError(f"the server did not start: {line!r}")
-    return line.removeprefix(_ANNOUNCEMENT).strip()
-
-
-def _end(process: subprocess.Popen[str]) -> None:
-    process.terminate()
-    try:
-        process.wait(_SECONDS_TO_END)
-    except subprocess.TimeoutExpired:
-        process.kill()
+            server.stop()

@@ -1,14 +1,18 @@
-"""How comparisons are printed."""
+"""How rows are printed."""
 
 from __future__ import annotations
 
 import json
 import os
 import platform
+from typing import Final
 
-from bench.figures import Comparison, Figure
+from bench.figures import Row
+from bench.peers import DURABLE, MEMORY, PEER, SIDES
 
-_LINE = "{:34}{:>18}{:>18}{:>9}{:>8}"
+_RATIOS: Final = ((DURABLE, MEMORY), (DURABLE, PEER), (MEMORY, PEER))
+_LINE: Final = "{:34}" + "{:>18}" * len(SIDES) + "{:>16}" * len(_RATIOS) + "{:>8}"
+_DIGITS: Final = {"ms": 2, "s": 2}
 
 
 def heading(runs: int) -> str:
@@ -17,36 +21,49 @@ def heading(runs: int) -> str:
         f"Python {platform.python_version()}, {platform.system()} {platform.machine()}, "
         f"{os.cpu_count()} processors, best of {runs}"
     )
-    return machine + "\n\n" + _LINE.format("", "ours", "peer", "ratio", "client")
+    ratios = [_ratio_name(*sides) for sides in _RATIOS]
+    return machine + "\n\n" + _LINE.format("", *SIDES, *ratios, "client")
 
 
-def line(row: Comparison) -> str:
+def line(row: Row) -> str:
     """A row for people."""
+    busy = _busy(row)
     return _LINE.format(
-        row.ours.row,
-        _value(row.ours),
-        _value(row.peer),
-        f"{row.ratio:.1f}x",
-        f"{row.ours.client_busy:.0%}",
+        row.name,
+        *(_value(row, side) for side in SIDES),
+        *(_ratio(row.ratio(*sides)) for sides in _RATIOS),
+        f"{max(busy.values()):.0%}" if busy else "",
     )
 
 
-def _value(figure: Figure) -> str:
-    digits = 2 if figure.unit == "ms" else 0
-    return f"{figure.value:,.{digits}f} {figure.unit}"
+def _ratio_name(side: str, other: str) -> str:
+    return f"{side}/{other}"
 
 
-def json_line(row: Comparison, runs: int) -> str:
+def _ratio(ratio: float | None) -> str:
+    return "" if ratio is None else f"{ratio:.2f}x"
+
+
+def _value(row: Row, side: str) -> str:
+    figure = row.figures.get(side)
+    return "" if figure is None else f"{figure.value:,.{_DIGITS.get(row.unit, 0)}f} {row.unit}"
+
+
+def _busy(row: Row) -> dict[str, float]:
+    figures = row.figures.items()
+    return {side: each.client_busy for side, each in figures if each.client_busy is not None}
+
+
+def json_line(row: Row) -> str:
     """A row for programs."""
+    ratios = {_ratio_name(*sides): row.ratio(*sides) for sides in _RATIOS}
     return json.dumps(
         {
-            "row": row.ours.row,
-            "unit": row.ours.unit,
-            "ours": row.ours.value,
-            "peer": row.peer.value,
-            "ratio": row.ratio,
-            "client_busy": {"ours": row.ours.client_busy, "peer": row.peer.client_busy},
-            "runs": runs,
+            "row": row.name,
+            "unit": row.unit,
+            "figures": {side: figure.value for side, figure in row.figures.items()},
+            "ratios": {name: ratio for name, ratio in ratios.items() if ratio is not None},
+            "client_busy": _busy(row),
             "python": platform.python_version(),
         }
     )

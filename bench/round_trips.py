@@ -27,11 +27,17 @@ def round_trips(server: Server, share: float) -> Sequence[Figure]:
                 latencies = sorted(_latencies(client, trips, in_flight))
             row = f"submit to result, {in_flight} in flight"
             figures += [
-                Figure(f"{row}: p{percent}", "ms", 1000 * value, watch.busy, less_is_better=True)
+                Figure(
+                    f"{row}: p{percent}",
+                    "ms",
+                    1000 * latencies[math.ceil(percent / 100 * trips) - 1],
+                    less_is_better=True,
+                    client_busy=watch.busy,
+                )
                 for percent in (50, 99)
-                for value in [latencies[math.ceil(percent / 100 * trips) - 1]]
             ]
-            figures.append(Figure(f"{row}: rate", "jobs/s", trips / watch.seconds, watch.busy))
+            rate = trips / watch.seconds
+            figures.append(Figure(f"{row}: rate", "jobs/s", rate, client_busy=watch.busy))
     return figures
 
 

@@ -8,24 +8,31 @@ from typing import Final
 
 from bench.client import Client
 from bench.figures import Figure, stopwatch
-from bench.peers import Server
+from bench.peers import DURABLE, Server
 
 EVENTS: Final = 100_000
 MESSAGE_CHARACTERS: Final = 100
 
 
 def one_client(server: Server, share: float) -> Sequence[Figure]:
-    """Events per second as received, from the submit to the result."""
+    """Events per second as received, from the submit to the result, and what is left on disk."""
     events = int(EVENTS * share)
     with Client(server.url) as client:
-        _stream(client, events // 10)  # warms up
+        stream(client, events // 10)  # warms up
         with stopwatch() as watch:
-            _stream(client, events)
+            stream(client, events)
+        numbers = client.seq
     row = "stream, 1 job to 1 client"
-    return [Figure(row, "events/s", events / watch.seconds, watch.busy)]
+    rate = Figure(row, "events/s", events / watch.seconds, client_busy=watch.busy)
+    if server.side != DURABLE:
+        return [rate]
+    server.stop()
+    size = sum(file.stat().st_size for file in server.folder.iterdir())
+    return [rate, Figure("on disk per event", "bytes", size / numbers, less_is_better=True)]
 
 
-def _stream(client: Client, events: int) -> None:
+def stream(client: Client, events: int) -> None:
+    """Have a job emit so many events, and receive them."""
     client.submit("chatty", {"n": events, "size": MESSAGE_CHARACTERS})
     _expect("job.accepted", client.receive())
     for _ in range(events - 1):
