@@ -14,6 +14,7 @@ from arcp_trio.runtime import outcome
 from arcp_trio.runtime.notices import frame, refusal
 from arcp_trio.runtime.outbox import Answer, Leave, Promise
 from arcp_trio.runtime.tail import Farewell
+from arcp_trio.store.writes import CancelJob
 from arcp_trio.wire.errors import (
     ArcpError,
     InternalError,
@@ -169,6 +170,9 @@ class Clerk:
             {} if message.reason is None else {"reason": message.reason}
         )
         tail = frame("job.cancelled", payload, job_id=job.id)
+        if decided:
+            # Before the promise: what comes between it and the job's end does not break it.
+            self._core.store.put(CancelJob(job.id, message.reason or ""))
         # Logged is the first, however often it is asked for.
         self._session.tell(Promise(tail) if decided else Answer(request.connection, tail))
         job.wind_up()

@@ -41,7 +41,10 @@ async def take_over(core: Core) -> None:
 
 def _lost(core: Core, row: JobRow) -> FinishJob:
     now = core.clock.now()
-    end = outcome.failed(InternalError("the runtime restarted while the job was running"))
+    if row.cancelled is not None:
+        end = outcome.cancelled(row.cancelled)
+    else:
+        end = outcome.failed(InternalError("the runtime restarted while the job was running"))
     tail = envelope.tail(
         end.type,
         end.payload(rfc3339(now)),

@@ -28,6 +28,7 @@ from arcp_trio.store.writes import (
     AddSubmitter,
     AppendJournal,
     AppendLog,
+    CancelJob,
     DropSession,
     Expire,
     FinishJob,
@@ -110,6 +111,11 @@ class MemoryStore(Store):
     def _(self, write: StartJob) -> None:
         journal = self._journals[write.job_id]
         journal.row = attrs.evolve(journal.row, status=Status.RUNNING)
+
+    @_apply.register
+    def _(self, write: CancelJob) -> None:
+        journal = self._journals[write.job_id]
+        journal.row = attrs.evolve(journal.row, cancelled=write.reason)
 
     @_apply.register
     def _(self, write: TrimJournal) -> None:

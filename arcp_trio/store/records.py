@@ -155,6 +155,8 @@ class JobRow:
     finished_at: float | None = None
     length: int = 0
     """How many entries its journal was given; told of finished jobs, and by `Recovered`."""
+    cancelled: str | None = None
+    """Why it is being cancelled, from the moment a cancel was accepted."""
     submitters: frozenset[str] = frozenset()
     """Sessions whose logs have its acceptance; told of jobs that were submitted under a key."""
 

@@ -91,6 +91,14 @@ class StartJob:
 
 
 @attrs.define(eq=False)
+class CancelJob:
+    """A cancel was accepted: whatever happens before its end, the job is cancelled (§7.4)."""
+
+    job_id: str
+    reason: str
+
+
+@attrs.define(eq=False)
 class FinishJob:
     """A job ended: status, time and terminal entry, together."""
 
@@ -127,6 +135,7 @@ Write = (
     | AcceptJob
     | AddSubmitter
     | StartJob
+    | CancelJob
     | FinishJob
     | TrimJournal
     | Expire

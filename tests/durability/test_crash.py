@@ -25,6 +25,7 @@ PROMISES = ("job.accepted", "job.cancelled")
 """Frames without a number that a resume repeats."""
 
 LOST = ("INTERNAL_ERROR", True)
+CANCELLED = ("CANCELLED", False)
 """How a job ends that goes down with its runtime."""
 
 
@@ -154,6 +155,8 @@ async def live_on(moment: Moment) -> None:
     world = World(moment.store, recorder=moment.recorder, clock=moment.clock)
     known = {job_id for memory in moment.memories for job_id in memory.jobs}
     before = {job_id: await journal(moment.store, job_id) for job_id in known}
+    rows = [await moment.store.job(job_id) for job_id in known]
+    cancelled = {row.job_id for row in rows if row is not None and row.cancelled is not None}
     async with world.runtime:
         ends = [await come_back(world, memory) for memory in moment.memories]
         for job_id, entries in before.items():
@@ -165,7 +168,8 @@ async def live_on(moment: Moment) -> None:
             for frame in frames:
                 assert frame["id"].encode() in now[-1].tail
                 if len(now) > len(entries):
-                    assert (frame["payload"]["code"], frame["payload"]["retryable"]) == LOST
+                    end = (frame["payload"]["code"], frame["payload"]["retryable"])
+                    assert end == (CANCELLED if job_id in cancelled else LOST)
 
 
 async def come_back(world: World, memory: Memory) -> dict[str, Frame]:

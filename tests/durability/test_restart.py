@@ -6,13 +6,15 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from arcp_trio import DuplicateKey, MemoryStore
+from arcp_trio import DuplicateKey, JobContext, MemoryStore
 from arcp_trio.store.errors import StoreError
+from arcp_trio.testing import open_peers
 from arcp_trio.testing.peer import Peer
 from arcp_trio.wire.errors import ResumeWindowExpired
 from arcp_trio.wire.json import Json, JsonObject
 from tests.durability.stores import FaultyStore, copy_into, crash
 from tests.durability.story import BOB, FEATURES, World, told
+from tests.durability.support import new_runtime
 
 WINDOW_SECONDS = 600
 
@@ -78,6 +80,40 @@ async def test_a_job_goes_down_with_its_runtime(
         assert not second.runs, "it ran again"
         fresh = await again.submit("teller", 1)
         assert (await again.until_terminal(fresh["job_id"]))["event_seq"] == 4
+
+
+@pytest.mark.spec("7.4-3")
+async def test_a_cancelled_job_stays_cancelled_over_a_restart(autojump_clock: MockClock) -> None:
+    """Killed between job.cancelled and the end, it ends cancelled, and is not worth a retry."""
+    store = MemoryStore()
+    runtime = new_runtime(store)
+
+    @runtime.agent("tidy")
+    async def tidy(_: JobContext) -> None:
+        """Stay, and take ten seconds to leave."""
+        try:
+            await trio.sleep_forever()
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.sleep(10)
+
+    async with runtime, open_peers(runtime) as peers:
+        peer = await peers.connect()
+        await peer.hello()
+        job_id = (await peer.submit("tidy"))["job_id"]
+        await peer.send("job.cancel", {"job_id": job_id, "reason": "enough"})
+        await peer.expect("job.cancelled", job_id=job_id)
+        resume = peer.resume_from()
+        left = crash(store)
+    successor_of_it = new_runtime(left)
+    async with successor_of_it, open_peers(successor_of_it) as peers:
+        again = await peers.connect()
+        await again.hello(resume=resume)
+        end = await again.until_terminal(job_id)
+        assert end["payload"]["final_status"] == "cancelled"
+        assert end["payload"]["code"] == "CANCELLED"
+        assert end["payload"]["message"] == "enough"
+        assert end["payload"]["retryable"] is False
 
 
 async def test_a_job_that_went_down_takes_no_place(world: World, autojump_clock: MockClock) -> None:

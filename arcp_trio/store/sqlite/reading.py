@@ -103,7 +103,7 @@ class Snapshot:
         """A job, unless its retention is over."""
         row = self._db.execute(
             "SELECT jid, agent, principal, session_id, trace_id, accepted, created_at, status,"
-            " finished_at, length FROM job WHERE job_id = ? AND expired = 0",
+            " finished_at, length, cancelled FROM job WHERE job_id = ? AND expired = 0",
             (job_id,),
         ).fetchone()
         if row is None:
@@ -120,6 +120,7 @@ class Snapshot:
             status=Status(row[7]),
             finished_at=row[8],
             length=row[9],
+            cancelled=row[10],
             submitters=frozenset(session_id for (session_id,) in submitters.fetchall()),
         )
 

@@ -65,6 +65,7 @@ _FIRST = (
         created_at REAL NOT NULL,
         status TEXT NOT NULL,
         finished_at REAL,
+        cancelled TEXT,
         terminal_ordinal INTEGER,
         length INTEGER NOT NULL,
         base INTEGER NOT NULL DEFAULT 0,

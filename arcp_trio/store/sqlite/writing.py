@@ -13,6 +13,7 @@ from arcp_trio.store.writes import (
     AddSubmitter,
     AppendJournal,
     AppendLog,
+    CancelJob,
     DropSession,
     Expire,
     FinishJob,
@@ -212,6 +213,12 @@ class GroupWriter:
     def _(self, write: StartJob) -> None:
         self._db.execute(
             "UPDATE job SET status = ? WHERE job_id = ?", (Status.RUNNING, write.job_id)
+        )
+
+    @_apply.register
+    def _(self, write: CancelJob) -> None:
+        self._db.execute(
+            "UPDATE job SET cancelled = ? WHERE job_id = ?", (write.reason, write.job_id)
         )
 
     @_apply.register
