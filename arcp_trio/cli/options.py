@@ -131,7 +131,12 @@ SERVE: Final = (
     Option("resume_window", WHOLE_SECONDS, "SEC", "time a session can be resumed (default 600)"),
     Option("heartbeat", WHOLE_SECONDS, "SEC", "interval of pings to a silent client (default 30)"),
     Option("drain", SECONDS, "SEC", "how long jobs may go on after SIGTERM or Ctrl-C (default 0)"),
-    Option("cancel_grace", SECONDS, "SEC", "time a cancelled agent has to clean up (default 30)"),
+    Option(
+        "cancel_grace",
+        SECONDS,
+        "SEC",
+        "clean-up time of a cancelled agent, 2 at most when serve stops (default 30)",
+    ),
     Option("operator", TEXT, "PRINCIPAL", "may cancel anybody's jobs", repeatable=True),
     Option("log_level", LEVEL, "LEVEL", f"{', '.join(LOG_LEVELS)} (default info)"),
 )

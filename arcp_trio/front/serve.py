@@ -72,7 +72,9 @@ async def serve(
     try:
         async with trio.open_nursery() as nursery:
             for listener in listeners:
-                name = f"accept on {listener.socket.getsockname()}"
+                host, port = listener.socket.getsockname()[:2]
+                logger.info("accepting connections on %s port %d", host, port)
+                name = f"accept on {host} port {port}"
                 nursery.start_soon(_accept_from, listener, runtime, name=name)
             task_status.started(listeners)
     finally:

@@ -131,6 +131,7 @@ class Connection:
 
     async def _turn_away(self, error: ArcpError, request: Envelope | None = None) -> None:
         """Say why there is no session, and have the socket closed (§6.1)."""
+        log.info("%s gets no session: %s", self._transport.peer, error.message)
         request_id = request.id if request is not None else _request_id(error)
         # Some clients read no frame without a session id, not even this one.
         head = envelope.plain_head(self._session_id or new_id("sess_"), self._arcp)

@@ -70,8 +70,8 @@ async def accept(
             receive_buffer_size=_READ_BYTES,
         )
         if request.path.partition("?")[0] != path:
-            await request.reject(404, body=b"There is nothing here.\n")
-            raise TransportClosed(f"no WebSocket at {request.path[:100]!r}")
+            await request.reject(404, body=f"There is nothing here; try {path}.\n".encode())
+            raise TransportClosed(f"no WebSocket at {request.path[:100]!r}, but at {path}")
         return await request.accept()
 
     frames = FrameStream(stream, client=False, max_bytes=max_bytes)
