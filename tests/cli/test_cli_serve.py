@@ -289,9 +289,10 @@ def test_a_drain_lets_jobs_finish(start: Starter) -> None:
         served.line("at work")
         served.send_signal(signal.SIGTERM)
         while True:  # the listener is gone once the signal has been taken up
-            # Bare: one that is still to be accepted when the listener goes is reset, not refused.
             try:
                 socket.create_connection(("127.0.0.1", urlsplit(url).port)).close()
+            except ConnectionResetError:
+                continue  # still to be accepted when the listener went
             except ConnectionRefusedError:
                 break
         refused = session.submit("echo")
