@@ -93,8 +93,6 @@ async def _accept_from(listener: trio.SocketListener, runtime: Runtime) -> None:
             logger.warning("cannot accept a connection: %s", exc)
             await trio.sleep(ACCEPT_PAUSE_SECONDS)
             continue
-        # Here is where to keep account of connections that have not introduced themselves yet,
-        # and to let the oldest go when there are too many.
         peer = _peer_name(stream)
         runtime.start_connection(
             partial(serve_stream, runtime, stream, peer), name=f"connection from {peer}"

@@ -69,9 +69,10 @@ async def accept(
             max_message_size=max_bytes,
             receive_buffer_size=_READ_BYTES,
         )
-        if request.path.partition("?")[0] != path:
+        asked = request.path.partition("?")[0]  # what stands behind may be a secret
+        if asked != path:
             await request.reject(404, body=f"There is nothing here; try {path}.\n".encode())
-            raise TransportClosed(f"no WebSocket at {request.path[:100]!r}, but at {path}")
+            raise TransportClosed(f"no WebSocket at {asked[:100]!r}, but at {path}")
         return await request.accept()
 
     frames = FrameStream(stream, client=False, max_bytes=max_bytes)
