@@ -36,7 +36,7 @@ def main() -> None:
 
     runs, share = (1, QUICK_SHARE) if arguments.quick else (arguments.runs, 1.0)
     if not arguments.json:
-        print(report.heading(runs), flush=True)
+        print(report.heading(), flush=True)
     for name in arguments.families or FAMILIES:
         for row in compare(FAMILIES[name], runs=runs, share=share):
             print(report.json_line(row) if arguments.json else report.line(row), flush=True)

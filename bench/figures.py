@@ -32,6 +32,7 @@ class Row:
     """The best run of each side that has such a figure."""
 
     name: str
+    runs: int
     figures: Mapping[str, Figure]
 
     @property
@@ -61,13 +62,14 @@ class Family:
 def compare(family: Family, *, runs: int, share: float) -> Sequence[Row]:
     """Measure the sides by turns, so that a machine that slows down does so for all."""
     found: dict[str, dict[str, list[Figure]]] = {}
-    for _ in range(min(runs, family.most_runs)):
+    runs = min(runs, family.most_runs)
+    for _ in range(runs):
         for side in SIDES:
             with running(side) as server:
                 for figure in family.measure(server, share):
                     found.setdefault(figure.row, {}).setdefault(side, []).append(figure)
     return [
-        Row(name, {side: _best(figures) for side, figures in sides.items()})
+        Row(name, runs, {side: _best(figures) for side, figures in sides.items()})
         for name, sides in found.items()
     ]
 

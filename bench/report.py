@@ -11,18 +11,18 @@ from bench.figures import Row
 from bench.peers import DURABLE, MEMORY, PEER, SIDES
 
 _RATIOS: Final = ((DURABLE, MEMORY), (DURABLE, PEER), (MEMORY, PEER))
-_LINE: Final = "{:34}" + "{:>18}" * len(SIDES) + "{:>16}" * len(_RATIOS) + "{:>8}"
+_LINE: Final = "{:34}" + "{:>18}" * len(SIDES) + "{:>16}" * len(_RATIOS) + "{:>8}{:>9}"
 _DIGITS: Final = {"ms": 2, "s": 2}
 
 
-def heading(runs: int) -> str:
+def heading() -> str:
     """What the figures were measured with, and the names of the columns."""
     machine = (
         f"Python {platform.python_version()}, {platform.system()} {platform.machine()}, "
-        f"{os.cpu_count()} processors, best of {runs}"
+        f"{os.cpu_count()} processors"
     )
     ratios = [_ratio_name(*sides) for sides in _RATIOS]
-    return machine + "\n\n" + _LINE.format("", *SIDES, *ratios, "client")
+    return machine + "\n\n" + _LINE.format("", *SIDES, *ratios, "client", "best of")
 
 
 def line(row: Row) -> str:
@@ -33,6 +33,7 @@ def line(row: Row) -> str:
         *(_value(row, side) for side in SIDES),
         *(_ratio(row.ratio(*sides)) for sides in _RATIOS),
         f"{max(busy.values()):.0%}" if busy else "",
+        row.runs,
     )
 
 
@@ -64,6 +65,7 @@ def json_line(row: Row) -> str:
             "figures": {side: figure.value for side, figure in row.figures.items()},
             "ratios": {name: ratio for name, ratio in ratios.items() if ratio is not None},
             "client_busy": _busy(row),
+            "runs": row.runs,
             "python": platform.python_version(),
         }
     )

@@ -182,7 +182,7 @@ class FrameStream(trio.abc.Stream):
         Closing a socket with unread data resets it, and a reset can overtake our Close.
         """
         while not self.gauge.saw_close and (data := await self._read(None)):
-            self.gauge.admit(self._tap.pick(data))
+            self.gauge.admit(data)
 
     # --- ending ---
 
