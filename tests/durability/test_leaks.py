@@ -6,6 +6,7 @@ import gc
 import sys
 import time
 from collections.abc import Awaitable, Callable
+from itertools import pairwise
 from typing import cast
 
 import msgspec
@@ -24,6 +25,7 @@ from tests.sessions.support import hello_payload
 from tests.store.engines import ENGINES, Engine
 
 RETENTION_SECONDS = 100
+ROUNDS = 4
 
 
 def held(world: World) -> dict[str, int]:
@@ -65,7 +67,10 @@ async def visit(world: World, n: int) -> None:
 
 
 async def check_nothing_stays(engine: Engine, clock: MockClock, visits: int) -> None:
-    """After twice so many visits as much is in use as after so many."""
+    """So many visits, again and again, and there is a round after which no more is in use.
+
+    What one visit leaves is left in each round; what threads and caches take now and then is not.
+    """
     with engine.make() as store:
         world = World(
             cast("MemoryStore", store),  # or like it
@@ -77,13 +82,13 @@ async def check_nothing_stays(engine: Engine, clock: MockClock, visits: int) -> 
         in_use: list[int] = []
         async with world.runtime:
             tasks_before = tasks()
-            for _ in range(2):
+            for _ in range(ROUNDS):
                 await visit_and_leave(world, clock, visits)
                 assert held(world) == {}
                 assert await engine.left(store) == {}
                 assert tasks() == tasks_before
                 in_use.append(blocks())
-        assert in_use[1] - in_use[0] < visits // 2
+        assert min(more - before for before, more in pairwise(in_use)) < visits // 2
 
 
 @pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.name)
@@ -91,7 +96,7 @@ async def test_sessions_and_jobs_leave_nothing_behind(
     engine: Engine, mock_clock: MockClock
 ) -> None:
     """They come and go; then nothing happens but time, and it is as if nobody had come."""
-    await check_nothing_stays(engine, mock_clock, {"memory": 500, "sqlite": 300}[engine.name])
+    await check_nothing_stays(engine, mock_clock, {"memory": 500, "sqlite": 200}[engine.name])
 
 
 @pytest.mark.soak
