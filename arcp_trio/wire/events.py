@@ -16,7 +16,7 @@ import attrs
 
 from arcp_trio.wire.errors import CODES, clip
 from arcp_trio.wire.features import Feature
-from arcp_trio.wire.json import MAX_DEPTH, Json, JsonObject, dumps, is_finite
+from arcp_trio.wire.json import MAX_DEPTH, Json, JsonObject, dumps, is_finite, plain
 
 Number: TypeAlias = int | float | Decimal
 
@@ -223,10 +223,16 @@ def check_body(kind: str, body: Json) -> JsonObject:
                 raise InvalidEvent(f"{kind}: expected {expected} @ $.{name}")
             if name in checked:
                 checked = {key: item for key, item in checked.items() if key != name}
-        elif types is not None and (value.__class__ not in types or (rule and not rule(value))):
+        elif types is not None and not _fits(value, types, rule):
             raise InvalidEvent(f"{kind}: expected {expected} @ $.{name}")
     check = _WHOLE_BODY.get(kind)
     return checked if check is None else check(checked)
+
+
+def _fits(value: Json, types: frozenset[type], rule: _Rule | None) -> bool:
+    if value.__class__ not in types and plain(value).__class__ not in types:
+        return False
+    return rule is None or rule(value)
 
 
 def _copy_mapping(kind: str, body: object) -> JsonObject:

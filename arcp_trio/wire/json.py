@@ -29,7 +29,19 @@ _MANY_DIGITS = re.compile(r"[0-9]{19}")  # no shorter integer leaves 64 bits
 _ENDLESS_NUMBER = re.compile(r"[0-9]{1000}")
 _MAX_PATH = 256  # characters of a path that a message names
 
-_encode = msgspec.json.Encoder(decimal_format="number").encode
+
+def plain(value: Json) -> Json:
+    """Take a member of a `StrEnum`, or of another kind of strings or numbers, for what it is."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int) and value.__class__ is not bool:
+        return int.__pos__(value)
+    if isinstance(value, float):
+        return float.__pos__(value)
+    return value
+
+
+_encode = msgspec.json.Encoder(decimal_format="number", enc_hook=plain).encode
 _decode = msgspec.json.Decoder().decode
 
 # A fault found in a value: what is wrong, and the way to it, innermost step first.
@@ -88,7 +100,8 @@ def _read_int(digits: str) -> int:
 def dumps(value: Json, *, max_depth: int = MAX_DEPTH) -> bytes:
     """Write one value as JSON; `ValueError` names what in it is not JSON, and where.
 
-    A `Decimal` is written as the number it is; a tuple as an array.
+    A `Decimal` is written as the number it is, a member of a `StrEnum` as its string, a tuple as an
+    array.
     """
     fault = _find_fault(value, max_depth)
     if fault is not None:
@@ -117,7 +130,7 @@ def _find_fault(value: Json, depth: int) -> _Fault | None:
     if depth <= 0:
         return ("nested too deeply", [])
     for step, item in items:
-        if kind is dict and type(step) is not str:
+        if kind is dict and not isinstance(step, str):
             return (f"key {clip(repr(step))} is not a string", [])
         if type(item) is not str:  # the common case, spared a call
             fault = _find_fault(item, depth - 1)
@@ -132,6 +145,9 @@ def _find_leaf_fault(value: Json) -> _Fault | None:
     if kind is str or kind is bool or value is None:
         return None
     if kind is not int and kind is not float and kind is not Decimal:
+        plainly = plain(value)
+        if plainly is not value:
+            return _find_leaf_fault(plainly)
         return (f"{clip(kind.__qualname__)} is not a JSON value", [])
     if not is_finite(value):
         return ("number is not finite", [])
@@ -154,7 +170,7 @@ def is_finite(number: float | Decimal) -> bool:
 def _find_surrogate(value: Json) -> _Fault | None:
     """Find the lone surrogate that made encoding fail."""
     kind = value.__class__
-    if kind is str:
+    if isinstance(value, str):
         return None if is_unicode(value) else ("lone surrogate", [])
     if kind is dict:
         if not all(map(is_unicode, value)):

@@ -6,6 +6,7 @@ import json
 from collections import OrderedDict
 from collections.abc import Mapping
 from decimal import Decimal
+from enum import IntEnum, StrEnum
 from typing import Any
 
 import pytest
@@ -219,6 +220,31 @@ def test_a_body_is_an_object(body: Any) -> None:
     for kind in ("log", "x-vendor.acme.x"):
         with pytest.raises(InvalidEvent, match="expected an object"):
             encode_event(kind, body, TS)
+
+
+class Named(StrEnum):
+    """Strings with names."""
+
+    INFO = "info"
+
+
+class Numbered(IntEnum):
+    """Numbers with names."""
+
+    HALF = 5
+
+
+def test_members_of_enumerations_are_sent_as_their_values() -> None:
+    """A level or a number that has a name in the agent's program is what stands for it."""
+    assert sent("log", {"level": Named.INFO, "message": Named.INFO}) == {
+        "level": "info",
+        "message": "info",
+    }
+    assert sent("progress", {"current": Numbered.HALF, "total": 10})["current"] == 5
+    with pytest.raises(InvalidEvent, match=r"a string @ \$\.message"):
+        encode_event("log", {"level": "info", "message": Numbered.HALF}, TS)
+    with pytest.raises(InvalidEvent, match=r"@ \$\.current"):
+        encode_event("progress", {"current": True}, TS)
 
 
 def test_any_mapping_will_do() -> None:

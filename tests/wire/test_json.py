@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from decimal import Decimal
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from typing import Any
 
 import pytest
@@ -102,9 +102,49 @@ def test_nesting_is_bounded() -> None:
 
 
 class Level(StrEnum):
-    """Not a plain string."""
+    """Strings with names."""
 
     HIGH = "high"
+    BROKEN = "\ud800"
+
+
+class Rank(IntEnum):
+    """Numbers with names."""
+
+    FIRST = 1
+    ENDLESS = 2**63
+
+
+class Text(str):
+    """A string that says something else when it is shown."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return "shown"
+
+
+class Count(int):
+    """A number of its own kind."""
+
+
+class Share(float):
+    """Another."""
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        (Level.HIGH, b'"high"'),
+        ([Rank.FIRST], b"[1]"),
+        ({"a": Text("said")}, b'{"a":"said"}'),
+        ([Count(2), Share(0.5), True], b"[2,0.5,true]"),
+        ({Level.HIGH: Level.HIGH, Text("said"): 0}, b'{"high":"high","said":0}'),
+    ],
+)
+def test_kinds_of_strings_and_numbers_are_strings_and_numbers(value: Any, written: bytes) -> None:
+    """An enumeration's member, or an instance of a class of one's own, goes as its plain value."""
+    assert dumps(value) == written
 
 
 @pytest.mark.parametrize(
@@ -127,7 +167,11 @@ class Level(StrEnum):
         ({"a": b"bytes"}, "bytes is not a JSON value @ $.a"),
         ({"a": {1, 2}}, "set is not a JSON value @ $.a"),
         ((object(),), "object is not a JSON value @ $[0]"),
-        (Level.HIGH, "Level is not a JSON value @ $"),
+        (Rank.ENDLESS, "integer beyond 64 bits @ $"),
+        ([Share("nan")], "number is not finite @ $[0]"),
+        ({"a": Level.BROKEN}, "lone surrogate @ $.a"),
+        ({Text("\ud800"): 1}, "lone surrogate in a key @ $"),
+        ({Rank.FIRST: 2}, "key <Rank.FIRST: 1> is not a string @ $"),
     ],
 )
 def test_what_cannot_be_written_is_refused(value: Any, problem: str) -> None:
