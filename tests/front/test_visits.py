@@ -1,0 +1,120 @@
+"""Connections that come and go over real sockets: nothing of the process stays with them."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from arcp_trio import JobContext, Runtime, StaticTokens, serve
+from arcp_trio.store.interface import Store
+from arcp_trio.testing.peer import TEST_TOKEN, Peer
+from arcp_trio.testing.recorder import WireRecorder
+from arcp_trio.transport import connect
+from tests.store.engines import ENGINES, Engine
+from tests.transport.peers import request
+
+pytestmark = pytest.mark.real_tcp
+
+RESET = struct.pack("ii", 1, 0)  # SO_LINGER: closing sends RST
+AT_ONCE = 5
+"""Visits of each kind that are under way together."""
+STORE_THREADS = 6
+"""It reads, writes and checkpoints, each in one; the one before may not have gone to rest yet."""
+PATIENCE_SECONDS = 20.0
+
+
+def files() -> int:
+    """How many file descriptors are open."""
+    return len(list(Path("/dev/fd").iterdir()))
+
+
+def tasks() -> int:
+    """How many tasks there are."""
+    return trio.lowlevel.current_statistics().tasks_living
+
+
+async def silent(port: int) -> None:
+    """Connect, and go."""
+    await (await trio.open_tcp_stream("127.0.0.1", port)).aclose()
+
+
+async def half_said(port: int) -> None:
+    """Go in the middle of the opening handshake."""
+    async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
+        await stream.send_all(request()[:40])
+
+
+async def in_session(port: int, *, job: bool, waits: bool, goes: str) -> None:
+    """Open a session, perhaps submit a job, perhaps wait for its end, and go."""
+    stream = await trio.open_tcp_stream("127.0.0.1", port)
+    async with connect(stream, max_bytes=100_000) as transport:
+        peer = Peer(transport, stream, WireRecorder())
+        await peer.hello()
+        if job:
+            await peer.send("job.submit", {"agent": "quick"})
+        if waits:
+            await peer.expect("job.result")
+        if goes == "by reset":
+            stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+        await (peer.close() if goes == "politely" else peer.drop())
+
+
+VISITS: list[Callable[[int], Awaitable[None]]] = [
+    silent,
+    half_said,
+    *(
+        partial(in_session, job=job, waits=waits, goes=goes)
+        for goes in ("politely", "by reset", "without a word")
+        for job, waits in ((False, False), (True, False), (True, True))
+    ),
+]
+
+
+async def come_and_go(store: Store, rounds: int) -> None:
+    """So many rounds of all kinds of visits, after which the process has what it had before."""
+    runtime = Runtime(auth=StaticTokens({TEST_TOKEN: "alice"}), store=store)
+
+    @runtime.agent("quick")
+    async def quick(job: JobContext) -> None:
+        await job.log("here")
+
+    threads_before = threading.active_count()
+    async with runtime, trio.open_nursery() as nursery:
+        listeners = await nursery.start(partial(serve, runtime, port=0))
+        port = listeners[0].socket.getsockname()[1]
+        await wait_all_tasks_blocked()
+        files_before, tasks_before = files(), tasks()
+        for _ in range(rounds):
+            async with trio.open_nursery() as visitors:
+                for visit in VISITS * AT_ONCE:
+                    visitors.start_soon(visit, port)
+        with trio.move_on_after(PATIENCE_SECONDS):
+            while files() > files_before or tasks() > tasks_before:
+                await wait_all_tasks_blocked(0.02)
+        assert (files(), tasks()) == (files_before, tasks_before)
+        assert threading.active_count() <= threads_before + STORE_THREADS
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.name)
+async def test_hundreds_of_connections_leave_nothing_open(engine: Engine) -> None:
+    """However they go: file descriptors, tasks and threads are as many as before."""
+    with trio.fail_after(60), engine.make() as store:
+        await come_and_go(store, rounds=5)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.name)
+async def test_ten_thousand_connections_leave_nothing_open(engine: Engine) -> None:
+    """The same, over and over."""
+    with trio.fail_after(800), engine.make() as store:
+        await come_and_go(store, rounds=10_000 // (AT_ONCE * len(VISITS)))
