@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import math
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from typing import Final, Protocol
 
@@ -18,6 +20,8 @@ logger = logging.getLogger(__name__)
 ACCEPT_PAUSE_SECONDS: Final = 0.1
 #: Closing by force does no network I/O, so this only guards against a stream that misbehaves.
 CLOSE_SECONDS: Final = 1.0
+#: What is free on one address may be taken on another; not often.
+FREE_PORT_TRIES: Final = 10
 
 
 class Limits(Protocol):
@@ -50,6 +54,10 @@ class Runtime(Protocol):
         """Run a connection until it ends; its client has until `deadline` to introduce itself."""
         ...
 
+    async def over(self) -> None:
+        """Wait until it takes no connections any more."""
+        ...
+
 
 async def serve(
     runtime: Runtime,
@@ -58,7 +66,7 @@ async def serve(
     *,
     task_status: trio.TaskStatus[list[trio.SocketListener]] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Accept WebSocket connections for `runtime`, until cancelled.
+    """Accept WebSocket connections for `runtime`, until cancelled or until the runtime is over.
 
     `listeners = await nursery.start(serve, runtime, host, port)` returns once they can connect;
     with port 0, `listeners[0].socket.getsockname()` says which port it became.
@@ -68,7 +76,34 @@ async def serve(
     Raises:
         OSError: when the address cannot be listened on.
     """
-    listeners = await trio.open_tcp_listeners(port, host=host)
+    await serve_on(await listen(host, port), runtime, task_status=task_status)
+
+
+async def listen(host: str | None, port: int) -> list[trio.SocketListener]:
+    """Listen on every address of `host`; port 0 becomes the same free port on each.
+
+    Raises:
+        OSError: when the address cannot be listened on.
+    """
+    for _ in range(FREE_PORT_TRIES):
+        listeners = await trio.open_tcp_listeners(port, host=host)
+        first, *others = [listener.socket.getsockname()[1] for listener in listeners]
+        if all(other == first for other in others):
+            return listeners
+        # Each address has been given a port of its own.
+        await _close(listeners)
+        with suppress(OSError):
+            return await trio.open_tcp_listeners(first, host=host)
+    raise OSError(errno.EADDRINUSE, "no port is free on all of its addresses")
+
+
+async def serve_on(
+    listeners: list[trio.SocketListener],
+    runtime: Runtime,
+    *,
+    task_status: trio.TaskStatus[list[trio.SocketListener]] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Do as `serve` does, with what `listen` has opened; it is closed at the end."""
     try:
         async with trio.open_nursery() as nursery:
             for listener in listeners:
@@ -77,10 +112,17 @@ async def serve(
                 name = f"accept on {host} port {port}"
                 nursery.start_soon(_accept_from, listener, runtime, name=name)
             task_status.started(listeners)
+            await runtime.over()
+            logger.info("accepting no more connections: the runtime is over")
+            nursery.cancel_scope.cancel(reason="the runtime is over")
     finally:
-        with trio.move_on_after(CLOSE_SECONDS, shield=True):
-            for listener in listeners:
-                await listener.aclose()
+        await _close(listeners)
+
+
+async def _close(listeners: list[trio.SocketListener]) -> None:
+    with trio.move_on_after(CLOSE_SECONDS, shield=True):
+        for listener in listeners:
+            await listener.aclose()
 
 
 async def _accept_from(listener: trio.SocketListener, runtime: Runtime) -> None:
@@ -94,9 +136,12 @@ async def _accept_from(listener: trio.SocketListener, runtime: Runtime) -> None:
             await trio.sleep(ACCEPT_PAUSE_SECONDS)
             continue
         peer = _peer_name(stream)
-        runtime.start_connection(
-            partial(serve_stream, runtime, stream, peer), name=f"connection from {peer}"
-        )
+        attend = partial(serve_stream, runtime, stream, peer)
+        try:
+            runtime.start_connection(attend, name=f"connection from {peer}")
+        except BaseException:
+            stream.socket.close()
+            raise
 
 
 def _peer_name(stream: trio.SocketStream) -> str:

@@ -81,6 +81,7 @@ class Runtime:
         self._nursery: trio.Nursery | None = None
         self._attended: set[Connection] = set()
         self._one_left = Wake()
+        self._over = trio.Event()
         self._running: AbstractAsyncContextManager[None] | None = None
 
     # -- agents
@@ -108,6 +109,10 @@ class Runtime:
         except Exception:
             # Whatever a peer sends and however it goes, it ends its own connection only.
             log.exception("%s failed", name)
+
+    async def over(self) -> None:
+        """Wait until it takes no connections any more."""
+        await self._over.wait()
 
     async def attend(self, transport: Transport, *, deadline: float) -> None:
         """Run one connection until it ends; its client has until `deadline` to open a session."""
@@ -152,6 +157,7 @@ class Runtime:
                 with trio.CancelScope(shield=True):
                     await self.shutdown()
             stop.set()
+            self._over.set()
         if error is not None:
             raise error
 

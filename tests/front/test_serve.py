@@ -9,14 +9,16 @@ import socket
 import struct
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 import trio
 from attrs import define, field, frozen
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from arcp_trio import Runtime, StaticTokens
 from arcp_trio.front import serve
-from arcp_trio.front.serve import serve_stream
+from arcp_trio.front.serve import listen, serve_stream
 from arcp_trio.transport import Transport, TransportClosed, connect, memory_streams
 from tests.transport.peers import CLOSE, PING, TEXT, RawPeer, closing, frame, request
 
@@ -41,6 +43,11 @@ class EchoRuntime:
     deadlines: list[float] = field(factory=list)
     failures: list[BaseException] = field(factory=list)
     names: list[str] = field(factory=list)
+    ended: trio.Event = field(factory=trio.Event)
+
+    async def over(self) -> None:
+        """Wait until a test ends it."""
+        await self.ended.wait()
 
     def start_connection(self, serve: Callable[[], Awaitable[None]], name: str) -> None:
         """Run `serve` behind a fence."""
@@ -249,6 +256,89 @@ async def test_running_out_of_file_descriptors_is_survived(
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         logging.getLogger("arcp_trio.front.serve").removeHandler(watch)
+
+
+@pytest.mark.real_tcp
+async def test_it_ends_with_its_runtime() -> None:
+    """Once the runtime is over nobody is let in any more, also where the listener outlives it."""
+    runtime = Runtime(auth=StaticTokens({}))
+    with trio.fail_after(60):
+        async with trio.open_nursery() as nursery, runtime:
+            listeners = await nursery.start(serve, runtime, "127.0.0.1", 0)
+            address = listeners[0].socket.getsockname()
+            await (await trio.open_tcp_stream(*address)).aclose()
+        with pytest.raises(OSError, match="connect"):
+            await trio.open_tcp_stream(*address)
+
+
+@pytest.mark.real_tcp
+async def test_who_cannot_be_served_is_not_left_hanging() -> None:
+    """A runtime that takes no connection ends the listener; the one that was accepted is closed."""
+    with trio.fail_after(60):
+        async with trio.open_nursery() as closed:
+            runtime = EchoRuntime(closed)
+        async with trio.open_nursery() as nursery:
+            listeners = await nursery.start(refused_by_the_runtime, runtime)
+            address = listeners[0].socket.getsockname()
+            async with await trio.open_tcp_stream(*address) as stream:
+                assert await stream.receive_some() == b""
+        with pytest.raises(OSError, match="connect"):
+            await trio.open_tcp_stream(*address)
+
+
+async def refused_by_the_runtime(
+    runtime: EchoRuntime, *, task_status: trio.TaskStatus[list[trio.SocketListener]]
+) -> None:
+    """Serve, and expect the runtime to take nobody."""
+    with pytest.raises(ExceptionGroup) as caught:
+        await serve(runtime, "127.0.0.1", 0, task_status=task_status)
+    assert caught.group_contains(RuntimeError, match="closed to new arrivals")
+
+
+class TwoAddresses(trio.abc.HostnameResolver):
+    """A name for two places; on the second, somebody else takes the first port that is tried."""
+
+    def __init__(self) -> None:
+        self.rival: socket.socket | None = None
+
+    async def getaddrinfo(
+        self,
+        host: bytes | None,
+        port: bytes | str | int | None,
+        family: int = 0,
+        type: int = 0,  # noqa: A002 - as Trio has it
+        proto: int = 0,
+        flags: int = 0,
+    ) -> list[Any]:
+        """Whatever is asked for is at two places of the loopback interface."""
+        assert isinstance(port, int)
+        if port and self.rival is None:
+            self.rival = socket.create_server(("127.0.0.2", port))
+        places = [("127.0.0.1", port), ("127.0.0.2", port)]
+        return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", place) for place in places]
+
+    async def getnameinfo(
+        self, sockaddr: tuple[str, int] | tuple[str, int, int, int], flags: int
+    ) -> tuple[str, str]:
+        """Nobody asks."""
+        raise NotImplementedError
+
+
+@pytest.mark.real_tcp
+async def test_a_free_port_is_the_same_on_every_address() -> None:
+    """A name with several addresses, as localhost, has one port: clients may try any of them."""
+    resolver = TwoAddresses()
+    trio.socket.set_custom_hostname_resolver(resolver)
+    with trio.fail_after(60):
+        listeners = await listen("localhost", 0)
+        one, other = [listener.socket.getsockname() for listener in listeners]
+        assert (one[0], other[0]) == ("127.0.0.1", "127.0.0.2")
+        assert one[1] == other[1] != 0
+        for listener in listeners:
+            await listener.aclose()
+    assert resolver.rival is not None
+    with resolver.rival as rival:
+        assert rival.getsockname()[1] != one[1]
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /arcp HTTP/1.1\r\n"])
