@@ -69,12 +69,16 @@ def _module(where: str, name: str) -> ModuleType:
         # Another name is missing inside a module that was found.
         if error.name is None or not (name == error.name or name.startswith(error.name + ".")):
             raise _import_failure(where, name, error) from error
-        raise CommandError(
-            f"{where}: there is no module {error.name}, neither here nor installed"
-        ) from error
+        raise CommandError(_missing(where, name, error.name)) from error
     # A fence around code that is not ours: whatever it raises, or if it leaves, is its own fault.
     except (Exception, SystemExit) as error:
         raise _import_failure(where, name, error) from error
+
+
+def _missing(where: str, name: str, missing: str) -> str:
+    if name.endswith(".py"):
+        return f"{where}: leave out the .py, {name.removesuffix('.py')} is the name of the module"
+    return f"{where}: there is no module {missing}, neither here nor installed"
 
 
 def _import_failure(where: str, name: str, error: BaseException) -> CommandError:

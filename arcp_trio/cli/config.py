@@ -40,6 +40,8 @@ def _read(path: Path) -> dict[str, dict[str, object]]:
         document: dict[str, object] = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise CommandError(f"cannot read the configuration {path}: {reason(error)}") from error
+    except UnicodeDecodeError as error:
+        raise CommandError(f"the configuration {path} is not UTF-8 text") from error
     except ValueError as error:
         raise CommandError(f"{path} is not a TOML file: {error}") from error
     for name, table in document.items():

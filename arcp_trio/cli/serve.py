@@ -7,8 +7,7 @@ import errno
 import logging
 import os
 import sys
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from typing import Final, Literal, TextIO, cast
 
 import trio
@@ -20,8 +19,9 @@ from arcp_trio.cli.demo import demo_agents
 from arcp_trio.cli.errors import CommandError, reason
 from arcp_trio.cli.options import ServeOptions
 from arcp_trio.cli.stopping import LastResort, on_signal
-from arcp_trio.cli.storing import cannot_use, store_path
+from arcp_trio.cli.storing import cannot_use, close_to_others, store_path
 from arcp_trio.cli.tokens import LOCAL, Tokens, gather
+from arcp_trio.front.serve import listen, serve_on
 from arcp_trio.store.errors import StoreError
 from arcp_trio.store.interface import Store
 
@@ -45,10 +45,9 @@ def run(given: Mapping[str, object]) -> int:
     # Standard output carries the address and nothing else, whatever an agent prints.
     address_out = sys.stdout
     with contextlib.redirect_stdout(sys.stderr):
-        runtime, tokens = _assemble(config)
-        announce = partial(_announce, tokens, address_out)
+        agents = _agents(options)
         try:
-            failure = trio.run(_serve, runtime, options, announce)
+            failure = trio.run(_serve, config, agents, address_out)
         except StoreError as error:
             raise cannot_use(error) from error
     if failure is not None:
@@ -56,28 +55,31 @@ def run(given: Mapping[str, object]) -> int:
     return 0
 
 
-def _assemble(config: Config) -> tuple[arcp_trio.Runtime, Tokens]:
-    registries = collect(config.options)
-    tokens = gather(config.options, os.environ)
-    runtime = arcp_trio.Runtime(
+def _agents(options: ServeOptions) -> arcp_trio.Agents:
+    agents = arcp_trio.Agents()
+    try:
+        for registry in collect(options):
+            agents.add(registry)
+    except ValueError as error:
+        raise CommandError(f"cannot serve these agents together: {error}") from error
+    if not options.no_demo_agents:
+        agents.add(demo_agents(taken=agents.names()))
+    return agents
+
+
+def _runtime(config: Config, tokens: Tokens) -> arcp_trio.Runtime:
+    return arcp_trio.Runtime(
         auth=arcp_trio.StaticTokens(tokens.principals),
         store=_store(config.options),
         limits=config.limits,
         operators=config.options.operator,
     )
-    try:
-        for registry in registries:
-            runtime.add(registry)
-    except ValueError as error:
-        raise CommandError(f"cannot serve these agents together: {error}") from error
-    if not config.options.no_demo_agents:
-        runtime.add(demo_agents(taken=runtime.agents.names()))
-    return runtime, tokens
 
 
 def _store(options: ServeOptions) -> Store:
     if options.memory:
         return arcp_trio.MemoryStore()
+    close_to_others(options.data)
     return arcp_trio.SqliteStore(
         store_path(options.data),
         synchronous=cast('Literal["FULL", "NORMAL", "OFF"]', options.synchronous.upper()),
@@ -85,42 +87,34 @@ def _store(options: ServeOptions) -> Store:
 
 
 async def _serve(
-    runtime: arcp_trio.Runtime,
-    options: ServeOptions,
-    announce: Callable[[trio.SocketListener], None],
+    config: Config, agents: arcp_trio.Agents, address_out: TextIO
 ) -> CommandError | None:
     """Serve until a signal, or return why it cannot: raised, it would come wrapped in groups."""
+    options = config.options
     last_resort = LastResort()
     stop = on_signal(lambda: last_resort.exit_within(options.drain + _END_SECONDS))
-    async with runtime:
-        failure = await _listen(runtime, options, announce, stop)
-        if failure is None:
+    with contextlib.ExitStack() as opened:
+        try:
+            listeners = await listen(options.host, options.port)
+        except (OSError, ValueError) as error:
+            return _cannot_listen(options, error)
+        for listener in listeners:
+            opened.enter_context(listener.socket)
+        # Not before there is something to listen on: what cannot start leaves no folder behind.
+        tokens = gather(options, os.environ)
+        runtime = _runtime(config, tokens)
+        runtime.add(agents)
+        async with runtime:
+            async with trio.open_nursery() as nursery:
+                await nursery.start(serve_on, listeners, runtime, name="listener")
+                _announce(tokens, address_out, listeners[0])
+                await stop.wait()
+                # No more connections; the open ones belong to the runtime and see the drain.
+                nursery.cancel_scope.cancel(reason="a signal asks for the end")
             _log.info("stopping; jobs may go on for %g s", options.drain)
             await runtime.shutdown(drain=options.drain)
             last_resort.exit_within(_LEAVE_SECONDS)
-    return failure
-
-
-async def _listen(
-    runtime: arcp_trio.Runtime,
-    options: ServeOptions,
-    announce: Callable[[trio.SocketListener], None],
-    stop: trio.Event,
-) -> CommandError | None:
-    failure: CommandError | None = None
-    async with trio.open_nursery() as nursery:
-        try:
-            listeners: list[trio.SocketListener] = await nursery.start(
-                partial(arcp_trio.serve, runtime, options.host, options.port), name="listener"
-            )
-        except (OSError, ValueError) as error:
-            failure = _cannot_listen(options, error)
-        else:
-            announce(listeners[0])
-            await stop.wait()
-            # No more connections; the open ones belong to the runtime and see the drain.
-            nursery.cancel_scope.cancel()
-    return failure
+    return None
 
 
 def _announce(tokens: Tokens, address_out: TextIO, listener: trio.SocketListener) -> None:

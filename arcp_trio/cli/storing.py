@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import logging
+import os
+import stat
 from pathlib import Path
 from typing import Final
 
 from arcp_trio.cli.errors import CommandError
+from arcp_trio.cli.options import DATA
 from arcp_trio.store.errors import (
     CorruptStore,
     ForeignFile,
@@ -23,9 +27,26 @@ _ADVICE: Final[dict[type[StoreError], str]] = {
 _OTHER_ADVICE: Final = "choose another --data"
 
 
+_log = logging.getLogger(__name__)
+
+
 def store_path(folder: str) -> Path:
     """The file of the store in the folder that --data names."""
     return Path(folder) / "arcp.db"
+
+
+def close_to_others(folder: str) -> None:
+    """Take from other users what they may do in the default folder; nothing else belongs in there.
+
+    The mode of any other folder is its owner's decision.
+    """
+    path = Path(folder)
+    if folder != DATA or not path.is_dir():
+        return
+    facts = path.stat()
+    if facts.st_uid == os.geteuid() and stat.S_IMODE(facts.st_mode) & 0o077:
+        path.chmod(0o700)
+        _log.warning("%s was open to other users and is not any more", path)
 
 
 def cannot_use(error: StoreError) -> CommandError:

@@ -13,7 +13,7 @@ class StoreError(Exception):
 
 
 class StoreInUse(StoreError):
-    """Another runtime, of this process or another, has the store open."""
+    """Another runtime, of this process or another, has the store open, or someone reads it."""
 
 
 class UnwritableStore(StoreError):

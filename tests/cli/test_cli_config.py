@@ -143,3 +143,4 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
             settle({"config": str(path)})
         assert str(path) in str(caught.value)
         assert "\n" not in str(caught.value)
+        assert ("not UTF-8 text" in str(caught.value)) == (path == binary)

@@ -203,15 +203,16 @@ def test_standard_output_has_one_line(start: Starter) -> None:
     assert "noise\n" in err
 
 
-def test_a_port_in_use(start: Starter) -> None:
-    """A port that another process has is one line with the address and a way out."""
+def test_a_port_in_use(start: Starter, tmp_path: Path) -> None:
+    """A port that another process has is one line with the address and a way out, and no trace."""
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
         port = other.getsockname()[1]
-        err = assert_refused(start("serve", "--memory", "--port", str(port)))
+        err = assert_refused(start("serve", "--port", str(port)))
     assert f"cannot listen on 127.0.0.1:{port}: address already in use; " in err
     assert "--port" in err
+    assert not (tmp_path / ".arcp").exists()
 
 
 @pytest.mark.parametrize("host", ["no such host", "192.0.2.1", "x" * 70, "a..b"])
@@ -226,6 +227,7 @@ def test_a_bad_host(start: Starter, host: str) -> None:
     ("arguments", "complaint"),
     [
         (("--agents", "nowhere"), "there is no module nowhere"),
+        (("--agents", "my_agents.py"), "leave out the .py, my_agents"),
         (("--agent", "a=my_agents:agents"), "not an async function"),
         (("--token", "hush"), "--token number 1 has no '='"),
         (("--config", "absent.toml"), "absent.toml"),

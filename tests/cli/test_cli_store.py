@@ -187,6 +187,25 @@ def test_only_its_user_can_read_what_it_keeps(start: Starter, tmp_path: Path, um
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
+def test_what_was_opened_to_others_is_closed_again(start: Starter, tmp_path: Path) -> None:
+    """The folder of this program and the files in it; a folder that was chosen stays as it is."""
+    path = a_store(start, tmp_path)
+    path.chmod(0o644)
+    path.parent.chmod(0o755)
+    served = for_alice(start)
+    served.url()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    served.send_signal(signal.SIGTERM)
+    err = served.end()[2]
+    for each in (".arcp", ".arcp/arcp.db"):
+        assert f"{each} was open to other users and is not any more\n" in err
+
+    path.parent.chmod(0o755)
+    for_alice(start, "--data", str(path.parent)).url()
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o755
+
+
 # -- what keeps it from being opened
 
 

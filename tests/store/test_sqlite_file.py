@@ -190,6 +190,25 @@ async def test_only_its_user_can_read_it(path: Path) -> None:
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
+async def test_files_that_others_could_read_are_closed_to_them(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever their modes have become meanwhile, or were in the copy that was put here."""
+    await fill(path)
+    for part in ("", "-wal", "-shm", ".lock"):
+        file = Path(f"{path}{part}")
+        file.touch()
+        file.chmod(0o666)
+    async with running(on(path)):
+        modes = {each.name: stat.S_IMODE(each.stat().st_mode) for each in path.parent.iterdir()}
+    names = ("arcp.db", "arcp.db-shm", "arcp.db-wal", "arcp.db.lock")
+    assert modes == dict.fromkeys(names, 0o600)
+    assert f"{path} was open to other users and is not any more" in caplog.text
+    caplog.clear()
+    async with running(on(path)):
+        assert not caplog.text
+
+
 async def test_a_folder_that_is_there_stays_as_it_is(tmp_path: Path) -> None:
     """Its owner decided on its mode."""
     tmp_path.chmod(0o755)
@@ -398,11 +417,12 @@ async def test_looking_at_what_a_killed_runtime_left(path: Path) -> None:
 async def test_nobody_looks_at_a_store_in_use(path: Path) -> None:
     """And while somebody looks, no runtime starts; two may look."""
     async with running(on(path)):
-        with pytest.raises(StoreInUse):
+        with pytest.raises(StoreInUse, match="by another runtime"):
             async with open_read_only(path):
                 pass
     async with open_read_only(path), open_read_only(path):
-        assert isinstance(await refusal(path), StoreInUse)
+        assert isinstance(refused := await refusal(path), StoreInUse)
+        assert str(refused) == f"{path} is in use by someone who reads it"
 
 
 async def test_looking_at_what_is_not_there(path: Path) -> None:

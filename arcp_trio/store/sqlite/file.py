@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import sqlite3
+import stat
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,6 +21,8 @@ from arcp_trio.store.errors import (
 )
 from arcp_trio.store.sqlite import schema
 
+log = logging.getLogger(__name__)
+
 BUSY_SECONDS = 5.0
 """How long a connection waits for another of this process, as a checkpoint that starts the log
 over; nobody else has the file."""
@@ -32,14 +36,25 @@ Damage elsewhere is met when it is read."""
 
 
 def make(path: Path) -> None:
-    """Make the folder and the file, for this user only, unless they are there."""
+    """Make the folder and the file unless they are there; the files are for this user only."""
     try:
         if not path.parent.exists():
             path.parent.mkdir(mode=0o700, parents=True)
         # What SQLite puts beside it gets the file's mode.
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        for part in ("", "-wal", "-shm", ".lock"):
+            _close_to_others(Path(f"{path}{part}"))
     except OSError as error:
         raise UnwritableStore(f"cannot write to {path}: {error.strerror}") from error
+
+
+def _close_to_others(path: Path) -> None:
+    if not path.is_file():
+        return
+    facts = path.stat()
+    if facts.st_uid == os.geteuid() and stat.S_IMODE(facts.st_mode) & 0o077:
+        path.chmod(0o600)
+        log.warning("%s was open to other users and is not any more", path)
 
 
 @contextmanager
@@ -58,10 +73,20 @@ def held(path: Path, *, shared: bool = False) -> Generator[None]:
         try:
             fcntl.flock(lock, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except OSError as error:
-            raise StoreInUse(f"{path} is in use by another runtime") from error
+            # Readers keep a runtime out, and only a runtime keeps them out.
+            by = "someone who reads it" if not shared and _is_shared(lock) else "another runtime"
+            raise StoreInUse(f"{path} is in use by {by}") from error
         yield
     finally:
         os.close(lock)
+
+
+def _is_shared(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 # -- connections
