@@ -1,0 +1,50 @@
+"""The one place where a job's operations are authorised (§9.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from arcp_trio.authority.budget import Budget
+from arcp_trio.authority.lease import BUDGET, MODEL, Lease, is_capability
+from arcp_trio.authority.targets import forms
+from arcp_trio.wire.errors import BudgetExhausted, LeaseExpired, PermissionDenied, clip
+
+
+@attrs.define(eq=False, kw_only=True)
+class Authority:
+    """What a running job may do: its lease, what is left of its budget, and its deadline."""
+
+    lease: Lease
+    budget: Budget
+    deadline: float | None = None
+    """On the clock of `check`'s `now`, a monotonic one (§14); None: never."""
+    any_model: bool = False
+    """The deployment's policy (§9.7): a lease that does not name `model.use` allows any model."""
+
+    def check(self, capability: str, target: str, *, now: float, also: Sequence[str] = ()) -> None:
+        """Return if the operation may be done, at once; else raise.
+
+        `also` is what else the target stands for, such as the real path behind a link. Raises
+        `LeaseExpired`, `BudgetExhausted` or `PermissionDenied`: the first of these that applies.
+        """
+        if self.deadline is not None and now >= self.deadline:
+            raise LeaseExpired(f"lease expired at {self.lease.expires_at}")
+        currency = self.budget.exhausted()
+        if currency is not None:
+            raise BudgetExhausted(f"{currency} budget exhausted")
+        if not is_capability(capability) or capability == BUDGET:
+            raise PermissionDenied(f"no such capability: {clip(repr(capability))}")
+        for each in (target, *also):
+            self._check_target(capability, each)
+
+    def _check_target(self, capability: str, target: str) -> None:
+        try:
+            covered = forms(capability, target)
+        except ValueError as error:
+            raise PermissionDenied(f"{capability} of {clip(repr(target))}: {error}") from None
+        if capability == MODEL and self.any_model and not self.lease.names(MODEL):
+            return
+        if not self.lease.allows(capability, covered):
+            raise PermissionDenied(f"the lease does not allow {capability} of {clip(repr(target))}")

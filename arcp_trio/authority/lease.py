@@ -1,0 +1,283 @@
+"""Leases (§9): what a job may do, what it may spend, and until when.
+
+A lease is read from what a client or a delegating agent asks for, and never changes. A delegated
+one is narrowed to what its parent has (§9.4), or refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from decimal import Decimal
+from typing import TypeAlias, TypeVar, cast
+
+import attrs
+
+from arcp_trio.authority.budget import add
+from arcp_trio.authority.patterns import Pattern, parse_grant
+from arcp_trio.authority.subset import uncovered
+from arcp_trio.wire.errors import InvalidRequest, LeaseSubsetViolation, clip
+from arcp_trio.wire.json import JsonObject
+from arcp_trio.wire.timestamps import parse_utc
+
+BUDGET = "cost.budget"
+MODEL = "model.use"
+
+CAPABILITIES = frozenset(
+    {"fs.read", "fs.write", "net.fetch", "tool.call", "agent.delegate", BUDGET, MODEL}
+)
+"""The reserved namespaces of §9.2."""
+
+MAX_PATTERNS = 1000
+"""In one lease; each operation may have to be held against all of one capability."""
+
+_MAX_PROBLEMS = 8  # named in one error
+_EXPIRY_PATH = "$.lease_constraints.expires_at"
+
+_VENDOR_CAPABILITY = re.compile(r"x-vendor(?:\.[A-Za-z0-9_-]+)+")
+_MAX_CAPABILITY = 128
+
+# Bounded so that sums and remainders stay exact (budget.py).
+_AMOUNT = re.compile(
+    r"(?P<currency>[A-Za-z][A-Za-z0-9_-]{0,31}):(?P<amount>[0-9]{1,18}(?:\.[0-9]{1,12})?)"
+)
+_AMOUNT_WORDS = "currency:amount, such as USD:5.00, of at most 18 digits and 12 decimals"
+
+_T = TypeVar("_T")
+_Grants: TypeAlias = dict[str, tuple[Pattern, ...]]
+_Problems: TypeAlias = list[str]
+
+
+def is_capability(name: str) -> bool:
+    """Tell whether a lease may name this capability: a reserved one, or a vendor's."""
+    if name in CAPABILITIES:
+        return True
+    return len(name) <= _MAX_CAPABILITY and _VENDOR_CAPABILITY.fullmatch(name) is not None
+
+
+@attrs.frozen(kw_only=True)
+class Lease:
+    """The authority of one job; without any grant it is none.
+
+    A capability named with no patterns grants nothing, which is not always the same as not
+    naming it: a deployment may allow any model to those that do not name `model.use` (§9.7).
+    """
+
+    grants: Mapping[str, tuple[Pattern, ...]] = attrs.field(factory=_Grants)
+    budget: Mapping[str, Decimal] | None = None
+    """By currency, at the start; None: spending is not bounded."""
+    expires_at: str | None = None
+    """As it was given."""
+    expires: float | None = None
+    """The same in Unix seconds."""
+
+    @classmethod
+    def read(
+        cls,
+        request: Mapping[str, Sequence[str]] | None,
+        expires_at: str | None,
+        *,
+        now: float,
+    ) -> Lease:
+        """Read a `lease_request` and an `expires_at`; one `InvalidRequest` names what is wrong."""
+        problems: _Problems = []
+        lists = _read_lists(request, problems)
+        amounts = lists.pop(BUDGET, None)
+        lease = cls(
+            grants={name: _read_patterns(name, items, problems) for name, items in lists.items()},
+            budget=None if amounts is None else _read_budget(amounts, problems),
+            expires_at=expires_at,
+            expires=_read_expiry(expires_at, now, problems),
+        )
+        if problems:
+            raise InvalidRequest(_listed(problems))
+        return lease
+
+    def names(self, capability: str) -> bool:
+        """Tell whether the lease says anything of the capability, even if only that it is none."""
+        return capability in self.grants
+
+    def allows(self, capability: str, forms: Sequence[str]) -> bool:
+        """Tell whether each form of a target is matched by a pattern of the capability."""
+        patterns = self.grants.get(capability, ())
+        return bool(forms) and all(
+            any(pattern.matches(form) for pattern in patterns) for form in forms
+        )
+
+    def wire(self) -> JsonObject:
+        """Write the lease as `job.accepted` shows it (§7.1); what grants nothing is left out."""
+        lease: JsonObject = {
+            capability: [pattern.text for pattern in patterns]
+            for capability, patterns in self.grants.items()
+            if patterns
+        }
+        if self.budget is not None:
+            lease[BUDGET] = [f"{currency}:{left:f}" for currency, left in self.budget.items()]
+        return lease
+
+    def constraints(self) -> JsonObject | None:
+        """Write the `lease_constraints` of `job.accepted`; None if there are none."""
+        return None if self.expires_at is None else {"expires_at": self.expires_at}
+
+
+# --- reading ---------------------------------------------------------------------------------
+# A client's request has been through the schema of its message; what an agent delegates has not.
+
+
+def _read_lists(request: object, problems: _Problems) -> dict[str, Sequence[object]]:
+    lists: dict[str, Sequence[object]] = {}
+    if request is None:
+        return lists
+    if not isinstance(request, Mapping):
+        problems.append("expected an object @ $.lease_request")
+        return lists
+    for name, items in cast("Mapping[object, object]", request).items():
+        if not isinstance(name, str) or not is_capability(name):
+            problems.append(f"expected a capability of §9.2, or x-vendor.<vendor> @ {_path(name)}")
+        elif not isinstance(items, list | tuple):
+            problems.append(f"expected an array of strings @ {_path(name)}")
+        else:
+            lists[name] = cast("Sequence[object]", items)
+    if sum(len(items) or 1 for items in lists.values()) > MAX_PATTERNS:
+        problems.append(f"more than {MAX_PATTERNS} patterns @ $.lease_request")
+        return {}
+    return lists
+
+
+def _read_patterns(
+    capability: str, items: Sequence[object], problems: _Problems
+) -> tuple[Pattern, ...]:
+    def read(text: str) -> Pattern:
+        return parse_grant(capability, text)
+
+    return tuple(_read_each(capability, items, read, problems))
+
+
+def _read_budget(items: Sequence[object], problems: _Problems) -> dict[str, Decimal]:
+    if not items:
+        problems.append(f"expected {_AMOUNT_WORDS} @ {_path(BUDGET)}")
+    budget: dict[str, Decimal] = {}
+
+    def read(text: str) -> None:
+        match = _AMOUNT.fullmatch(text)
+        if match is None:
+            raise ValueError(f"expected {_AMOUNT_WORDS}")
+        currency, amount = match["currency"], Decimal(match["amount"])
+        budget[currency] = add(budget[currency], amount) if currency in budget else amount
+
+    for _ in _read_each(BUDGET, items, read, problems):
+        pass
+    return budget
+
+
+def _read_each(
+    capability: str, items: Sequence[object], read: Callable[[str], _T], problems: _Problems
+) -> Iterator[_T]:
+    for index, item in enumerate(items):
+        try:
+            yield read(_text(item))
+        except ValueError as error:
+            problems.append(f"{error} @ {_path(capability)}[{index}]")
+
+
+def _read_expiry(expires_at: object, now: float, problems: _Problems) -> float | None:
+    """§9.5: what cannot be read is refused; it never means that the lease has no end."""
+    if expires_at is None:
+        return None
+    try:
+        expires = parse_utc(_text(expires_at))
+    except ValueError:
+        problems.append(f"expected an RFC 3339 timestamp ending in Z @ {_EXPIRY_PATH}")
+        return None
+    if expires <= now:
+        problems.append(f"not in the future @ {_EXPIRY_PATH}")
+    return expires
+
+
+def _text(item: object) -> str:
+    if isinstance(item, str):
+        return item
+    raise ValueError("expected a string")
+
+
+def _path(name: object) -> str:
+    return f"$.lease_request[{clip(repr(name))}]"
+
+
+def _listed(problems: list[str]) -> str:
+    more = ["and more"] if len(problems) > _MAX_PROBLEMS else []
+    return "; ".join(problems[:_MAX_PROBLEMS] + more)
+
+
+# --- narrowing -------------------------------------------------------------------------------
+
+_Excess: TypeAlias = tuple[str, JsonObject]  # what goes beyond the parent: in words, in details
+
+
+def narrowed(
+    child: Lease,
+    parent: Lease,
+    available: Mapping[str, Decimal] | None,
+    *,
+    any_model: bool = False,
+) -> Lease:
+    """The effective lease of a delegated job; `LeaseSubsetViolation` names what goes beyond (§9.4).
+
+    `available` is what the parent's `Budget` has for a new child. `any_model` is the deployment's
+    policy, as in `Authority`: then a parent that does not name `model.use` covers all models.
+    """
+    excess = [
+        *_wider_grants(child, parent, any_model=any_model),
+        *_greater_amounts(child, parent.budget if available is None else available),
+        *_later_expiry(child, parent),
+    ]
+    if excess:
+        raise LeaseSubsetViolation(
+            "beyond the parent's lease: " + _listed([words for words, _ in excess]),
+            details={"beyond": [details for _, details in excess[:_MAX_PROBLEMS]]},
+        )
+    grants = child.grants
+    if parent.names(MODEL) and not child.names(MODEL):
+        grants = {**grants, MODEL: ()}  # else that policy would give the child any model
+    if child.expires is None:
+        child = attrs.evolve(child, expires_at=parent.expires_at, expires=parent.expires)
+    return attrs.evolve(child, grants=grants)
+
+
+def _wider_grants(child: Lease, parent: Lease, *, any_model: bool) -> Iterator[_Excess]:
+    for capability, patterns in child.grants.items():
+        if capability == MODEL and any_model and not parent.names(MODEL):
+            continue
+        pattern = uncovered(patterns, parent.grants.get(capability, ()))
+        if pattern is not None:
+            yield (
+                f"{capability} {clip(repr(pattern.text))}",
+                {"capability": capability, "pattern": pattern.text},
+            )
+
+
+def _greater_amounts(child: Lease, available: Mapping[str, Decimal] | None) -> Iterator[_Excess]:
+    if child.budget is None or available is None:
+        return
+    for currency, asked in child.budget.items():
+        left = available.get(currency)
+        if left is None or asked > left:
+            has = "none" if left is None else f"{left:f}"
+            yield (
+                f"{BUDGET} {currency}:{asked:f} of {has} available",
+                {
+                    "capability": BUDGET,
+                    "currency": currency,
+                    "asked": f"{asked:f}",
+                    "available": None if left is None else f"{left:f}",
+                },
+            )
+
+
+def _later_expiry(child: Lease, parent: Lease) -> Iterator[_Excess]:
+    if child.expires is None or parent.expires is None or child.expires <= parent.expires:
+        return
+    yield (
+        f"expires_at {child.expires_at} is later than {parent.expires_at}",
+        {"expires_at": child.expires_at, "available": parent.expires_at},
+    )
