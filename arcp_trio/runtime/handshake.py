@@ -182,8 +182,8 @@ async def _check_place(core: Core, session: Session, token: bytes, after_seq: in
 
 
 def _holds_token(session: Session, token: bytes) -> bool:
-    current = hmac.compare_digest(token, session.token)
-    return hmac.compare_digest(token, session.spare_token or session.token) or current
+    good = (session.token, *session.spare_tokens)
+    return any(hmac.compare_digest(token, digest) for digest in good)
 
 
 @attrs.define(eq=False)
@@ -219,11 +219,11 @@ class Reattach:
         if session.holder is None:
             _check_connected(core, session.principal)
         token = resume_token()
-        session.token, session.spare_token = token_digest(token), self.token
+        session.token, session.spare_tokens = token_digest(token), (self.token,)
         if self.features is not None:
             session.features, session.dialect = self.features, self.connection.dialect.name
         rotation = RotateToken(
-            session.id, session.token, session.spare_token, session.features, session.dialect
+            session.id, session.token, session.spare_tokens, session.features, session.dialect
         )
         self.connection.join(session)
         await core.store.put(rotation).committed()

@@ -34,7 +34,7 @@ class Session:
         self.features = row.features
         self.dialect = row.dialect
         self.token = row.token
-        self.spare_token = row.spare_token
+        self.spare_tokens = row.spare_tokens
         self.top = row.top
         self.floor = row.floor
         self.rows = row.rows
@@ -129,10 +129,10 @@ class Session:
             self._store.put(MoveFloor(self.id, self.floor, acked=True))
 
     def heard(self, connection: Connection) -> None:
-        """A frame came from a client with the newest token: the one before is used up (§6.3)."""
-        if self.spare_token is not None and connection is self.holder:
-            self.spare_token = None
-            self._store.put(RotateToken(self.id, self.token, None, self.features, self.dialect))
+        """A frame came from a client with the newest token: those before are used up (§6.3)."""
+        if self.spare_tokens and connection is self.holder:
+            self.spare_tokens = ()
+            self._store.put(RotateToken(self.id, self.token, (), self.features, self.dialect))
 
     # -- its life
 

@@ -123,7 +123,7 @@ class Store(ABC):
 
     @abstractmethod
     async def session_of_token(self, token: bytes) -> str | None:
-        """The session that a resume token's digest belongs to, current or spare."""
+        """The session that a resume token's digest belongs to, newest or spare."""
 
     @abstractmethod
     async def job(self, job_id: str) -> JobRow | None:

@@ -128,7 +128,8 @@ class MemoryStore(Store):
     @_apply.register
     def _(self, write: PutSession) -> None:
         self._sessions[write.row.session_id] = _Log(write.row)
-        self._tokens[write.row.token] = write.row.session_id
+        for digest in (write.row.token, *write.row.spare_tokens):
+            self._tokens[digest] = write.row.session_id
 
     @_apply.register
     def _(self, write: AppendLog) -> None:
@@ -158,16 +159,13 @@ class MemoryStore(Store):
     @_apply.register
     def _(self, write: RotateToken) -> None:
         log = self._sessions[write.session_id]
-        for digest in (log.row.token, log.row.spare_token):
-            if digest is not None:
-                self._tokens.pop(digest, None)
-        for digest in (write.token, write.spare_token):
-            if digest is not None:
-                self._tokens[digest] = write.session_id
+        self._forget_tokens(log.row)
+        for digest in (write.token, *write.spare_tokens):
+            self._tokens[digest] = write.session_id
         log.row = attrs.evolve(
             log.row,
             token=write.token,
-            spare_token=write.spare_token,
+            spare_tokens=write.spare_tokens,
             features=write.features,
             dialect=write.dialect,
         )
@@ -181,11 +179,13 @@ class MemoryStore(Store):
     @_apply.register
     def _(self, write: DropSession) -> None:
         log = self._sessions.pop(write.session_id)
-        for digest in (log.row.token, log.row.spare_token):
-            if digest is not None:
-                self._tokens.pop(digest, None)
+        self._forget_tokens(log.row)
         for job_id in log.row.watches:
             self._unwatch(job_id, write.session_id)
+
+    def _forget_tokens(self, row: SessionRow) -> None:
+        for digest in (row.token, *row.spare_tokens):
+            del self._tokens[digest]
 
     @_apply.register
     def _(self, write: FinishJob) -> None:

@@ -123,8 +123,8 @@ class SessionRow:
     dialect: str
     token: bytes
     """Digest of the resume token that was handed out last."""
-    spare_token: bytes | None = None
-    """Digest of the token before it, good until the client is heard under the new one."""
+    spare_tokens: tuple[bytes, ...] = ()
+    """Digests of the tokens before it, oldest first, that are good until the client is heard."""
     top: int = 0
     """The highest number taken."""
     floor: int = 0

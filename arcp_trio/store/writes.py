@@ -46,7 +46,7 @@ class RotateToken:
 
     session_id: str
     token: bytes
-    spare_token: bytes | None
+    spare_tokens: tuple[bytes, ...]
     features: frozenset[str]
     dialect: str
 

@@ -146,7 +146,7 @@ def _forgets_token(patch: pytest.MonkeyPatch) -> None:
     def begin(self: Connection, *args: object) -> None:
         heard(self, *args)  # type: ignore[arg-type]
         assert self._session is not None
-        self._session.spare_token = None
+        self._session.spare_tokens = ()
 
     patch.setattr(Connection, "begin", begin)
 

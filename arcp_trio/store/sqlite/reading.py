@@ -69,35 +69,38 @@ class Snapshot:
     def session(self, session_id: str) -> SessionRow | None:
         """A session, with its watches."""
         row = self._db.execute(
-            "SELECT sid, principal, features, dialect, token, spare_token, top, floor, rows,"
-            " acked FROM session WHERE session_id = ?",
+            "SELECT sid, principal, features, dialect, top, floor, rows, acked"
+            " FROM session WHERE session_id = ?",
             (session_id,),
         ).fetchone()
         if row is None:
             return None
-        watches = self._db.execute("SELECT job_id, cursor FROM watch WHERE sid = ?", row[:1])
+        watches = self._db.execute(
+            "SELECT job_id, cursor FROM watch WHERE sid = ?", row[:1]
+        ).fetchall()
+        *spare_tokens, token = self._db.execute(
+            "SELECT digest FROM token WHERE sid = ? ORDER BY place", row[:1]
+        ).fetchall()
         return SessionRow(
             session_id=session_id,
             principal=row[1],
             features=frozenset(row[2].split()),
             dialect=row[3],
-            token=row[4],
-            spare_token=row[5],
-            top=row[6],
-            floor=row[7],
-            rows=row[8],
-            acked=bool(row[9]),
-            watches=dict(watches.fetchall()),
+            token=token[0],
+            spare_tokens=tuple(digest for (digest,) in spare_tokens),
+            top=row[4],
+            floor=row[5],
+            rows=row[6],
+            acked=bool(row[7]),
+            watches=dict(watches),
         )
 
     def session_of_token(self, token: bytes) -> str | None:
         """The session that a resume token's digest belongs to."""
         row = self._db.execute(
-            "SELECT session_id FROM session WHERE token = ?1"
-            " UNION ALL SELECT session_id FROM session WHERE spare_token = ?1",
-            (token,),
-        ).fetchall()
-        return row[0][0] if row else None
+            "SELECT session_id FROM token JOIN session USING (sid) WHERE digest = ?", (token,)
+        ).fetchone()
+        return None if row is None else row[0]
 
     def job(self, job_id: str) -> JobRow | None:
         """A job, unless its retention is over."""

@@ -28,16 +28,18 @@ _FIRST = (
         principal TEXT NOT NULL,
         features TEXT NOT NULL,
         dialect TEXT NOT NULL,
-        token BLOB NOT NULL,
-        spare_token BLOB,
         top INTEGER NOT NULL,
         floor INTEGER NOT NULL,
         rows INTEGER NOT NULL,
         acked INTEGER NOT NULL
     )""",
-    "CREATE INDEX session_by_token ON session (token)",
-    """CREATE INDEX session_by_spare_token ON session (spare_token)
-       WHERE spare_token IS NOT NULL""",
+    # A session's resume tokens, oldest first; the last is the newest.
+    """CREATE TABLE token (
+        digest BLOB PRIMARY KEY,
+        sid INTEGER NOT NULL,
+        place INTEGER NOT NULL
+    ) WITHOUT ROWID""",
+    "CREATE INDEX token_of_session ON token (sid, place)",
     """CREATE TABLE watch (
         sid INTEGER NOT NULL,
         job_id TEXT NOT NULL,
@@ -110,7 +112,7 @@ _FIRST = (
 MIGRATIONS: list[tuple[str, ...]] = [_FIRST]
 """What makes version n + 1 out of version n. Never edit one that was released; append another."""
 
-SMALL_TABLES = ("state", "session", "watch", "job", "submitter", "key", "log_waste")
+SMALL_TABLES = ("state", "session", "token", "watch", "job", "submitter", "key", "log_waste")
 """Everything but payloads and numbers."""
 
 

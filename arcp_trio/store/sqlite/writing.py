@@ -77,34 +77,41 @@ class GroupWriter:
     def _(self, write: PutSession) -> None:
         row = write.row
         self._db.execute(
-            "INSERT INTO session (session_id, principal, features, dialect, token, spare_token,"
-            " top, floor, rows, acked) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO session (session_id, principal, features, dialect, top, floor, rows,"
+            " acked) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 row.session_id,
                 row.principal,
                 " ".join(sorted(row.features)),
                 row.dialect,
-                row.token,
-                row.spare_token,
                 row.top,
                 row.floor,
                 row.rows,
                 row.acked,
             ),
         )
+        self._put_tokens(row.session_id, (*row.spare_tokens, row.token))
 
     @_apply.register
     def _(self, write: RotateToken) -> None:
         self._db.execute(
-            "UPDATE session SET token = ?, spare_token = ?, features = ?, dialect = ?"
-            " WHERE session_id = ?",
-            (
-                write.token,
-                write.spare_token,
-                " ".join(sorted(write.features)),
-                write.dialect,
-                write.session_id,
-            ),
+            "UPDATE session SET features = ?, dialect = ? WHERE session_id = ?",
+            (" ".join(sorted(write.features)), write.dialect, write.session_id),
+        )
+        self._drop_tokens(write.session_id)
+        self._put_tokens(write.session_id, (*write.spare_tokens, write.token))
+
+    def _put_tokens(self, session_id: str, digests: Sequence[bytes]) -> None:
+        self._db.executemany(
+            "INSERT INTO token (digest, sid, place)"
+            " SELECT ?2, sid, ?3 FROM session WHERE session_id = ?1",
+            [(session_id, digest, place) for place, digest in enumerate(digests)],
+        )
+
+    def _drop_tokens(self, session_id: str) -> None:
+        self._db.execute(
+            "DELETE FROM token WHERE sid = (SELECT sid FROM session WHERE session_id = ?)",
+            (session_id,),
         )
 
     @_apply.register
@@ -151,6 +158,7 @@ class GroupWriter:
             "DELETE FROM watch WHERE sid = (SELECT sid FROM session WHERE session_id = ?)",
             (write.session_id,),
         )
+        self._drop_tokens(write.session_id)
         self._db.execute("DELETE FROM session WHERE session_id = ?", (write.session_id,))
 
     def _waste_log(self, session_id: str, below: int) -> None:
