@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 import attrs
+import trio
 
 from arcp_trio.runtime.agents import Agents
 from arcp_trio.runtime.auth import Authenticator
@@ -33,6 +34,8 @@ class Core:
     clock: Clock
     jobs: Jobs = attrs.field(init=False)
     sessions: Sessions = attrs.field(init=False)
+    taken_over: trio.Event = attrs.field(factory=trio.Event)
+    """What another runtime has left in the store is seen to: sessions may be opened."""
     closing: bool = False
     """Shutdown has begun: no new connection, session or job."""
     farewells_end: float = math.inf

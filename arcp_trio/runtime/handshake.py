@@ -54,7 +54,7 @@ async def _open_session(core: Core, connection: Connection, first: Envelope) -> 
     message = parse(first)
     if core.closing:
         raise InternalError("the runtime is shutting down")
-    if core.store.trouble is not None:
+    if core.store.trouble is not None or not core.taken_over.is_set():
         raise store_trouble()
     match message:
         case Hello():

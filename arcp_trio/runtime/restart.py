@@ -23,7 +23,8 @@ async def take_over(core: Core) -> None:
     """End the jobs that went down with the runtime before, and park its sessions for a full window.
 
     Nothing is added to the sessions: their cursors are behind the jobs' new terminals, and they
-    catch up when they are next used.
+    catch up when they are next used. That is not before the terminals are stored, however long the
+    store is in trouble.
     """
     found = await core.store.recover()
     core.jobs.go_on_from(found.ordinal)
@@ -37,6 +38,7 @@ async def take_over(core: Core) -> None:
             len(found.sessions),
             len(found.unfinished),
         )
+    core.taken_over.set()
 
 
 def _lost(core: Core, row: JobRow) -> FinishJob:

@@ -172,7 +172,9 @@ class Runtime:
                 async with trio.open_nursery() as sessions, trio.open_nursery() as jobs:
                     core.jobs = Jobs(core, jobs)
                     core.sessions = Sessions(core, sessions)
-                    await take_over(core)
+                    sessions.start_soon(take_over, core, name="restart")
+                    # In trouble it is a runtime all the same: it says so to whoever comes.
+                    await _first_of(core.taken_over.wait, core.store.troubled)
                     sessions.start_soon(_keep_at_it, core.sessions.sweep, name="sweep")
                     sessions.start_soon(_keep_at_it, mind_store, core, name="store trouble")
                     self._nursery = sessions
@@ -205,6 +207,16 @@ class Runtime:
         with trio.CancelScope(deadline=core.farewells_end):
             while self._attended:
                 await self._one_left.wait()
+
+
+async def _first_of(*waits: Callable[[], Awaitable[None]]) -> None:
+    async def wait_for(wait: Callable[[], Awaitable[None]]) -> None:
+        await wait()
+        nursery.cancel_scope.cancel(reason="one is enough")
+
+    async with trio.open_nursery() as nursery:
+        for wait in waits:
+            nursery.start_soon(wait_for, wait)
 
 
 async def _keep_at_it(work: Callable[[*_Ts], Awaitable[None]], *args: *_Ts) -> None:

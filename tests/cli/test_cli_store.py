@@ -307,6 +307,29 @@ def test_trouble_is_said_once_and_so_is_its_end(start: Starter) -> None:
     assert "Traceback" not in said
 
 
+def test_trouble_from_a_restart_on(start: Starter, tmp_path: Path) -> None:
+    """With no room to store the end of a lost job it listens and says why nobody gets a session.
+
+    Once there is room, all goes on where it was.
+    """
+    served = for_alice(start)
+    resume, before = begin_work(served.url(), "x")
+    served.send_signal(signal.SIGKILL)
+    served.end()
+    largest = 4200 + max(each.stat().st_size for each in (tmp_path / ".arcp").iterdir())
+    with no_file_larger_than(largest):
+        again = for_alice(start)
+    url = again.url()
+    with peer(url, "x") as session:
+        assert session.answer["type"] == "session.error"
+        assert session.answer["payload"]["retryable"] is True
+        assert "the store cannot be used" in session.answer["payload"]["message"]
+    again.line("the store is in trouble")
+    set_largest_file(again.process.pid, resource.RLIM_INFINITY)
+    again.line("jobs that the restart ended: 1")
+    assert_it_goes_on(url, "x", resume, before, "runtime restarted")
+
+
 def test_sigterm_during_trouble(start: Starter) -> None:
     """A store that cannot be written does not hold the end up."""
     served = for_alice(start)
