@@ -43,6 +43,8 @@ class World:
         self.clock = clock or TrioClock()
         self.runs: list[str] = []
         """The id of each job whose agent was called."""
+        self.look: Callable[[Client, Frame], None] = lambda _, __: None
+        """Called with each frame that a client is about to note, welcomes included."""
         self.runtime = Runtime(
             auth=StaticTokens({TEST_TOKEN: "alice", BOB: "bob"}),
             store=store,
@@ -78,7 +80,8 @@ class World:
 class Client:
     """Reads all the time, comes back after every loss, and asks again what was not answered."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, *, by_token: bool = False) -> None:
+        """A client; with `by_token` it resumes without saying which session."""
         self.frames: list[Frame] = []
         """All it was sent, in order."""
         self.closings: list[int | None] = []
@@ -94,6 +97,7 @@ class Client:
         self.floor = 0
         """What it has acknowledged."""
         self._world = world
+        self._by_token = by_token
         self._peer: Peer | None = None
         self._away = False
         self._attached_at = 0
@@ -113,7 +117,9 @@ class Client:
             self._attached_at = len(self.frames)
             try:
                 while True:
-                    self.frames.append(await peer.receive())
+                    frame = await peer.receive()
+                    self._world.look(self, frame)
+                    self.frames.append(frame)
                     self._changed.unpark_all()
             except TransportClosed as closed:
                 if not self._away:
@@ -136,7 +142,7 @@ class Client:
         while True:
             peer = self._world.connect()
             try:
-                await peer.hello(features=FEATURES, resume=self._resume())
+                welcome = await peer.hello(features=FEATURES, resume=self._resume())
             except (InternalError, TransportClosed):
                 self.refused += 1
                 await trio.sleep(1)
@@ -144,6 +150,7 @@ class Client:
             assert peer.session_id is not None
             assert peer.resume_token is not None
             self.session_id, self.token = peer.session_id, peer.resume_token
+            self._world.look(self, welcome)
             self._peer = peer
             self._changed.unpark_all()
             return peer
@@ -151,11 +158,8 @@ class Client:
     def _resume(self) -> JsonObject | None:
         if not self.session_id:
             return None
-        return {
-            "session_id": self.session_id,
-            "resume_token": self.token,
-            "last_event_seq": self.highest,
-        }
+        resume = {"resume_token": self.token, "last_event_seq": self.highest}
+        return resume if self._by_token else {"session_id": self.session_id, **resume}
 
     # -- its steps
 
@@ -269,7 +273,7 @@ class Client:
 async def two_clients(world: World) -> AsyncGenerator[tuple[Client, Client], None]:
     """Two clients of an entered world, connected as long as the block lasts."""
     async with background_tasks() as nursery:
-        clients = Client(world), Client(world)
+        clients = Client(world), Client(world, by_token=True)
         for client in clients:
             nursery.start_soon(client.run)
         yield clients

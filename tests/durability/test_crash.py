@@ -17,54 +17,13 @@ from arcp_trio.testing import TrioClock
 from arcp_trio.testing.background import background_tasks
 from arcp_trio.testing.frames import TERMINAL, Frame
 from arcp_trio.testing.recorder import WireRecorder
-from arcp_trio.wire.json import JsonObject
+from tests.durability.memories import Memory, remember
 from tests.durability.stores import WatchedStore, crash
 from tests.durability.story import Client, World, tell_story, told, two_clients
-
-PROMISES = ("job.accepted", "job.cancelled")
-"""Frames without a number that a resume repeats."""
 
 LOST = ("INTERNAL_ERROR", True)
 CANCELLED = ("CANCELLED", False)
 """How a job ends that goes down with its runtime."""
-
-
-@attrs.frozen
-class Memory:
-    """What a client knows when its runtime dies."""
-
-    session_id: str
-    token: str
-    floor: int
-    frames: list[Frame]
-    keys: dict[str, JsonObject]
-    keyed: dict[str, str]
-    """The jobs that were accepted under a key."""
-
-    @property
-    def jobs(self) -> set[str]:
-        """The jobs that it was told of."""
-        return {f["payload"]["job_id"] for f in self.frames if f["type"] == "job.accepted"}
-
-    @property
-    def promised(self) -> set[str]:
-        """Ids of the frames that it was sent behind the one that it acknowledged last."""
-        found: set[str] = set()
-        answered: set[tuple[str, str]] = set()
-        highest = 0
-        for frame in self.frames:
-            highest = max(highest, frame.get("event_seq", 0))
-            if "event_seq" in frame:
-                promised = frame["event_seq"] > self.floor
-            else:
-                # An answer that is given again is not logged again.
-                answer = frame["type"], frame["payload"].get("job_id", "")
-                promised = answer not in answered and answer[0] in PROMISES
-                promised = promised and highest >= self.floor
-                answered.add(answer)
-            if promised:
-                found.add(frame["id"])
-        return found
 
 
 @attrs.frozen
@@ -76,18 +35,6 @@ class Moment:
     recorder: WireRecorder
     clock: TrioClock
     memories: list[Memory]
-
-
-def remember(client: Client) -> Memory:
-    """What the client knows now."""
-    return Memory(
-        client.session_id,
-        client.token,
-        client.floor,
-        list(client.frames),
-        dict(client.keys),
-        dict(client.keyed),
-    )
 
 
 async def live_through(settle: Callable[[], Awaitable[None]]) -> list[Moment]:

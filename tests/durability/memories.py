@@ -1,0 +1,62 @@
+"""What a client knows, to be held against what it is told later."""
+
+from __future__ import annotations
+
+import attrs
+
+from arcp_trio.testing.frames import Frame
+from arcp_trio.wire.json import JsonObject
+from tests.durability.story import Client
+
+PROMISES = ("job.accepted", "job.cancelled")
+"""Frames without a number that a resume repeats."""
+
+
+@attrs.frozen
+class Memory:
+    """What a client knows when its runtime dies."""
+
+    session_id: str
+    token: str
+    floor: int
+    frames: list[Frame]
+    keys: dict[str, JsonObject]
+    keyed: dict[str, str]
+    """The jobs that were accepted under a key."""
+
+    @property
+    def jobs(self) -> set[str]:
+        """The jobs that it was told of."""
+        return {f["payload"]["job_id"] for f in self.frames if f["type"] == "job.accepted"}
+
+    @property
+    def promised(self) -> set[str]:
+        """Ids of the frames that it was sent behind the one that it acknowledged last."""
+        found: set[str] = set()
+        answered: set[tuple[str, str]] = set()
+        highest = 0
+        for frame in self.frames:
+            highest = max(highest, frame.get("event_seq", 0))
+            if "event_seq" in frame:
+                promised = frame["event_seq"] > self.floor
+            else:
+                # An answer that is given again is not logged again.
+                answer = frame["type"], frame["payload"].get("job_id", "")
+                promised = answer not in answered and answer[0] in PROMISES
+                promised = promised and highest >= self.floor
+                answered.add(answer)
+            if promised:
+                found.add(frame["id"])
+        return found
+
+
+def remember(client: Client) -> Memory:
+    """What the client knows now."""
+    return Memory(
+        client.session_id,
+        client.token,
+        client.floor,
+        list(client.frames),
+        dict(client.keys),
+        dict(client.keyed),
+    )

@@ -1,0 +1,246 @@
+"""A file that fails under the store at any statement: nothing is lost, or seen and not stored."""
+
+from __future__ import annotations
+
+import copy
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing, suppress
+from itertools import count
+from pathlib import Path
+from typing import cast
+
+import attrs
+import pytest
+from trio.testing import MockClock
+
+from arcp_trio import MemoryStore, SqliteStore
+from arcp_trio.store.errors import StoreError
+from arcp_trio.store.replaying import ReplayPlace
+from arcp_trio.store.sqlite import engine
+from arcp_trio.store.sqlite.reading import Snapshot
+from arcp_trio.testing import TrioClock, WireRecorder
+from arcp_trio.testing.background import background_tasks
+from arcp_trio.testing.frames import Frame
+from arcp_trio.wire.ids import token_digest
+from tests.durability.faults import Faults, Statement, passing_time
+from tests.durability.memories import PROMISES, Memory, remember
+from tests.durability.story import Client, World, tell_story, two_clients
+
+MANY = 1_000_000
+
+
+def any_at_all(_: Statement) -> bool:
+    """Every statement of every connection."""
+    return True
+
+
+def writing(statement: Statement) -> bool:
+    """On a connection that writes."""
+    return not statement.reads
+
+
+def reading(statement: Statement) -> bool:
+    """On the connection that reads."""
+    return statement.reads
+
+
+def read_begun(statement: Statement) -> bool:
+    """The first of a read."""
+    return statement.reads and statement.sql.startswith("BEGIN")
+
+
+def write_committed(statement: Statement) -> bool:
+    """The last of what is written together."""
+    return not statement.reads and statement.sql == "COMMIT"
+
+
+class Witness:
+    """Looks into the file whenever a client is told something: it must be in there by then."""
+
+    def __init__(self, path: Path) -> None:
+        uri = f"{path.absolute().as_uri()}?mode=ro"
+        self.db = sqlite3.Connection(uri, uri=True, isolation_level=None)
+        self.found = 0
+
+    def look(self, client: Client, frame: Frame) -> None:
+        """See that what is stored by now is enough to tell the client the same again."""
+        number = frame.get("event_seq")
+        if frame["type"] == "session.welcome":
+            digest = token_digest(frame["payload"]["resume_token"])
+            assert Snapshot(self.db).session_of_token(digest) == frame["session_id"]
+        elif number is not None:
+            self._find(client, frame, number - 1, number)
+        elif frame["type"] in PROMISES and promise(frame) not in map(promise, client.frames):
+            self._find(client, frame, client.highest, client.highest)
+
+    def _find(self, client: Client, frame: Frame, after: int, top: int) -> None:
+        replay = ReplayPlace(client.session_id, after, top, MANY).read(
+            Snapshot(self.db), MANY, MANY
+        )
+        assert any(frame["id"].encode() in tail for _, tail in replay), f"not stored: {frame}"
+        self.found += 1
+
+
+def promise(frame: Frame) -> tuple[str, str]:
+    """What is promised, of which job: given again, it is not stored again."""
+    return frame["type"], frame["payload"].get("job_id", "")
+
+
+def world_over(
+    path: Path, recorder: WireRecorder | None = None, clock: TrioClock | None = None
+) -> World:
+    """A world over a file."""
+    store = cast("MemoryStore", SqliteStore(path, synchronous="OFF"))  # or like it
+    return World(store, recorder=recorder, clock=clock)
+
+
+# -- while it runs
+
+
+@pytest.mark.logs_error("")
+@pytest.mark.parametrize(
+    ("counts", "seconds", "applied"),
+    [
+        (writing, 0, False),
+        (write_committed, 0, True),
+        (write_committed, 7, False),
+        (reading, 0, False),
+        (read_begun, 7, False),
+    ],
+    ids=["writing", "commit not answered", "writing for long", "reading", "reading for long"],
+)
+async def test_every_statement_may_fail(
+    counts: Callable[[Statement], bool],
+    seconds: float,
+    tmp_path: Path,
+    mock_clock: MockClock,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    applied: bool,
+) -> None:
+    """At each in turn, once or for a while: the story goes on to the same end, in the file too."""
+    # Once in the story is enough: each statement of it is one more story.
+    monkeypatch.setattr(engine, "HOUSEKEEPING_SECONDS", 4.0)
+    for n in count(1):
+        faults = Faults(clock=mock_clock, counts=counts, first=n, seconds=seconds, applied=applied)
+        try:
+            await go_through(tmp_path / f"{n}.db", faults, monkeypatch)
+        except BaseException as error:
+            error.add_note(f"with the {n}th failing, {faults.failed}")
+            raise
+        if faults.failed is None:
+            break
+    assert n > 20
+
+
+async def go_through(path: Path, faults: Faults, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole story over a file with these faults; then another runtime over what it left."""
+    with monkeypatch.context() as patch:
+        faults.connect(patch)
+        world = world_over(path)
+        async with passing_time(faults.clock, world.store), world.runtime:
+            memories = await live_through(world, path, faults)
+    another = world_over(path, world.recorder, world.clock)
+    async with passing_time(faults.clock, another.store), another.runtime:
+        for memory in memories:
+            await look_again(another, memory)
+
+
+async def live_through(world: World, path: Path, faults: Faults) -> list[Memory]:
+    """The story, and what the clients know at its end."""
+    witness = Witness(path)
+    world.look = witness.look
+    faults.armed = True
+    with closing(witness.db):
+        async with two_clients(world) as clients:
+            await tell_story(world, *clients)
+    assert witness.found > 10
+    for client in clients:
+        assert set(client.closings) <= {1011}
+    return [remember(client) for client in clients]
+
+
+async def look_again(world: World, memory: Memory) -> None:
+    """A client that comes back is told what it was told before, to the byte, and no more."""
+    client = Client(world)
+    client.session_id, client.token, client.floor = memory.session_id, memory.token, memory.floor
+    async with background_tasks() as nursery:
+        nursery.start_soon(client.run)
+        await client.until(lambda: memory.promised <= {f["id"] for f in client.frames})
+    # The recorder has seen to it that what has an old number or id is the old frame.
+    assert memory.promised == {frame["id"] for frame in client.frames}
+
+
+# -- when it starts
+
+
+@pytest.mark.logs_error("")
+async def test_every_statement_of_a_start_may_fail(
+    tmp_path: Path, mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over a new file or one that a killed runtime left: the next start finds all as it was."""
+    left = await leave_behind(tmp_path, mock_clock)
+    for name in ("left.db", "new.db"):
+        for n in count(1):
+            path = tmp_path / f"{n} {name}"
+            copy_of_file(tmp_path / name, path)
+            faults = Faults(clock=mock_clock, counts=any_at_all, first=n, armed=True)
+            with monkeypatch.context() as patch:
+                faults.connect(patch)
+                await start(world_over(path), mock_clock)
+            world = world_over(path, copy.deepcopy(left.recorder), left.clock)
+            async with passing_time(mock_clock, world.store), world.runtime:
+                if name == "left.db":
+                    await find_end(world, left)
+            if faults.failed is None:
+                break
+        assert n > 20
+
+
+@attrs.frozen
+class Left:
+    """What was known of a runtime when it was killed."""
+
+    recorder: WireRecorder
+    clock: TrioClock
+    memory: Memory
+    job_id: str
+    """Of the job that was lost."""
+
+
+async def leave_behind(folder: Path, clock: MockClock) -> Left:
+    """Leave, as `left.db`, what a killed runtime does whose client had a job."""
+    world = world_over(folder / "first.db")
+    async with passing_time(clock, world.store), world.runtime, two_clients(world) as (client, _):
+        job_id = await client.submit("waiter")
+        await client.event_of(job_id)
+        copy_of_file(folder / "first.db", folder / "left.db")
+        return Left(copy.deepcopy(world.recorder), world.clock, remember(client), job_id)
+
+
+def copy_of_file(path: Path, to: Path) -> None:
+    """A store as it is at this moment, if there is one: the file, and the log beside it."""
+    for suffix in ("", "-wal"):
+        if Path(f"{path}{suffix}").exists():
+            shutil.copyfile(f"{path}{suffix}", f"{to}{suffix}")
+
+
+async def start(world: World, clock: MockClock) -> None:
+    """Start and end, if it can be started."""
+    async with passing_time(clock, world.store):
+        with suppress(StoreError):
+            async with world.runtime:
+                pass
+
+
+async def find_end(world: World, left: Left) -> None:
+    """The client is told what it knew, then how its job ended, and no more."""
+    client, memory = Client(world), left.memory
+    client.session_id, client.token = memory.session_id, memory.token
+    async with background_tasks() as nursery:
+        nursery.start_soon(client.run)
+        end = await client.end_of(left.job_id)
+    assert (end["payload"]["code"], end["payload"]["retryable"]) == ("INTERNAL_ERROR", True)
+    assert {frame["id"] for frame in client.frames} == memory.promised | {end["id"]}
