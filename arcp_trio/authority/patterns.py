@@ -1,0 +1,158 @@
+"""Patterns of a lease (§9.2): globs over segments, matched without backtracking.
+
+A pattern is anchored and split at `/`. A segment that is exactly `**` stands for zero or more
+segments, empty ones included. Any other run of `*` stands for any characters but `/`, and in a
+segment of nothing else for at least one. All the rest is literal.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from typing import Final, Self, TypeAlias
+
+import attrs
+
+from arcp_trio.authority import urls
+from arcp_trio.wire.errors import clip
+
+FILES: Final = frozenset({"fs.read", "fs.write"})
+URLS: Final = "net.fetch"
+
+MAX_LENGTH: Final = 4096
+"""Of a pattern, in characters."""
+MAX_SEGMENTS: Final = 128
+"""Of a pattern: matching costs at most its segments times those of the form."""
+
+STARS: Final = re.compile(r"\*+")
+
+_Segment: TypeAlias = tuple[str, ...]  # the literal parts between its stars
+_Block: TypeAlias = Sequence[_Segment]  # what stands between two `**`
+
+_ONLY_STAR: Final = ("", "")
+# `/a/**` also matches `/a`: the slash beside a `**` is no part of what every match has.
+_LITERAL_START: Final = re.compile(r".*?(?=/?\*\*(?:/|\Z)|\*|\Z)", re.DOTALL)
+
+
+@attrs.frozen(repr=False)
+class Pattern:
+    """One pattern; equal to another of the same text."""
+
+    text: str
+    _blocks: Sequence[_Block] = attrs.field(eq=False)
+    # Most forms that do not match are told by one of these.
+    prefix: str = attrs.field(eq=False)
+    """What every match begins with."""
+    suffix: str = attrs.field(eq=False)
+    """What every match ends with."""
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read a pattern; `ValueError` says why it is none."""
+        check_characters(text)
+        blocks: list[list[_Segment]] = [[]]
+        for segment in _segments(text):
+            if segment == "**":
+                blocks.append([])
+            else:
+                blocks[-1].append(tuple(STARS.split(segment)))
+        prefix, suffix = _literal_start(text), _literal_start(text[::-1])[::-1]
+        return cls(text, blocks, prefix=prefix, suffix=suffix)
+
+    def __repr__(self) -> str:
+        return f"Pattern({self.text!r})"
+
+    def matches(self, form: str) -> bool:
+        """Tell whether the whole of a canonical form is matched."""
+        if not (form.startswith(self.prefix) and form.endswith(self.suffix)):
+            return False
+        segments = form.split("/")
+        head, *between = self._blocks
+        if not between:
+            return len(segments) == len(head) and _fits(head, segments, 0)
+        tail = between.pop()
+        at, stop = len(head), len(segments) - len(tail)
+        if at > stop or not _fits(head, segments, 0) or not _fits(tail, segments, stop):
+            return False
+        # The leftmost place of a block leaves most room to the next: no choice is ever revised.
+        for block in between:
+            last = stop - len(block)
+            while at <= last and not _fits(block, segments, at):
+                at += 1
+            if at > last:
+                return False
+            at += len(block)
+        return True
+
+
+def parse_grant(capability: str, text: str) -> Pattern:
+    """Read a pattern as this capability means it; `ValueError` says why it is none.
+
+    Files are named by absolute paths. URLs are written canonically (RFC 3986 §6), so that
+    `HTTPS://Example.com:443/%7Euser` grants what its plainer spelling does. Either may begin with
+    `**` instead. Names, of tools, agents and models, are taken as they are.
+    """
+    check_characters(text)
+    anywhere = text == "**" or text.startswith("**/")
+    if capability in FILES and not (anywhere or text.startswith("/")):
+        raise ValueError(f"{clip(repr(text))} is not an absolute path, and does not begin with **")
+    if capability == URLS and not anywhere:
+        text = urls.canonical_glob(text)
+    return Pattern.parse(text)
+
+
+def check_characters(text: str, limit: int = MAX_LENGTH) -> None:
+    """Raise `ValueError` for what is no part of any name: so tools cannot read it differently."""
+    if not text:
+        raise ValueError("empty")
+    if len(text) > limit:
+        raise ValueError(f"longer than {limit:,} characters")
+    if "\\" in text:
+        raise ValueError("has a backslash")
+    if not text.isprintable() and any(unicodedata.category(c) in {"Cc", "Cs"} for c in text):
+        raise ValueError("has a control character or half of a surrogate pair")
+
+
+def _segments(text: str) -> Sequence[str]:
+    segments = text.split("/")
+    if len(segments) > MAX_SEGMENTS:
+        raise ValueError(f"more than {MAX_SEGMENTS} segments")
+    for place, segment in enumerate(segments):
+        if segment in {".", ".."}:
+            raise ValueError(f"{clip(repr(text))} has a segment {segment!r}")
+        if segment == "" and not _may_be_empty(segments, place):
+            raise ValueError(f"{clip(repr(text))} has an empty segment: a slash at its end, or two")
+    return segments
+
+
+def _may_be_empty(segments: Sequence[str], place: int) -> bool:
+    """Before an absolute path, and within the `://` of a URL; subset.py relies on no others."""
+    return place + 1 < len(segments) and (place == 0 or (place == 1 and segments[0].endswith(":")))
+
+
+def _literal_start(text: str) -> str:
+    match = _LITERAL_START.match(text)
+    assert match is not None
+    return match.group()
+
+
+def _fits(block: _Block, segments: Sequence[str], at: int) -> bool:
+    return all(_segment_matches(parts, segments[place]) for place, parts in enumerate(block, at))
+
+
+def _segment_matches(parts: _Segment, segment: str) -> bool:
+    if len(parts) == 1:
+        return parts[0] == segment
+    if parts == _ONLY_STAR:
+        return segment != ""
+    first, last = parts[0], parts[-1]
+    at, stop = len(first), len(segment) - len(last)
+    if at > stop or not (segment.startswith(first) and segment.endswith(last)):
+        return False
+    for part in parts[1:-1]:
+        found = segment.find(part, at, stop)
+        if found < 0:
+            return False
+        at = found + len(part)
+    return True

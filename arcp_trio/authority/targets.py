@@ -1,0 +1,70 @@
+"""What an operation names, in the canonical forms that a lease's patterns are held against."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from arcp_trio.authority import urls
+from arcp_trio.authority.patterns import FILES, URLS, check_characters
+from arcp_trio.wire.errors import clip
+
+MAX_LENGTH: Final = 16_384
+"""Of a target, in characters."""
+MAX_SEGMENTS: Final = 256
+"""Of a target: see the same of patterns."""
+
+_ESCAPES: Final = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
+_UNDECODED: Final = re.compile("[\udc80-\udcff]")
+
+
+def forms(capability: str, target: str) -> tuple[str, ...]:
+    """The canonical forms of a target, each of which has to be allowed; `ValueError`: none.
+
+    Whoever carries the operation out may decode what is percent-encoded, or not. So a path has two
+    forms, as given and decoded once; a URL has two, one of them with each encoded slash a slash.
+    They differ only where it matters what is meant; then the lease must cover both.
+    """
+    check_characters(target, MAX_LENGTH)
+    if target.count("/") >= MAX_SEGMENTS:
+        raise ValueError(f"more than {MAX_SEGMENTS} segments")
+    if capability in FILES:
+        return _path_forms(target)
+    if capability == URLS:
+        url = urls.parse(target)
+        return _distinct(url.resolved(), url.decoded())
+    return (target,)
+
+
+def _path_forms(path: str) -> tuple[str, ...]:
+    if not path.startswith("/"):
+        raise ValueError(f"{clip(repr(path))} is not an absolute path")
+    decoded = _decoded(path)
+    check_characters(decoded, MAX_LENGTH)
+    return _distinct(_resolved(path), _resolved(decoded))
+
+
+def _resolved(path: str) -> str:
+    """Take `.`, `..`, repeated and trailing slashes out of a path, without asking a file system."""
+    resolved: list[str] = []
+    for segment in path.split("/"):
+        if segment == "..":
+            del resolved[-1:]
+        elif segment not in {"", "."}:
+            resolved.append(segment)
+    return "/" + "/".join(resolved)
+
+
+def _decoded(text: str) -> str:
+    """Decode once; what is no UTF-8 stays as it is, so that it hides nothing beside it."""
+    return _ESCAPES.sub(_decoded_run, text)
+
+
+def _decoded_run(match: re.Match[str]) -> str:
+    octets = bytes.fromhex(match.group().replace("%", ""))
+    text = octets.decode(errors="surrogateescape")
+    return _UNDECODED.sub(lambda each: f"%{ord(each.group()) - 0xDC00:02X}", text)
+
+
+def _distinct(*forms: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(forms))
