@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from arcp_trio.runtime.outbox import Promise
@@ -17,12 +18,13 @@ if TYPE_CHECKING:
 class Batch:
     """Filled and turned into a write with no checkpoint between: numbers and order are one."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, live: Mapping[str, Job]) -> None:
         self.frames: list[Frame] = []
         self.size = 0
         self.after_seq = session.top
         """The highest number before its own."""
         self._session = session
+        self._live = live
         self._items: list[LogItem] = []
         self._moved: dict[str, Watch] = {}
         self._watched: list[str] = []
@@ -41,9 +43,11 @@ class Batch:
         session = self._session
         watch.cursor += 1
         self._moved[watch.job_id] = watch
+        if entry.child is not None:
+            self._accept_child(entry.child, entry.tail)
         # A feature that was not negotiated is not used (§6.2): the entry is passed over, without a
         # number.
-        if entry.feature is None or entry.feature in session.features:
+        elif entry.feature is None or entry.feature in session.features:
             seq = session.top = session.top + 1
             self.frames.append((seq, entry.tail))
             self.size += len(entry.tail)
@@ -56,6 +60,14 @@ class Batch:
         if entry.terminal:
             self._ended.append(watch.job_id)
             watch.end()
+
+    def _accept_child(self, job_id: str, accepted: bytes) -> None:
+        """Whoever submitted the parent watches the child from its first event on (§10)."""
+        job = self._live.get(job_id)
+        watch = Watch(self._session, job_id, job)
+        self.promise(Promise(accepted, watch))
+        if job is not None:
+            job.watches[self._session.id] = watch
 
     def inline(self, tail: bytes) -> None:
         """A frame of this session only goes out under the next number."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+from arcp_trio.runtime.delegation import Amount, Child, delegate
+from arcp_trio.runtime.tools import ToolCall
 from arcp_trio.wire.json import Json
 
 if TYPE_CHECKING:
@@ -55,9 +57,74 @@ class JobContext:
         return self._job.trace_id
 
     @property
+    def parent_id(self) -> str | None:
+        """The job that delegated to this one, if one did (§10)."""
+        return None if self._job.parent is None else self._job.parent.id
+
+    @property
+    def lease(self) -> Mapping[str, Json]:
+        """What the job may do, as its acceptance says it (§9)."""
+        return self._job.authority.lease.wire()
+
+    @property
+    def budget(self) -> Mapping[str, Decimal]:
+        """What is left of the job's own budget, by currency; empty without one (§9.6)."""
+        return self._job.authority.budget.remaining
+
+    @property
     def deadline(self) -> float | None:
         """When `max_runtime_sec` is over, on `trio.current_time()`; None without one."""
         return self._job.deadline
+
+    # -- authority (§9.3)
+
+    def authorize(self, capability: str, target: str) -> None:
+        """Return if the lease allows it, or raise; with nothing to wait for, so act at once.
+
+        Raises:
+            LeaseExpired, BudgetExhausted, PermissionDenied: it does not.
+        """
+        self._job.authorize(capability, target)
+
+    def tool_call(self, tool: str, args: Json = None) -> ToolCall:
+        """Around a tool's call: `async with job.tool_call("search.web", {…}) as call:`.
+
+        Emits `tool_call`, then `tool_result` with `call.result`, or with the error that left the
+        block. What the lease does not allow is refused before the block is entered: as the call's
+        error, and raised.
+        """
+        return ToolCall(self._job, tool, args)
+
+    async def delegate(
+        self,
+        agent: str,
+        input: Json = None,  # noqa: A002 - its name on the wire
+        lease: Mapping[str, Sequence[str]] | None = None,
+        budget: Mapping[str, Amount] | None = None,
+        expires_in: float | None = None,
+        max_runtime: float | None = None,
+    ) -> Child:
+        """Give work to another agent, with a part of this job's lease (§10).
+
+        The child has what `lease` and `budget` say and nothing else; it ends with this job at the
+        latest, and its spending counts here too.
+
+        Raises:
+            LeaseSubsetViolation: it would have more than this job has.
+            PermissionDenied: there is no `agent.delegate` for that agent.
+            ArcpError: what an operation or a submit would be refused with.
+        """
+        return await delegate(
+            self._job,
+            agent,
+            input,
+            lease=lease,
+            budget=budget,
+            expires_in=expires_in,
+            max_runtime=max_runtime,
+        )
+
+    # -- events (§8.2)
 
     async def log(self, message: str, level: str = "info") -> None:
         """A log line. Levels: trace, debug, info, warn, error, critical."""

@@ -12,6 +12,7 @@ from arcp_trio.runtime.agents import Agents
 from arcp_trio.runtime.auth import Authenticator
 from arcp_trio.runtime.clock import Clock
 from arcp_trio.runtime.limits import Limits
+from arcp_trio.runtime.policy import Policy
 from arcp_trio.store.interface import Store
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ class Core:
     agents: Agents
     store: Store
     limits: Limits
+    policy: Policy
     clock: Clock
     jobs: Jobs = attrs.field(init=False)
     sessions: Sessions = attrs.field(init=False)

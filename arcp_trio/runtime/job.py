@@ -9,24 +9,26 @@ from typing import TYPE_CHECKING, cast
 import attrs
 import trio
 
-from arcp_trio.runtime import outcome
+from arcp_trio.runtime import outcome, spending
 from arcp_trio.runtime.agents import Agent
-from arcp_trio.runtime.context import JobContext
 from arcp_trio.runtime.groups import unwrapped
 from arcp_trio.runtime.journal import Journal
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.runtime.outcome import Outcome
+from arcp_trio.runtime.wake import Wake
 from arcp_trio.store.records import Entry, Status
 from arcp_trio.store.writes import AppendJournal, FinishJob, StartJob
 from arcp_trio.wire import envelope, events
-from arcp_trio.wire.errors import ArcpError, InternalError, error_from_payload
+from arcp_trio.wire.errors import ArcpError, InternalError, LeaseExpired, error_from_payload
 from arcp_trio.wire.ids import new_id
 from arcp_trio.wire.json import MAX_DEPTH, Json, dumps
 from arcp_trio.wire.timestamps import rfc3339
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from arcp_trio.authority.authority import Authority
+    from arcp_trio.runtime.context import JobContext
     from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.watch import Watch
 
@@ -56,11 +58,18 @@ class Job:
     submitters: set[str]
     """Sessions that may cancel it (§7.4)."""
     journal: Journal
+    authority: Authority
+    parent: Job | None = None
+    """The job that delegated to it (§10)."""
+    delegate_id: str | None = None
+    children: dict[str, Job] = attrs.field(factory=dict[str, "Job"])
+    """Delegated to, and not at their end."""
     status: Status = Status.PENDING
     deadline: float | None = None
     """On Trio's clock, once it runs."""
     watches: dict[str, Watch] = attrs.field(factory=dict[str, "Watch"])
     """The awake sessions that watch it, by their ids."""
+    said_its_end: trio.Event = attrs.field(factory=trio.Event)
     _outcome: Outcome | None = None
     sealed: bool = False
     """Its terminal is in the journal: nothing with its id follows."""
@@ -70,6 +79,8 @@ class Job:
     _agent_gone: trio.Event = attrs.field(factory=trio.Event)
     _agent_scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     _grace_scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
+    _child_left: Wake = attrs.field(factory=Wake)
+    _abandoned: bool = False
     _last_scope: trio.CancelScope = attrs.field(factory=lambda: trio.CancelScope(shield=True))
 
     def __attrs_post_init__(self) -> None:
@@ -77,32 +88,32 @@ class Job:
 
     # -- running
 
-    async def run(self) -> None:
+    async def run(self, context: JobContext) -> None:
         """Run the agent, then say how the job ended, unless `cut_off` had to say it before.
 
         An end that was decided before the start leaves the agent nothing to do.
         """
         if self._outcome is None:
-            await self._work()
+            await self._work(context)
         self._agent_gone.set()
         await self._finish()
 
-    async def _work(self) -> None:
+    async def _work(self, context: JobContext) -> None:
         self.status = Status.RUNNING
         self.core.store.put(StartJob(self.id))
         if self.max_runtime is None:
-            await self._run_agent()
+            await self._run_agent(context)
         else:
             self.deadline = trio.current_time() + self.max_runtime
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._time_out, name=f"time limit of {self.id}")
-                await self._run_agent()
+                await self._run_agent(context)
                 nursery.cancel_scope.cancel(reason="the agent has ended in time")
 
-    async def _run_agent(self) -> None:
+    async def _run_agent(self, context: JobContext) -> None:
         try:
             with self._agent_scope:
-                result = await self.agent.function(JobContext(self))
+                result = await self.agent.function(context)
                 self.decide(self._returned(result))
         except BaseException as error:  # noqa: ASYNC103, BLE001 - the fence round an agent
             # Its fault is its own, SystemExit included.
@@ -123,14 +134,14 @@ class Job:
         except ValueError:
             log.exception("agent %s of %s failed", self.agent.ref, self.id)
             return outcome.failed(InternalError("the agent returned what is not JSON"))
-        if len(encoded) > self._most_bytes:
+        if len(encoded) > self.most_bytes:
             log.error("agent %s of %s returned %d bytes", self.agent.ref, self.id, len(encoded))
             return outcome.failed(limit_hit("frame_bytes_out", self.core.limits.frame_bytes_out))
         return outcome.succeeded(encoded)
 
     def _raised(self, error: BaseException) -> Outcome:
         cause = unwrapped(error)
-        its_own = outcome.raised(cause, self._most_bytes) if isinstance(cause, ArcpError) else None
+        its_own = outcome.raised(cause, self.most_bytes) if isinstance(cause, ArcpError) else None
         if its_own is not None:
             return its_own
         # The text of an exception may hold secrets: it stays here (§12).
@@ -138,7 +149,8 @@ class Job:
         return outcome.failed(InternalError("the agent failed"))
 
     @property
-    def _most_bytes(self) -> int:
+    def most_bytes(self) -> int:
+        """What a payload may take, for its frame to fit."""
         return self.core.limits.frame_bytes_out - FRAME_ALLOWANCE
 
     # -- ending
@@ -158,6 +170,11 @@ class Job:
     def wind_up(self) -> None:
         """Have the agent stopped, now that the end is decided, and cut off if it does not stop."""
         self._agent_scope.cancel(reason="the job is ending")
+        self.let_end()
+
+    def let_end(self) -> None:
+        """Let the agent go on to its own end, now that the job's is decided, for its grace."""
+        self._end_children()
         if not self._winding_up:
             self._winding_up = True
             self.core.jobs.mind_end(self)
@@ -182,41 +199,110 @@ class Job:
             await self._agent_gone.wait()
             return
         log.warning("agent %s of %s does not stop: cut off", self.agent.ref, self.id)
+        self._agent_scope.cancel(reason="the job is over")
         await self._finish()
 
     def abandon(self) -> None:
         """Wait no longer for a store that does not take the job's end."""
+        self._abandoned = True
+        self._child_left.set()
         self._last_scope.cancel(reason="the runtime is over")
 
     async def _finish(self) -> None:
         """Say the terminal: from here on nothing with this job's id follows."""
+        self._end_children()
+        while self.children and not self._abandoned:  # leaf first
+            await self._child_left.wait()
         if self.sealed:
             return
         outcome = self._outcome
         assert outcome is not None
         self.sealed = True
         now = self.core.clock.now()
-        entry = self._entry(outcome.type, outcome.payload(rfc3339(now)), terminal=True)
+        tail = self._tails.tail(outcome.type, outcome.payload(rfc3339(now)), id=new_id())
+        entry = self._entry(tail, terminal=True)
         self.status = outcome.status
         group = self.core.store.put(FinishJob(self.id, outcome.status, now, entry))
         self._hint(entry)
+        self.said_its_end.set()
+        self._leave_tree()
         with self._last_scope:
             await group.committed()
             self.core.jobs.ended(self)
+
+    # -- parent and children (§10)
+
+    @property
+    def depth(self) -> int:
+        """How many jobs stand above it."""
+        return 0 if self.parent is None else self.parent.depth + 1
+
+    def adopt(self, child: Job, accepted: bytes) -> None:
+        """A child is accepted: that has its place among this job's events."""
+        self.children[child.id] = child
+        self._append(accepted, child=child.id)
+
+    def _end_children(self) -> None:
+        for child in self.children.values():
+            child.shorten_grace(self.grace)
+            child.end(outcome.cancelled("the parent job ended"))
+
+    def part_from(self, child: Job) -> None:
+        """A child has said its end."""
+        del self.children[child.id]
+        self._child_left.set()
+
+    def _leave_tree(self) -> None:
+        self.authority.budget.close()
+        if self.parent is not None:
+            self.parent.part_from(self)
+
+    # -- authority (§9.3)
+
+    def authorize(self, capability: str, target: str, *, also: Sequence[str] = ()) -> None:
+        """Return if the lease allows it; an expired lease ends the job, if not at once (§9.5).
+
+        Raises:
+            LeaseExpired, BudgetExhausted, PermissionDenied: it does not.
+        """
+        if self.sealed:
+            raise self._ended()
+        try:
+            self.authority.check(capability, target, now=trio.current_time(), also=also)
+        except LeaseExpired as error:
+            log.warning("job %s of %s: %s", self.id, self.principal, error.message)
+            self.decide(outcome.failed(LeaseExpired("the lease expired during execution")))
+            self.let_end()
+            raise
+
+    def refuse_if_ending(self) -> None:
+        """Begin nothing that would outlast the job.
+
+        Raises:
+            ArcpError: its end is decided.
+        """
+        if self._outcome is not None:
+            raise self._ended()
 
     # -- emitting
 
     async def emit(self, kind: str, body: Mapping[str, Json]) -> None:
         """Add an event to the journal in one step; then give way, or wait for the store."""
+        self.add(kind, body)
+        await self._give_way()
+
+    def add(self, kind: str, body: Mapping[str, Json]) -> None:
+        """Add an event to the journal, and count what it says was spent."""
         payload = events.encode_event(kind, body, rfc3339(self.core.clock.now()))
-        if len(payload) > self._most_bytes:
+        if len(payload) > self.most_bytes:
             raise limit_hit("frame_bytes_out", self.core.limits.frame_bytes_out)
         if self.sealed:
             raise self._ended()
-        entry = self._entry("job.event", payload, feature=events.feature_of(kind))
-        self.core.store.put(AppendJournal(self.id, entry))
-        self._hint(entry)
-        await self._give_way()
+        spent = spending.charge(self, body) if kind == "metric" else None
+        tail = self._tails.tail("job.event", payload, id=new_id())
+        self._append(tail, feature=events.feature_of(kind))
+        if spent is not None:
+            spending.tell(self, spent)
 
     def _ended(self) -> ArcpError:
         """A fresh error each time: the agent may raise it, catch it and change it as it likes."""
@@ -226,16 +312,21 @@ class Job:
             return InternalError("the job has ended")
         return error_from_payload(error.payload())
 
+    def _append(self, tail: bytes, *, feature: str | None = None, child: str | None = None) -> None:
+        entry = self._entry(tail, feature=feature, child=child)
+        self.core.store.put(AppendJournal(self.id, entry))
+        self._hint(entry)
+
     def _entry(
         self,
-        message_type: str,
-        payload: bytes,
+        tail: bytes,
         *,
         feature: str | None = None,
         terminal: bool = False,
+        child: str | None = None,
     ) -> Entry:
-        tail = self._tails.tail(message_type, payload, id=new_id())
-        entry = Entry(self.journal.length, self.core.jobs.next_ordinal(), tail, feature, terminal)
+        ordinal = self.core.jobs.next_ordinal()
+        entry = Entry(self.journal.length, ordinal, tail, feature, terminal, child)
         self.journal.count(entry)
         return entry
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from arcp_trio.runtime.clean import start_clean
+from arcp_trio.runtime.context import JobContext
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.runtime.wake import Wake
 
@@ -55,7 +56,7 @@ class Jobs:
     def start(self, job: Job) -> None:
         """Let a job run, in a context that has nothing of the connection it came by."""
         if not self._closed:
-            start_clean(self._nursery, job.run, name=f"job {job.id}")
+            start_clean(self._nursery, job.run, JobContext(job), name=f"job {job.id}")
 
     def mind_end(self, job: Job) -> None:
         """Let a job's agent stop within its grace, and no later."""
@@ -91,6 +92,6 @@ class Jobs:
 
     def end_all(self, outcome: Outcome, grace: float) -> None:
         """End every job that is alive, with at most this grace."""
-        for job in self.live.values():
+        for job in reversed(self.live.values()):  # children before their parents
             job.shorten_grace(grace)
             job.end(outcome)

@@ -52,16 +52,30 @@ class Limits:
     """A ping every interval; two silent ones are a lost connection."""
     cancel_grace_seconds: float = 30
     """What an agent gets to clean up in once its job is to end."""
+    lease_grace_seconds: float = 0.25
+    """How long a lease goes on behind its `expires_at`, at most 1: clocks differ a little (§14)."""
+    delegation_depth: int = 8
+    """How many jobs may stand above a delegated one."""
+    children_per_job: int = 64
+    """Delegated to, and not at their end."""
 
     def __attrs_post_init__(self) -> None:
         for field in attrs.fields(Limits):
             least = 0 if field.name in _MAY_BE_ZERO else 1
             if getattr(self, field.name) < least:
                 raise ValueError(f"the limit {field.name} must be at least {least}")
+        if self.lease_grace_seconds > 1:
+            raise ValueError("the limit lease_grace_seconds must be at most 1")
 
 
 _MAY_BE_ZERO = frozenset(
-    {"cancel_grace_seconds", "finished_job_seconds", "finished_jobs", "idempotency_seconds"}
+    {
+        "cancel_grace_seconds",
+        "finished_job_seconds",
+        "finished_jobs",
+        "idempotency_seconds",
+        "lease_grace_seconds",
+    }
 )
 
 

@@ -58,18 +58,22 @@ def failed(error: ArcpError) -> Outcome:
 
 
 def raised(error: ArcpError, most_bytes: int) -> Outcome | None:
-    """The agent raised an error of its own; None if that is none a frame can hold.
+    """The agent raised an error of its own; None if that is none a frame can hold."""
+    sound = sound_copy(error, most_bytes)
+    return None if sound is None else failed(sound)
 
-    A copy ends the job: an agent may go on changing its error, and can spoil it in every way.
-    """
+
+def sound_copy(error: ArcpError, most_bytes: int) -> ArcpError | None:
+    """An agent may go on changing its error, and can spoil it in every way: None if it has."""
     try:
         payload = error.payload()
         fields = (error.message, error.retryable, error.details)
         sound = tuple(map(type, fields)) == (str, bool, dict) and bool(error.message)
-        fits = sound and len(dumps(payload, max_depth=MAX_DEPTH - 1)) <= most_bytes
+        # A body, and an error in it: one level more than a terminal has.
+        fits = sound and len(dumps(payload, max_depth=MAX_DEPTH - 3)) <= most_bytes
     except Exception:  # noqa: BLE001 - the agent's class, and whatever it has put there
         return None
-    return failed(error_from_payload(payload)) if fits else None
+    return error_from_payload(payload) if fits else None
 
 
 def cancelled(reason: str | None) -> Outcome:

@@ -28,7 +28,7 @@ async def take_over(core: Core) -> None:
     """
     found = await core.store.recover()
     core.jobs.go_on_from(found.ordinal)
-    for row in found.unfinished:
+    for row in reversed(found.unfinished):  # children before their parents
         core.store.put(_lost(core, row))
     await core.store.flushed()
     core.sessions.park_all(found.sessions)

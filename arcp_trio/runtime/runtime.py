@@ -20,6 +20,7 @@ from arcp_trio.runtime.core import Core
 from arcp_trio.runtime.groups import unwrapped
 from arcp_trio.runtime.jobs import Jobs
 from arcp_trio.runtime.limits import Limits
+from arcp_trio.runtime.policy import Policy
 from arcp_trio.runtime.restart import take_over
 from arcp_trio.runtime.sessions import SWEEP_SECONDS, Sessions
 from arcp_trio.runtime.tail import Farewell
@@ -58,6 +59,7 @@ class Runtime:
         limits: Limits | None = None,
         clock: Clock | None = None,
         operators: Iterable[str] = (),
+        policy: Policy | None = None,
     ) -> None:
         """A runtime that keeps everything in `store`, which is memory by default.
 
@@ -65,6 +67,7 @@ class Runtime:
             auth: takes a bearer token, returns its principal or None.
             name: what clients are told.
             operators: principals that may cancel any job.
+            policy: what is allowed where the specification leaves it open.
         """
         self.agents = Agents()
         self.limits = limits or Limits()
@@ -76,6 +79,7 @@ class Runtime:
             agents=self.agents,
             store=store or MemoryStore(),
             limits=self.limits,
+            policy=policy or Policy(),
             clock=clock or SystemClock(),
         )
         self._nursery: trio.Nursery | None = None

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import trio
 
 from arcp_trio.runtime.batch import Batch
-from arcp_trio.runtime.clock import Clock
-from arcp_trio.runtime.limits import Limits
 from arcp_trio.runtime.notices import back_pressure, refusal
 from arcp_trio.runtime.outbox import Answer, Attach, Leave, OutboxItem, Promise
 from arcp_trio.runtime.session import Session
@@ -17,11 +16,14 @@ from arcp_trio.runtime.tail import Farewell, Tail
 from arcp_trio.runtime.trouble import FAILED, store_trouble
 from arcp_trio.runtime.watch import Watch
 from arcp_trio.store.errors import StoreError
-from arcp_trio.store.interface import JournalTrimmed, Store
+from arcp_trio.store.interface import JournalTrimmed
 from arcp_trio.store.queue import Group
 from arcp_trio.store.records import Entry
 from arcp_trio.store.writes import AddSubmitter, MoveFloor
 from arcp_trio.wire.errors import ResumeWindowExpired
+
+if TYPE_CHECKING:
+    from arcp_trio.runtime.core import Core
 
 log = logging.getLogger(__name__)
 
@@ -41,11 +43,12 @@ class Scribe:
     is owed.
     """
 
-    def __init__(self, session: Session, store: Store, limits: Limits, clock: Clock) -> None:
+    def __init__(self, core: Core, session: Session) -> None:
         self._session = session
-        self._store = store
-        self._limits = limits
-        self._clock = clock
+        self._store = core.store
+        self._limits = core.limits
+        self._clock = core.clock
+        self._live = core.jobs.live
         self._pressed = False
         self._leave: Leave | None = None
         """Waits for the session to be caught up."""
@@ -82,7 +85,7 @@ class Scribe:
 
     async def _take(self, items: Sequence[OutboxItem]) -> None:
         session = self._session
-        batch = Batch(session)
+        batch = Batch(session, self._live)
         hints = 0
         for item in items:
             match item:
@@ -97,11 +100,11 @@ class Scribe:
                     batch.promise(item)
                 case Attach():
                     await self._publish(batch)
-                    batch = Batch(session)
+                    batch = Batch(session, self._live)
                     self._attach(item)
                 case Leave():
                     await self._publish(batch)
-                    batch = Batch(session)
+                    batch = Batch(session, self._live)
                     self._part(item)
         await self._publish(batch)
         session.taken(hints, len(items) - hints)
@@ -127,9 +130,11 @@ class Scribe:
             await self._take(self._waiting())
             if session.watches.keys() - cursors.keys():
                 return
-            batch = Batch(session)
+            batch = Batch(session, self._live)
             for job_id, entry in owed:
                 self._number(batch, session.watches[job_id], entry)
+                if entry.child is not None:
+                    break  # what the child has emitted since may belong before the rest
             await self._publish(batch)
         if session.tail is not None and not self._owed_something:
             session.behind = False

@@ -125,7 +125,7 @@ class Sessions:
         """Be a session for as long as something needs it awake; then park it."""
         core = self._core
         clerk = Clerk(core, session, self._submissions)
-        scribe = Scribe(session, core.store, core.limits, core.clock)
+        scribe = Scribe(core, session)
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(clerk.run, name=f"clerk of {session.id}")

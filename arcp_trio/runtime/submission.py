@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import secrets
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -11,26 +10,24 @@ from typing import TYPE_CHECKING
 import attrs
 import trio
 
-from arcp_trio.runtime.job import Job
-from arcp_trio.runtime.journal import Journal
+from arcp_trio.authority.lease import Lease
+from arcp_trio.runtime.acceptance import Origin, Wanted, acceptance, draft, give_up, row
 from arcp_trio.runtime.notices import frame, refusal
 from arcp_trio.runtime.outbox import Answer, Promise
-from arcp_trio.runtime.trouble import store_trouble
 from arcp_trio.runtime.watch import Watch
 from arcp_trio.store.queue import Group
-from arcp_trio.store.records import JobRow, KeyRow
+from arcp_trio.store.records import KeyRow
 from arcp_trio.store.writes import AcceptJob
 from arcp_trio.wire.errors import ArcpError, DuplicateKey, InternalError, InvalidRequest
 from arcp_trio.wire.features import Feature
 from arcp_trio.wire.fingerprint import fingerprint
-from arcp_trio.wire.ids import new_id
 from arcp_trio.wire.json import Json, dumps, loads
 from arcp_trio.wire.messages import Submit
-from arcp_trio.wire.timestamps import rfc3339
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.connection import Connection
     from arcp_trio.runtime.core import Core
+    from arcp_trio.runtime.job import Job
     from arcp_trio.runtime.session import Session
 
 log = logging.getLogger(__name__)
@@ -71,7 +68,7 @@ class _Request:
     session: Session
     connection: Connection
     id: str
-    trace_id: str
+    trace_id: str | None
     submit: Submit
     place: _Place
     claim: _Claim | None
@@ -110,7 +107,7 @@ class Submissions:
             session=session,
             connection=connection,
             id=request_id,
-            trace_id=trace_id or secrets.token_hex(16),
+            trace_id=trace_id,
             submit=submit,
             place=_Place(session),
             claim=self._claim(session.principal, submit.idempotency_key),
@@ -211,55 +208,36 @@ class Submissions:
             await group.committed()
         except BaseException:
             assert accepted.new is not None
-            self._core.jobs.ended(accepted.new)
+            give_up(accepted.new)
             raise
         return accepted
 
     def _accept(self, request: _Request) -> tuple[_Accepted, Group]:
         """Take on a new job; it exists once the group is stored."""
-        core, submit, session = self._core, request.submit, request.session
-        if core.closing:
-            raise InternalError("the runtime is shutting down")
-        if core.store.trouble is not None:
-            raise store_trouble()
-        _refuse_unnegotiated(submit, session.features)
-        agent = core.agents.resolve(submit.agent)
-        job_id = new_id("job_")
-        job = Job(
-            core=core,
-            id=job_id,
-            agent=agent,
-            input=submit.input,
-            principal=session.principal,
-            session_id=session.id,
-            trace_id=request.trace_id,
-            max_runtime=submit.max_runtime_sec,
-            grace=core.limits.cancel_grace_seconds,
-            submitters={session.id},
-            journal=Journal(
-                core.store, job_id, min(core.limits.journal_bytes, core.store.journal_bytes)
-            ),
-        )
-        now = core.clock.now()
-        accepted = _accepted_payload(job, now)
-        tail = _accepted_tail(request, job_id, accepted)
-        row = JobRow(
-            job_id=job_id,
-            agent=agent.ref,
-            principal=session.principal,
-            session_id=session.id,
-            trace_id=job.trace_id,
-            accepted=accepted,
-            created_at=now,
-        )
-        write = AcceptJob(row, _key_row(request, job_id, accepted, now, core))
-        core.jobs.admit(job)
+        core, session = self._core, request.session
+        job = draft(core, self._wanted(request), _origin(request))
         try:
-            group = core.store.put(write)
+            now = core.clock.now()
+            accepted = dumps(acceptance(job, now))
+            tail = _accepted_tail(request, job.id, accepted)
+            key = _key_row(request, job.id, accepted, now, core)
+            group = core.store.put(AcceptJob(row(job, accepted, now), key))
         except BaseException:
-            core.jobs.ended(job)
+            give_up(job)
             raise
-        return _Accepted(tail, Watch(session, job_id, job), job), group
+        return _Accepted(tail, Watch(session, job.id, job), job), group
+
+    def _wanted(self, request: _Request) -> Wanted:
+        core, submit = self._core, request.submit
+        _refuse_unnegotiated(submit, request.session.features)
+        constraints = submit.lease_constraints
+        expires_at = None if constraints is None else constraints.expires_at
+        return Wanted(
+            lease=Lease.read(submit.lease_request, expires_at, now=core.clock.now()),
+            agent=core.agents.resolve(submit.agent),
+            input=submit.input,
+            max_runtime=submit.max_runtime_sec,
+        )
 
     # -- a known job
 
@@ -314,16 +292,13 @@ def _refuse_unnegotiated(submit: Submit, features: frozenset[str]) -> None:
         raise InvalidRequest(f"not negotiated in this session: {', '.join(missing)}")
 
 
-def _accepted_payload(job: Job, now: float) -> bytes:
-    # The lease is empty: this runtime mediates no operation yet, so it grants none (§9.3).
-    return dumps(
-        {
-            "job_id": job.id,
-            "agent": job.agent.ref,
-            "lease": {},
-            "accepted_at": rfc3339(now),
-            "trace_id": job.trace_id,
-        }
+def _origin(request: _Request) -> Origin:
+    session = request.session
+    return Origin(
+        principal=session.principal,
+        session_id=session.id,
+        submitters={session.id},
+        trace_id=request.trace_id,
     )
 
 

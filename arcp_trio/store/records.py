@@ -40,6 +40,9 @@ class Entry(msgspec.Struct, eq=False, gc=False):
     feature: str | None = None
     """A session that did not negotiate this feature is not sent the entry (§6.2)."""
     terminal: bool = False
+    child: str | None = None
+    """A job that this one delegated to: the entry is its acceptance, which takes no number, and
+    whoever submitted the parent watches the child from here on (§10)."""
 
 
 Frame = tuple[int, bytes]

@@ -40,6 +40,9 @@ ALL_FEATURES: Final[tuple[str, ...]] = (
 SUPPORTED: Final[tuple[str, ...]] = (
     Feature.HEARTBEAT,
     Feature.ACK,
+    Feature.LEASE_EXPIRES_AT,
+    Feature.COST_BUDGET,
+    Feature.MODEL_USE,
     Feature.PROGRESS,
     Feature.AGENT_VERSIONS,
 )

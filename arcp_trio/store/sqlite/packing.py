@@ -10,7 +10,7 @@ import msgspec
 
 from arcp_trio.store.records import Entry, Inline, LogItem, Mark, Range
 
-_PackedEntry: TypeAlias = tuple[int, bytes, str | None, bool]
+_PackedEntry: TypeAlias = tuple[int, bytes, str | None, bool, str | None]
 _PackedItems: TypeAlias = tuple[
     list[str],
     list[tuple[int, int, int, int]],
@@ -26,15 +26,13 @@ _place = attrgetter("first_place")
 
 def pack_entries(entries: Sequence[Entry]) -> bytes:
     """Consecutive entries of one journal."""
-    return _encode([(e.ordinal, e.tail, e.feature, e.terminal) for e in entries])
+    return _encode([(e.ordinal, e.tail, e.feature, e.terminal, e.child) for e in entries])
 
 
 def unpack_entries(first_index: int, packed: bytes) -> Iterator[Entry]:
     """The entries again, of which the first has this index."""
-    for index, (ordinal, tail, feature, terminal) in enumerate(
-        _decode_entries(packed), first_index
-    ):
-        yield Entry(index, ordinal, tail, feature, terminal)
+    for index, fields in enumerate(_decode_entries(packed), first_index):
+        yield Entry(index, *fields)
 
 
 def pack_items(items: Sequence[LogItem]) -> bytes:

@@ -1,0 +1,145 @@
+"""Taking on a job: what was asked for becomes a job, and what is stored and said of it (§7.1)."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING
+
+import attrs
+import trio
+
+from arcp_trio.authority.authority import Authority
+from arcp_trio.authority.budget import Budget
+from arcp_trio.runtime.job import Job
+from arcp_trio.runtime.journal import Journal
+from arcp_trio.runtime.trouble import store_trouble
+from arcp_trio.store.records import JobRow
+from arcp_trio.wire.errors import InternalError
+from arcp_trio.wire.ids import new_id
+from arcp_trio.wire.json import Json, JsonObject
+from arcp_trio.wire.timestamps import rfc3339
+
+if TYPE_CHECKING:
+    from arcp_trio.authority.lease import Lease
+    from arcp_trio.runtime.agents import Agent
+    from arcp_trio.runtime.core import Core
+
+
+@attrs.frozen(kw_only=True)
+class Wanted:
+    """What somebody asks a job to be, found good so far."""
+
+    agent: Agent
+    input: Json
+    lease: Lease
+    max_runtime: float | None
+
+
+@attrs.frozen(kw_only=True)
+class Origin:
+    """Where a job comes from."""
+
+    principal: str
+    session_id: str
+    submitters: set[str]
+    trace_id: str | None
+    parent: Job | None = None
+    delegate_id: str | None = None
+
+    @classmethod
+    def delegation(cls, parent: Job, delegate_id: str) -> Origin:
+        """All that a child has from its parent (§10)."""
+        return cls(
+            principal=parent.principal,
+            session_id=parent.session_id,
+            submitters=parent.submitters,
+            trace_id=parent.trace_id,
+            parent=parent,
+            delegate_id=delegate_id,
+        )
+
+
+def draft(core: Core, wanted: Wanted, origin: Origin) -> Job:
+    """A job that counts, but is not yet stored: whoever does not come to that gives it up again.
+
+    Raises:
+        ArcpError: no job can be taken on now.
+    """
+    if core.closing:
+        raise InternalError("the runtime is shutting down")
+    if core.store.trouble is not None:
+        raise store_trouble()
+    job_id = new_id("job_")
+    job = Job(
+        core=core,
+        id=job_id,
+        agent=wanted.agent,
+        input=wanted.input,
+        principal=origin.principal,
+        session_id=origin.session_id,
+        trace_id=origin.trace_id or secrets.token_hex(16),
+        max_runtime=wanted.max_runtime,
+        grace=core.limits.cancel_grace_seconds,
+        submitters=origin.submitters,
+        journal=Journal(
+            core.store, job_id, min(core.limits.journal_bytes, core.store.journal_bytes)
+        ),
+        authority=_authority(core, wanted.lease, origin.parent),
+        parent=origin.parent,
+        delegate_id=origin.delegate_id,
+    )
+    core.jobs.admit(job)
+    return job
+
+
+def _authority(core: Core, lease: Lease, parent: Job | None) -> Authority:
+    """From here on only the monotonic clock counts: no step of the wall clock moves the end."""
+    deadline = None
+    if lease.expires is not None:
+        left = lease.expires - core.clock.now() + core.limits.lease_grace_seconds
+        deadline = trio.current_time() + left
+    above = None if parent is None else parent.authority
+    if deadline is not None and above is not None and above.deadline is not None:
+        deadline = min(deadline, above.deadline)
+    return Authority(
+        lease=lease,
+        budget=Budget(lease.budget, None if above is None else above.budget),
+        deadline=deadline,
+        any_model=core.policy.any_model,
+    )
+
+
+def give_up(job: Job) -> None:
+    """It will not be stored."""
+    job.authority.budget.close()
+    job.core.jobs.ended(job)
+
+
+def acceptance(job: Job, now: float) -> JsonObject:
+    """The payload of the job's `job.accepted`, but for the request that it answers (§7.1, §10)."""
+    lease = job.authority.lease
+    payload: JsonObject = {
+        "job_id": job.id,
+        "agent": job.agent.ref,
+        "lease": lease.wire(),
+        "lease_constraints": lease.constraints(),
+        "budget": lease.budget and dict(lease.budget),
+        "accepted_at": rfc3339(now),
+        "trace_id": job.trace_id,
+        "parent_job_id": None if job.parent is None else job.parent.id,
+        "delegate_id": job.delegate_id,
+    }
+    return {name: value for name, value in payload.items() if value is not None}
+
+
+def row(job: Job, accepted: bytes, now: float) -> JobRow:
+    """What is stored of an accepted job."""
+    return JobRow(
+        job_id=job.id,
+        agent=job.agent.ref,
+        principal=job.principal,
+        session_id=job.session_id,
+        trace_id=job.trace_id,
+        accepted=accepted,
+        created_at=now,
+    )

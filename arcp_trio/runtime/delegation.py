@@ -1,0 +1,159 @@
+"""A job giving part of its work, and part of its lease, to another agent (§10)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from functools import partial
+from typing import TYPE_CHECKING
+
+from arcp_trio.authority.lease import Lease, narrowed
+from arcp_trio.runtime.acceptance import Origin, Wanted, acceptance, draft, give_up, row
+from arcp_trio.runtime.limits import limit_hit
+from arcp_trio.runtime.notices import frame
+from arcp_trio.store.records import Status
+from arcp_trio.store.writes import AcceptJob
+from arcp_trio.wire.agent_ref import parse_agent_ref
+from arcp_trio.wire.errors import ArcpError, JobCancelled, JobFailed, JobTimedOut
+from arcp_trio.wire.ids import new_id
+from arcp_trio.wire.json import Json, JsonObject, dumps, loads
+from arcp_trio.wire.timestamps import rfc3339
+
+if TYPE_CHECKING:
+    from arcp_trio.runtime.job import Job
+
+Amount = str | int | float | Decimal
+
+_FAILURES: Mapping[Status, type[ArcpError]] = {
+    Status.CANCELLED: JobCancelled,
+    Status.TIMED_OUT: JobTimedOut,
+}
+
+
+class Child:
+    """A delegated job, as the agent that delegated has it."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+
+    @property
+    def id(self) -> str:
+        """The child job's id."""
+        return self._job.id
+
+    async def result(self) -> Json:
+        """Wait for the child's end and return what its agent returned.
+
+        Raises:
+            JobFailed, JobCancelled, JobTimedOut: it ended otherwise.
+        """
+        await self._job.said_its_end.wait()
+        outcome = self._job.outcome
+        assert outcome is not None
+        error = outcome.error
+        if error is None:
+            result: Json = loads(outcome.result)
+            return result
+        raise _FAILURES.get(outcome.status, JobFailed)(
+            error.message, details=error.details, retryable=error.retryable, code=error.code
+        )
+
+
+async def delegate(
+    parent: Job,
+    agent: str,
+    input: Json,  # noqa: A002 - its name on the wire
+    *,
+    lease: Mapping[str, Sequence[str]] | None,
+    budget: Mapping[str, Amount] | None,
+    expires_in: float | None,
+    max_runtime: float | None,
+) -> Child:
+    """Say on the wire what is wanted, then accept the child or say why not."""
+    delegate_id = new_id("del_")
+    request = _lease_request(lease, budget)
+    expires_at = None
+    if expires_in is not None:
+        expires_at = rfc3339(parent.core.clock.now() + expires_in)
+    body: JsonObject = {
+        "delegate_id": delegate_id,
+        "agent": agent,
+        "input": input,
+        "lease_request": request,
+        "lease_constraints": None if expires_at is None else {"expires_at": expires_at},
+    }
+    await parent.emit("delegate", body)
+    try:
+        wanted = _wanted(parent, agent, input, request, expires_at, max_runtime)
+        child = _accept(parent, delegate_id, wanted)
+    except ArcpError as error:
+        await parent.emit("tool_result", {"call_id": delegate_id, "error": error.payload()})
+        raise
+    return Child(child)
+
+
+def _lease_request(
+    lease: Mapping[str, Sequence[str]] | None, budget: Mapping[str, Amount] | None
+) -> dict[str, list[str]]:
+    request = {capability: list(patterns) for capability, patterns in (lease or {}).items()}
+    if budget is not None:
+        amounts = [f"{currency}:{_plain(amount)}" for currency, amount in budget.items()]
+        request["cost.budget"] = [*request.get("cost.budget", ()), *amounts]
+    return request
+
+
+def _plain(amount: Amount) -> str:
+    return amount if isinstance(amount, str) else format(Decimal(str(amount)), "f")
+
+
+def _wanted(
+    parent: Job,
+    agent: str,
+    input: Json,  # noqa: A002
+    request: Mapping[str, Sequence[str]],
+    expires_at: str | None,
+    max_runtime: float | None,
+) -> Wanted:
+    """What the child is to be, within what its parent has.
+
+    Raises:
+        ArcpError: the parent may not delegate, or not that.
+    """
+    core = parent.core
+    parent.refuse_if_ending()
+    parent.authorize("agent.delegate", parse_agent_ref(agent).name)
+    asked = Lease.read(request, expires_at, now=core.clock.now())
+    above = parent.authority
+    wanted = Wanted(
+        agent=core.agents.resolve(agent),
+        input=input,
+        lease=narrowed(asked, above.lease, above.budget.available()),
+        max_runtime=max_runtime,
+    )
+    limits = core.limits
+    if parent.depth >= limits.delegation_depth:
+        raise limit_hit("delegation_depth", limits.delegation_depth)
+    if len(parent.children) >= limits.children_per_job:
+        raise limit_hit("children_per_job", limits.children_per_job)
+    return wanted
+
+
+def _accept(parent: Job, delegate_id: str, wanted: Wanted) -> Job:
+    """The child exists once it is stored; its acceptance has its place in the parent's journal.
+
+    So whoever submitted the parent learns of the child behind the `delegate` event, also if it
+    was away, and also if it is another session that submitted the same key later.
+    """
+    core = parent.core
+    child = draft(core, wanted, Origin.delegation(parent, delegate_id))
+    try:
+        now = core.clock.now()
+        accepted = acceptance(child, now)
+        tail = frame("job.accepted", accepted, job_id=child.id, trace_id=child.trace_id)
+        group = core.store.put(AcceptJob(row(child, dumps(accepted), now), None))
+    except BaseException:
+        give_up(child)
+        raise
+    parent.adopt(child, tail)
+    group.then(partial(core.jobs.start, child))
+    return child

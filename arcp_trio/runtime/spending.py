@@ -1,0 +1,54 @@
+"""What an agent reports as cost, and what that leaves of the budgets (§9.6)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from arcp_trio.wire.events import InvalidEvent
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from arcp_trio.authority.budget import Budget
+    from arcp_trio.runtime.job import Job
+    from arcp_trio.wire.json import Json
+
+REMAINING = "cost.budget.remaining"
+"""Tells what is left; it is no cost itself."""
+
+
+@attrs.frozen
+class Spent:
+    """Budgets that have changed, in one currency."""
+
+    currency: str
+    budgets: list[Budget]
+
+
+def charge(job: Job, metric: Mapping[str, Json]) -> Spent | None:
+    """Count a metric against the job's budget and those above it; None if it is no cost to them.
+
+    Raises:
+        InvalidEvent: an amount that cannot be counted exactly.
+    """
+    name, currency = metric["name"], metric.get("unit")
+    if currency is None or name == REMAINING or not name.startswith("cost."):
+        return None
+    try:
+        budgets = job.authority.budget.charge(currency, metric["value"])
+    except ValueError as error:
+        raise InvalidEvent(f"metric: {error} @ $.value") from None
+    return Spent(currency, budgets) if budgets else None
+
+
+def tell(job: Job, spent: Spent) -> None:
+    """Have each job whose budget has changed say what it has left, behind what changed it."""
+    line: Job | None = job
+    while line is not None:
+        budget = line.authority.budget
+        if budget in spent.budgets and not line.sealed:
+            left = budget.remaining[spent.currency]
+            line.add("metric", {"name": REMAINING, "value": left, "unit": spent.currency})
+        line = line.parent

@@ -1,0 +1,70 @@
+"""A tool call as two events: what is called, and what it came to (§8.2, §9.3)."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from arcp_trio.runtime.outcome import sound_copy
+from arcp_trio.wire.errors import CODES, ArcpError, InternalError, JobCancelled
+from arcp_trio.wire.events import InvalidEvent
+from arcp_trio.wire.ids import new_id
+from arcp_trio.wire.json import Json, JsonObject
+
+if TYPE_CHECKING:
+    from arcp_trio.runtime.job import Job
+
+
+class ToolCall:
+    """Around the call itself. Set `result`; an exception becomes the call's error."""
+
+    def __init__(self, job: Job, tool: str, args: Json) -> None:
+        self.id = new_id("call_")
+        self.result: Json = None
+        self._job = job
+        self._tool = tool
+        self._args = args
+
+    async def __aenter__(self) -> Self:
+        job = self._job
+        await job.emit("tool_call", {"tool": self._tool, "call_id": self.id, "args": self._args})
+        try:
+            # Behind the event, and with nothing to wait for between it and the call.
+            job.authorize("tool.call", self._tool)
+        except ArcpError as error:
+            await job.emit("tool_result", self._failed(error))
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        job = self._job
+        if error is None:
+            try:
+                await job.emit("tool_result", {"call_id": self.id, "result": self.result})
+            except (InvalidEvent, ArcpError) as unfit:
+                if not job.sealed:
+                    job.add("tool_result", self._failed(self._told(unfit)))
+                raise
+        elif not job.sealed:
+            # In one step: whoever is being cancelled could not wait for anything.
+            job.add("tool_result", self._failed(self._told(error)))
+
+    def _failed(self, error: ArcpError) -> JsonObject:
+        return {"call_id": self.id, "error": error.payload()}
+
+    def _told(self, error: BaseException) -> ArcpError:
+        """What the client may read of it: the text of an exception may hold secrets (§12)."""
+        if isinstance(error, ArcpError) and error.code in CODES:
+            sound = sound_copy(error, self._job.most_bytes)
+            if sound is not None:
+                return sound
+        if isinstance(error, InvalidEvent):
+            return InternalError("the tool's result cannot be sent")
+        if isinstance(error, Exception):
+            return InternalError("the tool call failed")
+        return JobCancelled("the tool call was given up")
