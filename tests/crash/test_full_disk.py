@@ -1,0 +1,78 @@
+"""The real server on a disk that takes no more: what its clients are told, and when it is over."""
+
+from __future__ import annotations
+
+import itertools
+import resource
+import signal
+import time
+from pathlib import Path
+from typing import Final
+
+import pytest
+from websockets.exceptions import ConnectionClosed
+
+from tests.cli.processes import Peer, peer, starter
+
+pytestmark = pytest.mark.real_tcp
+
+STEPS: Final = 20
+
+RECOVERY_SECONDS: Final = 5.0
+
+
+def set_largest_file(process: int, size: int) -> None:
+    """Let a process write no file beyond this size."""
+    _, hard = resource.prlimit(process, resource.RLIMIT_FSIZE)
+    resource.prlimit(process, resource.RLIMIT_FSIZE, (size, hard))
+
+
+def test_work_waits_for_the_disk_and_goes_on_by_itself(tmp_path: Path) -> None:
+    """Its client is told, a submit is refused; within seconds of the end of it all go on."""
+    with starter(tmp_path) as start:
+        served = start("serve", "--port=0", "--token=alice=x")
+        url = served.url()
+        with peer(url, "x") as idle:
+            with peer(url, "x") as busy:
+                busy.submit("countdown", {"n": STEPS, "delay": 0.05})
+                busy.receive()
+                set_largest_file(served.process.pid, 0)
+                seen, error = until_told(busy)
+            assert_worth_a_retry(error)
+            served.line("the store is in trouble, everything waits for it: ")
+            assert_worth_a_retry(idle.submit("echo", 1))
+
+            set_largest_file(served.process.pid, resource.RLIM_INFINITY)
+            began = time.monotonic()
+            served.line("the store works again")
+            assert idle.submit("echo", 1)["type"] == "job.accepted"
+            assert time.monotonic() - began < RECOVERY_SECONDS
+            with peer(url, "x", busy.resume_from(seen)) as again:
+                rest = again.until_terminal()
+        assert [frame["event_seq"] for frame in rest] == list(range(seen + 1, STEPS + 2))
+        steps = [frame["payload"]["body"]["current"] for frame in rest[:-1]]
+        assert steps == list(range(seen + 1, STEPS + 1))
+        assert rest[-1]["type"] == "job.result"
+        served.send_signal(signal.SIGTERM)
+        code, _, err = served.end()
+        assert code == 0
+        assert ("".join(served.said) + err).count("in trouble") == 1
+
+
+def until_told(session: Peer) -> tuple[int, dict[str, object]]:
+    """Read to the close: the last number, and the word of the trouble."""
+    frames: list[dict[str, object]] = []
+    with pytest.raises(ConnectionClosed) as closed:
+        frames.extend(session.receive() for _ in itertools.count())
+    assert closed.value.rcvd is not None
+    assert closed.value.rcvd.code == 1011
+    (error,) = [frame for frame in frames if frame["type"] == "session.error"]
+    return max([1, *[int(str(f["event_seq"])) for f in frames if "event_seq" in f]]), error
+
+
+def assert_worth_a_retry(answer: dict[str, object]) -> None:
+    """Expect a refusal for now."""
+    assert answer["type"] == "session.error", answer
+    payload = answer["payload"]
+    assert isinstance(payload, dict)
+    assert (payload["code"], payload["retryable"]) == ("INTERNAL_ERROR", True)

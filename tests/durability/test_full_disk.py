@@ -1,0 +1,92 @@
+"""A disk under the runtime that is full, or fails, as SQLite meets it: what waits, and how long."""
+
+from __future__ import annotations
+
+import logging
+import resource
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import cast
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from arcp_trio import InternalError, MemoryStore, SqliteStore
+from tests.durability.faults import passing_time
+from tests.durability.story import FEATURES, Client, World, told, two_clients
+
+LINES = 200
+
+RECOVERY_SECONDS = 5
+
+
+@contextmanager
+def no_more_pages(store: SqliteStore) -> Generator[None]:
+    """The file may not grow: `SQLITE_FULL` as soon as it has to."""
+    (pages,) = store._writer.execute("PRAGMA page_count").fetchone()
+    store._writer.execute(f"PRAGMA max_page_count = {pages}")
+    try:
+        yield
+    finally:
+        store._writer.execute("PRAGMA max_page_count = 1000000")
+
+
+@contextmanager
+def no_more_writing(_: SqliteStore) -> Generator[None]:
+    """The operating system refuses to write but the beginning of any file: `SQLITE_IOERR`."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.logs_error("the store is in trouble, .*: (database or disk is full|disk I/O error)")
+@pytest.mark.parametrize("breakdown", [no_more_pages, no_more_writing])
+async def test_work_waits_for_the_disk_and_goes_on_by_itself(
+    breakdown: Callable[[SqliteStore], AbstractContextManager[None]],
+    tmp_path: Path,
+    mock_clock: MockClock,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A job stands still, new work is refused, it is said once; then all is as it was, in time."""
+    caplog.set_level(logging.WARNING)
+    store = SqliteStore(tmp_path / "arcp.db", synchronous="OFF")
+    world = World(cast("MemoryStore", store))  # or like it
+    async with passing_time(mock_clock, store), world.runtime, two_clients(world) as (client, _):
+        idle = world.connect()
+        await idle.hello(features=FEATURES)
+        job_id = await client.submit("teller", LINES)
+        await client.event_of(job_id)
+        with breakdown(store):
+            await store.troubled()
+            await trio.sleep(60)
+            await stands_still(world, client, job_id)
+            with pytest.raises(InternalError) as refused:
+                await idle.submit("teller", 1)
+            assert refused.value.retryable
+            with pytest.raises(InternalError):
+                await world.connect().hello()
+        began = trio.current_time()
+        await store.recovered()
+        fresh = await idle.submit("teller", 1)
+        assert trio.current_time() - began <= RECOVERY_SECONDS
+        await idle.until_terminal(fresh["job_id"])
+        assert (await client.end_of(job_id))["type"] == "job.result"
+        assert client.told(job_id) == told(LINES)
+        assert set(client.closings) == {1011}
+    assert [r.levelname for r in caplog.records if r.name == "arcp_trio.store.queue"] == [
+        "ERROR",
+        "WARNING",
+    ]
+
+
+async def stands_still(world: World, client: Client, job_id: str) -> None:
+    """A minute brings nothing: neither from the agent nor to its client."""
+    journal = world.runtime._core.jobs.live[job_id].journal
+    length, seen = journal.length, len(client.told(job_id))
+    await trio.sleep(60)
+    assert (journal.length, len(client.told(job_id))) == (length, seen)
