@@ -106,18 +106,11 @@ class Budget:
     def available(self) -> dict[str, Decimal] | None:
         """What a new child may be granted of each currency; None if nothing bounds it.
 
-        That is what this node and all its ancestors have left, less what is set aside in them for
-        other children. A currency that one budget of the line lacks is not available at all.
+        In this node and in each ancestor it is what is left, less what is set aside there for
+        others; the least of these. A currency that a budget does not name is not available in it.
         """
-        budgets = [node._remaining for node in self._line() if node._remaining]
-        if not budgets:
-            return None
-        innermost, *outer = budgets
-        return {
-            currency: self._available(currency)
-            for currency in innermost
-            if all(currency in budget for budget in outer)
-        }
+        innermost = next((node._remaining for node in self._line() if node._remaining), None)
+        return None if innermost is None else {each: self._available(each) for each in innermost}
 
     def close(self) -> None:
         """End this node: what it did not spend is its ancestors' again.
@@ -137,16 +130,15 @@ class Budget:
             node = node._parent
 
     def _available(self, currency: str) -> Decimal:
-        least: list[Decimal] = []
-        held = Decimal(0)  # by other branches, below the next counter up the line
+        bounds: list[Decimal] = []
+        held = Decimal(0)  # by all that hangs off the line so far
         branch: Budget | None = None
         for node in self._line():
             held = _CONTEXT.add(held, node._held_below(currency, but=branch))
             if currency in node._remaining:
-                least.append(_CONTEXT.subtract(node._remaining[currency], held))
-                held = Decimal(0)
+                bounds.append(_CONTEXT.subtract(node._remaining[currency], held))
             branch = node
-        return min(least)
+        return min(bounds)
 
     def _held_below(self, currency: str, but: Budget | None = None) -> Decimal:
         held = Decimal(0)
