@@ -29,7 +29,14 @@ def test_python_sdk_client_is_served_without_an_error_on_its_side(tmp_path: Path
     assert client.stderr == ""
     assert client.returncode == 0
     assert json.loads(client.stdout) == {
-        "features": ["ack", "agent_versions", "heartbeat", "progress"],
+        "features": [
+            "ack",
+            "agent_versions",
+            "cost.budget",
+            "heartbeat",
+            "lease_expires_at",
+            "progress",
+        ],
         "echo": {"status": "success", "result": {"echo": {"text": "é漢😀"}}},
         "chatty": {"status": "success", "result": {"n": 500}},
         "chatty_events": 500,

@@ -276,7 +276,7 @@ FAULTS: dict[str, tuple[object, str, Callable[..., Any], str, JsonObject]] = {
         "job.submit",
         {"agent": "echo", "idempotency_key": "k"},
     ),
-    "the acceptance": (submission, "_accepted_payload", broken, "job.submit", {"agent": "echo"}),
+    "the acceptance": (submission, "acceptance", broken, "job.submit", {"agent": "echo"}),
     "its frame": (submission, "frame", broken, "job.submit", {"agent": "echo"}),
     "the store's jobs": (MemoryStore, "job", broken_later, "job.cancel", {"job_id": "job_x"}),
 }

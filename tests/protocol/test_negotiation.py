@@ -324,14 +324,14 @@ async def test_each_welcome_has_the_agents_of_its_moment(autojump_clock: MockClo
 
 @pytest.mark.parametrize("lease", [{}, {"fs.read": ["/ws/**"], "x-vendor.acme.deploy": ["*"]}])
 @pytest.mark.spec("7.1-1", "1.0/7.1-1")
-async def test_a_lease_is_never_more_than_what_is_mediated(
+async def test_the_effective_lease_is_what_was_asked_for(
     lease: JsonObject, autojump_clock: MockClock
 ) -> None:
-    """No operation goes through this runtime yet: the effective lease of any request is empty."""
+    """Nothing is added; what was not asked for is not there, not even empty."""
     async with make_runtime() as runtime, open_peer(runtime) as peer:
         await peer.hello()
         job = await peer.submit("echo", lease_request=lease)
-        assert job["lease"] == {}
+        assert job["lease"] == lease
         assert not {"lease_constraints", "budget", "credentials"} & job.keys()
 
 
