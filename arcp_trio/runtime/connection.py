@@ -83,6 +83,8 @@ class Connection:
         self._control_sent = Wake()
         self._malformed: deque[float] = deque()
         self._sent_seq = 0
+        self._unheard = math.inf
+        """Messages that came before the client can have read its welcome."""
         self._fresh = False
         """The session is new, nothing was asked of it: it may be exchanged for one to resume."""
         self._next: Envelope | None = None
@@ -186,6 +188,7 @@ class Connection:
     async def _converse(self, session: Session) -> Envelope | None:
         """Move frames until the end, or until a frame asks for another session: return that."""
         heartbeat = Heartbeat(self._core.limits.heartbeat_seconds, self._transport)
+        self._unheard = math.inf
         async with trio.open_nursery() as nursery:
             self._conversation = nursery.cancel_scope
             name = self._session_id = session.id
@@ -213,8 +216,7 @@ class Connection:
     async def _read_one(self, session: Session, heartbeat: Heartbeat) -> bool:
         """Read a frame and see to it; False when the client is to say no more."""
         text = await self._transport.receive()
-        heartbeat.heard()
-        session.heard(self)
+        self._heard(session, heartbeat)
         received: Envelope | None = None
         message: Message | ArcpError | None
         try:
@@ -254,6 +256,13 @@ class Connection:
                 return not isinstance(message, Close)
         return True
 
+    def _heard(self, session: Session, heartbeat: Heartbeat) -> None:
+        heartbeat.heard()
+        if self._unheard:
+            self._unheard -= 1
+        else:
+            session.heard(self)
+
     def _pong(self, ping: Ping) -> None:
         received_at = rfc3339(self._core.clock.now())
         self._say(frame("session.pong", {"ping_nonce": ping.nonce, "received_at": received_at}))
@@ -279,6 +288,7 @@ class Connection:
     async def _send(self, session: Session) -> None:
         try:
             await self._write(session, [(0, self._welcome)])
+            self._unheard = self._transport.unread
             if await self._send_replay(session):
                 await self._follow_tail(session)
         except TransportClosed:

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+MOST_SPARE_TOKENS = 16
+"""Tokens of a session that are good besides the newest: as many resumes in a row may go wrong."""
+
 
 async def open_session(core: Core, connection: Connection, first: Envelope) -> Session:
     """Give the connection the session that its first frame asks for.
@@ -181,6 +184,17 @@ async def _check_place(core: Core, session: Session, token: bytes, after_seq: in
         raise _cannot_resume()
 
 
+def _still_good(session: Session, token: bytes) -> tuple[bytes, ...]:
+    """The tokens that the client may have, besides the one it is about to get, oldest first.
+
+    It has been heard with this one, which does away with those before. Not with those issued since:
+    this may be an attempt that it gave up, handled late.
+    """
+    issued = (*session.spare_tokens, session.token)
+    since = issued[issued.index(token) + 1 :]
+    return (token, *since[-(MOST_SPARE_TOKENS - 1) :])
+
+
 def _holds_token(session: Session, token: bytes) -> bool:
     good = (session.token, *session.spare_tokens)
     return any(hmac.compare_digest(token, digest) for digest in good)
@@ -219,7 +233,8 @@ class Reattach:
         if session.holder is None:
             _check_connected(core, session.principal)
         token = resume_token()
-        session.token, session.spare_tokens = token_digest(token), (self.token,)
+        session.spare_tokens = _still_good(session, self.token)
+        session.token = token_digest(token)
         if self.features is not None:
             session.features, session.dialect = self.features, self.connection.dialect.name
         rotation = RotateToken(

@@ -129,7 +129,7 @@ class Session:
             self._store.put(MoveFloor(self.id, self.floor, acked=True))
 
     def heard(self, connection: Connection) -> None:
-        """A frame came from a client with the newest token: those before are used up (§6.3)."""
+        """A frame came from a client that has the newest token: the others are used up (§6.3)."""
         if self.spare_tokens and connection is self.holder:
             self.spare_tokens = ()
             self._store.put(RotateToken(self.id, self.token, (), self.features, self.dialect))

@@ -37,6 +37,11 @@ class Transport(Protocol):
         """The Trio time at which the write under way last got on; None without one."""
         ...
 
+    @property
+    def unread(self) -> int:
+        """How many messages have come, as far as is known, and are not received yet."""
+        ...
+
     async def receive(self) -> str | bytes:
         """Return the next whole message; `bytes` is one the peer marked as binary.
 

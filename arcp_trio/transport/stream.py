@@ -142,6 +142,11 @@ class FrameStream(trio.abc.Stream):
         self._texts_changed.unpark_all()
         return passing
 
+    @property
+    def unread_texts(self) -> int:
+        """How many texts are to be received at once."""
+        return len(self._tap.texts)
+
     async def receive_text(self) -> str | None:
         """Return the next text; None if what comes next is for trio-websocket to tell."""
         if self._tap.texts:

@@ -199,6 +199,10 @@ class _WebSocketTransport:
     def writing_since(self) -> float | None:
         return self._frames.writing_since
 
+    @property
+    def unread(self) -> int:
+        return self._frames.unread_texts
+
     async def receive(self) -> str | bytes:
         try:
             text = await self._frames.receive_text()

@@ -32,6 +32,7 @@ class _Tap:
         self.last = ""
         self.peer = transport.peer
         self.writing_since = None
+        self.unread = 0
         self._transport = transport
 
     async def receive(self) -> str | bytes:

@@ -38,6 +38,11 @@ class Line:
         self._incoming = incoming
         self.writing_since: float | None = None
 
+    @property
+    def unread(self) -> int:
+        """How many frames are to be received at once."""
+        return len(self._incoming.frames)
+
     async def receive(self) -> str | bytes:
         """Return the next frame."""
         await trio.lowlevel.checkpoint()

@@ -6,12 +6,14 @@ import hmac
 import random
 from contextlib import suppress
 
+import msgspec
 import pytest
 import trio
 from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from arcp_trio.runtime.handshake import MOST_SPARE_TOKENS
 from arcp_trio.testing import Peer
 from arcp_trio.testing.frames import Frame
 from arcp_trio.transport import TransportClosed
@@ -307,6 +309,79 @@ async def test_resuming_with_the_new_token_is_being_heard(autojump_clock: MockCl
         third = await stage.resumed(second.resume_from())
         await third.drop()
         assert (await stage.refused(oldest))["code"] == "RESUME_WINDOW_EXPIRED"
+
+
+@pytest.mark.parametrize("restarts", [False, True], ids=["awake", "parked"])
+async def test_an_abandoned_attempt_does_not_cost_the_newest_token(
+    autojump_clock: MockClock,
+    *,
+    restarts: bool,
+) -> None:
+    """An older attempt that comes in late takes nothing from a client that has its welcome.
+
+    Every token issued since the client was last heard opens the session; then only the newest does.
+    """
+    async with open_stage() as stage:
+        peer = await stage.welcomed()
+        await peer.drop()
+        oldest = peer.resume_from()
+        newer = await stage.resumed(oldest)
+        late = await stage.connect()
+        await late.send("session.hello", hello_payload() | {"resume": oldest})
+        await wait_all_tasks_blocked()
+        await late.drop()
+        if restarts:
+            await trio.sleep(1)
+        again = await stage.resumed(newer.resume_from())
+        assert (await stage.refused(oldest))["code"] == "RESUME_WINDOW_EXPIRED"
+        await again.send("session.ping", {"nonce": "heard"})
+        await again.expect("session.pong")
+        await again.drop()
+        for used in (oldest, newer.resume_from()):
+            assert (await stage.refused(used))["code"] == "RESUME_WINDOW_EXPIRED"
+        await stage.resumed(again.resume_from())
+
+
+async def test_lost_welcomes_do_not_pile_up(autojump_clock: MockClock) -> None:
+    """Of the tokens that nobody may ever have read, the newest are kept, and the one in use."""
+    async with open_stage() as stage:
+        peer = await stage.welcomed()
+        await peer.drop()
+        resume = peer.resume_from()
+        for _ in range(3 * MOST_SPARE_TOKENS):
+            peer = await stage.resumed(resume)
+            await peer.drop()
+        await trio.sleep(1)
+        row = await stage.store.session(str(peer.session_id))
+        assert row is not None
+        assert len(row.spare_tokens) == MOST_SPARE_TOKENS
+        await stage.resumed(peer.resume_from())
+
+
+@pytest.mark.parametrize("frames", [1, 2, 10])
+async def test_what_was_sent_before_the_welcome_is_not_being_heard(
+    frames: int, autojump_clock: MockClock
+) -> None:
+    """A client that does not wait for its welcome has not read it: the token before stays good."""
+    async with open_stage() as stage:
+        peer = await stage.welcomed()
+        await peer.drop()
+        resume = peer.resume_from()
+        hello = {"arcp": "1.1", "id": "h", "type": "session.hello"}
+        payload = hello_payload() | {"resume": resume}
+        texts = [msgspec.json.encode(hello | {"payload": payload})]
+        for n in range(frames):
+            ping = {"arcp": "1.1", "id": f"p{n}", "type": "session.ping", "payload": {"nonce": "n"}}
+            texts.append(msgspec.json.encode(ping))
+        eager = await stage.connect()
+        await eager.transport.send(texts)
+        await wait_all_tasks_blocked()
+        await eager.drop()  # the welcome is in the pipe, and never read
+        again = await stage.resumed(resume)
+        await again.send("session.ping", {"nonce": "heard"})
+        await again.expect("session.pong")
+        await again.drop()
+        assert (await stage.refused(resume))["code"] == "RESUME_WINDOW_EXPIRED"
 
 
 async def test_tokens_are_compared_by_digest_in_constant_time(
