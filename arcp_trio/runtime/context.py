@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import io
+import os
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any, overload
 
 from arcp_trio.runtime.delegation import Amount, Child, delegate
+from arcp_trio.runtime.files import open_file
 from arcp_trio.runtime.tools import ToolCall
 from arcp_trio.wire.json import Json
 
 if TYPE_CHECKING:
+    from _typeshed import (
+        OpenBinaryModeReading,
+        OpenBinaryModeUpdating,
+        OpenBinaryModeWriting,
+        OpenTextMode,
+    )
+    from trio._file_io import AsyncIOWrapper
+
     from arcp_trio.runtime.job import Job
 
 
@@ -94,6 +106,54 @@ class JobContext:
         error, and raised.
         """
         return ToolCall(self._job, tool, args)
+
+    @overload
+    def open(
+        self,
+        path: str | os.PathLike[str],
+        mode: OpenTextMode = "r",
+        *,
+        encoding: str | None = None,
+        errors: str | None = None,
+        newline: str | None = None,
+    ) -> AbstractAsyncContextManager[AsyncIOWrapper[io.TextIOWrapper]]: ...
+
+    @overload
+    def open(
+        self, path: str | os.PathLike[str], mode: OpenBinaryModeReading
+    ) -> AbstractAsyncContextManager[AsyncIOWrapper[io.BufferedReader]]: ...
+
+    @overload
+    def open(
+        self, path: str | os.PathLike[str], mode: OpenBinaryModeWriting
+    ) -> AbstractAsyncContextManager[AsyncIOWrapper[io.BufferedWriter]]: ...
+
+    @overload
+    def open(
+        self, path: str | os.PathLike[str], mode: OpenBinaryModeUpdating
+    ) -> AbstractAsyncContextManager[AsyncIOWrapper[io.BufferedRandom]]: ...
+
+    def open(
+        self,
+        path: str | os.PathLike[str],
+        mode: str = "r",
+        *,
+        encoding: str | None = None,
+        errors: str | None = None,
+        newline: str | None = None,
+    ) -> AbstractAsyncContextManager[AsyncIOWrapper[IO[Any]]]:
+        """Open a regular file as Trio's async file: `async with job.open("/ws/a.txt") as file:`.
+
+        Needs `fs.read` for `r`, `fs.write` for `w`, `a` and `x`, and both with `+`: for the path
+        and for the real one behind its links. The file that was authorised is the one that is
+        opened, whatever becomes of the path meanwhile. The parameters are those of Python's `open`.
+
+        Raises:
+            LeaseExpired, BudgetExhausted, PermissionDenied: the lease does not allow it, or it is
+                no regular file.
+            OSError: what opening a file may raise.
+        """
+        return open_file(self._job, path, mode, encoding=encoding, errors=errors, newline=newline)
 
     async def delegate(
         self,

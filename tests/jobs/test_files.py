@@ -1,0 +1,586 @@
+"""`job.open`: on a real file system, what the lease does not cover is never read or written (§9.3).
+
+In real time: a virtual clock knows nothing of the threads in which files are opened.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from arcp_trio import ArcpError, JobContext, Runtime
+from arcp_trio.runtime.job import Job
+from arcp_trio.testing import Peer
+from arcp_trio.wire.json import Json, JsonObject
+from arcp_trio.wire.timestamps import rfc3339
+
+DENIED = "PERMISSION_DENIED"
+SECRET = "secret"
+ROUNDS = 1500
+
+Act = Callable[[JobContext], Awaitable[Json]]
+Authorize = Callable[..., None]
+
+
+async def attempt(job: JobContext, path: str | Path, mode: str, text: str | None = None) -> str:
+    """Open and write, or else read; what was read, or in one word why nothing was."""
+    try:
+        async with job.open(path, mode) as file:  # type: ignore[call-overload]  # any mode
+            if text is not None:
+                await file.write(text if "b" not in mode else text.encode())
+                return "written"
+            found = await file.read()
+            return found if isinstance(found, str) else found.decode()
+    except ArcpError as error:
+        return error.code
+    except (OSError, ValueError) as error:
+        return type(error).__name__
+
+
+class Workspace:
+    """A directory that jobs may use beside one that they may not, and an agent that tries to."""
+
+    def __init__(self, runtime: Runtime, peer: Peer, root: Path) -> None:
+        self.inside = root / "ws"
+        self.outside = root / "out"
+        for each, text in ((self.inside, "inside"), (self.outside, SECRET)):
+            (each / "deep").mkdir(parents=True)
+            (each / "a.txt").write_text(text)
+            (each / "deep" / "a.txt").write_text(text)
+        self.lease: JsonObject = {
+            "fs.read": [f"{self.inside}/**"],
+            "fs.write": [f"{self.inside}/**"],
+        }
+        self.peer = peer
+        self._act: Act
+
+        @runtime.agent("opener")
+        async def opener(job: JobContext) -> Json:
+            return await self._act(job)
+
+    async def start(self, act: Act, **fields: Json) -> str:
+        """Let an agent act, and return the job's id."""
+        self._act = act
+        accepted = await self.peer.submit("opener", **({"lease_request": self.lease} | fields))
+        job_id: str = accepted["job_id"]
+        return job_id
+
+    async def run(self, act: Act, **fields: Json) -> JsonObject:
+        """Let an agent act, and return the payload of its terminal."""
+        end = await self.peer.until_terminal(await self.start(act, **fields))
+        payload: JsonObject = end["payload"]
+        return payload
+
+    async def attempt(
+        self,
+        path: str | Path,
+        mode: str = "r",
+        text: str | None = None,
+        *,
+        lease: Mapping[str, Sequence[str]] | None = None,
+    ) -> str:
+        """What one attempt comes to; `lease` replaces grants."""
+        asked: JsonObject = self.lease | dict(lease or {})
+        payload = await self.run(lambda job: attempt(job, path, mode, text), lease_request=asked)
+        result = payload["result"]
+        assert isinstance(result, str)
+        return result
+
+    def untouched(self) -> bool:
+        """Whether what lies outside is as it was."""
+        files = {path: path.read_text() for path in self.outside.rglob("*.txt")}
+        return set(files.values()) == {SECRET} and len(files) == 2
+
+
+@pytest.fixture
+def files(runtime: Runtime, peer: Peer, tmp_path: Path) -> Generator[Workspace, None, None]:
+    """A workspace; in the end nothing outside it has changed, and nothing is left open."""
+    workspace = Workspace(runtime, peer, tmp_path.resolve())
+    before = descriptors()
+    yield workspace
+    assert workspace.untouched()
+    assert descriptors() <= before
+
+
+def descriptors() -> int:
+    """How many this process has."""
+    return sum(1 for _ in Path("/dev/fd").iterdir())
+
+
+# --- what is allowed ------------------------------------------------------------------------
+
+
+@pytest.mark.spec("9.3-1")
+async def test_what_the_lease_covers_is_opened(files: Workspace) -> None:
+    """Text and bytes, read, written, appended to, made."""
+    path = files.inside / "a.txt"
+    assert await files.attempt(path) == "inside"
+    assert await files.attempt(path, "rb") == "inside"
+    assert await files.attempt(path, "a", "+") == "written"
+    assert path.read_text() == "inside+"
+    assert await files.attempt(path, "r+b", "IN") == "written"
+    assert path.read_text() == "INside+"
+    assert await files.attempt(path, "w", "new") == "written"
+    assert path.read_text() == "new"
+    assert await files.attempt(files.inside / "b.txt", "x", "made") == "written"
+    assert (files.inside / "b.txt").read_text() == "made"
+    assert await files.attempt(files.inside / "c.txt", "w+") == ""
+    assert (files.inside / "c.txt").read_text() == ""
+
+
+async def test_the_file_is_what_open_gives(files: Workspace) -> None:
+    """Encoding and line ends are those of Python's `open`; so are the file's name and its lines."""
+    path = files.inside / "latin.txt"
+
+    async def act(job: JobContext) -> Json:
+        async with job.open(path, "w", encoding="latin-1", newline="\r\n") as file:
+            await file.write("é\nà\n")
+        async with job.open(path, encoding="ascii", errors="replace") as file:
+            lines = [line async for line in file]
+        async with job.open(path, "rb") as binary:
+            await binary.seek(-1, os.SEEK_END)
+            last = await binary.read()
+        return [lines, last.hex(), str(binary.wrapped.name) == str(path)]
+
+    payload = await files.run(act)
+    assert payload["result"] == [["\ufffd\n", "\ufffd\n"], "0a", True]
+    assert path.read_bytes() == "é\r\nà\r\n".encode("latin-1")
+
+
+async def test_a_relative_path_is_in_the_working_directory(
+    files: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That of the process, and held against the lease as such."""
+    monkeypatch.chdir(files.inside)
+    assert await files.attempt("a.txt") == "inside"
+    assert await files.attempt("deep/../a.txt") == "inside"
+    assert await files.attempt("../out/a.txt") == DENIED
+    monkeypatch.chdir(files.outside)
+    assert await files.attempt("a.txt") == DENIED
+    assert await files.attempt("") == DENIED
+
+
+@pytest.mark.spec("9.3-2", "1.0/9.3-1")
+@pytest.mark.parametrize("mode", ["r", "r+", "w", "a", "x", "w+", "wb"])
+async def test_what_the_lease_does_not_cover_is_refused(files: Workspace, mode: str) -> None:
+    """Whatever for, and whether it exists or not; nothing is emptied and nothing made."""
+    for path in (
+        files.outside / "a.txt",
+        files.outside / "none.txt",
+        f"{files.inside}/../out/a.txt",
+        f"{files.inside}/%2e%2e/out/a.txt",
+        f"{files.inside}-sibling/a.txt",
+    ):
+        assert await files.attempt(path, mode) == DENIED
+
+
+@pytest.mark.parametrize(
+    ("capability", "modes"),
+    [("fs.read", ["w", "a", "x", "r+", "w+", "ab", "r+b"]), ("fs.write", ["r", "rb", "r+", "a+"])],
+)
+async def test_each_mode_needs_its_grants(
+    files: Workspace, capability: str, modes: Sequence[str]
+) -> None:
+    """With only one of the two grants, modes that need the other are refused and do nothing."""
+    path = files.inside / "a.txt"
+    other = {"fs.read": "fs.write", "fs.write": "fs.read"}[capability]
+    for mode in modes:
+        assert await files.attempt(path, mode, lease={other: []}) == DENIED
+        assert await files.attempt(files.inside / "none.txt", mode, lease={other: []}) == DENIED
+    assert path.read_text() == "inside"
+    assert not (files.inside / "none.txt").exists()
+
+
+@pytest.mark.parametrize("mode", ["", "q", "rw", "wa", "r++", "rbt", "b", "rr", "rU"])
+async def test_a_mode_that_open_does_not_take_is_not_taken(files: Workspace, mode: str) -> None:
+    """An invalid mode opens nothing, whatever the lease."""
+    assert await files.attempt(files.inside / "a.txt", mode) == "ValueError"
+    assert (files.inside / "a.txt").read_text() == "inside"
+
+
+# --- what comes before ----------------------------------------------------------------------
+
+
+async def test_an_exhausted_budget_comes_before_the_path(files: Workspace) -> None:
+    """`BUDGET_EXHAUSTED`, also for what would not be allowed anyway."""
+
+    async def act(job: JobContext) -> Json:
+        await job.metric("cost.own", 1, unit="USD")
+        return [
+            await attempt(job, files.inside / "a.txt", "w"),
+            await attempt(job, files.outside / "a.txt", "r"),
+        ]
+
+    payload = await files.run(act, lease_request=files.lease | {"cost.budget": ["USD:1"]})
+    assert payload["result"] == ["BUDGET_EXHAUSTED", "BUDGET_EXHAUSTED"]
+    assert (files.inside / "a.txt").read_text() == "inside"
+
+
+async def test_an_expired_lease_comes_before_all(
+    files: Workspace, autojump_clock: MockClock
+) -> None:
+    """`LEASE_EXPIRED` for the open and the job; in virtual time, as no thread has begun."""
+    refused: list[str] = []
+
+    async def act(job: JobContext) -> Json:
+        await job.metric("cost.own", 1, unit="USD")
+        await trio.sleep(10)
+        refused.append(await attempt(job, files.inside / "a.txt", "w"))
+        return None
+
+    payload = await files.run(
+        act,
+        lease_request=files.lease | {"cost.budget": ["USD:1"]},
+        lease_constraints={"expires_at": rfc3339(time.time() + 5)},
+    )
+    assert payload["code"] == "LEASE_EXPIRED"
+    assert refused in (["LEASE_EXPIRED"], [])
+    assert (files.inside / "a.txt").read_text() == "inside"
+
+
+@pytest.mark.spec("9.3-3")
+async def test_the_check_is_the_last_thing_before_the_opening(
+    files: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A budget that is used up while links are looked at refuses what it had allowed before."""
+    authorize: Authorize = Job.authorize
+
+    def spending(job: Job, capability: str, target: str, *, also: Sequence[str] = ()) -> None:
+        authorize(job, capability, target, also=also)
+        job.add("metric", {"name": "cost.own", "value": 1, "unit": "USD"})
+
+    monkeypatch.setattr(Job, "authorize", spending)
+    path = files.inside / "new.txt"
+    result = await files.attempt(path, "w", lease={"cost.budget": ["USD:1"]})
+    assert result == "BUDGET_EXHAUSTED"
+    assert not path.exists()
+
+
+# --- links ----------------------------------------------------------------------------------
+
+
+async def test_links_that_stay_inside_are_followed(files: Workspace) -> None:
+    """To a file, to a directory, in chains, relative or absolute, and to what is not there yet."""
+    (files.inside / "file").symlink_to("deep/a.txt")
+    (files.inside / "directory").symlink_to(files.inside / "deep")
+    (files.inside / "chain").symlink_to("directory/../file")
+    (files.inside / "dangling").symlink_to("made.txt")
+    assert await files.attempt(files.inside / "file") == "inside"
+    assert await files.attempt(files.inside / "directory" / "a.txt") == "inside"
+    assert await files.attempt(files.inside / "chain", "a", "+") == "written"
+    assert (files.inside / "deep" / "a.txt").read_text() == "inside+"
+    assert await files.attempt(files.inside / "directory" / "b.txt", "x", "made") == "written"
+    assert (files.inside / "deep" / "b.txt").read_text() == "made"
+    assert await files.attempt(files.inside / "dangling") == "FileNotFoundError"
+    assert await files.attempt(files.inside / "dangling", "w", "made") == "written"
+    assert (files.inside / "made.txt").read_text() == "made"
+
+
+@pytest.mark.spec("9.3-2", "1.0/9.3-1")
+@pytest.mark.parametrize("mode", ["r", "w", "a", "r+"])
+async def test_links_that_lead_out_are_refused(files: Workspace, mode: str) -> None:
+    """To a file, to a directory, in chains, by way of `..`, and to what is not there yet."""
+    inside, outside = files.inside, files.outside
+    (inside / "file").symlink_to(outside / "a.txt")
+    (inside / "directory").symlink_to("../out")
+    (inside / "deep" / "below").symlink_to(outside / "deep")
+    (inside / "chain").symlink_to("deep/hop")
+    (inside / "deep" / "hop").symlink_to("../directory/a.txt")
+    (inside / "dangling").symlink_to(outside / "none.txt")
+    (inside / "root").symlink_to("/")
+    for path in (
+        inside / "file",
+        inside / "directory" / "a.txt",
+        inside / "directory" / "none.txt",
+        inside / "chain",
+        inside / "dangling",
+        f"{inside}/deep/below/../a.txt",  # a.txt beside it by its name, another by the links
+        f"{inside}/root{outside}/a.txt",
+        f"{inside}/root{inside}/../out/a.txt",
+    ):
+        assert await files.attempt(path, mode) == DENIED, path
+
+
+async def test_a_way_through_the_outside_is_no_way(files: Workspace) -> None:
+    """A path that is named outside is refused, wherever its links lead."""
+    (files.outside / "back").symlink_to(files.inside)
+    assert await files.attempt(files.outside / "back" / "a.txt") == DENIED
+
+
+async def test_a_new_file_is_no_link(files: Workspace) -> None:
+    """`x` finds a link as something that is there, and makes nothing at its other end."""
+    (files.inside / "in").symlink_to("made.txt")
+    (files.inside / "out").symlink_to(files.outside / "made.txt")
+    (files.inside / "directory").symlink_to(files.outside)
+    assert await files.attempt(files.inside / "in", "x") == "FileExistsError"
+    assert await files.attempt(files.inside / "out", "x") == "FileExistsError"
+    assert await files.attempt(files.inside / "a.txt", "x") == "FileExistsError"
+    assert await files.attempt(files.inside / "directory" / "made.txt", "x") == DENIED
+    assert not (files.inside / "made.txt").exists()
+
+
+async def test_links_in_a_circle_lead_nowhere(files: Workspace) -> None:
+    """They are refused, also with more path behind them."""
+    (files.inside / "circle").symlink_to("circle")
+    assert await files.attempt(files.inside / "circle") == DENIED
+    assert await files.attempt(files.inside / "circle", "w") == DENIED
+    assert await files.attempt(files.inside / "circle" / "a.txt") == "NotADirectoryError"
+
+
+async def test_the_links_of_proc_are_links(files: Workspace) -> None:
+    """Those that the kernel follows by itself are taken at their word."""
+    everything = {"fs.read": ["/proc/**", f"{files.inside}/**"]}
+    with (files.outside / "a.txt").open() as secret:
+        for path in (
+            f"/proc/self/root{files.outside}/a.txt",
+            f"/proc/thread-self/root{files.outside}/a.txt",
+            f"/proc/{os.getpid()}/fd/{secret.fileno()}",
+            f"/proc/self/fd/{secret.fileno()}",
+            f"/dev/fd/{secret.fileno()}",
+        ):
+            assert await files.attempt(path, lease=everything) == DENIED, path
+    assert await files.attempt(f"/proc/self/root{files.inside}/a.txt", lease=everything) == "inside"
+    assert await files.attempt(f"/proc/self/root{files.inside}/a.txt") == DENIED
+
+
+# --- what is no file ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["r", "w", "a", "r+"])
+async def test_what_is_no_regular_file_is_refused_at_once(files: Workspace, mode: str) -> None:
+    """A FIFO without another end, a socket, a device, a directory: refused, and nothing waits."""
+    os.mkfifo(files.inside / "fifo")
+    (files.inside / "to-fifo").symlink_to("fifo")
+    (files.inside / "root").symlink_to("/")
+    wide = {"fs.read": ["/**"], "fs.write": ["/**"]}
+    with socket.socket(socket.AF_UNIX) as listener, pytest.MonkeyPatch.context() as patch:
+        patch.chdir(files.inside)  # a socket's path may not be long
+        listener.bind("socket")
+        for name in (
+            "fifo",
+            "to-fifo",
+            "socket",
+            "deep",
+            "deep/",
+            "a.txt/",
+            "deep/.",
+            "root",
+            "..",
+        ):
+            assert await files.attempt(f"{files.inside}/{name}", mode, lease=wide) == DENIED, name
+    assert await files.attempt("/dev/zero", mode, lease=wide) == DENIED
+    assert (files.inside / "a.txt").read_text() == "inside"
+
+
+async def test_a_refusal_says_what_it_found(files: Workspace) -> None:
+    """The agent reads that it is a FIFO; the client's events say nothing of any open."""
+    os.mkfifo(files.inside / "fifo")
+
+    async def act(job: JobContext) -> Json:
+        with pytest.raises(ArcpError) as refusal:
+            async with job.open(files.inside / "fifo"):
+                pass
+        return refusal.value.message
+
+    job_id = await files.start(act)
+    end = await files.peer.until_terminal(job_id)
+    assert end["payload"]["result"] == f"'{files.inside}/fifo' is a FIFO, no regular file"
+    assert files.peer.recorder.events(job_id) == []
+
+
+# --- odd names and the system's own refusals ------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name", ["a\0b", "a\nb", "a\\b", "a\udcffb", os.fsdecode(b"\xff"), 20000 * "x"]
+)
+async def test_names_that_no_pattern_can_have_are_refused(files: Workspace, name: str) -> None:
+    """NUL and other control characters, backslashes, what is no UTF-8, what is far too long."""
+    for mode in ("r", "w"):
+        assert await files.attempt(f"{files.inside}/{name}", mode) == DENIED
+    assert sorted(each.name for each in files.inside.iterdir()) == ["a.txt", "deep"]
+
+
+async def test_a_link_to_a_name_that_no_pattern_can_have_is_refused(files: Workspace) -> None:
+    """The real path is held against the lease like any other."""
+    target = os.fsencode(files.inside) + b"/\xff"
+    with open(target, "w"):  # noqa: ASYNC230, PTH123
+        pass
+    (files.inside / "link").symlink_to(os.fsdecode(target))
+    assert await files.attempt(files.inside / "link") == DENIED
+
+
+async def test_the_systems_errors_are_raised_as_they_are(files: Workspace) -> None:
+    """A missing file, a file for a directory, a name too long, a file not to be written."""
+    wide = {"fs.write": ["/**"]}
+    assert await files.attempt(files.inside / "none.txt") == "FileNotFoundError"
+    assert await files.attempt(files.inside / "none" / "a.txt", "w") == "FileNotFoundError"
+    assert await files.attempt(files.inside / "a.txt" / "b.txt") == "NotADirectoryError"
+    assert await files.attempt(files.inside / ("x" * 300)) == "OSError"
+    # Not even root may, or where it is mounted read-only: another error.
+    refused = await files.attempt("/proc/sys/kernel/ostype", "w", lease=wide)
+    assert refused in ("PermissionError", "OSError")
+
+
+async def test_an_error_of_the_system_names_the_path(files: Workspace) -> None:
+    """As it was given, not the part of it at which the search ended."""
+
+    async def act(job: JobContext) -> Json:
+        with pytest.raises(FileNotFoundError) as missing:
+            async with job.open(files.inside / "none" / "a.txt"):
+                pass
+        return str(missing.value.filename)
+
+    assert (await files.run(act))["result"] == str(files.inside / "none" / "a.txt")
+
+
+# --- closing --------------------------------------------------------------------------------
+
+
+async def test_a_cancelled_agents_file_is_closed(files: Workspace) -> None:
+    """What was written is in the file when the job has ended."""
+    path = files.inside / "a.txt"
+
+    async def act(job: JobContext) -> Json:
+        async with job.open(path, "w") as file:
+            await file.write("buffered")
+            await job.log("at work")
+            await trio.sleep_forever()
+
+    job_id = await files.start(act)
+    await files.peer.expect("job.event")
+    assert path.read_text() == ""
+    await files.peer.send("job.cancel", {"job_id": job_id})
+    await files.peer.until_terminal(job_id)
+    assert path.read_text() == "buffered"
+
+
+# --- races ----------------------------------------------------------------------------------
+
+
+@contextmanager
+def in_turn(steps: Sequence[Callable[[], object]]) -> Generator[Callable[[], int], None, None]:
+    """Another thread that takes the steps over and over; yields how often it did."""
+    stopping, rounds = threading.Event(), itertools.count()
+    taken = [0]
+
+    def take_them() -> None:
+        while not stopping.is_set():
+            for step in steps:
+                step()
+            taken[0] = next(rounds)
+
+    thread = threading.Thread(target=take_them)
+    thread.start()
+    try:
+        yield lambda: taken[0]
+    finally:
+        stopping.set()
+        thread.join()
+
+
+def swapped_directory(files: Workspace) -> Sequence[Callable[[], object]]:
+    """`ws/deep` is a directory and a link to one outside, by turns."""
+    place, spare, link = (files.inside / name for name in ("deep", "spare", "link"))
+    link.symlink_to(files.outside / "deep")
+    return [
+        lambda: place.rename(spare),
+        lambda: link.rename(place),
+        lambda: place.rename(link),
+        lambda: spare.rename(place),
+    ]
+
+
+def swapped_file(files: Workspace) -> Sequence[Callable[[], object]]:
+    """`ws/deep/a.txt` is a file and a link to one outside, by turns, and always there."""
+    place, spare, link = (files.inside / "deep" / name for name in ("a.txt", "spare", "link"))
+
+    def put_link() -> None:
+        link.symlink_to(files.outside / "a.txt")
+        link.replace(place)
+
+    def put_file() -> None:
+        spare.write_text("inside")
+        spare.replace(place)
+
+    return [put_link, put_file]
+
+
+@pytest.mark.spec("9.3-2")
+@pytest.mark.parametrize("swapped", [swapped_directory, swapped_file])
+@pytest.mark.parametrize("mode", ["r", "w", "a"])
+async def test_nothing_outside_is_reached_by_swapping_links(
+    files: Workspace, swapped: Callable[[Workspace], Sequence[Callable[[], object]]], mode: str
+) -> None:
+    """However often another process puts a link in place of what was just authorised."""
+    path = files.inside / "deep" / "a.txt"
+    seen: Counter[str] = Counter()
+
+    async def act(job: JobContext) -> Json:
+        with in_turn(swapped(files)) as rounds:
+            while rounds() < ROUNDS or seen.total() < ROUNDS:
+                seen[await attempt(job, path, mode, None if mode == "r" else "inside")] += 1
+        return None
+
+    await files.run(act)
+    assert SECRET not in seen
+    assert seen["inside" if mode == "r" else "written"] > 0
+    assert seen[DENIED] > 0
+
+
+def link_for_directory(files: Workspace) -> None:
+    """A link outside for the directory."""
+    (files.inside / "deep").rename(files.inside / "moved")
+    (files.inside / "deep").symlink_to(files.outside / "deep")
+
+
+def link_for_file(files: Workspace) -> None:
+    """A link outside for the file."""
+    (files.inside / "deep" / "a.txt").unlink()
+    (files.inside / "deep" / "a.txt").symlink_to(files.outside / "a.txt")
+
+
+def dangling_link_for_file(files: Workspace) -> None:
+    """A link outside, to what is not there, for the file."""
+    (files.inside / "deep" / "a.txt").unlink()
+    (files.inside / "deep" / "a.txt").symlink_to(files.outside / "made.txt")
+
+
+def fifo_for_file(files: Workspace) -> None:
+    """A FIFO for the file."""
+    (files.inside / "deep" / "a.txt").unlink()
+    os.mkfifo(files.inside / "deep" / "a.txt")
+
+
+@pytest.mark.parametrize(
+    "swap", [link_for_directory, link_for_file, dangling_link_for_file, fifo_for_file]
+)
+@pytest.mark.parametrize("mode", ["r", "w", "a", "x", "r+"])
+async def test_a_swap_right_behind_the_check_gains_nothing(
+    files: Workspace, monkeypatch: pytest.MonkeyPatch, swap: Callable[[Workspace], None], mode: str
+) -> None:
+    """What is authorised is not looked up again: a link put there is not followed."""
+    authorize: Authorize = Job.authorize
+    swaps = [swap]
+
+    def swapping(job: Job, capability: str, target: str, *, also: Sequence[str] = ()) -> None:
+        authorize(job, capability, target, also=also)
+        if also and swaps:
+            swaps.pop()(files)
+
+    monkeypatch.setattr(Job, "authorize", swapping)
+    result = await files.attempt(files.inside / "deep" / "a.txt", mode)
+    assert result in (DENIED, "NotADirectoryError", "FileExistsError")
+    assert swaps == []
+    assert not (files.outside / "made.txt").exists()
