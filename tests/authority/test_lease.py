@@ -1,0 +1,550 @@
+"""Leases: how they are read, shown, and narrowed for a delegated job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arcp_trio.authority.budget import Budget
+from arcp_trio.authority.lease import CAPABILITIES, MAX_PATTERNS, Lease, narrowed
+from arcp_trio.authority.targets import forms
+from arcp_trio.wire.errors import InvalidRequest, LeaseSubsetViolation
+from arcp_trio.wire.json import dumps
+from arcp_trio.wire.timestamps import rfc3339
+
+NOW = 1_778_700_000.0
+SOON, LATER = rfc3339(NOW + 60), rfc3339(NOW + 3600)
+
+
+def lease(request: Mapping[str, Any] | None = None, expires_at: Any = None) -> Lease:
+    """Read a lease."""
+    return Lease.read(request, expires_at, now=NOW)
+
+
+def refusal(request: Any, expires_at: Any = None) -> str:
+    """Return the words in which a lease is refused."""
+    with pytest.raises(InvalidRequest) as caught:
+        lease(request, expires_at)
+    return caught.value.message
+
+
+def budget(*amounts: str) -> Lease:
+    """Read a lease of money."""
+    return lease({"cost.budget": list(amounts)})
+
+
+# --- reading ---------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("9.2-1")
+def test_every_reserved_capability_can_be_granted() -> None:
+    """The seven of §9.2, and what vendors call theirs."""
+    request = {
+        "fs.read": ["/ws/**"],
+        "fs.write": ["/ws/src/*"],
+        "net.fetch": ["https://example.com/**"],
+        "tool.call": ["search.*"],
+        "agent.delegate": ["helper"],
+        "model.use": ["tier-fast/*"],
+        "cost.budget": ["USD:5.00", "credits:1000"],
+        "x-vendor.acme": ["a"],
+        "x-vendor.acme.gpu-time": ["b"],
+    }
+    assert set(request) >= CAPABILITIES
+    read = lease(request)
+    assert read.wire() == request
+    assert read.budget == {"USD": Decimal("5.00"), "credits": Decimal(1000)}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "fs",
+        "fs.delete",
+        "FS.READ",
+        "fs.read ",
+        "x-vendor",
+        "x-vendor.",
+        "x-vendor..a",
+        "x-vendor.a.",
+        "x-vendor.ä",
+        "x-vendor.a\n",
+        "x-vendor." + "a" * 128,
+        None,
+        1,
+    ],
+)
+def test_other_names_are_refused(name: Any) -> None:
+    """A capability is spelled as §9.2 has it, or it is none."""
+    message = refusal({name: ["a"]})
+    assert message.startswith("expected a capability of §9.2, or x-vendor.<vendor> @ ")
+    assert len(message) < 200
+
+
+@pytest.mark.parametrize(
+    ("request_", "problem"),
+    [
+        ("fs.read", "expected an object @ $.lease_request"),
+        (["fs.read"], "expected an object @ $.lease_request"),
+        ({"fs.read": "/ws/**"}, "expected an array of strings @ $.lease_request['fs.read']"),
+        ({"fs.read": None}, "expected an array of strings @ $.lease_request['fs.read']"),
+        ({"fs.read": {"/ws": 1}}, "expected an array of strings @ $.lease_request['fs.read']"),
+        ({"fs.read": ["/a", 1]}, "expected a string @ $.lease_request['fs.read'][1]"),
+        ({"fs.read": [None]}, "expected a string @ $.lease_request['fs.read'][0]"),
+        ({"fs.read": [""]}, " @ $.lease_request['fs.read'][0]"),
+        ({"fs.read": ["/ws/../etc"]}, " @ $.lease_request['fs.read'][0]"),
+        ({"tool.call": ["\ud800"]}, " @ $.lease_request['tool.call'][0]"),
+        ({"cost.budget": [5]}, "expected a string @ $.lease_request['cost.budget'][0]"),
+        ({"cost.budget": "USD:5"}, "expected an array of strings @ $.lease_request['cost.budget']"),
+    ],
+)
+def test_what_is_malformed_is_refused_where_it_stands(request_: Any, problem: str) -> None:
+    """Nothing is coerced, and nothing malformed is dropped."""
+    message = refusal(request_)
+    assert message.endswith(problem)
+    dumps(message)
+
+
+def test_all_problems_are_named_at_once() -> None:
+    """One answer is enough to mend a request."""
+    message = refusal(
+        {"fs.read": ["/a", ""], "fs.delete": [], "tool.call": "*", "cost.budget": ["USD"]},
+        "not-a-date",
+    )
+    for path in (
+        "['fs.read'][1]",
+        "['fs.delete']",
+        "['tool.call']",
+        "['cost.budget'][0]",
+        "$.lease_constraints.expires_at",
+    ):
+        assert path in message
+    assert message.count(" @ ") == 5
+
+
+def test_the_list_of_problems_has_an_end() -> None:
+    """A thousand wrong patterns do not make an answer of a thousand lines."""
+    message = refusal({"fs.read": [""] * MAX_PATTERNS})
+    assert message.count(" @ ") == 8
+    assert message.endswith("; and more")
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        {"tool.call": ["a"] * (MAX_PATTERNS + 1)},
+        {"tool.call": [""] * (MAX_PATTERNS + 1)},
+        {"tool.call": ["a"] * MAX_PATTERNS, "cost.budget": ["USD:1"]},
+        {f"x-vendor.a{n}": [] for n in range(MAX_PATTERNS + 1)},
+    ],
+)
+def test_a_lease_has_a_bounded_number_of_patterns(request_: Mapping[str, Any]) -> None:
+    """Each operation may be held against all of one capability, so there is an end to them."""
+    assert refusal(request_) == f"more than {MAX_PATTERNS} patterns @ $.lease_request"
+
+
+def test_as_many_patterns_as_there_may_be() -> None:
+    """The bound itself is allowed."""
+    lease({"tool.call": [f"t{n}" for n in range(MAX_PATTERNS)]})
+
+
+@pytest.mark.parametrize("request_", [None, {}, {"fs.read": []}, {"fs.read": [], "model.use": ()}])
+def test_what_grants_nothing_is_not_shown(request_: Any) -> None:
+    """Some clients take an empty list in an acceptance for malformed."""
+    empty = lease(request_)
+    assert empty.wire() == {}
+    assert empty.budget is None
+    assert not empty.allows("fs.read", ("/",))
+
+
+@pytest.mark.spec("9.6-1")
+@pytest.mark.parametrize(
+    "amount",
+    [
+        "USD",
+        "USD:",
+        ":5",
+        "",
+        "USD:-1",
+        "USD:+1",
+        "USD:1e3",
+        "usd 5",
+        "USD:5.",
+        "USD:.5",
+        "USD: 5",
+        " USD:5",
+        "USD:5\n",
+        "USD:5:6",
+        "USD:1_000",
+        "USD:1,000",
+        "USD:\u0665",
+        "USD:NaN",
+        "USD:inf",
+        "USD:0x10",
+        "1USD:5",
+        "ÜSD:5",
+        "U" * 33 + ":5",
+        "USD:" + "9" * 19,
+        "USD:0." + "1" * 13,
+    ],
+)
+def test_amounts_are_read_to_the_letter(amount: str) -> None:
+    """A budget that cannot be read is refused; it never means that there is none."""
+    assert refusal({"cost.budget": ["EUR:1", amount]}).endswith(
+        " @ $.lease_request['cost.budget'][1]"
+    )
+
+
+@pytest.mark.parametrize(
+    ("amount", "shown"),
+    [
+        ("USD:0.00", "USD:0.00"),
+        ("USD:5", "USD:5"),
+        ("USD:005.50", "USD:5.50"),
+        ("x-tokens_2:1", "x-tokens_2:1"),
+        ("USD:" + "9" * 18 + "." + "9" * 12, "USD:" + "9" * 18 + "." + "9" * 12),
+        ("USD:0.000000000001", "USD:0.000000000001"),
+    ],
+)
+def test_amounts_are_shown_as_amounts(amount: str, shown: str) -> None:
+    """Every digit is kept, and none is written with an exponent."""
+    assert budget(amount).wire() == {"cost.budget": [shown]}
+
+
+def test_an_empty_list_of_amounts_is_refused() -> None:
+    """It could be meant as no budget, or as none at all."""
+    assert "@ $.lease_request['cost.budget']" in refusal({"cost.budget": []})
+
+
+def test_amounts_of_one_currency_add_up() -> None:
+    """At the acceptance and for a child it is the same sum; case tells currencies apart."""
+    both = budget("USD:1", "usd:7", "USD:2.50")
+    assert both.budget == {"USD": Decimal("3.50"), "usd": Decimal(7)}
+    assert both.wire() == {"cost.budget": ["USD:3.50", "usd:7"]}
+    assert narrowed(budget("USD:1", "USD:2"), both, both.budget).budget == {"USD": Decimal(3)}
+    with pytest.raises(LeaseSubsetViolation):
+        narrowed(budget("USD:2", "USD:2"), both, both.budget)
+
+
+def test_amounts_add_up_within_bounds() -> None:
+    """A sum that could not be written as a number is refused where it goes too far."""
+    message = refusal({"cost.budget": ["USD:" + "9" * 18, "EUR:1", "USD:1"]})
+    assert message == "an amount of more than 18 digits @ $.lease_request['cost.budget'][2]"
+
+
+@pytest.mark.spec("9.5-1", "9.5-2", "9.5-3")
+@pytest.mark.parametrize(
+    "expires_at",
+    [
+        rfc3339(NOW),
+        rfc3339(NOW - 1),
+        "2000-01-01T00:00:00Z",
+        "2099-01-01T00:00:00+02:00",
+        "2099-01-01T00:00:00+00:00",
+        "2099-01-01T00:00:00",
+        "2099-01-01T00:00:00z",
+        "2099-01-01t00:00:00Z",
+        "2099-01-01 00:00:00Z",
+        "2099-02-30T00:00:00Z",
+        "2026-13-45T00:00:00Z",
+        "2099-01-01T24:00:00Z",
+        "not-a-date",
+        "",
+        "Z",
+        4_102_444_800,
+        4_102_444_800.0,
+        True,
+        ["2099-01-01T00:00:00Z"],
+    ],
+)
+def test_an_expiry_that_is_past_or_unreadable_is_refused(expires_at: Any) -> None:
+    """It never means that the lease has no end."""
+    assert refusal({}, expires_at).endswith(" @ $.lease_constraints.expires_at")
+
+
+@pytest.mark.spec("9.5-2")
+def test_an_expiry_is_kept_as_it_was_given() -> None:
+    """It needs no grant beside it, and is shown as it came."""
+    bounded = lease(None, "2099-01-01T00:00:00.5Z")
+    assert bounded.expires == 4_070_908_800.5
+    assert bounded.constraints() == {"expires_at": "2099-01-01T00:00:00.5Z"}
+    assert lease(None, rfc3339(NOW + 0.001)).expires == pytest.approx(NOW + 0.001)
+
+
+def test_no_expiry_no_constraints() -> None:
+    """What is not there is not shown."""
+    assert lease({}).constraints() is None
+    assert lease({}).expires is None
+
+
+# --- allowing --------------------------------------------------------------------------------
+
+
+def test_one_pattern_is_enough_and_each_form_needs_one() -> None:
+    """Different forms of a target may be covered by different patterns."""
+    two = lease({"fs.read": ["/a/*", "/b/*"]})
+    assert two.allows("fs.read", ("/a/x",))
+    assert two.allows("fs.read", ("/a/x", "/b/x"))
+    assert not two.allows("fs.read", ("/a/x", "/c/x"))
+    assert not two.allows("fs.write", ("/a/x",))
+
+
+def test_nothing_named_is_nothing_allowed() -> None:
+    """Without a form to hold against the patterns the answer is no."""
+    assert not lease({"fs.read": ["**"]}).allows("fs.read", ())
+
+
+# --- narrowing -------------------------------------------------------------------------------
+
+
+def violation(child: Lease, parent: Lease, available: Any = None) -> LeaseSubsetViolation:
+    """Return the refusal of a child's lease, which can be sent."""
+    with pytest.raises(LeaseSubsetViolation) as caught:
+        narrowed(child, parent, available)
+    dumps(caught.value.payload())
+    return caught.value
+
+
+@pytest.mark.spec("9.4-1", "9.4-7")
+def test_an_equal_lease_is_a_subset() -> None:
+    """A child may have all that its parent has."""
+    whole = lease(
+        {"fs.read": ["/ws/**"], "tool.call": ["*"], "model.use": ["m/*"], "cost.budget": ["USD:5"]},
+        LATER,
+    )
+    assert narrowed(whole, whole, whole.budget) == whole
+
+
+@pytest.mark.parametrize(
+    ("capability", "children", "parents"),
+    [
+        ("fs.read", ["/a/b/*", "/a/b/c"], ["/a/**"]),
+        ("tool.call", ["search.web"], ["search.*"]),
+        ("model.use", ["tier-fast/haiku"], ["tier-fast/*"]),
+        ("fs.read", ["/a/x", "/b/x"], ["/a/*", "/b/*"]),
+        ("x-vendor.acme.gpu", ["a"], ["*"]),
+        ("net.fetch", ["HTTPS://H.example:443/a"], ["https://h.example/**"]),
+    ],
+)
+def test_narrower_patterns_are_accepted(
+    capability: str, children: list[str], parents: list[str]
+) -> None:
+    """What the parent covers can be given away."""
+    child, parent = lease({capability: children}), lease({capability: parents})
+    assert narrowed(child, parent, None) == child
+
+
+@pytest.mark.spec("9.4-1", "9.4-2", "9.4-8", "9.4-9")
+@pytest.mark.parametrize(
+    ("capability", "child", "parent"),
+    [
+        ("fs.read", "/a/**", {"fs.read": ["/a/*"]}),
+        ("fs.write", "/a/b", {"fs.read": ["/a/**"]}),
+        ("tool.call", "*", {"tool.call": ["search.*"]}),
+        ("tool.call", "x", {"tool.call": []}),
+        ("model.use", "tier-slow/x", {"model.use": ["tier-fast/*"]}),
+        ("model.use", "tier-fast/x", {}),
+        ("x-vendor.acme.gpu", "a", {"x-vendor.acme": ["**"]}),
+    ],
+)
+def test_a_wider_pattern_is_named(capability: str, child: str, parent: dict[str, Any]) -> None:
+    """The refusal says which pattern of which capability the parent does not cover."""
+    error = violation(lease({capability: [child]}), lease(parent))
+    assert error.message == f"beyond the parent's lease: {capability} {child!r}"
+    assert error.details == {"beyond": [{"capability": capability, "pattern": child}]}
+
+
+@pytest.mark.spec("9.4-3", "9.4-4")
+def test_a_childs_budget_is_held_against_what_is_left() -> None:
+    """Of 5.00 with 3.00 spent a child may have 2.00, and no cent more."""
+    parent = budget("USD:5.00")
+    counters = Budget(parent.budget)
+    counters.charge("USD", 3)
+    accepted = narrowed(budget("USD:2.00"), parent, counters.available())
+    assert accepted.budget == {"USD": Decimal(2)}
+    error = violation(budget("USD:2.01"), parent, counters.available())
+    assert error.message == "beyond the parent's lease: cost.budget USD:2.01 of 2.00 available"
+    assert error.details == {
+        "beyond": [
+            {
+                "capability": "cost.budget",
+                "currency": "USD",
+                "asked": "2.01",
+                "available": "2.00",
+            }
+        ]
+    }
+
+
+def test_amounts_are_compared_as_numbers() -> None:
+    """9 is less than 10.00, and 10.01 is more."""
+    parent = budget("USD:10.00")
+    assert narrowed(budget("USD:9"), parent, parent.budget).budget == {"USD": Decimal(9)}
+    violation(budget("USD:10.01"), parent, parent.budget)
+
+
+@pytest.mark.spec("9.4-3")
+def test_two_children_together_get_no_more_than_there_is() -> None:
+    """The second of two that would each fit is refused while the first runs."""
+    parent = budget("USD:2")
+    counters = Budget(parent.budget)
+    first = Budget(narrowed(budget("USD:2"), parent, counters.available()).budget, counters)
+    violation(budget("USD:2"), parent, counters.available())
+    first.close()
+    narrowed(budget("USD:2"), parent, counters.available())
+
+
+def test_a_currency_that_the_parent_lacks_is_beyond_it() -> None:
+    """A budget in dollars gives no euros, not even none of them."""
+    error = violation(budget("USD:1", "EUR:0"), budget("USD:5"), {"USD": Decimal(5)})
+    assert error.message == "beyond the parent's lease: cost.budget EUR:0 of none available"
+    assert error.details["beyond"][0]["available"] is None
+
+
+def test_a_parent_without_a_budget_sets_no_ceiling() -> None:
+    """Then a child may have a budget of its own."""
+    assert narrowed(budget("USD:7"), lease(), None).budget == {"USD": Decimal(7)}
+
+
+def test_a_parents_ancestors_set_one() -> None:
+    """A parent that did not ask for a budget of its own cannot give more than there is above it."""
+    middle = Budget(None, Budget({"USD": Decimal(5)}))
+    narrowed(budget("USD:5"), lease(), middle.available())
+    violation(budget("USD:6"), lease(), middle.available())
+
+
+def test_a_budget_without_counters_is_its_own_ceiling() -> None:
+    """No counter found is never the same as no bound."""
+    violation(budget("USD:6"), budget("USD:5"), None)
+
+
+def test_a_child_need_not_have_a_budget() -> None:
+    """It spends its parent's."""
+    assert narrowed(lease(), budget("USD:5"), {"USD": Decimal(5)}).budget is None
+
+
+@pytest.mark.spec("9.4-5", "9.4-6", "9.4-7")
+def test_a_child_expires_with_its_parent_or_before() -> None:
+    """An earlier end is its own, a later one is refused."""
+    parent = lease(None, LATER)
+    assert narrowed(lease(None, SOON), parent, None).expires_at == SOON
+    assert narrowed(lease(None, LATER), parent, None).expires_at == LATER
+    assert narrowed(lease(None, SOON), lease(), None).expires_at == SOON
+    error = violation(lease(None, LATER), lease(None, SOON))
+    assert error.message == f"beyond the parent's lease: expires_at {LATER} is later than {SOON}"
+    assert error.details == {"beyond": [{"expires_at": LATER, "available": SOON}]}
+
+
+@pytest.mark.spec("9.4-7")
+def test_a_child_inherits_its_parents_expiry() -> None:
+    """Without one of its own it has its parent's, in the parent's words."""
+    parent = lease(None, SOON)
+    child = narrowed(lease({}), parent, None)
+    assert (child.expires_at, child.expires) == (SOON, parent.expires)
+
+
+def test_everything_beyond_is_named_at_once() -> None:
+    """A wider glob, another capability, more money and a later end are four things."""
+    parent = lease({"fs.read": ["/a/*"], "cost.budget": ["USD:5"]}, SOON)
+    child = lease({"fs.read": ["/**"], "tool.call": ["x"], "cost.budget": ["USD:6"]}, LATER)
+    error = violation(child, parent, parent.budget)
+    assert len(error.details["beyond"]) == 4
+    for words in ("fs.read '/**'", "tool.call 'x'", "cost.budget USD:6 of 5", "expires_at"):
+        assert words in error.message
+
+
+def test_the_list_of_what_is_beyond_has_an_end() -> None:
+    """A refusal is an event of its parent, and not a long one."""
+    error = violation(lease({f"x-vendor.a{n}": ["a"] for n in range(20)}), lease())
+    assert len(error.details["beyond"]) == 8
+    assert error.message.endswith("; and more")
+
+
+@pytest.mark.spec("9.4-8")
+def test_a_child_without_models_gets_none_from_a_parent_with_some() -> None:
+    """Not naming `model.use` is no way to more models than the parent has."""
+    parent = lease({"model.use": ["tier-fast/*"]})
+    child = narrowed(lease(), parent, None, any_model=True)
+    assert child.names("model.use")
+    assert not child.allows("model.use", ("tier-fast/a",))
+    assert child.wire() == {}
+
+
+def test_where_any_model_may_be_used_a_child_may_be_given_some() -> None:
+    """There a parent that does not name `model.use` has all models to give."""
+    some = lease({"model.use": ["tier-fast/*"]})
+    assert narrowed(some, lease(), None, any_model=True) == some
+    with pytest.raises(LeaseSubsetViolation):
+        narrowed(some, lease({"model.use": []}), None, any_model=True)
+    with pytest.raises(LeaseSubsetViolation):
+        narrowed(some, lease(), None)
+
+
+# --- any lease -------------------------------------------------------------------------------
+
+names = st.lists(st.sampled_from(["a", "b", "*", "**", "a*", "*b"]), min_size=1, max_size=3).map(
+    "/".join
+)
+targets = st.lists(st.sampled_from(["a", "b", "ab", "aab", "c"]), min_size=1, max_size=4).map(
+    "/".join
+)
+capabilities = st.sampled_from(["tool.call", "model.use", "x-vendor.acme"])
+money = st.dictionaries(
+    st.sampled_from(["USD", "EUR"]), st.decimals(min_value=0, max_value=9, places=2)
+).map(lambda amounts: [f"{currency}:{amount}" for currency, amount in amounts.items()])
+
+
+@st.composite
+def leases(draw: st.DrawFn) -> Lease:
+    """Any lease."""
+    request = draw(st.dictionaries(capabilities, st.lists(names, max_size=3)))
+    amounts = draw(money)
+    if amounts:
+        request["cost.budget"] = amounts
+    return lease(request, draw(st.sampled_from([None, SOON, LATER])))
+
+
+@pytest.mark.spec("9.4-1")
+@given(
+    child=leases(),
+    parent=leases(),
+    capability=capabilities,
+    target=targets,
+    any_model=st.booleans(),
+)
+def test_no_delegation_adds_authority(
+    child: Lease, parent: Lease, capability: str, target: str, *, any_model: bool
+) -> None:
+    """Whatever an accepted child may do, spend and outlive, its parent may."""
+    try:
+        effective = narrowed(child, parent, parent.budget, any_model=any_model)
+    except LeaseSubsetViolation:
+        return
+    covered = forms(capability, target)
+
+    def may(of: Lease) -> bool:
+        by_policy = any_model and capability == "model.use" and not of.names(capability)
+        return by_policy or of.allows(capability, covered)
+
+    assert may(parent) or not may(effective)
+    if parent.expires is not None:
+        assert effective.expires is not None
+        assert effective.expires <= parent.expires
+    if parent.budget is not None:
+        for currency, amount in (effective.budget or {}).items():
+            assert amount <= parent.budget[currency]
+
+
+@given(leases())
+def test_what_is_shown_reads_the_same(given_lease: Lease) -> None:
+    """A lease that is read from what an acceptance shows allows the same."""
+    again = lease(given_lease.wire(), (given_lease.constraints() or {}).get("expires_at"))
+    nonempty = {name: patterns for name, patterns in given_lease.grants.items() if patterns}
+    assert again == attrs.evolve(given_lease, grants=nonempty)
