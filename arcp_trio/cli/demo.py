@@ -7,7 +7,7 @@ from typing import Final, cast
 
 import trio
 
-from arcp_trio import Agents, JobContext, JobError
+from arcp_trio import Agents, ArcpError, JobContext, JobError
 from arcp_trio.wire.json import Json
 
 _VERSION: Final = "1.0.0"
@@ -18,7 +18,7 @@ _LONGEST_MESSAGE: Final = 1_000_000
 def demo_agents(taken: Container[str] = ()) -> Agents:
     """Return the demo agents whose names are not taken."""
     agents = Agents()
-    for function in (echo, countdown, chatty, sleeper):
+    for function in (echo, countdown, chatty, shopper, team, sleeper):
         if function.__name__ not in taken:
             agents.agent(function.__name__, version=_VERSION)(function)
     return agents
@@ -50,6 +50,40 @@ async def chatty(job: JobContext) -> Json:
     for number in range(1, n + 1):
         await job.log(f"message {number} ".ljust(size, ".")[:size])
     return {"n": n}
+
+
+async def shopper(job: JobContext) -> Json:
+    """Buy things at `price` each, through the tool `shop.buy`, until that is refused."""
+    settings = _settings(job)
+    price = _number(settings, "price", 0.35)
+    currency = settings.get("currency", "USD")
+    most = _whole(settings, "most", 100)
+    bought = 0
+    while bought < most:
+        try:
+            async with job.tool_call("shop.buy", {"item": bought + 1}) as call:
+                call.result = {"receipt": bought + 1}
+        except ArcpError as refusal:
+            return {"bought": bought, "stopped_by": refusal.code}
+        bought += 1
+        await job.metric("cost.shopping", price, unit=currency)
+    return {"bought": bought, "stopped_by": None}
+
+
+async def team(job: JobContext) -> Json:
+    """Delegate each item of a list to `echo`, all at the same time, and collect what comes back."""
+    given: object = job.input
+    items = cast("list[Json]", given) if isinstance(given, list) else [given]
+    results: list[Json] = [None] * len(items)
+
+    async def have_done(place: int, item: Json) -> None:
+        child = await job.delegate("echo", item)
+        results[place] = await child.result()
+
+    async with trio.open_nursery() as nursery:
+        for place, item in enumerate(items):
+            nursery.start_soon(have_done, place, item, name=f"item {place}")
+    return {"results": results}
 
 
 async def sleeper(job: JobContext) -> Json:

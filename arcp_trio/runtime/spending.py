@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from arcp_trio.wire.events import InvalidEvent
+from arcp_trio.wire.events import REMAINING, InvalidEvent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -14,10 +14,6 @@ if TYPE_CHECKING:
     from arcp_trio.authority.budget import Budget
     from arcp_trio.runtime.job import Job
     from arcp_trio.wire.json import Json
-
-REMAINING = "cost.budget.remaining"
-"""Tells what is left; it is no cost itself."""
-
 
 @attrs.frozen
 class Spent:

@@ -265,8 +265,12 @@ def _check_tool_result(body: JsonObject) -> JsonObject:
     return {key: item for key, item in body.items() if key != "result"}
 
 
+REMAINING = "cost.budget.remaining"
+"""The metric that tells what is left of a budget, which may be less than nothing; it is no cost."""
+
+
 def _check_metric(body: JsonObject) -> JsonObject:
-    if body["value"] < 0 and body["name"].startswith("cost."):
+    if body["value"] < 0 and body["name"].startswith("cost.") and body["name"] != REMAINING:
         raise InvalidEvent("metric: expected a cost that is not negative @ $.value")
     return body
 

@@ -88,6 +88,9 @@ def starter(folder: Path) -> Iterator[Starter]:
                 pass
 
 
+FEATURES = ["progress", "agent_versions", "lease_expires_at", "cost.budget", "model.use"]
+
+
 class Peer:
     """One session, spoken by hand."""
 
@@ -101,7 +104,7 @@ class Peer:
         hello: dict[str, object] = {
             "client": {"name": "by-hand", "version": "1"},
             "auth": {"scheme": "bearer", "token": token},
-            "capabilities": {"encodings": ["json"], "features": ["progress", "agent_versions"]},
+            "capabilities": {"encodings": ["json"], "features": FEATURES},
         }
         if resume is not None:
             hello["resume"] = resume
@@ -132,9 +135,9 @@ class Peer:
             "last_event_seq": last_event_seq,
         }
 
-    def submit(self, agent: str, input_: object = None) -> dict[str, Any]:
-        """Submit a job and return the answer."""
-        self.send("job.submit", {"agent": agent, "input": input_})
+    def submit(self, agent: str, input_: object = None, **fields: object) -> dict[str, Any]:
+        """Submit a job and return the answer; `fields` are the rest of the submit."""
+        self.send("job.submit", {"agent": agent, "input": input_} | fields)
         return self.receive()
 
     def until_terminal(self) -> list[dict[str, Any]]:
@@ -144,9 +147,9 @@ class Peer:
             frames.append(self.receive())
         return frames
 
-    def run(self, agent: str, input_: object = None) -> list[dict[str, Any]]:
+    def run(self, agent: str, input_: object = None, **fields: object) -> list[dict[str, Any]]:
         """Submit a job and return what follows its acceptance."""
-        accepted = self.submit(agent, input_)
+        accepted = self.submit(agent, input_, **fields)
         assert accepted["type"] == "job.accepted", accepted
         return self.until_terminal()
 

@@ -24,7 +24,7 @@ def test_they_are_announced(session: Peer) -> None:
     """The welcome lists each demo agent with its one version."""
     assert session.answer["payload"]["capabilities"]["agents"] == [
         {"name": name, "versions": ["1.0.0"], "default": "1.0.0"}
-        for name in ("echo", "countdown", "chatty", "sleeper")
+        for name in ("echo", "countdown", "chatty", "shopper", "team", "sleeper")
     ]
 
 
@@ -65,6 +65,35 @@ def test_chatty_by_default(session: Peer) -> None:
     *events, end = session.run("chatty")
     assert {len(event["payload"]["body"]["message"]) for event in events} == {100}
     assert (len(events), end["payload"]["result"]) == (1000, {"n": 1000})
+
+
+def test_shopper(session: Peer) -> None:
+    """Shopper buys until the budget is used up, and says so; the money left is on the wire."""
+    lease = {"tool.call": ["shop.*"], "cost.budget": ["USD:1.00"]}
+    *events, end = session.run("shopper", {"price": 0.4}, lease_request=lease)
+    bodies = [event["payload"]["body"] for event in events]
+    left = [body["value"] for body in bodies if body.get("name") == "cost.budget.remaining"]
+    assert left == [0.6, 0.2, -0.2]
+    assert end["payload"]["result"] == {"bought": 3, "stopped_by": "BUDGET_EXHAUSTED"}
+
+
+def test_shopper_without_a_lease(session: Peer) -> None:
+    """No lease, no authority."""
+    tool_call, tool_result, end = session.run("shopper")
+    assert tool_call["payload"]["kind"] == "tool_call"
+    assert tool_result["payload"]["body"]["error"]["code"] == "PERMISSION_DENIED"
+    assert end["payload"]["result"] == {"bought": 0, "stopped_by": "PERMISSION_DENIED"}
+
+
+def test_team(session: Peer) -> None:
+    """Team has each item echoed by a job of its own, and collects the results in order."""
+    parent = session.submit("team", ["a", "b"], lease_request={"agent.delegate": ["echo"]})
+    frames = [session.receive()]
+    while frames[-1].get("job_id") != parent["job_id"] or frames[-1]["type"] != "job.result":
+        frames.append(session.receive())
+    children = [frame["payload"] for frame in frames if frame["type"] == "job.accepted"]
+    assert [child["parent_job_id"] for child in children] == [parent["job_id"]] * 2
+    assert frames[-1]["payload"]["result"] == {"results": [{"echo": "a"}, {"echo": "b"}]}
 
 
 def test_sleeper(session: Peer) -> None:
