@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from typing import Final, cast
 
 import trio
@@ -73,7 +73,7 @@ async def shopper(job: JobContext) -> Json:
 async def team(job: JobContext) -> Json:
     """Delegate each item of a list to `echo`, all at the same time, and collect what comes back."""
     given: object = job.input
-    items = cast("list[Json]", given) if isinstance(given, list) else [given]
+    items = cast("Sequence[Json]", given) if isinstance(given, list) else [given]
     results: list[Json] = [None] * len(items)
 
     async def have_done(place: int, item: Json) -> None:

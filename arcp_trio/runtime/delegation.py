@@ -127,7 +127,9 @@ def _wanted(
     wanted = Wanted(
         agent=core.agents.resolve(agent),
         input=input,
-        lease=narrowed(asked, above.lease, above.budget.available()),
+        lease=narrowed(
+            asked, above.lease, above.budget.available(), any_model=core.policy.any_model
+        ),
         max_runtime=max_runtime,
     )
     limits = core.limits

@@ -1,4 +1,4 @@
-"""Delegation: a child has part of its parent's lease, and ends with it at the latest (§9.4, §10)."""
+"""Delegation: a child has part of its parent's lease, and ends with it at the latest (§10)."""
 
 from __future__ import annotations
 
