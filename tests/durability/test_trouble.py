@@ -6,8 +6,9 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from arcp_trio import InternalError
+from arcp_trio import InternalError, MemoryStore
 from arcp_trio.runtime.sessions import Sessions
+from arcp_trio.store.errors import StoreError
 from arcp_trio.testing import open_peers
 from arcp_trio.transport import TransportClosed
 from tests.durability.support import FailingStore, new_runtime
@@ -99,6 +100,32 @@ async def test_new_work_is_refused_and_an_idle_session_lives_on(
         accepted = await idle.submit("ticker", {"n": 1})
         await idle.until_terminal(accepted["job_id"])
         await (await peers.connect()).hello()
+
+
+@pytest.mark.logs_error("submit .* failed")
+async def test_a_key_that_cannot_be_looked_up_lets_no_job_through(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without its protection nothing runs: INTERNAL_ERROR; the same submit later is the first."""
+    store = MemoryStore()
+    runtime = new_runtime(store)
+    async with runtime, open_peers(runtime) as peers:
+        peer = await peers.connect()
+        await peer.hello()
+
+        async def fail(*_: object) -> None:
+            await trio.lowlevel.checkpoint()
+            raise StoreError("input/output error")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(store, "key", fail)
+            with pytest.raises(InternalError) as refused:
+                await peer.submit("ticker", {"n": 1}, idempotency_key="k")
+        assert refused.value.retryable
+        assert not store._journals
+        accepted = await peer.submit("ticker", {"n": 1}, idempotency_key="k")
+        await peer.until_terminal(accepted["job_id"])
+        assert list(store._journals) == [accepted["job_id"]]
 
 
 @pytest.mark.logs_error(TROUBLE)

@@ -1,0 +1,49 @@
+"""Those who connect and say nothing, in numbers."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from arcp_trio import MemoryStore
+from arcp_trio.transport import TransportClosed
+from tests.durability.story import World
+from tests.ordering.lines import Line, line
+
+CROWD = 1_000
+
+HANDSHAKE_SECONDS = 10
+
+
+def connect_mute(world: World) -> Line:
+    """Open a connection that nobody says anything on."""
+    near, far = line()
+    deadline = trio.current_time() + HANDSHAKE_SECONDS
+    world.runtime.start_connection(partial(world.runtime.attend, far, deadline=deadline), "mute")
+    return near
+
+
+async def test_a_mute_crowd_keeps_nobody_out(autojump_clock: MockClock) -> None:
+    """A client among them has its job done meanwhile; they are all closed in time, and forgotten."""
+    world = World(MemoryStore())
+    async with world.runtime:
+        before = trio.lowlevel.current_statistics().tasks_living
+        began = trio.current_time()
+        crowd = [connect_mute(world) for _ in range(CROWD)]
+        await wait_all_tasks_blocked()
+        peer = world.connect()
+        await peer.hello()
+        await peer.until_terminal((await peer.submit("teller", 0))["job_id"])
+        assert trio.current_time() == began
+        await peer.close()
+        for near in crowd:
+            try:
+                while True:
+                    await near.receive()
+            except TransportClosed as closed:
+                assert closed.code == 1008
+        assert trio.current_time() - began <= HANDSHAKE_SECONDS + 1
+        await wait_all_tasks_blocked()
+        assert trio.lowlevel.current_statistics().tasks_living <= before
