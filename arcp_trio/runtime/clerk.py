@@ -160,6 +160,15 @@ class Clerk:
             self._refuse_ended(request, row.job_id, row.status)
             return
         self._check_visible(job.principal)
+        cancel = partial(self._cancel_live, request, message, job)
+        line = self._session.last_place
+        if self._session.id in job.submitters or line is None or line.is_set():
+            cancel()
+        else:
+            # A submit that is not answered yet may make this session one of the job's submitters.
+            self._in_turn(request, cancel)
+
+    def _cancel_live(self, request: Request, message: Cancel, job: Job) -> None:
         self._check_may_cancel(job)
         decided = job.decide(outcome.cancelled(message.reason))
         ends = job.outcome

@@ -192,6 +192,9 @@ class Job:
 
     async def cut_off(self) -> None:
         """Wait for the agent to stop; after its grace say the end without it."""
+        if self.status is Status.PENDING:  # no agent was called, and none will be
+            await self._finish()
+            return
         self._grace_scope.deadline = min(
             self._grace_scope.deadline, trio.current_time() + self.grace
         )

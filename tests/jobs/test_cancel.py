@@ -19,6 +19,7 @@ from arcp_trio import (
     PermissionDenied,
     Runtime,
 )
+from arcp_trio.store.records import KeyRow
 from arcp_trio.store.writes import FinishJob, Write
 from arcp_trio.testing import Peer, open_peer, open_peers
 from arcp_trio.wire.json import Json
@@ -246,6 +247,74 @@ async def test_a_session_that_submitted_it_again_may(
         for each in (other, peer):
             end = await each.until_terminal(job["job_id"])
             assert end["payload"]["code"] == "CANCELLED"
+
+
+async def test_a_cancel_right_behind_a_repeated_submit_is_a_submitters(
+    runtime: Runtime, peer: Peer, autojump_clock: MockClock
+) -> None:
+    """Sent before the acceptance is there, it is judged behind what it was sent behind."""
+    submit = {"agent": "sleeper", "idempotency_key": "k"}
+    job = await peer.submit(**submit)
+    cancel = {"job_id": job["job_id"]}
+    async with open_peer(runtime) as again:
+        await again.hello()
+        await again.transport.send([encoded("job.submit", submit), encoded("job.cancel", cancel)])
+        await again.expect("job.accepted", job_id=job["job_id"])
+        await again.expect("job.cancelled", job_id=job["job_id"])
+    assert (await peer.until_terminal(job["job_id"]))["payload"]["code"] == "CANCELLED"
+
+
+async def test_a_cancel_behind_other_submits_is_refused_in_its_turn(
+    runtime: Runtime, peer: Peer, autojump_clock: MockClock
+) -> None:
+    """Submitting something else gives no right over the job."""
+    job = await peer.submit("sleeper")
+    submit = {"agent": "sleeper", "idempotency_key": "k"}
+    async with open_peer(runtime) as other:
+        await other.hello()
+        cancel = {"job_id": job["job_id"]}
+        await other.transport.send([encoded("job.submit", submit), encoded("job.cancel", cancel)])
+        assert (await other.receive())["type"] == "job.accepted"
+        answer = await other.receive()
+        assert answer["payload"]["code"] == "PERMISSION_DENIED"
+
+
+class SlowKey(MemoryStore):
+    """Has to think about one key until it is told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go_on = trio.Event()
+
+    async def key(self, principal: str, key: str, now: float) -> KeyRow | None:
+        """What the key stands for."""
+        if key == "slow":
+            await self.go_on.wait()
+        return await super().key(principal, key, now)
+
+
+async def test_a_job_that_has_not_begun_ends_at_once(autojump_clock: MockClock) -> None:
+    """There is no agent to wait for; whoever is still to hear of its acceptance hears of both."""
+    async with (
+        make_runtime(store=(store := SlowKey())) as runtime,
+        open_peer(runtime) as peer,
+        open_peer(runtime) as other,
+    ):
+        await peer.hello()
+        await other.hello()
+        for key in ("slow", "k"):
+            await peer.send("job.submit", {"agent": "sleeper", "idempotency_key": key})
+        job = await other.submit("sleeper", idempotency_key="k")
+        began = trio.current_time()
+        await cancelled(other, job["job_id"])
+        await other.until_terminal(job["job_id"])
+        assert trio.current_time() == began
+        await trio.sleep(1)
+        store.go_on.set()
+        await peer.expect("job.accepted")
+        await peer.expect("job.accepted", job_id=job["job_id"])
+        end = await peer.until_terminal(job["job_id"])
+        assert end["payload"]["code"] == "CANCELLED"
 
 
 async def test_when_one_submitter_goes_the_other_keeps_the_right(
