@@ -1,0 +1,299 @@
+"""Virtual keys of a LiteLLM gateway as credentials (§9.8): one key per order, named by its alias.
+
+A key is never wider than the lease. The gateway's own wildcards would be: there, `openai/*` also
+opens `openai/a/b` and models without any prefix. So patterns are resolved here, against the names
+of the models that the gateway has, and a key lists those that the lease allows. If these are none,
+no key is minted, for an empty list would open them all. Likewise for a budget that is used up and
+a lease that has less than a second to go.
+
+The gateway counts in US dollars. Budgets in other currencies stay with the runtime (§9.8.3).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from decimal import Decimal
+from http import HTTPStatus
+from math import inf
+from typing import Final, cast
+from urllib.parse import urlsplit
+
+import attrs
+import trio
+
+from arcp_trio.authority.budget import exact
+from arcp_trio.authority.lease import BUDGET, MODEL
+from arcp_trio.authority.patterns import parse_grant
+from arcp_trio.runtime.provisioner import CannotRevoke, CredentialOrder, Issued
+from arcp_trio.wire.errors import ArcpError, BudgetExhausted, InvalidRequest, PermissionDenied, clip
+from arcp_trio.wire.json import Json, JsonObject, dumps, loads
+
+try:
+    import httpx2
+except ImportError as error:
+    raise ImportError(
+        "the LiteLLM provisioner needs httpx2: pip install 'arcp-trio[litellm]'", name="httpx2"
+    ) from error
+
+_CURRENCY: Final = "USD"
+# In a key's list of models these open whole sets of them.
+_SETS_OF_MODELS: Final = frozenset({"all-proxy-models", "all-team-models", "no-default-models"})
+# What stands in front of a gateway may answer these while the gateway is still at work.
+_NO_ANSWER: Final = frozenset(
+    {HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT}
+)
+_ANY_KEY: Final = re.compile(r"\bsk-[^\s'\"]+")
+_MAX_REASON: Final = 300
+
+
+class LiteLlmError(Exception):
+    """The gateway did not do what it was asked; another time it may."""
+
+
+class LiteLlmProvisioner:
+    """Mints, rotates and revokes virtual keys at a LiteLLM gateway.
+
+    `models` are the names of the gateway's models that leases can open: concrete ones, neither
+    wildcards nor access groups. `endpoint` is where agents use the keys, `base_url` + `/v1` by
+    default. A lease without `model.use` gets no key.
+
+    A gateway of several processes may go on accepting a deleted key until their caches drop it,
+    unless it shares one cache among them.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        master_key: str,
+        *,
+        models: Collection[str],
+        endpoint: str | None = None,
+        timeout_seconds: float = 10.0,
+    ) -> None:
+        self._base_url = _checked_url(base_url)
+        self._master_key = _checked_key(master_key)
+        self._models = [_checked_model(name) for name in models]
+        self._endpoint = _checked_url(endpoint or f"{self._base_url}/v1")
+        self._timeout_seconds = timeout_seconds
+        self._tls = httpx2.create_ssl_context()  # slow to make, so not made for each request
+        # Orders whose answer was lost: until then (trio's clock) the gateway may yet mint the key.
+        self._may_appear_until: dict[str, float] = {}
+
+    def __repr__(self) -> str:
+        return f"LiteLlmProvisioner({self._base_url!r})"
+
+    async def issue(self, order: CredentialOrder) -> Sequence[Issued]:
+        """Mint a key that can do at most what the lease allows."""
+        models = self._allowed(order.lease)
+        if not models or _is_over(order):
+            return ()
+        body: JsonObject = {
+            "key_alias": order.id,
+            "key_type": "llm_api",  # it cannot manage keys
+            "models": models,
+            "metadata": {
+                "arcp_job_id": order.job_id,
+                "arcp_principal": order.principal,
+                "arcp_trace_id": order.trace_id,
+            },
+        }
+        constraints: JsonObject = {MODEL: models}
+        if _CURRENCY in order.budget:
+            left = order.budget[_CURRENCY]
+            body["max_budget"] = left
+            constraints[BUDGET] = [f"{_CURRENCY}:{left:f}"]
+        if order.seconds_left is not None:
+            body["duration"] = f"{int(order.seconds_left)}s"
+            constraints["expires_at"] = order.expires_at
+        value, handle = await self._generate(order.id, body)
+        return (
+            Issued(
+                handle=handle,
+                value=value,
+                endpoint=self._endpoint,
+                profile="openai",
+                constraints=constraints,
+            ),
+        )
+
+    async def rotate(self, order: CredentialOrder, handle: str) -> Sequence[Issued]:
+        """Mint another key under the order's own alias, with what the old one has left at most.
+
+        The gateway counts for itself what an agent may have failed to report (§9.6, §14): without
+        asking it, each rotation would forget that.
+        """
+        if _CURRENCY in order.budget:
+            left = min(order.budget[_CURRENCY], await self._left(handle))
+            order = attrs.evolve(order, budget={**order.budget, _CURRENCY: left})
+        return await self.issue(order)
+
+    async def revoke(self, order_id: str, handle: str | None) -> None:
+        """Delete the key with this handle, or the one that the order minted, if it did.
+
+        Raises:
+            CannotRevoke: the gateway does not accept the master key.
+        """
+        path = "/key/delete"
+        named = {"key_aliases": [order_id]} if handle is None else {"keys": [handle]}
+        response = await self._send("POST", path, body=named)
+        if response.status_code in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
+            raise CannotRevoke(f"{path}: {response.status_code}: master key not accepted")
+        if _is_unknown_key(response):
+            if handle is None and trio.current_time() < self._may_appear_until.get(order_id, -inf):
+                raise LiteLlmError(f"{path}: no key yet for {order_id}, but one may appear")
+        elif not response.is_success:
+            raise self._refusal(path, response)
+        self._may_appear_until.pop(order_id, None)
+
+    def explain(self, error: Exception) -> ArcpError | None:
+        """Tell what an agent's own call to the gateway failed of (§9.6, §9.7).
+
+        That is in the body of the error's `response`, as httpx, its successor, requests and the
+        OpenAI library have it; one that was streamed and not read cannot be explained.
+        """
+        try:
+            content: object = getattr(getattr(error, "response", None), "content", None)
+        except RuntimeError:  # not read
+            return None
+        problem = _problem(content) if isinstance(content, bytes) else {}
+        kind, message = str(problem.get("type")), str(problem.get("message"))
+        if kind == "budget_exceeded" or "Budget has been exceeded" in message:
+            return BudgetExhausted("the budget of the job's credential is used up")
+        if kind.endswith("_model_access_denied") or "not allowed to access model" in message:
+            return PermissionDenied("the job's credential does not allow this model")
+        return None
+
+    def _allowed(self, lease: Mapping[str, Sequence[str]]) -> list[str]:
+        patterns = [parse_grant(MODEL, text) for text in lease.get(MODEL, ())]
+        return [name for name in self._models if any(pattern.matches(name) for pattern in patterns)]
+
+    async def _left(self, handle: str) -> Decimal:
+        """Ask what a key may yet spend."""
+        path = "/key/info"
+        response = await self._send("GET", path, params={"key": handle})
+        if not response.is_success:
+            raise self._refusal(path, response)
+        info = _object(_json_object(response.content).get("info"))
+        try:
+            return exact(info.get("max_budget")) - exact(info.get("spend"))
+        except ValueError:
+            raise LiteLlmError(f"{path}: without max_budget and spend") from None
+
+    async def _generate(self, order_id: str, body: JsonObject) -> tuple[str, str]:
+        """Ask for a key: its value, and the hash that the gateway knows it by."""
+        path = "/key/generate"
+        answered = False
+        try:
+            response = await self._send("POST", path, body=body)
+            answered = response.status_code not in _NO_ANSWER
+        finally:
+            if not answered:
+                until = trio.current_time() + self._timeout_seconds
+                self._may_appear_until[order_id] = until
+        if not response.is_success:
+            raise self._refusal(path, response)
+        minted = _minted(response)
+        if minted is None:
+            raise LiteLlmError(f"{path}: {response.status_code} without key and token_id")
+        return minted
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: JsonObject | None = None,
+    ) -> httpx2.Response:
+        """Send one request, on a connection of its own: a job needs but a few."""
+        reason = f"no answer within {self._timeout_seconds:g} s"
+        with trio.move_on_after(self._timeout_seconds):
+            try:
+                async with httpx2.AsyncClient(verify=self._tls, timeout=None) as client:
+                    return await client.request(
+                        method,
+                        self._base_url + path,
+                        params=params,
+                        content=None if body is None else dumps(body),
+                        headers={"Content-Type": "application/json"},
+                        auth=self._authorize,
+                    )
+            except httpx2.RequestError as error:
+                reason = self._scrubbed(f"{type(error).__name__}: {_root(error)}")
+        # Out here nothing is chained to it: those exceptions have the request, and it the key.
+        raise LiteLlmError(f"{path}: {reason}")
+
+    def _authorize(self, request: httpx2.Request) -> httpx2.Request:
+        request.headers["Authorization"] = f"Bearer {self._master_key}"
+        return request
+
+    def _refusal(self, path: str, response: httpx2.Response) -> LiteLlmError:
+        reason = self._scrubbed(str(_problem(response.content).get("message", "no reason given")))
+        return LiteLlmError(f"{path}: {response.status_code}: {reason}")
+
+    def _scrubbed(self, text: str) -> str:
+        return clip(_ANY_KEY.sub("sk-…", text.replace(self._master_key, "sk-…")), _MAX_REASON)
+
+
+def _is_over(order: CredentialOrder) -> bool:
+    """Tell whether the lease authorises nothing any more (§9.5, §9.6)."""
+    if order.seconds_left is not None and order.seconds_left < 1:
+        return True
+    return any(left <= 0 for left in order.budget.values())
+
+
+def _root(error: BaseException) -> BaseException:
+    """What it began with, such as a certificate: the layers above it often say nothing."""
+    while (cause := error.__cause__ or error.__context__) is not None:
+        error = cause
+    return error
+
+
+def _minted(response: httpx2.Response) -> tuple[str, str] | None:
+    answer = _json_object(response.content)
+    value, handle = answer.get("key"), answer.get("token_id")
+    return (value, handle) if isinstance(value, str) and isinstance(handle, str) else None
+
+
+def _is_unknown_key(response: httpx2.Response) -> bool:
+    """Tell the gateway's 404 for a key from that of a wrong URL, which has no such body."""
+    return response.status_code == HTTPStatus.NOT_FOUND and bool(_problem(response.content))
+
+
+def _problem(content: bytes) -> JsonObject:
+    """Find what the gateway says is wrong, if it does: type, message and more."""
+    return _object(_json_object(content).get("error"))
+
+
+def _json_object(content: bytes) -> JsonObject:
+    try:
+        return _object(loads(content))
+    except InvalidRequest:
+        return {}
+
+
+def _object(value: Json) -> JsonObject:
+    return cast("JsonObject", value) if isinstance(value, dict) else {}
+
+
+def _checked_url(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.port == 0:
+        raise ValueError("expected an http or https URL")
+    if "@" in parts.netloc or parts.query or parts.fragment:
+        raise ValueError("expected a URL without user, query and fragment: it is shown and logged")
+    return url.rstrip("/")
+
+
+def _checked_key(key: str) -> str:
+    # What no header can carry would otherwise be quoted in an error of the HTTP library.
+    if not key or not key.isascii() or not key.isprintable() or " " in key:
+        raise ValueError("expected a master key of printable ASCII characters without spaces")
+    return key
+
+
+def _checked_model(name: str) -> str:
+    if not name or "*" in name or name in _SETS_OF_MODELS:
+        raise ValueError(f"expected the name of one model, not {name!r}")
+    return name

@@ -1,0 +1,554 @@
+"""The LiteLLM provisioner, against a stand-in for the gateway that speaks real HTTP."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import sys
+import traceback
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from decimal import Decimal
+
+import httpx2
+import pytest
+import trio
+from trio.testing import MockClock
+
+from arcp_trio.provisioners.litellm import LiteLlmError, LiteLlmProvisioner
+from arcp_trio.runtime.provisioner import CannotRevoke, CredentialOrder, Issued, Provisioner
+from arcp_trio.wire.errors import BudgetExhausted, PermissionDenied
+from tests.provisioners.gateway import MASTER_KEY, Fault, Gateway, open_gateway, problem
+
+pytestmark = pytest.mark.real_tcp
+
+MODELS = ("gpt-4o", "openai/gpt-4o", "openai/eu/gpt-4o", "tier-fast/mini", "tier-slow/big")
+
+
+@pytest.fixture(autouse=True)
+def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loopback interface is not reached through what proxy this machine may have."""
+    monkeypatch.setenv("NO_PROXY", "*")
+
+
+@pytest.fixture
+async def gateway() -> AsyncGenerator[Gateway]:
+    """A gateway without keys."""
+    async with open_gateway() as gateway:
+        yield gateway
+
+
+def provisioner_of(gateway: Gateway, master_key: str = MASTER_KEY) -> LiteLlmProvisioner:
+    """A provisioner for it."""
+    return LiteLlmProvisioner(gateway.url, master_key, models=MODELS)
+
+
+def an_order(
+    order_id: str = "cred_1",
+    *,
+    models: Sequence[str] | None = ("tier-fast/*",),
+    budget: Mapping[str, Decimal] | None = None,
+    seconds_left: float | None = None,
+) -> CredentialOrder:
+    """An order, as of a job with such a lease."""
+    return CredentialOrder(
+        id=order_id,
+        job_id="job_1",
+        principal="ada",
+        agent="echo",
+        trace_id="0af7651916cd43dd8448eb211c80319c",
+        lease={} if models is None else {"model.use": models},
+        budget=budget or {},
+        expires_at=None if seconds_left is None else "2026-05-13T23:42:00Z",
+        seconds_left=seconds_left,
+    )
+
+
+async def issue(provisioner: LiteLlmProvisioner, order: CredentialOrder) -> Issued:
+    """Issue exactly one."""
+    [issued] = await provisioner.issue(order)
+    return issued
+
+
+async def call(issued: Issued, model: str) -> Exception | None:
+    """Call a model with a key, as an agent would."""
+    async with httpx2.AsyncClient() as client:
+        response = await client.post(
+            f"{issued.endpoint}/chat/completions",
+            headers={"Authorization": f"Bearer {issued.value}"},
+            json={"model": model, "messages": []},
+        )
+    try:
+        response.raise_for_status()
+    except httpx2.HTTPStatusError as error:
+        return error
+    return None
+
+
+def shown_with_locals(error: BaseException) -> str:
+    """A traceback with the variables of each frame but the test's own."""
+    frames = traceback.TracebackException.from_exception(error, capture_locals=True)
+    del frames.stack[0]
+    assert frames.stack
+    return "".join(frames.format())
+
+
+# --- issuing ---------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("9.8.3-1", "9.8.3-2", "9.8.3-3", "9.8.3-4", "9.7-3", "14-8")
+async def test_a_key_carries_what_the_lease_says(gateway):
+    """One key per order, named by it and bound to the models, the budget and the time left."""
+    provisioner: Provisioner = provisioner_of(gateway)
+    order = an_order(budget={"USD": Decimal("4.20")}, seconds_left=90.9)
+    [issued] = await provisioner.issue(order)
+    [body] = gateway.bodies("/key/generate")
+    assert body == {
+        "key_alias": "cred_1",
+        "key_type": "llm_api",
+        "models": ["tier-fast/mini"],
+        "max_budget": 4.2,
+        "duration": "90s",
+        "metadata": {
+            "arcp_job_id": "job_1",
+            "arcp_principal": "ada",
+            "arcp_trace_id": "0af7651916cd43dd8448eb211c80319c",
+        },
+    }
+    [key] = gateway.keys
+    assert issued == Issued(
+        handle=key.hash,
+        value=key.value,
+        endpoint=f"{gateway.url}/v1",
+        profile="openai",
+        constraints={
+            "model.use": ["tier-fast/mini"],
+            "cost.budget": ["USD:4.20"],
+            "expires_at": "2026-05-13T23:42:00Z",
+        },
+    )
+
+
+@pytest.mark.spec("9.8.3-5")
+async def test_only_dollars_are_the_gateways(gateway):
+    """Other currencies are neither sent nor claimed; the dollars among them are."""
+    provisioner = provisioner_of(gateway)
+    euros = await issue(provisioner, an_order("cred_1", budget={"EUR": Decimal(5)}))
+    both = {"credits": Decimal(1000), "USD": Decimal("0.000000000001")}
+    mixed = await issue(provisioner, an_order("cred_2", budget=both))
+    first, second = gateway.bodies("/key/generate")
+    assert "max_budget" not in first
+    assert "cost.budget" not in euros.constraints
+    assert second["max_budget"] == 1e-12
+    assert mixed.constraints["cost.budget"] == ["USD:0.000000000001"]
+
+
+async def test_a_lease_without_an_end_asks_for_none(gateway):
+    """Without expires_at a key has no duration, and none is claimed."""
+    issued = await issue(provisioner_of(gateway), an_order())
+    [body] = gateway.bodies("/key/generate")
+    assert "duration" not in body
+    assert set(issued.constraints) == {"model.use"}
+
+
+@pytest.mark.parametrize(
+    ("patterns", "models"),
+    [
+        (["openai/*"], ["openai/gpt-4o"]),
+        (["openai/**"], ["openai/gpt-4o", "openai/eu/gpt-4o"]),
+        (["gpt-4o"], ["gpt-4o"]),
+        (["*"], ["gpt-4o"]),
+        (["tier-*/mini", "tier-slow/*", "no-such-model"], ["tier-fast/mini", "tier-slow/big"]),
+        (["**"], list(MODELS)),
+    ],
+)
+async def test_patterns_become_the_models_they_allow(gateway, patterns, models):
+    """Never a pattern, which the gateway reads more widely: the names that the lease allows."""
+    issued = await issue(provisioner_of(gateway), an_order(models=patterns))
+    [body] = gateway.bodies("/key/generate")
+    assert body["models"] == models
+    assert issued.constraints["model.use"] == models
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        an_order(models=None),
+        an_order(models=[]),
+        an_order(models=["all-proxy-models", "all-team-models", "anthropic/*", "beta-group"]),
+        an_order(budget={"USD": Decimal(0)}),
+        an_order(budget={"USD": Decimal(5), "EUR": Decimal("-0.01")}),
+        an_order(seconds_left=0.99),
+        an_order(seconds_left=-3),
+    ],
+    ids=[
+        "no model.use",
+        "empty model.use",
+        "no model of ours",
+        "no dollars",
+        "no euros",
+        "ending",
+        "over",
+    ],
+)
+async def test_no_key_where_none_could_be_used(gateway, order):
+    """A lease that allows none of the models, or nothing any more, gets no key."""
+    assert await provisioner_of(gateway).issue(order) == ()
+    assert gateway.requests == []
+
+
+async def test_the_endpoint_may_be_another(gateway):
+    """Agents may reach the gateway elsewhere than the runtime does."""
+    provisioner = LiteLlmProvisioner(
+        f"{gateway.url}/", MASTER_KEY, models=MODELS, endpoint="https://llm.example.com/v1/"
+    )
+    assert (await issue(provisioner, an_order())).endpoint == "https://llm.example.com/v1"
+
+
+async def test_an_alias_names_one_key(gateway):
+    """To issue an order twice fails, and leaves the first key alone."""
+    provisioner = provisioner_of(gateway)
+    await provisioner.issue(an_order())
+    with pytest.raises(LiteLlmError, match="400: Key with alias 'cred_1' already exists"):
+        await provisioner.issue(an_order())
+    assert len(gateway.keys) == 1
+
+
+@pytest.mark.spec("9.8.2-8")
+async def test_a_rotated_key_outlives_the_one_it_replaces(gateway):
+    """A rotation mints a second key, with what is left; revoking the first spares it."""
+    provisioner = provisioner_of(gateway)
+    old = await issue(provisioner, an_order("cred_1", budget={"USD": Decimal(5)}))
+    [new] = await provisioner.rotate(an_order("cred_2", budget={"USD": Decimal(3)}), old.handle)
+    assert len(gateway.keys) == 2
+    assert (new.handle, new.value) != (old.handle, old.value)
+    assert new.constraints["cost.budget"] == ["USD:3"]
+    await provisioner.revoke("cred_1", old.handle)
+    assert [key.value for key in gateway.keys] == [new.value]
+
+
+@pytest.mark.spec("9.8.3-2")
+async def test_a_rotation_forgets_no_cost(gateway):
+    """What the old key spent counts, if the agent reported it or not; all spent: no other key."""
+    provisioner = provisioner_of(gateway)
+    unreported = {"USD": Decimal(2), "EUR": Decimal(1)}
+    first = await issue(provisioner, an_order("cred_1", budget=unreported))
+    assert await call(first, "tier-fast/mini") is None
+    [second] = await provisioner.rotate(an_order("cred_2", budget=unreported), first.handle)
+    assert second.constraints["cost.budget"] == ["USD:1.0"]
+    assert await call(second, "tier-fast/mini") is None
+    assert await provisioner.rotate(an_order("cred_3", budget=unreported), second.handle) == ()
+    assert len(gateway.keys) == 2
+
+
+async def test_a_rotation_of_what_is_not_known_is_trouble(gateway):
+    """A key that is gone, or an answer that does not say what it spent, is no licence to spend."""
+    provisioner = provisioner_of(gateway)
+    order = an_order(budget={"USD": Decimal(2)})
+    with pytest.raises(LiteLlmError, match="/key/info: 404: Key not found"):
+        await provisioner.rotate(order, "hash")
+    gateway.faults.append(Fault(answer=(200, {"info": {"max_budget": 5.0}})))
+    with pytest.raises(LiteLlmError, match="/key/info: without max_budget and spend"):
+        await provisioner.rotate(order, "hash")
+    assert gateway.keys == []
+
+
+# --- revoking --------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("9.8.2-4")
+@pytest.mark.parametrize("by_handle", [True, False])
+async def test_revoking_again_is_success(gateway, by_handle):
+    """A key is deleted by its handle or by its order; what is not there is revoked already."""
+    provisioner = provisioner_of(gateway)
+    issued = await issue(provisioner, an_order())
+    handle = issued.handle if by_handle else None
+    await provisioner.revoke("cred_1", handle)
+    assert gateway.keys == []
+    await provisioner.revoke("cred_1", handle)
+    await provisioner.revoke("cred_never", None)
+
+
+async def test_a_lost_answer_leaves_nothing_live(gateway):
+    """The key whose answer never came is found by its order, and deleted."""
+    provisioner = provisioner_of(gateway)
+    gateway.faults.append(Fault(cut=True))
+    with pytest.raises(LiteLlmError, match="/key/generate: RemoteProtocolError"):
+        await provisioner.issue(an_order())
+    assert len(gateway.keys) == 1
+    await provisioner.revoke("cred_1", None)
+    assert gateway.keys == []
+
+
+@pytest.mark.parametrize("how", ["timeout", "cancellation"])
+async def test_a_key_that_may_yet_appear_is_not_taken_for_revoked(
+    gateway, mock_clock: MockClock, how
+):
+    """While the gateway may still mint it, not to find a key is no proof that there is none."""
+    provisioner = provisioner_of(gateway)
+    release = trio.Event()
+    gateway.faults.append(Fault(hold=release))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_issue_in_vain, provisioner)
+        await gateway.arrived.wait()
+        if how == "timeout":
+            mock_clock.jump(10)
+        else:
+            nursery.cancel_scope.cancel()
+    with pytest.raises(LiteLlmError, match="no key yet for cred_1, but one may appear"):
+        await provisioner.revoke("cred_1", None)
+    release.set()
+    await gateway.minted.wait()
+    await provisioner.revoke("cred_1", None)
+    assert gateway.keys == []
+    await provisioner.revoke("cred_1", None)
+
+
+async def _issue_in_vain(provisioner: LiteLlmProvisioner) -> None:
+    with pytest.raises(LiteLlmError, match="no answer within 10 s"):
+        await provisioner.issue(an_order())
+
+
+async def test_a_key_that_never_appears_is_given_up(gateway, mock_clock: MockClock):
+    """What stood before the gateway answered for it: after a while there is no key to come."""
+    provisioner = provisioner_of(gateway)
+    gateway.faults.append(Fault(answer=(502, "<html>Bad Gateway</html>")))
+    with pytest.raises(LiteLlmError, match="502: no reason given"):
+        await provisioner.issue(an_order())
+    with pytest.raises(LiteLlmError, match="one may appear"):
+        await provisioner.revoke("cred_1", None)
+    mock_clock.jump(10)
+    await provisioner.revoke("cred_1", None)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        problem(500, "internal_server_error", "Not connected to DB!", None),
+        problem(429, "throttling_error", "Too many requests", None),
+        problem(400, "bad_request_error", "No", None),
+        (503, "<html>Service Unavailable</html>"),
+        (404, {"detail": "Not Found"}),
+        (404, "<html>Not Found</html>"),
+        (307, {}),
+    ],
+    ids=["500", "429", "400", "503", "no such route", "no such page", "elsewhere"],
+)
+async def test_trouble_passes(gateway, answer):
+    """Neither success nor its opposite: the key is still there, and may be revoked later."""
+    provisioner = provisioner_of(gateway)
+    issued = await issue(provisioner, an_order())
+    for handle in (issued.handle, None):
+        gateway.faults.append(Fault(answer=answer))
+        with pytest.raises(LiteLlmError, match=f"/key/delete: {answer[0]}"):
+            await provisioner.revoke("cred_1", handle)
+    gateway.faults.append(Fault(answer=answer))
+    with pytest.raises(LiteLlmError, match=f"/key/generate: {answer[0]}"):
+        await provisioner.issue(an_order("cred_2"))
+    await provisioner.revoke("cred_1", issued.handle)
+    assert gateway.keys == []
+
+
+@pytest.mark.parametrize(
+    "answer", [{"key": "sk-minted-x"}, {"token_id": "x"}, {"key": 1, "token_id": "x"}, [], "sk-x"]
+)
+async def test_an_answer_without_a_key_is_trouble(gateway, answer):
+    """What says 200 but not the key and its hash cannot be handed out."""
+    gateway.faults.append(Fault(answer=(200, answer)))
+    with pytest.raises(LiteLlmError, match="200 without key and token_id") as raised:
+        await provisioner_of(gateway).issue(an_order())
+    assert "sk-minted" not in shown_with_locals(raised.value)
+
+
+async def test_a_gateway_that_is_gone(gateway):
+    """Nobody listens: trouble that may pass."""
+    [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    port = listener.socket.getsockname()[1]
+    await listener.aclose()
+    provisioner = LiteLlmProvisioner(f"http://127.0.0.1:{port}", MASTER_KEY, models=MODELS)
+    with pytest.raises(LiteLlmError, match="/key/delete: ConnectError"):
+        await provisioner.revoke("cred_1", None)
+
+
+async def test_revoking_without_an_answer_is_trouble(gateway, mock_clock: MockClock):
+    """A revocation that takes too long, or loses its answer, is tried again."""
+    provisioner = provisioner_of(gateway)
+    issued = await issue(provisioner, an_order())
+    gateway.faults.append(Fault(hold=trio.Event()))
+    gateway.arrived = trio.Event()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_revoke_in_vain, provisioner, issued.handle)
+        await gateway.arrived.wait()
+        mock_clock.jump(10)
+    gateway.faults.append(Fault(cut=True))
+    with pytest.raises(LiteLlmError, match="RemoteProtocolError"):
+        await provisioner.revoke("cred_1", issued.handle)
+    await provisioner.revoke("cred_1", issued.handle)
+    assert gateway.keys == []
+
+
+async def _revoke_in_vain(provisioner: LiteLlmProvisioner, handle: str) -> None:
+    with pytest.raises(LiteLlmError, match="/key/delete: no answer within 10 s"):
+        await provisioner.revoke("cred_1", handle)
+
+
+@pytest.mark.parametrize("status", [401, 403])
+async def test_a_master_key_that_is_not_accepted_cannot_revoke(gateway, status):
+    """An operator has to see to it; to issue without it is trouble like any other."""
+    answer = problem(status, "auth_error", "Authentication Error", None)
+    gateway.faults.extend([Fault(answer=answer), Fault(answer=answer)])
+    provisioner = provisioner_of(gateway)
+    with pytest.raises(CannotRevoke, match=f"{status}: master key not accepted"):
+        await provisioner.revoke("cred_1", "hash")
+    with pytest.raises(LiteLlmError, match=f"/key/generate: {status}"):
+        await provisioner.issue(an_order())
+
+
+async def test_the_wrong_master_key(gateway):
+    """The gateway itself tells them apart."""
+    await issue(provisioner_of(gateway), an_order())
+    with pytest.raises(CannotRevoke):
+        await provisioner_of(gateway, "sk-wrong").revoke("cred_1", None)
+    assert len(gateway.keys) == 1
+
+
+# --- explaining ------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("9.6-10", "9.7-2")
+async def test_what_the_gateway_refuses_is_told_in_the_words_of_arcp(gateway):
+    """A budget that is used up, and a model beyond the key; nothing else."""
+    provisioner = provisioner_of(gateway)
+    issued = await issue(provisioner, an_order(budget={"USD": Decimal(1)}))
+    assert await call(issued, "tier-fast/mini") is None
+    over, beyond = await call(issued, "tier-fast/mini"), await call(issued, "tier-slow/big")
+    await provisioner.revoke("cred_1", issued.handle)
+    revoked = await call(issued, "tier-fast/mini")
+    assert over is not None
+    assert beyond is not None
+    assert revoked is not None
+    assert isinstance(provisioner.explain(over), BudgetExhausted)
+    assert isinstance(provisioner.explain(beyond), PermissionDenied)
+    assert provisioner.explain(revoked) is None
+
+
+class SdkError(Exception):
+    """An error as the OpenAI library has it: with the response, but not one of httpx2."""
+
+    def __init__(self, response: object) -> None:
+        super().__init__("refused")
+        self.response = response
+
+
+@pytest.mark.parametrize(
+    ("response", "expected"),
+    [
+        (
+            httpx2.Response(
+                400, json=problem(400, "None", "x: Budget has been exceeded!", None)[1]
+            ),
+            BudgetExhausted,
+        ),
+        (
+            httpx2.Response(
+                401, json=problem(401, "auth_error", "key not allowed to access model.", None)[1]
+            ),
+            PermissionDenied,
+        ),
+        (
+            httpx2.Response(403, json=problem(403, "team_model_access_denied", "", None)[1]),
+            PermissionDenied,
+        ),
+        (httpx2.Response(429, json=problem(429, "throttling_error", "Rate limit", None)[1]), None),
+        (httpx2.Response(429, json={"error": "budget_exceeded"}), None),
+        (httpx2.Response(500, text="<html>budget_exceeded</html>"), None),
+        (httpx2.Response(429, stream=httpx2.ByteStream(b"")), None),
+        (None, None),
+    ],
+    ids=["budget", "model, older", "team", "rate", "other shape", "no JSON", "unread", "none"],
+)
+def test_explaining_needs_a_body_that_says_it(response, expected):
+    """Older gateways give no type; what does not say what is wrong is left unexplained."""
+    provisioner = LiteLlmProvisioner("http://gateway", MASTER_KEY, models=MODELS)
+    explained = provisioner.explain(SdkError(response))
+    assert type(explained) is (type(None) if expected is None else expected)
+    assert provisioner.explain(ValueError("no response at all")) is None
+
+
+# --- secrets ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        None,
+        Fault(cut=True),
+        Fault(answer=problem(400, "bad_request_error", f"bad: {MASTER_KEY}, sk-minted-1", None)),
+        Fault(answer=problem(401, "auth_error", f"Received API Key = {MASTER_KEY}", None)),
+        Fault(answer=(502, MASTER_KEY)),
+    ],
+    ids=["fine", "cut", "400", "401", "502"],
+)
+async def test_secrets_are_in_no_log_repr_or_traceback(gateway, caplog, fault):
+    """Whatever happens, at any level of logging, and with the variables of every frame shown."""
+    caplog.set_level(logging.DEBUG)
+    provisioner = provisioner_of(gateway)
+    shown = [repr(provisioner)]
+    if fault is None:
+        shown.append(repr(await issue(provisioner, an_order())))
+    else:
+        gateway.faults.extend([fault, fault])
+        for attempt in (provisioner.issue(an_order()), provisioner.revoke("cred_1", "hash")):
+            with pytest.raises((LiteLlmError, CannotRevoke)) as raised:
+                await attempt
+            shown.append(shown_with_locals(raised.value))
+    assert caplog.records, "nothing was logged: the HTTP library no longer does"
+    shown.append(caplog.text)
+    for text in shown:
+        assert MASTER_KEY not in text
+        assert "sk-minted" not in text
+
+
+@pytest.mark.parametrize("key", ["", "sk-1234\n", "sk 1234", "sk-é"])
+def test_a_master_key_that_no_header_can_carry_is_refused_unseen(key):
+    """The newline of a file that was read whole, above all; the key is not repeated."""
+    with pytest.raises(ValueError, match="expected a master key") as raised:
+        LiteLlmProvisioner("http://gateway", key, models=MODELS)
+    assert not key or key.strip() not in str(raised.value)
+
+
+# --- configuration ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "gateway:4000",
+        "ftp://gateway",
+        "http://",
+        "http://gateway:99999",
+        "http://me:pw@gateway",
+        "http://gateway?x=1",
+        "http://gateway#x",
+    ],
+)
+def test_a_base_url_is_shown_and_logged(url):
+    """So it has no secrets in it; and it is one."""
+    with pytest.raises(ValueError, match=r"URL|Port") as raised:
+        LiteLlmProvisioner(url, MASTER_KEY, models=MODELS)
+    assert "pw" not in str(raised.value)
+
+
+@pytest.mark.parametrize("name", ["", "openai/*", "all-proxy-models", "all-team-models"])
+def test_models_are_named_one_by_one(name):
+    """What would open many of them is refused when it is configured."""
+    with pytest.raises(ValueError, match="expected the name of one model"):
+        LiteLlmProvisioner("http://gateway", MASTER_KEY, models=["gpt-4o", name])
+
+
+def test_without_httpx_the_extra_is_named(monkeypatch):
+    """Only who imports the module needs httpx2, and is told where it comes from."""
+    monkeypatch.setitem(sys.modules, "httpx2", None)
+    monkeypatch.delitem(sys.modules, "arcp_trio.provisioners.litellm")
+    with pytest.raises(ImportError, match=r"pip install 'arcp-trio\[litellm\]'"):
+        importlib.import_module("arcp_trio.provisioners.litellm")
