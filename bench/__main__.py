@@ -8,6 +8,8 @@ from typing import Final
 
 from bench import report
 from bench.figures import QUICK_SHARE, Family, compare
+from bench.leases import leases
+from bench.peers import MEMORY
 from bench.replaying import replay
 from bench.round_trips import round_trips
 from bench.starting import start
@@ -18,6 +20,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
     "round-trips": Family(round_trips),
     "replay": Family(replay, most_runs=2),
     "start": Family(start, most_runs=2),
+    "leases": Family(leases, sides=(MEMORY,)),
 }
 """The order of the rows. A new row is a function here, or one more figure of one."""
 

@@ -57,6 +57,7 @@ class Family:
     """Measures a fresh server, doing this share of the full work."""
     most_runs: int = 5
     """More of them would take too long for what they tell."""
+    sides: Sequence[str] = SIDES
 
 
 def compare(family: Family, *, runs: int, share: float) -> Sequence[Row]:
@@ -64,7 +65,7 @@ def compare(family: Family, *, runs: int, share: float) -> Sequence[Row]:
     found: dict[str, dict[str, list[Figure]]] = {}
     runs = min(runs, family.most_runs)
     for _ in range(runs):
-        for side in SIDES:
+        for side in family.sides:
             with running(side) as server:
                 for figure in family.measure(server, share):
                     found.setdefault(figure.row, {}).setdefault(side, []).append(figure)

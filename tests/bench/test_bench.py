@@ -45,6 +45,12 @@ def test_a_quick_run_measures_all_sides_in_every_row():
         "replay of 2,000 events": {"memory", "durable", "peer"},
         "start, nothing stored": {"memory", "durable", "peer"},
         "start, 200 parked sessions": {"durable"},
+        **{
+            f"check against 100 {kind}": {"memory"}
+            for kind in ("paths", "deep paths", "URLs", "names")
+        },
+        **{f"subset, 100 of 100 {kind}": {"memory"} for kind in ("paths", "deep paths")},
+        **{f"subset, {stars} times ** in each": {"memory"} for stars in (5, 10, 20, 40)},
     }
     for row in rows:
         figures = row["figures"]
