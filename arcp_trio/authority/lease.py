@@ -31,6 +31,9 @@ CAPABILITIES = frozenset(
 MAX_PATTERNS = 1000
 """In one lease; each operation may have to be held against all of one capability."""
 
+MAX_SEGMENTS = 8192
+"""Of all its patterns: what one check may cost is bounded by them."""
+
 _MAX_PROBLEMS = 8  # named in one error
 _EXPIRY_PATH = "$.lease_constraints.expires_at"
 
@@ -140,6 +143,10 @@ def _read_lists(request: object, problems: _Problems) -> dict[str, Sequence[obje
             lists[name] = cast("Sequence[object]", items)
     if sum(len(items) or 1 for items in lists.values()) > MAX_PATTERNS:
         problems.append(f"more than {MAX_PATTERNS} patterns @ $.lease_request")
+        return {}
+    texts = [item for items in lists.values() for item in items if isinstance(item, str)]
+    if sum(text.count("/") + 1 for text in texts) > MAX_SEGMENTS:
+        problems.append(f"more than {MAX_SEGMENTS} segments in all @ $.lease_request")
         return {}
     return lists
 

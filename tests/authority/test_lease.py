@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arcp_trio.authority.budget import Budget
-from arcp_trio.authority.lease import CAPABILITIES, MAX_PATTERNS, Lease, narrowed
+from arcp_trio.authority.lease import CAPABILITIES, MAX_PATTERNS, MAX_SEGMENTS, Lease, narrowed
 from arcp_trio.authority.targets import forms
 from arcp_trio.wire.errors import InvalidRequest, LeaseSubsetViolation
 from arcp_trio.wire.json import dumps
@@ -148,6 +148,13 @@ def test_the_list_of_problems_has_an_end() -> None:
 def test_a_lease_has_a_bounded_number_of_patterns(request_: Mapping[str, Any]) -> None:
     """Each operation may be held against all of one capability, so there is an end to them."""
     assert refusal(request_) == f"more than {MAX_PATTERNS} patterns @ $.lease_request"
+
+
+def test_a_lease_has_a_bounded_number_of_segments() -> None:
+    """A few patterns can be as dear to check as many."""
+    long = "/".join("a" * 100)
+    request = {"tool.call": [long] * (MAX_SEGMENTS // 100), "model.use": [long]}
+    assert refusal(request) == f"more than {MAX_SEGMENTS} segments in all @ $.lease_request"
 
 
 def test_as_many_patterns_as_there_may_be() -> None:
