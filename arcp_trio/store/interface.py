@@ -50,6 +50,8 @@ class Replay(Protocol):
 class Store(ABC):
     """One writer commits queued writes in order, in groups; reads see what is committed."""
 
+    durable = False
+    """Whether what is stored is lost neither with the process nor with the power."""
     journal_bytes: float = math.inf
     """What a job's journal may take here at most, whatever the runtime's limits allow."""
 

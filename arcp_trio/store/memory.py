@@ -12,6 +12,7 @@ import trio
 
 from arcp_trio.store.interface import JournalTrimmed, LogTrimmed, Owed, Replay, Store
 from arcp_trio.store.records import (
+    CredentialRow,
     Entry,
     Frame,
     JobRow,
@@ -32,6 +33,7 @@ from arcp_trio.store.writes import (
     DropSession,
     Expire,
     FinishJob,
+    KeepCredentials,
     MoveFloor,
     PutSession,
     RotateToken,
@@ -75,6 +77,7 @@ class MemoryStore(Store):
         self._journals: dict[str, _Journal] = {}
         self._finished: dict[str, float] = {}
         self._keys: dict[tuple[str, str], KeyRow] = {}
+        self._credentials: dict[str, CredentialRow] = {}
 
     # -- writing
 
@@ -124,6 +127,13 @@ class MemoryStore(Store):
             return  # an agent that would not go emitted beyond its job's retention
         del journal.entries[: write.base - journal.base]
         journal.base = write.base
+
+    @_apply.register
+    def _(self, write: KeepCredentials) -> None:
+        for row_id in write.gone:
+            self._credentials.pop(row_id, None)
+        for row in write.rows:
+            self._credentials[row.row_id] = row
 
     @_apply.register
     def _(self, write: PutSession) -> None:
@@ -239,6 +249,7 @@ class MemoryStore(Store):
                 for journal in journals
                 if journal.row.finished_at is None
             ],
+            credentials=list(self._credentials.values()),
         )
 
     async def session(self, session_id: str) -> SessionRow | None:

@@ -45,6 +45,10 @@ class Entry(msgspec.Struct, eq=False, gc=False):
     whoever submitted the parent watches the child from here on (§10)."""
 
 
+SEAL = 0
+"""The first byte of a tail that has holes where secrets go; no other tail begins so. Whoever sends
+it fills them; whoever shows it leaves the byte out."""
+
 Frame = tuple[int, bytes]
 """What a session sends: its number (0 for a frame without one) and the frame's tail."""
 
@@ -176,6 +180,33 @@ class KeyRow:
     expires_at: float
 
 
+class CredentialState(enum.StrEnum):
+    """Where a provisioned credential stands that is not revoked yet (§9.8.2)."""
+
+    ISSUING = "issuing"
+    """The upstream may have been asked for it; stored before it is."""
+    LIVE = "live"
+    REVOKING = "revoking"
+    UNREVOCABLE = "unrevocable"
+    """The upstream will not revoke it: an operator has to see to that."""
+
+
+@attrs.frozen(kw_only=True)
+class CredentialRow:
+    """What is needed to revoke a credential; its value is never stored."""
+
+    row_id: str
+    order_id: str
+    """What the upstream was told to call what it minted."""
+    job_id: str
+    principal: str
+    state: CredentialState
+    handle: str | None = None
+    """What the upstream calls it; None as long as its answer has not come."""
+    credential_id: str | None = None
+    """What clients call it."""
+
+
 @attrs.frozen(kw_only=True)
 class Recovered:
     """What a runtime finds in its store when it starts."""
@@ -186,3 +217,5 @@ class Recovered:
     """Principals by session id, oldest session first."""
     unfinished: Sequence[JobRow]
     """Jobs that were alive when the runtime before this one ended."""
+    credentials: Sequence[CredentialRow] = ()
+    """Not revoked yet, oldest first."""

@@ -6,7 +6,15 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from arcp_trio.store.records import Entry, JobRow, KeyRow, LogItem, SessionRow, Status
+from arcp_trio.store.records import (
+    CredentialRow,
+    Entry,
+    JobRow,
+    KeyRow,
+    LogItem,
+    SessionRow,
+    Status,
+)
 
 
 @attrs.define(eq=False)
@@ -117,6 +125,15 @@ class TrimJournal:
 
 
 @attrs.define(eq=False)
+class KeepCredentials:
+    """These credentials are to be revoked one day, as they stand now; those are no longer."""
+
+    rows: Sequence[CredentialRow] = ()
+    gone: Sequence[str] = ()
+    """By the ids of their rows."""
+
+
+@attrs.define(eq=False)
 class Expire:
     """Finished jobs past their retention go, by age and by number, and keys past theirs."""
 
@@ -138,5 +155,6 @@ Write = (
     | CancelJob
     | FinishJob
     | TrimJournal
+    | KeepCredentials
     | Expire
 )

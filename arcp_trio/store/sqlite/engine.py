@@ -58,6 +58,7 @@ class SqliteStore(SqliteReader, Store):
                 moments, `OFF` the whole file. A killed process loses nothing under any.
         """
         super().__init__(Path(path))
+        self.durable = synchronous == "FULL"
         self._synchronous = synchronous
         self._resources = ExitStack()
         self._writer: sqlite3.Connection

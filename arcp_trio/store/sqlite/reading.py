@@ -12,6 +12,8 @@ import attrs
 
 from arcp_trio.store.interface import JournalTrimmed, LogTrimmed, Owed
 from arcp_trio.store.records import (
+    CredentialRow,
+    CredentialState,
     Entry,
     JobRow,
     KeyRow,
@@ -58,7 +60,26 @@ class Snapshot:
                 for row, jid, base in rows
                 if row is not None
             ],
+            credentials=self._credentials(),
         )
+
+    def _credentials(self) -> list[CredentialRow]:
+        rows = self._db.execute(
+            "SELECT row_id, order_id, job_id, principal, state, handle, credential_id"
+            " FROM credential ORDER BY id"
+        ).fetchall()
+        return [
+            CredentialRow(
+                row_id=row[0],
+                order_id=row[1],
+                job_id=row[2],
+                principal=row[3],
+                state=CredentialState(row[4]),
+                handle=row[5],
+                credential_id=row[6],
+            )
+            for row in rows
+        ]
 
     def _length(self, jid: int, base: int) -> int:
         (last,) = self._db.execute(

@@ -107,12 +107,33 @@ _FIRST = (
     ) WITHOUT ROWID""",
     "CREATE INDEX key_due ON key (due) WHERE due IS NOT NULL",
     "CREATE INDEX key_of_retained_job ON key (job_id) WHERE due IS NULL",
+    # Provisioned ones that are not revoked, without their values.
+    """CREATE TABLE credential (
+        id INTEGER PRIMARY KEY,
+        row_id TEXT NOT NULL UNIQUE,
+        order_id TEXT NOT NULL,
+        job_id TEXT NOT NULL,
+        principal TEXT NOT NULL,
+        state TEXT NOT NULL,
+        handle TEXT,
+        credential_id TEXT
+    )""",
 )
 
 MIGRATIONS: list[tuple[str, ...]] = [_FIRST]
 """What makes version n + 1 out of version n. Never edit one that was released; append another."""
 
-SMALL_TABLES = ("state", "session", "token", "watch", "job", "submitter", "key", "log_waste")
+SMALL_TABLES = (
+    "state",
+    "session",
+    "token",
+    "watch",
+    "job",
+    "submitter",
+    "key",
+    "credential",
+    "log_waste",
+)
 """Everything but payloads and numbers."""
 
 

@@ -17,6 +17,7 @@ from arcp_trio.store.writes import (
     DropSession,
     Expire,
     FinishJob,
+    KeepCredentials,
     MoveFloor,
     PutSession,
     RotateToken,
@@ -246,6 +247,30 @@ class GroupWriter:
             "INSERT INTO journal_waste (jid, below) SELECT jid, ?2 FROM job WHERE job_id = ?1"
             " ON CONFLICT DO UPDATE SET below = excluded.below",
             (write.job_id, write.base),
+        )
+
+    @_apply.register
+    def _(self, write: KeepCredentials) -> None:
+        self._db.executemany(
+            "DELETE FROM credential WHERE row_id = ?", [(row_id,) for row_id in write.gone]
+        )
+        self._db.executemany(
+            "INSERT INTO credential"
+            " (row_id, order_id, job_id, principal, state, handle, credential_id)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?)"
+            " ON CONFLICT (row_id) DO UPDATE SET state = excluded.state",
+            [
+                (
+                    row.row_id,
+                    row.order_id,
+                    row.job_id,
+                    row.principal,
+                    row.state,
+                    row.handle,
+                    row.credential_id,
+                )
+                for row in write.rows
+            ],
         )
 
     @_apply.register

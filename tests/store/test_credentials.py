@@ -1,0 +1,73 @@
+"""Credentials that are not revoked: what is kept of them until they are."""
+
+from __future__ import annotations
+
+import attrs
+
+from arcp_trio.store.interface import Store
+from arcp_trio.store.memory import MemoryStore
+from arcp_trio.store.records import CredentialRow, CredentialState
+from arcp_trio.store.sqlite import SqliteStore
+from arcp_trio.store.writes import KeepCredentials
+from tests.store.engines import Engine
+
+INTENT = CredentialRow(
+    row_id="order",
+    order_id="order",
+    job_id="J",
+    principal="alice",
+    state=CredentialState.ISSUING,
+)
+
+
+def minted(number: int) -> CredentialRow:
+    """What an order has minted."""
+    return CredentialRow(
+        row_id=f"row {number}",
+        order_id="order",
+        job_id="J",
+        principal="alice",
+        state=CredentialState.LIVE,
+        handle=f"handle {number}",
+        credential_id=f"cred_{number}",
+    )
+
+
+async def kept(store: Store) -> list[CredentialRow]:
+    """What the next runtime would find."""
+    await store.flushed()
+    return list((await store.recover()).credentials)
+
+
+async def test_a_row_stays_until_it_is_gone(store: Store) -> None:
+    """From the intent over what was minted to nothing; oldest first, and the last state counts."""
+    assert await kept(store) == []
+    store.put(KeepCredentials([INTENT]))
+    assert await kept(store) == [INTENT]
+    one, two = minted(1), minted(2)
+    store.put(KeepCredentials([one, two], [INTENT.row_id]))
+    assert await kept(store) == [one, two]
+    for state in (CredentialState.REVOKING, CredentialState.UNREVOCABLE):
+        one = attrs.evolve(one, state=state)
+        store.put(KeepCredentials([one]))
+        assert await kept(store) == [one, two]
+    store.put(KeepCredentials(gone=[one.row_id]))
+    store.put(KeepCredentials(gone=[one.row_id, two.row_id]))
+    assert await kept(store) == []
+
+
+async def test_nothing_is_left_of_what_is_revoked(engine: Engine) -> None:
+    """A row that is gone takes no room."""
+    async with engine.running() as store:
+        store.put(KeepCredentials([minted(number) for number in range(10)]))
+        store.put(KeepCredentials(gone=[minted(number).row_id for number in range(10)]))
+        await store.flushed()
+        assert await engine.left(store) == {}
+
+
+def test_only_what_survives_the_power_is_durable() -> None:
+    """Neither memory nor a file that is not synchronised is trusted with what must be revoked."""
+    assert not MemoryStore().durable
+    assert SqliteStore("x.db").durable
+    assert not SqliteStore("x.db", synchronous="NORMAL").durable
+    assert not SqliteStore("x.db", synchronous="OFF").durable
