@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import ipaddress
 import logging
 import math
 from collections.abc import Awaitable, Callable
@@ -135,8 +136,8 @@ async def _accept_from(listener: trio.SocketListener, runtime: Runtime) -> None:
             logger.warning("cannot accept a connection: %s", exc)
             await trio.sleep(ACCEPT_PAUSE_SECONDS)
             continue
-        peer = _peer_name(stream)
-        attend = partial(serve_stream, runtime, stream, peer)
+        peer, private = _peer(stream)
+        attend = partial(serve_stream, runtime, stream, peer, private=private)
         try:
             runtime.start_connection(attend, name=f"connection from {peer}")
         except BaseException:
@@ -144,22 +145,37 @@ async def _accept_from(listener: trio.SocketListener, runtime: Runtime) -> None:
             raise
 
 
-def _peer_name(stream: trio.SocketStream) -> str:
+def _peer(stream: trio.SocketStream) -> tuple[str, bool]:
+    """The peer's name, and whether it is on this machine."""
     try:
         host, port, *_ = stream.socket.getpeername()
     except OSError:  # gone already
-        return "unknown"
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        return "unknown", False
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}", is_loopback(host)
 
 
-async def serve_stream(runtime: Runtime, stream: trio.abc.Stream, peer: str) -> None:
-    """Serve the one connection on `stream`, however it ends, and close it."""
+def is_loopback(host: str) -> bool:
+    """Whether a peer at this address is on this machine, so that nothing leaves it."""
+    address = ipaddress.ip_address(host)
+    return (getattr(address, "ipv4_mapped", None) or address).is_loopback
+
+
+async def serve_stream(
+    runtime: Runtime, stream: trio.abc.Stream, peer: str, *, private: bool = False
+) -> None:
+    """Serve the one connection on `stream`, however it ends, and close it.
+
+    `private` says that nobody can read along on it.
+    """
     deadline = trio.current_time() + runtime.limits.handshake_seconds
     try:
         with trio.CancelScope(deadline=deadline) as handshake:
             try:
                 async with accept(
-                    stream, max_bytes=runtime.limits.frame_bytes_in, peer=peer
+                    stream,
+                    max_bytes=runtime.limits.frame_bytes_in,
+                    peer=peer,
+                    private=private,
                 ) as transport:
                     handshake.deadline = math.inf  # from here on, attending minds the deadline
                     await runtime.attend(transport, deadline=deadline)

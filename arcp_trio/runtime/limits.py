@@ -59,6 +59,11 @@ class Limits:
     children_per_job: int = 64
     """Delegated to, and not at their end."""
 
+    issue_seconds: float = 10
+    """What an upstream may take to issue a job's credentials; then the job is refused."""
+    revoke_seconds: float = 5
+    """How long a job's end waits for its credentials to be revoked; trying goes on behind it."""
+
     def __attrs_post_init__(self) -> None:
         for field in attrs.fields(Limits):
             least = 0 if field.name in _MAY_BE_ZERO else 1

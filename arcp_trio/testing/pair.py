@@ -27,7 +27,8 @@ async def open_transport(
 ) -> AsyncGenerator[tuple[Transport, trio.abc.Stream], None]:
     """Connect to an entered runtime; the block has the transport and the stream under it."""
     ours, theirs = memory_streams()
-    runtime.start_connection(partial(serve_stream, runtime, theirs, "memory"), "memory")
+    serve = partial(serve_stream, runtime, theirs, "memory", private=True)
+    runtime.start_connection(serve, "memory")
     async with connect(ours, max_bytes=_MAX_BYTES) as transport:
         yield transport, ours
 

@@ -33,6 +33,11 @@ class Transport(Protocol):
         ...
 
     @property
+    def private(self) -> bool:
+        """Whether nobody can read along, as far as is known: encrypted, or within the machine."""
+        ...
+
+    @property
     def writing_since(self) -> float | None:
         """The Trio time at which the write under way last got on; None without one."""
         ...

@@ -41,7 +41,12 @@ _Handshake = Callable[[trio.Nursery, FrameStream], Awaitable[WebSocketConnection
 
 @asynccontextmanager
 async def accept(
-    stream: trio.abc.Stream, *, path: str = "/arcp", max_bytes: int, peer: str
+    stream: trio.abc.Stream,
+    *,
+    path: str = "/arcp",
+    max_bytes: int,
+    peer: str,
+    private: bool = False,
 ) -> AsyncGenerator[Transport, None]:
     """Do the server's part of the opening handshake on `stream`; the block has the transport.
 
@@ -53,6 +58,7 @@ async def accept(
         path: where WebSockets are accepted, with any query; elsewhere the answer is 404.
         max_bytes: what one message may have, in bytes.
         peer: who is at the other end, for logs.
+        private: whether nobody can read along on `stream`.
 
     Cancellation: a peer may take its time over the handshake, so bound it. A cancel scope may be
     opened around the whole block, and its deadline lifted inside.
@@ -76,7 +82,7 @@ async def accept(
         return await request.accept()
 
     frames = FrameStream(stream, client=False, max_bytes=max_bytes)
-    async with _open(frames, answer, max_bytes, peer) as transport:
+    async with _open(frames, answer, max_bytes, peer, private=private) as transport:
         yield transport
 
 
@@ -133,7 +139,12 @@ class _Reader:
 
 @asynccontextmanager
 async def _open(
-    frames: FrameStream, handshake: _Handshake, max_bytes: int, peer: str
+    frames: FrameStream,
+    handshake: _Handshake,
+    max_bytes: int,
+    peer: str,
+    *,
+    private: bool = False,
 ) -> AsyncGenerator[Transport, None]:
     aside = _Aside()
     try:
@@ -141,7 +152,9 @@ async def _open(
             reader = _Reader(nursery, frames)
             with aside:
                 websocket = await _shake_hands(reader, frames, handshake)
-                yield _WebSocketTransport(websocket, frames, reader.ended, max_bytes, peer)
+                yield _WebSocketTransport(
+                    websocket, frames, reader.ended, max_bytes, peer, private=private
+                )
             # Only the reader is left. Shielded, so that an outer cancellation cannot end the wait
             # for it with an exception that would take the place of the one put aside.
             nursery.cancel_scope.shield = True
@@ -186,8 +199,11 @@ class _WebSocketTransport:
         reader_ended: trio.Event,
         max_bytes: int,
         peer: str,
+        *,
+        private: bool,
     ) -> None:
         self.peer: Final = peer
+        self.private: Final = private
         self._websocket = websocket
         self._frames = frames
         self._reader_ended = reader_ended

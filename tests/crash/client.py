@@ -31,6 +31,7 @@ class _Tap:
     def __init__(self, transport: Transport) -> None:
         self.last = ""
         self.peer = transport.peer
+        self.private = transport.private
         self.writing_since = None
         self.unread = 0
         self._transport = transport

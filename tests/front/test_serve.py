@@ -9,6 +9,7 @@ import socket
 import struct
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from arcp_trio import Runtime, StaticTokens
 from arcp_trio.front import serve
-from arcp_trio.front.serve import listen, serve_stream
+from arcp_trio.front.serve import is_loopback, listen, serve_stream
 from arcp_trio.transport import Transport, TransportClosed, connect, memory_streams
 from tests.transport.peers import CLOSE, PING, TEXT, RawPeer, closing, frame, request
 
@@ -41,6 +42,7 @@ class EchoRuntime:
     limits: EchoLimits = EchoLimits()
     attached: int = 0
     deadlines: list[float] = field(factory=list)
+    private: list[bool] = field(factory=list)
     failures: list[BaseException] = field(factory=list)
     names: list[str] = field(factory=list)
     ended: trio.Event = field(factory=trio.Event)
@@ -63,6 +65,7 @@ class EchoRuntime:
     async def attend(self, transport: Transport, *, deadline: float) -> None:
         """Echo until the end."""
         self.deadlines.append(deadline)
+        self.private.append(transport.private)
         self.attached += 1
         try:
             while (message := await transport.receive()) != "bye":
@@ -382,3 +385,39 @@ async def test_an_oversized_message_and_silence_end_the_socket(autojump_clock: M
         await peer.send(TEXT, bytes(1001))
         assert (await peer.read_to_end())[2:4] == closing(1009)
     assert runtime.attached == 0
+
+
+@pytest.mark.parametrize(
+    ("host", "here"),
+    [
+        ("127.0.0.1", True),
+        ("127.8.8.8", True),
+        ("::1", True),
+        ("::ffff:127.0.0.1", True),
+        ("10.0.0.1", False),
+        ("192.0.2.1", False),
+        ("::ffff:192.0.2.1", False),
+        ("fe80::1%eth0", False),
+        ("::", False),
+    ],
+)
+def test_a_peer_on_this_machine_is_known_by_its_address(host: str, *, here: bool) -> None:
+    """Only loopback, also written as an IPv6 address, leaves nothing to read along."""
+    assert is_loopback(host) is here
+
+
+async def test_the_runtime_learns_whether_somebody_may_read_along(
+    autojump_clock: MockClock,
+) -> None:
+    """A transport says of itself what it was opened with."""
+    for private in (False, True):
+        near, far = memory_streams()
+        async with trio.open_nursery() as nursery:
+            runtime = EchoRuntime(nursery)
+            serve = partial(serve_stream, runtime, near, "peer", private=private)
+            runtime.start_connection(serve, "peer")
+            async with connect(far, max_bytes=1000) as client:
+                await assert_echoes(client, "hello")
+                assert not client.private
+                await client.close()
+        assert runtime.private == [private]

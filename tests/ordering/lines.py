@@ -32,6 +32,7 @@ class Line:
     """One end of a line."""
 
     peer = "line"
+    private = True
 
     def __init__(self, outgoing: _Way, incoming: _Way) -> None:
         self._outgoing = outgoing
