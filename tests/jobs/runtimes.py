@@ -7,7 +7,8 @@ from collections.abc import Iterable
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from arcp_trio import Agents, JobContext, Limits, MemoryStore, Runtime, StaticTokens
+from arcp_trio import Agents, Clock, JobContext, Limits, MemoryStore, Runtime, StaticTokens
+from arcp_trio.runtime.policy import Policy
 from arcp_trio.testing import TrioClock
 from arcp_trio.testing.peer import TEST_TOKEN
 from arcp_trio.wire.json import Json
@@ -40,15 +41,21 @@ async def stubborn(job: JobContext) -> Json:
 
 
 def make_runtime(
-    *, store: MemoryStore | None = None, operators: Iterable[str] = (), limits: Limits | None = None
+    *,
+    store: MemoryStore | None = None,
+    operators: Iterable[str] = (),
+    limits: Limits | None = None,
+    clock: Clock | None = None,
+    policy: Policy | None = None,
 ) -> Runtime:
     """A runtime in virtual time for the principals tester, bob and operator."""
     runtime = Runtime(
         auth=StaticTokens({TEST_TOKEN: "tester", BOB: "bob", OPERATOR: "operator"}),
         store=store,
-        clock=TrioClock(),
+        clock=clock or TrioClock(),
         limits=limits,
         operators=operators,
+        policy=policy,
     )
     runtime.add(simple_agents)
     return runtime
