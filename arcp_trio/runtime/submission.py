@@ -243,10 +243,10 @@ class Submissions:
 
     async def _repeat(self, request: _Request, known: KeyRow) -> _Accepted:
         """The same key again: the same acceptance, to another session also the events (§7.2)."""
-        _refuse_unnegotiated(request.submit, request.session.features)
         if fingerprint(request.submit) != known.fingerprint:
             raise DuplicateKey("this idempotency key came with other parameters before")
         session, store = request.session, self._core.store
+        _refuse_unnegotiated(request.submit, session.features)
         tail = _accepted_tail(request, known.job_id, known.accepted)
         if known.job_id in session.accepting:
             return _Accepted(tail)

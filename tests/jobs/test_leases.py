@@ -247,7 +247,7 @@ async def test_models_need_no_provisioner(peer: Peer, runtime: Runtime) -> None:
     ids=str,
 )
 async def test_who_may_use_a_model(
-    any_model: bool, lease: JsonObject, outcome: str, autojump_clock: MockClock
+    *, any_model: bool, lease: JsonObject, outcome: str, autojump_clock: MockClock
 ) -> None:
     """What `model.use` says, or else the deployment's policy, which is to forbid."""
     async with make_runtime(policy=Policy(any_model=any_model)) as runtime:
