@@ -11,7 +11,7 @@ from typing import Protocol
 import trio
 
 from arcp_trio.store.queue import Group, WriteQueue
-from arcp_trio.store.records import Entry, Frame, JobRow, KeyRow, Recovered, SessionRow
+from arcp_trio.store.records import Entry, Frame, JobQuery, JobRow, KeyRow, Recovered, SessionRow
 from arcp_trio.store.writes import Write
 
 
@@ -130,6 +130,22 @@ class Store(ABC):
     @abstractmethod
     async def job(self, job_id: str) -> JobRow | None:
         """A job, running or finished."""
+
+    @abstractmethod
+    async def jobs(self, query: JobQuery) -> Sequence[JobRow]:
+        """A page of retained jobs, running or finished.
+
+        Jobs that come and go between pages do not move the others from one page to another.
+        """
+
+    @abstractmethod
+    async def index_after(self, job_id: str, seq: int) -> int | None:
+        """The index behind the last entry that has a number up to `seq`; None if there is no job.
+
+        The numbers are those of the session that submitted the job first; it may have acknowledged
+        them, or be gone. Entries that it never numbered come behind those that it had numbered
+        before. Of entries that were given up, it may know nothing any more, and say 0.
+        """
 
     @abstractmethod
     async def key(self, principal: str, key: str, now: float) -> KeyRow | None:

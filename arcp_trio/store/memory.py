@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping, Sequence
 from functools import singledispatchmethod
 from itertools import takewhile
@@ -11,10 +11,12 @@ import attrs
 import trio
 
 from arcp_trio.store.interface import JournalTrimmed, LogTrimmed, Owed, Replay, Store
+from arcp_trio.store.numbering import Run, extend, index_after, index_behind
 from arcp_trio.store.records import (
     CredentialRow,
     Entry,
     Frame,
+    JobQuery,
     JobRow,
     KeyRow,
     LogItem,
@@ -49,7 +51,17 @@ class _Journal:
     base: int = 0
     entries: list[Entry] = attrs.field(factory=list[Entry])
     watchers: set[str] = attrs.field(factory=set[str])
+    numbers: list[Run] = attrs.field(factory=list[Run])
+    """What the session that submitted the job first gave to its entries."""
     expired: bool = False
+
+    def told(self) -> JobRow:
+        """The row, up to date."""
+        if self.numbers:
+            first_seq, _, count = self.numbers[-1]
+            if self.row.last_seq != first_seq + count - 1:
+                self.row = attrs.evolve(self.row, last_seq=first_seq + count - 1)
+        return self.row
 
 
 @attrs.define(eq=False)
@@ -60,8 +72,16 @@ class _Log:
     items: list[LogItem] = attrs.field(factory=list[LogItem])
 
 
+LOOK_ITEMS = 4_096
+"""Looked at in one go; then others have their turn."""
+
+
 def _last_place(item: LogItem) -> int:
     return item.last_place
+
+
+_Place = tuple[float, str]
+"""Of a job in a listing: `created_at` and id."""
 
 
 class MemoryStore(Store):
@@ -75,6 +95,8 @@ class MemoryStore(Store):
         self._sessions: dict[str, _Log] = {}
         self._tokens: dict[bytes, str] = {}
         self._journals: dict[str, _Journal] = {}
+        self._listed: dict[str | None, list[_Place]] = {}
+        """What is retained, oldest first, by principal; and for None, all."""
         self._finished: dict[str, float] = {}
         self._keys: dict[tuple[str, str], KeyRow] = {}
         self._credentials: dict[str, CredentialRow] = {}
@@ -96,7 +118,10 @@ class MemoryStore(Store):
 
     @_apply.register
     def _(self, write: AcceptJob) -> None:
-        self._journals[write.row.job_id] = _Journal(write.row)
+        row = write.row
+        self._journals[row.job_id] = _Journal(row)
+        for principal in (row.principal, None):
+            insort(self._listed.setdefault(principal, []), (row.created_at, row.job_id))
         if write.key is not None:
             name = write.key.principal, write.key.key
             self._keys.pop(name, None)  # one that has expired would keep its old place
@@ -127,6 +152,9 @@ class MemoryStore(Store):
             return  # an agent that would not go emitted beyond its job's retention
         del journal.entries[: write.base - journal.base]
         journal.base = write.base
+        # The last of those that lead to nothing is kept: its number is the job's last, as yet.
+        below = bisect_left(journal.numbers, write.base, key=index_behind)
+        del journal.numbers[: min(below, len(journal.numbers) - 1)]
 
     @_apply.register
     def _(self, write: KeepCredentials) -> None:
@@ -145,6 +173,8 @@ class MemoryStore(Store):
     def _(self, write: AppendLog) -> None:
         log = self._sessions[write.session_id]
         for item in write.items:
+            if type(item) is Range:
+                self._number(write.session_id, item)
             last = log.items[-1] if log.items else None
             if (
                 type(item) is Range
@@ -165,6 +195,11 @@ class MemoryStore(Store):
             watches.pop(job_id, None)
             self._unwatch(job_id, write.session_id)
         log.row = attrs.evolve(log.row, top=write.top, rows=write.row + 1)
+
+    def _number(self, session_id: str, item: Range) -> None:
+        journal = self._journals.get(item.job_id)
+        if journal is not None and journal.row.session_id == session_id:
+            extend(journal.numbers, (item.first_seq, item.first_index, item.count))
 
     @_apply.register
     def _(self, write: RotateToken) -> None:
@@ -229,12 +264,20 @@ class MemoryStore(Store):
             del self._finished[job_id]
             journal = self._journals[job_id]
             journal.expired = True
+            self._unlist(journal.row)
             if not journal.watchers:
                 del self._journals[job_id]
         due = list(takewhile(lambda row: row.expires_at <= write.now, self._keys.values()))
         for row in due:
             if row.job_id not in self._journals:
                 del self._keys[row.principal, row.key]
+
+    def _unlist(self, row: JobRow) -> None:
+        for principal in (row.principal, None):
+            listed = self._listed[principal]
+            del listed[bisect_left(listed, (row.created_at, row.job_id))]
+            if not listed:
+                del self._listed[principal]
 
     # -- reading
 
@@ -264,7 +307,32 @@ class MemoryStore(Store):
     async def job(self, job_id: str) -> JobRow | None:
         await trio.lowlevel.checkpoint()
         journal = self._journals.get(job_id)
-        return None if journal is None or journal.expired else journal.row
+        return None if journal is None or journal.expired else journal.told()
+
+    async def jobs(self, query: JobQuery) -> Sequence[JobRow]:
+        found: list[JobRow] = []
+        bound = query.bound
+        while True:
+            await trio.lowlevel.checkpoint()
+            listed = self._listed.get(query.principal, [])
+            stop = bisect_left(listed, bound)
+            piece = listed[max(0, stop - LOOK_ITEMS) : stop]
+            for created_at, job_id in reversed(piece):
+                if len(found) == query.limit or created_at <= query.created_after:
+                    return found
+                row = self._journals[job_id].told()
+                if query.wants(row):
+                    found.append(row)
+            if len(piece) < LOOK_ITEMS:
+                return found
+            bound = piece[0]
+
+    async def index_after(self, job_id: str, seq: int) -> int | None:
+        await trio.lowlevel.checkpoint()
+        journal = self._journals.get(job_id)
+        if journal is None or journal.expired:
+            return None
+        return index_after(journal.numbers, seq)
 
     async def key(self, principal: str, key: str, now: float) -> KeyRow | None:
         await trio.lowlevel.checkpoint()
@@ -287,15 +355,23 @@ class MemoryStore(Store):
         return found[: _fitting([len(entry.tail) for _, entry in found[:entries]], size)]
 
     async def covers(self, session_id: str, after: int) -> bool:
-        await trio.lowlevel.checkpoint()
-        log = self._sessions[session_id]
-        for item in log.items[bisect_left(log.items, 2 * after + 1, key=_last_place) :]:
-            if type(item) is Range:
-                index = item.first_index + max(0, after + 1 - item.first_seq)
-                journal = self._journals.get(item.job_id)
-                if journal is None or index < journal.base:
-                    return False
-        return after >= log.row.floor
+        place = 2 * after + 1
+        while True:
+            await trio.lowlevel.checkpoint()
+            log = self._sessions.get(session_id)
+            if log is None or after < log.row.floor:
+                return False
+            start = bisect_left(log.items, place, key=_last_place)
+            piece = log.items[start : start + LOOK_ITEMS]
+            for item in piece:
+                if type(item) is Range:
+                    index = item.first_index + max(0, after + 1 - item.first_seq)
+                    journal = self._journals.get(item.job_id)
+                    if journal is None or index < journal.base:
+                        return False
+            if len(piece) < LOOK_ITEMS:
+                return True
+            place = piece[-1].last_place + 1
 
     def replay(self, session_id: str, after: int, top: int, rows: int) -> Replay:
         return _MemoryReplay(self, ReplayPlace(session_id, after, top, rows))

@@ -8,6 +8,7 @@ next index it is owed.
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Mapping, Sequence
 
 import attrs
@@ -166,6 +167,37 @@ class JobRow:
     """Why it is being cancelled, from the moment a cancel was accepted."""
     submitters: frozenset[str] = frozenset()
     """Sessions whose logs have its acceptance; told of jobs that were submitted under a key."""
+    last_seq: int = 0
+    """The highest number that the session gave any of its entries; 0 before the first (§6.6)."""
+
+
+@attrs.frozen(kw_only=True)
+class JobQuery:
+    """Which retained jobs are wanted, newest first (§6.6)."""
+
+    principal: str | None
+    """None asks for those of everybody."""
+    statuses: frozenset[Status] = frozenset(Status)
+    agent: str | None = None
+    """`name` for any version, or `name@version`."""
+    created_after: float = -math.inf
+    created_before: float = math.inf
+    """Jobs that were created at these times themselves are not wanted."""
+    behind: tuple[float, str] | None = None
+    """`created_at` and id of the last job of the page before."""
+    limit: int
+
+    @property
+    def bound(self) -> tuple[float, str]:
+        """What `created_at` and id of each must be below."""
+        before = self.created_before, ""
+        return before if self.behind is None else min(before, self.behind)
+
+    def wants(self, row: JobRow) -> bool:
+        """Whether status and agent of a job are as wanted."""
+        if row.status not in self.statuses:
+            return False
+        return self.agent is None or self.agent in (row.agent, row.agent.partition("@")[0])
 
 
 @attrs.frozen(kw_only=True)

@@ -120,10 +120,11 @@ class Stage:
     def remembered(self) -> dict[str, int]:
         """How many entries there are in whatever has something per session."""
         sessions = self.runtime._core.sessions
+        of_jobs = {"_journals", "_listed", "_finished", "_keys"}
         return {
             name: len(table)
             for name, table in {**vars(sessions), **vars(self.store)}.items()
-            if isinstance(table, dict | list) and name not in {"_journals", "_finished", "_keys"}
+            if isinstance(table, dict | list) and name not in of_jobs
         }
 
 

@@ -86,7 +86,7 @@ async def _left_in_a_file(store: Store) -> Mapping[str, int]:
 
 def row_counts(snapshot: Snapshot) -> dict[str, int]:
     """How many rows are in each table that has any."""
-    db = snapshot._db
+    db = snapshot.db
     tables = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT IN ('state', ?)"
     names = [name for (name,) in db.execute(tables, ("sqlite_sequence",)).fetchall()]
     counts = {n: db.execute(f"SELECT count(*) FROM {n}").fetchone()[0] for n in names}
@@ -152,8 +152,12 @@ class Feeder:
 
     def job(self, job_id: str = "J", *, session_id: str = "S", key: KeyRow | None = None) -> Group:
         """Accept a job."""
-        self._lengths[job_id] = 0
-        return self.store.put(AcceptJob(job_row(job_id, session_id=session_id), key))
+        return self.accept(job_row(job_id, session_id=session_id), key)
+
+    def accept(self, row: JobRow, key: KeyRow | None = None) -> Group:
+        """Accept this job."""
+        self._lengths[row.job_id] = 0
+        return self.store.put(AcceptJob(row, key))
 
     def session(self, session_id: str = "S", *, token: bytes = b"token") -> Group:
         """Open a session."""

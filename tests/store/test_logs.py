@@ -11,8 +11,10 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
+from arcp_trio.store import memory
 from arcp_trio.store.interface import JournalTrimmed, LogTrimmed, Replay, Store
 from arcp_trio.store.records import Frame, Inline, LogItem, Mark, Range
+from arcp_trio.store.sqlite import looking
 from arcp_trio.store.writes import MoveFloor, TrimJournal
 from tests.store.engines import ENGINES, Engine, Feeder, read_all, tail
 
@@ -367,3 +369,21 @@ async def test_the_log_of_one_session_is_not_anothers(store: Store, feeder: Feed
     await store.flushed()
     assert await read_all(store.replay("S", 0, 2, 1)) == [(1, b"J:0"), (2, b"J:1")]
     assert await read_all(store.replay("T", 0, 2, 1)) == [(1, b"J:1"), (2, b"J:2")]
+
+
+@pytest.mark.parametrize("gone", range(1, 9))
+async def test_all_of_a_long_log_must_be_covered(
+    store: Store, feeder: Feeder, monkeypatch: pytest.MonkeyPatch, gone: int
+) -> None:
+    """It is looked at piece by piece, and what is missing may stand in any of them."""
+    monkeypatch.setattr(memory, "LOOK_ITEMS", 3)
+    monkeypatch.setattr(looking, "PAGE", 3)
+    feeder.session()
+    for seq in range(1, 9):
+        feeder.job(f"J{seq}")
+        feeder.emit(f"J{seq}")
+        feeder.log(items=[Range(seq, f"J{seq}", 0, 1)], top=seq)
+    await store.put(TrimJournal(f"J{gone}", 1)).committed()
+    assert [await store.covers("S", after) for after in range(9)] == [
+        after >= gone for after in range(9)
+    ]

@@ -177,9 +177,7 @@ async def test_an_idle_store_leaves_the_disk_alone(store: SqliteStore, path: Pat
     await until_tidy(store, {"job": 1, "journal": 1, "submitter": 1})
 
     async def counter() -> int:
-        changes: int = await store.read(
-            lambda s: s._db.execute("PRAGMA data_version").fetchone()[0]
-        )
+        changes: int = await store.read(lambda s: s.db.execute("PRAGMA data_version").fetchone()[0])
         return changes
 
     before = await counter()

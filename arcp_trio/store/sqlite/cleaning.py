@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from time import perf_counter
 
+from arcp_trio.store.numbering import Run, extend, index_behind
 from arcp_trio.store.sqlite.file import transaction
+from arcp_trio.store.sqlite.packing import numbered_in, pack_runs, unpack_runs
 from arcp_trio.store.sqlite.writing import EVERYTHING
 
 PIECE_SECONDS = 0.003
@@ -14,6 +16,9 @@ PIECE_SECONDS = 0.003
 
 PIECE_ROWS = 8
 PIECE_PAGES = 64
+
+ROW_RUNS = 256
+"""A row of numbers holds no more runs than this: it is written anew until it is full."""
 
 SPARE_PAGES = 1_024
 """Free pages kept in the file for what is written next; beyond it, up to a quarter of the file."""
@@ -40,7 +45,7 @@ def _for_a_while(step: Callable[[sqlite3.Connection], bool], db: sqlite3.Connect
 
 
 def _forget_jobs(db: sqlite3.Connection) -> bool:
-    """Jobs past their retention, that no watch needs: all but their journals."""
+    """Jobs past their retention, that no watch needs: all but journals and numbers."""
     jobs = db.execute(
         "SELECT jid, job_id FROM job WHERE expired = 1"
         " AND NOT EXISTS (SELECT 1 FROM watch WHERE watch.job_id = job.job_id) LIMIT ?",
@@ -68,23 +73,68 @@ def _clear_journals(db: sqlite3.Connection) -> bool:
         " WHERE jid = ? AND last_index < ? ORDER BY last_index LIMIT ?)",
         (*waste, PIECE_ROWS),
     )
-    if deleted.rowcount < PIECE_ROWS:
+    if deleted.rowcount < PIECE_ROWS and not _clear_numbering(db, *waste):
         db.execute("DELETE FROM journal_waste WHERE jid = ?", waste[:1])
     return True
+
+
+def _clear_numbering(db: sqlite3.Connection, jid: int, below: int) -> bool:
+    """Numbers that lead to nothing: behind the last of them, the journal is gone, too."""
+    rows = db.execute(
+        "SELECT first_seq, index_behind FROM numbering WHERE jid = ? ORDER BY first_seq LIMIT ?",
+        (jid, PIECE_ROWS),
+    ).fetchall()
+    gone = [first_seq for first_seq, index_behind in rows if index_behind < below]
+    db.executemany(
+        "DELETE FROM numbering WHERE jid = ? AND first_seq = ?",
+        [(jid, first_seq) for first_seq in gone],
+    )
+    return len(gone) == PIECE_ROWS
 
 
 def _clear_logs(db: sqlite3.Connection) -> bool:
     waste = db.execute("SELECT sid, below FROM log_waste LIMIT 1").fetchone()
     if waste is None:
         return False
-    deleted = db.execute(
-        "DELETE FROM log WHERE id IN (SELECT id FROM log"
-        " WHERE sid = ? AND last_place < ? ORDER BY last_place LIMIT ?)",
+    rows = db.execute(
+        "SELECT id, items FROM log WHERE sid = ? AND last_place < ?"
+        " ORDER BY last_place, row LIMIT ?",
         (*waste, PIECE_ROWS),
-    )
-    if deleted.rowcount < PIECE_ROWS:
+    ).fetchall()
+    _keep_numbers(db, waste[0], [items for _, items in rows])
+    db.executemany("DELETE FROM log WHERE id = ?", [(number,) for number, _ in rows])
+    if len(rows) < PIECE_ROWS:
         db.execute("DELETE FROM log_waste WHERE sid = ?", waste[:1])
     return True
+
+
+def _keep_numbers(db: sqlite3.Connection, sid: int, batches: Iterable[bytes]) -> None:
+    """Take over what the retained jobs that this session submitted are known by."""
+    runs: dict[str, list[Run]] = {}
+    for packed in batches:
+        for job_id, run in numbered_in(packed):
+            extend(runs.setdefault(job_id, []), run)
+    for job_id, numbers in runs.items():
+        job = db.execute(
+            "SELECT jid, base FROM job WHERE job_id = ? AND sid = ? AND expired = 0", (job_id, sid)
+        ).fetchone()
+        if job is not None:
+            jid, base = job
+            _extend_numbering(db, jid, [run for run in numbers if index_behind(run) >= base])
+
+
+def _extend_numbering(db: sqlite3.Connection, jid: int, runs: Sequence[Run]) -> None:
+    last = db.execute(
+        "SELECT runs FROM numbering WHERE jid = ? ORDER BY first_seq DESC LIMIT 1", (jid,)
+    ).fetchone()
+    joined = [] if last is None else unpack_runs(last[0])
+    for run in runs:
+        extend(joined, run)
+    rows = [joined[at : at + ROW_RUNS] for at in range(0, len(joined), ROW_RUNS)]
+    db.executemany(
+        "INSERT OR REPLACE INTO numbering (jid, first_seq, index_behind, runs) VALUES (?, ?, ?, ?)",
+        [(jid, row[0][0], index_behind(row[-1]), pack_runs(row)) for row in rows],
+    )
 
 
 def _shrink(db: sqlite3.Connection) -> bool:

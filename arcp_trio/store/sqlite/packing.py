@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from arcp_trio.store.numbering import Run
 from arcp_trio.store.records import Entry, Inline, LogItem, Mark, Range
 
 _PackedEntry: TypeAlias = tuple[int, bytes, str | None, bool, str | None]
@@ -17,10 +18,15 @@ _PackedItems: TypeAlias = tuple[
     list[tuple[int, bytes]],
     list[tuple[int, int, bytes]],
 ]
+_PackedRanges: TypeAlias = tuple[
+    list[str], list[tuple[int, int, int, int]], msgspec.Raw, msgspec.Raw
+]
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_entries = msgspec.msgpack.Decoder(list[_PackedEntry]).decode
 _decode_items = msgspec.msgpack.Decoder(_PackedItems).decode
+_decode_ranges = msgspec.msgpack.Decoder(_PackedRanges).decode
+_decode_runs = msgspec.msgpack.Decoder(list[Run]).decode
 _place = attrgetter("first_place")
 
 
@@ -64,3 +70,20 @@ def unpack_items(packed: bytes) -> list[LogItem]:
     if inlines or marks:
         items.sort(key=_place)
     return items
+
+
+def numbered_in(packed: bytes) -> Iterator[tuple[str, Run]]:
+    """What a batch of a log numbered, each behind the id of its job."""
+    jobs, ranges, _, _ = _decode_ranges(packed)
+    for seq, number, index, count in ranges:
+        yield jobs[number], (seq, index, count)
+
+
+def pack_runs(runs: Sequence[Run]) -> bytes:
+    """Numbers of one job."""
+    return _encode(runs)
+
+
+def unpack_runs(packed: bytes) -> list[Run]:
+    """The numbers again."""
+    return _decode_runs(packed)

@@ -15,10 +15,11 @@ import trio
 
 from arcp_trio.store.errors import OtherVersion, StoreError
 from arcp_trio.store.interface import Owed, Replay
-from arcp_trio.store.records import Frame, JobRow, KeyRow, Recovered, SessionRow
+from arcp_trio.store.records import Frame, JobQuery, JobRow, KeyRow, Recovered, SessionRow
 from arcp_trio.store.replaying import ReplayPlace
 from arcp_trio.store.sqlite import file, schema
-from arcp_trio.store.sqlite.reading import Coverage, Snapshot
+from arcp_trio.store.sqlite.looking import Coverage, NumberSearch
+from arcp_trio.store.sqlite.reading import Snapshot
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -63,6 +64,15 @@ class SqliteReader:
     async def job(self, job_id: str) -> JobRow | None:
         return await self.read(Snapshot.job, job_id)
 
+    async def jobs(self, query: JobQuery) -> Sequence[JobRow]:
+        return await self.read(Snapshot.jobs, query)
+
+    async def index_after(self, job_id: str, seq: int) -> int | None:
+        search = NumberSearch(job_id, seq)
+        while await self.read(search.look):
+            pass
+        return search.found
+
     async def key(self, principal: str, key: str, now: float) -> KeyRow | None:
         return await self.read(Snapshot.key, principal, key, now)
 
@@ -71,7 +81,7 @@ class SqliteReader:
 
     async def covers(self, session_id: str, after: int) -> bool:
         cover = Coverage(session_id, after)
-        while await self.read(Snapshot.look, cover):
+        while await self.read(cover.look):
             pass
         return cover.complete
 

@@ -15,6 +15,7 @@ from arcp_trio.store.records import (
     CredentialRow,
     CredentialState,
     Entry,
+    JobQuery,
     JobRow,
     KeyRow,
     LogItem,
@@ -28,24 +29,28 @@ from arcp_trio.store.sqlite.packing import unpack_entries, unpack_items
 LOG_PAGE, JOURNAL_PAGE = 64, 8
 """Rows read at a time. No statement stays open between them: it would hold up checkpoints."""
 
-COVER_PAGE = 1_024
-"""Rows of a log looked at in one go; other readers wait that long."""
-
 JOIN_ENTRIES = 256
 """Adjacent ranges are joined up to this many entries, so that they are read together."""
+
+
+_JOB_ROWS = """
+    SELECT jid, job_id, agent, principal, session_id, trace_id, accepted, created_at, status,
+        finished_at, length, cancelled, max(last_seq, coalesce((SELECT last_seq FROM watch
+        WHERE watch.sid = job.sid AND watch.job_id = job.job_id), 0))
+    FROM job WHERE """
 
 
 class Snapshot:
     """Reads on one connection, within the caller's transaction."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
-        self._db = db
+        self.db = db
 
     # -- rows
 
     def recover(self) -> Recovered:
         """What is here already."""
-        db = self._db
+        db = self.db
         (ordinal,) = db.execute("SELECT ordinal FROM state").fetchone()
         sessions = db.execute("SELECT session_id, principal FROM session ORDER BY sid").fetchall()
         unfinished = db.execute(
@@ -64,7 +69,7 @@ class Snapshot:
         )
 
     def _credentials(self) -> list[CredentialRow]:
-        rows = self._db.execute(
+        rows = self.db.execute(
             "SELECT row_id, order_id, job_id, principal, state, handle, credential_id"
             " FROM credential ORDER BY id"
         ).fetchall()
@@ -82,24 +87,24 @@ class Snapshot:
         ]
 
     def _length(self, jid: int, base: int) -> int:
-        (last,) = self._db.execute(
+        (last,) = self.db.execute(
             "SELECT max(last_index) FROM journal WHERE jid = ?", (jid,)
         ).fetchone()
         return base if last is None else last + 1
 
     def session(self, session_id: str) -> SessionRow | None:
         """A session, with its watches."""
-        row = self._db.execute(
+        row = self.db.execute(
             "SELECT sid, principal, features, dialect, top, floor, rows, acked"
             " FROM session WHERE session_id = ?",
             (session_id,),
         ).fetchone()
         if row is None:
             return None
-        watches = self._db.execute(
+        watches = self.db.execute(
             "SELECT job_id, cursor FROM watch WHERE sid = ?", row[:1]
         ).fetchall()
-        *spare_tokens, token = self._db.execute(
+        *spare_tokens, token = self.db.execute(
             "SELECT digest FROM token WHERE sid = ? ORDER BY place", row[:1]
         ).fetchall()
         return SessionRow(
@@ -118,39 +123,66 @@ class Snapshot:
 
     def session_of_token(self, token: bytes) -> str | None:
         """The session that a resume token's digest belongs to."""
-        row = self._db.execute(
+        row = self.db.execute(
             "SELECT session_id FROM token JOIN session USING (sid) WHERE digest = ?", (token,)
         ).fetchone()
         return None if row is None else row[0]
 
     def job(self, job_id: str) -> JobRow | None:
         """A job, unless its retention is over."""
-        row = self._db.execute(
-            "SELECT jid, agent, principal, session_id, trace_id, accepted, created_at, status,"
-            " finished_at, length, cancelled FROM job WHERE job_id = ? AND expired = 0",
-            (job_id,),
-        ).fetchone()
-        if row is None:
-            return None
-        submitters = self._db.execute("SELECT session_id FROM submitter WHERE jid = ?", row[:1])
-        return JobRow(
-            job_id=job_id,
-            agent=row[1],
-            principal=row[2],
-            session_id=row[3],
-            trace_id=row[4],
-            accepted=row[5],
-            created_at=row[6],
-            status=Status(row[7]),
-            finished_at=row[8],
-            length=row[9],
-            cancelled=row[10],
-            submitters=frozenset(session_id for (session_id,) in submitters.fetchall()),
+        rows = self._jobs("job_id = ? AND expired = 0", job_id)
+        return rows[0] if rows else None
+
+    def jobs(self, query: JobQuery) -> Sequence[JobRow]:
+        """A page of jobs. Status and agent stand in the index, too: what is not wanted is cheap."""
+        terms: list[tuple[str, Sequence[object]]] = [
+            ("expired = 0 AND (created_at, job_id) < (?, ?)", query.bound),
+            ("created_at > ?", [query.created_after]),
+        ]
+        if query.principal is not None:
+            terms.append(("principal = ?", [query.principal]))
+        if query.statuses != frozenset(Status):
+            marks = ", ".join("?" * len(query.statuses))
+            terms.append((f"status IN ({marks})", sorted(query.statuses)))
+        if (agent := query.agent) is not None and "@" in agent:
+            terms.append(("agent = ?", [agent]))
+        elif agent is not None:
+            terms.append(("substr(agent, 1, ?) IN (?, ?)", [len(agent) + 1, agent, f"{agent}@"]))
+        which = " AND ".join(term for term, _ in terms)
+        order = "ORDER BY created_at DESC, job_id DESC"
+        # The index finds them; whole rows are read of those only that are on the page.
+        return self._jobs(
+            f"jid IN (SELECT jid FROM job WHERE {which} {order} LIMIT ?) {order}",  # noqa: S608
+            *(value for _, values in terms for value in values),
+            query.limit,
         )
+
+    def _jobs(self, which: str, *values: object) -> list[JobRow]:
+        db = self.db
+        rows = db.execute(_JOB_ROWS + which, values).fetchall()
+        submitters = "SELECT session_id FROM submitter WHERE jid = ?"
+        return [
+            JobRow(
+                job_id=row[1],
+                agent=row[2],
+                principal=row[3],
+                session_id=row[4],
+                trace_id=row[5],
+                accepted=row[6],
+                created_at=row[7],
+                status=Status(row[8]),
+                finished_at=row[9],
+                length=row[10],
+                cancelled=row[11],
+                submitters=frozenset(name for (name,) in db.execute(submitters, row[:1])),
+                last_seq=row[12],
+            )
+            for row in rows
+        ]
 
     def key(self, principal: str, key: str, now: float) -> KeyRow | None:
         """What a key stands for; it lives as long as its job is retained, at least."""
-        row = self._db.execute(
+        row = self.db.execute(
             "SELECT fingerprint, job_id, accepted, expires_at FROM key"
             " WHERE principal = ?1 AND key = ?2 AND (expires_at > ?3"
             " OR EXISTS (SELECT 1 FROM retained WHERE retained.job_id = key.job_id))",
@@ -189,8 +221,8 @@ class Snapshot:
 
         Of many journals, those whose turn does not come are not read at all.
         """
-        jid = self._journal(job_id, index)
-        row = self._db.execute(
+        jid = self.journal(job_id, index)
+        row = self.db.execute(
             "SELECT first_ordinal FROM journal WHERE jid = ? AND last_index >= ?"
             " ORDER BY last_index LIMIT 1",
             (jid, index),
@@ -202,10 +234,11 @@ class Snapshot:
 
     def entries(self, job_id: str, index: int, count: int) -> Iterable[Entry]:
         """So many entries of a journal, read as they are asked for."""
-        return islice(self._entries(self._journal(job_id, index), index), count)
+        return islice(self._entries(self.journal(job_id, index), index), count)
 
-    def _journal(self, job_id: str, index: int) -> int:
-        row = self._db.execute(
+    def journal(self, job_id: str, index: int) -> int:
+        """Where a job's journal is, if it reaches back to this index."""
+        row = self.db.execute(
             "SELECT jid, base FROM retained WHERE job_id = ?", (job_id,)
         ).fetchone()
         if row is None or index < row[1]:
@@ -214,7 +247,7 @@ class Snapshot:
         return jid
 
     def _entries(self, jid: int, index: int) -> Iterator[Entry]:
-        while rows := self._db.execute(
+        while rows := self.db.execute(
             "SELECT first_index, last_index, entries FROM journal"
             " WHERE jid = ? AND last_index >= ? ORDER BY last_index LIMIT ?",
             (jid, index, JOURNAL_PAGE),
@@ -229,77 +262,34 @@ class Snapshot:
 
     def log_from(self, session_id: str, place: int, last: int) -> Iterator[LogItem]:
         """The log items at or behind a place, for a reader who goes on to the last."""
-        row = self._log(session_id)
+        row = self.log(session_id)
         if row is None or (place + 1) // 2 <= min(row[1], last // 2):
             raise LogTrimmed
         yield from _joined(self._items(row[0], place))
 
-    def _log(self, session_id: str) -> tuple[int, int] | None:
-        row: tuple[int, int] | None = self._db.execute(
+    def log(self, session_id: str) -> tuple[int, int] | None:
+        """Where a session's log is, and its floor."""
+        row: tuple[int, int] | None = self.db.execute(
             "SELECT sid, floor FROM session WHERE session_id = ?", (session_id,)
         ).fetchone()
         return row
 
     def _items(self, sid: int, place: int) -> Iterator[LogItem]:
         behind = (place, -1)
-        while batches := self._batches(sid, behind, LOG_PAGE):
+        while batches := self.batches(sid, behind, LOG_PAGE):
             for _, _, packed in batches:
                 for item in unpack_items(packed):
                     if item.last_place >= place:
                         yield item
             behind = batches[-1][:2]
 
-    def _batches(
-        self, sid: int, behind: tuple[int, int], most: int
-    ) -> list[tuple[int, int, bytes]]:
+    def batches(self, sid: int, behind: tuple[int, int], most: int) -> list[tuple[int, int, bytes]]:
         """Batches behind the one with this last place and number."""
-        return self._db.execute(
+        return self.db.execute(
             "SELECT last_place, row, items FROM log WHERE sid = ? AND (last_place, row) > (?, ?)"
             " ORDER BY last_place, row LIMIT ?",
             (sid, *behind, most),
         ).fetchall()
-
-    def look(self, cover: Coverage) -> bool:
-        """Look at the next piece of a log; False once there is no need to look further."""
-        log = self._log(cover.session_id)
-        if log is None or cover.after < log[1]:
-            cover.complete = False
-            return False
-        batches = self._batches(log[0], cover.behind, COVER_PAGE)
-        for _, _, packed in batches:
-            for item in unpack_items(packed):
-                if type(item) is Range and item.last_seq > cover.after:
-                    self._look_at_range(cover, item)
-        if len(batches) < COVER_PAGE:
-            return False
-        cover.behind = batches[-1][:2]
-        return cover.complete
-
-    def _look_at_range(self, cover: Coverage, item: Range) -> None:
-        if item.job_id not in cover.jobs:
-            cover.jobs.add(item.job_id)
-            try:
-                self._journal(
-                    item.job_id, item.first_index + max(0, cover.after + 1 - item.first_seq)
-                )
-            except JournalTrimmed:
-                cover.complete = False
-
-
-@attrs.define(eq=False)
-class Coverage:
-    """Whether a log is complete behind a number. It may be long: it is looked at in pieces."""
-
-    session_id: str
-    after: int
-    behind: tuple[int, int] = attrs.field(init=False)
-    """Last place and number of the last batch that was looked at."""
-    jobs: set[str] = attrs.field(factory=set[str])
-    """Looked at already: a log has the entries of a journal in their order."""
-    complete: bool = True
-
-    def __attrs_post_init__(self) -> None:
-        self.behind = (2 * self.after + 1, -1)
 
 
 def _joined(items: Iterator[LogItem]) -> Iterator[LogItem]:

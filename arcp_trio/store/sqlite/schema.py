@@ -13,6 +13,8 @@ APPLICATION_ID = 0x41524350
 #   which of them, packed, a batch to a row.
 # - Rows of these two go in the background. `job.base` and `session.floor` say what is gone from one
 #   transaction to the next; `journal_waste` and `log_waste` say what of it is still on disk.
+# - numbering: the numbers that a job's first session gave its entries. While they are in the log,
+#   they are there only; they are taken over from the batches that are cleared away.
 # - A job past its retention is `expired`: gone to everyone but the watches that are owed its end.
 # - AUTOINCREMENT: what is being cleared away must not meet a new owner of its number.
 _FIRST = (
@@ -44,6 +46,7 @@ _FIRST = (
         sid INTEGER NOT NULL,
         job_id TEXT NOT NULL,
         cursor INTEGER NOT NULL,
+        last_seq INTEGER NOT NULL,
         PRIMARY KEY (sid, job_id)
     ) WITHOUT ROWID""",
     "CREATE INDEX watch_of_job ON watch (job_id)",
@@ -62,6 +65,7 @@ _FIRST = (
         agent TEXT NOT NULL,
         principal TEXT NOT NULL,
         session_id TEXT NOT NULL,
+        sid INTEGER,
         trace_id TEXT NOT NULL,
         accepted BLOB NOT NULL,
         created_at REAL NOT NULL,
@@ -69,14 +73,21 @@ _FIRST = (
         finished_at REAL,
         cancelled TEXT,
         terminal_ordinal INTEGER,
+        last_seq INTEGER NOT NULL DEFAULT 0,
         length INTEGER NOT NULL,
         base INTEGER NOT NULL DEFAULT 0,
         expired INTEGER NOT NULL DEFAULT 0
     )""",
+    """CREATE INDEX job_of_principal ON job (principal, created_at, job_id, status, agent)
+       WHERE expired = 0""",
     "CREATE INDEX job_unfinished ON job (jid) WHERE finished_at IS NULL",
     """CREATE INDEX job_finished ON job (finished_at, terminal_ordinal)
        WHERE finished_at IS NOT NULL AND expired = 0""",
     "CREATE INDEX job_expired ON job (jid) WHERE expired = 1",
+    """CREATE TRIGGER watch_ends BEFORE DELETE ON watch BEGIN
+        UPDATE job SET last_seq = max(last_seq, old.last_seq)
+        WHERE job_id = old.job_id AND sid = old.sid;
+    END""",
     """CREATE VIEW retained AS SELECT * FROM job WHERE expired = 0
        OR EXISTS (SELECT 1 FROM watch WHERE watch.job_id = job.job_id)""",
     """CREATE TABLE submitter (
@@ -94,6 +105,13 @@ _FIRST = (
     )""",
     "CREATE UNIQUE INDEX journal_of_job ON journal (jid, last_index)",
     "CREATE TABLE journal_waste (jid INTEGER PRIMARY KEY, below INTEGER NOT NULL)",
+    """CREATE TABLE numbering (
+        jid INTEGER NOT NULL,
+        first_seq INTEGER NOT NULL,
+        index_behind INTEGER NOT NULL,
+        runs BLOB NOT NULL,
+        PRIMARY KEY (jid, first_seq)
+    ) WITHOUT ROWID""",
     # `due` is when a key is to be looked at; NULL when it has expired, but its job is retained.
     """CREATE TABLE key (
         principal TEXT NOT NULL,

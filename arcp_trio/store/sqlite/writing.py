@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from functools import singledispatchmethod
 
-from arcp_trio.store.records import Entry, Status
+from arcp_trio.store.records import Entry, Range, Status
 from arcp_trio.store.sqlite.packing import pack_entries, pack_items
 from arcp_trio.store.writes import (
     AcceptJob,
@@ -118,6 +118,7 @@ class GroupWriter:
     @_apply.register
     def _(self, write: AppendLog) -> None:
         db, session_id = self._db, write.session_id
+        last_seqs = {item.job_id: item.last_seq for item in write.items if type(item) is Range}
         if write.items:
             db.execute(
                 "INSERT INTO log (sid, last_place, row, items)"
@@ -129,13 +130,13 @@ class GroupWriter:
             (write.top, write.row + 1, session_id),
         )
         db.executemany(
-            "INSERT INTO watch (sid, job_id, cursor)"
-            " SELECT sid, ?2, ?3 FROM session WHERE session_id = ?1"
-            " ON CONFLICT DO UPDATE SET cursor = excluded.cursor",
+            "INSERT INTO watch (sid, job_id, cursor, last_seq)"
+            " SELECT sid, ?2, ?3, ?4 FROM session WHERE session_id = ?1"
+            " ON CONFLICT DO UPDATE SET cursor = excluded.cursor,"
+            " last_seq = max(last_seq, excluded.last_seq)",
             [
-                (session_id, job_id, cursor)
+                (session_id, job_id, cursor, last_seqs.get(job_id, 0))
                 for job_id, cursor in write.cursors.items()
-                if job_id not in write.ended
             ],
         )
         db.executemany(
@@ -176,8 +177,9 @@ class GroupWriter:
     def _(self, write: AcceptJob) -> None:
         row, key = write.row, write.key
         added = self._db.execute(
-            "INSERT INTO job (job_id, agent, principal, session_id, trace_id, accepted,"
-            " created_at, status, finished_at, length) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO job (job_id, agent, principal, session_id, sid, trace_id, accepted,"
+            " created_at, status, finished_at, length) VALUES (?1, ?2, ?3, ?4,"
+            " (SELECT sid FROM session WHERE session_id = ?4), ?5, ?6, ?7, ?8, ?9, ?10)",
             (
                 row.job_id,
                 row.agent,
