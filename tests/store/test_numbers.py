@@ -28,6 +28,7 @@ def _small_pieces() -> Generator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(looking, "PAGE", 2)
         patch.setattr(cleaning, "PIECE_ROWS", 2)
+        patch.setattr(cleaning, "LOG_ROWS", 2)
         patch.setattr(cleaning, "ROW_RUNS", 2)
         yield
 
