@@ -93,20 +93,24 @@ def draft(core: Core, wanted: Wanted, origin: Origin) -> Job:
 
 
 def _authority(core: Core, lease: Lease, parent: Job | None) -> Authority:
-    """From here on only the monotonic clock counts: no step of the wall clock moves the end."""
-    deadline = None
-    if lease.expires is not None:
-        left = lease.expires - core.clock.now() + core.limits.lease_grace_seconds
-        deadline = trio.current_time() + left
     above = None if parent is None else parent.authority
-    if deadline is not None and above is not None and above.deadline is not None:
-        deadline = min(deadline, above.deadline)
     return Authority(
         lease=lease,
         budget=Budget(lease.budget, None if above is None else above.budget),
-        deadline=deadline,
+        deadline=_deadline(core, lease, above),
         any_model=core.policy.any_model,
     )
+
+
+def _deadline(core: Core, lease: Lease, above: Authority | None) -> float | None:
+    """From here on only the monotonic clock counts: no step of the wall clock moves the end."""
+    if lease.expires is None:
+        return None
+    if above is not None and lease.expires == above.lease.expires:
+        return above.deadline  # as it was reckoned then: the wall clock may have been set since
+    left = lease.expires - core.clock.now() + core.limits.lease_grace_seconds
+    deadline = trio.current_time() + left
+    return deadline if above is None or above.deadline is None else min(deadline, above.deadline)
 
 
 def give_up(job: Job) -> None:

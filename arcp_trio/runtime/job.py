@@ -272,9 +272,15 @@ class Job:
             raise self._ended()
         try:
             self.authority.check(capability, target, now=trio.current_time(), also=also)
-        except LeaseExpired as error:
-            log.warning("job %s of %s: %s", self.id, self.principal, error.message)
-            self.decide(outcome.failed(LeaseExpired("the lease expired during execution")))
+        except LeaseExpired:
+            end = outcome.failed(LeaseExpired("the lease expired during execution"))
+            if self.decide(end):
+                log.warning(
+                    "lease expired: job=%s principal=%s expires_at=%s",
+                    self.id,
+                    self.principal,
+                    self.authority.lease.expires_at,
+                )
             self.let_end()
             raise
 

@@ -1,0 +1,387 @@
+"""A lease ends at its time, by a clock that nobody can set, and takes the job with it (§9.5)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Sequence
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from arcp_trio import (
+    ArcpError,
+    JobContext,
+    LeaseExpired,
+    Limits,
+    MemoryStore,
+    Runtime,
+)
+from arcp_trio.store.writes import Write
+from arcp_trio.testing import Peer, open_peer
+from arcp_trio.testing.frames import Frame
+from arcp_trio.wire.json import Json, JsonObject
+from tests.jobs import doer
+from tests.jobs.doer import SteppedClock, do
+from tests.jobs.runtimes import make_runtime
+
+EXPIRED = "LEASE_EXPIRED"
+GRACE = 0.25
+"""Behind `expires_at`; clocks differ a little."""
+
+LEASE: JsonObject = {"tool.call": ["*"], "agent.delegate": ["*"], "cost.budget": ["USD:1"]}
+
+
+@pytest.fixture
+def clock() -> SteppedClock:
+    """A wall clock that can be set."""
+    return SteppedClock()
+
+
+@pytest.fixture
+async def runtime(clock: SteppedClock) -> AsyncGenerator[Runtime, None]:
+    """A runtime with an agent that does as it is told."""
+    async with make_runtime(clock=clock) as entered:
+        entered.add(doer.agents)
+        yield entered
+
+
+class SlowStore(MemoryStore):
+    """Takes some time for each group."""
+
+    seconds = 0.0
+
+    async def _commit(self, writes: Sequence[Write]) -> None:
+        await trio.sleep(self.seconds)
+        await super()._commit(writes)
+
+
+def until(expires_at: Json, lease: JsonObject = LEASE) -> JsonObject:
+    """The fields of a submit for a lease that ends then."""
+    return {"lease_request": lease, "lease_constraints": {"expires_at": expires_at}}
+
+
+def ended_by_expiry(end: Frame) -> bool:
+    """Whether a terminal is the one of §9.5."""
+    said = (end["code"], end["final_status"], end["retryable"])
+    return said == (EXPIRED, "error", False)
+
+
+# -- what is no expiry
+
+
+@pytest.mark.spec("9.5-1", "9.5-2", "9.5-3")
+@pytest.mark.parametrize(
+    "expires_at",
+    [
+        "2000-01-01T00:00:00Z",
+        "2099-01-01T00:00:00+02:00",
+        "2099-01-01T00:00:00+00:00",
+        "2099-01-01T00:00:00",
+        "2099-01-01T00:00:00z",
+        "2099-01-01",
+        "2026-13-45T00:00:00Z",
+        "not-a-date",
+        "",
+        4070908800,
+        True,
+        ["2099-01-01T00:00:00Z"],
+    ],
+)
+async def test_what_is_no_future_time_in_utc_is_refused(
+    peer: Peer, expires_at: Json, autojump_clock: MockClock
+) -> None:
+    """It never means that the lease has no end."""
+    with pytest.raises(ArcpError) as refusal:
+        await peer.submit("doer", [], **until(expires_at))
+    assert refusal.value.code == "INVALID_REQUEST"
+
+
+@pytest.mark.spec("9.5-2", "9.5-3")
+async def test_now_is_not_in_the_future(
+    peer: Peer, clock: SteppedClock, autojump_clock: MockClock
+) -> None:
+    """Nor is a second ago; a millisecond from now is."""
+    for seconds in (-1, 0):
+        with pytest.raises(ArcpError) as refusal:
+            await peer.submit("doer", [], **until(clock.after(seconds)))
+        assert refusal.value.code == "INVALID_REQUEST"
+    await peer.submit("doer", [], **until(clock.after(0.001)))
+
+
+@pytest.mark.spec("9.5-5")
+async def test_an_expiry_needs_no_lease_request(
+    peer: Peer, clock: SteppedClock, autojump_clock: MockClock
+) -> None:
+    """It is accepted alone, shown and enforced."""
+    end_of_lease = clock.after(1)
+    accepted = await peer.submit(
+        "doer",
+        [["authorize", "tool.call", "t"], ["sleep", 2], ["authorize", "tool.call", "t"]],
+        lease_constraints={"expires_at": end_of_lease},
+    )
+    assert accepted["lease"] == {}
+    assert accepted["lease_constraints"] == {"expires_at": end_of_lease}
+    end, _ = await doer.whole(peer, accepted["job_id"])
+    assert ended_by_expiry(end)
+
+
+# -- at its time
+
+
+@pytest.mark.spec("9.5-4", "9.5-5", "9.5-6", "14-4")
+@pytest.mark.parametrize(
+    ("at", "allowed"), [(9.9, True), (10 + GRACE - 0.01, True), (10 + GRACE, False), (50, False)]
+)
+async def test_from_its_end_on_nothing_is_allowed(
+    peer: Peer, clock: SteppedClock, at: float, *, allowed: bool, autojump_clock: MockClock
+) -> None:
+    """An operation is refused as the tool's error; what is no operation goes on."""
+    end, bodies = await do(
+        peer, ["sleep", at], ["tool", "t"], ["log", "still here"], **until(clock.after(10))
+    )
+    errors = [body["error"]["code"] for body in bodies if "error" in body]
+    assert errors == ([] if allowed else [EXPIRED])
+    assert bodies[-1]["message"] == "still here"
+    assert end["final_status"] == "success" if allowed else ended_by_expiry(end)
+
+
+@pytest.mark.spec("14-4")
+@pytest.mark.parametrize("grace", [0, 1])
+async def test_the_grace_is_configured(
+    clock: SteppedClock, grace: float, autojump_clock: MockClock
+) -> None:
+    """Up to a second; more is refused."""
+    with pytest.raises(ValueError, match="lease_grace_seconds"):
+        Limits(lease_grace_seconds=1.01)
+    async with make_runtime(clock=clock, limits=Limits(lease_grace_seconds=grace)) as runtime:
+        runtime.add(doer.agents)
+        async with open_peer(runtime) as peer:
+            await peer.hello()
+            for at, allowed in ((10 + grace - 0.01, True), (10 + grace, False)):
+                end, _ = await do(peer, ["sleep", at], ["tool", "t"], **until(clock.after(10)))
+                assert end["final_status"] == ("success" if allowed else "error")
+
+
+@pytest.mark.spec("9.5-4", "14-3")
+@pytest.mark.parametrize("step", [3600.0, -3600.0])
+async def test_setting_the_wall_clock_moves_no_end(
+    peer: Peer, runtime: Runtime, clock: SteppedClock, step: float, autojump_clock: MockClock
+) -> None:
+    """A lease of ten seconds ends after ten seconds, whatever the time of day is said to be."""
+
+    @runtime.agent("patient")
+    async def patient(job: JobContext) -> Json:
+        clock.step = step
+        await trio.sleep(9.9)
+        job.authorize("tool.call", "t")
+        await trio.sleep(0.1 + GRACE)
+        with pytest.raises(LeaseExpired):
+            job.authorize("tool.call", "t")
+
+    accepted = await peer.submit("patient", **until(clock.after(10)))
+    end, _ = await doer.whole(peer, accepted["job_id"])
+    assert ended_by_expiry(end)
+
+
+@pytest.mark.spec("9.4-7", "14-3")
+@pytest.mark.parametrize("step", [3600.0, -3600.0])
+@pytest.mark.parametrize("expires_in", [None, 5])
+async def test_setting_the_wall_clock_moves_no_end_of_a_child(
+    peer: Peer,
+    runtime: Runtime,
+    clock: SteppedClock,
+    step: float,
+    expires_in: float | None,
+    autojump_clock: MockClock,
+) -> None:
+    """A child that inherits its parent's end has the parent's, and none has a later one."""
+
+    @runtime.agent("parent")
+    async def parent(job: JobContext) -> Json:
+        await trio.sleep(1)
+        clock.step = step
+        steps: Json = [["sleep", 8], ["tool", "t"], ["sleep", 2], ["tool", "t"]]
+        child = await job.delegate("doer", steps, lease={"tool.call": ["t"]}, expires_in=expires_in)
+        await child.result()
+
+    accepted = await peer.submit("parent", **until(clock.after(10)))
+    frames = await doer.until_terminal(peer, accepted["job_id"])
+    results = [frame["payload"]["body"] for frame in frames if "call_id" in str(frame)]
+    codes = [body["error"]["code"] for body in results if "error" in body]
+    if expires_in is not None and step > 0:
+        assert codes == ["LEASE_SUBSET_VIOLATION"]  # by the wall clock it would be later
+    else:
+        assert codes == ([EXPIRED] if expires_in is None else [EXPIRED] * 2)
+
+
+@pytest.mark.spec("9.5-5")
+async def test_a_slow_acceptance_postpones_no_end(
+    clock: SteppedClock, autojump_clock: MockClock
+) -> None:
+    """The lease runs from the submit on, however long the store takes."""
+    store = SlowStore()
+    async with make_runtime(clock=clock, store=store) as runtime:
+        runtime.add(doer.agents)
+        async with open_peer(runtime) as peer:
+            await peer.hello()
+            began = trio.current_time()
+            store.seconds = 5
+            end, _ = await do(
+                peer, ["sleep", 5 + 2 * GRACE], ["tool", "t"], **until(clock.after(10))
+            )
+            assert trio.current_time() - began < 30
+            assert ended_by_expiry(end)
+
+
+# -- behind it
+
+
+@pytest.mark.spec("9.5-6", "9.5-7")
+async def test_an_agent_may_clean_up_and_no_more(
+    peer: Peer, runtime: Runtime, clock: SteppedClock, autojump_clock: MockClock
+) -> None:
+    """It is not cut short, may emit and cannot succeed; what it spends is still counted."""
+
+    @runtime.agent("tidy")
+    async def tidy(job: JobContext) -> Json:
+        await trio.sleep(11)
+        for _ in range(3):
+            with pytest.raises(LeaseExpired):
+                job.authorize("tool.call", "t")
+        with pytest.raises(LeaseExpired):
+            await job.delegate("doer", [])
+        await trio.sleep(20)
+        await job.metric("cost.x", 0.4, unit="USD")
+        await job.log("tidied up")
+        return "success"
+
+    accepted = await peer.submit("tidy", **until(clock.after(10)))
+    end, bodies = await doer.whole(peer, accepted["job_id"])
+    assert ended_by_expiry(end)
+    assert bodies[-1]["message"] == "tidied up"
+    assert [body["value"] for body in bodies if "value" in body] == [0.4, 0.6]
+
+
+@pytest.mark.spec("9.5-6")
+async def test_an_agent_that_does_not_end_is_cut_off(
+    peer: Peer, runtime: Runtime, clock: SteppedClock, autojump_clock: MockClock
+) -> None:
+    """From its first refused operation on it has the grace of any job that is to end."""
+
+    @runtime.agent("lingering")
+    async def lingering(job: JobContext) -> Json:
+        await trio.sleep(20)
+        with pytest.raises(LeaseExpired):
+            job.authorize("tool.call", "t")
+        await trio.sleep_forever()
+
+    began = trio.current_time()
+    accepted = await peer.submit("lingering", **until(clock.after(10)))
+    end, _ = await doer.whole(peer, accepted["job_id"])
+    assert ended_by_expiry(end)
+    assert trio.current_time() - began == pytest.approx(20 + Limits().cancel_grace_seconds)
+
+
+@pytest.mark.spec("9.5-7")
+async def test_a_job_that_does_nothing_more_may_outlive_its_lease(
+    peer: Peer, clock: SteppedClock, autojump_clock: MockClock
+) -> None:
+    """A lease is authority: who needs none any more is not ended."""
+    end, _ = await do(peer, ["sleep", 50], ["log", "done"], **until(clock.after(10)))
+    assert end["final_status"] == "success"
+
+
+async def test_a_cancel_behind_the_end_meets_a_job_that_has_ended(
+    peer: Peer, clock: SteppedClock, autojump_clock: MockClock
+) -> None:
+    """The first end that is decided is the one: the client is told, and hears of one end only."""
+    accepted = await peer.submit(
+        "doer", [["sleep", 11], ["tool", "t"], ["sleep", 5]], **until(clock.after(10))
+    )
+    await trio.sleep(12)
+    request = await peer.send("job.cancel", {"job_id": accepted["job_id"]})
+    with pytest.raises(ArcpError, match="error"):
+        await peer.answer("job.cancelled", request)
+    end, _ = await doer.whole(peer, accepted["job_id"])
+    assert ended_by_expiry(end)
+
+
+@pytest.mark.spec("14-5")
+async def test_an_expiry_is_logged_once(
+    peer: Peer, clock: SteppedClock, caplog: pytest.LogCaptureFixture, autojump_clock: MockClock
+) -> None:
+    """One line with the job, its principal and the time, however often the agent tries."""
+    caplog.set_level(logging.INFO)
+    end_of_lease = clock.after(1)
+    accepted = await peer.submit(
+        "doer", [["sleep", 2], *[["tool", "t"]] * 3], **until(end_of_lease)
+    )
+    end, _ = await doer.whole(peer, accepted["job_id"])
+    assert ended_by_expiry(end)
+    (line,) = [record.getMessage() for record in caplog.records if "lease" in record.getMessage()]
+    assert accepted["job_id"] in line
+    assert "tester" in line
+    assert end_of_lease in line
+
+
+# -- parents and children
+
+
+@pytest.mark.spec("9.4-5", "9.4-6", "9.4-7", "10-3")
+@pytest.mark.parametrize(
+    ("expires_in", "ends_at"), [(None, 10.0), (5.0, 5.0), (10.0, 10.0), (10.001, None)]
+)
+async def test_a_child_expires_with_its_parent_or_before(
+    peer: Peer,
+    clock: SteppedClock,
+    expires_in: float | None,
+    ends_at: float | None,
+    autojump_clock: MockClock,
+) -> None:
+    """Without an end of its own it has its parent's; a later one is refused."""
+    steps: list[list[Json]] = [["sleep", 1], ["tool", "t"]] * 20
+    child: Json = {
+        "agent": "doer",
+        "input": steps,
+        "lease": {"tool.call": ["t"]},
+        "expires_in": expires_in,
+    }
+    began = clock.now()
+    accepted = await peer.submit("doer", [["delegate", child]], **until(clock.after(10)))
+    frames = await doer.until_terminal(peer, accepted["job_id"])
+    (answer,) = frames[-1]["payload"]["result"]
+    if ends_at is None:
+        assert answer == "LEASE_SUBSET_VIOLATION"
+        return
+    assert answer == EXPIRED
+    (born,) = [frame["payload"] for frame in frames if frame["type"] == "job.accepted"]
+    assert born["lease_constraints"] == {"expires_at": doer.rfc3339(began + ends_at)}
+    answers = [frame["payload"]["body"] for frame in frames if "call_id" in str(frame)]
+    assert len([body for body in answers if "result" in body]) == int(ends_at)
+
+
+@pytest.mark.spec("9.4-7", "9.5-6")
+async def test_the_end_of_a_lease_ends_the_tree_below(
+    peer: Peer, runtime: Runtime, clock: SteppedClock, autojump_clock: MockClock
+) -> None:
+    """Children end when their parent is refused, before it; it goes on for its grace."""
+
+    @runtime.agent("parent")
+    async def parent(job: JobContext) -> Json:
+        await job.delegate("sleeper")
+        await trio.sleep(11)
+        with pytest.raises(LeaseExpired):
+            job.authorize("tool.call", "t")
+        await trio.sleep(3)
+        await job.log("last words")
+
+    accepted = await peer.submit("parent", **until(clock.after(10)))
+    frames = await doer.until_terminal(peer, accepted["job_id"])
+    child, words, end = frames[-3:]
+    assert (child["payload"]["code"], child["payload"]["final_status"]) == (
+        "CANCELLED",
+        "cancelled",
+    )
+    assert words["payload"]["body"]["message"] == "last words"
+    assert ended_by_expiry(end["payload"])
