@@ -298,7 +298,7 @@ class Job:
     async def emit(self, kind: str, body: Mapping[str, Json]) -> None:
         """Add an event to the journal in one step; then give way, or wait for the store."""
         self.add(kind, body)
-        await self._give_way()
+        await self.give_way()
 
     def add(self, kind: str, body: Mapping[str, Json]) -> None:
         """Add an event to the journal, and count what it says was spent."""
@@ -343,7 +343,8 @@ class Job:
         for watch in self.watches.values():
             watch.session.hint(watch, entry)
 
-    async def _give_way(self) -> None:
+    async def give_way(self) -> None:
+        """Have an agent that has emitted wait where it must, and let others have their turn."""
         self._emits += 1
         if self.journal.over:
             await self._fit_journal()

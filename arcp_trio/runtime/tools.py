@@ -5,14 +5,19 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from arcp_trio.runtime.groups import unwrapped
 from arcp_trio.runtime.outcome import sound_copy
 from arcp_trio.wire.errors import CODES, ArcpError, InternalError, JobCancelled
 from arcp_trio.wire.events import InvalidEvent
 from arcp_trio.wire.ids import new_id
-from arcp_trio.wire.json import Json, JsonObject
+from arcp_trio.wire.json import Json
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.job import Job
+
+
+_AROUND_ERROR = 256
+"""Bytes of an event's payload around the error in it, at most."""
 
 
 class ToolCall:
@@ -27,12 +32,13 @@ class ToolCall:
 
     async def __aenter__(self) -> Self:
         job = self._job
-        await job.emit("tool_call", {"tool": self._tool, "call_id": self.id, "args": self._args})
+        job.add("tool_call", {"tool": self._tool, "call_id": self.id, "args": self._args})
         try:
+            await job.give_way()
             # Behind the event, and with nothing to wait for between it and the call.
             job.authorize("tool.call", self._tool)
-        except ArcpError as error:
-            await job.emit("tool_result", self._failed(error))
+        except BaseException as error:
+            self._fail(error)
             raise
         return self
 
@@ -42,25 +48,27 @@ class ToolCall:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        job = self._job
-        if error is None:
-            try:
-                await job.emit("tool_result", {"call_id": self.id, "result": self.result})
-            except (InvalidEvent, ArcpError) as unfit:
-                if not job.sealed:
-                    job.add("tool_result", self._failed(self._told(unfit)))
-                raise
-        elif not job.sealed:
-            # In one step: whoever is being cancelled could not wait for anything.
-            job.add("tool_result", self._failed(self._told(error)))
+        if error is not None:
+            self._fail(error)
+            return
+        try:
+            self._job.add("tool_result", {"call_id": self.id, "result": self.result})
+        except (InvalidEvent, ArcpError) as unfit:
+            self._fail(unfit)
+            raise
+        await self._job.give_way()
 
-    def _failed(self, error: ArcpError) -> JsonObject:
-        return {"call_id": self.id, "error": error.payload()}
+    def _fail(self, error: BaseException) -> None:
+        """End the call with an error. In one step: whoever is being cancelled cannot wait."""
+        if not self._job.sealed:
+            told = self._told(error).payload()
+            self._job.add("tool_result", {"call_id": self.id, "error": told})
 
     def _told(self, error: BaseException) -> ArcpError:
         """What the client may read of it: the text of an exception may hold secrets (§12)."""
+        error = unwrapped(error)
         if isinstance(error, ArcpError) and error.code in CODES:
-            sound = sound_copy(error, self._job.most_bytes)
+            sound = sound_copy(error, self._job.most_bytes - _AROUND_ERROR)
             if sound is not None:
                 return sound
         if isinstance(error, InvalidEvent):

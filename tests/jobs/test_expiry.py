@@ -225,12 +225,10 @@ async def test_a_slow_acceptance_postpones_no_end(
         runtime.add(doer.agents)
         async with open_peer(runtime) as peer:
             await peer.hello()
-            began = trio.current_time()
             store.seconds = 5
             end, _ = await do(
                 peer, ["sleep", 5 + 2 * GRACE], ["tool", "t"], **until(clock.after(10))
             )
-            assert trio.current_time() - began < 30
             assert ended_by_expiry(end)
 
 
