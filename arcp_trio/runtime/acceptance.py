@@ -69,6 +69,7 @@ def draft(core: Core, wanted: Wanted, origin: Origin) -> Job:
         raise InternalError("the runtime is shutting down")
     if core.store.trouble is not None:
         raise store_trouble()
+    core.jobs.refuse_if_full(origin.principal)
     job_id = new_id("job_")
     job = Job(
         core=core,

@@ -14,7 +14,14 @@ from arcp_trio.runtime.notices import frame
 from arcp_trio.store.records import Status
 from arcp_trio.store.writes import AcceptJob
 from arcp_trio.wire.agent_ref import parse_agent_ref
-from arcp_trio.wire.errors import ArcpError, JobCancelled, JobFailed, JobTimedOut
+from arcp_trio.wire.errors import (
+    ArcpError,
+    InternalError,
+    InvalidRequest,
+    JobCancelled,
+    JobFailed,
+    JobTimedOut,
+)
 from arcp_trio.wire.ids import new_id
 from arcp_trio.wire.json import Json, JsonObject, dumps, loads
 from arcp_trio.wire.timestamps import rfc3339
@@ -82,20 +89,37 @@ async def delegate(
         "lease_request": request,
         "lease_constraints": None if expires_at is None else {"expires_at": expires_at},
     }
-    await parent.emit("delegate", body)
+    parent.add("delegate", body)
     try:
+        await parent.give_way()
         wanted = _wanted(parent, agent, input, request, expires_at, max_runtime)
         child = _accept(parent, delegate_id, wanted)
-    except ArcpError as error:
-        await parent.emit("tool_result", {"call_id": delegate_id, "error": error.payload()})
+    except BaseException as error:
+        # In one step: whoever is being cancelled cannot wait.
+        if not parent.sealed:
+            why_not = {"call_id": delegate_id, "error": _told(error).payload()}
+            parent.add("tool_result", why_not)
         raise
     return Child(child)
+
+
+def _told(error: BaseException) -> ArcpError:
+    """What the client reads of a delegation that came to nothing."""
+    if isinstance(error, ArcpError):
+        return error
+    if isinstance(error, Exception):
+        return InternalError("the delegation failed")
+    return JobCancelled("the delegation was given up")
 
 
 def _lease_request(
     lease: Mapping[str, Sequence[str]] | None, budget: Mapping[str, Amount] | None
 ) -> dict[str, list[str]]:
-    request = {capability: list(patterns) for capability, patterns in (lease or {}).items()}
+    request: dict[str, list[str]] = {}
+    for capability, patterns in (lease or {}).items():
+        if isinstance(patterns, str):
+            raise TypeError(f"{capability}: expected a list of patterns, not a string")
+        request[capability] = list(patterns)
     if budget is not None:
         amounts = [f"{currency}:{_plain(amount)}" for currency, amount in budget.items()]
         request["cost.budget"] = [*request.get("cost.budget", ()), *amounts]
@@ -104,6 +128,13 @@ def _lease_request(
 
 def _plain(amount: Amount) -> str:
     return amount if isinstance(amount, str) else format(Decimal(str(amount)), "f")
+
+
+def _some_time(seconds: float) -> float:
+    seconds = float(seconds)
+    if not seconds > 0:  # nan is none, either
+        raise InvalidRequest("expected a number of seconds above 0 @ max_runtime")
+    return seconds
 
 
 def _wanted(
@@ -126,11 +157,11 @@ def _wanted(
     above = parent.authority
     wanted = Wanted(
         agent=core.agents.resolve(agent),
-        input=input,
+        input=loads(dumps(input)),  # from here on each of the two has its own
         lease=narrowed(
             asked, above.lease, above.budget.available(), any_model=core.policy.any_model
         ),
-        max_runtime=max_runtime,
+        max_runtime=None if max_runtime is None else _some_time(max_runtime),
     )
     limits = core.limits
     if parent.depth >= limits.delegation_depth:

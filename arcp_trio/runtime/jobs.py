@@ -39,8 +39,8 @@ class Jobs:
         self._ordinal += 1
         return self._ordinal
 
-    def admit(self, job: Job) -> None:
-        """Count a job among those that are alive.
+    def refuse_if_full(self, principal: str) -> None:
+        """Have no more jobs than there may be.
 
         Raises:
             InternalError: a limit is reached.
@@ -48,8 +48,11 @@ class Jobs:
         limits = self._core.limits
         if len(self.live) >= limits.jobs:
             raise limit_hit("jobs", limits.jobs)
-        if self._count[job.principal] >= limits.jobs_per_principal:
+        if self._count[principal] >= limits.jobs_per_principal:
             raise limit_hit("jobs_per_principal", limits.jobs_per_principal)
+
+    def admit(self, job: Job) -> None:
+        """Count a job among those that are alive."""
         self._count[job.principal] += 1
         self.live[job.id] = job
 
