@@ -142,7 +142,7 @@ async def test_an_error_that_was_meant_for_the_client_reaches_it(
     end, bodies = await ended(runtime, peer, act)
     error = answer(bodies)["error"]
     assert error["code"] == code
-    said = raised.exceptions[0] if isinstance(raised, ExceptionGroup) else raised  # pyright: ignore
+    said = raised.exceptions[0] if isinstance(raised, ExceptionGroup) else raised  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     if message is None:
         assert isinstance(said, ArcpError)
         assert (error["message"], error.get("details", {})) == (said.message, said.details)
