@@ -28,6 +28,7 @@ class Batch:
         self._items: list[LogItem] = []
         self._moved: dict[str, Watch] = {}
         self._watched: list[str] = []
+        self._observed: list[str] = []
         self._ended: list[str] = []
         self._run: list[int] | None = None
         """The range being built: first number, first index, count; its job is `_run_job`."""
@@ -36,7 +37,7 @@ class Batch:
     @property
     def logged(self) -> bool:
         """Whether there is anything that must be stored."""
-        return bool(self._moved or self._watched or self._items)
+        return bool(self._moved or self._watched or self._items or self._ended)
 
     def number(self, watch: Watch, entry: Entry) -> None:
         """The entry the watch is owed goes out under the session's next number."""
@@ -44,7 +45,8 @@ class Batch:
         watch.cursor += 1
         self._moved[watch.job_id] = watch
         if entry.child is not None:
-            self._accept_child(entry.child, entry.tail)
+            if not watch.observer:
+                self._accept_child(entry.child, entry.tail)
         # A feature that was not negotiated is not used (§6.2): the entry is passed over, without a
         # number.
         elif entry.feature is None or entry.feature in session.features:
@@ -82,11 +84,21 @@ class Batch:
         self._end_run()
         self.frames.append((0, item.tail))
         self._items.append(Mark(session.top, session.rows, item.tail))
-        if item.watch is not None:
-            self._watched.append(item.watch.job_id)
-            self._moved[item.watch.job_id] = item.watch
-            session.watches[item.watch.job_id] = item.watch
-            session.behind = session.behind or item.watch.behind
+        watch = item.watch
+        if watch is not None and watch.job_id not in session.watches:
+            self._watched.append(watch.job_id)
+            if watch.observer:
+                self._observed.append(watch.job_id)
+            self._moved[watch.job_id] = watch
+            session.watches[watch.job_id] = watch
+            session.behind = session.behind or watch.behind
+
+    def unwatch(self, job_id: str) -> None:
+        """A subscription is over, before the job is."""
+        watch = self._session.watches.get(job_id)
+        if watch is not None and watch.observer:
+            self._ended.append(job_id)
+            watch.end()
 
     def write(self) -> AppendLog:
         """The log row; taking it ends the batch."""
@@ -105,6 +117,7 @@ class Batch:
             cursors={job_id: watch.cursor for job_id, watch in self._moved.items()},
             watched=self._watched,
             ended=self._ended,
+            observed=self._observed,
         )
 
     def job_that_goes_on(self) -> Job | None:

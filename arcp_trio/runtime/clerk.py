@@ -12,6 +12,7 @@ import attrs
 
 from arcp_trio.runtime import outcome
 from arcp_trio.runtime.notices import frame, refusal
+from arcp_trio.runtime.observing import Observing
 from arcp_trio.runtime.outbox import Answer, Leave, Promise
 from arcp_trio.runtime.tail import Farewell
 from arcp_trio.store.writes import CancelJob
@@ -69,6 +70,7 @@ class Clerk:
         self._core = core
         self._session = session
         self._submissions = submissions
+        self._observing = Observing(core, session)
 
     async def run(self) -> None:
         """Execute commands until cancelled."""
@@ -100,7 +102,8 @@ class Clerk:
             self._refuse(request, InternalError("the request could not be processed"))
 
     def _refuse(self, request: Request, error: ArcpError) -> None:
-        job_id = request.message.job_id if isinstance(request.message, Cancel) else None
+        message = request.message
+        job_id = message.job_id if isinstance(message, Cancel | Subscribe) else None
         tail = refusal(error, request_id=request.id, job_id=job_id)
         self._session.tell(Answer(request.connection, tail))
 
@@ -131,9 +134,14 @@ class Clerk:
             case Hello() | SessionResume():
                 raise InvalidRequest("the session is open already")
             case ListJobs():
-                raise _not_negotiated(Feature.LIST_JOBS)
-            case Subscribe() | Unsubscribe():
-                raise _not_negotiated(Feature.SUBSCRIBE)
+                self._require(Feature.LIST_JOBS)
+                await self._observing.list(request, message)
+            case Subscribe():
+                self._require(Feature.SUBSCRIBE)
+                await self._observing.subscribe(request, message)
+            case Unsubscribe():
+                self._require(Feature.SUBSCRIBE)
+                self._observing.unsubscribe(message)
             case _:
                 raise AssertionError(message)
 
@@ -196,6 +204,10 @@ class Clerk:
         if self._session.id not in job.submitters and job.submitters and not self._is_operator:
             raise PermissionDenied("only the session that submitted the job may cancel it")
 
+    def _require(self, feature: str) -> None:
+        if feature not in self._session.features:
+            raise InvalidRequest(f"not negotiated in this session: {feature}")
+
     @property
     def _is_operator(self) -> bool:
         return self._session.principal in self._core.operators
@@ -203,7 +215,3 @@ class Clerk:
     def _refuse_ended(self, request: Request, job_id: str, status: Status) -> None:
         if not request.connection.dialect.quiet_after_end:
             raise InvalidRequest(f"job {job_id} has ended: {status}")
-
-
-def _not_negotiated(feature: str) -> InvalidRequest:
-    return InvalidRequest(f"not negotiated in this session: {feature}")

@@ -225,7 +225,9 @@ class Job:
         tail = self._tails.tail(outcome.type, outcome.payload(rfc3339(now)), id=new_id())
         entry = self._entry(tail, terminal=True)
         self.status = outcome.status
-        group = self.core.store.put(FinishJob(self.id, outcome.status, now, entry))
+        left = self.authority.budget.remaining
+        budget = dumps(left) if left else None
+        group = self.core.store.put(FinishJob(self.id, outcome.status, now, entry, budget))
         self._hint(entry)
         self.said_its_end.set()
         self._leave_tree()

@@ -41,6 +41,7 @@ class Limits:
     jobs_per_principal: int = 100
     jobs: int = 1_000
     """Running."""
+    subscriptions_per_session: int = 1_000
     malformed_frames: int = 1_000
     """Per ten seconds and connection; past it the connection is closed with 1008."""
     idempotency_seconds: float = 86_400

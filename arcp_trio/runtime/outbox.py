@@ -37,6 +37,13 @@ class Promise:
 
 
 @attrs.define(eq=False)
+class Unwatch:
+    """The session does not observe the job any more (§7.6)."""
+
+    job_id: str
+
+
+@attrs.define(eq=False)
 class Attach:
     """From here on the session's frames go to this connection, behind a replay."""
 
@@ -59,4 +66,4 @@ class Leave:
     caught_up: bool = False
 
 
-OutboxItem = Hint | Answer | Promise | Attach | Leave
+OutboxItem = Hint | Answer | Promise | Unwatch | Attach | Leave

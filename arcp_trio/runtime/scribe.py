@@ -10,13 +10,13 @@ import trio
 
 from arcp_trio.runtime.batch import Batch
 from arcp_trio.runtime.notices import back_pressure, refusal
-from arcp_trio.runtime.outbox import Answer, Attach, Leave, OutboxItem, Promise
+from arcp_trio.runtime.outbox import Answer, Attach, Leave, OutboxItem, Promise, Unwatch
 from arcp_trio.runtime.session import Session
 from arcp_trio.runtime.tail import Farewell, Tail
 from arcp_trio.runtime.trouble import FAILED, store_trouble
 from arcp_trio.runtime.watch import Watch
 from arcp_trio.store.errors import StoreError
-from arcp_trio.store.interface import JournalTrimmed
+from arcp_trio.store.interface import JournalTrimmed, Owed
 from arcp_trio.store.queue import Group
 from arcp_trio.store.records import Entry
 from arcp_trio.store.writes import AddSubmitter, MoveFloor
@@ -98,6 +98,10 @@ class Scribe:
                         batch.frames.append((0, item.tail))
                 case Promise():
                     batch.promise(item)
+                case Unwatch():
+                    batch.unwatch(item.job_id)
+                    await self._publish(batch)
+                    batch = Batch(session, self._live)
                 case Attach():
                     await self._publish(batch)
                     batch = Batch(session, self._live)
@@ -117,7 +121,7 @@ class Scribe:
             try:
                 owed = await self._store.owed(cursors, BATCH_FRAMES, BATCH_BYTES)
             except JournalTrimmed as gone:
-                self._give_up(gone)
+                await self._give_up(gone)
                 return
             except StoreError:
                 log.exception("what session %s is owed cannot be read", session.id)
@@ -130,16 +134,22 @@ class Scribe:
             await self._take(self._waiting())
             if session.watches.keys() - cursors.keys():
                 return
-            batch = Batch(session, self._live)
-            for job_id, entry in owed:
-                self._number(batch, session.watches[job_id], entry)
-                if entry.child is not None:
-                    break  # what the child has emitted since may belong before the rest
-            await self._publish(batch)
+            await self._publish(self._owed_batch(owed))
         if session.tail is not None and not self._owed_something:
             session.behind = False
             if self._leave is not None:
                 self._part(self._leave)
+
+    def _owed_batch(self, owed: Sequence[Owed]) -> Batch:
+        batch = Batch(self._session, self._live)
+        for job_id, entry in owed:
+            watch = self._session.watches.get(job_id)
+            if watch is None:
+                continue  # a subscription that has just ended
+            self._number(batch, watch, entry)
+            if entry.child is not None:
+                break  # what the child has emitted since may belong before the rest
+        return batch
 
     def _number(self, batch: Batch, watch: Watch, entry: Entry) -> None:
         """Number an entry, if it is the one the watch is owed and somebody is there to read it."""
@@ -222,18 +232,25 @@ class Scribe:
             session.connection.fail(store_trouble(), FAILED)
         session.set_tail(None)
 
-    def _give_up(self, gone: JournalTrimmed) -> None:
-        """Owed events are gone: the session is told and ends, rather than go on with a hole.
+    async def _give_up(self, gone: JournalTrimmed) -> None:
+        """Owed events are gone: whoever is owed them is told, rather than go on with a hole.
 
-        The watch stays behind: a connection that is on its way here meets the same, and is told.
+        That ends a subscription; and the session of who submitted the job. Its watch stays behind:
+        a connection that is on its way here meets the same, and is told.
         """
         session = self._session
-        session.watches[gone.job_id].leave_job()
+        watch = session.watches[gone.job_id]
+        error = ResumeWindowExpired(f"events of {gone.job_id} are gone, before they could be sent")
+        told = (0, refusal(error, job_id=gone.job_id))
+        if watch.observer:
+            batch = Batch(session, self._live)
+            batch.unwatch(gone.job_id)
+            batch.frames.append(told)
+            await self._publish(batch)
+            return
+        watch.leave_job()
         session.over = True
         session.behind = False
         if session.tail is not None:
-            error = ResumeWindowExpired(
-                f"events of {gone.job_id} are gone, before they could be sent"
-            )
-            session.tail.extend([(0, refusal(error, job_id=gone.job_id))])
+            session.tail.extend([told])
             session.tail.end(Farewell(1008, "events are gone"))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from arcp_trio.runtime.outbox import Answer, Attach, Leave, OutboxItem, Promise
+from arcp_trio.runtime.outbox import Answer, Attach, Leave, OutboxItem, Promise, Unwatch
 from arcp_trio.runtime.tail import Tail
 from arcp_trio.runtime.wake import Wake
 from arcp_trio.runtime.watch import Watch
@@ -80,7 +80,7 @@ class Session:
             self._hints += 1
             self._send_outbox.send_nowait((watch, entry))
 
-    def tell(self, item: Promise | Answer | Attach | Leave) -> None:
+    def tell(self, item: Promise | Answer | Unwatch | Attach | Leave) -> None:
         """Put something in its place behind everything before it."""
         self.hold()
         self._told += 1

@@ -102,7 +102,8 @@ class Sessions:
             session.window_ends = parked.deadline
             for job_id, cursor in row.watches.items():
                 job = self._core.jobs.live.get(job_id)
-                watch = session.watches[job_id] = Watch(session, job_id, job, cursor)
+                observer = job_id in row.observed
+                watch = session.watches[job_id] = Watch(session, job_id, job, cursor, observer)
                 if job is not None:
                     job.watches[session_id] = watch
             self._start(session)

@@ -23,6 +23,8 @@ class Watch:
     job: Job | None
     """None once the job has ended and is only in the store."""
     cursor: int = 0
+    observer: bool = False
+    """The session did not submit the job, but subscribed to it (§7.6)."""
 
     @property
     def behind(self) -> bool:

@@ -191,10 +191,11 @@ class MemoryStore(Store):
             if job_id in self._journals:
                 self._journals[job_id].watchers.add(write.session_id)
         watches.update(write.cursors)
+        observed = log.row.observed.union(write.observed).difference(write.ended)
         for job_id in write.ended:
             watches.pop(job_id, None)
             self._unwatch(job_id, write.session_id)
-        log.row = attrs.evolve(log.row, top=write.top, rows=write.row + 1)
+        log.row = attrs.evolve(log.row, top=write.top, rows=write.row + 1, observed=observed)
 
     def _number(self, session_id: str, item: Range) -> None:
         journal = self._journals.get(item.job_id)
@@ -241,6 +242,7 @@ class MemoryStore(Store):
             status=write.status,
             finished_at=write.finished_at,
             length=write.entry.index + 1,
+            budget=write.budget,
         )
         self._finished[write.job_id] = write.finished_at
 

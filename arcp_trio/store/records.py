@@ -143,6 +143,8 @@ class SessionRow:
     """Whether the client has ever acknowledged anything."""
     watches: dict[str, int] = attrs.field(factory=dict[str, int])
     """Cursor by job id."""
+    observed: frozenset[str] = frozenset()
+    """Of these, the jobs that it subscribed to (§7.6)."""
 
 
 @attrs.frozen(kw_only=True)
@@ -169,6 +171,8 @@ class JobRow:
     """Sessions whose logs have its acceptance; told of jobs that were submitted under a key."""
     last_seq: int = 0
     """The highest number that the session gave any of its entries; 0 before the first (§6.6)."""
+    budget: bytes | None = None
+    """What was left of its budget at its end, by currency, as JSON."""
 
 
 @attrs.frozen(kw_only=True)

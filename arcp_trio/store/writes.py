@@ -38,7 +38,9 @@ class AppendLog:
     watched: Sequence[str]
     """Jobs whose watch begins with this batch."""
     ended: Sequence[str]
-    """Jobs whose terminal is in this batch: the watch is over."""
+    """Jobs whose watch is over: their terminal is in this batch, or nobody observes them here."""
+    observed: Sequence[str] = ()
+    """Those of `watched` that the session did not submit, but subscribed to (§7.6)."""
 
 
 @attrs.define(eq=False)
@@ -114,6 +116,8 @@ class FinishJob:
     status: Status
     finished_at: float
     entry: Entry
+    budget: bytes | None = None
+    """What was left of its budget by currency, as JSON, if it had one."""
 
 
 @attrs.define(eq=False)

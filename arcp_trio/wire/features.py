@@ -40,6 +40,8 @@ ALL_FEATURES: Final[tuple[str, ...]] = (
 SUPPORTED: Final[tuple[str, ...]] = (
     Feature.HEARTBEAT,
     Feature.ACK,
+    Feature.LIST_JOBS,
+    Feature.SUBSCRIBE,
     Feature.LEASE_EXPIRES_AT,
     Feature.COST_BUDGET,
     Feature.MODEL_USE,

@@ -36,7 +36,7 @@ JOIN_ENTRIES = 256
 _JOB_ROWS = """
     SELECT jid, job_id, agent, principal, session_id, trace_id, accepted, created_at, status,
         finished_at, length, cancelled, max(last_seq, coalesce((SELECT last_seq FROM watch
-        WHERE watch.sid = job.sid AND watch.job_id = job.job_id), 0))
+        WHERE watch.sid = job.sid AND watch.job_id = job.job_id), 0)), budget
     FROM job WHERE """
 
 
@@ -102,7 +102,7 @@ class Snapshot:
         if row is None:
             return None
         watches = self.db.execute(
-            "SELECT job_id, cursor FROM watch WHERE sid = ?", row[:1]
+            "SELECT job_id, cursor, observed FROM watch WHERE sid = ?", row[:1]
         ).fetchall()
         *spare_tokens, token = self.db.execute(
             "SELECT digest FROM token WHERE sid = ? ORDER BY place", row[:1]
@@ -118,7 +118,8 @@ class Snapshot:
             floor=row[5],
             rows=row[6],
             acked=bool(row[7]),
-            watches=dict(watches),
+            watches={job_id: cursor for job_id, cursor, _ in watches},
+            observed=frozenset(job_id for job_id, _, observed in watches if observed),
         )
 
     def session_of_token(self, token: bytes) -> str | None:
@@ -176,6 +177,7 @@ class Snapshot:
                 cancelled=row[11],
                 submitters=frozenset(name for (name,) in db.execute(submitters, row[:1])),
                 last_seq=row[12],
+                budget=row[13],
             )
             for row in rows
         ]

@@ -47,6 +47,7 @@ _FIRST = (
         job_id TEXT NOT NULL,
         cursor INTEGER NOT NULL,
         last_seq INTEGER NOT NULL,
+        observed INTEGER NOT NULL,
         PRIMARY KEY (sid, job_id)
     ) WITHOUT ROWID""",
     "CREATE INDEX watch_of_job ON watch (job_id)",
@@ -73,6 +74,7 @@ _FIRST = (
         finished_at REAL,
         cancelled TEXT,
         terminal_ordinal INTEGER,
+        budget BLOB,
         last_seq INTEGER NOT NULL DEFAULT 0,
         length INTEGER NOT NULL,
         base INTEGER NOT NULL DEFAULT 0,

@@ -130,12 +130,12 @@ class GroupWriter:
             (write.top, write.row + 1, session_id),
         )
         db.executemany(
-            "INSERT INTO watch (sid, job_id, cursor, last_seq)"
-            " SELECT sid, ?2, ?3, ?4 FROM session WHERE session_id = ?1"
+            "INSERT INTO watch (sid, job_id, cursor, last_seq, observed)"
+            " SELECT sid, ?2, ?3, ?4, ?5 FROM session WHERE session_id = ?1"
             " ON CONFLICT DO UPDATE SET cursor = excluded.cursor,"
             " last_seq = max(last_seq, excluded.last_seq)",
             [
-                (session_id, job_id, cursor, last_seqs.get(job_id, 0))
+                (session_id, job_id, cursor, last_seqs.get(job_id, 0), job_id in write.observed)
                 for job_id, cursor in write.cursors.items()
             ],
         )
@@ -237,9 +237,16 @@ class GroupWriter:
         entry = write.entry
         self._entries.setdefault(write.job_id, []).append(entry)
         self._db.execute(
-            "UPDATE job SET status = ?, finished_at = ?, terminal_ordinal = ?, length = ?"
-            " WHERE job_id = ?",
-            (write.status, write.finished_at, entry.ordinal, entry.index + 1, write.job_id),
+            "UPDATE job SET status = ?, finished_at = ?, terminal_ordinal = ?, length = ?,"
+            " budget = ? WHERE job_id = ?",
+            (
+                write.status,
+                write.finished_at,
+                entry.ordinal,
+                entry.index + 1,
+                write.budget,
+                write.job_id,
+            ),
         )
 
     @_apply.register

@@ -211,6 +211,7 @@ class JobFilter:
     status: list[str] | None = None
     agent: str | None = None
     created_after: Timestamp | None = None
+    created_before: Timestamp | None = None
 
 
 @attrs.frozen(kw_only=True)
