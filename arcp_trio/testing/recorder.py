@@ -18,6 +18,28 @@ class _JobRecord:
     accepted: Frame | None = None
     events: list[Frame] = field(factory=list[Frame])
     terminal: Frame | None = None
+    calls: set[str] = field(factory=set[str])
+    """Ids of what it has called and delegated, which a `tool_result` may be about."""
+    delegations: set[str] = field(factory=set[str])
+    children: list[_JobRecord] = field(factory=list["_JobRecord"])
+
+    def event(self, frame: Frame) -> None:
+        """Note an event; of a job that is not only observed, all that came before is known."""
+        self.events.append(frame)
+        kind, body = frame["payload"]["kind"], frame["payload"]["body"]
+        if kind == "tool_call":
+            self.calls.add(body["call_id"])
+        elif kind == "delegate":
+            self.calls.add(body["delegate_id"])
+            self.delegations.add(body["delegate_id"])
+        elif kind == "tool_result" and self.accepted is not None:
+            require(body["call_id"] in self.calls, "a tool_result of nothing that was called")
+
+    def end(self, frame: Frame) -> None:
+        """Note the terminal: no child outlives its parent (§10)."""
+        open_ended = any(child.terminal is None for child in self.children)
+        require(not open_ended, f"{frame['type']} of a job before its child's")
+        self.terminal = frame
 
 
 @define(eq=False)
@@ -50,11 +72,22 @@ class _SessionRecord:
         job = self.jobs.setdefault(frame["payload"]["job_id"], _JobRecord())
         if job.accepted is None:
             job.accepted = frame
+            self._born(job, frame["payload"])
             return
         # §7.2: a submission repeated under its key gets the same acceptance, also after the
         # job's end. Only the request that it answers is another one.
         same = _without_request(frame) == _without_request(job.accepted)
         require(same, "a second, different job.accepted")
+
+    def _born(self, job: _JobRecord, accepted: Frame) -> None:
+        """§10: a child is accepted behind its parent's `delegate`, and not behind its end."""
+        parent = self.jobs.get(accepted.get("parent_job_id", ""))
+        if parent is None or parent.accepted is None:
+            return
+        announced = accepted.get("delegate_id") in parent.delegations
+        require(announced, "a child that its parent did not delegate to")
+        require(parent.terminal is None, "a child of a job that has ended")
+        parent.children.append(job)
 
     def _subscribed(self, frame: Frame) -> None:
         job = self.jobs.setdefault(frame["payload"]["job_id"], _JobRecord())
@@ -69,9 +102,9 @@ class _SessionRecord:
             raise FrameError(f"{frame['type']} of a job before its job.accepted")
         require(job.terminal is None, f"{frame['type']} after the job's terminal")
         if frame["type"] in TERMINAL:
-            job.terminal = frame
+            job.end(frame)
         else:
-            job.events.append(frame)
+            job.event(frame)
 
 
 @define(eq=False)

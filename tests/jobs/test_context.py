@@ -128,12 +128,16 @@ async def test_any_kind_can_be_emitted(
 ) -> None:
     """`emit` takes every kind of §8.2 and vendors' own; the body arrives as it is."""
 
+    call = {"tool": "t", "call_id": body.get("call_id")}
+    before = [("tool_call", call)] if kind == "tool_result" else []
+
     async def act(job: JobContext) -> Json:
-        await job.emit(kind, body)
+        for each in (*before, (kind, body)):
+            await job.emit(*each)
         return None
 
     await play(runtime, peer, act)
-    assert said(peer) == [(kind, body)]
+    assert said(peer) == [*before, (kind, body)]
 
 
 @pytest.mark.parametrize(

@@ -206,6 +206,43 @@ def test_an_acceptance_may_be_repeated_but_not_changed(running: _Wire) -> None:
     running.refuses(running.accepted(agent="a@2"), "second, different job.accepted")
 
 
+def test_a_result_of_nothing_that_was_called(running: _Wire) -> None:
+    """A tool result is about a call or a delegation of the same job."""
+    running.see(running.event(3, kind="tool_call", tool="t", call_id="c1"))
+    running.see(running.event(4, kind="delegate", delegate_id="d1", agent="a"))
+    running.see(running.event(5, kind="tool_result", call_id="c1", result=None))
+    running.see(running.event(6, kind="tool_result", call_id="d1", error=ERROR))
+    running.see(running.accepted("job_2"))
+    why = "nothing that was called"
+    running.refuses(running.event(7, "job_2", "tool_result", call_id="c1", result=None), why)
+
+
+def test_an_observer_need_not_have_seen_the_call(wire: _Wire) -> None:
+    """Who comes in the middle of a job sees results of calls before."""
+    wire.see(wire.subscribed(), wire.event(1, kind="tool_result", call_id="c1", result=None))
+
+
+def test_a_child_comes_behind_its_delegation(running: _Wire) -> None:
+    """It is accepted once its parent has delegated to it, by the delegation's id."""
+    running.see(running.event(3, kind="delegate", delegate_id="d1", agent="a"))
+    child = running.accepted("job_2", parent_job_id="job_1", delegate_id="d2")
+    running.refuses(child, "did not delegate")
+
+
+def test_a_child_ends_before_its_parent(running: _Wire) -> None:
+    """Neither its terminal nor its acceptance comes behind its parent's terminal."""
+    running.see(running.event(3, kind="delegate", delegate_id="d1", agent="a"))
+    running.see(running.event(4, kind="delegate", delegate_id="d2", agent="a"))
+    running.see(running.accepted("job_2", parent_job_id="job_1", delegate_id="d1"))
+    running.see(running.event(5, "job_2"))
+    running.refuses(running.result(6), "before its child's")
+    running = _Wire()
+    running.see(running.welcome(), running.accepted())
+    running.see(running.event(1, kind="delegate", delegate_id="d1", agent="a"), running.result(2))
+    late = running.accepted("job_2", parent_job_id="job_1", delegate_id="d1")
+    running.refuses(late, "a job that has ended")
+
+
 def test_a_subscription_may_be_repeated(wire: _Wire) -> None:
     """Subscribing again replays a job that is not the session's own, also past its end."""
     for first in (1, 3):
