@@ -127,7 +127,6 @@ async def test_any_kind_can_be_emitted(
     runtime: Runtime, peer: Peer, kind: str, body: dict[str, Json], autojump_clock: MockClock
 ) -> None:
     """`emit` takes every kind of §8.2 and vendors' own; the body arrives as it is."""
-
     call = {"tool": "t", "call_id": body.get("call_id")}
     before = [("tool_call", call)] if kind == "tool_result" else []
 
