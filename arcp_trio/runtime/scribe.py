@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
@@ -18,8 +19,8 @@ from arcp_trio.runtime.watch import Watch
 from arcp_trio.store.errors import StoreError
 from arcp_trio.store.interface import JournalTrimmed, Owed
 from arcp_trio.store.queue import Group
-from arcp_trio.store.records import Entry
-from arcp_trio.store.writes import AddSubmitter, MoveFloor
+from arcp_trio.store.records import Entry, Frame
+from arcp_trio.store.writes import AddSubmitter, AppendLog, MoveFloor
 from arcp_trio.wire.errors import ResumeWindowExpired
 
 if TYPE_CHECKING:
@@ -50,6 +51,10 @@ class Scribe:
         self._clock = core.clock
         self._live = core.jobs.live
         self._pressed = False
+        self._unseen: Group | None = None
+        """What the last batch is stored with."""
+        self._seen_seq = session.top
+        """The highest number that was let be seen."""
         self._leave: Leave | None = None
         """Waits for the session to be caught up."""
 
@@ -61,6 +66,8 @@ class Scribe:
             if not items and not self._catching_up:
                 items = [await session.outbox.receive(), *self._waiting()]
             await self._take(items)
+            if self._catching_up:
+                await self._all_seen()  # what is to be read is there, a new job at least
             if session.tail is not None:
                 await session.tail.room()
             if self._catching_up:
@@ -105,13 +112,16 @@ class Scribe:
                 case Attach():
                     await self._publish(batch)
                     batch = Batch(session, self._live)
+                    await self._all_seen()
                     self._attach(item)
                 case Leave():
                     await self._publish(batch)
                     batch = Batch(session, self._live)
+                    await self._all_seen()
                     self._part(item)
+        session.taken(hints, 0)  # before waiting, in which the outbox fills again
         await self._publish(batch)
-        session.taken(hints, len(items) - hints)
+        session.taken(0, len(items) - hints)
 
     async def _catch_up(self) -> None:
         session = self._session
@@ -138,6 +148,7 @@ class Scribe:
         if session.tail is not None and not self._owed_something:
             session.behind = False
             if self._leave is not None:
+                await self._all_seen()
                 self._part(self._leave)
 
     def _owed_batch(self, owed: Sequence[Owed]) -> Batch:
@@ -161,39 +172,59 @@ class Scribe:
         batch.number(watch, entry)
 
     async def _publish(self, batch: Batch) -> None:
-        """Store a batch, then let it be seen: what has a number is never forgotten."""
+        """Store a batch, then let it be seen: what has a number is never forgotten.
+
+        Returns as soon as its group is being committed: what was emitted meanwhile can be numbered
+        for the next.
+        """
         session, tail = self._session, self._session.tail
         if tail is not None and session.top > batch.after_seq:
             self._press(batch)
         if batch.logged:
             write = batch.write()
-            group = self._store.put(write)
-            for job_id in session.accepting.intersection(write.watched):
-                # With the acceptance, or neither: who says that it was told, was.
-                group = self._store.put(AddSubmitter(job_id, session.id))
-            if session.top - session.floor > self._limits.unacked_frames:
-                session.floor = session.top - self._limits.unacked_frames
-                group = self._store.put(MoveFloor(session.id, session.floor, acked=False))
-            await self._stored(group)
-            session.accepting.difference_update(write.watched)
-        if batch.frames and tail is not None:
-            tail.extend(batch.frames)
+            told = session.accepting.intersection(write.watched)
+            group = self._unseen = self._put(write, told)
+            session.storing += 1
+            group.then(partial(self._let_be_seen, batch.frames, tail, write.top, told))
+            await group.begun()
+        elif batch.frames:
+            await self._all_seen()
+            if tail is not None:
+                tail.extend(batch.frames)
 
-    async def _stored(self, group: Group) -> None:
+    def _put(self, write: AppendLog, told: Iterable[str]) -> Group:
         session = self._session
         if self._store.trouble is not None and session.connection is not None:
             session.connection.fail(store_trouble(), FAILED)
-        session.storing = True
-        try:
-            await group.committed()
-        finally:
-            session.storing = False
+        group = self._store.put(write)
+        for job_id in told:
+            # With the acceptance, or neither: who says that it was told, was.
+            group = self._store.put(AddSubmitter(job_id, session.id))
+        if session.top - session.floor > self._limits.unacked_frames:
+            session.floor = session.top - self._limits.unacked_frames
+            group = self._store.put(MoveFloor(session.id, session.floor, acked=False))
+        return group
+
+    def _let_be_seen(
+        self, frames: Sequence[Frame], tail: Tail | None, top: int, told: Iterable[str]
+    ) -> None:
+        session = self._session
+        session.storing -= 1
+        session.accepting.difference_update(told)
+        self._seen_seq = top
+        if tail is not None:
+            tail.extend(frames)
+
+    async def _all_seen(self) -> None:
+        """Wait until every batch is stored, for what must come behind or be read with them."""
+        if self._unseen is not None:
+            await self._unseen.committed()
 
     def _press(self, batch: Batch) -> None:
         """Tell a client that acknowledges, once per crossing, that it is falling behind."""
         session = self._session
-        # The batch at hand is not counted: nobody could have acknowledged it yet.
-        lag = batch.after_seq - session.floor
+        # What nobody could have acknowledged yet is not counted.
+        lag = self._seen_seq - session.floor
         if lag <= BACK_PRESSURE_LAG // 2:
             self._pressed = False
         elif lag > BACK_PRESSURE_LAG and session.acked and not self._pressed:

@@ -56,8 +56,8 @@ class Session:
         """Jobs with a key whose acceptance is not in the log yet."""
         self._store = store
         self._most_items = limits.outbox_items
-        self.storing = False
-        """The scribe waits for the store."""
+        self.storing = 0
+        """How many batches of the scribe's are not stored yet."""
         self._hints = 0
         self._told = 0
         self._holds = 0
@@ -182,7 +182,7 @@ class Session:
     @property
     def waits_for_store(self) -> bool:
         """Whether something is in hand that, as far as one can tell, waits for the store."""
-        return self.storing or self._holds > 0
+        return self.storing > 0 or self._holds > 0
 
     @property
     def needed(self) -> bool:

@@ -13,8 +13,12 @@ from arcp_trio.store.writes import Write
 
 log = logging.getLogger(__name__)
 
-QUEUE_WRITES = 8_192
-"""Writes that may wait; past it, emitters wait in `room()` and nothing is dropped."""
+QUEUE_WRITES = 896
+"""Writes that may wait; past it, emitters wait in `room()` and nothing is dropped.
+
+Few enough for a group to commit in milliseconds, and for what is emitted meanwhile to fit into a
+session's outbox: a session that keeps up need not read it back.
+"""
 
 FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 0.05, 2.0
 """Pauses between tries of a group that cannot be stored; each is twice the one before."""
@@ -32,6 +36,10 @@ class Group:
     def then(self, act: Callable[[], None]) -> None:
         """Act once the group is stored, at once and without a task; it must not fail."""
         self.acts.append(act)
+
+    async def begun(self) -> None:
+        """Return once the writer has taken the group, all before it being stored."""
+        await self.taken.wait()
 
     async def committed(self) -> None:
         """Return once the group, and so every group before it, is stored."""
