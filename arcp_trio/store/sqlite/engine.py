@@ -22,7 +22,7 @@ from arcp_trio.store.writes import Write
 
 log = logging.getLogger(__name__)
 
-HOUSEKEEPING_SECONDS = 0.2
+HOUSEKEEPING_SECONDS = 0.1
 """Pause between rounds of housekeeping, while there is something to do."""
 
 ROUND_PIECES = 32
@@ -30,8 +30,8 @@ ROUND_PIECES = 32
 
 FAILED_HOUSEKEEPING_SECONDS = 2.0
 
-WAL_PAGES = 16_384
-"""A write-ahead log of more pages is copied to its end, for which commits wait, and cut."""
+WAL_PAGES = 256
+"""A write-ahead log of more pages is made to start over."""
 
 CLOSE_SECONDS = 10.0
 
@@ -170,13 +170,25 @@ class SqliteStore(SqliteReader, Store):
         return True
 
     async def _checkpoint(self) -> None:
-        """Copy the write-ahead log into the file, beside the commits, so that they need not."""
+        """Copy the write-ahead log into the file, beside the commits, so that they need not.
 
+        It starts over where it has been copied to its end, and while commits go on it never is. So
+        when it is long they wait while the rest is copied: what came during the copying before.
+        """
+        if await self._copy_log() > WAL_PAGES:
+            await self._copy_log()
+            async with self._reads:  # what is being read is not copied over
+                await self._write(_copy_log)
+
+    async def _copy_log(self) -> int:
         def in_thread() -> int:
             with file.store_errors(self.path):
-                row = self._checkpointer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-            pages: int = row[1]
-            return pages
+                return _copy_log(self._checkpointer)
 
-        if await trio.to_thread.run_sync(in_thread, limiter=self._checkpoints) > WAL_PAGES:
-            await self._write(lambda db: db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone())
+        return await trio.to_thread.run_sync(in_thread, limiter=self._checkpoints)
+
+
+def _copy_log(db: sqlite3.Connection) -> int:
+    """Copy as much as nobody has to be waited for; the pages it has."""
+    _, pages, _ = db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+    return int(pages)

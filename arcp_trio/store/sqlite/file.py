@@ -32,6 +32,10 @@ CHECK_WHOLE_BYTES = 256 * 1024 * 1024
 Damage elsewhere is met when it is read."""
 
 
+MOST_WAL_PAGES = 8_192
+"""A commit that leaves a longer write-ahead log copies all of it into the file."""
+
+
 # -- before it is opened
 
 
@@ -203,6 +207,7 @@ def prepare(db: sqlite3.Connection, path: Path, synchronous: str) -> None:
     if mode != "wal":
         raise UnwritableStore(f"{path} is on a file system that cannot share memory")
     db.execute(f"PRAGMA synchronous = {synchronous}")
-    db.execute("PRAGMA wal_autocheckpoint = 0")  # housekeeping does it, beside the commits
+    # Housekeeping sees to the log, beside the commits; where it cannot keep up, they have to wait.
+    db.execute(f"PRAGMA wal_autocheckpoint = {MOST_WAL_PAGES}")
     with transaction(db, "IMMEDIATE"):
         schema.migrate(db)
