@@ -137,6 +137,9 @@ SERVE: Final = (
         "SEC",
         "clean-up time of a cancelled agent, 2 at most when serve stops (default 30)",
     ),
+    Option(
+        "observer", TEXT, "PRINCIPAL", "may list and subscribe to anybody's jobs", repeatable=True
+    ),
     Option("operator", TEXT, "PRINCIPAL", "may cancel anybody's jobs", repeatable=True),
     Option("log_level", LEVEL, "LEVEL", f"{', '.join(LOG_LEVELS)} (default info)"),
 )
@@ -173,6 +176,7 @@ class ServeOptions:
     heartbeat: int | None = None
     drain: float = 0.0
     cancel_grace: float | None = None
+    observer: frozenset[str] = attrs.field(default=frozenset(), converter=_as_set)
     operator: frozenset[str] = attrs.field(default=frozenset(), converter=_as_set)
     log_level: str = "info"
 

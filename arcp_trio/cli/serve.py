@@ -22,6 +22,7 @@ from arcp_trio.cli.stopping import LastResort, on_signal
 from arcp_trio.cli.storing import cannot_use, close_to_others, store_path
 from arcp_trio.cli.tokens import LOCAL, Tokens, gather
 from arcp_trio.front.serve import listen, serve_on
+from arcp_trio.runtime.policy import Policy
 from arcp_trio.store.errors import StoreError
 from arcp_trio.store.interface import Store
 
@@ -73,6 +74,7 @@ def _runtime(config: Config, tokens: Tokens) -> arcp_trio.Runtime:
         store=_store(config.options),
         limits=config.limits,
         operators=config.options.operator,
+        policy=Policy(observers=config.options.observer),
     )
 
 

@@ -194,14 +194,20 @@ class Clerk:
         self._session.tell(Promise(tail) if decided else Answer(request.connection, tail))
         job.wind_up()
 
-    def _check_visible(self, principal: str | None) -> None:
-        """One principal cannot tell another's job from one that does not exist (§6.6)."""
-        if principal is None or not (principal == self._session.principal or self._is_operator):
+    def _check_visible(self, owner: str | None) -> None:
+        """What a principal may not observe, it cannot tell from what does not exist (§6.6)."""
+        may_observe = self._core.policy.may_observe
+        if owner is None or not (self._is_operator or may_observe(self._session.principal, owner)):
             raise JobNotFound("there is no such job")
 
     def _check_may_cancel(self, job: Job) -> None:
-        """Sessions that submitted it may; when none is left, any of its principal's."""
-        if self._session.id not in job.submitters and job.submitters and not self._is_operator:
+        """Sessions that submitted it may; when none is left, any of its principal's.
+
+        Who may only observe it may not (§7.6).
+        """
+        session = self._session
+        left_alone = not job.submitters and session.principal == job.principal
+        if not (session.id in job.submitters or left_alone or self._is_operator):
             raise PermissionDenied("only the session that submitted the job may cancel it")
 
     def _require(self, feature: str) -> None:

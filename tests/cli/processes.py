@@ -88,7 +88,15 @@ def starter(folder: Path) -> Iterator[Starter]:
                 pass
 
 
-FEATURES = ["progress", "agent_versions", "lease_expires_at", "cost.budget", "model.use"]
+FEATURES = [
+    "list_jobs",
+    "subscribe",
+    "lease_expires_at",
+    "cost.budget",
+    "model.use",
+    "progress",
+    "agent_versions",
+]
 
 
 class Peer:

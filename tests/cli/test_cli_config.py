@@ -45,6 +45,7 @@ def test_every_option_can_stand_in_the_file(tmp_path: Path) -> None:
         heartbeat = 2
         drain = 1
         cancel_grace = 0.5
+        observer = ["auditor"]
         operator = ["root"]
         log_level = "error"
         """,
@@ -63,6 +64,7 @@ def test_every_option_can_stand_in_the_file(tmp_path: Path) -> None:
         heartbeat=2,
         drain=1,
         cancel_grace=0.5,
+        observer={"auditor"},
         operator={"root"},
         log_level="error",
     )

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -157,6 +158,34 @@ def test_given_tokens(start: Starter, tmp_path: Path) -> None:
     assert code == 0
     assert "token for" not in err
     assert not (tmp_path / ".arcp" / "token").exists()
+
+
+@pytest.mark.spec("6.6-4", "6.6-5", "7.6-9", "7.6-13")
+def test_an_observer_sees_everybodys_jobs(start: Starter) -> None:
+    """It lists and follows a job of somebody else, and may not cancel it; others know of none."""
+    tokens = [f"--token={name}=t-{name}" for name in ("alice", "bob", "auditor")]
+    url = start("serve", "--port=0", "--memory", *tokens, "--observer=auditor").url()
+    with peer(url, "t-alice") as alice, peer(url, "t-bob") as bob, peer(url, "t-auditor") as seer:
+        job_id = alice.submit("countdown", {"n": 3, "delay": 0.1})["payload"]["job_id"]
+        assert [entry["job_id"] for entry in listed(seer)] == [job_id]
+        assert listed(bob) == []
+
+        bob.send("job.subscribe", {"job_id": job_id})
+        assert bob.receive()["payload"]["code"] == "JOB_NOT_FOUND"
+        seer.send("job.cancel", {"job_id": job_id})
+        assert seer.receive()["payload"]["code"] == "PERMISSION_DENIED"
+        seer.send("job.subscribe", {"job_id": job_id, "history": True})
+        assert seer.receive()["type"] == "job.subscribed"
+        *events, end = seer.until_terminal()
+        assert [frame["payload"]["kind"] for frame in events] == ["progress"] * 3
+        assert end["payload"]["result"] == {"done": 3}
+
+
+def listed(client: Peer) -> list[dict[str, Any]]:
+    """What a client is told of when it asks for all jobs."""
+    client.send("session.list_jobs", {})
+    entries: list[dict[str, Any]] = client.receive()["payload"]["jobs"]
+    return entries
 
 
 def test_an_ipv6_address_stands_in_brackets(start: Starter) -> None:

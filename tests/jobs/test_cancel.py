@@ -19,6 +19,7 @@ from arcp_trio import (
     PermissionDenied,
     Runtime,
 )
+from arcp_trio.runtime.policy import Policy
 from arcp_trio.store.records import KeyRow
 from arcp_trio.store.writes import FinishJob, Write
 from arcp_trio.testing import Peer, open_peer, open_peers
@@ -371,6 +372,27 @@ async def test_a_job_submitted_just_before_the_close_can_be_stopped(
     async with open_peer(runtime) as other:
         await other.hello()
         await cancelled(other, ids[0])
+
+
+@pytest.mark.spec("7.6-13", "14-2")
+@pytest.mark.parametrize("submitter", ["there", "gone"])
+async def test_an_observer_of_other_principals_may_not(
+    submitter: str, autojump_clock: MockClock
+) -> None:
+    """Who may observe a job is told that it may not cancel it, even when no submitter is left."""
+    policy = Policy(observers={"bob"})
+    async with make_runtime(policy=policy) as runtime, open_peers(runtime) as peers:
+        peer, bob = await peers.connect(), await peers.connect()
+        await peer.hello()
+        await bob.hello(token=BOB)
+        job_id = (await peer.submit("sleeper"))["job_id"]
+        if submitter == "gone":
+            await peer.send("session.close")
+            await peer.expect("session.closed")
+        await bob.send("job.subscribe", {"job_id": job_id})
+        await bob.expect("job.subscribed")
+        assert isinstance(await refused(bob, job_id), PermissionDenied)
+        assert job_id in runtime._core.jobs.live
 
 
 async def test_an_operator_may_cancel_any_job(autojump_clock: MockClock) -> None:
