@@ -48,6 +48,9 @@ WRITE_FRAMES = 512
 WRITE_BYTES = 256 * 1024
 """One write is what is there, up to these."""
 
+PAUSE_SECONDS = 0.01
+"""What a client gets for a frame that keeps it from what is right behind it."""
+
 MALFORMED_SECONDS = 10.0
 """The span in which `malformed_frames` are counted."""
 
@@ -317,7 +320,7 @@ class Connection:
         while True:
             frames = tail.take(WRITE_FRAMES, WRITE_BYTES)
             if frames or self._control:
-                await self._write(session, frames)
+                await self._write_in_time(session, frames)
             elif tail.farewell is not None:
                 self.end(tail.farewell.code, tail.farewell.reason)
                 return
@@ -326,6 +329,18 @@ class Connection:
                 return
             else:
                 await self.wake.wait()
+
+    async def _write_in_time(self, session: Session, frames: Sequence[Frame]) -> None:
+        """Write, with a pause behind each frame that the client takes a moment over."""
+        busy_behind, begin = self.dialect.busy_behind, 0
+        if busy_behind is not None:
+            for end, (seq, tail) in enumerate(frames, 1):
+                if not seq and tail.startswith(busy_behind):
+                    await self._write(session, frames[begin:end])
+                    await trio.sleep(PAUSE_SECONDS)
+                    begin = end
+        if begin < len(frames) or self._control:
+            await self._write(session, frames[begin:])
 
     async def _write(self, session: Session, frames: Sequence[Frame]) -> None:
         """Write what belongs to the connection, then these frames, all at once."""

@@ -25,6 +25,8 @@ class Dialect:
     too late is better left unanswered."""
     translate: Callable[[bytes], bytes] | None = None
     """Rewrites a frame's tail (see `envelope.tail`); None sends it as it is."""
+    busy_behind: bytes | None = None
+    """It loses what it reads together with a frame whose tail begins so."""
 
 
 def recognise(hello: Envelope) -> Dialect:
@@ -41,6 +43,7 @@ def recognise(hello: Envelope) -> Dialect:
 
 _ACCEPTED = b',"type":"job.accepted",'
 _ERROR = b',"type":"job.error",'
+_SUBSCRIBED = b',"type":"job.subscribed",'  # it knows the job a turn of its loop later
 _TRANSLATED_STATUS = ("cancelled", "timed_out")
 
 
@@ -80,7 +83,7 @@ def _ended_as_result(fields: JsonObject) -> JsonObject:
 
 
 STANDARD = Dialect(name="standard")
-PYTHON = Dialect(name="python", quiet_after_end=True, translate=_to_python)
+PYTHON = Dialect(name="python", quiet_after_end=True, translate=_to_python, busy_behind=_SUBSCRIBED)
 TYPESCRIPT = Dialect(name="typescript", quiet_after_end=True)  # and C#, which needs the same
 
 _BY_NAME = {dialect.name: dialect for dialect in (STANDARD, PYTHON, TYPESCRIPT)}

@@ -10,7 +10,15 @@ import json
 import sys
 from typing import Any
 
-from arcp import ARCPError, ClientInfo, SessionResume, TransportClosed, WebSocketTransport
+from arcp import (
+    ARCPError,
+    ClientInfo,
+    LeaseConstraints,
+    ListJobsFilter,
+    SessionResume,
+    TransportClosed,
+    WebSocketTransport,
+)
 from arcp.client import ARCPClient, AutoAckOptions
 
 SECONDS = 10.0
@@ -65,8 +73,51 @@ async def drop(client: Any) -> None:
     await client._transport.close()
 
 
+async def shop(client: Any) -> dict[str, Any]:
+    """Submit with a lease and a budget, and spend until that is refused."""
+    job = await client.submit(
+        agent="shopper",
+        input={"price": 0.3},
+        lease_request={"tool.call": ["shop.*"], "cost.budget": ["USD:1.00"]},
+        lease_constraints=LeaseConstraints(expires_at="2099-12-31T23:59:59Z"),
+    )
+    told = await asyncio.wait_for(events(job), SECONDS)
+    left = [e["body"]["value"] for e in told if e["body"].get("name") == "cost.budget.remaining"]
+    return {"budget": job.budget, "lease": job.lease, "left": left, "end": await outcome(job)}
+
+
+async def observe(client: Any, job_id: str) -> dict[str, Any]:
+    """Subscribe to a job with its history, and read to its end."""
+    observed = await client.subscribe(job_id, history=True)
+    steps = [event["body"]["current"] for event in await events(observed.handle)]
+    return {"steps": steps, "end": await outcome(observed.handle)}
+
+
+async def watch(url: str, token: str, client: Any) -> dict[str, Any]:
+    """List jobs of another session, and follow one that runs and one that is over."""
+    viewer = new_client(token)
+    await viewer.connect(await WebSocketTransport.connect(url))
+    running = await client.submit(agent="countdown", input={"n": 5, "delay": 0.1})
+    await anext(running.events())
+    only = ListJobsFilter(status=("running",), agent="countdown")
+    listed = await viewer.list_jobs(filter=only)
+    seen: dict[str, Any] = {"listed": [job.job_id == running.job_id for job in listed.jobs]}
+    seen["running"] = await asyncio.wait_for(observe(viewer, running.job_id), SECONDS)
+    seen["over"] = await asyncio.wait_for(observe(viewer, running.job_id), SECONDS)
+    other = new_client(token)
+    await other.connect(await WebSocketTransport.connect(url))
+    seen["over, elsewhere"] = await asyncio.wait_for(observe(other, running.job_id), SECONDS)
+    first = await other.list_jobs(limit=1)
+    second = await other.list_jobs(limit=1, cursor=first.next_cursor)
+    seen["pages"] = [job.agent for page in (first, second) for job in page.jobs]
+    seen["unknown"] = await refusal(other.subscribe("job_nobody"))
+    await viewer.close()
+    await other.close()
+    return seen
+
+
 async def session(url: str, token: str) -> dict[str, Any]:
-    """Submit, watch, cancel, time out, be refused, resume and leave."""
+    """Submit, spend, watch, list, subscribe, cancel, time out, be refused, resume and leave."""
     client = new_client(token)
     welcome = await client.connect(await WebSocketTransport.connect(url))
     seen: dict[str, Any] = {"features": sorted(client.negotiated_features)}
@@ -78,6 +129,9 @@ async def session(url: str, token: str) -> dict[str, Any]:
     seen["chatty"] = await outcome(chatty)
     seen["chatty_events"] = len(await asyncio.wait_for(logs, SECONDS))
 
+    seen["shop"] = await shop(client)
+    seen["watch"] = await watch(url, token, client)
+
     sleeper = await client.submit(agent="sleeper", input={"seconds": 60})
     await client.cancel_job(sleeper.job_id, reason="enough")
     seen["cancelled"] = await outcome(sleeper)
@@ -86,6 +140,7 @@ async def session(url: str, token: str) -> dict[str, Any]:
     seen["timed_out"] = await outcome(slow)
     seen["refused"] = await refusal(client.submit(agent="nobody"))
 
+    before = client.latest_event_seq
     running = await client.submit(agent="countdown", input={"n": 5, "delay": 0.1})
     await asyncio.sleep(0.15)
     await drop(client)
@@ -100,8 +155,8 @@ async def session(url: str, token: str) -> dict[str, Any]:
         ),
     )
     seen["resumed_session"] = again.session_id == welcome.session_id
-    # Results of echo and sleepers, 500 logs and their result, 5 steps and theirs.
-    while again.latest_event_seq < 1 + 501 + 2 + 6:  # noqa: ASYNC110 - it has no event for this
+    # The five steps of the countdown, and its end.
+    while again.latest_event_seq < before + 6:  # noqa: ASYNC110 - it has no event for this
         await asyncio.sleep(0.01)
     last = await again.submit(agent="echo", input="after the resume")
     seen["after_resume"] = await outcome(last)

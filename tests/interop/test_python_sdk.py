@@ -12,11 +12,12 @@ import pytest
 from tests.cli.processes import starter
 
 CLIENT = Path(__file__).with_name("python_sdk.py")
+COUNTED = {"steps": [1, 2, 3, 4, 5], "end": {"status": "success", "result": {"done": 5}}}
 
 
 @pytest.mark.spec("4-1", "1.0/4.1-2")
 def test_python_sdk_client_is_served_without_an_error_on_its_side(tmp_path: Path) -> None:
-    """It submits, watches, cancels, times out, is refused, drops, resumes and leaves."""
+    """It submits, spends, watches, lists, subscribes, cancels, is refused, resumes and leaves."""
     with starter(tmp_path) as start:
         server = start("serve", "--port", "0", "--memory", "--token", "vendor=tok")
         client = subprocess.run(
@@ -35,11 +36,27 @@ def test_python_sdk_client_is_served_without_an_error_on_its_side(tmp_path: Path
             "cost.budget",
             "heartbeat",
             "lease_expires_at",
+            "list_jobs",
             "progress",
+            "subscribe",
         ],
         "echo": {"status": "success", "result": {"echo": {"text": "é漢😀"}}},
         "chatty": {"status": "success", "result": {"n": 500}},
         "chatty_events": 500,
+        "shop": {
+            "budget": {"USD": "USD:1.0"},
+            "lease": {"tool.call": ["shop.*"], "cost.budget": ["USD:1.00"]},
+            "left": [0.7, 0.4, 0.1, -0.2],
+            "end": {"status": "success", "result": {"bought": 4, "stopped_by": "BUDGET_EXHAUSTED"}},
+        },
+        "watch": {
+            "listed": [True],
+            "running": COUNTED,
+            "over": COUNTED,
+            "over, elsewhere": COUNTED,
+            "pages": ["countdown@1.0.0", "shopper@1.0.0"],
+            "unknown": "JOB_NOT_FOUND",
+        },
         "cancelled": {"status": "cancelled", "result": None},
         "timed_out": {"status": "timed_out", "result": None},
         "refused": "AGENT_NOT_AVAILABLE",
