@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from arcp_trio.runtime.outbox import Promise
+from arcp_trio.runtime.outbox import AfterNumber, Promise
 from arcp_trio.runtime.session import Session
 from arcp_trio.runtime.watch import Watch
 from arcp_trio.store.records import Entry, Frame, Inline, LogItem, Mark, Range
@@ -65,6 +65,9 @@ class Batch:
 
     def _accept_child(self, job_id: str, accepted: bytes) -> None:
         """Whoever submitted the parent watches the child from its first event on (§10)."""
+        if job_id in self._session.subscriptions:
+            self.promise(Promise(accepted))  # it goes on observing it
+            return
         job = self._live.get(job_id)
         watch = Watch(self._session, job_id, job)
         self.promise(Promise(accepted, watch))
@@ -78,12 +81,17 @@ class Batch:
         self.frames.append((seq, tail))
         self._items.append(Inline(seq, tail))
 
+    def answer(self, tail: bytes | AfterNumber) -> bytes:
+        """A frame without a number takes its place."""
+        said = tail if isinstance(tail, bytes) else tail(self._session.top)
+        self.frames.append((0, said))
+        return said
+
     def promise(self, item: Promise) -> None:
         """A promise takes its place in the log, whether or not somebody is there to read it."""
         session = self._session
         self._end_run()
-        self.frames.append((0, item.tail))
-        self._items.append(Mark(session.top, session.rows, item.tail))
+        self._items.append(Mark(session.top, session.rows, self.answer(item.tail)))
         watch = item.watch
         if watch is not None and watch.job_id not in session.watches:
             self._watched.append(watch.job_id)
@@ -93,11 +101,10 @@ class Batch:
             session.watches[watch.job_id] = watch
             session.behind = session.behind or watch.behind
 
-    def unwatch(self, job_id: str) -> None:
-        """A subscription is over, before the job is."""
-        watch = self._session.watches.get(job_id)
-        if watch is not None and watch.observer:
-            self._ended.append(job_id)
+    def unwatch(self, watch: Watch) -> None:
+        """A subscription is over, unless the job was before."""
+        if self._session.watches.get(watch.job_id) is watch:
+            self._ended.append(watch.job_id)
             watch.end()
 
     def write(self) -> AppendLog:

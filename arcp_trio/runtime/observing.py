@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from base64 import b64decode, b64encode
+from functools import partial
 from typing import TYPE_CHECKING
 
 import attrs
 
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.runtime.notices import frame
-from arcp_trio.runtime.outbox import Answer, Promise, Unwatch
+from arcp_trio.runtime.outbox import Answer, Promise
 from arcp_trio.runtime.watch import Watch
 from arcp_trio.store.records import JobQuery, Status
 from arcp_trio.wire.errors import ArcpError, InvalidRequest, JobNotFound, clip
@@ -58,10 +59,10 @@ class Observing:
         row = await core.store.job(message.job_id)
         allowed = row is not None and core.policy.may_observe(session.principal, row.principal)
         audit.info(
-            "subscribe: subscriber %s, job %s of %s: %s",
+            "subscribe: subscriber=%r job=%r owner=%r decision=%s",
             session.principal,
             message.job_id,
-            "nobody" if row is None else row.principal,
+            None if row is None else row.principal,
             "allowed" if allowed else "refused",
         )
         if row is None or not allowed:
@@ -88,51 +89,46 @@ class Observing:
             cursor = length if cursor is None else cursor
             if job is not None:
                 cursor = max(cursor, job.journal.first)
-            if job is not None or cursor < length:
+            if cursor < length or (job is not None and not job.sealed):
                 self._check_room()
                 watch = Watch(session, row.job_id, job, cursor, observer=True)
         replayed = 0 if watch is None else length - watch.cursor
         subscribed = Subscribed(
             request_id=request.id,
             current_status=row.status if job is None else job.status,
-            subscribed_from=session.top + replayed,
             replayed=replayed > 0,
             **_descriptor(row, job),
         )
-        tail = frame(
-            "job.subscribed", to_json(subscribed), job_id=row.job_id, trace_id=row.trace_id
-        )
+        tail = partial(_subscribed_tail, subscribed, replayed)
         if watch is None:
             # Nothing is owed that it would not get anyway: its own job, or one that is over.
             session.tell(Answer(request.connection, tail))
             return
         session.tell(Promise(tail, watch))
+        session.subscriptions[row.job_id] = watch
         if job is not None:
             job.watches[session.id] = watch
 
     def _has(self, row: JobRow, job: Job | None) -> bool:
         """Whether the session gets the job's events anyway, or had them: it submitted it."""
         session = self._session
-        submitted = row.session_id == session.id or session.id in row.submitters
+        watch = session.watches.get(row.job_id)
         return (
-            submitted
-            or row.job_id in session.watches
+            row.session_id == session.id
+            or session.id in row.submitters
+            or row.job_id in session.subscriptions
+            or (watch is not None and not watch.observer)
             or (job is not None and session.id in job.watches)
         )
 
     def _check_room(self) -> None:
         most = self._core.limits.subscriptions_per_session
-        if sum(watch.observer for watch in self._session.watches.values()) >= most:
+        if len(self._session.subscriptions) >= most:
             raise limit_hit("subscriptions_per_session", most)
 
     def unsubscribe(self, message: Unsubscribe) -> None:
         """Stop watching a job that was subscribed to, at once; that is not answered."""
-        session = self._session
-        job = self._core.jobs.live.get(message.job_id)
-        watch = None if job is None else job.watches.get(session.id)
-        if watch is not None and watch.observer:
-            watch.leave_job()
-        session.tell(Unwatch(message.job_id))
+        self._session.stop_observing(message.job_id)
 
     # -- listings (§6.6)
 
@@ -172,6 +168,12 @@ class Observing:
 
 
 # -- what an observer may know of a job
+
+
+def _subscribed_tail(subscribed: Subscribed, replayed: int, after_seq: int) -> bytes:
+    """The replay comes right behind this; `subscribed_from` is the last number of it (§7.6)."""
+    said = attrs.evolve(subscribed, subscribed_from=after_seq + replayed)
+    return frame(said.type, to_json(said), job_id=said.job_id, trace_id=said.trace_id)
 
 
 def _descriptor(row: JobRow, job: Job | None) -> JsonObject:

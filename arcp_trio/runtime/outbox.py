@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import attrs
@@ -17,12 +18,16 @@ Hint = tuple["Watch", Entry]
 """A job emitted. A hint may always be dropped: the journal has the entry, the watch a cursor."""
 
 
+AfterNumber = Callable[[int], bytes]
+"""Makes a tail that says behind which number it stands."""
+
+
 @attrs.define(eq=False)
 class Answer:
     """A frame without a number for one connection; it dies with it."""
 
     connection: Connection
-    tail: bytes
+    tail: bytes | AfterNumber
 
 
 @attrs.define(eq=False)
@@ -32,7 +37,7 @@ class Promise:
     With a watch, the session watches the job from here on: its events come behind this frame.
     """
 
-    tail: bytes
+    tail: bytes | AfterNumber
     watch: Watch | None = None
 
 
@@ -40,7 +45,7 @@ class Promise:
 class Unwatch:
     """The session does not observe the job any more (§7.6)."""
 
-    job_id: str
+    watch: Watch
 
 
 @attrs.define(eq=False)

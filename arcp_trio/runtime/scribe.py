@@ -102,11 +102,11 @@ class Scribe:
                         self._number(batch, watch, entry)
                 case Answer():
                     if item.connection is session.connection:
-                        batch.frames.append((0, item.tail))
+                        batch.answer(item.tail)
                 case Promise():
                     batch.promise(item)
                 case Unwatch():
-                    batch.unwatch(item.job_id)
+                    batch.unwatch(item.watch)
                     await self._publish(batch)
                     batch = Batch(session, self._live)
                 case Attach():
@@ -272,16 +272,16 @@ class Scribe:
         session = self._session
         watch = session.watches[gone.job_id]
         error = ResumeWindowExpired(f"events of {gone.job_id} are gone, before they could be sent")
-        told = (0, refusal(error, job_id=gone.job_id))
+        told = refusal(error, job_id=gone.job_id)
         if watch.observer:
             batch = Batch(session, self._live)
-            batch.unwatch(gone.job_id)
-            batch.frames.append(told)
+            batch.unwatch(watch)
+            batch.promise(Promise(told))
             await self._publish(batch)
             return
         watch.leave_job()
         session.over = True
         session.behind = False
         if session.tail is not None:
-            session.tail.extend([told])
+            session.tail.extend([(0, told)])
             session.tail.end(Farewell(1008, "events are gone"))

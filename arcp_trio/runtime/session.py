@@ -42,6 +42,8 @@ class Session:
         self.over = False
         """It cannot go on: it will not be parked, but dropped."""
         self.watches: dict[str, Watch] = {}
+        self.subscriptions: dict[str, Watch] = {}
+        """Those that it observes, from the moment that was asked for until it is asked to stop."""
         self.connection: Connection | None = None
         """Who is sent what gets a number."""
         self.holder: Connection | None = None
@@ -85,6 +87,13 @@ class Session:
         self.hold()
         self._told += 1
         self._send_outbox.send_nowait(item)
+
+    def stop_observing(self, job_id: str) -> None:
+        """Nothing more is emitted to it; what was before may still come."""
+        watch = self.subscriptions.pop(job_id, None)
+        if watch is not None:
+            watch.leave_job()
+            self.tell(Unwatch(watch))
 
     def taken(self, hints: int, told: int) -> None:
         """The scribe has dealt with so many hints and other items."""

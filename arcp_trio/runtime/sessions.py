@@ -104,6 +104,8 @@ class Sessions:
                 job = self._core.jobs.live.get(job_id)
                 observer = job_id in row.observed
                 watch = session.watches[job_id] = Watch(session, job_id, job, cursor, observer)
+                if observer:
+                    session.subscriptions[job_id] = watch
                 if job is not None:
                     job.watches[session_id] = watch
             self._start(session)

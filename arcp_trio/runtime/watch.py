@@ -33,11 +33,13 @@ class Watch:
 
     def end(self) -> None:
         """The session is owed nothing more of the job."""
-        self.session.watches.pop(self.job_id, None)
+        for kept in (self.session.watches, self.session.subscriptions):
+            if kept.get(self.job_id) is self:
+                del kept[self.job_id]
         self.leave_job()
 
     def leave_job(self) -> None:
         """Have the job hint at nothing any more, and not wait for this session."""
-        if self.job is not None:
-            self.job.watches.pop(self.session.id, None)
+        if self.job is not None and self.job.watches.get(self.session.id) is self:
+            del self.job.watches[self.session.id]
             self.job.journal.reader_moved()
