@@ -360,12 +360,21 @@ class Job:
     async def _fit_journal(self) -> None:
         """Wait for the session that submitted the job, while it is attached; for nobody else."""
         while True:
-            watch = self.watches.get(self.session_id)
+            job, watch = self._first_reader()
             attached = watch is not None and watch.session.tail is not None
-            self.journal.trim(watch.cursor if watch is not None and attached else None)
+            # Told of an ancestor only, so far, it has yet to read all of this one.
+            cursor = watch.cursor if watch is not None and job is self else 0
+            self.journal.trim(cursor if attached else None)
             if not (attached and self.journal.over_by_a_segment):
                 return
-            await self.journal.reader()
+            await job.journal.reader()
+
+    def _first_reader(self) -> tuple[Job, Watch | None]:
+        """The submitting session's watch: of this job, or else of the nearest one above."""
+        job = self
+        while (watch := job.watches.get(self.session_id)) is None and job.parent is not None:
+            job = job.parent
+        return job, watch
 
 
 def _not_the_agents(error: BaseException) -> BaseException | None:
