@@ -13,6 +13,7 @@ from arcp_trio.runtime.auth import Authenticator
 from arcp_trio.runtime.clock import Clock
 from arcp_trio.runtime.limits import Limits
 from arcp_trio.runtime.policy import Policy
+from arcp_trio.runtime.tail import TailBytes
 from arcp_trio.store.interface import Store
 
 if TYPE_CHECKING:
@@ -36,6 +37,12 @@ class Core:
     clock: Clock
     jobs: Jobs = attrs.field(init=False)
     sessions: Sessions = attrs.field(init=False)
+    tail_bytes: TailBytes = attrs.field(
+        init=False,
+        default=attrs.Factory(
+            lambda core: TailBytes(core.limits.tail_bytes_total), takes_self=True
+        ),
+    )
     taken_over: trio.Event = attrs.field(factory=trio.Event)
     """What another runtime has left in the store is seen to: sessions may be opened."""
     closing: bool = False

@@ -30,6 +30,8 @@ class Limits:
     tail_frames: int = 10_000
     tail_bytes: int = 16 * MIB
     """Numbered and not yet sent, per session; past either nothing more is numbered."""
+    tail_bytes_total: int = 256 * MIB
+    """Of all sessions; past it only who has been sent everything gets more, a batch at a time."""
     unacked_frames: int = 1_000_000
     """Kept for replay, per session; past it the oldest are given up."""
     journal_bytes: int = 1024 * MIB

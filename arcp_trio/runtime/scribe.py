@@ -48,6 +48,7 @@ class Scribe:
         self._session = session
         self._store = core.store
         self._limits = core.limits
+        self._tail_bytes = core.tail_bytes
         self._clock = core.clock
         self._live = core.jobs.live
         self._pressed = False
@@ -239,7 +240,7 @@ class Scribe:
             return
         session.connection = item.connection
         session.window_ends = None
-        tail = Tail(self._limits, item.connection.wake)
+        tail = Tail(self._limits, self._tail_bytes, item.connection.wake)
         session.set_tail(tail)
         self._leave = None
         replay = self._store.replay(session.id, item.after_seq, session.top, session.rows)

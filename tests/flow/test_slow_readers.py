@@ -312,7 +312,9 @@ async def test_a_throttled_session_ends_with_its_socket(autojump_clock) -> None:
         assert trio.lowlevel.current_statistics().tasks_living <= tasks + job_tasks
 
 
-@pytest.mark.parametrize("limit", ["tail_frames", "tail_bytes", "unacked_frames", "journal_bytes"])
+@pytest.mark.parametrize(
+    "limit", ["tail_frames", "tail_bytes", "tail_bytes_total", "unacked_frames", "journal_bytes"]
+)
 def test_a_window_of_nothing_is_refused(limit: str) -> None:
     """A bound of zero would stand still for ever, so it cannot be configured."""
     with pytest.raises(ValueError, match=limit):
