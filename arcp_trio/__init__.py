@@ -17,7 +17,14 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.auth import Authenticator, StaticTokens
     from arcp_trio.runtime.clock import Clock, SystemClock
     from arcp_trio.runtime.context import JobContext
+    from arcp_trio.runtime.credentials import Credential
     from arcp_trio.runtime.limits import Limits
+    from arcp_trio.runtime.provisioner import (
+        CannotRevoke,
+        CredentialOrder,
+        Issued,
+        Provisioner,
+    )
     from arcp_trio.runtime.runtime import Runtime
     from arcp_trio.store.memory import MemoryStore
     from arcp_trio.store.sqlite import SqliteStore
@@ -52,12 +59,16 @@ __all__ = [
     "ArcpError",
     "Authenticator",
     "BudgetExhausted",
+    "CannotRevoke",
     "Clock",
+    "Credential",
+    "CredentialOrder",
     "DuplicateKey",
     "HeartbeatLost",
     "InternalError",
     "InvalidEvent",
     "InvalidRequest",
+    "Issued",
     "JobCancelled",
     "JobContext",
     "JobError",
@@ -70,6 +81,7 @@ __all__ = [
     "Limits",
     "MemoryStore",
     "PermissionDenied",
+    "Provisioner",
     "ResumeWindowExpired",
     "Runtime",
     "SqliteStore",
@@ -89,6 +101,11 @@ _HOMES = {
     "Clock": "arcp_trio.runtime.clock",
     "SystemClock": "arcp_trio.runtime.clock",
     "JobContext": "arcp_trio.runtime.context",
+    "Credential": "arcp_trio.runtime.credentials",
+    "CannotRevoke": "arcp_trio.runtime.provisioner",
+    "CredentialOrder": "arcp_trio.runtime.provisioner",
+    "Issued": "arcp_trio.runtime.provisioner",
+    "Provisioner": "arcp_trio.runtime.provisioner",
     "Limits": "arcp_trio.runtime.limits",
     "Runtime": "arcp_trio.runtime.runtime",
     "MemoryStore": "arcp_trio.store.memory",

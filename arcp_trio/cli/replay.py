@@ -15,7 +15,7 @@ from arcp_trio.cli.parser import PROGRAM
 from arcp_trio.cli.storing import cannot_use, store_path
 from arcp_trio.store.errors import StoreError
 from arcp_trio.store.interface import JournalTrimmed, LogTrimmed
-from arcp_trio.store.records import Frame, SessionRow
+from arcp_trio.store.records import SEAL, Frame, SessionRow
 from arcp_trio.store.sqlite import SqliteReader, open_read_only
 from arcp_trio.wire import envelope
 
@@ -94,10 +94,11 @@ async def _print_frames(reader: SqliteReader, session_id: str, after: int) -> No
 
 def _lines(row: SessionRow, frames: Sequence[Frame]) -> list[bytes]:
     numbered, plain = envelope.numbered_head(row.session_id), envelope.plain_head(row.session_id)
-    return [
-        b"%b%d%b\n" % (numbered, seq, tail) if seq else b"%b%b\n" % (plain, tail)
-        for seq, tail in frames
-    ]
+    lines: list[bytes] = []
+    for seq, stored in frames:
+        tail = stored[1:] if stored[0] == SEAL else stored  # secrets are not stored
+        lines.append(b"%b%d%b\n" % (numbered, seq, tail) if seq else b"%b%b\n" % (plain, tail))
+    return lines
 
 
 def _remark(text: str) -> None:

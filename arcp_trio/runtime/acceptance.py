@@ -10,8 +10,11 @@ import trio
 
 from arcp_trio.authority.authority import Authority
 from arcp_trio.authority.budget import Budget
+from arcp_trio.runtime.credentials import Wallet
 from arcp_trio.runtime.job import Job
 from arcp_trio.runtime.journal import Journal
+from arcp_trio.runtime.notices import frame
+from arcp_trio.runtime.sealing import sealed
 from arcp_trio.runtime.trouble import store_trouble
 from arcp_trio.store.records import JobRow
 from arcp_trio.wire.errors import InternalError
@@ -43,6 +46,8 @@ class Origin:
     session_id: str
     submitters: set[str]
     trace_id: str | None
+    credentials: bool = False
+    """The job is to have some, if its lease needs any (§9.8)."""
     parent: Job | None = None
     delegate_id: str | None = None
 
@@ -54,6 +59,7 @@ class Origin:
             session_id=parent.session_id,
             submitters=parent.submitters,
             trace_id=parent.trace_id,
+            credentials=parent.wallet is not None,
             parent=parent,
             delegate_id=delegate_id,
         )
@@ -90,7 +96,26 @@ def draft(core: Core, wanted: Wanted, origin: Origin) -> Job:
         delegate_id=origin.delegate_id,
     )
     core.jobs.admit(job)
+    if origin.credentials and core.provisioner is not None:
+        job.wallet = Wallet(job, core.provisioner)
     return job
+
+
+async def provide(job: Job) -> None:
+    """Have the credentials issued that a drafted job is to have, before it is accepted (§9.8.2).
+
+    One that is to have none goes on at once, with no checkpoint.
+
+    Raises:
+        ArcpError: there are none, or the job must not begin any more.
+    """
+    if job.wallet is None:
+        return
+    await job.wallet.issue()
+    if job.core.closing:
+        raise InternalError("the runtime is shutting down")
+    job.refuse_if_ending()
+    job.wallet.issued = True
 
 
 def _authority(core: Core, lease: Lease, parent: Job | None) -> Authority:
@@ -115,13 +140,19 @@ def _deadline(core: Core, lease: Lease, above: Authority | None) -> float | None
 
 
 def give_up(job: Job) -> None:
-    """It will not be stored."""
+    """It will not be stored, and has no credentials any more."""
+    if job.wallet is not None:
+        job.wallet.end()
     job.authority.budget.close()
     job.core.jobs.ended(job)
 
 
 def acceptance(job: Job, now: float) -> JsonObject:
-    """The payload of the job's `job.accepted`, but for the request that it answers (§7.1, §10)."""
+    """The payload of the job's `job.accepted`, but for the request that it answers (§7.1, §10).
+
+    The values of credentials are not in it: they are not stored.
+    """
+    credentials = [] if job.wallet is None else job.wallet.all()
     lease = job.authority.lease
     payload: JsonObject = {
         "job_id": job.id,
@@ -129,12 +160,20 @@ def acceptance(job: Job, now: float) -> JsonObject:
         "lease": lease.wire(),
         "lease_constraints": lease.constraints(),
         "budget": lease.budget and dict(lease.budget),
+        "credentials": [each.public() for each in credentials] or None,
         "accepted_at": rfc3339(now),
         "trace_id": job.trace_id,
         "parent_job_id": None if job.parent is None else job.parent.id,
         "delegate_id": job.delegate_id,
     }
     return {name: value for name, value in payload.items() if value is not None}
+
+
+def accepted_tail(payload: JsonObject) -> bytes:
+    """The tail of a `job.accepted`, sealed if the values of credentials belong into it."""
+    # Some clients match it to their submit by the envelope's trace id.
+    tail = frame("job.accepted", payload, job_id=payload["job_id"], trace_id=payload["trace_id"])
+    return sealed(tail) if "credentials" in payload else tail
 
 
 def row(job: Job, accepted: bytes, now: float) -> JobRow:

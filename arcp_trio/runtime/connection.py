@@ -14,12 +14,13 @@ from arcp_trio.runtime.clerk import Request
 from arcp_trio.runtime.handshake import open_session
 from arcp_trio.runtime.heartbeat import Heartbeat, Loss
 from arcp_trio.runtime.notices import frame, refusal
+from arcp_trio.runtime.sealing import reveal
 from arcp_trio.runtime.tail import Farewell, Tail
 from arcp_trio.runtime.trouble import FAILED, store_trouble
 from arcp_trio.runtime.wake import Wake
 from arcp_trio.store.errors import StoreError
 from arcp_trio.store.interface import JournalTrimmed, LogTrimmed, Replay
-from arcp_trio.store.records import Frame
+from arcp_trio.store.records import SEAL, Frame
 from arcp_trio.transport.base import MessageTooBig, TransportClosed
 from arcp_trio.wire import envelope
 from arcp_trio.wire.dialects import STANDARD, Dialect
@@ -91,6 +92,11 @@ class Connection:
         self._fresh = False
         """The session is new, nothing was asked of it: it may be exchanged for one to resume."""
         self._next: Envelope | None = None
+
+    @property
+    def private(self) -> bool:
+        """Whether nobody can read along on the way to the client, as far as is known."""
+        return self._transport.private
 
     # -- its life
 
@@ -346,6 +352,9 @@ class Connection:
         """Write what belongs to the connection, then these frames, all at once."""
         numbered = envelope.numbered_head(session.id, self._arcp)
         plain = envelope.plain_head(session.id, self._arcp)
+        if any(tail[0] == SEAL for _, tail in frames):
+            live = self._core.jobs.live
+            frames = [(seq, reveal(tail, session, live)) for seq, tail in frames]
         translate = self.dialect.translate
         if translate is not None:
             frames = [(seq, translate(tail)) for seq, tail in frames]

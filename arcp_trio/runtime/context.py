@@ -9,6 +9,7 @@ from contextlib import AbstractAsyncContextManager
 from decimal import Decimal
 from typing import IO, TYPE_CHECKING, Any, overload
 
+from arcp_trio.runtime.credentials import Credential
 from arcp_trio.runtime.delegation import Amount, Child, delegate
 from arcp_trio.runtime.files import open_file
 from arcp_trio.runtime.tools import ToolCall
@@ -87,6 +88,25 @@ class JobContext:
     def deadline(self) -> float | None:
         """When `max_runtime_sec` is over, on `trio.current_time()`; None without one."""
         return self._job.deadline
+
+    @property
+    def credentials(self) -> list[Credential]:
+        """What the job was provided with, as it is now; none when it is at its end (§9.8)."""
+        return [] if self._job.wallet is None else self._job.wallet.all()
+
+    async def rotate(self, credential_id: str) -> Credential:
+        """Have another credential in place of this one, and this one revoked (§9.8.2).
+
+        Whoever submitted the job is told of the new value. If the upstream mints more than one,
+        the others are among `credentials`.
+
+        Raises:
+            KeyError: the job has no such credential.
+            InternalError: there is no other; this one is as good as before.
+        """
+        if self._job.wallet is None:
+            raise KeyError(credential_id)
+        return await self._job.wallet.rotate(credential_id)
 
     # -- authority (§9.3)
 

@@ -18,6 +18,8 @@ from arcp_trio.store.interface import Store
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.jobs import Jobs
+    from arcp_trio.runtime.provisioner import Provisioner
+    from arcp_trio.runtime.revocation import Revoker
     from arcp_trio.runtime.sessions import Sessions
 
 
@@ -35,8 +37,10 @@ class Core:
     limits: Limits
     policy: Policy
     clock: Clock
+    provisioner: Provisioner | None
     jobs: Jobs = attrs.field(init=False)
     sessions: Sessions = attrs.field(init=False)
+    revoker: Revoker = attrs.field(init=False)
     tail_bytes: TailBytes = attrs.field(
         init=False,
         default=attrs.Factory(
@@ -49,3 +53,8 @@ class Core:
     """Shutdown has begun: no new connection, session or job."""
     farewells_end: float = math.inf
     """On Trio's clock: no farewell goes on beyond it."""
+
+    @property
+    def provides(self) -> bool:
+        """Whether jobs can get credentials: their revocation must be guaranteed (§14)."""
+        return self.provisioner is not None and self.store.durable

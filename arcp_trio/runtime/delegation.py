@@ -8,9 +8,17 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from arcp_trio.authority.lease import Lease, narrowed
-from arcp_trio.runtime.acceptance import Origin, Wanted, acceptance, draft, give_up, row
+from arcp_trio.runtime.acceptance import (
+    Origin,
+    Wanted,
+    acceptance,
+    accepted_tail,
+    draft,
+    give_up,
+    provide,
+    row,
+)
 from arcp_trio.runtime.limits import limit_hit
-from arcp_trio.runtime.notices import frame
 from arcp_trio.store.records import Status
 from arcp_trio.store.writes import AcceptJob
 from arcp_trio.wire.agent_ref import parse_agent_ref
@@ -93,7 +101,7 @@ async def delegate(
     try:
         await parent.give_way()
         wanted = _wanted(parent, agent, input, request, expires_at, max_runtime)
-        child = _accept(parent, delegate_id, wanted)
+        child = await _accept(parent, delegate_id, wanted)
     except BaseException as error:
         # In one step: whoever is being cancelled cannot wait.
         if not parent.sealed:
@@ -171,7 +179,7 @@ def _wanted(
     return wanted
 
 
-def _accept(parent: Job, delegate_id: str, wanted: Wanted) -> Job:
+async def _accept(parent: Job, delegate_id: str, wanted: Wanted) -> Job:
     """The child exists once it is stored; its acceptance has its place in the parent's journal.
 
     So whoever submitted the parent learns of the child behind the `delegate` event, also if it
@@ -179,14 +187,25 @@ def _accept(parent: Job, delegate_id: str, wanted: Wanted) -> Job:
     """
     core = parent.core
     child = draft(core, wanted, Origin.delegation(parent, delegate_id))
+    parent.adopt(child)
     try:
+        await provide(child)
         now = core.clock.now()
         accepted = acceptance(child, now)
-        tail = frame("job.accepted", accepted, job_id=child.id, trace_id=child.trace_id)
+        tail = accepted_tail(accepted)
         group = core.store.put(AcceptJob(row(child, dumps(accepted), now), None))
     except BaseException:
-        give_up(child)
+        await _part(parent, child)  # noqa: ASYNC102 - it bounds and shields itself
         raise
-    parent.adopt(child, tail)
+    parent.tell_of(child, tail)
     group.then(partial(core.jobs.start, child))
     return child
+
+
+async def _part(parent: Job, child: Job) -> None:
+    """There is no child after all; what was issued for it does not outlast its parent (§9.8.2)."""
+    if child.wallet is not None:
+        child.wallet.end()
+        await child.wallet.ended()
+    give_up(child)
+    parent.part_from(child)

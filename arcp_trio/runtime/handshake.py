@@ -23,7 +23,7 @@ from arcp_trio.wire.errors import (
     ResumeWindowExpired,
     Unauthenticated,
 )
-from arcp_trio.wire.features import SUPPORTED, Feature, negotiate
+from arcp_trio.wire.features import ALL_FEATURES, SUPPORTED, Feature, negotiate
 from arcp_trio.wire.ids import resume_token, token_digest
 from arcp_trio.wire.json import Json
 from arcp_trio.wire.messages import Auth, Hello, SessionResume, parse
@@ -63,7 +63,7 @@ async def _open_session(core: Core, connection: Connection, first: Envelope) -> 
         case Hello():
             connection.dialect = recognise(first)
             connection.principal = principal = await _authenticate(core, message.auth)
-            features = negotiate(message.features, SUPPORTED)
+            features = negotiate(message.features, _offered(core, connection))
             if message.resumption is None:
                 return await _begin(core, connection, principal, features)
             return await _resume(core, connection, message.resumption, principal, features)
@@ -112,18 +112,28 @@ async def _begin(
     try:
         connection.join(session, fresh=True)
         await stored.committed()
-        session.tell(Attach(connection, welcome(core, session, token), after_seq=0))
+        session.tell(Attach(connection, welcome(core, connection, session, token), after_seq=0))
     finally:
         session.release()
     return session
 
 
-def welcome(core: Core, session: Session, token: str) -> bytes:
+def _offered(core: Core, connection: Connection) -> list[str]:
+    """What the runtime can do here; secrets do not go where somebody can read along (§14)."""
+    credentials = core.provides and connection.private
+    return [
+        feature
+        for feature in ALL_FEATURES
+        if feature in SUPPORTED or (credentials and feature == Feature.PROVISIONED_CREDENTIALS)
+    ]
+
+
+def welcome(core: Core, connection: Connection, session: Session, token: str) -> bytes:
     """A `session.welcome` (§6.2), its session id in the payload too, where some clients look."""
     flat = Feature.AGENT_VERSIONS not in session.features
     capabilities: dict[str, Json] = {
         "encodings": ["json"],
-        "features": list(SUPPORTED),
+        "features": _offered(core, connection),
         "agents": sorted(core.agents.names()) if flat else core.agents.inventory(),
     }
     payload: dict[str, Json] = {
@@ -237,9 +247,12 @@ class Reattach:
         session.token = token_digest(token)
         if self.features is not None:
             session.features, session.dialect = self.features, self.connection.dialect.name
+        # Negotiated on another connection, perhaps, that was more private than this one.
+        session.features = negotiate(session.features, _offered(core, self.connection))
         rotation = RotateToken(
             session.id, session.token, session.spare_tokens, session.features, session.dialect
         )
         self.connection.join(session)
         await core.store.put(rotation).committed()
-        session.tell(Attach(self.connection, welcome(core, session, token), self.after_seq))
+        told = welcome(core, self.connection, session, token)
+        session.tell(Attach(self.connection, told, self.after_seq))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 import attrs
 import trio
 
-from arcp_trio.runtime import outcome, spending
+from arcp_trio.runtime import outcome, sealing, spending
 from arcp_trio.runtime.agents import Agent
 from arcp_trio.runtime.groups import unwrapped
 from arcp_trio.runtime.journal import Journal
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from arcp_trio.authority.authority import Authority
     from arcp_trio.runtime.context import JobContext
     from arcp_trio.runtime.core import Core
+    from arcp_trio.runtime.credentials import Wallet
     from arcp_trio.runtime.watch import Watch
 
 log = logging.getLogger(__name__)
@@ -59,6 +60,8 @@ class Job:
     """Sessions that may cancel it (§7.4)."""
     journal: Journal
     authority: Authority
+    wallet: Wallet | None = None
+    """What it has credentials in, if it may have any (§9.8)."""
     parent: Job | None = None
     """The job that delegated to it (§10)."""
     delegate_id: str | None = None
@@ -141,12 +144,17 @@ class Job:
 
     def _raised(self, error: BaseException) -> Outcome:
         cause = unwrapped(error)
-        its_own = outcome.raised(cause, self.most_bytes) if isinstance(cause, ArcpError) else None
+        known = cause if isinstance(cause, ArcpError) else self.explained(cause)
+        its_own = None if known is None else outcome.raised(known, self.most_bytes)
         if its_own is not None:
             return its_own
         # The text of an exception may hold secrets: it stays here (§12).
         log.error("agent %s of %s failed", self.agent.ref, self.id, exc_info=error)
         return outcome.failed(InternalError("the agent failed"))
+
+    def explained(self, error: BaseException) -> ArcpError | None:
+        """What an error means to the job that came from where its credentials are used (§9.6)."""
+        return None if self.wallet is None else self.wallet.explain(error)
 
     @property
     def most_bytes(self) -> int:
@@ -175,7 +183,9 @@ class Job:
     def let_end(self) -> None:
         """Let the agent go on to its own end, now that the job's is decided, for its grace."""
         self._end_children()
-        if not self._winding_up:
+        if self.wallet is not None and not self.wallet.issued:
+            self.wallet.end()  # nobody has heard of the job, and nobody will
+        elif not self._winding_up:
             self._winding_up = True
             self.core.jobs.mind_end(self)
 
@@ -214,8 +224,12 @@ class Job:
     async def _finish(self) -> None:
         """Say the terminal: from here on nothing with this job's id follows."""
         self._end_children()
+        if self.wallet is not None:
+            self.wallet.end()
         while self.children and not self._abandoned:  # leaf first
             await self._child_left.wait()
+        if self.wallet is not None:
+            await self.wallet.ended()
         if self.sealed:
             return
         outcome = self._outcome
@@ -242,9 +256,12 @@ class Job:
         """How many jobs stand above it."""
         return 0 if self.parent is None else self.parent.depth + 1
 
-    def adopt(self, child: Job, accepted: bytes) -> None:
-        """A child is accepted: that has its place among this job's events."""
+    def adopt(self, child: Job) -> None:
+        """A child is on its way: from here on this job does not end before it."""
         self.children[child.id] = child
+
+    def tell_of(self, child: Job, accepted: bytes) -> None:
+        """A child is accepted: that has its place among this job's events."""
         self._append(accepted, child=child.id)
 
     def _end_children(self) -> None:
@@ -253,7 +270,7 @@ class Job:
             child.end(outcome.cancelled("the parent job ended"))
 
     def part_from(self, child: Job) -> None:
-        """A child has said its end."""
+        """A child has said its end, or is not accepted."""
         del self.children[child.id]
         self._child_left.set()
 
@@ -304,16 +321,25 @@ class Job:
 
     def add(self, kind: str, body: Mapping[str, Json]) -> None:
         """Add an event to the journal, and count what it says was spent."""
-        payload = events.encode_event(kind, body, rfc3339(self.core.clock.now()))
-        if len(payload) > self.most_bytes:
-            raise limit_hit("frame_bytes_out", self.core.limits.frame_bytes_out)
-        if self.sealed:
-            raise self._ended()
+        payload = self._encoded(kind, body)
         spent = spending.charge(self, body) if kind == "metric" else None
         tail = self._tails.tail("job.event", payload, id=new_id())
         self._append(tail, feature=events.feature_of(kind))
         if spent is not None:
             spending.tell(self, spent)
+
+    def add_sealed(self, kind: str, body: Mapping[str, Json]) -> None:
+        """Add an event with a hole, for a secret that is filled in as it is sent."""
+        tail = self._tails.tail("job.event", self._encoded(kind, body), id=new_id())
+        self._append(sealing.sealed(tail))
+
+    def _encoded(self, kind: str, body: Mapping[str, Json]) -> bytes:
+        payload = events.encode_event(kind, body, rfc3339(self.core.clock.now()))
+        if len(payload) > self.most_bytes:
+            raise limit_hit("frame_bytes_out", self.core.limits.frame_bytes_out)
+        if self.sealed:
+            raise self._ended()
+        return payload
 
     def _ended(self) -> ArcpError:
         """A fresh error each time: the agent may raise it, catch it and change it as it likes."""

@@ -22,6 +22,8 @@ log = logging.getLogger(__name__)
 async def take_over(core: Core) -> None:
     """End the jobs that went down with the runtime before, and park its sessions for a full window.
 
+    Their credentials are revoked before anyone is let in, or go on being tried (§14).
+
     Nothing is added to the sessions: their cursors are behind the jobs' new terminals, and they
     catch up when they are next used. That is not before the terminals are stored, however long the
     store is in trouble.
@@ -31,6 +33,7 @@ async def take_over(core: Core) -> None:
     for row in reversed(found.unfinished):  # children before their parents
         core.store.put(_lost(core, row))
     await core.store.flushed()
+    await core.revoker.take_over(found.credentials)
     core.sessions.park_all(found.sessions)
     if found.sessions or found.unfinished:
         log.info(

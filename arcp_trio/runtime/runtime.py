@@ -21,7 +21,9 @@ from arcp_trio.runtime.groups import unwrapped
 from arcp_trio.runtime.jobs import Jobs
 from arcp_trio.runtime.limits import Limits
 from arcp_trio.runtime.policy import Policy
+from arcp_trio.runtime.provisioner import Provisioner
 from arcp_trio.runtime.restart import take_over
+from arcp_trio.runtime.revocation import Revoker
 from arcp_trio.runtime.sessions import SWEEP_SECONDS, Sessions
 from arcp_trio.runtime.tail import Farewell
 from arcp_trio.runtime.trouble import mind_store
@@ -36,6 +38,9 @@ log = logging.getLogger(__name__)
 
 SHUTDOWN_GRACE_SECONDS = 2.0
 """What agents get to clean up in at shutdown, at most."""
+
+SHUTDOWN_REVOKE_SECONDS = 1.0
+"""What the revocation of credentials gets then; the next start sees to the rest."""
 
 _F = TypeVar("_F", bound=AgentFunction)
 _Ts = TypeVarTuple("_Ts")
@@ -60,6 +65,7 @@ class Runtime:
         clock: Clock | None = None,
         operators: Iterable[str] = (),
         policy: Policy | None = None,
+        provisioner: Provisioner | None = None,
     ) -> None:
         """A runtime that keeps everything in `store`, which is memory by default.
 
@@ -68,6 +74,8 @@ class Runtime:
             name: what clients are told.
             operators: principals that may cancel any job.
             policy: what is allowed where the specification leaves it open.
+            provisioner: mints credentials for jobs (§9.8). Not without a durable store, which has
+                to remember what is to be revoked.
         """
         self.agents = Agents()
         self.limits = limits or Limits()
@@ -81,7 +89,11 @@ class Runtime:
             limits=self.limits,
             policy=policy or Policy(),
             clock=clock or SystemClock(),
+            provisioner=provisioner,
         )
+        self._core.revoker = Revoker(self._core)
+        if provisioner is not None and not self._core.provides:
+            log.warning("provisioned_credentials is not offered: the store is not durable")
         self._nursery: trio.Nursery | None = None
         self._attended: set[Connection] = set()
         self._one_left = Wake()
@@ -176,6 +188,7 @@ class Runtime:
                 async with trio.open_nursery() as sessions, trio.open_nursery() as jobs:
                     core.jobs = Jobs(core, jobs)
                     core.sessions = Sessions(core, sessions)
+                    sessions.start_soon(_keep_at_it, core.revoker.run, name="revocations")
                     sessions.start_soon(take_over, core, name="restart")
                     # In trouble it is a runtime all the same: it says so to whoever comes.
                     await _first_of(core.taken_over.wait, core.store.troubled)
@@ -197,11 +210,16 @@ class Runtime:
         with trio.move_on_after(drain):
             await core.jobs.none_left()
         error = InternalError("the runtime was shut down")
+        revocations_end = trio.current_time() + SHUTDOWN_REVOKE_SECONDS
+        core.revoker.hurry(SHUTDOWN_REVOKE_SECONDS)
         core.jobs.end_all(outcome.failed(error), SHUTDOWN_GRACE_SECONDS)
         # What a store in trouble does not take now, the next start sees to.
         patience = 0 if core.store.trouble else SHUTDOWN_GRACE_SECONDS + self.limits.close_seconds
         with trio.move_on_after(patience):
             await core.jobs.none_left()
+        with trio.CancelScope(deadline=revocations_end):
+            await core.revoker.idle()
+        core.revoker.hurry(0)
         core.jobs.abandon_all()
         core.farewells_end = trio.current_time() + self.limits.close_seconds
         farewell = Farewell(GOING_AWAY, "the runtime is shutting down")

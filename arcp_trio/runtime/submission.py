@@ -11,8 +11,17 @@ import attrs
 import trio
 
 from arcp_trio.authority.lease import Lease
-from arcp_trio.runtime.acceptance import Origin, Wanted, acceptance, draft, give_up, row
-from arcp_trio.runtime.notices import frame, refusal
+from arcp_trio.runtime.acceptance import (
+    Origin,
+    Wanted,
+    acceptance,
+    accepted_tail,
+    draft,
+    give_up,
+    provide,
+    row,
+)
+from arcp_trio.runtime.notices import refusal
 from arcp_trio.runtime.outbox import Answer, Promise
 from arcp_trio.runtime.watch import Watch
 from arcp_trio.store.queue import Group
@@ -112,21 +121,22 @@ class Submissions:
             place=_Place(session),
             claim=self._claim(session.principal, submit.idempotency_key),
         )
-        if submit.idempotency_key is None and first_in_line:
+        alone = submit.idempotency_key is None and not _wants_credentials(session)
+        if alone and first_in_line:
             self._accept_at_once(request)
         else:
             session.hold()
             self._nursery.start_soon(self._process, request, name=f"submit {request_id}")
 
     def _accept_at_once(self, request: _Request) -> None:
-        """What needs no look into the store and waits for nobody needs no task either.
+        """What needs no look into the store, no credentials and no turn needs no task either.
 
         The promise stands before anything of the job, and behind its acceptance in the store's
         queue: so it is sent once both are stored. The job starts when the acceptance is.
         """
         session = request.session
         try:
-            accepted, group = self._accept(request)
+            accepted, group = self._accept(request, self._draft(request))
         except ArcpError as error:
             session.tell(Answer(request.connection, refusal(error, request_id=request.id)))
         else:
@@ -203,23 +213,30 @@ class Submissions:
     # -- a new job
 
     async def _accept_stored(self, request: _Request) -> _Accepted:
-        accepted, group = self._accept(request)
+        job = self._draft(request)
+        try:
+            await provide(job)
+        except BaseException:
+            give_up(job)
+            raise
+        accepted, group = self._accept(request, job)
         try:
             await group.committed()
         except BaseException:
-            assert accepted.new is not None
-            give_up(accepted.new)
+            give_up(job)
             raise
         return accepted
 
-    def _accept(self, request: _Request) -> tuple[_Accepted, Group]:
+    def _draft(self, request: _Request) -> Job:
+        return draft(self._core, self._wanted(request), _origin(request))
+
+    def _accept(self, request: _Request, job: Job) -> tuple[_Accepted, Group]:
         """Take on a new job; it exists once the group is stored."""
         core, session = self._core, request.session
-        job = draft(core, self._wanted(request), _origin(request))
         try:
             now = core.clock.now()
             accepted = dumps(acceptance(job, now))
-            tail = _accepted_tail(request, job.id, accepted)
+            tail = _accepted_tail(request, accepted)
             key = _key_row(request, job.id, accepted, now, core)
             group = core.store.put(AcceptJob(row(job, accepted, now), key))
         except BaseException:
@@ -247,15 +264,16 @@ class Submissions:
             raise DuplicateKey("this idempotency key came with other parameters before")
         session, store = request.session, self._core.store
         _refuse_unnegotiated(request.submit, session.features)
-        tail = _accepted_tail(request, known.job_id, known.accepted)
+        tail = _accepted_tail(request, known.accepted)
         if known.job_id in session.accepting:
             return _Accepted(tail)
         row = await store.job(known.job_id)
+        job = self._core.jobs.live.get(known.job_id)
+        if job is not None:
+            job.submitters.add(session.id)  # also if it had been closed since
         if row is None or session.id in row.submitters:
             return _Accepted(tail)
-        job = self._core.jobs.live.get(row.job_id)
         if job is not None:
-            job.submitters.add(session.id)
             return _Accepted(tail, Watch(session, job.id, job, job.journal.first))
         ended = await store.job(known.job_id)
         if ended is None:
@@ -293,6 +311,10 @@ def _refuse_unnegotiated(submit: Submit, features: frozenset[str]) -> None:
         raise InvalidRequest(f"not negotiated in this session: {', '.join(missing)}")
 
 
+def _wants_credentials(session: Session) -> bool:
+    return Feature.PROVISIONED_CREDENTIALS in session.features
+
+
 def _origin(request: _Request) -> Origin:
     session = request.session
     return Origin(
@@ -300,13 +322,12 @@ def _origin(request: _Request) -> Origin:
         session_id=session.id,
         submitters={session.id},
         trace_id=request.trace_id,
+        credentials=_wants_credentials(session),
     )
 
 
-def _accepted_tail(request: _Request, job_id: str, accepted: bytes) -> bytes:
-    payload = {**_object(accepted), "request_id": request.id}
-    # Some clients match it to their submit by the envelope's trace id.
-    return frame("job.accepted", payload, job_id=job_id, trace_id=payload["trace_id"])
+def _accepted_tail(request: _Request, accepted: bytes) -> bytes:
+    return accepted_tail({**_object(accepted), "request_id": request.id})
 
 
 def _key_row(

@@ -74,5 +74,9 @@ class ToolCall:
         if isinstance(error, InvalidEvent):
             return InternalError("the tool's result cannot be sent")
         if isinstance(error, Exception):
-            return InternalError("the tool call failed")
+            return self._explained(error) or InternalError("the tool call failed")
         return JobCancelled("the tool call was given up")
+
+    def _explained(self, error: Exception) -> ArcpError | None:
+        known = self._job.explained(error)
+        return None if known is None else sound_copy(known, self._job.most_bytes - _AROUND_ERROR)

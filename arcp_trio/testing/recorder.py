@@ -128,7 +128,7 @@ class ConnectionRecord:
         text = msgspec.json.encode(frame)
         try:
             check_frame(frame)
-            self._follow(frame, text)
+            self._follow(frame, msgspec.json.encode(_as_repeated(frame)))
         except FrameError as problem:
             shown = text.decode()[:_SHOWN_CHARACTERS]
             raise AssertionError(f"{problem}: {shown}") from None
@@ -221,4 +221,19 @@ class WireRecorder:
 
 def _without_request(accepted: Frame) -> Frame:
     payload = accepted["payload"]
-    return {name: value for name, value in payload.items() if name != "request_id"}
+    return {n: value for n, value in payload.items() if n not in {"request_id", "credentials"}}
+
+
+def _as_repeated(frame: Frame) -> Frame:
+    """The frame with what every replay of it repeats, byte for byte.
+
+    Credentials are shown as they are at the time: with another value once they were rotated, and
+    not at all when they are worth nothing.
+    """
+    payload = frame["payload"]
+    if "credentials" in payload and frame["type"] == "job.accepted":
+        return {**frame, "payload": {n: v for n, v in payload.items() if n != "credentials"}}
+    if payload.get("kind") == "status" and payload["body"].get("phase") == "credential_rotated":
+        body = {name: payload["body"][name] for name in ("phase", "id")}
+        return {**frame, "payload": {**payload, "body": body}}
+    return frame

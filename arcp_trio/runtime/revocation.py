@@ -1,0 +1,196 @@
+"""Revoking credentials, for as long as it takes: across failures, and across restarts (§9.8.2)."""
+
+from __future__ import annotations
+
+import heapq
+import logging
+import math
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
+from itertools import count
+from typing import TYPE_CHECKING
+
+import attrs
+import trio
+
+from arcp_trio.runtime.provisioner import CannotRevoke
+from arcp_trio.runtime.wake import Wake
+from arcp_trio.store.records import CredentialRow, CredentialState
+from arcp_trio.store.writes import KeepCredentials
+
+if TYPE_CHECKING:
+    from arcp_trio.runtime.core import Core
+    from arcp_trio.store.queue import Group
+
+log = logging.getLogger(__name__)
+
+FIRST_PAUSE_SECONDS, LAST_PAUSE_SECONDS = 0.5, 60.0
+"""Between tries to revoke one credential; each pause is twice the one before."""
+
+TRIES_AT_ONCE = 64
+"""After a restart there may be many to revoke; the upstream is not to be flooded."""
+
+AHEAD = -math.inf
+"""Due before whatever has failed already."""
+
+
+@attrs.define(eq=False)
+class Doomed:
+    """A credential that is to be revoked."""
+
+    row: CredentialRow
+    tries: int = 0
+    """That have failed."""
+    settled: trio.Event = attrs.field(factory=trio.Event)
+    """The upstream has revoked it, or never will."""
+
+
+class Revoker:
+    """Knows every credential that is not revoked yet, and revokes those whose time has come.
+
+    Nothing is forgotten: a row goes when the upstream has said that the credential is worthless.
+    """
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._rows: dict[str, CredentialRow] = {}
+        self._due: list[tuple[float, int, Doomed]] = []
+        """A heap, by time; what is due at one time goes in order."""
+        self._order = count()
+        self._unsettled: dict[Doomed, None] = {}
+        self._trying = 0
+        self._wake = Wake()
+        self._patience = core.limits.revoke_seconds
+        self._waits: set[trio.CancelScope] = set()
+
+    @property
+    def outstanding(self) -> int:
+        """How many credentials are not revoked, those of running jobs included."""
+        return len(self._rows)
+
+    def keep(self, rows: Sequence[CredentialRow] = (), *, gone: Sequence[str] = ()) -> Group:
+        """Have these revoked one day, even by the next runtime; those not any more."""
+        for row_id in gone:
+            self._rows.pop(row_id, None)
+        self._rows |= {row.row_id: row for row in rows}
+        return self._core.store.put(KeepCredentials(rows, gone))
+
+    # -- what is to be revoked
+
+    def begin(self, rows: Iterable[CredentialRow]) -> list[Doomed]:
+        """Have these revoked from now on."""
+        doomed = [Doomed(attrs.evolve(row, state=CredentialState.REVOKING)) for row in rows]
+        if doomed:
+            self.keep([each.row for each in doomed])
+            self._unsettled |= dict.fromkeys(doomed)
+            for each in doomed:
+                self._schedule(each, AHEAD)
+        return doomed
+
+    async def take_over(self, rows: Sequence[CredentialRow]) -> None:
+        """See to what a runtime before has not revoked; what takes long goes on behind this."""
+        if not rows:
+            return
+        self._rows |= {row.row_id: row for row in rows}
+        if self._core.provisioner is None:
+            log.error("%d credentials are not revoked, and there is no provisioner", len(rows))
+            return
+        log.warning("%d credentials are left of jobs that are over: revoking them", len(rows))
+        begun = trio.current_time()
+        await self.settled(self.begin(rows), since=begun)
+
+    # -- waiting for it, never for long
+
+    async def settled(self, doomed: Iterable[Doomed], *, since: float) -> None:
+        """Wait until these are revoked, but not longer than is allowed since then."""
+        with self.patience(since):
+            for each in doomed:
+                await each.settled.wait()
+
+    @contextmanager
+    def patience(self, since: float) -> Generator[None]:
+        """Around a wait: shielded, and cut short when it is over."""
+        with trio.CancelScope(deadline=since + self._patience, shield=True) as scope:
+            self._waits.add(scope)
+            try:
+                yield
+            finally:
+                self._waits.discard(scope)
+
+    def hurry(self, seconds: float) -> None:
+        """Let nobody wait longer than this from now on."""
+        self._patience = min(self._patience, seconds)
+        for scope in self._waits:
+            scope.deadline = min(scope.deadline, trio.current_time() + seconds)
+
+    async def idle(self) -> None:
+        """Wait until nothing is being revoked."""
+        while self._unsettled:
+            await next(iter(self._unsettled)).settled.wait()
+
+    # -- the work
+
+    async def run(self) -> None:
+        """Revoke what is due, and try again what failed, until cancelled."""
+        async with trio.open_nursery() as nursery:
+            while True:
+                while self._is_due():
+                    _, _, doomed = heapq.heappop(self._due)
+                    self._trying += 1
+                    nursery.start_soon(self._try, doomed, name=f"revoke {doomed.row.row_id}")
+                busy = self._trying >= TRIES_AT_ONCE
+                due = math.inf if busy or not self._due else self._due[0][0]
+                with trio.CancelScope(deadline=due):
+                    await self._wake.wait()
+
+    def _is_due(self) -> bool:
+        if not self._due or self._trying >= TRIES_AT_ONCE:
+            return False
+        return self._due[0][0] <= trio.current_time()
+
+    def _schedule(self, doomed: Doomed, due: float) -> None:
+        heapq.heappush(self._due, (due, next(self._order), doomed))
+        self._wake.set()
+
+    async def _try(self, doomed: Doomed) -> None:
+        provisioner, row = self._core.provisioner, doomed.row
+        assert provisioner is not None
+        try:
+            with trio.fail_after(self._core.limits.revoke_seconds):
+                await provisioner.revoke(row.order_id, row.handle)
+        except CannotRevoke as error:
+            # Its row stays, and the next start tries again (§14).
+            log.error("%s cannot be revoked: %s", _named(row), error)  # noqa: TRY400
+            self.keep([attrs.evolve(row, state=CredentialState.UNREVOCABLE)])
+            self._settle(doomed)
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with the upstream
+            pause = min(FIRST_PAUSE_SECONDS * 2**doomed.tries, LAST_PAUSE_SECONDS)
+            doomed.tries += 1
+            log.warning("%s is not revoked, again in %g s: %r", _named(row), pause, error)
+            self._schedule(doomed, trio.current_time() + pause)
+        else:
+            self._revoked(doomed)
+        finally:
+            self._trying -= 1
+            self._wake.set()
+
+    def _revoked(self, doomed: Doomed) -> None:
+        row, first = doomed.row, not doomed.settled.is_set()
+        self._settle(doomed)
+        if row.handle is None and first:
+            # The upstream was asked for it and its answer never came: what it has minted since
+            # would be nobody's. So once more, when nothing can be on its way any longer.
+            doomed.tries = 0
+            self._schedule(doomed, trio.current_time() + self._core.limits.issue_seconds)
+        else:
+            log.info("%s is revoked", _named(row))
+            self.keep(gone=[row.row_id])
+
+    def _settle(self, doomed: Doomed) -> None:
+        doomed.settled.set()
+        self._unsettled.pop(doomed, None)
+
+
+def _named(row: CredentialRow) -> str:
+    what = row.credential_id or "what was minted"
+    return f"{what} of {row.job_id} (order {row.order_id}, handle {row.handle})"

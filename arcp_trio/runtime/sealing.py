@@ -1,0 +1,54 @@
+"""Frames with holes where secrets go: stored without them, filled as they are sent (§14)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from arcp_trio.store.records import SEAL
+from arcp_trio.wire.features import Feature
+from arcp_trio.wire.json import Json, JsonObject, dumps, loads
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from arcp_trio.runtime.credentials import Wallet
+    from arcp_trio.runtime.job import Job
+    from arcp_trio.runtime.session import Session
+
+_SEAL = bytes([SEAL])
+
+
+def sealed(tail: bytes) -> bytes:
+    """The tail of a frame, marked as one that has holes."""
+    return _SEAL + tail
+
+
+def reveal(tail: bytes, session: Session, live: Mapping[str, Job]) -> bytes:
+    """The tail as this session may see it: with values if it submitted the job, while that runs.
+
+    A credential that is not held any more is left out of an acceptance: its value is worth nothing,
+    and without one it is none. Nothing is done to a tail without holes.
+    """
+    if tail[0] != SEAL:
+        return tail
+    fields: JsonObject = loads(b"{" + tail[len(_SEAL) + 1 :])
+    payload: JsonObject = fields["payload"]
+    wallet = _wallet(session, live.get(fields["job_id"]))
+    if fields["type"] == "job.accepted":
+        shown = [_filled(each, wallet) for each in payload.pop("credentials")]
+        if any(shown):
+            payload["credentials"] = [each for each in shown if each is not None]
+    else:
+        payload["body"] |= _filled(payload["body"], wallet) or {}
+    return b"," + dumps(fields)[1:]
+
+
+def _wallet(session: Session, job: Job | None) -> Wallet | None:
+    negotiated = Feature.PROVISIONED_CREDENTIALS in session.features
+    return job.wallet if job is not None and negotiated and session.id in job.submitters else None
+
+
+def _filled(stored: Mapping[str, Json], wallet: Wallet | None) -> JsonObject | None:
+    """The credential as it is now; None if there is none for this session."""
+    credential = None if wallet is None else wallet.get(stored["id"])
+    return None if credential is None else credential.wire()

@@ -1,0 +1,176 @@
+"""A gateway that mints keys, kept as a small world with a state of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import attrs
+import trio
+
+from arcp_trio import (
+    ArcpError,
+    BudgetExhausted,
+    CannotRevoke,
+    CredentialOrder,
+    Issued,
+    PermissionDenied,
+)
+from arcp_trio.wire.json import Json
+
+ENDPOINT = "https://gw.example/v1"
+
+SECRET = "sk-virt-"
+"""How every value begins: what is looked for where none may be."""
+
+
+class GatewayError(Exception):
+    """It does not answer as it should."""
+
+
+class SpentTooMuchError(Exception):
+    """What a key's user is told when its cap is reached."""
+
+
+class WrongModelError(Exception):
+    """What a key's user is told of a model that the key does not open."""
+
+
+@attrs.frozen
+class Key:
+    """What was minted: for which order, and with which bounds."""
+
+    handle: str
+    value: str
+    order: CredentialOrder
+    minted_at: float
+
+
+@attrs.define(eq=False)
+class Upstream:
+    """Mints, rotates and revokes. What it does wrong, and how slowly, is for the test to say."""
+
+    keys: dict[str, Key] = attrs.field(factory=dict[str, Key])
+    """All that was ever minted, by handle."""
+    revoked: dict[str, float] = attrs.field(factory=dict[str, float])
+    """When each was revoked, by handle."""
+    calls: list[tuple[float, str, str]] = attrs.field(factory=list[tuple[float, str, str]])
+    """When what was called, and about what."""
+    mints: int = 1
+    """How many keys an order gets."""
+    rotates: int = 1
+    """How many keys replace one."""
+    slow: float = 0
+    """Seconds before minting."""
+    slow_answer: float = 0
+    """Seconds between minting and the answer."""
+    slow_revoke: float = 0
+    failing: Callable[[str], Exception | None] = lambda _: None
+    """What a call fails of, by its name, before anything is done."""
+    failing_after: Callable[[str], Exception | None] = lambda _: None
+    """The same, when it is done."""
+    extra: dict[str, Json] = attrs.field(factory=dict[str, Json])
+    """Constraints besides the usual."""
+
+    # -- what a provisioner does
+
+    async def issue(self, order: CredentialOrder) -> Sequence[Issued]:
+        """Mint `mints` keys."""
+        return await self._mint("issue", order, self.mints)
+
+    async def rotate(self, order: CredentialOrder, handle: str) -> Sequence[Issued]:
+        """Mint `rotates` keys; the one with the handle goes on."""
+        assert handle in self.live
+        return await self._mint("rotate", order, self.rotates)
+
+    async def _mint(self, call: str, order: CredentialOrder, count: int) -> Sequence[Issued]:
+        self._called(call, order.id)
+        await trio.sleep(self.slow)
+        minted = [self._new_key(order) for _ in range(count)]
+        await trio.sleep(self.slow_answer)
+        self._fail(self.failing_after, call)
+        return [self._answer(key) for key in minted]
+
+    def _new_key(self, order: CredentialOrder) -> Key:
+        number = len(self.keys) + 1
+        handle = f"vk_{number}"
+        key = Key(handle, f"{SECRET}{number:04}-{order.id}", order, trio.current_time())
+        self.keys[handle] = key
+        return key
+
+    def _answer(self, key: Key) -> Issued:
+        order = key.order
+        constraints: dict[str, Json] = {}
+        if order.budget:
+            constraints["cost.budget"] = [f"{unit}:{left:f}" for unit, left in order.budget.items()]
+        if "model.use" in order.lease:
+            constraints["model.use"] = list(order.lease["model.use"])
+        if order.expires_at is not None:
+            constraints["expires_at"] = order.expires_at
+        return Issued(
+            handle=key.handle,
+            value=key.value,
+            endpoint=ENDPOINT,
+            profile="openai",
+            constraints=constraints | self.extra,
+        )
+
+    async def revoke(self, order_id: str, handle: str | None) -> None:
+        """Revoke one, or all of an order."""
+        self._called("revoke", handle or order_id)
+        await trio.sleep(self.slow_revoke)
+        for key in list(self.keys.values()):
+            if handle == key.handle or (handle is None and key.order.id == order_id):
+                self.revoked.setdefault(key.handle, trio.current_time())
+        self._fail(self.failing_after, "revoke")
+
+    def explain(self, error: Exception) -> ArcpError | None:
+        """Its own errors, in the words of §12."""
+        if isinstance(error, SpentTooMuchError):
+            return BudgetExhausted("USD budget exhausted")
+        if isinstance(error, WrongModelError):
+            return PermissionDenied("the model is not allowed")
+        return None
+
+    def _called(self, call: str, about: str) -> None:
+        self.calls.append((trio.current_time(), call, about))
+        self._fail(self.failing, call)
+
+    def _fail(self, failing: Callable[[str], Exception | None], call: str) -> None:
+        error = failing(call)
+        if error is not None:
+            raise error
+
+    # -- what a test looks at
+
+    @property
+    def live(self) -> set[str]:
+        """Handles of the keys that open something."""
+        return self.keys.keys() - self.revoked.keys()
+
+    @property
+    def live_values(self) -> set[str]:
+        """Values that open something."""
+        return {self.keys[handle].value for handle in self.live}
+
+    def times(self, call: str) -> list[float]:
+        """When something was called."""
+        return [at for at, name, _ in self.calls if name == call]
+
+
+def down(*calls: str, times: int = 1_000_000) -> Callable[[str], Exception | None]:
+    """Fail these calls, the first so many times."""
+    left = times
+
+    def failing(call: str) -> Exception | None:
+        nonlocal left
+        if call not in calls or not left:
+            return None
+        left -= 1
+        return GatewayError("503 from the gateway at 10.1.2.3")
+
+    return failing
+
+
+def refusing(call: str) -> Exception | None:
+    """Refuse to revoke, for good."""
+    return CannotRevoke("the master key is not accepted") if call == "revoke" else None
