@@ -21,6 +21,7 @@ from arcp_trio.store.writes import Write
 from arcp_trio.testing import Peer, open_peer
 from arcp_trio.testing.frames import Frame
 from arcp_trio.wire.json import Json, JsonObject
+from arcp_trio.wire.timestamps import rfc3339
 from tests.jobs import doer
 from tests.jobs.doer import SteppedClock, do
 from tests.jobs.runtimes import make_runtime
@@ -354,7 +355,7 @@ async def test_a_child_expires_with_its_parent_or_before(
         return
     assert answer == EXPIRED
     (born,) = [frame["payload"] for frame in frames if frame["type"] == "job.accepted"]
-    assert born["lease_constraints"] == {"expires_at": doer.rfc3339(began + ends_at)}
+    assert born["lease_constraints"] == {"expires_at": rfc3339(began + ends_at)}
     answers = [frame["payload"]["body"] for frame in frames if "call_id" in str(frame)]
     assert len([body for body in answers if "result" in body]) == int(ends_at)
 
