@@ -104,6 +104,7 @@ class Peer:
         resume_after = frame["payload"].get("resume", frame["payload"]).get("last_event_seq")
         if isinstance(resume_after, int):
             self._record.resumed(resume_after)
+        self._record.sent(frame)
         await self.send_raw(msgspec.json.encode(frame).decode())
         return str(frame["id"])
 

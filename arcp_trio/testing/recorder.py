@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import msgspec
-from attrs import define, field
+from attrs import define, field, frozen
 
 from arcp_trio.testing.frames import NUMBERED, TERMINAL, Frame, FrameError, check_frame, require
+from arcp_trio.wire.errors import ResumeWindowExpired
 
 _SHOWN_CHARACTERS = 1_000
 """How much of an offending frame an error message quotes."""
+
+
+@frozen(eq=False)
+class Subscription:
+    """What a session saw of a job from one `job.subscribed` on."""
+
+    subscribed: Frame
+    frames: list[Frame] = field(factory=list[Frame])
+    """Events and the terminal."""
 
 
 @define(eq=False)
@@ -22,6 +32,21 @@ class _JobRecord:
     """Ids of what it has called and delegated, which a `tool_result` may be about."""
     delegations: set[str] = field(factory=set[str])
     children: list[_JobRecord] = field(factory=list["_JobRecord"])
+    observed: bool = False
+    """Subscribed to, and not known to be unsubscribed from."""
+    subscriptions: list[Subscription] = field(factory=list[Subscription])
+
+    def numbered(self, frame: Frame) -> None:
+        """Note an event or the terminal: the session must have asked for it, and not seen it."""
+        promised = self.accepted is not None or self.observed
+        require(promised, f"{frame['type']} of a job that is not observed any more")
+        require(self.terminal is None, f"{frame['type']} after the job's terminal")
+        if self.subscriptions:
+            self.subscriptions[-1].frames.append(frame)
+        if frame["type"] in TERMINAL:
+            self.end(frame)
+        else:
+            self.event(frame)
 
     def event(self, frame: Frame) -> None:
         """Note an event; of a job that is not only observed, all that came before is known."""
@@ -47,8 +72,10 @@ class _SessionRecord:
     """One session, across all its connections."""
 
     id: str
-    seen: dict[str, bytes] = field(factory=dict[str, bytes])
-    """Every frame, by its id."""
+    seen: dict[tuple[str, int | None], bytes] = field(factory=dict[tuple[str, "int | None"], bytes])
+    """Every frame, by its id and number."""
+    first: dict[str, int | None] = field(factory=dict[str, "int | None"])
+    """The number under which each id came first."""
     numbered: dict[int, str] = field(factory=dict[int, str])
     """The id of the frame that has a number."""
     highest: int = 0
@@ -91,6 +118,8 @@ class _SessionRecord:
 
     def _subscribed(self, frame: Frame) -> None:
         job = self.jobs.setdefault(frame["payload"]["job_id"], _JobRecord())
+        job.subscriptions.append(Subscription(frame))
+        job.observed = True
         if job.accepted is None:
             # Subscribing again starts another stream, which may replay the job to its end.
             # Subscribing to one's own job does not: it is acknowledged, nothing comes twice.
@@ -100,11 +129,17 @@ class _SessionRecord:
         job = self.jobs.get(frame["job_id"])
         if job is None:
             raise FrameError(f"{frame['type']} of a job before its job.accepted")
-        require(job.terminal is None, f"{frame['type']} after the job's terminal")
-        if frame["type"] in TERMINAL:
-            job.end(frame)
-        else:
-            job.event(frame)
+        job.numbered(frame)
+
+    def unsubscribed(self, job_id: str) -> None:
+        """Note that nothing more may come of a job, unless the session submitted it."""
+        if job_id in self.jobs:
+            self.jobs[job_id].observed = False
+
+    def may_repeat(self, frame: Frame) -> bool:
+        """Whether an event may come under another number, too: subscribed to more than once."""
+        job = self.jobs.get(frame.get("job_id", ""))
+        return job is not None and len(job.subscriptions) + (job.accepted is not None) > 1
 
 
 @define(eq=False)
@@ -115,13 +150,27 @@ class ConnectionRecord:
     _session: _SessionRecord | None = None
     _resume_after: int | None = None
     _next_seq: int = 1
-    _ids: set[str] = field(factory=set[str])
+    _ids: set[tuple[str, int | None]] = field(factory=set[tuple[str, "int | None"]])
+    _parted: frozenset[str] = frozenset()
+    """Jobs that the client has unsubscribed from here, and not subscribed to again."""
+    _behind_parting: dict[str, frozenset[str]] = field(factory=dict[str, frozenset[str]])
+    """The same, at the time of each request that can be answered."""
     _arcp: str | None = None
     _over: bool = False
 
     def resumed(self, last_event_seq: int) -> None:
         """Say that the client asks to resume: once welcomed, the numbers go on after this one."""
         self._resume_after = last_event_seq
+
+    def sent(self, frame: Frame) -> None:
+        """Say what the client asks for: what is answered to it tells where others stand."""
+        job_id = frame["payload"].get("job_id")
+        if frame["type"] == "job.subscribe":
+            self._parted -= {job_id}
+        elif frame["type"] == "job.unsubscribe":
+            self._parted |= {job_id}
+        if self._parted:
+            self._behind_parting[frame["id"]] = self._parted
 
     def saw(self, frame: Frame) -> None:
         """Note the next frame, or raise an AssertionError that names it."""
@@ -145,7 +194,16 @@ class ConnectionRecord:
         require(frame["session_id"] == self._session.id, "the session_id of another session")
         require(frame["arcp"] == self._arcp, "another arcp version than the welcome's")
         if not self._is_replay(self._session, frame, text):
+            self._end_subscriptions(self._session, frame)
             self._session.take(frame)
+
+    def _end_subscriptions(self, session: _SessionRecord, frame: Frame) -> None:
+        """An answer comes behind all that was still on its way of what was parted from before."""
+        payload = frame["payload"]
+        for job_id in self._behind_parting.get(payload.get("request_id"), ()):
+            session.unsubscribed(job_id)
+        if frame["type"] == "session.error" and payload["code"] == ResumeWindowExpired.code:
+            session.unsubscribed(payload.get("job_id", ""))
 
     def _welcomed(self, frame: Frame) -> None:
         session_id, token = frame["session_id"], frame["payload"].get("resume_token")
@@ -166,15 +224,19 @@ class ConnectionRecord:
     def _is_replay(self, session: _SessionRecord, frame: Frame, text: bytes) -> bool:
         """Check id and number, and tell whether the session has seen this frame before."""
         frame_id, number = frame["id"], frame.get("event_seq")
-        require(frame_id not in self._ids, "an id twice on one connection")
-        self._ids.add(frame_id)
+        place = frame_id, number
+        require(place not in self._ids, "an id twice on one connection")
+        self._ids.add(place)
+        first = session.first.setdefault(frame_id, number)
+        once = first == number or (number is not None and session.may_repeat(frame))
+        require(once, "an id that was another frame before")
         if number is not None:
             require(number == self._next_seq, f"event_seq {number} where {self._next_seq} is due")
             self._next_seq += 1
             known = session.numbered.setdefault(number, frame_id)
             require(known == frame_id, f"event_seq {number} was another frame before")
             session.highest = max(session.highest, number)
-        before = session.seen.setdefault(frame_id, text)
+        before = session.seen.setdefault(place, text)
         require(before == text, "an id that was another frame before")
         return before is not text
 
@@ -210,6 +272,11 @@ class WireRecorder:
         """Return a job's `job.result` or `job.error`, None while it has not been seen."""
         job = self._job(job_id, session_id)
         return None if job is None else job.terminal
+
+    def subscriptions(self, job_id: str, *, session_id: str) -> list[Subscription]:
+        """Return what each `job.subscribed` of a session for a job was followed by."""
+        job = self._job(job_id, session_id)
+        return [] if job is None else list(job.subscriptions)
 
     def _job(self, job_id: str, session_id: str | None) -> _JobRecord | None:
         sessions = self._sessions.values() if session_id is None else [self._sessions[session_id]]

@@ -9,13 +9,14 @@ import trio
 from arcp_trio.testing.peer import TEST_TOKEN, Peer
 from arcp_trio.transport import TransportClosed
 from arcp_trio.wire.errors import ResumeWindowExpired
+from arcp_trio.wire.ids import new_id
 from tests.ordering import programs
 from tests.ordering.lines import Line
-from tests.ordering.programs import ClientStep, Emitted, Script
+from tests.ordering.observed import Observed
+from tests.ordering.programs import ClientStep, Emitted, Script, emitted_by
 
 if TYPE_CHECKING:
-    from arcp_trio.testing.frames import Frame
-    from arcp_trio.wire.json import JsonObject
+    from arcp_trio.wire.json import Json, JsonObject
     from tests.ordering.world import World
 
 WINDOW_SECONDS = 60
@@ -35,8 +36,11 @@ class Client:
         self._line: Line | None = None
         self._left: list[Peer] = []
         """Connections that the runtime must end, the client having begun another."""
-        self._tags: list[int] = []
-        self._session_id = ""
+        self.tags: list[int] = []
+        self.submitted: dict[int, str] = {}
+        """The session in which each of its jobs was submitted."""
+        self._observed = Observed(world)
+        self.session_id = ""
         self._token = ""
         self._token_before: str | None = None
         self._racing: tuple[float, str] | None = None
@@ -48,20 +52,22 @@ class Client:
         """When it dropped the connection that its session was attached to, if it still was."""
 
     @property
-    def _highest(self) -> int:
-        return self._world.recorder.highest(self._session_id)
+    def highest(self) -> int:
+        """The highest number that its session has seen."""
+        return self._world.recorder.highest(self.session_id)
 
     async def begin(self) -> None:
         """Open a new session."""
         self._peer, self._line = self._world.connect()
         await self._peer.hello(features=self._features)
-        self._tags, self._floor = [], 0
+        self.tags, self._floor = [], 0
         assert self._peer.session_id is not None
-        self._session_id = self._peer.session_id
+        self.session_id = self._peer.session_id
+        self._observed = Observed(self._world)
         self._token_before = None
         self._note_token()
 
-    async def take(self, step: ClientStep) -> None:
+    async def take(self, step: ClientStep) -> None:  # noqa: C901 - one line for each kind of step
         """Take one step."""
         match step:
             case programs.Submit():
@@ -73,9 +79,11 @@ class Client:
             case programs.Resume():
                 await self._resume(step)
             case programs.Ack():
-                await self._ack(max(self._highest - step.back, 0))
+                await self._ack(max(self.highest - step.back, 0))
             case programs.Cancel():
                 await self._cancel(step.job)
+            case programs.Subscribe() | programs.Unsubscribe():
+                await self._watch(step)
             case programs.Close():
                 if await self._send("session.close", {}):
                     self._leave()
@@ -87,7 +95,8 @@ class Client:
     async def _submit(self, script: Script) -> None:
         tag = len(self._world.scripts)
         self._world.scripts.append(script)
-        self._tags.append(tag)
+        self.tags.append(tag)
+        self.submitted[tag] = self.session_id
         payload: JsonObject = {"agent": "scripted", "input": tag}
         if script.max_runtime is not None:
             payload["max_runtime_sec"] = script.max_runtime
@@ -98,15 +107,39 @@ class Client:
             self._floor = max(self._floor, seq)
 
     async def _cancel(self, nth: int) -> None:
-        tags = [tag for tag in self._tags if tag in self._world.job_ids]
+        tags = [tag for tag in self.tags if tag in self._world.job_ids]
         if tags:
             tag = tags[nth % len(tags)]
             self._world.cancelled.add(tag)
             await self._send("job.cancel", {"job_id": self._world.job_ids[tag]})
 
+    async def _watch(self, step: programs.Watching) -> None:
+        job_ids = self._world.job_ids
+        if not job_ids:
+            return
+        tag = list(job_ids)[step.job % len(job_ids)]
+        if isinstance(step, programs.Subscribe):
+            await self._subscribe(tag, step)
+        else:
+            self._observed.parted.add(tag)
+            await self._send("job.unsubscribe", {"job_id": job_ids[tag]})
+
+    async def _subscribe(self, tag: int, step: programs.Subscribe) -> None:
+        world = self._world
+        job_id = world.job_ids[tag]
+        payload: JsonObject = {"job_id": job_id, "history": step.history}
+        after = 0
+        submitter = world.submitter(tag)
+        seen = world.recorder.highest(submitter)
+        if step.back < seen:
+            after = payload["from_event_seq"] = seen - step.back
+        request = new_id()
+        self._observed.ask(request, tag, history=step.history, submitter=submitter, after=after)
+        await self._send("job.subscribe", payload, id=request)
+
     # -- speaking
 
-    async def _send(self, kind: str, payload: JsonObject) -> bool:
+    async def _send(self, kind: str, payload: JsonObject, **envelope: Json) -> bool:
         """Send a frame, unless the connection is over or takes none."""
         if self._peer is None:
             return False
@@ -114,7 +147,7 @@ class Client:
         self._token_before = None
         try:
             with trio.move_on_after(1) as waiting:
-                await self._peer.send(kind, payload)
+                await self._peer.send(kind, payload, **envelope)
         except TransportClosed:
             self._gone()
             return False
@@ -166,9 +199,9 @@ class Client:
         if step.token_before and self._token_before is not None:
             token = self._token_before
         resume: JsonObject = {
-            "session_id": self._session_id,
+            "session_id": self.session_id,
             "resume_token": token,
-            "last_event_seq": max(self._highest - step.back, self._floor),
+            "last_event_seq": max(self.highest - step.back, self._floor),
         }
         self._leave()
         dropped, self._dropped = self._dropped, None
@@ -249,21 +282,25 @@ class Client:
     def check(self, *, whole: bool = True) -> None:
         """Compare what the session has seen with what its jobs emitted."""
         recorder, world = self._world.recorder, self._world
-        jobs = {tag: world.job_ids[tag] for tag in self._tags if tag in world.job_ids}
+        jobs = {tag: world.job_ids[tag] for tag in self.tags if tag in world.job_ids}
         numbers: list[int] = []
         seen: list[tuple[int, Emitted]] = []
         for tag, job_id in jobs.items():
-            for frame in recorder.events(job_id, session_id=self._session_id):
+            for frame in recorder.events(job_id, session_id=self.session_id):
                 numbers.append(frame["event_seq"])
-                emitted = _emitted(tag, frame["payload"])
+                emitted = emitted_by(tag, frame["payload"])
                 if emitted is not None:
                     seen.append((frame["event_seq"], emitted))
-            terminal = recorder.terminal(job_id, session_id=self._session_id)
+            terminal = recorder.terminal(job_id, session_id=self.session_id)
             if terminal is not None:
                 numbers.append(terminal["event_seq"])
                 self._check_outcome(tag, terminal["payload"]["final_status"])
             assert terminal is not None or not whole, f"job {tag} has no end"
-        assert sorted(numbers) == list(range(1, self._highest + 1))
+        for tag in self._observed.tags - jobs.keys():
+            numbers += self._observed.check(
+                tag, self.session_id, progress="progress" in self._features, whole=whole
+            )
+        assert sorted(numbers) == list(range(1, self.highest + 1))
         in_order = [emitted for _, emitted in sorted(seen)]
         hidden = "progress" not in self._features
         expected = [
@@ -282,12 +319,3 @@ class Client:
         if script.max_runtime is not None:
             possible.add("timed_out")
         assert status in possible, f"job {tag} ended {status}"
-
-
-def _emitted(tag: int, payload: Frame) -> Emitted | None:
-    """Return what an agent meant by an event; None if it is the runtime's word on back-pressure."""
-    kind, body = payload["kind"], payload["body"]
-    if kind == "status":
-        return None
-    progress = kind == "progress"
-    return Emitted(tag, int(body["current" if progress else "message"]), progress)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import attrs
 from hypothesis import strategies as st
+
+if TYPE_CHECKING:
+    from arcp_trio.testing.frames import Frame
 
 SLOTS = 2
 """Clients beside each other."""
@@ -39,6 +42,15 @@ class Emitted(NamedTuple):
     """Whose: the place of its script among all."""
     place: int
     progress: bool
+
+
+def emitted_by(tag: int, payload: Frame) -> Emitted | None:
+    """Return what an agent meant by an event; None if it is the runtime's word on back-pressure."""
+    kind, body = payload["kind"], payload["body"]
+    if kind == "status":
+        return None
+    progress = kind == "progress"
+    return Emitted(tag, int(body["current" if progress else "message"]), progress)
 
 
 @attrs.frozen
@@ -125,7 +137,27 @@ class Outlast:
     slot: int
 
 
-ClientStep = Submit | Read | Drop | Resume | Ack | Cancel | Close | Outlast
+@attrs.frozen
+class Subscribe:
+    """Observe one of all jobs, perhaps one of the client's own, or one that it observes already."""
+
+    slot: int
+    job: int
+    history: bool
+    back: int
+    """How many of the numbers that its owner has seen are to come, too; with history only."""
+
+
+@attrs.frozen
+class Unsubscribe:
+    """Do not observe one of all jobs any more."""
+
+    slot: int
+    job: int
+
+
+Watching = Subscribe | Unsubscribe
+ClientStep = Submit | Read | Drop | Resume | Ack | Cancel | Close | Outlast | Watching
 Step = ClientStep | Pause | Yield
 
 
@@ -181,6 +213,14 @@ _resumes = st.builds(
     short=st.booleans(),
     unheard=st.sampled_from((False, False, True)),
 )
+_subscribes = st.builds(
+    Subscribe,
+    _slots,
+    job=st.integers(0, 3),
+    history=st.booleans(),
+    back=st.sampled_from((1000, 1000, 0, 1, 4)),
+)
+_unsubscribes = st.builds(Unsubscribe, _slots, job=st.integers(0, 3))
 
 _anything: st.SearchStrategy[Step] = st.one_of(
     _submits,
@@ -193,6 +233,11 @@ _anything: st.SearchStrategy[Step] = st.one_of(
     st.builds(Cancel, _slots, job=st.integers(0, 3)),
     st.builds(Close, _slots),
     st.builds(Outlast, _slots),
+    _subscribes,
+    _unsubscribes,
+)
+_observing: st.SearchStrategy[Step] = st.one_of(
+    _submits, _reads, _pauses, _yields, _subscribes, _unsubscribes, _resumes
 )
 _submits_and_slow_reads: st.SearchStrategy[Step] = st.one_of(_submits, _reads, _pauses, _yields)
 
@@ -204,7 +249,7 @@ _bounds = st.builds(
     tail_bytes=st.sampled_from((1, 2_000, 1 << 24)),
     line_frames=st.sampled_from((1, 6, 1000)),
 )
-_WITHOUT_PROGRESS = ("ack", "agent_versions")
+_WITHOUT_PROGRESS = ("ack", "agent_versions", "subscribe")
 _WITH_PROGRESS = (*_WITHOUT_PROGRESS, "progress")
 _features = st.sampled_from(
     (_WITH_PROGRESS, (*_WITH_PROGRESS, "heartbeat"), _WITHOUT_PROGRESS),
@@ -217,6 +262,14 @@ programs = st.builds(
     steps=st.lists(_anything, min_size=3, max_size=40).map(tuple),
 )
 """Any schedule."""
+
+observations = st.builds(
+    Program,
+    bounds=_bounds,
+    features=st.tuples(*[_features] * SLOTS),
+    steps=st.lists(_observing, min_size=4, max_size=40).map(tuple),
+)
+"""Clients that observe one another's jobs, and their own."""
 
 overflows = st.builds(
     Program,

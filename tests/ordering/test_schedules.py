@@ -19,11 +19,13 @@ from arcp_trio import MemoryStore
 from arcp_trio.runtime import connection, job, outcome, scribe
 from arcp_trio.runtime.batch import Batch
 from arcp_trio.runtime.connection import Connection
+from arcp_trio.runtime.observing import Observing
+from arcp_trio.runtime.outbox import Promise
 from arcp_trio.runtime.session import Session
 from arcp_trio.runtime.watch import Watch
 from arcp_trio.store.interface import Owed, Replay
 from arcp_trio.store.records import Entry
-from tests.ordering.programs import Program, overflows, programs
+from tests.ordering.programs import Program, observations, overflows, programs
 from tests.ordering.world import carry_out
 
 EXAMPLES = 2_000
@@ -73,6 +75,15 @@ def test_the_order_across_jobs_outlives_any_overflow(program: Program, turns: ob
 
     A session without the feature `progress` gets no such event, and no gap where it would stand.
     """
+    carry_out(program)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.spec("7.6-3", "7.6-4", "7.6-8", "8.3-2")
+@settings(_schedules, max_examples=EXAMPLES // 2)
+@given(observations, _turns)
+def test_observers_see_each_event_once_and_in_order(program: Program, turns: object) -> None:
+    """However often clients subscribe, unsubscribe, drop and resume, with history and without."""
     carry_out(program)
 
 
@@ -151,6 +162,51 @@ def _forgets_token(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Connection, "begin", begin)
 
 
+def _repeats_at_the_boundary(patch: pytest.MonkeyPatch) -> None:
+    """History begins one event too early, with the one that `from_event_seq` names."""
+    index_after = MemoryStore.index_after
+
+    async def inclusive(self: MemoryStore, job_id: str, seq: int) -> int | None:
+        index = await index_after(self, job_id, seq)
+        return index and index - 1
+
+    patch.setattr(MemoryStore, "index_after", inclusive)
+
+
+def _loses_at_the_boundary(patch: pytest.MonkeyPatch) -> None:
+    """What is emitted between the answer and the first hint is lost."""
+    promise = Batch.promise
+
+    def late(self: Batch, item: Promise) -> None:
+        promise(self, item)
+        if item.watch is not None and item.watch.observer and item.watch.job is not None:
+            item.watch.cursor = item.watch.job.journal.length
+
+    patch.setattr(Batch, "promise", late)
+
+
+def _ends_the_next_one(patch: pytest.MonkeyPatch) -> None:
+    """The end of a subscription takes the one along that has begun since."""
+
+    def leave_job(self: Watch) -> None:
+        if self.job is not None:
+            self.job.watches.pop(self.session.id, None)
+
+    patch.setattr(Watch, "leave_job", leave_job)
+
+
+def _feeds_twice(patch: pytest.MonkeyPatch) -> None:
+    """A client that observes its own job gets everything twice."""
+    begin = Observing._begin
+
+    def begin_anyway(self: Observing, *args: object) -> None:
+        with pytest.MonkeyPatch.context() as there:
+            there.setattr(self, "_has", lambda *_: False)
+            begin(self, *args)  # type: ignore[arg-type]
+
+    patch.setattr(Observing, "_begin", begin_anyway)
+
+
 @pytest.mark.parametrize(
     ("defect", "schedules"),
     [
@@ -160,6 +216,10 @@ def _forgets_token(patch: pytest.MonkeyPatch) -> None:
         (_forgets_overflow, overflows),
         (_merges_by_job, overflows),
         (_counts_what_it_hides, overflows),
+        (_repeats_at_the_boundary, observations),
+        (_loses_at_the_boundary, observations),
+        (_ends_the_next_one, observations),
+        (_feeds_twice, observations),
     ],
 )
 def test_the_model_finds(

@@ -104,6 +104,10 @@ class World:
         )
         return Peer(near, cast("trio.abc.Stream", near), self.recorder), near
 
+    def submitter(self, tag: int) -> str:
+        """The session that submitted a job."""
+        return next(client.submitted[tag] for client in self.clients if tag in client.submitted)
+
     # -- the agent
 
     async def _play(self, job: JobContext) -> None:

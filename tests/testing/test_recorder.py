@@ -514,3 +514,64 @@ def test_each_connection_has_its_own_place(running: _Wire) -> None:
     with pytest.raises(AssertionError, match="event_seq 5 where 4 is due"):
         old.saw(running.event(5))
     running.see(accepted)
+
+
+# -- subscriptions
+
+
+@pytest.fixture
+def observing(wire: _Wire) -> _Wire:
+    """Give a session that observes a job, and has seen its first event."""
+    wire.see(wire.subscribed(), wire.event(1))
+    return wire
+
+
+def _ask(wire: _Wire, kind: str, request: str, **payload: Any) -> None:
+    wire.record.sent({"type": kind, "id": request, "payload": payload})
+
+
+def _answer(wire: _Wire, request: str) -> Frame:
+    return wire.frame("session.jobs", {"request_id": request, "jobs": [], "next_cursor": None})
+
+
+def test_after_an_unsubscribe_comes_only_what_was_on_its_way(observing: _Wire) -> None:
+    """The answer to anything that was asked behind it stands behind the last event, too."""
+    _ask(observing, "session.list_jobs", "r7")
+    _ask(observing, "job.unsubscribe", "r8", job_id="job_1")
+    _ask(observing, "session.list_jobs", "r9")
+    observing.see(_answer(observing, "r7"), observing.event(2), _answer(observing, "r9"))
+    observing.refuses(observing.event(3), "not observed any more")
+
+
+def test_an_unsubscribe_is_undone_by_a_subscription(observing: _Wire) -> None:
+    """Behind the new answer the events are right again, also those that were seen before."""
+    _ask(observing, "job.unsubscribe", "r8", job_id="job_1")
+    _ask(observing, "job.subscribe", "r2", job_id="job_1")
+    _ask(observing, "session.list_jobs", "r9")
+    again = observing.event(2)
+    observing.see(again, observing.subscribed(), _answer(observing, "r9"))
+    observing.see({**again, "event_seq": 3})
+    first, second = observing.recorder.subscriptions("job_1", session_id="sess_1")
+    assert [f["event_seq"] for f in first.frames] == [1, 2]
+    assert [f["event_seq"] for f in second.frames] == [3]
+
+
+def test_an_event_does_not_come_twice_in_one_subscription(observing: _Wire) -> None:
+    """The same event under another number is right only where it was asked for again."""
+    again = observing.event(2)
+    observing.see(again)
+    observing.refuses({**again, "event_seq": 3}, "an id that was another frame before")
+
+
+def test_a_subscription_that_is_told_to_have_ended_brings_nothing_more(observing: _Wire) -> None:
+    """RESUME_WINDOW_EXPIRED for a job is the end of its events."""
+    gone = {"code": "RESUME_WINDOW_EXPIRED", "message": "gone", "retryable": False}
+    observing.see(observing.frame("session.error", {**gone, "job_id": "job_1"}))
+    observing.refuses(observing.event(2), "not observed any more")
+
+
+def test_an_unsubscribe_from_ones_own_job_ends_nothing(running: _Wire) -> None:
+    """What was submitted keeps coming."""
+    _ask(running, "job.unsubscribe", "r8", job_id="job_1")
+    _ask(running, "session.list_jobs", "r9")
+    running.see(_answer(running, "r9"), running.event(3))

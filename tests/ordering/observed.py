@@ -1,0 +1,87 @@
+"""What a client of a schedule may expect of the jobs that it observes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from arcp_trio.testing.frames import TERMINAL
+from tests.ordering.programs import emitted_by
+
+if TYPE_CHECKING:
+    from arcp_trio.testing.recorder import Subscription
+    from tests.ordering.world import World
+
+
+@attrs.frozen
+class _Asked:
+    least: int
+    """The place of the first event that may come; that does, if anything is replayed."""
+
+
+class Observed:
+    """The subscriptions of one session."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._asked: dict[str, _Asked] = {}
+        self.tags: set[int] = set()
+        self.parted: set[int] = set()
+        """Jobs that it has, at some time, unsubscribed from."""
+
+    def ask(self, request: str, tag: int, *, history: bool, submitter: str, after: int) -> None:
+        """Note a subscription, `after` being one of the numbers of the session `submitter`."""
+        least = self._place_behind(tag, submitter, after) if history else self._said(tag)
+        self._asked[request] = _Asked(least)
+        self.tags.add(tag)
+
+    def _said(self, tag: int) -> int:
+        return sum(emitted.tag == tag for emitted in self._world.emitted)
+
+    def _place_behind(self, tag: int, submitter: str, after: int) -> int:
+        """Where the job stood when that session had that number."""
+        events = self._world.recorder.events(self._world.job_ids[tag], session_id=submitter)
+        said = [emitted_by(tag, e["payload"]) for e in events if e["event_seq"] <= after]
+        return max((emitted.place + 1 for emitted in said if emitted is not None), default=0)
+
+    def check(self, tag: int, session_id: str, *, progress: bool, whole: bool) -> list[int]:
+        """Compare what came of a job with what it emitted; return the numbers."""
+        world = self._world
+        job_id = world.job_ids[tag]
+        expected = [e for e in world.emitted if e.tag == tag and (progress or not e.progress)]
+        subscriptions = world.recorder.subscriptions(job_id, session_id=session_id)
+        for stream in self._streams(tag, subscriptions):
+            answer = stream[0].subscribed["payload"]
+            asked = self._asked[answer["request_id"]]
+            frames = [frame for subscription in stream for frame in subscription.frames]
+            ended = bool(frames) and frames[-1]["type"] in TERMINAL
+            seen = [emitted_by(tag, frame["payload"]) for frame in frames[: -1 if ended else None]]
+            came = [emitted for emitted in seen if emitted is not None]
+            due = [emitted for emitted in expected if emitted.place >= asked.least]
+            if not answer["replayed"]:
+                # What was emitted before the request was taken up does not come.
+                due = [emitted for emitted in due if came and emitted >= came[0]]
+            assert came == (due if ended else due[: len(came)]), (came, due)
+            if whole and stream[-1] is subscriptions[-1] and tag not in self.parted:
+                assert ended or _nothing_to_come(stream[-1]), f"job {tag} has no end"
+        return [f["event_seq"] for each in subscriptions for f in each.frames]
+
+    def _streams(self, tag: int, subscriptions: list[Subscription]) -> list[list[Subscription]]:
+        """Subscribing to what is observed already goes on with the same stream of events."""
+        streams: list[list[Subscription]] = []
+        goes_on = False
+        for subscription in subscriptions:
+            if goes_on and tag not in self.parted:
+                streams[-1].append(subscription)
+            else:
+                streams.append([subscription])
+            last = subscription.frames[-1]["type"] if subscription.frames else None
+            goes_on = last not in TERMINAL and not _nothing_to_come(subscription)
+        return streams
+
+
+def _nothing_to_come(subscription: Subscription) -> bool:
+    """Whether the job had ended, and no history was asked for or there is none."""
+    answer = subscription.subscribed["payload"]
+    return answer["current_status"] not in ("pending", "running") and not answer["replayed"]
