@@ -144,7 +144,7 @@ class Store(ABC):
 
         The numbers are those of the session that submitted the job first; it may have acknowledged
         them, or be gone. Entries that it never numbered come behind those that it had numbered
-        before. Of entries that were given up, it may know nothing any more, and say 0.
+        before. If the entries there were given up, it is the index of the oldest that is left.
         """
 
     @abstractmethod

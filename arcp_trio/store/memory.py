@@ -334,7 +334,7 @@ class MemoryStore(Store):
         journal = self._journals.get(job_id)
         if journal is None or journal.expired:
             return None
-        return index_after(journal.numbers, seq)
+        return max(journal.base, index_after(journal.numbers, seq))
 
     async def key(self, principal: str, key: str, now: float) -> KeyRow | None:
         await trio.lowlevel.checkpoint()

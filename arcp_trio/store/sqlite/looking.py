@@ -67,6 +67,8 @@ class NumberSearch:
     seq: int
     found: int | None = 0
     """The index behind that entry; None if there is no such job."""
+    base: int = 0
+    """The oldest entry that was not given up."""
     _below: tuple[int, int] | None = None
     """Last place and number of a batch behind the next one to look at."""
 
@@ -76,8 +78,8 @@ class NumberSearch:
         if row is None:
             self.found = None
             return False
-        jid, sid = snapshot.db.execute(
-            "SELECT jid, sid FROM job WHERE job_id = ?", (self.job_id,)
+        jid, sid, self.base = snapshot.db.execute(
+            "SELECT jid, sid, base FROM job WHERE job_id = ?", (self.job_id,)
         ).fetchone()
         if self._below is None:
             # What was numbered behind the job's last number may be much, and is not looked at.

@@ -71,7 +71,7 @@ class SqliteReader:
         search = NumberSearch(job_id, seq)
         while await self.read(search.look):
             pass
-        return search.found
+        return None if search.found is None else max(search.found, search.base)
 
     async def key(self, principal: str, key: str, now: float) -> KeyRow | None:
         return await self.read(Snapshot.key, principal, key, now)
