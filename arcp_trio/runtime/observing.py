@@ -40,6 +40,10 @@ audit = logging.getLogger("arcp_trio.audit")
 """Who wanted to observe whose job, and what was decided (§14)."""
 
 
+ENTRY_ALLOWANCE = 512
+"""More than an entry of a listing takes beyond what its job's `job.accepted` has, too."""
+
+
 class Observing:
     """One session's view of the jobs."""
 
@@ -135,17 +139,17 @@ class Observing:
     async def list(self, request: Request, message: ListJobs) -> None:
         """Answer with a page of the jobs that the principal may observe, newest first."""
         core, principal = self._core, self._session.principal
-        page = await core.store.jobs(self._query(message))
+        found = await core.store.jobs(self._query(message))
+        page = _fitting(found[: message.page_size], core.limits.frame_bytes_out)
         entries = [
             _entry(row, core.jobs.live.get(row.job_id))
-            for row in page[: message.page_size]
+            for row in page
             if core.policy.may_observe(principal, row.principal)
         ]
-        more = len(page) > message.page_size
         listing = Jobs(
             request_id=request.id,
             jobs=entries,
-            next_cursor=_cursor_behind(page[message.page_size - 1]) if more else None,
+            next_cursor=_cursor_behind(page[-1]) if len(page) < len(found) else None,
         )
         self._session.tell(Answer(request.connection, frame("session.jobs", to_json(listing))))
 
@@ -206,6 +210,16 @@ def _entry(row: JobRow, job: Job | None) -> JobEntry:
         trace_id=row.trace_id,
         last_event_seq=row.last_seq,
     )
+
+
+def _fitting(rows: Sequence[JobRow], most: int) -> Sequence[JobRow]:
+    """As many of them, but at least one, as fit into one frame."""
+    size = ENTRY_ALLOWANCE
+    for count, row in enumerate(rows):
+        size += len(row.accepted) + ENTRY_ALLOWANCE
+        if size > most and count:
+            return rows[:count]
+    return rows
 
 
 def _statuses(names: Sequence[str]) -> frozenset[Status]:

@@ -295,6 +295,8 @@ class Submissions:
 
     def _promise(self, session: Session, verdict: _Accepted) -> None:
         watch = verdict.watch
+        if watch is not None:
+            session.stop_observing(watch.job_id)  # it gets the job's events as a submitter now
         session.tell(Promise(verdict.tail, watch))
         if watch is not None and watch.job is not None:
             watch.job.watches[session.id] = watch
