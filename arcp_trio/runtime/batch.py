@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from arcp_trio.runtime.outbox import AfterNumber, Promise
+from arcp_trio.runtime.sealing import reveal
 from arcp_trio.runtime.session import Session
 from arcp_trio.runtime.watch import Watch
-from arcp_trio.store.records import Entry, Frame, Inline, LogItem, Mark, Range
+from arcp_trio.store.records import SEAL, Entry, Frame, Inline, LogItem, Mark, Range
 from arcp_trio.store.writes import AppendLog
 
 if TYPE_CHECKING:
@@ -51,7 +52,8 @@ class Batch:
         # number.
         elif entry.feature is None or entry.feature in session.features:
             seq = session.top = session.top + 1
-            self.frames.append((seq, entry.tail))
+            tail = entry.tail
+            self.frames.append((seq, tail if tail[0] != SEAL else self._revealed(tail)))
             self.size += len(entry.tail)
             run = self._run
             if run is not None and self._run_job == watch.job_id and run[1] + run[2] == entry.index:
@@ -84,8 +86,12 @@ class Batch:
     def answer(self, tail: bytes | AfterNumber) -> bytes:
         """A frame without a number takes its place."""
         said = tail if isinstance(tail, bytes) else tail(self._session.top)
-        self.frames.append((0, said))
+        self.frames.append((0, self._revealed(said)))
         return said
+
+    def _revealed(self, tail: bytes) -> bytes:
+        # Now rather than when it is sent: by then the job may have ended, and with it its secrets.
+        return reveal(tail, self._session, self._live)
 
     def promise(self, item: Promise) -> None:
         """A promise takes its place in the log, whether or not somebody is there to read it."""

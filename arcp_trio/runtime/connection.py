@@ -305,7 +305,10 @@ class Connection:
 
     async def _send_replay(self, session: Session) -> bool:
         try:
+            live = self._core.jobs.live
             while frames := await self._replay.next(WRITE_FRAMES, WRITE_BYTES):
+                if any(tail[0] == SEAL for _, tail in frames):
+                    frames = [(seq, reveal(tail, session, live)) for seq, tail in frames]
                 await self._write(session, frames)
         except StoreError:
             log.exception("the replay of session %s cannot be read", session.id)
@@ -352,12 +355,10 @@ class Connection:
         """Write what belongs to the connection, then these frames, all at once."""
         numbered = envelope.numbered_head(session.id, self._arcp)
         plain = envelope.plain_head(session.id, self._arcp)
-        if any(tail[0] == SEAL for _, tail in frames):
-            live = self._core.jobs.live
-            frames = [(seq, reveal(tail, session, live)) for seq, tail in frames]
         translate = self.dialect.translate
         if translate is not None:
-            frames = [(seq, translate(tail)) for seq, tail in frames]
+            translated = [(seq, translate(tail)) for seq, tail in frames]
+            frames = [(seq, tail) for seq, tail in translated if tail is not None]
         texts = [plain + tail for tail in self._control]
         self._control.clear()
         self._control_sent.set()

@@ -76,7 +76,7 @@ class Wallet:
 
     def __init__(self, job: Job, provisioner: Provisioner) -> None:
         self.over = False
-        """It is being emptied: nothing is held any more, and nothing new is kept."""
+        """Everything is being revoked, and nothing new is kept."""
         self.issued = False
         """The job may be accepted with what it holds."""
         self._job = job
@@ -90,11 +90,11 @@ class Wallet:
         self._ended_at = 0.0
 
     def all(self) -> list[Credential]:
-        """What it holds now."""
-        return [held.credential for held in self._held.values()]
+        """What the job may use now."""
+        return [] if self.over else [held.credential for held in self._held.values()]
 
     def get(self, credential_id: str) -> Credential | None:
-        """The credential with this id, as it is now."""
+        """The credential with this id, as it is or, behind the job's end, was last."""
         held = self._held.get(credential_id)
         return None if held is None else held.credential
 
@@ -238,7 +238,7 @@ class Wallet:
     # -- the end
 
     def end(self) -> None:
-        """Hold nothing any more, and have everything revoked."""
+        """Have everything revoked."""
         if self.over:
             return
         self.over = True
@@ -246,7 +246,6 @@ class Wallet:
         for scope in self._minting:
             scope.cancel(reason="the job is over")
         self._doom([held.row for held in self._held.values()])
-        self._held.clear()
 
     async def ended(self) -> None:
         """Wait until everything is revoked, but not for long: the rest goes on by itself."""

@@ -1,4 +1,4 @@
-"""Frames with holes where secrets go: stored without them, filled as they are sent (§14)."""
+"""Frames with holes where secrets go: stored without them, filled for who may have them (§14)."""
 
 from __future__ import annotations
 
@@ -24,10 +24,9 @@ def sealed(tail: bytes) -> bytes:
 
 
 def reveal(tail: bytes, session: Session, live: Mapping[str, Job]) -> bytes:
-    """The tail as this session may see it: with values if it submitted the job, while that runs.
+    """The tail as this session may see it: with values if it submitted the job, until that ended.
 
-    A credential that is not held any more is left out of an acceptance: its value is worth nothing,
-    and without one it is none. Nothing is done to a tail without holes.
+    A credential whose value it may not see is left out of an acceptance: without one it is none.
     """
     if tail[0] != SEAL:
         return tail

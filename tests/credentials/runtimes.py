@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import trio
 
-from arcp_trio import JobContext, JobError, Json, Limits, MemoryStore, Runtime, StaticTokens
+from arcp_trio import Agents, JobContext, JobError, Json, Limits, MemoryStore, Runtime, StaticTokens
 from arcp_trio.store.records import CredentialRow
 from arcp_trio.testing import Peer, TrioClock, open_peer
 from arcp_trio.testing.peer import TEST_TOKEN
@@ -15,7 +15,12 @@ from tests.credentials.upstream import SpentTooMuchError, Upstream, WrongModelEr
 
 BOB = "bob-token"
 
-LEASE = {"tool.call": ["llm.*"], "cost.budget": ["USD:2.00"], "model.use": ["tier-fast/*"]}
+LEASE = {
+    "tool.call": ["llm.*"],
+    "cost.budget": ["USD:2.00"],
+    "model.use": ["tier-fast/*"],
+    "agent.delegate": ["*"],
+}
 
 
 class SafeStore(MemoryStore):
@@ -27,6 +32,72 @@ class SafeStore(MemoryStore):
     def credentials(self) -> list[CredentialRow]:
         """What is stored of credentials that are not revoked."""
         return list(self._credentials.values())
+
+
+agents = Agents()
+
+
+@agents.agent("worker")
+async def worker(job: JobContext) -> Json:
+    """Look at its credentials, log so often, and return how many it has."""
+    for number in range(job.input or 0):
+        await job.log(str(number))
+        await trio.sleep(1)
+    return len(job.credentials)
+
+
+@agents.agent("sleeper")
+async def sleeper(job: JobContext) -> Json:
+    """Stay until ended."""
+    await job.log("here")
+    await trio.sleep_forever()
+
+
+@agents.agent("failer")
+async def failer(_job: JobContext) -> Json:
+    """Fail."""
+    raise JobError("it did not work")
+
+
+@agents.agent("rotator")
+async def rotator(job: JobContext) -> Json:
+    """Rotate its first credential so many times, a second apart, and sleep if it is told to."""
+    for _ in range(job.input["times"]):
+        await trio.sleep(1)
+        await job.rotate(job.credentials[0].id)
+    await trio.sleep(job.input.get("sleep", 0))
+    return [credential.id for credential in job.credentials]
+
+
+@agents.agent("parent")
+async def parent(job: JobContext) -> Json:
+    """Delegate to the agent of its input, with part of its lease, and wait for the end."""
+    child = await job.delegate(
+        job.input["agent"],
+        job.input.get("input"),
+        lease={"model.use": ["tier-fast/small"]},
+        budget={"USD": "0.50"},
+    )
+    if job.input.get("leaves"):
+        return None
+    return await child.result()
+
+
+@agents.agent("caller")
+async def caller(job: JobContext) -> Json:
+    """Fail as the gateway fails, or have a tool call fail so and go on."""
+    errors = {
+        "spent": SpentTooMuchError("402"),
+        "model": WrongModelError("403"),
+        "odd": OSError("x"),
+    }
+    error = errors[job.input["error"]]
+    if job.input.get("dies"):
+        raise error
+    with suppress(type(error)):
+        async with job.tool_call("llm.chat"):
+            raise error
+    return "went on"
 
 
 def make_runtime(
@@ -44,48 +115,7 @@ def make_runtime(
         clock=clock or TrioClock(),
         limits=Limits(**limits),  # type: ignore[arg-type]
     )
-
-    @runtime.agent("worker")
-    async def worker(job: JobContext) -> Json:
-        """Look at its credentials, log so often, and return how many it has."""
-        for number in range(job.input or 0):
-            await job.log(str(number))
-            await trio.sleep(1)
-        return len(job.credentials)
-
-    @runtime.agent("sleeper")
-    async def sleeper(job: JobContext) -> Json:
-        """Stay until ended."""
-        await job.log("here")
-        await trio.sleep_forever()
-
-    @runtime.agent("failer")
-    async def failer(_job: JobContext) -> Json:
-        """Fail."""
-        raise JobError("it did not work")
-
-    @runtime.agent("rotator")
-    async def rotator(job: JobContext) -> Json:
-        """Rotate its first credential so many times, a second apart, and sleep if it is told to."""
-        for _ in range(job.input["times"]):
-            await trio.sleep(1)
-            await job.rotate(job.credentials[0].id)
-        await trio.sleep(job.input.get("sleep", 0))
-        return [credential.id for credential in job.credentials]
-
-    @runtime.agent("caller")
-    async def caller(job: JobContext) -> Json:
-        """Have a tool call fail as the gateway fails, and then fail of it too if told to."""
-        errors = {"spent": SpentTooMuchError("402"), "model": WrongModelError("403"), "odd": OSError("x")}
-        error = errors[job.input["error"]]
-        try:
-            async with job.tool_call("llm.chat"):
-                raise error
-        except Exception:
-            if job.input.get("dies"):
-                raise
-        return "went on"
-
+    runtime.add(agents)
     return runtime
 
 
@@ -94,6 +124,9 @@ async def provided(
     upstream: Upstream, store: MemoryStore | None = None, **limits: float
 ) -> AsyncGenerator[tuple[Runtime, Peer], None]:
     """A running runtime and a connected peer."""
-    async with make_runtime(upstream, store, clock=None, **limits) as runtime, open_peer(runtime) as peer:
+    async with (
+        make_runtime(upstream, store, clock=None, **limits) as runtime,
+        open_peer(runtime) as peer,
+    ):
         await peer.hello()
         yield runtime, peer

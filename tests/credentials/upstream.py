@@ -51,6 +51,8 @@ class Upstream:
 
     keys: dict[str, Key] = attrs.field(factory=dict[str, Key])
     """All that was ever minted, by handle."""
+    orders: dict[str, CredentialOrder] = attrs.field(factory=dict[str, CredentialOrder])
+    """All that it was ever asked, by id."""
     revoked: dict[str, float] = attrs.field(factory=dict[str, float])
     """When each was revoked, by handle."""
     calls: list[tuple[float, str, str]] = attrs.field(factory=list[tuple[float, str, str]])
@@ -83,12 +85,17 @@ class Upstream:
         return await self._mint("rotate", order, self.rotates)
 
     async def _mint(self, call: str, order: CredentialOrder, count: int) -> Sequence[Issued]:
+        self.orders[order.id] = order
         self._called(call, order.id)
         await trio.sleep(self.slow)
         minted = [self._new_key(order) for _ in range(count)]
         await trio.sleep(self.slow_answer)
         self._fail(self.failing_after, call)
         return [self._answer(key) for key in minted]
+
+    def mint_late(self) -> None:
+        """Mint for the last order, whose answer nobody waits for."""
+        self._new_key([*self.orders.values()][-1])
 
     def _new_key(self, order: CredentialOrder) -> Key:
         number = len(self.keys) + 1
