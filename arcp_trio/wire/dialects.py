@@ -23,8 +23,9 @@ class Dialect:
     quiet_after_end: bool = False
     """It takes every `session.error` for the end of all its jobs, so that a cancel which came
     too late is better left unanswered."""
-    translate: Callable[[bytes], bytes] | None = None
-    """Rewrites a frame's tail (see `envelope.tail`); None sends it as it is."""
+    translate: Callable[[bytes], bytes | None] | None = None
+    """Rewrites a frame's tail (see `envelope.tail`), or has a frame without a number left out; None
+    sends all as it is."""
     busy_behind: bytes | None = None
     """It loses what it reads together with a frame whose tail begins so."""
 
@@ -47,7 +48,7 @@ _SUBSCRIBED = b',"type":"job.subscribed",'  # it knows the job a turn of its loo
 _TRANSLATED_STATUS = ("cancelled", "timed_out")
 
 
-def _to_python(tail: bytes) -> bytes:
+def _to_python(tail: bytes) -> bytes | None:
     # Events are by far the most: they pass after two comparisons.
     if tail.startswith(_ACCEPTED):
         rewrite = _budget_as_strings
@@ -56,6 +57,8 @@ def _to_python(tail: bytes) -> bytes:
     else:
         return tail
     fields: JsonObject = loads(b"{" + tail[1:])
+    if "parent_job_id" in fields["payload"]:
+        return None  # it would take a child's acceptance for the answer to its oldest submit
     return b"," + dumps(rewrite(fields))[1:]
 
 

@@ -86,6 +86,18 @@ async def shop(client: Any) -> dict[str, Any]:
     return {"budget": job.budget, "lease": job.lease, "left": left, "end": await outcome(job)}
 
 
+async def teams(client: Any) -> list[Any]:
+    """Submit jobs that delegate, each with another submit right behind it."""
+    seen: list[Any] = []
+    for n in range(10):
+        team = await client.submit(
+            agent="team", input=[n, n], lease_request={"agent.delegate": ["echo"]}
+        )
+        echo = await client.submit(agent="echo", input=f"not of the team {n}")
+        seen += [(await outcome(team))["result"], (await outcome(echo))["result"]]
+    return seen
+
+
 async def observe(client: Any, job_id: str) -> dict[str, Any]:
     """Subscribe to a job with its history, and read to its end."""
     observed = await client.subscribe(job_id, history=True)
@@ -131,6 +143,7 @@ async def session(url: str, token: str) -> dict[str, Any]:
 
     seen["shop"] = await shop(client)
     seen["watch"] = await watch(url, token, client)
+    seen["teams"] = await teams(client)
 
     sleeper = await client.submit(agent="sleeper", input={"seconds": 60})
     await client.cancel_job(sleeper.job_id, reason="enough")

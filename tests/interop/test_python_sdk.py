@@ -49,6 +49,14 @@ def test_python_sdk_client_is_served_without_an_error_on_its_side(tmp_path: Path
             "left": [0.7, 0.4, 0.1, -0.2],
             "end": {"status": "success", "result": {"bought": 4, "stopped_by": "BUDGET_EXHAUSTED"}},
         },
+        "teams": [
+            result
+            for n in range(10)
+            for result in (
+                {"results": [{"echo": n}, {"echo": n}]},
+                {"echo": f"not of the team {n}"},
+            )
+        ],
         "watch": {
             "listed": [True],
             "running": COUNTED,

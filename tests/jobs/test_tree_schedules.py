@@ -255,6 +255,8 @@ class Client:
 
     async def cancel(self) -> None:
         """Cancel the root, if there is a connection for it."""
+        if self._peer.session_id is None:
+            return  # not welcomed again yet
         try:
             with trio.move_on_after(1):
                 await self._peer.send("job.cancel", {"job_id": self._root})

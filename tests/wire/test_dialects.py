@@ -52,7 +52,9 @@ def translated(type: str, payload: dict[str, Any]) -> dict[str, Any]:  # noqa: A
     """Return a numbered frame as a Python client receives it."""
     assert PYTHON.translate is not None
     end = tail(type, dumps(payload), id=ULID, job_id="job_1", trace_id="a" * 32)
-    fields: dict[str, Any] = json.loads(HEAD + PYTHON.translate(end))
+    translation = PYTHON.translate(end)
+    assert translation is not None
+    fields: dict[str, Any] = json.loads(HEAD + translation)
     SdkEnvelope.from_wire(fields)  # its own model takes the envelope
     return fields
 
@@ -107,6 +109,13 @@ def test_other_frames_reach_a_python_client_untouched() -> None:
         end = tail(type_name, dumps(payload), id=ULID, job_id="job_1")
         assert json.loads(b"{" + PYTHON.translate(end)[1:]) == json.loads(b"{" + end[1:])
     JobErrorPayload.model_validate({**ENDED, "final_status": "error"})
+
+
+def test_a_python_client_is_not_told_of_children() -> None:
+    """It has no use for a child's acceptance, but takes it for the answer to its oldest submit."""
+    child = {**ACCEPTED, "parent_job_id": "job_0", "delegate_id": "del_1"}
+    assert PYTHON.translate is not None
+    assert PYTHON.translate(tail("job.accepted", dumps(child), id=ULID)) is None
 
 
 def test_our_shapes_pass_the_python_models() -> None:
