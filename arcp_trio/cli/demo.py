@@ -14,11 +14,14 @@ _VERSION: Final = "1.0.0"
 _LONGEST_MESSAGE: Final = 1_000_000
 """Characters; with its envelope such an event still fits into a frame."""
 
+_PAGE: Final = 4_000
+"""Characters of a report that are written at once."""
+
 
 def demo_agents(taken: Container[str] = ()) -> Agents:
     """Return the demo agents whose names are not taken."""
     agents = Agents()
-    for function in (echo, countdown, chatty, shopper, team, sleeper):
+    for function in (echo, countdown, chatty, report, shopper, team, sleeper):
         if function.__name__ not in taken:
             agents.agent(function.__name__, version=_VERSION)(function)
     return agents
@@ -50,6 +53,18 @@ async def chatty(job: JobContext) -> Json:
     for number in range(1, n + 1):
         await job.log(f"message {number} ".ljust(size, ".")[:size])
     return {"n": n}
+
+
+async def report(job: JobContext) -> None:
+    """Stream a text of `size` characters as the result."""
+    left = _whole(_settings(job), "size", 1_000_000)
+    page = 0
+    async with job.stream_result() as out:
+        while left:
+            page += 1
+            text = f"Page {page}\n".ljust(_PAGE - 1, ".") + "\n"
+            await out.write(text[:left])
+            left -= min(left, _PAGE)
 
 
 async def shopper(job: JobContext) -> Json:

@@ -46,6 +46,8 @@ class Origin:
     session_id: str
     submitters: set[str]
     trace_id: str | None
+    streams: bool
+    """The session negotiated `result_chunk`."""
     credentials: bool = False
     """The job is to have some, if its lease needs any (§9.8)."""
     parent: Job | None = None
@@ -60,6 +62,7 @@ class Origin:
             submitters=parent.submitters,
             trace_id=parent.trace_id,
             credentials=parent.wallet is not None,
+            streams=parent.streams,
             parent=parent,
             delegate_id=delegate_id,
         )
@@ -92,6 +95,7 @@ def draft(core: Core, wanted: Wanted, origin: Origin) -> Job:
             core.store, job_id, min(core.limits.journal_bytes, core.store.journal_bytes)
         ),
         authority=_authority(core, wanted.lease, origin.parent),
+        streams=origin.streams,
         parent=origin.parent,
         delegate_id=origin.delegate_id,
     )

@@ -12,6 +12,7 @@ from typing import IO, TYPE_CHECKING, Any, overload
 from arcp_trio.runtime.credentials import Credential
 from arcp_trio.runtime.delegation import Amount, Child, delegate
 from arcp_trio.runtime.files import open_file
+from arcp_trio.runtime.streaming import Encoding, ResultStream
 from arcp_trio.runtime.tools import ToolCall
 from arcp_trio.wire.json import Json
 
@@ -260,10 +261,24 @@ class JobContext:
             {"uri": uri, "content_type": content_type, "byte_size": byte_size, "sha256": sha256},
         )
 
+    def stream_result(self, encoding: Encoding = "utf8") -> ResultStream:
+        """Stream the result (§8.4): `async with job.stream_result() as out: await out.write(…)`.
+
+        In chunks of at most `chunk_bytes` as the runtime's limits have it. Then return nothing; a
+        job that has begun to stream ends as INTERNAL_ERROR if it does not finish, streams twice or
+        returns a value. Where the client cannot take chunks, the result is sent inline, and has to
+        fit into a frame.
+
+        Args:
+            encoding: "utf8" for text, "base64" for bytes.
+        """
+        return ResultStream(self._job, encoding)
+
     async def emit(self, kind: str, body: Mapping[str, Json]) -> None:
         """Any event of §8.2, or an `x-vendor.*` one.
 
         Raises:
-            InvalidEvent: the body is not what its kind wants; nothing was emitted.
+            InvalidEvent: the body is not what its kind wants, or a `result_chunk` is not the next
+                one of the job's result; nothing was emitted.
         """
         await self._job.emit(kind, body)

@@ -57,16 +57,21 @@ class Child:
         return self._job.id
 
     async def result(self) -> Json:
-        """Wait for the child's end and return what its agent returned.
+        """Wait for the child's end and return what its agent returned, or streamed.
+
+        A streamed result comes whole: as text if it was streamed as utf8, else as bytes.
 
         Raises:
             JobFailed, JobCancelled, JobTimedOut: it ended otherwise.
+            InternalError: what it streamed is not stored any more.
         """
         await self._job.said_its_end.wait()
         outcome = self._job.outcome
         assert outcome is not None
         error = outcome.error
         if error is None:
+            if self._job.streamed is not None:
+                return await self._job.streamed.whole(self._job)
             result: Json = loads(outcome.result)
             return result
         raise _FAILURES.get(outcome.status, JobFailed)(

@@ -15,6 +15,7 @@ from arcp_trio.runtime.groups import unwrapped
 from arcp_trio.runtime.journal import Journal
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.runtime.outcome import Outcome
+from arcp_trio.runtime.streaming import StreamedResult
 from arcp_trio.runtime.wake import Wake
 from arcp_trio.store.records import Entry, Status
 from arcp_trio.store.writes import AppendJournal, FinishJob, StartJob
@@ -60,6 +61,8 @@ class Job:
     """Sessions that may cancel it (§7.4)."""
     journal: Journal
     authority: Authority
+    streams: bool
+    """Chunks of its result go on the wire; else they are kept, and the result is inline (§8.4)."""
     wallet: Wallet | None = None
     """What it has credentials in, if it may have any (§9.8)."""
     parent: Job | None = None
@@ -73,6 +76,8 @@ class Job:
     watches: dict[str, Watch] = attrs.field(factory=dict[str, "Watch"])
     """The awake sessions that watch it, by their ids."""
     said_its_end: trio.Event = attrs.field(factory=trio.Event)
+    streamed: StreamedResult | None = None
+    """Its result, once the agent has begun to stream one."""
     _outcome: Outcome | None = None
     sealed: bool = False
     """Its terminal is in the journal: nothing with its id follows."""
@@ -132,6 +137,15 @@ class Job:
         self.end(outcome.timed_out(self.max_runtime))
 
     def _returned(self, result: Json) -> Outcome:
+        streamed = self.streamed
+        if streamed is not None:
+            fault = streamed.fault(result)
+            if fault is not None:
+                log.error("agent %s of %s: %s", self.agent.ref, self.id, fault.message)
+                return outcome.failed(fault)
+            if self.streams:
+                return outcome.streamed(streamed.id, streamed.size)
+            result = streamed.inline()
         try:
             encoded = dumps(result, max_depth=MAX_DEPTH - 2)  # it stands two levels below the frame
         except ValueError:
@@ -322,6 +336,8 @@ class Job:
     def add(self, kind: str, body: Mapping[str, Json]) -> None:
         """Add an event to the journal, and count what it says was spent."""
         payload = self._encoded(kind, body)
+        if kind == "result_chunk" and not self._take_chunk(body):
+            return
         spent = spending.charge(self, body) if kind == "metric" else None
         tail = self._tails.tail("job.event", payload, id=new_id())
         self._append(tail, feature=events.feature_of(kind))
@@ -340,6 +356,13 @@ class Job:
         if self.sealed:
             raise self._ended()
         return payload
+
+    def _take_chunk(self, chunk: Mapping[str, Json]) -> bool:
+        """Hold a chunk to its place in the result; tell whether it goes on the wire."""
+        if self.streamed is None:
+            self.streamed = StreamedResult(chunk["result_id"])
+        self.streamed.take(self, chunk)
+        return self.streams
 
     def _ended(self) -> ArcpError:
         """A fresh error each time: the agent may raise it, catch it and change it as it likes."""
@@ -371,14 +394,14 @@ class Job:
         for watch in self.watches.values():
             watch.session.hint(watch, entry)
 
-    async def give_way(self) -> None:
+    async def give_way(self, *, at_once: bool = False) -> None:
         """Have an agent that has emitted wait where it must, and let others have their turn."""
         self._emits += 1
         if self.journal.over:
             await self._fit_journal()
         if self.core.store.full:
             await self.core.store.room()
-        elif self._emits % EMITS_PER_CHECKPOINT == 0:
+        elif at_once or self._emits % EMITS_PER_CHECKPOINT == 0:
             await trio.lowlevel.checkpoint()
         else:
             await trio.lowlevel.checkpoint_if_cancelled()

@@ -8,6 +8,9 @@ from arcp_trio.wire.errors import InternalError
 
 MIB = 1024 * 1024
 
+LEAST_CHUNK_BYTES = 4
+"""Any character fits."""
+
 
 @attrs.frozen(kw_only=True)
 class Limits:
@@ -36,6 +39,10 @@ class Limits:
     """Kept for replay, per session; past it the oldest are given up."""
     journal_bytes: int = 1024 * MIB
     """Per job; past it the job waits for its attached submitter, or the oldest events go."""
+    chunk_bytes: int = 256 * 1024
+    """Streamed results are split into chunks of at most so many decoded bytes."""
+    result_bytes: int = 1024 * MIB
+    """No streamed result is larger."""
     sessions_per_principal: int = 100
     """Connected."""
     parked_sessions_per_principal: int = 1_000
@@ -74,6 +81,8 @@ class Limits:
                 raise ValueError(f"the limit {field.name} must be at least {least}")
         if self.lease_grace_seconds > 1:
             raise ValueError("the limit lease_grace_seconds must be at most 1")
+        if self.chunk_bytes < LEAST_CHUNK_BYTES:
+            raise ValueError(f"the limit chunk_bytes must be at least {LEAST_CHUNK_BYTES}")
 
 
 _MAY_BE_ZERO = frozenset(

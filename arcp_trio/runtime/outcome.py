@@ -14,7 +14,7 @@ from arcp_trio.wire.errors import (
     error_from_payload,
 )
 from arcp_trio.wire.json import MAX_DEPTH, dumps
-from arcp_trio.wire.messages import JobErrorBody, payload_bytes
+from arcp_trio.wire.messages import JobErrorBody, JobResult, payload_bytes
 
 
 @attrs.frozen
@@ -25,6 +25,9 @@ class Outcome:
     result: bytes = b"null"
     """JSON, when it is a success."""
     error: ArcpError | None = None
+    result_id: str | None = None
+    """Of chunks, when the result was streamed (§8.4)."""
+    result_size: int | None = None
 
     @property
     def type(self) -> str:
@@ -33,6 +36,14 @@ class Outcome:
 
     def payload(self, completed_at: str) -> bytes:
         """The terminal message's payload."""
+        if self.result_id is not None:
+            return payload_bytes(
+                JobResult(
+                    result_id=self.result_id,
+                    result_size=self.result_size,
+                    completed_at=completed_at,
+                )
+            )
         if self.error is None:
             return b'{"final_status":"success","result":%b,"completed_at":%b}' % (
                 self.result,
@@ -44,6 +55,11 @@ class Outcome:
 def succeeded(result: bytes) -> Outcome:
     """The agent returned this."""
     return Outcome(Status.SUCCESS, result)
+
+
+def streamed(result_id: str, size: int) -> Outcome:
+    """The agent has streamed these chunks, so many bytes, and returned nothing."""
+    return Outcome(Status.SUCCESS, result_id=result_id, result_size=size)
 
 
 def failed(error: ArcpError) -> Outcome:

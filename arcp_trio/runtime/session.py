@@ -76,7 +76,8 @@ class Session:
         """A job that this session watches has emitted. Never waits, never fails."""
         if self.tail is None or self.behind:
             return
-        if self._hints >= self._most_items:
+        # Entries may be large: for a client that reads too slowly they wait in the journal.
+        if self._hints >= self._most_items or not self.tail.has_room:
             self.behind = True
         else:
             self._hints += 1

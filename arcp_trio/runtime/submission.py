@@ -325,6 +325,7 @@ def _origin(request: _Request) -> Origin:
         submitters={session.id},
         trace_id=request.trace_id,
         credentials=_wants_credentials(session),
+        streams=Feature.RESULT_CHUNK in session.features,
     )
 
 

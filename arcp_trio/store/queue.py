@@ -9,12 +9,13 @@ import attrs
 import trio
 
 from arcp_trio.store.errors import StoreError
-from arcp_trio.store.writes import Write
+from arcp_trio.store.writes import AppendJournal, Write
 
 log = logging.getLogger(__name__)
 
 QUEUE_WRITES = 896
-"""Writes that may wait; past it, emitters wait in `room()` and nothing is dropped.
+QUEUE_BYTES = 16 * 1024 * 1024
+"""Writes, and bytes of events, that may wait; past either emitters do, and nothing is dropped.
 
 Few enough for a group to commit in milliseconds, and for what is emitted meanwhile to fit into a
 session's outbox: a session that keeps up need not read it back.
@@ -29,6 +30,8 @@ class Group:
     """Writes that commit together. Whoever put one can wait for all."""
 
     writes: list[Write] = attrs.field(factory=list[Write])
+    size: int = 0
+    """Bytes of events."""
     taken: trio.Event = attrs.field(factory=trio.Event)
     stored: trio.Event = attrs.field(factory=trio.Event)
     acts: list[Callable[[], None]] = attrs.field(factory=list[Callable[[], None]])
@@ -70,12 +73,19 @@ class WriteQueue:
         if not group.writes:
             self._wake.set()
         group.writes.append(write)
+        if type(write) is AppendJournal:
+            group.size += len(write.entry.tail)
         return group
 
     @property
     def full(self) -> bool:
         """Whether emitters should wait."""
-        return self.trouble is not None or len(self._filling.writes) >= QUEUE_WRITES
+        filling = self._filling
+        return (
+            self.trouble is not None
+            or len(filling.writes) >= QUEUE_WRITES
+            or filling.size >= QUEUE_BYTES
+        )
 
     async def room(self) -> None:
         """Wait until the queue has room."""

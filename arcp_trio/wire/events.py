@@ -31,7 +31,7 @@ class InvalidEvent(ValueError):  # noqa: N818 - it reads as the refusal it is
 # --- the bodies ------------------------------------------------------------------------------
 # The metadata are what `check_body` below holds a body to, beyond the types.
 
-_Rule: TypeAlias = Callable[[Any], bool]
+_Rule: TypeAlias = Callable[[Any], object]  # judged by its truth
 _EXPECTED = "expected"  # metadata: what a rule wants, in words
 _RULE = "rule"
 _ANYTHING = "anything"  # metadata: there is nothing to check, and null is not the same as absent
@@ -47,6 +47,7 @@ def _not_negative(number: Number) -> bool:
 
 _NON_NEGATIVE = _rule("a number that is not negative", _not_negative)
 _NON_EMPTY = _rule("a non-empty string", bool)
+_SHA256 = _rule("64 hex digits", re.compile(r"[0-9A-Fa-f]{64}").fullmatch)
 
 
 @attrs.frozen(kw_only=True)
@@ -109,7 +110,7 @@ class ArtifactRef:
     uri: str = attrs.field(metadata=_NON_EMPTY)
     content_type: str = attrs.field(metadata=_NON_EMPTY)
     byte_size: int | None = attrs.field(default=None, metadata=_NON_NEGATIVE)
-    sha256: str | None = None
+    sha256: str | None = attrs.field(default=None, metadata=_SHA256)
 
 
 @attrs.frozen(kw_only=True)
@@ -232,7 +233,7 @@ def check_body(kind: str, body: Json) -> JsonObject:
 def _fits(value: Json, types: frozenset[type], rule: _Rule | None) -> bool:
     if value.__class__ not in types and plain(value).__class__ not in types:
         return False
-    return rule is None or rule(value)
+    return rule is None or bool(rule(value))
 
 
 def _copy_mapping(kind: str, body: object) -> JsonObject:
@@ -314,7 +315,7 @@ def _alternatives(hint: Json) -> tuple[Any, ...]:
 
 
 def _finite_and(rule: _Rule | None) -> _Rule:
-    return lambda number: is_finite(number) and (rule is None or rule(number))
+    return lambda number: is_finite(number) and (rule is None or bool(rule(number)))
 
 
 _SCHEMA: Mapping[str, tuple[_Field, ...]] = {kind: _schema_of(cls) for kind, cls in KINDS.items()}

@@ -46,6 +46,7 @@ SUPPORTED: Final[tuple[str, ...]] = (
     Feature.COST_BUDGET,
     Feature.MODEL_USE,
     Feature.PROGRESS,
+    Feature.RESULT_CHUNK,
     Feature.AGENT_VERSIONS,
 )
 """What this runtime offers in its welcome."""

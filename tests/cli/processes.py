@@ -95,6 +95,7 @@ FEATURES = [
     "cost.budget",
     "model.use",
     "progress",
+    "result_chunk",
     "agent_versions",
 ]
 

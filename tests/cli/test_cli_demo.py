@@ -24,7 +24,7 @@ def test_they_are_announced(session: Peer) -> None:
     """The welcome lists each demo agent with its one version."""
     assert session.answer["payload"]["capabilities"]["agents"] == [
         {"name": name, "versions": ["1.0.0"], "default": "1.0.0"}
-        for name in ("echo", "countdown", "chatty", "shopper", "team", "sleeper")
+        for name in ("echo", "countdown", "chatty", "report", "shopper", "team", "sleeper")
     ]
 
 
@@ -65,6 +65,18 @@ def test_chatty_by_default(session: Peer) -> None:
     *events, end = session.run("chatty")
     assert {len(event["payload"]["body"]["message"]) for event in events} == {100}
     assert (len(events), end["payload"]["result"]) == (1000, {"n": 1000})
+
+
+@pytest.mark.parametrize(
+    ("input_", "size"), [(None, 1_000_000), ({"size": 4_001}, 4_001), ({"size": 0}, 0)]
+)
+def test_report(session: Peer, input_: object, size: int) -> None:
+    """Report streams a text of the size asked for, a million characters by default."""
+    *events, end = session.run("report", input_)
+    assert {event["payload"]["kind"] for event in events} == {"result_chunk"}
+    text = "".join(event["payload"]["body"]["data"] for event in events)
+    assert len(text) == end["payload"]["result_size"] == size
+    assert text.count("Page ") == size // 4_000
 
 
 def test_shopper(session: Peer) -> None:
@@ -117,6 +129,7 @@ def test_sleeper(session: Peer) -> None:
         ("chatty", {"n": "many"}, '"n" must be a whole number, 0 or more'),
         ("chatty", {"size": -1}, '"size" must be a whole number, 0 or more'),
         ("chatty", {"size": 10**12}, '"size" must be at most 1000000'),
+        ("report", {"size": -1}, '"size" must be a whole number, 0 or more'),
         ("sleeper", {"seconds": True}, '"seconds" must be a number, 0 or more'),
         ("sleeper", {"seconds": [1]}, '"seconds" must be a number, 0 or more'),
     ],

@@ -47,6 +47,18 @@ async def outcome(handle: Any) -> dict[str, Any]:
     return {"status": payload.final_status, "result": payload.result}
 
 
+async def report(handle: Any) -> dict[str, Any]:
+    """What a streamed result came to, put together by this client."""
+    whole = await asyncio.wait_for(handle.collect_chunks(), SECONDS)
+    payload = await asyncio.wait_for(handle.done, SECONDS)
+    return {
+        "status": payload.final_status,
+        "size": payload.result_size,
+        "pages": whole.count(b"Page "),
+        "joined": len(whole) == payload.result_size,
+    }
+
+
 async def refusal(call: Any) -> str:
     """The code with which a call is refused."""
     try:
@@ -65,11 +77,23 @@ async def dropped(handle: Any) -> bool:
     return False
 
 
+def stop_acknowledging(client: Any) -> None:
+    """End the client's task for that, which fails if it wakes up while the connection closes.
+
+    The warning about it on stderr, or its absence, would be a matter of milliseconds.
+    """
+    client._auto_ack_task.cancel()
+
+
+async def leave(client: Any) -> None:
+    """Close the session."""
+    stop_acknowledging(client)
+    await client.close()
+
+
 async def drop(client: Any) -> None:
     """Lose the connection; the client has no public way to."""
-    # Nobody awaits its acknowledging task, which fails if it wakes up after the drop: the warning
-    # about that on stderr, or its absence, would be a matter of milliseconds.
-    client._auto_ack_task.cancel()
+    stop_acknowledging(client)
     await client._transport.close()
 
 
@@ -123,13 +147,13 @@ async def watch(url: str, token: str, client: Any) -> dict[str, Any]:
     second = await other.list_jobs(limit=1, cursor=first.next_cursor)
     seen["pages"] = [job.agent for page in (first, second) for job in page.jobs]
     seen["unknown"] = await refusal(other.subscribe("job_nobody"))
-    await viewer.close()
-    await other.close()
+    await leave(viewer)
+    await leave(other)
     return seen
 
 
 async def session(url: str, token: str) -> dict[str, Any]:
-    """Submit, spend, watch, list, subscribe, cancel, time out, be refused, resume and leave."""
+    """Submit, spend, watch, assemble, list, subscribe, cancel, be refused, resume and leave."""
     client = new_client(token)
     welcome = await client.connect(await WebSocketTransport.connect(url))
     seen: dict[str, Any] = {"features": sorted(client.negotiated_features)}
@@ -144,6 +168,7 @@ async def session(url: str, token: str) -> dict[str, Any]:
     seen["shop"] = await shop(client)
     seen["watch"] = await watch(url, token, client)
     seen["teams"] = await teams(client)
+    seen["report"] = await report(await client.submit(agent="report", input={"size": 1_000_000}))
 
     sleeper = await client.submit(agent="sleeper", input={"seconds": 60})
     await client.cancel_job(sleeper.job_id, reason="enough")
@@ -173,7 +198,7 @@ async def session(url: str, token: str) -> dict[str, Any]:
         await asyncio.sleep(0.01)
     last = await again.submit(agent="echo", input="after the resume")
     seen["after_resume"] = await outcome(last)
-    await again.close()
+    await leave(again)
     return seen
 
 

@@ -71,7 +71,7 @@ async def test_each_method_says_its_event(
         await job.metric("cost.usd", Decimal("0.10"), unit="USD", dimensions={"model": "m"})
         await job.metric("delta", -1.5)
         await job.artifact("file:///a", "text/plain")
-        await job.artifact("file:///b", "text/plain", byte_size=0, sha256="ab")
+        await job.artifact("file:///b", "text/plain", byte_size=0, sha256="ab" * 32)
         return None
 
     await play(runtime, peer, act)
@@ -93,7 +93,12 @@ async def test_each_method_says_its_event(
         ("artifact_ref", {"uri": "file:///a", "content_type": "text/plain"}),
         (
             "artifact_ref",
-            {"uri": "file:///b", "content_type": "text/plain", "byte_size": 0, "sha256": "ab"},
+            {
+                "uri": "file:///b",
+                "content_type": "text/plain",
+                "byte_size": 0,
+                "sha256": "ab" * 32,
+            },
         ),
     ]
 

@@ -16,14 +16,6 @@ from arcp_trio.wire.features import ALL_FEATURES, SUPPORTED, Feature
 from arcp_trio.wire.json import Json, JsonObject
 from tests.protocol.support import make_runtime
 
-CHUNK: JsonObject = {
-    "result_id": "res_1",
-    "chunk_seq": 0,
-    "data": "x",
-    "encoding": "utf8",
-    "more": False,
-}
-
 
 def without(feature: str) -> tuple[str, ...]:
     """Every feature but this one."""
@@ -108,7 +100,7 @@ async def use_progress(peer: Peer, _welcome: Frame) -> None:
 
 
 async def use_chunks(peer: Peer, _welcome: Frame) -> None:
-    """A chunk is withheld in the same way, and the result comes inline."""
+    """A streamed result comes inline."""
     job = (await peer.submit("teller"))["job_id"]
     end = await peer.until_terminal(job)
     kinds = [event["payload"]["kind"] for event in peer.recorder.events(job)]
@@ -149,13 +141,13 @@ def add_teller(runtime: Runtime) -> None:
     """Give the runtime an agent that tells in every way."""
 
     @runtime.agent("teller")
-    async def teller(job: JobContext) -> Json:
-        """Log, and report progress and a chunk between the lines."""
+    async def teller(job: JobContext) -> None:
+        """Log, report progress between the lines, and stream the result."""
         await job.log("one")
         await job.progress(1, 2)
-        await job.emit("result_chunk", CHUNK)
         await job.log("two")
-        return "told"
+        async with job.stream_result() as out:
+            await out.write("told")
 
 
 @pytest.mark.parametrize("feature", ALL_FEATURES)
@@ -206,7 +198,9 @@ async def test_in_effect_is_what_both_have(
         assert isinstance(capabilities["agents"][0], dict) == ("agent_versions" in offered)
         job = (await peer.submit("teller"))["job_id"]
         end = await peer.until_terminal(job)
-        assert end["event_seq"] == 3 + ("progress" in offered)
+        streamed = "result_chunk" in offered
+        assert end["event_seq"] == 3 + ("progress" in offered) + streamed
+        assert end["payload"].get("result") == (None if streamed else "told")
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,9 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from arcp_trio.store.interface import Store
-from arcp_trio.store.queue import QUEUE_WRITES, WriteQueue
-from arcp_trio.store.writes import DropSession, Write
+from arcp_trio.store.queue import QUEUE_BYTES, QUEUE_WRITES, WriteQueue
+from arcp_trio.store.records import Entry
+from arcp_trio.store.writes import AppendJournal, DropSession, Write
 from arcp_trio.testing.background import background_tasks
 from tests.store.engines import Feeder
 
@@ -159,6 +160,21 @@ async def test_a_full_queue_has_room_once_the_writer_takes(
     assert not queue.full
     await queue.flushed()
     assert disk.stored == [f"sess_{number}" for number in range(QUEUE_WRITES + 1)]
+
+
+async def test_large_events_fill_the_queue_sooner(
+    queue: WriteQueue, autojump_clock: trio.abc.Clock
+) -> None:
+    """What waits for the disk is bounded in bytes, too."""
+    queue.put(write(0))
+    await trio.sleep(0.5)
+    for index in range(QUEUE_BYTES // 1_000_000 + 1):
+        assert not queue.full
+        queue.put(AppendJournal("J", Entry(index, index + 1, bytes(1_000_000))))
+    full = queue.full
+    assert full
+    await queue.room()
+    assert not queue.full
 
 
 async def test_room_is_there_again_for_all_who_wait(

@@ -1,0 +1,108 @@
+"""Streamed results: an agent that streams what its test says, and a reader that trusts nothing."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+
+from arcp_trio import JobContext, Limits, MemoryStore, Runtime
+from arcp_trio.testing import Peer, PeerFactory, open_peers
+from arcp_trio.testing.frames import Frame
+from arcp_trio.wire.features import ALL_FEATURES
+from arcp_trio.wire.json import Json, JsonObject
+from tests.jobs.runtimes import make_runtime
+
+UNABLE = tuple(feature for feature in ALL_FEATURES if feature != "result_chunk")
+"""What a client offers that cannot take chunks."""
+
+Act = Callable[[JobContext], Awaitable[Json]]
+
+
+class Stage:
+    """A runtime whose agents `act` and `boss` do what the test says."""
+
+    def __init__(self, runtime: Runtime, peers: PeerFactory) -> None:
+        self.runtime = runtime
+        self.peers = peers
+        self.act: Act
+
+        @runtime.agent("act")
+        async def act(job: JobContext) -> Json:
+            """Do it."""
+            return await self.act(job)
+
+        @runtime.agent("boss")
+        async def boss(job: JobContext) -> Json:
+            """Have it done by a child, and tell what came of it."""
+            child = await job.delegate("act")
+            result = await child.result()
+            return {"type": type(result).__name__, "result": as_text(result)}
+
+    async def connect(self, features: Sequence[str] = ALL_FEATURES) -> Peer:
+        """A peer with a new session."""
+        peer = await self.peers.connect()
+        await peer.hello(features=tuple(features))
+        return peer
+
+    async def play(self, act: Act, *, peer: Peer | None = None) -> tuple[list[JsonObject], Frame]:
+        """Have a job do this; return its chunks and its terminal."""
+        self.act = act
+        peer = peer or await self.connect()
+        job_id = (await peer.submit("act"))["job_id"]
+        end = await peer.until_terminal(job_id)
+        return chunks(peer, job_id), end
+
+
+@asynccontextmanager
+async def open_stage(
+    *, store: MemoryStore | None = None, **limits: int
+) -> AsyncGenerator[Stage, None]:
+    """Run one for as long as the block lasts."""
+    runtime = make_runtime(store=store, limits=Limits(**limits))
+    async with runtime, open_peers(runtime) as peers:
+        yield Stage(runtime, peers)
+
+
+def as_text(value: str | bytes) -> str:
+    """Something that can be told apart, and be sent."""
+    return value if isinstance(value, str) else value.hex()
+
+
+def chunks(peer: Peer, job_id: str) -> list[JsonObject]:
+    """The chunks of a job that this peer's session has seen, in order."""
+    events = peer.recorder.events(job_id, session_id=peer.session_id)
+    return [e["payload"]["body"] for e in events if e["payload"]["kind"] == "result_chunk"]
+
+
+def joined(found: Sequence[JsonObject], end: Frame) -> bytes:
+    """What the chunks make together, having checked each of them and what the terminal says."""
+    assert [chunk["chunk_seq"] for chunk in found] == list(range(len(found)))
+    assert [chunk["more"] for chunk in found] == [True] * (len(found) - 1) + [False]
+    whole = b"".join(map(decoded, found))
+    payload = dict(end["payload"])
+    assert payload.pop("completed_at")
+    assert {chunk["result_id"] for chunk in found} == {payload["result_id"]}
+    assert payload == {
+        "final_status": "success",
+        "result_id": payload["result_id"],
+        "result_size": len(whole),
+    }
+    return whole
+
+
+def decoded(chunk: JsonObject) -> bytes:
+    """A chunk's bytes."""
+    if chunk["encoding"] == "utf8":
+        return str(chunk["data"]).encode()
+    assert chunk["encoding"] == "base64"
+    data = base64.b64decode(chunk["data"], validate=True)
+    assert base64.b64encode(data).decode() == chunk["data"]
+    return data
+
+
+def failure(end: Frame) -> tuple[str, str]:
+    """The code and the words of a job that failed."""
+    assert end["type"] == "job.error"
+    assert end["payload"]["final_status"] == "error"
+    return end["payload"]["code"], end["payload"]["message"]

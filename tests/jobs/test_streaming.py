@@ -1,0 +1,422 @@
+"""Streamed results: what is on the wire, and how a job that streams may end (§8.4)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import suppress
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import trio
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from trio.testing import MockClock
+
+from arcp_trio import InternalError, JobContext, Limits
+from arcp_trio.wire.json import Json
+from tests.jobs.streams import Act, Stage, chunks, failure, joined, open_stage
+
+MIB = 1024 * 1024
+
+
+@pytest.fixture
+async def stage() -> AsyncGenerator[Stage, None]:
+    """With the default limits."""
+    async with open_stage() as opened:
+        yield opened
+
+
+def in_virtual_time(play: Any) -> None:
+    """Run an example of its own."""
+    trio.run(play, clock=MockClock(autojump_threshold=0))
+
+
+# -- the chunks
+
+
+@pytest.mark.spec("8.4-1", "8.4-2", "8.4-3", "8.4-7", "8.4-11")
+async def test_the_sequence_of_a_streamed_result(autojump_clock: MockClock) -> None:
+    """40 events, 31 chunks of 30 MiB with one id, then the terminal: numbers 1 to 72."""
+    size = 31_457_280
+
+    async def act(job: JobContext) -> None:
+        for n in range(40):
+            await job.log(f"intermediate work {n}")
+        async with job.stream_result() as out:
+            for _ in range(size // 8192):
+                await out.write("é漢😀 report" * 512)
+
+    async with open_stage(chunk_bytes=size // 31 + 8) as stage:
+        stage.act = act
+        peer = await stage.connect()
+        job_id = (await peer.submit("act"))["job_id"]
+        events = [await peer.receive() for _ in range(71)]
+        assert [event["event_seq"] for event in events] == list(range(1, 72))
+        bodies = [event["payload"]["body"] for event in events[40:]]
+        assert {event["payload"]["kind"] for event in events[40:]} == {"result_chunk"}
+        assert bodies[0].keys() == {"result_id", "chunk_seq", "data", "encoding", "more"}
+        assert bodies[0]["result_id"].startswith("res_")
+        assert bodies[0]["encoding"] == "utf8"
+        end = await peer.receive()
+        assert (end["type"], end["event_seq"], end["job_id"]) == ("job.result", 72, job_id)
+        assert joined(bodies, end) == "é漢😀 report".encode() * 512 * (size // 8192)
+        assert end["payload"]["result_size"] == size
+
+
+@settings(max_examples=60)
+@given(
+    writes=st.lists(st.text(st.characters(codec="utf-8"), max_size=12), max_size=8),
+    as_bytes=st.booleans(),
+    chunk_bytes=st.integers(4, 17),
+    data=st.data(),
+)
+@pytest.mark.spec("8.4-3", "8.4-6", "8.4-8")
+def test_any_text_in_any_pieces(
+    writes: list[str], as_bytes: object, chunk_bytes: int, data: st.DataObject
+) -> None:
+    """Chunks are as large as whole characters allow, and no more; joined they are the text."""
+    pieces: list[str | bytes] = list(writes)
+    if as_bytes:
+        whole = "".join(writes).encode()
+        cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=8)))
+        pieces = [whole[start:end] for start, end in pairwise([0, *cuts, len(whole)])]
+
+    async def act(job: JobContext) -> None:
+        async with job.stream_result() as out:
+            for piece in pieces:
+                await out.write(piece)
+
+    async def play() -> None:
+        async with open_stage(chunk_bytes=chunk_bytes) as stage:
+            found, end = await stage.play(act)
+            assert joined(found, end) == "".join(writes).encode()
+            sizes = [len(chunk["data"].encode()) for chunk in found]
+            assert all(chunk_bytes - 3 <= size <= chunk_bytes for size in sizes[:-1])
+            assert (sizes[-1] == 0) == (sum(sizes) == 0)
+            assert sizes[-1] <= chunk_bytes
+
+    in_virtual_time(play)
+
+
+@settings(max_examples=40)
+@given(
+    writes=st.lists(st.binary(max_size=20), max_size=6),
+    kind=st.sampled_from([bytes, bytearray, memoryview]),
+    chunk_bytes=st.integers(4, 17),
+)
+@example(writes=[bytes(12)], kind=bytes, chunk_bytes=12)
+@pytest.mark.spec("8.4-5", "8.4-6", "8.4-8")
+def test_any_bytes_in_any_pieces(
+    writes: list[bytes], kind: type[bytes | bytearray | memoryview], chunk_bytes: int
+) -> None:
+    """The same for bytes, which go as base64, in chunks that are all full but for the last."""
+
+    async def act(job: JobContext) -> None:
+        async with job.stream_result("base64") as out:
+            for piece in writes:
+                await out.write(kind(piece))
+
+    async def play() -> None:
+        async with open_stage(chunk_bytes=chunk_bytes) as stage:
+            found, end = await stage.play(act)
+            size = len(b"".join(writes))
+            assert joined(found, end) == b"".join(writes)
+            assert len(found) == max(1, -(-size // chunk_bytes))
+
+    in_virtual_time(play)
+
+
+async def test_only_the_window_of_a_view_is_sent(stage: Stage, autojump_clock: MockClock) -> None:
+    """A slice is that slice, with steps, and of items that are larger than a byte, too."""
+    data = bytes(range(100))
+
+    async def act(job: JobContext) -> None:
+        view = memoryview(data)
+        async with job.stream_result("base64") as out:
+            await out.write(view[10:20])
+            await out.write(view[20:30:2])
+            await out.write(view.cast("I")[5:6])
+
+    found, end = await stage.play(act)
+    assert joined(found, end) == data[10:20] + data[20:30:2] + data[20:24]
+
+
+async def test_a_write_may_be_used_again(stage: Stage, autojump_clock: MockClock) -> None:
+    """What was written is taken: a buffer may be filled anew."""
+
+    async def act(job: JobContext) -> None:
+        buffer = bytearray(b"one")
+        async with job.stream_result("base64") as out:
+            await out.write(buffer)
+            buffer[:] = b"two"
+            await out.write(buffer)
+
+    assert joined(*await stage.play(act)) == b"onetwo"
+
+
+async def test_by_default_chunks_have_a_quarter_of_a_mebibyte(
+    stage: Stage, autojump_clock: MockClock
+) -> None:
+    """A large write is split; the last chunk is the one that is not full."""
+
+    async def act(job: JobContext) -> None:
+        async with job.stream_result() as out:
+            await out.write("x" * MIB + "y")
+
+    found, end = await stage.play(act)
+    assert [len(chunk["data"]) for chunk in found] == [262_144] * 4 + [1]
+    assert len(joined(found, end)) == MIB + 1
+
+
+@pytest.mark.parametrize("text", ["\x00", '"', "\\", "\u2028", "😀", "\x7f"])
+async def test_whatever_a_text_is_made_of_its_chunks_fit(
+    stage: Stage, text: str, autojump_clock: MockClock
+) -> None:
+    """Characters that take six bytes of a frame for one of the text make the chunks smaller."""
+
+    async def act(job: JobContext) -> None:
+        async with job.stream_result() as out:
+            await out.write(text * MIB)
+
+    assert joined(*await stage.play(act)) == text.encode() * MIB
+
+
+async def test_chunks_fit_into_small_frames(autojump_clock: MockClock) -> None:
+    """Also where a frame may be smaller than a chunk."""
+
+    async def act(job: JobContext) -> None:
+        async with job.stream_result("base64") as out:
+            await out.write(bytes(100_000))
+
+    async with open_stage(frame_bytes_out=2_000) as stage:
+        assert joined(*await stage.play(act)) == bytes(100_000)
+
+
+async def test_several_tasks_may_write(autojump_clock: MockClock) -> None:
+    """Each write stays in one piece, wherever the chunks end."""
+
+    async def act(job: JobContext) -> None:
+        async def write(name: str) -> None:
+            for _ in range(20):
+                await out.write(f"<{name * 9}>")
+
+        async with job.stream_result() as out, trio.open_nursery() as nursery:
+            for name in "abc":
+                nursery.start_soon(write, name)
+
+    async with open_stage(chunk_bytes=8) as stage:
+        whole = joined(*await stage.play(act)).decode()
+        assert sorted(whole[1:-1].split("><")) == [name * 9 for name in "abc" for _ in range(20)]
+
+
+# -- what cannot be written
+
+
+@pytest.mark.parametrize(
+    ("encoding", "data", "error"),
+    [
+        ("utf8", b"\xff", ValueError),
+        ("utf8", b"\xc3(", ValueError),
+        ("utf8", b"\xed\xa0\x80", ValueError),
+        ("utf8", "\ud800", ValueError),
+        ("utf8", 5, TypeError),
+        ("utf8", None, TypeError),
+        ("base64", "text", TypeError),
+        ("base64", 5, TypeError),
+    ],
+)
+async def test_a_write_that_is_refused_leaves_nothing(
+    stage: Stage, encoding: Any, data: Any, error: type[Exception], autojump_clock: MockClock
+) -> None:
+    """What is no text, or not bytes, is refused as a whole, and the result goes on."""
+
+    async def act(job: JobContext) -> None:
+        async with job.stream_result(encoding) as out:
+            await out.write(b"one")
+            with pytest.raises(error):
+                await out.write(data)
+            await out.write(b"two")
+
+    assert joined(*await stage.play(act)) == b"onetwo"
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii", "", None])
+async def test_there_are_two_encodings(
+    stage: Stage, encoding: Any, autojump_clock: MockClock
+) -> None:
+    """Another one is refused before anything has begun."""
+
+    async def act(job: JobContext) -> Json:
+        with pytest.raises(ValueError, match="utf8 or base64"):
+            job.stream_result(encoding)
+        return "inline"
+
+    found, end = await stage.play(act)
+    assert (found, end["payload"]["result"]) == ([], "inline")
+
+
+async def test_a_stream_is_written_to_within_its_block(
+    stage: Stage, autojump_clock: MockClock
+) -> None:
+    """Before and behind it a write is refused, and changes nothing."""
+
+    async def act(job: JobContext) -> None:
+        out = job.stream_result()
+        with pytest.raises(ValueError, match="block"):
+            await out.write("before")
+        async with out:
+            await out.write("within")
+        with pytest.raises(ValueError, match="block"):
+            await out.write("behind")
+
+    assert joined(*await stage.play(act)) == b"within"
+
+
+# -- how the job ends
+
+
+async def value_beside(job: JobContext) -> Json:
+    """Stream, and return something."""
+    async with job.stream_result() as out:
+        await out.write("streamed")
+    return "returned"
+
+
+async def unfinished(job: JobContext) -> None:
+    """Fail within the block, and carry on."""
+    with suppress(ZeroDivisionError):
+        async with job.stream_result() as out:
+            await out.write("x" * 10)
+            await out.write("x" * (10 // 0))
+
+
+async def unfinished_with_value(job: JobContext) -> Json:
+    """Fail within the block, and return something instead."""
+    await unfinished(job)
+    return "instead"
+
+
+async def half_a_character(job: JobContext) -> None:
+    """Leave the last character open, and carry on."""
+    with pytest.raises(ValueError, match="unexpected end of data"):
+        async with job.stream_result() as out:
+            await out.write("é".encode()[:1])
+
+
+async def given_up(job: JobContext) -> None:
+    """Have no time to finish, and carry on."""
+    with trio.move_on_after(1):
+        async with job.stream_result() as out:
+            await out.write("x" * 10)
+            await trio.sleep_forever()
+
+
+async def two(job: JobContext) -> None:
+    """Stream twice, and carry on."""
+    async with job.stream_result() as out:
+        await out.write("one")
+    with pytest.raises(InternalError):
+        async with job.stream_result():
+            raise AssertionError("never reached")
+
+
+async def two_at_once(job: JobContext) -> None:
+    """Stream within a stream."""
+    async with job.stream_result() as out:
+        await out.write("one")
+        async with job.stream_result():
+            raise AssertionError("never reached")
+
+
+BESIDE = "the agent returned a value beside its streamed result"
+UNFINISHED = "the agent did not finish its streamed result"
+ONLY_ONE = "a job has only one streamed result"
+
+
+def told(act: Act, message: str) -> Any:
+    """A case that is also in the log."""
+    return pytest.param(act, message, marks=pytest.mark.logs_error(message))
+
+
+@pytest.mark.parametrize(
+    ("act", "message"),
+    [
+        told(value_beside, BESIDE),
+        told(unfinished, UNFINISHED),
+        told(unfinished_with_value, BESIDE),
+        told(half_a_character, UNFINISHED),
+        told(given_up, UNFINISHED),
+        told(two, ONLY_ONE),
+        (two_at_once, ONLY_ONE),  # the agent's own error
+    ],
+)
+@pytest.mark.spec("8.4-10", "8.4-11")
+async def test_half_a_result_is_no_success(
+    act: Act, message: str, autojump_clock: MockClock
+) -> None:
+    """Whatever the agent makes of it, a result that is not whole, or not the only one, fails."""
+    async with open_stage(chunk_bytes=4) as stage:
+        found, end = await stage.play(act)
+        assert failure(end) == ("INTERNAL_ERROR", message)
+        assert "result_id" not in end["payload"]
+        assert all(chunk["more"] for chunk in found) or act in (value_beside, two)
+
+
+async def test_a_job_that_streams_can_be_cancelled(autojump_clock: MockClock) -> None:
+    """The chunks so far, none of them the last, and the end that was asked for."""
+
+    async def act(job: JobContext) -> None:
+        async with job.stream_result() as out:
+            while True:
+                await out.write("word")
+                await trio.sleep(1)
+
+    async with open_stage(chunk_bytes=4) as stage:
+        stage.act = act
+        peer = await stage.connect()
+        job_id = (await peer.submit("act"))["job_id"]
+        await peer.expect("job.event")
+        await peer.send("job.cancel", {"job_id": job_id})
+        end = await peer.until_terminal(job_id)
+        assert end["payload"]["final_status"] == "cancelled"
+        assert [chunk["more"] for chunk in chunks(peer, job_id)] == [True]
+
+
+async def test_what_a_cancelled_write_was_given_is_taken(autojump_clock: MockClock) -> None:
+    """A write that is cancelled while it waits leaves no hole: the rest goes with the next one."""
+
+    async def act(job: JobContext) -> None:
+        async with job.stream_result() as out:
+            with trio.CancelScope() as scope:
+                scope.cancel()
+                await out.write("one two three ")
+            assert scope.cancelled_caught
+            await out.write("four")
+
+    async with open_stage(chunk_bytes=4) as stage:
+        assert joined(*await stage.play(act)) == b"one two three four"
+
+
+async def test_an_agent_that_fails_behind_its_result_has_failed(
+    stage: Stage, autojump_clock: MockClock
+) -> None:
+    """The whole result is on the wire, but the job did not end well."""
+
+    async def act(job: JobContext) -> None:
+        async with job.stream_result() as out:
+            await out.write("x")
+        raise InternalError("too late")
+
+    found, end = await stage.play(act)
+    assert (len(found), failure(end)) == (1, ("INTERNAL_ERROR", "too late"))
+
+
+def test_a_chunk_has_room_for_any_character() -> None:
+    """A limit of less than four bytes would have nothing sent at all."""
+    with pytest.raises(ValueError, match="chunk_bytes"):
+        Limits(chunk_bytes=3)
+    with pytest.raises(ValueError, match="chunk_bytes"):
+        Limits(chunk_bytes=0)
+    with pytest.raises(ValueError, match="result_bytes"):
+        Limits(result_bytes=0)

@@ -1,0 +1,298 @@
+"""Streamed results: to whom they go, within which bounds, and through what they come."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from arcp_trio import InternalError, JobContext, MemoryStore
+from arcp_trio.testing import Peer
+from arcp_trio.wire.features import ALL_FEATURES
+from arcp_trio.wire.json import Json
+from tests.durability.stores import crash
+from tests.durability.story import World
+from tests.jobs.streams import UNABLE, Act, Stage, chunks, failure, joined, open_stage
+
+MIB = 1024 * 1024
+
+
+@pytest.fixture
+async def stage() -> AsyncGenerator[Stage, None]:
+    """With the default limits."""
+    async with open_stage() as opened:
+        yield opened
+
+
+def streaming(data: str | bytes, times: int = 1) -> Act:
+    """Stream this, so many times."""
+
+    async def act(job: JobContext) -> None:
+        async with job.stream_result("utf8" if isinstance(data, str) else "base64") as out:
+            for _ in range(times):
+                await out.write(data)
+
+    return act
+
+
+# -- clients that cannot take chunks
+
+
+@pytest.mark.parametrize(
+    ("data", "inline"), [("é漢😀", "é漢😀"), ("", ""), (b"\xff\xef", "/+8="), (b"", "")]
+)
+@pytest.mark.spec("6.2-4", "8.4-9", "8.4-10")
+async def test_without_the_feature_the_result_is_inline(
+    data: str | bytes, inline: str, autojump_clock: MockClock
+) -> None:
+    """Text as itself and bytes as base64, with no chunk and no id."""
+    async with open_stage(chunk_bytes=4) as stage:
+        peer = await stage.connect(UNABLE)
+        found, end = await stage.play(streaming(data, 3), peer=peer)
+        whole = inline * 3 if isinstance(data, str) or not data else "/+//7//v"
+        payload = end["payload"]
+        assert (found, payload.pop("completed_at") > "") == ([], True)
+        assert payload == {"final_status": "success", "result": whole}
+        assert end["event_seq"] == 1
+
+
+async def test_chunks_by_hand_are_gathered_too(stage: Stage, autojump_clock: MockClock) -> None:
+    """In either encoding; what is not all text is base64 as a whole."""
+
+    async def act(job: JobContext) -> None:
+        body = {"result_id": "mine", "chunk_seq": 0, "data": "é", "encoding": "utf8", "more": True}
+        await job.emit("result_chunk", body)
+        await job.emit(
+            "result_chunk",
+            body | {"chunk_seq": 1, "data": "/w==", "encoding": "base64", "more": False},
+        )
+
+    _, end = await stage.play(act, peer=await stage.connect(UNABLE))
+    assert end["payload"]["result"] == "w6n/"
+
+
+@pytest.mark.logs_error("agent act@1.0.0 of")
+@pytest.mark.parametrize("data", ["\x00" * 300_000, bytes(900_000), "x" * (2 * MIB)])
+async def test_an_inline_result_has_to_fit(
+    stage: Stage, data: str | bytes, autojump_clock: MockClock
+) -> None:
+    """A stream that is too large for a frame fails, and says which limit it met."""
+
+    async def act(job: JobContext) -> None:
+        with suppress(InternalError):
+            await streaming(data)(job)
+
+    _, end = await stage.play(act, peer=await stage.connect(UNABLE))
+    assert failure(end)[0] == "INTERNAL_ERROR"
+    assert end["payload"]["details"] == {"limit": "frame_bytes_out", "max": MIB}
+
+
+@pytest.mark.logs_error("agent act@1.0.0 of")
+async def test_without_the_feature_half_a_result_is_no_success(
+    stage: Stage, autojump_clock: MockClock
+) -> None:
+    """The rules for the agent are the same."""
+
+    async def act(job: JobContext) -> Json:
+        await streaming("streamed")(job)
+        return "returned"
+
+    _, end = await stage.play(act, peer=await stage.connect(UNABLE))
+    assert failure(end)[1] == "the agent returned a value beside its streamed result"
+
+
+async def test_who_comes_without_the_feature_gets_the_terminal_as_it_is(
+    stage: Stage, autojump_clock: MockClock
+) -> None:
+    """How a job streams is settled at its acceptance: the id names chunks that are not sent."""
+    stage.act = streaming("x")
+    able, unable = await stage.connect(), await stage.connect(UNABLE)
+    job_id = (await able.submit("act", idempotency_key="k"))["job_id"]
+    end = await able.until_terminal(job_id)
+    assert (await unable.submit("act", idempotency_key="k"))["job_id"] == job_id
+    again = await unable.until_terminal(job_id)
+    assert again["payload"] == end["payload"]
+    assert chunks(unable, job_id) == []
+    job_id = (await unable.submit("act", idempotency_key="other"))["job_id"]
+    end = await unable.until_terminal(job_id)
+    assert end["payload"]["result"] == "x"
+    assert (await able.submit("act", idempotency_key="other"))["job_id"] == job_id
+    assert (await able.until_terminal(job_id))["payload"] == end["payload"]
+
+
+# -- children
+
+
+@pytest.mark.parametrize("features", [ALL_FEATURES, UNABLE], ids=["chunks", "inline"])
+@pytest.mark.parametrize("data", ["é", b"\xff"])
+async def test_a_parent_gets_the_whole(
+    stage: Stage, data: str | bytes, features: tuple[str, ...], autojump_clock: MockClock
+) -> None:
+    """Text as text and bytes as bytes, whatever the client can take."""
+    stage.act = streaming(data, 3)
+    peer = await stage.connect(features)
+    job_id = (await peer.submit("boss", lease_request={"agent.delegate": ["act"]}))["job_id"]
+    end = await peer.until_terminal(job_id)
+    expected = {"type": "str", "result": "ééé"}
+    if isinstance(data, bytes):
+        expected = {"type": "bytes", "result": "ff" * 3}
+    assert end["payload"]["result"] == expected
+
+
+async def test_a_parent_gets_what_is_many_pages_long(
+    stage: Stage, autojump_clock: MockClock
+) -> None:
+    """The chunks are read from the store; the client has them as its child's."""
+    data = "é漢😀 report" * 100_000
+    sizes: list[int] = []
+    stage.act = streaming(data, 8)
+
+    @stage.runtime.agent("reader")
+    async def reader(job: JobContext) -> None:
+        child = await job.delegate("act")
+        whole = await child.result()
+        assert whole == data * 8 == await child.result()
+        sizes.append(len(whole))
+
+    peer = await stage.connect()
+    job_id = (await peer.submit("reader", lease_request={"agent.delegate": ["act"]}))["job_id"]
+    end = await peer.until_terminal(job_id)
+    assert (end["type"], sizes) == ("job.result", [len(data) * 8])
+    child = next(frame["job_id"] for frame in peer.seen if frame["type"] == "job.accepted")
+    whole = joined(chunks(peer, child), await peer.until_terminal(child))
+    assert whole == data.encode() * 8
+
+
+async def test_a_parent_is_told_of_a_result_that_is_gone(autojump_clock: MockClock) -> None:
+    """A journal keeps its end only; a parent is never given a part for the whole."""
+    async with open_stage(store=MemoryStore(journal_bytes=10_000), chunk_bytes=1_000) as stage:
+        stage.act = streaming("x" * 1_000, 1_000)
+        peer = await stage.connect()
+        job_id = (await peer.submit("boss", lease_request={"agent.delegate": ["act"]}))["job_id"]
+        _, message = failure(await peer.until_terminal(job_id))
+        assert message == "the streamed result is not stored any more"
+
+
+# -- bounds
+
+too_much = streaming("x" * 100, 11)
+
+
+async def too_much_but_quiet(job: JobContext) -> None:
+    """The same, as if it were nothing."""
+    with pytest.raises(InternalError) as caught:
+        await too_much(job)
+    caught.value.details["limit"] = "spoilt"
+
+
+@pytest.mark.spec("14-15", "14-16")
+@pytest.mark.parametrize("features", [ALL_FEATURES, UNABLE], ids=["chunks", "inline"])
+@pytest.mark.parametrize(
+    "act",
+    [too_much, pytest.param(too_much_but_quiet, marks=pytest.mark.logs_error("result_bytes"))],
+)
+async def test_a_result_has_its_bound(
+    features: tuple[str, ...], act: Act, autojump_clock: MockClock
+) -> None:
+    """Up to it all is well; behind it the job fails and says so, also if its agent does not."""
+    async with open_stage(result_bytes=1_000, chunk_bytes=64) as stage:
+        peer = await stage.connect(features)
+        _, end = await stage.play(streaming("x" * 100, 10), peer=peer)
+        assert end["type"] == "job.result"
+        found, end = await stage.play(act, peer=peer)
+        assert failure(end)[0] == "INTERNAL_ERROR"
+        assert end["payload"]["details"] == {"limit": "result_bytes", "max": 1_000}
+        assert sum(len(chunk["data"]) for chunk in found) <= 1_000
+        assert all(chunk["more"] for chunk in found)
+
+
+# -- through thick and thin
+
+
+async def resumed(stage: Stage, peer: Peer) -> Peer:
+    """A peer that goes on with another's session."""
+    again = await stage.peers.connect()
+    await again.hello(resume=peer.resume_from())
+    return again
+
+
+async def test_a_stream_goes_on_for_a_client_that_is_away(autojump_clock: MockClock) -> None:
+    """A resume in the middle, and another one: every chunk comes once, in order."""
+
+    async def act(job: JobContext) -> None:
+        async with job.stream_result() as out:
+            for n in range(100):
+                await out.write(f"{n:04}")
+                await trio.sleep(1)
+
+    async with open_stage(chunk_bytes=4) as stage:
+        stage.act = act
+        peer = await stage.connect()
+        job_id = (await peer.submit("act"))["job_id"]
+        for away in (0.5, 30):
+            for _ in range(10):
+                await peer.expect("job.event")
+            await peer.drop()
+            await trio.sleep(away)
+            peer = await resumed(stage, peer)
+        end = await peer.until_terminal(job_id)
+        assert joined(chunks(peer, job_id), end) == b"".join(b"%04d" % n for n in range(100))
+
+
+async def test_a_stream_that_a_restart_cuts_off(autojump_clock: MockClock) -> None:
+    """Its chunks stay, but it has no last one, and the job has failed."""
+    world = World(MemoryStore(), chunk_bytes=4)
+
+    @world.runtime.agent("act")
+    async def act(job: JobContext) -> None:
+        async with job.stream_result() as out:
+            await out.write("one two ")
+            if job.input:
+                await trio.sleep_forever()
+
+    async with world.runtime:
+        peer = world.connect()
+        await peer.hello()
+        done, cut = [(await peer.submit("act", wait))["job_id"] for wait in (False, True)]
+        await peer.until_terminal(done)
+        await peer.expect("job.event", job_id=cut)
+        heir = World(crash(world.store), recorder=world.recorder, clock=world.clock)
+        async with heir.runtime:
+            again = heir.connect()
+            await again.hello(resume=peer.resume_from() | {"last_event_seq": 0})
+            end = await again.until_terminal(done)
+            assert joined(chunks(again, done), end) == b"one two "
+            code, _ = failure(await again.until_terminal(cut))
+            assert code == "INTERNAL_ERROR"
+            assert [chunk["more"] for chunk in chunks(again, cut)] == [True]
+
+
+async def test_a_writer_waits_for_its_reader(autojump_clock: MockClock) -> None:
+    """Past the bound of the journal an agent goes as fast as the client that submitted its job."""
+    written = 0
+
+    async def act(job: JobContext) -> None:
+        nonlocal written
+        async with job.stream_result() as out:
+            for _ in range(2_000):
+                await out.write("x" * 10_000)
+                written += 1
+
+    bounds: Any = {"journal_bytes": MIB, "tail_bytes": MIB, "chunk_bytes": 10_000}
+    async with open_stage(**bounds, heartbeat_seconds=100_000) as stage:
+        stage.act = act
+        peer = await stage.connect()
+        job_id = (await peer.submit("act"))["job_id"]
+        await trio.sleep(60)
+        waiting_at = written
+        assert 100 < waiting_at < 600
+        for _ in range(300):
+            await peer.receive()
+        await wait_all_tasks_blocked()
+        assert waiting_at < written < 1_000
+        end = await peer.until_terminal(job_id)
+        assert len(joined(chunks(peer, job_id), end)) == 20_000_000
