@@ -31,7 +31,7 @@ TRIES_AT_ONCE = 64
 """After a restart there may be many to revoke; the upstream is not to be flooded."""
 
 AHEAD = -math.inf
-"""Due before whatever has failed already."""
+"""Due before all that waits for another try, or was left by a runtime before."""
 
 
 @attrs.define(eq=False)
@@ -77,14 +77,14 @@ class Revoker:
 
     # -- what is to be revoked
 
-    def begin(self, rows: Iterable[CredentialRow]) -> list[Doomed]:
-        """Have these revoked from now on."""
+    def begin(self, rows: Iterable[CredentialRow], due: float = AHEAD) -> list[Doomed]:
+        """Have these revoked from now on, before what has waited already unless told otherwise."""
         doomed = [Doomed(attrs.evolve(row, state=CredentialState.REVOKING)) for row in rows]
         if doomed:
             self.keep([each.row for each in doomed])
             self._unsettled |= dict.fromkeys(doomed)
             for each in doomed:
-                self._schedule(each, AHEAD)
+                self._schedule(each, due)
         return doomed
 
     async def take_over(self, rows: Sequence[CredentialRow]) -> None:
@@ -96,20 +96,16 @@ class Revoker:
             log.error("%d credentials are not revoked, and there is no provisioner", len(rows))
             return
         log.warning("%d credentials are left of jobs that are over: revoking them", len(rows))
-        begun = trio.current_time()
-        await self.settled(self.begin(rows), since=begun)
+        now = trio.current_time()
+        with self.patience(now):
+            for each in self.begin(rows, due=now):
+                await each.settled.wait()
 
     # -- waiting for it, never for long
 
-    async def settled(self, doomed: Iterable[Doomed], *, since: float) -> None:
-        """Wait until these are revoked, but not longer than is allowed since then."""
-        with self.patience(since):
-            for each in doomed:
-                await each.settled.wait()
-
     @contextmanager
     def patience(self, since: float) -> Generator[None]:
-        """Around a wait: shielded, and cut short when it is over."""
+        """Around a wait for revocation: shielded, and cut short some time after `since`."""
         with trio.CancelScope(deadline=since + self._patience, shield=True) as scope:
             self._waits.add(scope)
             try:

@@ -53,6 +53,21 @@ async def sleeper(job: JobContext) -> Json:
     await trio.sleep_forever()
 
 
+@agents.agent("stubborn")
+async def stubborn(_job: JobContext) -> Json:
+    """Go on for a while, whoever wants it to stop."""
+    with trio.CancelScope(shield=True):
+        await trio.sleep(20)
+
+
+@agents.agent("expirer")
+async def expirer(job: JobContext) -> Json:
+    """Call a tool, every other second."""
+    while True:
+        async with job.tool_call("llm.chat"):
+            await trio.sleep(2)
+
+
 @agents.agent("failer")
 async def failer(_job: JobContext) -> Json:
     """Fail."""
@@ -72,6 +87,7 @@ async def rotator(job: JobContext) -> Json:
 @agents.agent("parent")
 async def parent(job: JobContext) -> Json:
     """Delegate to the agent of its input, with part of its lease, and wait for the end."""
+    await trio.sleep(job.input.get("after", 0))
     child = await job.delegate(
         job.input["agent"],
         job.input.get("input"),
@@ -80,7 +96,9 @@ async def parent(job: JobContext) -> Json:
     )
     if job.input.get("leaves"):
         return None
-    return await child.result()
+    result = await child.result()
+    await trio.sleep(job.input.get("stays", 0))
+    return result
 
 
 @agents.agent("caller")

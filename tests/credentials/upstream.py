@@ -53,6 +53,8 @@ class Upstream:
     """All that was ever minted, by handle."""
     orders: dict[str, CredentialOrder] = attrs.field(factory=dict[str, CredentialOrder])
     """All that it was ever asked, by id."""
+    _minted: dict[str, list[str]] = attrs.field(factory=dict[str, list[str]])
+    """Handles by order."""
     revoked: dict[str, float] = attrs.field(factory=dict[str, float])
     """When each was revoked, by handle."""
     calls: list[tuple[float, str, str]] = attrs.field(factory=list[tuple[float, str, str]])
@@ -102,6 +104,7 @@ class Upstream:
         handle = f"vk_{number}"
         key = Key(handle, f"{SECRET}{number:04}-{order.id}", order, trio.current_time())
         self.keys[handle] = key
+        self._minted.setdefault(order.id, []).append(handle)
         return key
 
     def _answer(self, key: Key) -> Issued:
@@ -125,9 +128,8 @@ class Upstream:
         """Revoke one, or all of an order."""
         self._called("revoke", handle or order_id)
         await trio.sleep(self.slow_revoke)
-        for key in list(self.keys.values()):
-            if handle == key.handle or (handle is None and key.order.id == order_id):
-                self.revoked.setdefault(key.handle, trio.current_time())
+        for each in [handle] if handle is not None else self._minted.get(order_id, []):
+            self.revoked.setdefault(each, trio.current_time())
         self._fail(self.failing_after, "revoke")
 
     def explain(self, error: Exception) -> ArcpError | None:

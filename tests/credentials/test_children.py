@@ -1,0 +1,132 @@
+"""A delegated job has credentials of its own, within its own lease and life (§9.8.2, §10)."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from arcp_trio.testing import Peer, open_peer
+from arcp_trio.wire.features import ALL_FEATURES, Feature
+from arcp_trio.wire.json import JsonObject
+from tests.credentials.runtimes import LEASE, SafeStore, make_runtime, provided
+from tests.credentials.upstream import Upstream, down
+
+
+async def child_of(peer: Peer, job_id: str) -> JsonObject:
+    """The acceptance of the job's child."""
+    accepted: JsonObject = (await peer.expect("job.accepted", parent_job_id=job_id))["payload"]
+    return accepted
+
+
+@pytest.mark.spec("9.8.2-9", "9.8.2-10")
+async def test_a_child_has_its_own_within_its_lease(autojump_clock: MockClock) -> None:
+    """Another value, bounded by what the child has rather than what its parent has."""
+    upstream, store = Upstream(), SafeStore()
+    async with provided(upstream, store) as (_, peer):
+        job = {"agent": "worker", "input": 2, "stays": 1}
+        accepted = await peer.submit("parent", job, lease_request=LEASE)
+        child = await child_of(peer, accepted["job_id"])
+        (own,), (childs,) = accepted["credentials"], child["credentials"]
+        assert own["value"] != childs["value"]
+        assert childs["constraints"] == {
+            "cost.budget": ["USD:0.50"],
+            "model.use": ["tier-fast/small"],
+        }
+        order = upstream.keys["vk_2"].order
+        assert order.budget == {"USD": Decimal("0.50")}
+        assert order.job_id == child["job_id"]
+        await peer.until_terminal(child["job_id"])
+        assert upstream.live_values == {own["value"]}
+        await peer.until_terminal(accepted["job_id"])
+        assert upstream.live == set()
+    assert store.credentials == []
+
+
+async def test_the_child_of_a_job_without_has_none(autojump_clock: MockClock) -> None:
+    """What was not negotiated for the parent is not used for its child."""
+    features = tuple(f for f in ALL_FEATURES if f != Feature.PROVISIONED_CREDENTIALS)
+    upstream = Upstream()
+    async with make_runtime(upstream) as runtime, open_peer(runtime) as peer:
+        await peer.hello(features=features)
+        accepted = await peer.submit("parent", {"agent": "worker"}, lease_request=LEASE)
+        assert "credentials" not in await child_of(peer, accepted["job_id"])
+        assert (await peer.until_terminal(accepted["job_id"]))["payload"]["result"] == 0
+    assert upstream.calls == []
+
+
+@pytest.mark.spec("9.8.2-11")
+@pytest.mark.parametrize("by", ["cancel", "leaving", "timeout", "shutdown"])
+async def test_the_end_of_a_parent_leaves_no_child_alive(
+    by: str, autojump_clock: MockClock
+) -> None:
+    """When the parent's terminal comes, the child's has come, and both keys are worthless."""
+    upstream, store = Upstream(slow_revoke=0.4), SafeStore()
+    async with make_runtime(upstream, store) as runtime, open_peer(runtime) as peer:
+        await peer.hello()
+        job = {"agent": "sleeper", "leaves": by == "leaving"}
+        limit = {"max_runtime_sec": 2} if by == "timeout" else {}
+        accepted = await peer.submit("parent", job, lease_request=LEASE, **limit)
+        child = await child_of(peer, accepted["job_id"])
+        async with trio.open_nursery() as nursery:
+            if by == "cancel":
+                await peer.send("job.cancel", {"job_id": accepted["job_id"]})
+            elif by == "shutdown":
+                nursery.start_soon(runtime.shutdown)
+            end = await peer.until_terminal(child["job_id"])
+            assert end["payload"]["code"] in {"CANCELLED", "INTERNAL_ERROR"}
+            assert len(upstream.live) <= 1
+            await peer.until_terminal(accepted["job_id"])
+            assert upstream.live == set()
+    assert store.credentials == []
+
+
+@pytest.mark.spec("9.8.2-11")
+@pytest.mark.parametrize("by", ["cancel", "timeout", "shutdown"])
+@pytest.mark.parametrize("at", [0.5, 1.5])
+async def test_a_parent_that_ends_while_its_child_is_issued(
+    by: str, at: float, autojump_clock: MockClock
+) -> None:
+    """There is no such child then, and what was minted for it goes with its parent's."""
+    upstream, store = Upstream(), SafeStore()
+    async with make_runtime(upstream, store) as runtime, open_peer(runtime) as peer:
+        await peer.hello()
+        limit = {"max_runtime_sec": 2} if by == "timeout" else {}
+        job = {"agent": "sleeper", "after": 0.1}
+        accepted = await peer.submit("parent", job, lease_request=LEASE, **limit)
+        upstream.slow = upstream.slow_answer = 1
+        await peer.expect("job.event", kind="delegate")
+        await trio.sleep(at)
+        assert len(upstream.live) == (1 if at < 1 else 2)
+        async with trio.open_nursery() as nursery:
+            if by == "cancel":
+                await peer.send("job.cancel", {"job_id": accepted["job_id"]})
+            elif by == "shutdown":
+                nursery.start_soon(runtime.shutdown)
+            await peer.until_terminal(accepted["job_id"])
+            assert upstream.live == set()
+            assert not runtime._core.jobs.live
+        assert not [frame for frame in peer.seen if frame["type"] == "job.accepted"]
+        if by != "shutdown":
+            await trio.sleep(15)
+            assert store.credentials == []
+    assert len(store._journals) == 1
+
+
+async def test_a_child_that_gets_none_is_refused(autojump_clock: MockClock) -> None:
+    """The agent is told with the delegation's result, and so is the client; the parent goes on."""
+    upstream, store = Upstream(), SafeStore()
+    async with provided(upstream, store, children_per_job=1) as (_, peer):
+        job = {"agent": "worker", "after": 1}
+        accepted = await peer.submit("parent", job, lease_request=LEASE)
+        upstream.failing_after = down("issue")
+        result = await peer.expect("job.event", kind="tool_result")
+        error = result["payload"]["body"]["error"]
+        assert error["code"] == "INTERNAL_ERROR"
+        assert "gateway" not in str(error)
+        await peer.until_terminal(accepted["job_id"])
+        assert upstream.live == set()
+        await trio.sleep(15)
+    assert store.credentials == []

@@ -1,0 +1,74 @@
+"""What the upstream refuses an agent comes out in the words of the protocol (§9.6, §13.7)."""
+
+from __future__ import annotations
+
+import pytest
+from trio.testing import MockClock
+
+from arcp_trio import ArcpError
+from arcp_trio.testing import open_peer
+from arcp_trio.wire.features import ALL_FEATURES, Feature
+from tests.credentials.runtimes import LEASE, make_runtime, provided
+from tests.credentials.upstream import Upstream
+
+CODES = {"spent": "BUDGET_EXHAUSTED", "model": "PERMISSION_DENIED", "odd": "INTERNAL_ERROR"}
+
+
+@pytest.mark.parametrize("error", CODES)
+async def test_a_tool_call_that_the_upstream_refused(error: str, autojump_clock: MockClock) -> None:
+    """Its result has the code of what was refused, and the job goes on."""
+    async with provided(Upstream()) as (_, peer):
+        accepted = await peer.submit("caller", {"error": error}, lease_request=LEASE)
+        result = await peer.expect("job.event", kind="tool_result")
+        told = result["payload"]["body"]["error"]
+        assert told["code"] == CODES[error]
+        assert told["retryable"] is (error == "odd")
+        end = await peer.until_terminal(accepted["job_id"])
+        assert end["payload"]["result"] == "went on"
+
+
+@pytest.mark.logs_error("agent caller@1.0.0 of .* failed")
+async def test_an_error_of_something_else(autojump_clock: MockClock) -> None:
+    """What the provisioner cannot explain ends the job as any exception does."""
+    async with provided(Upstream()) as (_, peer):
+        job = {"error": "odd", "dies": True}
+        accepted = await peer.submit("caller", job, lease_request=LEASE)
+        end = await peer.until_terminal(accepted["job_id"])
+        assert end["payload"]["code"] == "INTERNAL_ERROR"
+
+
+@pytest.mark.parametrize("error", ["spent", "model"])
+async def test_a_job_that_ends_of_what_was_refused(error: str, autojump_clock: MockClock) -> None:
+    """The terminal has the code, too."""
+    async with provided(Upstream()) as (_, peer):
+        job = {"error": error, "dies": True}
+        accepted = await peer.submit("caller", job, lease_request=LEASE)
+        end = await peer.until_terminal(accepted["job_id"])
+        assert (end["payload"]["code"], end["payload"]["final_status"]) == (CODES[error], "error")
+
+
+@pytest.mark.logs_error("agent caller@1.0.0 of .* failed")
+async def test_without_credentials_nothing_is_explained(autojump_clock: MockClock) -> None:
+    """An exception of that kind is somebody else's, when the job has no credentials."""
+    features = tuple(f for f in ALL_FEATURES if f != Feature.PROVISIONED_CREDENTIALS)
+    async with make_runtime(Upstream()) as runtime, open_peer(runtime) as peer:
+        await peer.hello(features=features)
+        job = {"error": "spent", "dies": True}
+        accepted = await peer.submit("caller", job, lease_request=LEASE)
+        end = await peer.until_terminal(accepted["job_id"])
+        assert end["payload"]["code"] == "INTERNAL_ERROR"
+
+
+@pytest.mark.logs_error("cannot be explained|agent caller@1.0.0 of .* failed")
+async def test_a_provisioner_that_fails_to_explain(autojump_clock: MockClock) -> None:
+    """Its failure is logged, and the error stays what it was."""
+
+    class Speechless(Upstream):
+        def explain(self, error: Exception) -> ArcpError | None:
+            raise RuntimeError("no words")
+
+    async with provided(Speechless()) as (_, peer):
+        job = {"error": "spent", "dies": True}
+        accepted = await peer.submit("caller", job, lease_request=LEASE)
+        end = await peer.until_terminal(accepted["job_id"])
+        assert end["payload"]["code"] == "INTERNAL_ERROR"
