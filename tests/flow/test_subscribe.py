@@ -1,4 +1,4 @@
-"""Subscribing: history, then what is live, then the end, in the subscriber's own numbers (§7.6)."""
+"""What a subscription answers and brings: history, then what is live, then the end (§7.6)."""
 
 from __future__ import annotations
 
@@ -6,97 +6,478 @@ from collections.abc import AsyncGenerator
 
 import pytest
 import trio
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
-from arcp_trio import JobContext, Runtime
-from arcp_trio.testing import Peer, open_peers
+from arcp_trio import JobContext, JobError
+from arcp_trio.runtime.job import Job
 from arcp_trio.testing.frames import Frame
-from arcp_trio.wire.json import Json
-from tests.jobs.runtimes import make_runtime
+from arcp_trio.wire.json import Json, JsonObject
+from tests.flow.observing import (
+    STORE_NAMES,
+    STORES,
+    Scene,
+    listing,
+    numbers,
+    open_scene,
+    said,
+    settled,
+    subscribe,
+    until_end,
+    watched,
+)
 
 
-@pytest.fixture
-async def runtime() -> AsyncGenerator[Runtime, None]:
-    """A runtime with an agent that says a number every second."""
-    async with make_runtime() as entered:
-
-        @entered.agent("counter")
-        async def counter(job: JobContext) -> Json:
-            for number in range(job.input):
-                await job.log(str(number))
-                await trio.sleep(1)
-            return "done"
-
-        yield entered
+@pytest.fixture(params=STORES, ids=STORE_NAMES)
+async def scene(request: pytest.FixtureRequest) -> AsyncGenerator[Scene, None]:
+    """A runtime over each engine."""
+    with request.param() as store:
+        async with open_scene(store) as opened:
+            yield opened
 
 
-async def frames_until_end(peer: Peer, job_id: str) -> list[Frame]:
-    """Everything up to a job's terminal."""
-    seen: list[Frame] = []
-    while True:
-        seen.append(await peer.receive())
-        if seen[-1].get("job_id") == job_id and seen[-1]["type"] in ("job.result", "job.error"):
-            return seen
+# -- history and live
 
 
-async def subscribed(peer: Peer, job_id: str, **fields: Json) -> Frame:
-    """Subscribe, and what that is answered."""
-    await peer.send("job.subscribe", {"job_id": job_id} | fields)
-    return await peer.expect("job.subscribed")
+@pytest.mark.spec("7.6-1", "7.6-3", "7.6-8")
+async def test_history_then_live_then_the_end(scene: Scene) -> None:
+    """The answer stands before the replay, that before what is live; each event comes once."""
+    owner, watcher = await scene.peer(), await scene.peer()
+    job_id = (await owner.submit("teller"))["job_id"]
+    await scene.say(job_id, 4)
+    answer = await subscribe(watcher, job_id, history=True, from_event_seq=0)
+    assert not numbers(watcher.seen), "something came before the answer"
+    assert answer["replayed"] is True
+    assert answer["subscribed_from"] == 4
+    await scene.say(job_id, 2)
+    await scene.end(owner, job_id)
+    frames = await until_end(watcher, job_id)
+    assert said(frames) == ["0", "1", "2", "3", "4", "5", "job.result"]
+    assert numbers(frames) == [1, 2, 3, 4, 5, 6, 7]
+    assert frames[-1]["payload"]["final_status"] == "success"
 
 
-def said(frames: list[Frame]) -> list[Json]:
-    """The words of the log events, and the types of other frames."""
-    bodies = [frame["payload"].get("body") or {} for frame in frames]
-    return [body.get("message", frame["type"]) for body, frame in zip(bodies, frames, strict=True)]
+@pytest.mark.spec("7.6-3")
+async def test_history_is_what_was_sent_before(scene: Scene) -> None:
+    """A replayed event is the submitter's, with its time of then, but for session and number."""
+    owner, watcher = await scene.peer(), await scene.peer()
+    other = await owner.submit("echo")
+    await owner.until_terminal(other["job_id"])
+    job_id = (await owner.submit("teller"))["job_id"]
+    await scene.say(job_id, 2)
+    await settled(owner)
+    await subscribe(watcher, job_id, history=True)
+    replayed = [await watcher.receive() for _ in range(2)]
+
+    def bare(frame: Frame) -> Frame:
+        return {n: v for n, v in frame.items() if n not in ("session_id", "event_seq")}
+
+    assert [bare(frame) for frame in replayed] == [
+        bare(f) for f in scene.recorder.events(job_id, session_id=str(owner.session_id))
+    ]
 
 
-@pytest.mark.spec("7.6-1")
-async def test_history_then_live_then_the_end(runtime: Runtime, autojump_clock: MockClock) -> None:
-    """Another session of the principal sees all of it, each event once, in its own numbers."""
-    async with open_peers(runtime) as peers:
-        owner, watcher = await peers.connect(), await peers.connect()
-        await owner.hello()
-        await watcher.hello()
-        job_id = (await owner.submit("counter", 6))["job_id"]
-        await trio.sleep(3.5)
-        answer = await subscribed(watcher, job_id, history=True)
-        assert answer["payload"]["replayed"] is True
-        assert answer["payload"]["current_status"] == "running"
-        frames = await frames_until_end(watcher, job_id)
-        assert said(frames) == ["0", "1", "2", "3", "4", "5", "job.result"]
-        assert [frame["event_seq"] for frame in frames] == [1, 2, 3, 4, 5, 6, 7]
+@pytest.mark.spec("7.6-3")
+@pytest.mark.parametrize("left", ["attached", "acknowledged", "dropped", "closed"])
+async def test_from_a_number_of_the_submitter(scene: Scene, left: str) -> None:
+    """It is a number of the submitting session, whatever became of that, and not repeated itself.
+
+    An event of another job that stands there leads to the next one of this.
+    """
+    owner, watcher = await scene.peer(), await scene.peer()
+    one, two = [(await owner.submit("teller"))["job_id"] for _ in range(2)]
+    for _ in range(10):
+        await scene.say(one)
+        await scene.say(two)
+    await settled(owner)
+    if left == "acknowledged":
+        await owner.send("session.ack", {"last_processed_seq": 20})
+        await settled(owner)
+    elif left == "dropped":
+        await owner.drop()
+    elif left == "closed":
+        await owner.send("session.close")
+        await owner.expect("session.closed")
+    await scene.store.flushed()
+    for after, first in ((20, None), (19, None), (18, 9), (5, 3), (4, 2)):
+        answer = await subscribe(watcher, one, history=True, from_event_seq=after)
+        due = [] if first is None else [str(number) for number in range(first, 10)]
+        assert answer["replayed"] is bool(due)
+        assert said([await watcher.receive() for _ in due]) == due
+        await watcher.send("job.unsubscribe", {"job_id": one})
+    assert not said(await settled(watcher)), "more than that"
 
 
-async def test_from_a_number_of_the_submitter(runtime: Runtime, autojump_clock: MockClock) -> None:
-    """`from_event_seq` is one of the submitting session's numbers, and is not repeated itself."""
-    async with open_peers(runtime) as peers:
-        owner, watcher = await peers.connect(), await peers.connect()
-        await owner.hello()
-        await watcher.hello()
-        other = await owner.submit("counter", 1)
-        await frames_until_end(owner, other["job_id"])
-        job_id = (await owner.submit("counter", 6))["job_id"]
-        await trio.sleep(3.5)
-        await subscribed(watcher, job_id, history=True, from_event_seq=4)
-        frames = await frames_until_end(watcher, job_id)
-        assert said(frames) == ["2", "3", "4", "5", "job.result"]
+async def test_from_a_number_of_a_session_whose_window_is_over(autojump_clock: MockClock) -> None:
+    """The submitting session's numbers outlive it; its job runs on and is observed."""
+    async with open_scene(resume_window_seconds=10) as scene:
+        owner, watcher = await scene.peer(), await scene.peer()
+        job_id = (await owner.submit("teller"))["job_id"]
+        await scene.say(job_id, 5)
+        await settled(owner)
+        await owner.drop()
+        await trio.sleep(30)
+        assert await scene.store.session(str(owner.session_id)) is None
+        await scene.say(job_id, 2)  # of these it never had numbers: they come behind all it had
+        await subscribe(watcher, job_id, history=True, from_event_seq=3)
+        assert said([await watcher.receive() for _ in range(4)]) == ["3", "4", "5", "6"]
 
 
-async def test_live_only(runtime: Runtime, autojump_clock: MockClock) -> None:
-    """Without history only what is emitted from then on comes; after an unsubscribe nothing."""
-    async with open_peers(runtime) as peers:
-        owner, watcher = await peers.connect(), await peers.connect()
-        await owner.hello()
-        await watcher.hello()
-        job_id = (await owner.submit("counter", 8))["job_id"]
-        await trio.sleep(2.5)
-        answer = await subscribed(watcher, job_id)
-        assert answer["payload"]["replayed"] is False
-        await trio.sleep(2)
+@pytest.mark.spec("7.6-4")
+@pytest.mark.parametrize("fields", [{}, {"history": False}, {"from_event_seq": 0}])
+async def test_without_history_only_what_comes(scene: Scene, fields: JsonObject) -> None:
+    """Also with a number: only `history` brings anything from before the answer."""
+    owner, watcher = await scene.peer(), await scene.peer()
+    job_id = (await owner.submit("teller"))["job_id"]
+    await scene.say(job_id, 3)
+    answer = await subscribe(watcher, job_id, **fields)
+    assert answer["replayed"] is False
+    assert answer["subscribed_from"] == 0
+    await scene.say(job_id, 2)
+    await scene.end(owner, job_id)
+    assert said(await until_end(watcher, job_id)) == ["3", "4", "job.result"]
+
+
+# -- one's own numbers
+
+
+@pytest.mark.spec("7.6-8", "8.3-1")
+async def test_observed_jobs_share_the_numbers_of_ones_own(scene: Scene) -> None:
+    """A session with a job of its own that observes two others has one line of numbers."""
+    owner, watcher = await scene.peer(), await scene.peer()
+    jobs = [(await owner.submit("teller"))["job_id"] for _ in range(2)]
+    own = (await watcher.submit("teller"))["job_id"]
+    for job_id in jobs:
+        await subscribe(watcher, job_id)
+    for count in range(5):
+        for job_id in (*jobs, own):
+            await scene.say(job_id, count)
+    for job_id in jobs:
+        await scene.end(owner, job_id)
+    await scene.end(watcher, own)
+    frames = await settled(watcher)
+    seen = sorted(numbers([*frames, *[await watcher.until_terminal(each) for each in jobs]]))
+    assert len(set(seen)) == 3 * 10 + 2
+    for job_id in (*jobs, own):
+        events = scene.recorder.events(job_id, session_id=str(watcher.session_id))
+        assert said(events) == [str(number) for number in range(10)]
+
+
+async def test_subscribed_from_is_the_number_before_the_first(scene: Scene) -> None:
+    """It counts the session's own events that stand before the answer, and no later ones."""
+    owner, watcher = await scene.peer(), await scene.peer()
+    own = (await watcher.submit("teller"))["job_id"]
+    job_id = (await owner.submit("teller"))["job_id"]
+    for _ in range(20):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(scene.say, own, 7)
+            answer = await subscribe(watcher, job_id)
+        assert answer["subscribed_from"] == max(numbers(watcher.seen), default=0)
         await watcher.send("job.unsubscribe", {"job_id": job_id})
-        await trio.sleep(1)
-        answer = await subscribed(watcher, job_id)
-        frames = await frames_until_end(watcher, job_id)
-        events = [frame for frame in watcher.seen if frame["type"] == "job.event"]
-        assert said([*events, *frames]) == ["3", "4", "6", "7", "job.result"]
+
+
+# -- the end
+
+
+@pytest.mark.parametrize("ends", ["success", "error", "cancelled", "timed_out"])
+@pytest.mark.parametrize("live", [True, False])
+async def test_every_end_is_seen(ends: str, *, live: bool, autojump_clock: MockClock) -> None:
+    """A subscriber gets the same terminal as the submitter, live or from history."""
+    async with open_scene() as scene:
+        owner, watcher = await scene.peer(), await scene.peer()
+
+        @scene.runtime.agent("later")
+        async def later(job: JobContext) -> Json:
+            await trio.sleep(1 if job.input in ("success", "error") else 10)
+            if job.input == "error":
+                raise JobError("as told")
+            return job.input
+
+        bound: JsonObject = {"max_runtime_sec": 5} if ends == "timed_out" else {}
+        job_id = (await owner.submit("later", ends, **bound))["job_id"]
+        if live:
+            await subscribe(watcher, job_id)
+        if ends == "cancelled":
+            await owner.send("job.cancel", {"job_id": job_id})
+        end = await owner.until_terminal(job_id)
+        if not live:
+            assert (await subscribe(watcher, job_id, history=True))["replayed"] is True
+        seen = await watcher.until_terminal(job_id)
+        assert seen["payload"] == end["payload"]
+        assert seen["payload"]["final_status"] == ends
+
+
+@pytest.mark.spec("7.6-3", "7.6-4")
+async def test_a_job_that_has_ended(scene: Scene) -> None:
+    """With history all of it comes, the end included; without, the answer says how it ended."""
+    owner, watcher = await scene.peer(), await scene.peer()
+    job_id = (await owner.submit("teller"))["job_id"]
+    await scene.say(job_id, 3)
+    await scene.end(owner, job_id)
+    answer = await subscribe(watcher, job_id)
+    assert answer["current_status"] == "success"
+    assert answer["replayed"] is False
+    assert answer["subscribed_from"] == 0
+    assert not numbers(await settled(watcher))
+    answer = await subscribe(watcher, job_id, history=True, from_event_seq=1)
+    assert answer["replayed"] is True
+    assert answer["subscribed_from"] == 3
+    assert said(await until_end(watcher, job_id)) == ["1", "2", "job.result"]
+    answer = await subscribe(watcher, job_id, history=True, from_event_seq=4)
+    assert answer["replayed"] is False
+    assert not await watched(scene, watcher)
+
+
+# -- the descriptor
+
+LEASE: JsonObject = {"tool.call": ["search.*"], "cost.budget": ["USD:5.00"]}
+
+
+@pytest.mark.spec("7.6-5")
+async def test_the_descriptor(scene: Scene) -> None:
+    """Status, agent, lease, its end, what is left of the budget, parent and trace; no secrets."""
+    owner, watcher = await scene.peer(), await scene.peer()
+
+    @scene.runtime.agent("spender")
+    async def spender(job: JobContext) -> None:
+        await job.metric("cost.search", 1.42, unit="USD")
+        await stop.wait()
+        await job.metric("cost.search", 0.5, unit="USD")
+
+    stop = trio.Event()
+    constraints: JsonObject = {"expires_at": "2199-01-01T00:00:00Z"}
+    fields: JsonObject = {"lease_request": LEASE, "lease_constraints": constraints}
+    job = await owner.submit("spender", **fields)
+    await owner.expect("job.event")
+    expected: JsonObject = {
+        "job_id": job["job_id"],
+        "current_status": "running",
+        "agent": job["agent"],
+        "lease": LEASE,
+        "lease_constraints": constraints,
+        "budget": {"USD": 3.58},
+        "parent_job_id": None,
+        "trace_id": job["trace_id"],
+        "subscribed_from": 0,
+        "replayed": False,
+    }
+    answer = await subscribe(watcher, job["job_id"])
+    assert {**answer, "request_id": ...} == {**expected, "request_id": ...}
+    stop.set()
+    await owner.until_terminal(job["job_id"])
+    await watcher.until_terminal(job["job_id"])
+    answer = await subscribe(watcher, job["job_id"])
+    expected |= {"current_status": "success", "budget": {"USD": 3.08}, "subscribed_from": 3}
+    assert {**answer, "request_id": ...} == {**expected, "request_id": ...}
+    bare = await owner.submit("echo")
+    await owner.until_terminal(bare["job_id"])
+    answer = await subscribe(watcher, bare["job_id"])
+    assert "budget" not in answer
+    assert "lease_constraints" not in answer
+    assert answer["lease"] == {}
+
+
+async def test_the_descriptor_of_a_child(scene: Scene) -> None:
+    """It names its parent, and shares its trace."""
+    owner, watcher = await scene.peer(), await scene.peer()
+
+    @scene.runtime.agent("parent")
+    async def parent(job: JobContext) -> Json:
+        child = await job.delegate("echo", "hi")
+        return await child.result()
+
+    job = await owner.submit("parent", lease_request={"agent.delegate": ["echo"]})
+    child = (await owner.expect("job.accepted"))["payload"]
+    await owner.until_terminal(job["job_id"])
+    answer = await subscribe(watcher, child["job_id"], history=True)
+    assert answer["parent_job_id"] == job["job_id"]
+    assert answer["trace_id"] == job["trace_id"]
+    assert said(await until_end(watcher, child["job_id"])) == ["job.result"]
+    answer = await subscribe(owner, child["job_id"], history=True)
+    assert answer["replayed"] is False, "it was its submitter's"
+    await subscribe(watcher, job["job_id"], history=True)
+    frames = await until_end(watcher, job["job_id"])
+    assert {frame["job_id"] for frame in frames} == {job["job_id"]}, "the child came unasked for"
+
+
+# -- one's own job, and more than once
+
+
+async def test_ones_own_job_is_acknowledged_and_not_fed_twice(scene: Scene) -> None:
+    """While it runs and when it has ended, with history and without."""
+    owner = await scene.peer()
+    job_id = (await owner.submit("teller"))["job_id"]
+    await scene.say(job_id, 2)
+    for history in (False, True):
+        answer = await subscribe(owner, job_id, history=history)
+        assert answer["current_status"] == "running"
+        assert answer["replayed"] is False
+    await scene.say(job_id, 2)
+    await owner.send("job.unsubscribe", {"job_id": job_id})
+    await scene.say(job_id, 1)
+    await scene.end(owner, job_id)
+    for history in (False, True):
+        answer = await subscribe(owner, job_id, history=history)
+        assert answer["current_status"] == "success"
+        assert answer["replayed"] is False
+    assert said(owner.seen) == ["0", "1", "2", "3", "4"]
+    assert not numbers([f for f in await settled(owner) if f.get("event_seq", 0) > 6])
+
+
+async def test_ones_own_job_by_a_key(scene: Scene) -> None:
+    """Who submitted it again under its key is its submitter, too."""
+    owner, again = await scene.peer(), await scene.peer()
+    fields: JsonObject = {"idempotency_key": "k"}
+    job_id = (await owner.submit("teller", **fields))["job_id"]
+    await again.submit("teller", **fields)
+    await scene.say(job_id, 2)
+    assert (await subscribe(again, job_id, history=True))["replayed"] is False
+    await scene.end(owner, job_id)
+    await again.until_terminal(job_id)
+    assert (await subscribe(again, job_id, history=True))["replayed"] is False
+    assert said(await settled(again)) == ["0", "1"]
+
+
+@pytest.mark.parametrize("quiet", [True, False])
+async def test_who_submits_what_it_observes(scene: Scene, *, quiet: bool) -> None:
+    """Submitting under the key of an observed job brings its events from the first, each once."""
+    owner, watcher = await scene.peer(), await scene.peer()
+    fields: JsonObject = {"idempotency_key": "k"}
+    job_id = (await owner.submit("teller", **fields))["job_id"]
+    if not quiet:
+        await scene.say(job_id, 2)
+    await subscribe(watcher, job_id)
+    await watcher.submit("teller", **fields)
+    await scene.say(job_id, 2)
+    await watcher.send("job.unsubscribe", {"job_id": job_id})
+    await scene.say(job_id, 1)
+    await scene.end(owner, job_id)
+    total = 3 if quiet else 5
+    frames = [*watcher.seen, *await until_end(watcher, job_id)]
+    assert said(frames) == [*map(str, range(total)), "job.result"]
+
+
+@pytest.mark.spec("7.6-12")
+async def test_subscribing_twice_changes_nothing(scene: Scene) -> None:
+    """Each event comes once, and one unsubscribe stops it."""
+    owner, watcher = await scene.peer(), await scene.peer()
+    job_id = (await owner.submit("teller"))["job_id"]
+    await scene.say(job_id, 2)
+    first = await subscribe(watcher, job_id, history=True)
+    second = await subscribe(watcher, job_id, history=True)
+    assert (first["replayed"], second["replayed"]) == (True, False)
+    await scene.say(job_id, 1)
+    await settled(watcher)
+    await watcher.send("job.unsubscribe", {"job_id": job_id})
+    await settled(watcher)
+    await scene.say(job_id, 1)
+    assert said(await settled(watcher)) == ["0", "1", "2"]
+
+
+@pytest.mark.spec("7.6-12")
+async def test_unsubscribe_and_subscribe_in_one_segment(scene: Scene) -> None:
+    """The new subscription is one, whatever of the old one is still on its way."""
+    owner, watcher = await scene.peer(), await scene.peer()
+    job_id = (await owner.submit("teller"))["job_id"]
+    await subscribe(watcher, job_id)
+    for round_ in range(20):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(scene.say, job_id, 3)
+            await watcher.send("job.unsubscribe", {"job_id": job_id})
+            request = await watcher.send("job.subscribe", {"job_id": job_id, "history": True})
+        await watcher.answer("job.subscribed", request)
+        await settled(watcher)
+        assert said(watcher.seen)[-3 * round_ - 3 :] == [str(n) for n in range(3 * round_ + 3)]
+        watcher.seen.clear()
+    await scene.end(owner, job_id)
+    assert said(await until_end(watcher, job_id)) == ["job.result"]
+
+
+async def test_unsubscribe_while_the_store_is_slow(autojump_clock: MockClock) -> None:
+    """What is asked for while a batch is being stored finds its place behind it."""
+    async with open_scene() as scene:
+        owner, watcher = await scene.peer(), await scene.peer()
+        job_id = (await owner.submit("teller"))["job_id"]
+        await subscribe(watcher, job_id)
+        commit = scene.store._commit
+
+        async def slow(writes: object) -> None:
+            await trio.sleep(1)
+            await commit(writes)  # type: ignore[arg-type]
+
+        scene.store._commit = slow  # type: ignore[method-assign]
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(scene.say, job_id, 3)
+            await trio.sleep(0.5)
+            await watcher.send("job.unsubscribe", {"job_id": job_id})
+            request = await watcher.send("job.subscribe", {"job_id": job_id})
+            await wait_all_tasks_blocked()
+        await watcher.answer("job.subscribed", request)
+        await scene.say(job_id, 2)
+        await scene.end(owner, job_id)
+        assert said(await until_end(watcher, job_id)) == ["3", "4", "job.result"]
+
+
+async def test_unsubscribe_of_what_is_not_observed(scene: Scene) -> None:
+    """It is not answered, whether or not there is such a job."""
+    owner, watcher = await scene.peer(), await scene.peer()
+    job_id = (await owner.submit("teller"))["job_id"]
+    for name in (job_id, "job_nobody"):
+        await watcher.send("job.unsubscribe", {"job_id": name})
+    assert await settled(watcher) == []
+
+
+@pytest.mark.spec("7.6-12")
+async def test_unsubscribe_of_a_job_that_catches_up(autojump_clock: MockClock) -> None:
+    """A long history is broken off, and what the session is owed besides goes on."""
+    async with open_scene(tail_frames=8) as scene:
+        owner, watcher = await scene.peer(), await scene.peer()
+        own = (await watcher.submit("teller"))["job_id"]
+        job_id = (await owner.submit("teller"))["job_id"]
+        await scene.say(job_id, 20_000)
+        await scene.end(owner, job_id)
+        await subscribe(watcher, job_id, history=True)
+        await watcher.send("job.unsubscribe", {"job_id": job_id})
+        await scene.say(own, 3)
+        await scene.end(watcher, own)
+        events = scene.recorder.events(job_id, session_id=str(watcher.session_id))
+        assert said(events) == [str(n) for n in range(len(events))]
+        assert len(events) < 20_000
+        assert len(scene.recorder.events(own)) == 3
+
+
+async def test_a_subscription_between_the_end_and_its_commit(autojump_clock: MockClock) -> None:
+    """A job whose terminal is on its way is not watched for something that never comes."""
+    async with open_scene() as scene:
+        owner, watcher = await scene.peer(), await scene.peer()
+        job_id = (await owner.submit("teller"))["job_id"]
+        commit = scene.store._commit
+
+        async def slow(writes: object) -> None:
+            await trio.sleep(1)
+            await commit(writes)  # type: ignore[arg-type]
+
+        scene.store._commit = slow  # type: ignore[method-assign]
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(scene.end, owner, job_id)
+            await wait_all_tasks_blocked()
+            answer = await subscribe(watcher, job_id)
+        assert answer["current_status"] == "success"
+        assert not await watched(scene, watcher)
+
+
+@pytest.mark.spec("7.6-5")
+async def test_a_job_that_has_not_begun(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is pending, and is followed from its first event on."""
+    owner, watcher = await scene.peer(), await scene.peer()
+    jobs = scene.runtime._core.jobs
+    start, held = jobs.start, list[Job]()
+    monkeypatch.setattr(jobs, "start", held.append)
+    job_id = (await owner.submit("teller"))["job_id"]
+    answer = await subscribe(watcher, job_id, history=True)
+    assert answer["current_status"] == "pending"
+    assert answer["replayed"] is False
+    assert [e["status"] for e in (await listing(watcher))["jobs"]] == ["pending"]
+    start(held[0])
+    await scene.say(job_id, 1)
+    await scene.end(owner, job_id)
+    assert said(await until_end(watcher, job_id)) == ["0", "job.result"]
