@@ -12,6 +12,23 @@ from typing import TYPE_CHECKING
 from arcp_trio.version import __version__
 
 if TYPE_CHECKING:
+    from arcp_trio.client.client import Client, connect
+    from arcp_trio.client.errors import (
+        BrokenResult,
+        CommandFailed,
+        ConnectionFailed,
+        ConnectionLost,
+        ConnectionRefused,
+        ConnectTimedOut,
+        EventsNotKept,
+        NotWebSocket,
+        ProtocolError,
+        TlsFailed,
+        WrongPath,
+    )
+    from arcp_trio.client.events import Event
+    from arcp_trio.client.handles import JobHandle, ObservedJob
+    from arcp_trio.client.listing import JobInfo
     from arcp_trio.front.serve import serve
     from arcp_trio.runtime.agents import AgentFunction, Agents
     from arcp_trio.runtime.auth import Authenticator, StaticTokens
@@ -58,12 +75,21 @@ __all__ = [
     "Agents",
     "ArcpError",
     "Authenticator",
+    "BrokenResult",
     "BudgetExhausted",
     "CannotRevoke",
+    "Client",
     "Clock",
+    "CommandFailed",
+    "ConnectTimedOut",
+    "ConnectionFailed",
+    "ConnectionLost",
+    "ConnectionRefused",
     "Credential",
     "CredentialOrder",
     "DuplicateKey",
+    "Event",
+    "EventsNotKept",
     "HeartbeatLost",
     "InternalError",
     "InvalidEvent",
@@ -73,6 +99,8 @@ __all__ = [
     "JobContext",
     "JobError",
     "JobFailed",
+    "JobHandle",
+    "JobInfo",
     "JobNotFound",
     "JobTimedOut",
     "Json",
@@ -80,19 +108,42 @@ __all__ = [
     "LeaseSubsetViolation",
     "Limits",
     "MemoryStore",
+    "NotWebSocket",
+    "ObservedJob",
     "PermissionDenied",
+    "ProtocolError",
     "Provisioner",
     "ResumeWindowExpired",
     "Runtime",
     "SqliteStore",
     "StaticTokens",
     "SystemClock",
+    "TlsFailed",
     "Unauthenticated",
+    "WrongPath",
     "__version__",
+    "connect",
     "serve",
 ]
 
 _HOMES = {
+    "Client": "arcp_trio.client.client",
+    "connect": "arcp_trio.client.client",
+    "BrokenResult": "arcp_trio.client.errors",
+    "CommandFailed": "arcp_trio.client.errors",
+    "ConnectTimedOut": "arcp_trio.client.errors",
+    "ConnectionFailed": "arcp_trio.client.errors",
+    "ConnectionLost": "arcp_trio.client.errors",
+    "ConnectionRefused": "arcp_trio.client.errors",
+    "EventsNotKept": "arcp_trio.client.errors",
+    "NotWebSocket": "arcp_trio.client.errors",
+    "ProtocolError": "arcp_trio.client.errors",
+    "TlsFailed": "arcp_trio.client.errors",
+    "WrongPath": "arcp_trio.client.errors",
+    "Event": "arcp_trio.client.events",
+    "JobHandle": "arcp_trio.client.handles",
+    "ObservedJob": "arcp_trio.client.handles",
+    "JobInfo": "arcp_trio.client.listing",
     "serve": "arcp_trio.front.serve",
     "AgentFunction": "arcp_trio.runtime.agents",
     "Agents": "arcp_trio.runtime.agents",

@@ -2,8 +2,21 @@
 
 from __future__ import annotations
 
-from arcp_trio.transport.base import MessageTooBig, Transport, TransportClosed
+from arcp_trio.transport.base import (
+    HandshakeFailed,
+    MessageTooBig,
+    Transport,
+    TransportClosed,
+)
 from arcp_trio.transport.memory import memory_streams
 from arcp_trio.transport.websocket import accept, connect
 
-__all__ = ["MessageTooBig", "Transport", "TransportClosed", "accept", "connect", "memory_streams"]
+__all__ = [
+    "HandshakeFailed",
+    "MessageTooBig",
+    "Transport",
+    "TransportClosed",
+    "accept",
+    "connect",
+    "memory_streams",
+]

@@ -21,6 +21,14 @@ class MessageTooBig(TransportClosed):
     """The peer sent more in one message than is allowed; it has been told so with a Close."""
 
 
+class HandshakeFailed(TransportClosed):
+    """There is somebody, but no WebSocket; `status` is what an HTTP server said instead."""
+
+    def __init__(self, message: str, *, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+
+
 class Transport(Protocol):
     """Carries whole frames both ways, in order.
 

@@ -22,7 +22,12 @@ from trio_websocket import (
     wrap_server_stream,
 )
 
-from arcp_trio.transport.base import MessageTooBig, Transport, TransportClosed
+from arcp_trio.transport.base import (
+    HandshakeFailed,
+    MessageTooBig,
+    Transport,
+    TransportClosed,
+)
 from arcp_trio.transport.frames import MAX_FRAGMENTS
 from arcp_trio.transport.stream import ABORT_SECONDS, QUEUED_MESSAGES, FrameStream
 
@@ -93,7 +98,7 @@ async def connect(
     """Do the client's part of the opening handshake on `stream`; else like `accept`.
 
     Raises:
-        TransportClosed: on entering, when the server refuses or goes away.
+        HandshakeFailed: on entering, when the server refuses or goes away.
     """
 
     async def ask(nursery: trio.Nursery, frames: FrameStream) -> WebSocketConnection:
@@ -185,8 +190,9 @@ async def _shake_hands(
     with reader.handshake, suppress(ConnectionClosed):
         return await handshake(cast("trio.Nursery", reader), frames)
     if isinstance(reader.failure, ConnectionRejected):
-        raise TransportClosed(f"refused with HTTP status {reader.failure.status_code}")
-    raise TransportClosed("the peer did not finish the opening handshake")
+        status = reader.failure.status_code
+        raise HandshakeFailed(f"refused with HTTP status {status}", status=status)
+    raise HandshakeFailed("the peer did not finish the opening handshake")
 
 
 class _WebSocketTransport:

@@ -28,6 +28,8 @@ class ArcpError(Exception):
     """
 
     code: str = "INTERNAL_ERROR"
+    job_id: str | None = None
+    """The job it is about, where a client knows."""
 
     def __init__(
         self,

@@ -1,0 +1,99 @@
+"""Puts a streamed result together from its chunks (§8.4), strictly."""
+
+from __future__ import annotations
+
+import binascii
+from base64 import b64decode
+from typing import Final
+
+from arcp_trio.client.errors import BrokenResult
+from arcp_trio.wire.errors import clip
+from arcp_trio.wire.events import InvalidEvent, ResultChunk, read_body
+from arcp_trio.wire.json import Json
+
+MOST_RESULT_BYTES: Final = 256 * 1024 * 1024
+
+
+class Assembly:
+    """The chunks of one job's result so far. The first thing wrong with them stays the answer."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self._parts: list[str | bytes] = []
+        self._bytes = 0
+        self._result_id: str | None = None
+        self._finished = False
+        self._fault: str | None = None
+
+    @property
+    def begun(self) -> bool:
+        """Whether there were any chunks, good or bad."""
+        return self._result_id is not None or self._fault is not None
+
+    def add(self, body: Json) -> None:
+        """Add a chunk; never raises, so that only `result` of this one job fails."""
+        if self._fault is not None:
+            return
+        try:
+            self._add(body)
+        except BrokenResult as error:
+            self._fault = str(error)
+            self._parts.clear()
+
+    def result(self, result_id: str, size: int | None) -> str | bytes:
+        """Return the whole: text if all of its chunks were text.
+
+        Raises:
+            BrokenResult: it is not whole, or not what the job's end says it is.
+        """
+        if self._fault is not None:
+            raise BrokenResult(self._fault)
+        if self._result_id is None:
+            if size:
+                raise BrokenResult("none of the result's chunks came")
+            return ""
+        if result_id != self._result_id:
+            raise BrokenResult(
+                f"the chunks were of {clip(self._result_id)}, the result is {clip(result_id)}"
+            )
+        if not self._finished:
+            raise BrokenResult(f"the last chunk is missing behind {len(self._parts)}")
+        if size is not None and size != self._bytes:
+            raise BrokenResult(f"the result has {self._bytes} bytes and should have {size}")
+        if all(isinstance(part, str) for part in self._parts):
+            return "".join(part for part in self._parts if isinstance(part, str))
+        return b"".join(part.encode() if isinstance(part, str) else part for part in self._parts)
+
+    def _add(self, body: Json) -> None:
+        try:
+            chunk = read_body("result_chunk", body)
+        except InvalidEvent as error:
+            raise BrokenResult(f"a chunk that is none: {error}") from None
+        assert isinstance(chunk, ResultChunk)
+        data = _decode(chunk)
+        if self._result_id is None:
+            self._result_id = chunk.result_id
+        if chunk.result_id != self._result_id:
+            raise BrokenResult("chunks of two results in one job")
+        if chunk.chunk_seq < len(self._parts):
+            if self._parts[chunk.chunk_seq] != data:
+                raise BrokenResult(f"chunk {chunk.chunk_seq} came twice, and was not the same")
+            return
+        if self._finished:
+            raise BrokenResult(f"chunk {chunk.chunk_seq} came after the last one")
+        if chunk.chunk_seq > len(self._parts):
+            raise BrokenResult(f"chunk {len(self._parts)} is missing")
+        self._bytes += len(data.encode() if isinstance(data, str) else data)
+        if self._bytes > self._most_bytes:
+            raise BrokenResult(f"the result is larger than max_result_bytes, {self._most_bytes}")
+        self._parts.append(data)
+        self._finished = not chunk.more
+
+
+def _decode(chunk: ResultChunk) -> str | bytes:
+    if chunk.encoding == "utf8":
+        return chunk.data
+    try:
+        return b64decode(chunk.data, validate=True)
+    except (binascii.Error, ValueError):
+        raise BrokenResult(f"chunk {chunk.chunk_seq} is not base64") from None

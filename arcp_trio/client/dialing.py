@@ -1,0 +1,146 @@
+"""How to reach a runtime: by URL, by starting it, or over a stream that is there already."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from functools import partial
+from typing import Final, TypeAlias
+from urllib.parse import SplitResult, urlsplit
+
+import attrs
+import trio
+
+from arcp_trio.client.errors import (
+    CommandFailed,
+    ConnectionLost,
+    ConnectionRefused,
+    NotWebSocket,
+    TlsFailed,
+    WrongPath,
+)
+from arcp_trio.transport import HandshakeFailed, Transport, TransportClosed
+from arcp_trio.transport import connect as open_websocket
+from arcp_trio.transport.stdio import spawn
+
+MOST_FRAME_BYTES: Final = 16 * 1024 * 1024
+"""The largest frame that is taken; other vendors' runtimes send larger ones than ours."""
+
+DEFAULT_PATH: Final = "/arcp"
+_PORTS: Final = {"ws": 80, "wss": 443}
+_NOT_FOUND: Final = 404
+
+StreamOpener: TypeAlias = Callable[[], Awaitable[trio.abc.Stream]]
+Target: TypeAlias = "str | Sequence[str] | trio.abc.Stream | StreamOpener"
+_Opener: TypeAlias = Callable[[], AbstractAsyncContextManager[Transport]]
+
+
+@attrs.frozen
+class Dialer:
+    """Opens connections to one runtime."""
+
+    open: _Opener
+    again: bool
+    """Whether a second connection could lead to the same runtime."""
+
+
+def dialer(target: Target, ssl_context: ssl.SSLContext | None) -> Dialer:
+    """Find out how to reach `target`; `ValueError` if it is nothing of the kind."""
+    if isinstance(target, str):
+        return Dialer(partial(_by_url, _parse(target), ssl_context), again=True)
+    if isinstance(target, trio.abc.Stream):
+        return Dialer(partial(_over, target), again=False)
+    if callable(target):
+        return Dialer(partial(_over_opened, target), again=True)
+    command = list(target)
+    if not command:
+        raise ValueError("the command is empty")
+    return Dialer(partial(_by_command, command), again=False)
+
+
+def _parse(url: str) -> SplitResult:
+    parts = urlsplit(url)
+    if parts.scheme not in _PORTS or not parts.hostname:
+        raise ValueError(f"not a ws:// or wss:// URL: {url!r}")
+    return parts
+
+
+@asynccontextmanager
+async def _by_url(
+    url: SplitResult, ssl_context: ssl.SSLContext | None
+) -> AsyncGenerator[Transport, None]:
+    host, port = url.hostname or "", url.port or _PORTS[url.scheme]
+    try:
+        stream: trio.abc.Stream = await trio.open_tcp_stream(host, port)
+    except OSError as exc:
+        raise ConnectionRefused(f"nobody answers at {host} port {port}: {exc}") from exc
+    if url.scheme == "wss":
+        context = ssl_context or ssl.create_default_context()
+        stream = await _secure(stream, context, host, port)
+    path = (url.path or DEFAULT_PATH) + (f"?{url.query}" if url.query else "")
+    async with _websocket(stream, host=url.netloc.rpartition("@")[2], path=path) as transport:
+        yield transport
+
+
+async def _secure(
+    stream: trio.abc.Stream, context: ssl.SSLContext, host: str, port: int
+) -> trio.abc.Stream:
+    secure = trio.SSLStream(stream, context, server_hostname=host, https_compatible=True)
+    try:
+        await secure.do_handshake()
+    except (trio.BrokenResourceError, ssl.SSLError) as exc:
+        await trio.aclose_forcefully(stream)
+        why = exc.__cause__ or exc
+        raise TlsFailed(f"no TLS with {host} port {port}: {why}") from exc
+    except BaseException:
+        await trio.aclose_forcefully(stream)
+        raise
+    return secure
+
+
+@asynccontextmanager
+async def _over(stream: trio.abc.Stream) -> AsyncGenerator[Transport, None]:
+    async with _websocket(stream, host="localhost", path=DEFAULT_PATH) as transport:
+        yield transport
+
+
+@asynccontextmanager
+async def _over_opened(open_stream: StreamOpener) -> AsyncGenerator[Transport, None]:
+    try:
+        stream = await open_stream()
+    except (OSError, trio.BrokenResourceError) as exc:
+        raise ConnectionRefused(f"the connection cannot be opened: {exc}") from exc
+    async with _over(stream) as transport:
+        yield transport
+
+
+@asynccontextmanager
+async def _websocket(
+    stream: trio.abc.Stream, *, host: str, path: str
+) -> AsyncGenerator[Transport, None]:
+    async with AsyncExitStack() as stack:
+        opening = open_websocket(stream, host=host, path=path, max_bytes=MOST_FRAME_BYTES)
+        try:
+            transport = await stack.enter_async_context(opening)
+        except HandshakeFailed as exc:
+            if exc.status == _NOT_FOUND:
+                raise WrongPath(f"{host} has no WebSocket at {path} (404)") from exc
+            if exc.status is not None:
+                raise NotWebSocket(
+                    f"{host} answers {path} with HTTP status {exc.status}, not with a WebSocket"
+                ) from exc
+            raise NotWebSocket(f"{host} does not speak WebSocket") from exc
+        except TransportClosed as exc:
+            raise ConnectionLost(f"{host} closed the connection: {exc}") from exc
+        yield transport
+
+
+@asynccontextmanager
+async def _by_command(command: list[str]) -> AsyncGenerator[Transport, None]:
+    async with AsyncExitStack() as stack:
+        try:
+            transport = await stack.enter_async_context(spawn(command, max_bytes=MOST_FRAME_BYTES))
+        except OSError as exc:
+            raise CommandFailed(f"{command[0]} cannot be started: {exc}") from exc
+        yield transport

@@ -1,0 +1,161 @@
+"""From connect to leaving: the tasks behind a client, and how their ends become the program's."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Final
+
+import trio
+
+from arcp_trio.client.calls import Call
+from arcp_trio.client.delivery import Delivery
+from arcp_trio.client.errors import ConnectionLost, afresh
+from arcp_trio.client.link import Link
+from arcp_trio.client.room import Room
+from arcp_trio.client.session import Session
+from arcp_trio.client.supervisor import Supervisor
+
+CLOSE_SECONDS: Final = 5.0
+"""How long leaving waits for event handlers to be done, and for the session's end."""
+HURRIED_CLOSE_SECONDS: Final = 1.0
+"""The same, where an exception leaves the block."""
+
+
+class Life:
+    """One client's."""
+
+    def __init__(self, supervisor: Supervisor, delivery: Delivery, room: Room) -> None:
+        self.room = room
+        self._supervisor = supervisor
+        self._delivery = delivery
+        self._opened = trio.Event()
+        self._block = trio.CancelScope()
+        self._ended = trio.Event()
+        self._failure: Exception | None = None
+        """Why calls cannot be made any more."""
+        self._raised: Exception | None = None
+        """What the event handler raised."""
+        self._told = False
+        """The program knows of the failure: a call of its raised it."""
+
+    @property
+    def session(self) -> Session:
+        """The session."""
+        assert self._supervisor.session is not None
+        return self._supervisor.session
+
+    @property
+    def link(self) -> Link | None:
+        """The connection, where there is one."""
+        return self._supervisor.link
+
+    async def call(self, call: Call) -> object:
+        """Make a request and wait for its answer, on however many connections it takes."""
+        self._check()
+        session, link = self.session, self.link
+        session.calls.add(call)  # first: an answer cannot come too early
+        try:
+            if link is not None:
+                link.send_frame(session.calls.frame(call, session.id))
+            with self.room.waiting():
+                return await call.answer.wait()
+        finally:
+            session.calls.remove(call)
+
+    async def over(self) -> None:
+        """Wait for the end, and raise what it was unless the program has left."""
+        await self._ended.wait()
+        self._check()
+
+    @asynccontextmanager
+    async def lived(self) -> AsyncGenerator[None, None]:
+        """Connect, and stay connected for as long as the block lasts.
+
+        What ends the block comes out of it as it is, and not in a group: what it raised, or else
+        what went wrong behind it.
+        """
+        raised: BaseException | None = None
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._supervise, name="client supervisor")
+            nursery.start_soon(self._deliver, name="client consumer")
+            await self._opened.wait()
+            try:
+                with self._block:
+                    if self._failure is None:
+                        yield
+            except trio.Cancelled:
+                raise
+            except BaseException as exc:  # noqa: BLE001 - raised again below
+                raised = exc
+            finally:
+                hurry = raised is not None or self._block.cancelled_caught
+                seconds = HURRIED_CLOSE_SECONDS if hurry else CLOSE_SECONDS
+                with trio.move_on_after(seconds, shield=True):
+                    await self._leave()
+                nursery.cancel_scope.cancel()
+        lost = self._failure
+        self._delivery.end()
+        self._settle(ConnectionLost("the client is closed"))
+        if raised is None:
+            raised = self._raised or (None if self._told else lost)
+        if raised is not None:
+            raise raised
+
+    # -- the tasks
+
+    async def _supervise(self) -> None:
+        try:
+            await self._supervisor.run(self._opened.set)
+            self._told = True  # it is the program that leaves
+            self._settle(ConnectionLost("the client is closed"))
+        except Exception as exc:  # noqa: BLE001 - raised again, in the program
+            self._fail(_alone(exc))
+        self._ended.set()
+        self._opened.set()
+
+    async def _deliver(self) -> None:
+        try:
+            await self._delivery.run()
+        except Exception as exc:  # noqa: BLE001 - raised again, out of the block
+            self._raised = _alone(exc)
+            self._delivery.end()
+            self._block.cancel()
+
+    def _fail(self, failure: Exception) -> None:
+        """There is no session any more: tell the calls that wait, or else the block."""
+        self._told = self.room.awaited
+        self._settle(failure)
+        if not self._told:
+            self._block.cancel()
+
+    def _settle(self, failure: Exception) -> None:
+        if self._failure is None:
+            self._failure = failure
+        if self._supervisor.session is not None:
+            self._supervisor.session.lose(self._failure)
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            self._told = True
+            raise afresh(self._failure)
+
+    async def _leave(self) -> None:
+        """Close the session (§6.7), once everything that came has been handed on."""
+        supervisor = self._supervisor
+        supervisor.leaving = True
+        link = self.link
+        if link is None:
+            return
+        self.session.closing = True
+        link.send("session.close", {"reason": "the client leaves"})
+        with self.room.waiting():
+            if not await self.session.closed.wait():
+                link.send("session.bye", {"reason": "the client leaves"})
+            await self._ended.wait()
+
+
+def _alone(error: Exception) -> Exception:
+    """Take an exception out of the groups that nurseries put it in."""
+    within: tuple[Exception, ...] = getattr(error, "exceptions", ())
+    return _alone(within[0]) if len(within) == 1 else error

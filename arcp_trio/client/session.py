@@ -1,0 +1,334 @@
+"""A session as its client has it: across all of its connections, what came and what is open."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final, TypeVar
+from weakref import WeakValueDictionary
+
+from arcp_trio.client.calls import CANCEL, LIST, SUBMIT, SUBSCRIBE, Call, Calls
+from arcp_trio.client.delivery import Answer, Delivery
+from arcp_trio.client.dialects import CANCEL_REFUSALS, STANDARD, refuses_submit
+from arcp_trio.client.errors import ProtocolError
+from arcp_trio.client.events import Event
+from arcp_trio.client.handshake import Greeting
+from arcp_trio.client.lenient import text_in
+from arcp_trio.client.link import Gap
+from arcp_trio.client.room import Room
+from arcp_trio.client.stream import JobStream
+from arcp_trio.wire.envelope import Envelope
+from arcp_trio.wire.errors import ArcpError, InvalidRequest, clip, error_from_payload
+from arcp_trio.wire.messages import (
+    TO_CLIENT,
+    Accepted,
+    Cancelled,
+    JobErrorBody,
+    JobResult,
+    Jobs,
+    Subscribed,
+    decode_payload,
+)
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_MOST_PAST: Final = 10_000
+"""How many jobs are remembered to have ended."""
+
+_ENDED: Final = frozenset({"success", "error", "cancelled", "timed_out"})
+_FATAL: Final = frozenset({"UNAUTHENTICATED", "RESUME_WINDOW_EXPIRED"})
+"""Codes of a `session.error` that answers nothing and leaves no session to go on with."""
+
+
+class Session:
+    """Fed frame by frame, in order, by whichever link there is."""
+
+    def __init__(
+        self, greeting: Greeting, delivery: Delivery, room: Room, most_result: int
+    ) -> None:
+        self.greeting = greeting
+        self.top = 0
+        """All numbers up to this one were read: where a resume goes on."""
+        self.calls = Calls()
+        self.jobs: dict[str, JobStream] = {}
+        """Those that have not ended."""
+        self.left: dict[str, None] = {}
+        """Subscriptions that were given up; said again on each connection, for it may get lost."""
+        self.closed: Answer[bool] = Answer()
+        """Whether the runtime took leave, too; not all know how."""
+        self.closing = False
+        self.over: ArcpError | None = None
+        """The runtime has said that there is no session any more."""
+        self._delivery = delivery
+        self._room = room
+        self._most_result = most_result
+        # A submit under the key of a job that has ended is accepted, and then nothing follows.
+        self._ended: WeakValueDictionary[str, JobStream] = WeakValueDictionary()
+        self._past: dict[str, None] = {}
+        self._takers: dict[str, Callable[[Envelope, int], None]] = {
+            "job.event": self._event,
+            "job.result": self._result,
+            "job.error": self._error,
+            "job.accepted": self._accepted,
+            "job.cancelled": self._cancelled,
+            "job.subscribed": self._subscribed,
+            "session.jobs": self._jobs,
+            "session.error": self._refused,
+            "session.closed": self._closed,
+        }
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+        return self.greeting.session_id
+
+    def take(self, frame: Envelope, size: int) -> None:
+        """Take the next frame.
+
+        Raises:
+            Gap: frames before it are missing.
+        """
+        if frame.event_seq is not None and not self._is_due(frame, frame.event_seq):
+            return
+        taker = self._takers.get(frame.type)
+        if taker is None:
+            log.debug("ignored: a frame of type %s", clip(frame.type))
+            return
+        taker(frame, size)
+
+    def settle(self, call: Call, value: object) -> None:
+        """Answer a call."""
+        self.calls.remove(call)
+        call.answer.succeed(value)
+        self._delivery.settled(call.answer)
+
+    def refuse(self, call: Call, error: Exception) -> None:
+        """Answer a call the other way."""
+        self.calls.remove(call)
+        call.answer.fail(error)
+        self._delivery.settled(call.answer)
+
+    def lose(self, why: Exception) -> None:
+        """Nothing more will come: tell everybody who waits."""
+        for call in self.calls:
+            self.refuse(call, why)
+        for stream in list(self.jobs.values()):
+            stream.lose(why)
+            self._retire(stream)
+        self._close(polite=True)
+
+    def expect(self, job_id: str) -> None:
+        """A subscription is asked for: some runtimes send its events before they say so."""
+        self.left.pop(job_id, None)
+        if self.greeting.dialect is not STANDARD and job_id not in self.jobs:
+            self._begin(job_id)
+
+    def leave(self, job_id: str) -> bool:
+        """Stop observing a job; false if that has happened, or it has ended, or is one's own."""
+        stream = self.jobs.get(job_id)
+        if stream is None or stream.own:
+            return False
+        stream.ended_before(InvalidRequest("the job is not observed any more"))
+        self._delivery.settled(stream.end)
+        del self.jobs[job_id]
+        self.left[job_id] = None
+        if len(self.left) > _MOST_PAST:
+            del self.left[next(iter(self.left))]
+        return True
+
+    # -- numbers (§8.3)
+
+    def _is_due(self, frame: Envelope, seq: int) -> bool:
+        if seq == self.top + 1:
+            self.top = seq
+            return True
+        if seq > self.top:
+            raise Gap(f"event_seq {seq} came where {self.top + 1} was due")
+        # It came before; unless this job has numbers of its own.
+        stream = self.jobs.get(frame.job_id or "")
+        return stream is not None and seq > stream.top
+
+    # -- jobs
+
+    def _begin(self, job_id: str) -> JobStream:
+        top = 0 if self.greeting.dialect.subscriptions_count_alone else self.top
+        stream = JobStream(job_id, self._room, top=top, most_result_bytes=self._most_result)
+        self.jobs[job_id] = stream
+        self._past.pop(job_id, None)
+        return stream
+
+    def _known(self, job_id: str) -> JobStream | None:
+        """A job that there is a stream of, or was; what has ended is not told again."""
+        stream = self.jobs.get(job_id) or self._ended.get(job_id)
+        if stream is None and job_id in self._past:
+            stream = self._begin(job_id)
+            stream.ended_before(InvalidRequest(f"{job_id} has ended, and its handle is gone"))
+            self._retire(stream)
+        return stream
+
+    def _event(self, frame: Envelope, size: int) -> None:
+        event = Event.of(frame)
+        stream = self.jobs.get(event.job_id)
+        if stream is not None:
+            stream.event(event, size)
+        elif event.job_id in self.left:
+            return
+        self._delivery.event(event, size, self.top)
+
+    def _result(self, frame: Envelope, _: int) -> None:
+        stream = self.jobs.get(frame.job_id or "")
+        body = _read(frame, JobResult)
+        if stream is None:
+            return
+        if isinstance(body, JobResult):
+            stream.result(body)
+            self._retire(stream)
+        else:
+            stream.lose(body)
+            self._retire(stream)
+
+    def _error(self, frame: Envelope, _: int) -> None:
+        body = _read(frame, JobErrorBody)
+        stream = self.jobs.get(frame.job_id or "")
+        code = str(frame.payload.get("code"))
+        call: Call | None = None
+        if refuses_submit(code, known_job=stream is not None):
+            call = self.calls.oldest(SUBMIT)
+        elif code in CANCEL_REFUSALS and frame.job_id is not None:
+            call = self.calls.about(CANCEL, frame.job_id)
+        if call is not None:
+            self.refuse(call, error_from_payload(frame.payload))
+        elif stream is None:
+            log.debug("ignored: the end of a job that nobody knows")
+        elif isinstance(body, JobErrorBody):
+            stream.error(body)
+            self._retire(stream)
+        else:
+            stream.lose(body)
+            self._retire(stream)
+
+    def _retire(self, stream: JobStream) -> None:
+        """It has ended; what of it is unread is its handle's business."""
+        self._delivery.settled(stream.end)
+        self.jobs.pop(stream.id, None)
+        self._ended[stream.id] = stream
+        self._past[stream.id] = None
+        if len(self._past) > _MOST_PAST:
+            del self._past[next(iter(self._past))]
+        if not stream.claimed:
+            stream.let_go()
+        self._answer_cancels(stream)
+
+    def _answer_cancels(self, stream: JobStream) -> None:
+        """Some runtimes say no more to a cancel than how the job ends."""
+        if self.greeting.dialect is STANDARD:
+            return  # it says so itself
+        while (call := self.calls.about(CANCEL, stream.id)) is not None:
+            self.settle(call, None)
+
+    # -- answers
+
+    def _accepted(self, frame: Envelope, _: int) -> None:
+        body = _read(frame, Accepted)
+        if not isinstance(body, Accepted):
+            call = self.calls.answered(SUBMIT, _request_id(frame))
+            if call is not None:
+                self.refuse(call, body)
+            return
+        call = self.calls.accepted(frame, body)
+        stream = self._known(body.job_id) or self._begin(body.job_id)
+        stream.own = True
+        stream.authorise(body.credentials)
+        if call is not None:
+            self.settle(call, (stream, body))
+
+    def _subscribed(self, frame: Envelope, _: int) -> None:
+        body = _read(frame, Subscribed)
+        call = self.calls.answered(
+            SUBSCRIBE, _request_id(frame), text_in(frame.payload.get("job_id"))
+        )
+        if not isinstance(body, Subscribed):
+            if call is not None:
+                self.refuse(call, body)
+            return
+        if call is None:
+            return
+        over = body.current_status in _ENDED and not body.replayed
+        stream = (over and self._known(body.job_id)) or self.jobs.get(body.job_id)
+        stream = stream or self._begin(body.job_id)
+        stream.authorise(body.credentials)
+        self.settle(call, (stream, body))
+        if over and not stream.end.arrived.is_set():
+            stream.ended_before(
+                InvalidRequest(
+                    f"the job had ended ({body.current_status}); history=True tells how, as long "
+                    "as the runtime knows"
+                )
+            )
+            self._retire(stream)
+
+    def _jobs(self, frame: Envelope, _: int) -> None:
+        call = self.calls.answered(LIST, _request_id(frame))
+        if call is None:
+            log.debug("ignored: a listing that nobody asked for")
+            return
+        body = _read(frame, Jobs)
+        if isinstance(body, Jobs):
+            self.settle(call, body)
+        else:
+            self.refuse(call, body)
+
+    def _cancelled(self, frame: Envelope, _: int) -> None:
+        body = _read(frame, Cancelled)
+        call = self.calls.about(CANCEL, body.job_id) if isinstance(body, Cancelled) else None
+        if call is not None:
+            self.settle(call, None)
+
+    def _refused(self, frame: Envelope, _: int) -> None:
+        error = error_from_payload(frame.payload)
+        call = self._refused_call(frame)
+        if call is not None:
+            self.refuse(call, error)
+        elif self.closing:
+            self._close(polite=False)
+        elif error.code in _FATAL:
+            self.over = error
+        else:
+            log.warning("the runtime says: %s: %s", error.code, clip(error.message))
+
+    def _refused_call(self, frame: Envelope) -> Call | None:
+        request_id = _request_id(frame)
+        if request_id is not None:
+            return self.calls.named(request_id)
+        job_id = frame.job_id or text_in(frame.payload.get("job_id"))
+        if job_id is not None:
+            about = self.calls.about(CANCEL, job_id) or self.calls.about(SUBSCRIBE, job_id)
+            if about is not None:
+                return about
+        in_order = self.greeting.dialect.errors_in_order
+        fatal = frame.payload.get("code") in _FATAL | {"HEARTBEAT_LOST"}
+        return self.calls.oldest_in_order() if in_order and not fatal else None
+
+    def _closed(self, _frame: Envelope, _: int) -> None:
+        self._close(polite=True)
+
+    def _close(self, *, polite: bool) -> None:
+        if not self.closed.arrived.is_set():
+            self.closed.succeed(polite)
+            self._delivery.settled(self.closed)
+
+
+def _request_id(frame: Envelope) -> str | None:
+    return text_in(frame.payload.get("request_id"))
+
+
+def _read(frame: Envelope, cls: type[T]) -> T | ProtocolError:
+    """Read a payload; what is wrong with it is for the one call or job that it is about."""
+    try:
+        body = decode_payload(frame, TO_CLIENT)
+    except InvalidRequest as error:
+        return ProtocolError(f"the runtime sent a {frame.type} that is none: {error}")
+    assert isinstance(body, cls)
+    return body
