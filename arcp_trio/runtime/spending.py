@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.job import Job
     from arcp_trio.wire.json import Json
 
+
 @attrs.frozen
 class Spent:
     """Budgets that have changed, in one currency."""

@@ -191,7 +191,7 @@ class World:
 
     async def _play(self, job: JobContext) -> Json:
         await self._all_there.wait()  # who submits what has ended is told of its end alone
-        script = self.scripts[job.input]
+        script: Script = self.scripts[job.input]
         with trio.CancelScope(shield=script.stubborn):
             for act in script.acts:
                 await self._do(job, act)

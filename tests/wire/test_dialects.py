@@ -107,7 +107,9 @@ def test_other_frames_reach_a_python_client_untouched() -> None:
         ("job.result", {"final_status": "success", "result": None, "completed_at": "T"}),
     ]:
         end = tail(type_name, dumps(payload), id=ULID, job_id="job_1")
-        assert json.loads(b"{" + PYTHON.translate(end)[1:]) == json.loads(b"{" + end[1:])
+        translation = PYTHON.translate(end)
+        assert translation is not None
+        assert json.loads(b"{" + translation[1:]) == json.loads(b"{" + end[1:])
     JobErrorPayload.model_validate({**ENDED, "final_status": "error"})
 
 
