@@ -8,10 +8,11 @@ from contextlib import asynccontextmanager, suppress
 import trio
 
 from arcp_trio import Agents, JobContext, JobError, Json, Limits, MemoryStore, Runtime, StaticTokens
+from arcp_trio.store.interface import Store
 from arcp_trio.store.records import CredentialRow
 from arcp_trio.testing import Peer, TrioClock, open_peer
 from arcp_trio.testing.peer import TEST_TOKEN
-from tests.credentials.upstream import SpentTooMuchError, Upstream, WrongModelError
+from tests.credentials.upstream import SECRET, SpentTooMuchError, Upstream, WrongModelError
 
 BOB = "bob-token"
 
@@ -120,7 +121,7 @@ async def caller(job: JobContext) -> Json:
 
 def make_runtime(
     upstream: Upstream | None,
-    store: MemoryStore | None = None,
+    store: Store | None = None,
     *,
     clock: TrioClock | None = None,
     **limits: float,
@@ -139,7 +140,7 @@ def make_runtime(
 
 @asynccontextmanager
 async def provided(
-    upstream: Upstream, store: MemoryStore | None = None, **limits: float
+    upstream: Upstream, store: Store | None = None, **limits: float
 ) -> AsyncGenerator[tuple[Runtime, Peer], None]:
     """A running runtime and a connected peer."""
     async with (
@@ -148,3 +149,4 @@ async def provided(
     ):
         await peer.hello()
         yield runtime, peer
+    assert SECRET not in repr(vars(runtime._core.store))

@@ -40,7 +40,7 @@ class Key:
     """What was minted: for which order, and with which bounds."""
 
     handle: str
-    value: str
+    value: str = attrs.field(repr=False)
     order: CredentialOrder
     minted_at: float
 

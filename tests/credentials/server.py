@@ -1,0 +1,80 @@
+"""A server that is killed, and a gateway that outlives it: its keys are files in a folder.
+
+`python -m tests.credentials.server FOLDER` prints its port once it accepts connections.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import trio
+
+from arcp_trio import (
+    ArcpError,
+    CredentialOrder,
+    Issued,
+    JobContext,
+    Json,
+    Runtime,
+    SqliteStore,
+    StaticTokens,
+    serve,
+)
+from arcp_trio.testing.peer import TEST_TOKEN
+
+
+class Gateway:
+    """Each key is a file, named by its order and number. With a file `mute`, it never answers."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    async def issue(self, order: CredentialOrder) -> Sequence[Issued]:
+        """Mint one key."""
+        number = len(list(self._folder.glob("keys/*")))
+        handle = f"{order.id}.{number}"
+        (self._folder / "keys" / handle).touch()
+        if (self._folder / "mute").exists():
+            await trio.sleep_forever()
+        return [Issued(handle=handle, value=f"sk-{handle}", endpoint="https://gw.example/v1")]
+
+    async def rotate(self, order: CredentialOrder, handle: str) -> Sequence[Issued]:
+        """Mint another."""
+        assert (self._folder / "keys" / handle).exists()
+        return await self.issue(order)
+
+    async def revoke(self, order_id: str, handle: str | None) -> None:
+        """Delete it."""
+        for key in self._folder.glob(f"keys/{handle or order_id + '.*'}"):
+            key.unlink()
+        await trio.lowlevel.checkpoint()
+
+    def explain(self, error: Exception) -> ArcpError | None:
+        """It has no errors."""
+        return None
+
+
+async def main(folder: Path) -> None:
+    """Serve until killed."""
+    runtime = Runtime(
+        auth=StaticTokens({TEST_TOKEN: "tester"}),
+        store=SqliteStore(folder / "arcp.db"),
+        provisioner=Gateway(folder),
+    )
+
+    @runtime.agent("sleeper")
+    async def sleeper(job: JobContext) -> Json:
+        """Stay until ended; rotate when there is a file that says so."""
+        while not (folder / "rotate").exists():  # noqa: ASYNC110 - of another process
+            await trio.sleep(0.01)
+        await job.rotate(job.credentials[0].id)
+
+    async with runtime, trio.open_nursery() as nursery:
+        listeners = await nursery.start(serve, runtime, "127.0.0.1", 0)
+        print(listeners[0].socket.getsockname()[1], flush=True)  # noqa: T201 - to the test
+
+
+if __name__ == "__main__":
+    trio.run(main, Path(sys.argv[1]))
