@@ -6,13 +6,12 @@ anybody, where messages are read.
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 import attrs
 
+from arcp_trio.client.lenient import text_in
 from arcp_trio.wire.envelope import Envelope
-from arcp_trio.wire.json import Json
 
 
 @attrs.frozen(kw_only=True)
@@ -31,26 +30,24 @@ class Dialect:
 
 
 STANDARD: Final = Dialect(name="standard", errors_in_order=False)
+"""This project's own: every answer names its request."""
 PYTHON: Final = Dialect(name="python", subscriptions_count_alone=True, forgets_while_away=True)
 TYPESCRIPT: Final = Dialect(
     name="typescript", forgets_while_away=True, resumes_from_before=True
 )  # and C#, which minds neither
 OTHER: Final = Dialect(name="other")
 
-_ULID: Final = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}")
-
 
 def recognise(welcome: Envelope) -> Dialect:
     """Tell the dialect of a runtime by its first frame."""
-    token: Json = welcome.payload.get("resume_token")
-    token = token if isinstance(token, str) else ""
+    payload = welcome.payload
+    token = text_in(payload.get("resume_token")) or ""
     if token.startswith("rtk_"):
         return PYTHON
     if welcome.id.startswith("msg_"):
         return TYPESCRIPT
-    if token.startswith("rt_") and _ULID.fullmatch(welcome.id):
-        return STANDARD
-    return OTHER
+    ours = token.startswith("rt_") and {"session_id", "accepted_at"} <= payload.keys()
+    return STANDARD if ours else OTHER
 
 
 #: A `job.error` with one of these, for a job whose cancel is not answered, is that answer.

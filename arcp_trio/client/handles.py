@@ -29,7 +29,6 @@ class _Handle:
         self.trace_id = body.trace_id
         self._stream = stream
         self._room = room
-        stream.claimed = True
         # What nobody can ask for any more is not kept.
         finalize(self, stream.unwanted).atexit = False
 

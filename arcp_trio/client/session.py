@@ -242,6 +242,7 @@ class Session:
         stream.own = True
         stream.authorise(body.credentials)
         if call is not None:
+            stream.claimed = True
             self.settle(call, (stream, body))
 
     def _subscribed(self, frame: Envelope, _: int) -> None:
@@ -259,6 +260,7 @@ class Session:
         stream = (over and self._known(body.job_id)) or self.jobs.get(body.job_id)
         stream = stream or self._begin(body.job_id)
         stream.authorise(body.credentials)
+        stream.claimed = True
         self.settle(call, (stream, body))
         if over and not stream.end.arrived.is_set():
             stream.ended_before(

@@ -61,7 +61,7 @@ class JobStream:
         self.own = False
         """Submitted in this session, and so not for it to unsubscribe."""
         self.claimed = False
-        """Somebody has, or had, a handle."""
+        """Somebody has, had or gets a handle."""
         self.iterators: WeakSet[EventIterator] = WeakSet()
         self.gone: Exception | None = None
         """Why there are events that cannot be had from here any more."""
@@ -167,6 +167,8 @@ class JobStream:
 
     def let_go(self) -> None:
         """Forget the events that nobody reads, and those to come."""
+        if not self.events:
+            return
         self.gone = EventsNotKept(
             f"the events of {self.id} were not read in time; iterate over them from the start, or "
             "use on_event"

@@ -1,0 +1,214 @@
+"""Events and answers reach the program in the order of arrival, and handlers may make calls."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from arcp_trio import Client, Event, connect
+from tests.client.support import TOKEN, Network, Wire, real_runtime, scripted
+
+
+@pytest.mark.parametrize("lines", [5, 1_000])
+async def test_handlers_run_one_at_a_time_in_order(autojump_clock: MockClock, lines: int) -> None:
+    """Rapid events into a handler whose delays fall are handled in order, never two at once.
+
+    When `result` returns, every one of them has been.
+    """
+    handled: list[int] = []
+    running = 0
+
+    async def on_event(event: Event) -> None:
+        nonlocal running
+        running += 1
+        assert running == 1
+        await trio.sleep(0.001 * (lines - int(event.body["message"])))
+        handled.append(int(event.body["message"]))
+        running -= 1
+
+    async with (
+        real_runtime() as runtime,
+        connect(Network(runtime).open, token=TOKEN, on_event=on_event) as client,
+    ):
+        job = await client.submit("count", lines)
+        assert await job.result() == {"n": lines}
+        assert handled == list(range(lines))
+
+
+async def test_a_handler_submits_and_awaits(autojump_clock: MockClock) -> None:
+    """A handler that makes calls and waits for them gets its answers, and the order stays."""
+    handled: list[str] = []
+
+    async def on_event(event: Event) -> None:
+        handled.append(f"begin {event.body['message']}")
+        inner = await client.submit("echo", event.body["message"])
+        handled.append(f"end {await inner.result()}")
+
+    async with (
+        real_runtime() as runtime,
+        connect(Network(runtime).open, token=TOKEN, on_event=on_event) as client,
+    ):
+        job = await client.submit("count", 5)
+        await job.result()
+    assert handled == [f"{what} {n}" for n in range(5) for what in ("begin", "end")]
+
+
+async def test_a_handler_calls_from_a_nursery_of_its_own(autojump_clock: MockClock) -> None:
+    """Tasks that a handler starts and waits for are handlers, too."""
+    answers: list[object] = []
+
+    async def ask(text: str) -> None:
+        answers.append(await (await client.submit("echo", text)).result())
+
+    async def on_event(event: Event) -> None:
+        async with trio.open_nursery() as nursery:
+            for n in range(3):
+                nursery.start_soon(ask, f"{event.body['message']}.{n}")
+
+    async with (
+        real_runtime() as runtime,
+        connect(Network(runtime).open, token=TOKEN, on_event=on_event) as client,
+    ):
+        await (await client.submit("count", 5)).result()
+    assert sorted(map(str, answers)) == [f"{m}.{n}" for m in range(5) for n in range(3)]
+
+
+async def test_a_handler_iterates_over_another_job(autojump_clock: MockClock) -> None:
+    """A handler may read another job to its end."""
+    read: list[str] = []
+
+    async def on_event(event: Event) -> None:
+        if event.kind == "status":
+            inner = await client.submit("count", 3)
+            read.extend([event.body["message"] async for event in inner.events()])
+
+    async with (
+        real_runtime() as runtime,
+        connect(Network(runtime).open, token=TOKEN, on_event=on_event) as client,
+    ):
+        job = await client.submit("stuck")
+        await trio.sleep(1)
+        assert read == ["0", "1", "2"]
+        await job.cancel()
+
+
+async def test_handlers_of_two_clients_call_each_other(autojump_clock: MockClock) -> None:
+    """Nested calls both ways, ten deep, end."""
+    begun = ended = 0
+
+    async def through(client: Client) -> None:
+        nonlocal begun, ended
+        if begun < 10:
+            begun += 1
+            await (await client.submit("count", 1)).result()
+            ended += 1
+
+    async def on_first(_: Event) -> None:
+        await through(second)
+
+    async def on_second(_: Event) -> None:
+        await through(first)
+
+    async with (
+        real_runtime() as runtime,
+        connect(Network(runtime).open, token=TOKEN, on_event=on_first) as first,
+        connect(Network(runtime).open, token=TOKEN, on_event=on_second) as second,
+    ):
+        await (await first.submit("count", 1)).result()
+        await trio.sleep(1)
+        assert (begun, ended) == (10, 10)
+
+
+async def test_pings_are_answered_while_a_handler_is_busy(autojump_clock: MockClock) -> None:
+    """A handler that takes long keeps nothing waiting but what stands behind it."""
+
+    async def script(wire: Wire) -> None:
+        await wire.welcome()
+        await wire.accept("job_1")
+        await wire.log(1, "job_1", "busy")
+        for n in range(10):
+            await wire.send("session.ping", {"nonce": f"p{n}", "sent_at": "2026-01-01T00:00:00Z"})
+            with trio.fail_after(0.5):
+                pong = await wire.receive("session.pong")
+            assert pong["payload"]["ping_nonce"] == f"p{n}"
+        asked.set()
+        await wire.result(2, "job_1", "done")
+        await wire.end()
+
+    async def on_event(_: Event) -> None:
+        await trio.sleep(5)
+        assert asked.is_set()
+
+    asked = trio.Event()
+    async with (
+        scripted(script) as runtime,
+        connect(runtime.open, token=TOKEN, on_event=on_event) as client,
+    ):
+        assert await (await client.submit("echo")).result() == "done"
+        assert trio.current_time() >= 5
+
+
+async def test_leaving_waits_for_the_handlers(autojump_clock: MockClock) -> None:
+    """A thousand events and the block's end at once: all are handled first."""
+    handled: list[Event] = []
+
+    async def on_event(event: Event) -> None:
+        await trio.sleep(0.001)
+        handled.append(event)
+
+    async with (
+        real_runtime() as runtime,
+        connect(Network(runtime).open, token=TOKEN, on_event=on_event) as client,
+    ):
+        observer = await client.submit("count", 1_000)
+        async for event in observer.events():
+            if event.body["message"] == "999":
+                break
+    assert [event.body["message"] for event in handled] == [str(n) for n in range(1_000)]
+
+
+async def test_leaving_does_not_wait_for_ever(autojump_clock: MockClock) -> None:
+    """A handler that never returns is given up."""
+
+    async def on_event(_: Event) -> None:
+        await trio.sleep_forever()
+
+    async with real_runtime() as runtime:
+        async with connect(Network(runtime).open, token=TOKEN, on_event=on_event) as client:
+            await client.submit("count", 5)
+            before = trio.current_time()
+        assert trio.current_time() - before <= 5
+
+
+async def test_events_before_the_handle_are_kept(autojump_clock: MockClock) -> None:
+    """Events right behind the acceptance, in one write with it, are there when one iterates."""
+
+    async def script(wire: Wire) -> None:
+        await wire.welcome()
+        await wire.accept("job_1")
+        for n in range(1, 4):
+            await wire.log(n, "job_1", str(n))
+        await wire.result(4, "job_1")
+        await wire.end()
+
+    async with scripted(script) as runtime, connect(runtime.open, token=TOKEN) as client:
+        job = await client.submit("echo")
+        await trio.sleep(10)
+        assert [event.seq async for event in job.events()] == [1, 2, 3]
+
+
+async def test_each_event_comes_once(autojump_clock: MockClock) -> None:
+    """Who stops iterating and begins again goes on where it stopped."""
+    async with (
+        real_runtime() as runtime,
+        connect(Network(runtime).open, token=TOKEN) as client,
+    ):
+        job = await client.submit("count", 6)
+        seen = []
+        async for event in job.events():
+            seen.append(event.body["message"])
+            if len(seen) == 2:
+                break
+        seen += [event.body["message"] async for event in job.events()]
+        assert seen == ["0", "1", "2", "3", "4", "5"]
