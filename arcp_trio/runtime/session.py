@@ -76,8 +76,10 @@ class Session:
         """A job that this session watches has emitted. Never waits, never fails."""
         if self.tail is None or self.behind:
             return
-        # Entries may be large: for a client that reads too slowly they wait in the journal.
-        if self._hints >= self._most_items or not self.tail.has_room:
+        # Entries may be large: for a client that reads too slowly they wait in the journal. But for
+        # the first: the scribe may be asleep, and must learn that there is something to catch up.
+        most = self._most_items if self.tail.has_room else 1
+        if self._hints >= most:
             self.behind = True
         else:
             self._hints += 1
