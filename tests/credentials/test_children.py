@@ -90,7 +90,7 @@ async def test_a_parent_that_ends_while_its_child_is_issued(
     by: str, at: float, autojump_clock: MockClock
 ) -> None:
     """There is no such child then, and what was minted for it goes with its parent's."""
-    upstream, store = Upstream(), SafeStore()
+    upstream, store = Upstream(slow_search=0.4), SafeStore()
     async with make_runtime(upstream, store) as runtime, open_peer(runtime) as peer:
         await peer.hello()
         limit = {"max_runtime_sec": 2} if by == "timeout" else {}

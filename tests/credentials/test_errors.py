@@ -59,6 +59,16 @@ async def test_without_credentials_nothing_is_explained(autojump_clock: MockCloc
         assert end["payload"]["code"] == "INTERNAL_ERROR"
 
 
+@pytest.mark.logs_error("agent caller@1.0.0 of .* failed")
+async def test_nor_where_none_were_needed(autojump_clock: MockClock) -> None:
+    """It is no different if there might have been credentials, and are none."""
+    async with provided(Upstream(mints=0)) as (_, peer):
+        job = {"error": "spent", "dies": True}
+        accepted = await peer.submit("caller", job, lease_request=LEASE)
+        end = await peer.until_terminal(accepted["job_id"])
+        assert end["payload"]["code"] == "INTERNAL_ERROR"
+
+
 @pytest.mark.logs_error("cannot be explained|agent caller@1.0.0 of .* failed")
 async def test_a_provisioner_that_fails_to_explain(autojump_clock: MockClock) -> None:
     """Its failure is logged, and the error stays what it was."""

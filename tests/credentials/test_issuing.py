@@ -371,6 +371,38 @@ async def test_a_shutdown_meanwhile_leaves_nothing_alive(
         assert store.credentials == []
 
 
+@pytest.mark.spec("9.8.2-4")
+async def test_an_answer_that_comes_behind_a_shutdown(autojump_clock: MockClock) -> None:
+    """An upstream that cannot be interrupted: what it answers in the end is revoked as well."""
+    upstream, store = Upstream(slow=0.3, slow_answer=0.3, stubborn=True), SafeStore()
+    async with make_runtime(upstream, store) as runtime, open_peer(runtime) as peer:
+        await peer.hello()
+        request = await peer.send("job.submit", {"agent": "worker", "lease_request": LEASE})
+        await trio.sleep(0.2)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(runtime.shutdown)
+            with pytest.raises(InternalError):
+                await peer.answer("job.accepted", request)
+        assert upstream.live == set()
+    assert not store._journals
+
+
+@pytest.mark.spec("9.8.2-4")
+async def test_no_job_begins_in_a_drain(autojump_clock: MockClock) -> None:
+    """A submit that waits for its credentials when new work is refused is refused, too."""
+    upstream = Upstream(slow=1)
+    async with make_runtime(upstream) as runtime, open_peer(runtime) as peer:
+        await peer.hello()
+        request = await peer.send("job.submit", {"agent": "worker", "lease_request": LEASE})
+        await trio.sleep(0.5)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(runtime.shutdown, 10)
+            with pytest.raises(InternalError, match="shutting down"):
+                await peer.answer("job.accepted", request)
+        assert len(upstream.keys) == 1
+        assert upstream.live == set()
+
+
 # -- submitted again
 
 

@@ -11,6 +11,7 @@ import trio
 import trio.lowlevel
 from trio.testing import MockClock
 
+from arcp_trio import InternalError
 from arcp_trio.store.records import CredentialState
 from arcp_trio.testing import Peer, TrioClock, open_peer
 from arcp_trio.testing.frames import TERMINAL
@@ -181,6 +182,19 @@ async def test_a_shutdown_waits_a_moment_and_forgets_nothing(autojump_clock: Moc
         await peer.hello()
         assert upstream.live == set()
         assert store.credentials == []
+
+
+@pytest.mark.spec("9.8.2-4")
+async def test_a_shutdown_lets_what_is_under_way_come_to_its_end(
+    autojump_clock: MockClock,
+) -> None:
+    """Also what no job waits for: the keys of a submit that was refused."""
+    upstream = Upstream(failing_after=down("issue"), slow_revoke=0.6)
+    async with provided(upstream) as (_, peer):
+        with pytest.raises(InternalError):
+            await peer.submit("worker", lease_request=LEASE)
+        assert upstream.live
+    assert upstream.live == set()
 
 
 @pytest.mark.spec("14-13")

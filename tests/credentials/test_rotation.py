@@ -175,6 +175,26 @@ async def test_there_is_nothing_to_rotate(autojump_clock: MockClock) -> None:
             assert (await peer.until_terminal(accepted["job_id"]))["payload"]["result"] is True
 
 
+@pytest.mark.spec("9.8.2-4")
+@pytest.mark.parametrize("stubborn", [False, True])
+@pytest.mark.parametrize("at", [0.2, 0.7])
+async def test_a_job_that_ends_while_it_rotates(
+    at: float, autojump_clock: MockClock, *, stubborn: bool
+) -> None:
+    """Whatever the upstream has minted by the end, or mints behind it, is revoked."""
+    upstream, store = Upstream(stubborn=stubborn), SafeStore()
+    async with provided(upstream, store, cancel_grace_seconds=0) as (_, peer):
+        accepted = await peer.submit("rotator", {"times": 1}, lease_request=LEASE)
+        upstream.slow = upstream.slow_answer = 0.5
+        await trio.sleep(1 + at)
+        await peer.send("job.cancel", {"job_id": accepted["job_id"]})
+        assert await rotations(peer, accepted["job_id"]) == []
+        assert upstream.live == set()
+        await trio.sleep(15)
+        assert upstream.live == set()
+    assert store.credentials == []
+
+
 # -- who sees the value
 
 

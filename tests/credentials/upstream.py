@@ -67,7 +67,11 @@ class Upstream:
     """Seconds before minting."""
     slow_answer: float = 0
     """Seconds between minting and the answer."""
+    stubborn: bool = False
+    """Whether minting goes on although it is cancelled."""
     slow_revoke: float = 0
+    slow_search: float = 0
+    """Seconds more to revoke what an order has minted."""
     failing: Callable[[str], Exception | None] = lambda _: None
     """What a call fails of, by its name, before anything is done."""
     failing_after: Callable[[str], Exception | None] = lambda _: None
@@ -89,9 +93,10 @@ class Upstream:
     async def _mint(self, call: str, order: CredentialOrder, count: int) -> Sequence[Issued]:
         self.orders[order.id] = order
         self._called(call, order.id)
-        await trio.sleep(self.slow)
-        minted = [self._new_key(order) for _ in range(count)]
-        await trio.sleep(self.slow_answer)
+        with trio.CancelScope(shield=self.stubborn):
+            await trio.sleep(self.slow)
+            minted = [self._new_key(order) for _ in range(count)]
+            await trio.sleep(self.slow_answer)
         self._fail(self.failing_after, call)
         return [self._answer(key) for key in minted]
 
@@ -127,7 +132,7 @@ class Upstream:
     async def revoke(self, order_id: str, handle: str | None) -> None:
         """Revoke one, or all of an order."""
         self._called("revoke", handle or order_id)
-        await trio.sleep(self.slow_revoke)
+        await trio.sleep(self.slow_revoke + (self.slow_search if handle is None else 0))
         for each in [handle] if handle is not None else self._minted.get(order_id, []):
             self.revoked.setdefault(each, trio.current_time())
         self._fail(self.failing_after, "revoke")
