@@ -79,7 +79,8 @@ def draft(core: Core, wanted: Wanted, origin: Origin) -> Job:
     if core.store.trouble is not None:
         raise store_trouble()
     core.jobs.refuse_if_full(origin.principal)
-    job_id = new_id("job_")
+    job_id, trace_id = new_id("job_"), origin.trace_id or secrets.token_hex(16)
+    above = None if origin.parent is None else origin.parent.journal
     job = Job(
         core=core,
         id=job_id,
@@ -87,13 +88,11 @@ def draft(core: Core, wanted: Wanted, origin: Origin) -> Job:
         input=wanted.input,
         principal=origin.principal,
         session_id=origin.session_id,
-        trace_id=origin.trace_id or secrets.token_hex(16),
+        trace_id=trace_id,
         max_runtime=wanted.max_runtime,
         grace=core.limits.cancel_grace_seconds,
         submitters=origin.submitters,
-        journal=Journal(
-            core.store, job_id, min(core.limits.journal_bytes, core.store.journal_bytes)
-        ),
+        journal=Journal(core, job_id, trace_id, origin.session_id, above),
         authority=_authority(core, wanted.lease, origin.parent),
         streams=origin.streams,
         parent=origin.parent,

@@ -74,7 +74,7 @@ class Batch:
         watch = Watch(self._session, job_id, job)
         self.promise(Promise(accepted, watch))
         if job is not None:
-            job.watches[self._session.id] = watch
+            job.journal.watches[self._session.id] = watch
 
     def inline(self, tail: bytes) -> None:
         """A frame of this session only goes out under the next number."""

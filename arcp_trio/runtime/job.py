@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import logging
-import math
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import attrs
 import trio
 
-from arcp_trio.runtime import outcome, sealing, spending
+from arcp_trio.runtime import fence, outcome, spending
 from arcp_trio.runtime.agents import Agent
-from arcp_trio.runtime.groups import unwrapped
 from arcp_trio.runtime.journal import Journal
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.runtime.outcome import Outcome
 from arcp_trio.runtime.streaming import StreamedResult
 from arcp_trio.runtime.wake import Wake
-from arcp_trio.store.records import Entry, Status
-from arcp_trio.store.writes import AppendJournal, FinishJob, StartJob
-from arcp_trio.wire import envelope, events
+from arcp_trio.store.records import Status
+from arcp_trio.store.writes import StartJob
+from arcp_trio.wire import events
 from arcp_trio.wire.errors import ArcpError, InternalError, LeaseExpired, error_from_payload
-from arcp_trio.wire.ids import new_id
-from arcp_trio.wire.json import MAX_DEPTH, Json, dumps
+from arcp_trio.wire.json import Json, dumps
 from arcp_trio.wire.timestamps import rfc3339
 
 if TYPE_CHECKING:
@@ -32,7 +29,6 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.context import JobContext
     from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.credentials import Wallet
-    from arcp_trio.runtime.watch import Watch
 
 log = logging.getLogger(__name__)
 
@@ -73,8 +69,6 @@ class Job:
     status: Status = Status.PENDING
     deadline: float | None = None
     """On Trio's clock, once it runs."""
-    watches: dict[str, Watch] = attrs.field(factory=dict[str, "Watch"])
-    """The awake sessions that watch it, by their ids."""
     said_its_end: trio.Event = attrs.field(factory=trio.Event)
     streamed: StreamedResult | None = None
     """Its result, once the agent has begun to stream one."""
@@ -82,7 +76,6 @@ class Job:
     sealed: bool = False
     """Its terminal is in the journal: nothing with its id follows."""
     _emits: int = 0
-    _tails: envelope.JobTails = attrs.field(init=False)
     _winding_up: bool = False
     _agent_gone: trio.Event = attrs.field(factory=trio.Event)
     _agent_scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
@@ -90,9 +83,6 @@ class Job:
     _child_left: Wake = attrs.field(factory=Wake)
     _abandoned: bool = False
     _last_scope: trio.CancelScope = attrs.field(factory=lambda: trio.CancelScope(shield=True))
-
-    def __attrs_post_init__(self) -> None:
-        self._tails = envelope.JobTails(self.id, self.trace_id)
 
     # -- running
 
@@ -121,50 +111,19 @@ class Job:
     async def _run_agent(self, context: JobContext) -> None:
         try:
             with self._agent_scope:
-                result = await self.agent.function(context)
-                self.decide(self._returned(result))
+                self.decide(fence.returned(self, await self.agent.function(context)))
         except BaseException as error:  # noqa: ASYNC103, BLE001 - the fence round an agent
             # Its fault is its own, SystemExit included.
-            rest = _not_the_agents(error)
+            rest = fence.not_the_agents(error)
             if rest is not None:
                 raise rest from None  # noqa: ASYNC104
-            self.decide(self._raised(error))
+            self.decide(fence.raised(self, error))
 
     async def _time_out(self) -> None:
         assert self.deadline is not None
         assert self.max_runtime is not None
         await trio.sleep_until(self.deadline)
         self.end(outcome.timed_out(self.max_runtime))
-
-    def _returned(self, result: Json) -> Outcome:
-        streamed = self.streamed
-        if streamed is not None:
-            fault = streamed.fault(result)
-            if fault is not None:
-                log.error("agent %s of %s: %s", self.agent.ref, self.id, fault.message)
-                return outcome.failed(fault)
-            if self.streams:
-                return outcome.streamed(streamed.id, streamed.size)
-            result = streamed.inline()
-        try:
-            encoded = dumps(result, max_depth=MAX_DEPTH - 2)  # it stands two levels below the frame
-        except ValueError:
-            log.exception("agent %s of %s failed", self.agent.ref, self.id)
-            return outcome.failed(InternalError("the agent returned what is not JSON"))
-        if len(encoded) > self.most_bytes:
-            log.error("agent %s of %s returned %d bytes", self.agent.ref, self.id, len(encoded))
-            return outcome.failed(limit_hit("frame_bytes_out", self.core.limits.frame_bytes_out))
-        return outcome.succeeded(encoded)
-
-    def _raised(self, error: BaseException) -> Outcome:
-        cause = unwrapped(error)
-        known = cause if isinstance(cause, ArcpError) else self.explained(cause)
-        its_own = None if known is None else outcome.raised(known, self.most_bytes)
-        if its_own is not None:
-            return its_own
-        # The text of an exception may hold secrets: it stays here (§12).
-        log.error("agent %s of %s failed", self.agent.ref, self.id, exc_info=error)
-        return outcome.failed(InternalError("the agent failed"))
 
     def explained(self, error: BaseException) -> ArcpError | None:
         """What an error means to the job that came from where its credentials are used (§9.6)."""
@@ -250,13 +209,10 @@ class Job:
         assert outcome is not None
         self.sealed = True
         now = self.core.clock.now()
-        tail = self._tails.tail(outcome.type, outcome.payload(rfc3339(now)), id=new_id())
-        entry = self._entry(tail, terminal=True)
         self.status = outcome.status
         left = self.authority.budget.remaining
         budget = dumps(left) if left else None
-        group = self.core.store.put(FinishJob(self.id, outcome.status, now, entry, budget))
-        self._hint(entry)
+        group = self.journal.finish(outcome, now, budget)
         self.said_its_end.set()
         self._leave_tree()
         with self._last_scope:
@@ -276,7 +232,7 @@ class Job:
 
     def tell_of(self, child: Job, accepted: bytes) -> None:
         """A child is accepted: that has its place among this job's events."""
-        self._append(accepted, child=child.id)
+        self.journal.accept_child(child.id, accepted)
 
     def _end_children(self) -> None:
         for child in self.children.values():
@@ -339,15 +295,13 @@ class Job:
         if kind == "result_chunk" and not self._take_chunk(body):
             return
         spent = spending.charge(self, body) if kind == "metric" else None
-        tail = self._tails.tail("job.event", payload, id=new_id())
-        self._append(tail, feature=events.feature_of(kind))
+        self.journal.append("job.event", payload, feature=events.feature_of(kind))
         if spent is not None:
             spending.tell(self, spent)
 
     def add_sealed(self, kind: str, body: Mapping[str, Json]) -> None:
         """Add an event with a hole, for a secret that is filled in as it is sent."""
-        tail = self._tails.tail("job.event", self._encoded(kind, body), id=new_id())
-        self._append(sealing.sealed(tail))
+        self.journal.append("job.event", self._encoded(kind, body), sealed=True)
 
     def _encoded(self, kind: str, body: Mapping[str, Json]) -> bytes:
         payload = events.encode_event(kind, body, rfc3339(self.core.clock.now()))
@@ -372,68 +326,14 @@ class Job:
             return InternalError("the job has ended")
         return error_from_payload(error.payload())
 
-    def _append(self, tail: bytes, *, feature: str | None = None, child: str | None = None) -> None:
-        entry = self._entry(tail, feature=feature, child=child)
-        self.core.store.put(AppendJournal(self.id, entry))
-        self._hint(entry)
-
-    def _entry(
-        self,
-        tail: bytes,
-        *,
-        feature: str | None = None,
-        terminal: bool = False,
-        child: str | None = None,
-    ) -> Entry:
-        ordinal = self.core.jobs.next_ordinal()
-        entry = Entry(self.journal.length, ordinal, tail, feature, terminal, child)
-        self.journal.count(entry)
-        return entry
-
-    def _hint(self, entry: Entry) -> None:
-        for watch in self.watches.values():
-            watch.session.hint(watch, entry)
-
     async def give_way(self, *, at_once: bool = False) -> None:
         """Have an agent that has emitted wait where it must, and let others have their turn."""
         self._emits += 1
         if self.journal.over:
-            await self._fit_journal()
+            await self.journal.fit()
         if self.core.store.full:
             await self.core.store.room()
         elif at_once or self._emits % EMITS_PER_CHECKPOINT == 0:
             await trio.lowlevel.checkpoint()
         else:
             await trio.lowlevel.checkpoint_if_cancelled()
-
-    async def _fit_journal(self) -> None:
-        """Wait for the session that submitted the job, while it is attached; for nobody else."""
-        while True:
-            job, watch = self._first_reader()
-            attached = watch is not None and watch.session.tail is not None
-            # Told of an ancestor only, so far, it has yet to read all of this one.
-            cursor = watch.cursor if watch is not None and job is self else 0
-            self.journal.trim(cursor if attached else None)
-            if not (attached and self.journal.over_by_a_segment):
-                return
-            await job.journal.reader()
-
-    def _first_reader(self) -> tuple[Job, Watch | None]:
-        """The submitting session's watch: of this job, or else of the nearest one above."""
-        job = self
-        while (watch := job.watches.get(self.session_id)) is None and job.parent is not None:
-            job = job.parent
-        return job, watch
-
-
-def _not_the_agents(error: BaseException) -> BaseException | None:
-    """The part of an exception that must go on: Ctrl-C, cancellation from further out."""
-    if not trio.lowlevel.in_trio_task():
-        return error  # the interpreter is throwing the coroutine away
-    beyond: tuple[type[BaseException], ...] = (KeyboardInterrupt,)
-    if trio.current_effective_deadline() == -math.inf:
-        # Else it is one that the agent has kept from somewhere.
-        beyond = (*beyond, trio.Cancelled)
-    if isinstance(error, BaseExceptionGroup):
-        return cast("BaseExceptionGroup[BaseException]", error).subgroup(beyond)
-    return error if isinstance(error, beyond) else None

@@ -111,7 +111,7 @@ class Observing:
         session.tell(Promise(tail, watch))
         session.subscriptions[row.job_id] = watch
         if job is not None:
-            job.watches[session.id] = watch
+            job.journal.watches[session.id] = watch
 
     def _has(self, row: JobRow, job: Job | None) -> bool:
         """Whether the session gets the job's events anyway, or had them: it submitted it."""
@@ -122,7 +122,7 @@ class Observing:
             or session.id in row.submitters
             or row.job_id in session.subscriptions
             or (watch is not None and not watch.observer)
-            or (job is not None and session.id in job.watches)
+            or (job is not None and session.id in job.journal.watches)
         )
 
     def _check_room(self) -> None:

@@ -107,7 +107,7 @@ class Sessions:
                 if observer:
                     session.subscriptions[job_id] = watch
                 if job is not None:
-                    job.watches[session_id] = watch
+                    job.journal.watches[session_id] = watch
             self._start(session)
         except BaseException:
             self._park(session_id, parked)

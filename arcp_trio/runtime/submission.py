@@ -299,7 +299,7 @@ class Submissions:
             session.stop_observing(watch.job_id)  # it gets the job's events as a submitter now
         session.tell(Promise(verdict.tail, watch))
         if watch is not None and watch.job is not None:
-            watch.job.watches[session.id] = watch
+            watch.job.journal.watches[session.id] = watch
 
 
 def _refuse_unnegotiated(submit: Submit, features: frozenset[str]) -> None:

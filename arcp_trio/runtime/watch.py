@@ -40,6 +40,7 @@ class Watch:
 
     def leave_job(self) -> None:
         """Have the job hint at nothing any more, and not wait for this session."""
-        if self.job is not None and self.job.watches.get(self.session.id) is self:
-            del self.job.watches[self.session.id]
-            self.job.journal.reader_moved()
+        journal = None if self.job is None else self.job.journal
+        if journal is not None and journal.watches.get(self.session.id) is self:
+            del journal.watches[self.session.id]
+            journal.reader_moved()

@@ -130,11 +130,11 @@ async def test_they_may_come_and_go_while_a_job_speaks(autojump_clock) -> None:
         for round_ in range(5):
             crowd = [await subscriber(flow, job_id) for _ in range(10)]
             await relay(flow, [owner], 100 * round_, 100 * round_ + 100)
-            assert len(job.watches) == 1 + len(crowd)
+            assert len(job.journal.watches) == 1 + len(crowd)
             for peer in crowd:
                 await peer.drop()
             await wait_all_tasks_blocked()
-            assert set(job.watches) == {owner.session_id}
+            assert set(job.journal.watches) == {owner.session_id}
             assert flow.runtime._core.tail_bytes.held == 0
 
 
@@ -207,7 +207,7 @@ async def test_an_absent_subscriber_costs_a_cursor(events: int, autojump_clock) 
         assert flow.tap.emitted == events
         assert repr(store._sessions[peer.session_id]) == kept
         assert store.rows == rows
-        assert flow.runtime._core.jobs.live[job_id].watches == {}
+        assert flow.runtime._core.jobs.live[job_id].journal.watches == {}
         assert flow.runtime._core.tail_bytes.held == 0
 
         again = await flow.connect()

@@ -190,7 +190,7 @@ def _ends_the_next_one(patch: pytest.MonkeyPatch) -> None:
 
     def leave_job(self: Watch) -> None:
         if self.job is not None:
-            self.job.watches.pop(self.session.id, None)
+            self.job.journal.watches.pop(self.session.id, None)
 
     patch.setattr(Watch, "leave_job", leave_job)
 
