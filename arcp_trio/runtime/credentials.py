@@ -263,8 +263,11 @@ class Wallet:
 def _constraints(issued: Issued, lease: Lease) -> Mapping[str, Json]:
     """As they were told, but a time in UTC, which is all that clients need to read (§9.5)."""
     constraints = {name: value for name, value in issued.constraints.items() if value is not None}
-    if "expires_at" in constraints:
-        moment = parse_rfc3339(constraints["expires_at"])
-        same = moment == lease.expires
-        constraints["expires_at"] = lease.expires_at if same else rfc3339(moment)
+    told = constraints.get("expires_at")
+    if told is not None:
+        moment = parse_rfc3339(told)
+        if moment == lease.expires:
+            constraints["expires_at"] = lease.expires_at
+        elif not told.endswith("Z"):
+            constraints["expires_at"] = rfc3339(moment)
     return constraints
