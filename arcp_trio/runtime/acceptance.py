@@ -20,7 +20,7 @@ from arcp_trio.store.records import JobRow
 from arcp_trio.wire.errors import InternalError
 from arcp_trio.wire.ids import new_id
 from arcp_trio.wire.json import Json, JsonObject
-from arcp_trio.wire.timestamps import rfc3339
+from arcp_trio.wire.timestamps import parse_rfc3339, rfc3339
 
 if TYPE_CHECKING:
     from arcp_trio.authority.lease import Lease
@@ -188,5 +188,5 @@ def row(job: Job, accepted: bytes, now: float) -> JobRow:
         session_id=job.session_id,
         trace_id=job.trace_id,
         accepted=accepted,
-        created_at=now,
+        created_at=parse_rfc3339(rfc3339(now)),  # as it is shown, for filters to compare with
     )

@@ -240,7 +240,7 @@ def _cursor_behind(row: JobRow) -> str:
 def _place(cursor: str) -> tuple[float, str]:
     try:
         match loads(b64decode(cursor, validate=True)):
-            case [float() | int() as created_at, str() as job_id]:
+            case [float() as created_at, str() as job_id]:
                 return created_at, job_id
             case _:
                 pass
