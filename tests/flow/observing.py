@@ -11,7 +11,7 @@ from arcp_trio import JobContext, MemoryStore, Runtime, StaticTokens
 from arcp_trio.runtime.limits import Limits
 from arcp_trio.runtime.policy import Policy
 from arcp_trio.store.interface import Store
-from arcp_trio.testing import Peer, PeerFactory, TrioClock, open_peers
+from arcp_trio.testing import Peer, PeerFactory, TrioClock, WireRecorder, open_peers
 from arcp_trio.testing.frames import TERMINAL, Frame
 from arcp_trio.testing.peer import TEST_TOKEN
 from arcp_trio.wire.json import Json, JsonObject
@@ -89,9 +89,16 @@ class Scene:
 
 @asynccontextmanager
 async def open_scene(
-    store: Store | None = None, *, policy: Policy | None = None, **limits: float
+    store: Store | None = None,
+    *,
+    policy: Policy | None = None,
+    recorder: WireRecorder | None = None,
+    **limits: float,
 ) -> AsyncGenerator[Scene, None]:
-    """Run a runtime with these limits for as long as the block lasts."""
+    """Run a runtime with these limits for as long as the block lasts.
+
+    With the recorder of another one, sessions of that may be gone on with.
+    """
     tokens = {TEST_TOKEN: "alice", BOB: "bob", AUDITOR: "auditor", OPERATOR: "operator"}
     runtime = Runtime(
         auth=StaticTokens(tokens),
@@ -102,6 +109,7 @@ async def open_scene(
         policy=policy,
     )
     async with runtime, open_peers(runtime) as peers:
+        peers.recorder = recorder or peers.recorder
         yield Scene(runtime, peers)
 
 
