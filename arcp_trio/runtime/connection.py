@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import math
 from collections import deque
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import trio
@@ -18,9 +17,10 @@ from arcp_trio.runtime.sealing import reveal
 from arcp_trio.runtime.tail import Farewell, Tail
 from arcp_trio.runtime.trouble import FAILED, store_trouble
 from arcp_trio.runtime.wake import Wake
+from arcp_trio.runtime.writing import FrameWriter
 from arcp_trio.store.errors import StoreError
 from arcp_trio.store.interface import JournalTrimmed, LogTrimmed, Replay
-from arcp_trio.store.records import SEAL, Frame
+from arcp_trio.store.records import SEAL
 from arcp_trio.transport.base import MessageTooBig, TransportClosed
 from arcp_trio.wire import envelope
 from arcp_trio.wire.dialects import STANDARD, Dialect
@@ -49,14 +49,8 @@ WRITE_FRAMES = 512
 WRITE_BYTES = 256 * 1024
 """One write is what is there, up to these."""
 
-PAUSE_SECONDS = 0.01
-"""What a client gets for a frame that keeps it from what is right behind it."""
-
 MALFORMED_SECONDS = 10.0
 """The span in which `malformed_frames` are counted."""
-
-MOST_CONTROL = 256
-"""Control frames that may wait to be sent; then the reader waits, too."""
 
 NORMAL, GOING_AWAY, POLICY, TOO_BIG = 1000, 1001, 1008, 1009
 
@@ -82,11 +76,7 @@ class Connection:
         """Around everything but the farewell."""
         self._conversation = trio.CancelScope()
         self._farewell = Farewell(NORMAL, "")
-        self._control: deque[bytes] = deque()
-        """Frames of the connection itself, sent between batches: ping, pong, HEARTBEAT_LOST."""
-        self._control_sent = Wake()
         self._malformed: deque[float] = deque()
-        self._sent_seq = 0
         self._unheard = math.inf
         """Messages that came before the client can have read its welcome."""
         self._fresh = False
@@ -158,8 +148,11 @@ class Connection:
 
     def begin(self, tail: Tail, welcome: bytes, replay: Replay, after_seq: int) -> None:
         """The scribe attached the session: frames come from this replay, then from this tail."""
+        assert self._session is not None
         self._welcome, self._replay, self._tail = welcome, replay, tail
-        self._sent_seq = after_seq
+        self._writer = FrameWriter(
+            self._transport, self._session.id, self._arcp, self.dialect, after_seq
+        )
         self._begun.set()
 
     def end(self, code: int, reason: str) -> None:
@@ -244,11 +237,11 @@ class Connection:
             case Ping():
                 self._pong(message)
                 with heartbeat.not_listening():
-                    await self._room_for_control()
+                    await self._writer.room()
             case Ack():
                 if Feature.ACK in session.features:
                     # Nothing that was not sent can be acknowledged (§6.5).
-                    session.ack(min(message.last_processed_seq, self._sent_seq))
+                    session.ack(min(message.last_processed_seq, self._writer.sent_seq))
             case Bye():
                 self.end(NORMAL, "bye")
                 return False
@@ -276,11 +269,6 @@ class Connection:
         received_at = rfc3339(self._core.clock.now())
         self._say(frame("session.pong", {"ping_nonce": ping.nonce, "received_at": received_at}))
 
-    async def _room_for_control(self) -> None:
-        """Who pings and does not read is not to fill the memory with pongs."""
-        while len(self._control) >= MOST_CONTROL:
-            await self._control_sent.wait()
-
     def _too_many_malformed(self) -> bool:
         now = trio.current_time()
         self._malformed.append(now)
@@ -291,15 +279,15 @@ class Connection:
     # -- sending
 
     def _say(self, tail: bytes) -> None:
-        self._control.append(tail)
+        self._writer.say(tail)
         self.wake.set()
 
     async def _send(self, session: Session) -> None:
         try:
-            await self._write(session, [(0, self._welcome)])
+            await self._writer.write([(0, self._welcome)])
             self._unheard = self._transport.unread
             if await self._send_replay(session):
-                await self._follow_tail(session)
+                await self._follow_tail()
         except TransportClosed:
             self.end(NORMAL, "")
 
@@ -309,27 +297,27 @@ class Connection:
             while frames := await self._replay.next(WRITE_FRAMES, WRITE_BYTES):
                 if any(tail[0] == SEAL for _, tail in frames):
                     frames = [(seq, reveal(tail, session, live)) for seq, tail in frames]
-                await self._write(session, frames)
+                await self._writer.write(frames)
         except StoreError:
             log.exception("the replay of session %s cannot be read", session.id)
             self.fail(store_trouble(), FAILED)
-            await self._write(session, [])
+            await self._writer.write([])
             self.end(FAILED, "the store cannot be read")
             return False
         except (JournalTrimmed, LogTrimmed) as gone:
             job_id = gone.job_id if isinstance(gone, JournalTrimmed) else None
             error = ResumeWindowExpired(f"events are gone before they were sent: {gone}")
-            await self._write(session, [(0, refusal(error, job_id=job_id))])
+            await self._writer.write([(0, refusal(error, job_id=job_id))])
             self.end(POLICY, "events are gone")
             return False
         return True
 
-    async def _follow_tail(self, session: Session) -> None:
+    async def _follow_tail(self) -> None:
         tail = self._tail
         while True:
             frames = tail.take(WRITE_FRAMES, WRITE_BYTES)
-            if frames or self._control:
-                await self._write_in_time(session, frames)
+            if frames or self._writer.has_something_to_say:
+                await self._writer.write(frames)
             elif tail.farewell is not None:
                 self.end(tail.farewell.code, tail.farewell.reason)
                 return
@@ -338,36 +326,6 @@ class Connection:
                 return
             else:
                 await self.wake.wait()
-
-    async def _write_in_time(self, session: Session, frames: Sequence[Frame]) -> None:
-        """Write, with a pause behind each frame that the client takes a moment over."""
-        busy_behind, begin = self.dialect.busy_behind, 0
-        if busy_behind is not None:
-            for end, (seq, tail) in enumerate(frames, 1):
-                if not seq and tail.startswith(busy_behind):
-                    await self._write(session, frames[begin:end])
-                    await trio.sleep(PAUSE_SECONDS)
-                    begin = end
-        if begin < len(frames) or self._control:
-            await self._write(session, frames[begin:])
-
-    async def _write(self, session: Session, frames: Sequence[Frame]) -> None:
-        """Write what belongs to the connection, then these frames, all at once."""
-        numbered = envelope.numbered_head(session.id, self._arcp)
-        plain = envelope.plain_head(session.id, self._arcp)
-        translate = self.dialect.translate
-        if translate is not None:
-            translated = [(seq, translate(tail)) for seq, tail in frames]
-            frames = [(seq, tail) for seq, tail in translated if tail is not None]
-        texts = [plain + tail for tail in self._control]
-        self._control.clear()
-        self._control_sent.set()
-        texts += [
-            b"%b%d%b" % (numbered, seq, tail) if seq else plain + tail for seq, tail in frames
-        ]
-        # Before the write: what it begins with may be acknowledged while the rest is on its way.
-        self._sent_seq = next((seq for seq, _ in reversed(frames) if seq), self._sent_seq)
-        await self._transport.send(texts)
 
     # -- heartbeat
 

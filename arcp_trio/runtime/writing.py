@@ -1,0 +1,84 @@
+"""What a client is sent: heads before tails, in its dialect, many frames in one write."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import trio
+
+from arcp_trio.runtime.wake import Wake
+from arcp_trio.store.records import Frame
+from arcp_trio.wire import envelope
+from arcp_trio.wire.dialects import Dialect
+
+if TYPE_CHECKING:
+    from arcp_trio.transport.base import Transport
+
+PAUSE_SECONDS = 0.01
+"""What a client gets for a frame that keeps it from what is right behind it."""
+
+MOST_CONTROL = 256
+"""Control frames that may wait to be sent; then the reader waits, too."""
+
+
+class FrameWriter:
+    """Writes one session's frames to one transport; used by one sender."""
+
+    def __init__(
+        self, transport: Transport, session_id: str, arcp: str, dialect: Dialect, after_seq: int
+    ) -> None:
+        self.sent_seq = after_seq
+        """The highest number that was handed to the transport."""
+        self._transport = transport
+        self._dialect = dialect
+        self._numbered = envelope.numbered_head(session_id, arcp)
+        self._plain = envelope.plain_head(session_id, arcp)
+        self._control: deque[bytes] = deque()
+        self._control_sent = Wake()
+
+    # -- frames of the connection itself: they go between batches, before all others
+
+    def say(self, tail: bytes) -> None:
+        """Have a ping, a pong or the like written first next time."""
+        self._control.append(tail)
+
+    @property
+    def has_something_to_say(self) -> bool:
+        """Whether such a frame waits."""
+        return bool(self._control)
+
+    async def room(self) -> None:
+        """Who pings and does not read is not to fill the memory with pongs."""
+        while len(self._control) >= MOST_CONTROL:
+            await self._control_sent.wait()
+
+    # -- writing
+
+    async def write(self, frames: Sequence[Frame]) -> None:
+        """Write, with a pause behind each frame that the client takes a moment over."""
+        busy_behind, begin = self._dialect.busy_behind, 0
+        if busy_behind is not None:
+            for end, (seq, tail) in enumerate(frames, 1):
+                if not seq and tail.startswith(busy_behind):
+                    await self._write(frames[begin:end])
+                    await trio.sleep(PAUSE_SECONDS)
+                    begin = end
+        if begin < len(frames) or self._control:
+            await self._write(frames[begin:])
+
+    async def _write(self, frames: Sequence[Frame]) -> None:
+        numbered, plain, translate = self._numbered, self._plain, self._dialect.translate
+        if translate is not None:
+            translated = [(seq, translate(tail)) for seq, tail in frames]
+            frames = [(seq, tail) for seq, tail in translated if tail is not None]
+        texts = [plain + tail for tail in self._control]
+        self._control.clear()
+        self._control_sent.set()
+        texts += [
+            b"%b%d%b" % (numbered, seq, tail) if seq else plain + tail for seq, tail in frames
+        ]
+        # Before the write: what it begins with may be acknowledged while the rest is on its way.
+        self.sent_seq = next((seq for seq, _ in reversed(frames) if seq), self.sent_seq)
+        await self._transport.send(texts)
