@@ -37,7 +37,7 @@ class _Handle:
 
     @property
     def credentials(self) -> list[JsonObject]:
-        """What the job was given to use (§9.8), with their newest values."""
+        """What the job was given to use, with the newest values; nothing after its end (§9.8)."""
         return list(self._stream.credentials.values())
 
     def events(self) -> AsyncIterator[Event]:

@@ -152,6 +152,7 @@ class Life:
         with self.room.waiting():
             if not await self.session.closed.wait():
                 link.send("session.bye", {"reason": "the client leaves"})
+            link.finish()
             await self._ended.wait()
 
 

@@ -85,8 +85,13 @@ class Link:
         self.send_frame(frame)
 
     def send_frame(self, frame: bytes) -> None:
-        """Send this; if the connection ends first, it is not sent."""
-        self._queue.send_nowait(frame)
+        """Send this, unless the connection ends before."""
+        with suppress(trio.ClosedResourceError):
+            self._queue.send_nowait(frame)
+
+    def finish(self) -> None:
+        """Close the connection, once everything is sent."""
+        self._queue.close()
 
     def _end(self, why: Exception) -> None:
         if self._why is None:
@@ -130,11 +135,13 @@ class Link:
         try:
             while True:
                 batch = [await self._unsent.receive()]
-                with suppress(trio.WouldBlock):
+                with suppress(trio.WouldBlock, trio.EndOfChannel):
                     while len(batch) < _BATCH:
                         batch.append(self._unsent.receive_nowait())
                 await self._transport.send(batch)
                 self._sent_at = trio.current_time()
+        except trio.EndOfChannel:
+            await self._transport.close()
         except TransportClosed as why:
             await trio.sleep(LAST_WORDS_SECONDS)
             self._end(why)

@@ -148,6 +148,7 @@ class JobStream:
 
     def _settle(self, outcome: Outcome) -> None:
         self.end.succeed(outcome)
+        self.credentials.clear()  # §9.8.2: no value is kept beyond its job
         self._changed.unpark_all()
 
     def _rotate(self, body: JsonObject) -> None:

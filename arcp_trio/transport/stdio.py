@@ -122,9 +122,13 @@ class LineTransport:
                 self.writing_since = None
 
     async def close(self, code: int = 1000, reason: str = "") -> None:
-        """Close the process's standard input: that is all the farewell there is."""
+        """Close the process's standard input: that is all the farewell there is.
+
+        Its output is not read to the end: what it started may hold it open.
+        """
         del code, reason
         await self._outgoing.aclose()
+        await self._incoming.aclose()
 
     async def _line(self) -> bytes:
         while True:

@@ -99,6 +99,7 @@ async def test_how_jobs_end(autojump_clock: MockClock) -> None:
             await (await client.submit("stuck", max_runtime=1)).result()
 
 
+@pytest.mark.spec("9.5-2")
 async def test_what_cannot_be_sent_hurts_nothing(autojump_clock: MockClock) -> None:
     """Input that is no JSON is refused on the spot, and the next submit gets the right job."""
     async with (
@@ -108,6 +109,8 @@ async def test_what_cannot_be_sent_hurts_nothing(autojump_clock: MockClock) -> N
         for wrong in (float("nan"), object(), {"deep": [float("inf")]}):
             with pytest.raises(ValueError, match="@"):
                 await client.submit("echo", wrong)
+        with pytest.raises(ValueError, match="future"):
+            await client.submit("echo", expires_in=0)
         with pytest.raises(ValueError, match="money"):
             await client.submit("echo", budget={"USD": "much"})
         assert await (await client.submit("echo", "fine")).result() == "fine"
@@ -150,6 +153,7 @@ async def test_every_call_can_be_given_up(autojump_clock: MockClock) -> None:
         assert await other.result() == "second"
 
 
+@pytest.mark.spec("1.0/8.2-2")
 async def test_strays_are_ignored(autojump_clock: MockClock) -> None:
     """Answers that nobody asked for, jobs that nobody knows, types of the future."""
 
@@ -213,6 +217,7 @@ async def test_a_reply_just_before_the_end_counts(autojump_clock: MockClock) -> 
             assert await job.result() == "just in time"
 
 
+@pytest.mark.spec("9.8.1-3", "9.8.2-12", "9.8.2-13")
 async def test_a_submit_as_it_stands_on_the_wire(autojump_clock: MockClock) -> None:
     """Lease, budget, expiry and the key that makes it safe to repeat."""
 
@@ -228,6 +233,7 @@ async def test_a_submit_as_it_stands_on_the_wire(autojump_clock: MockClock) -> N
         )
         rotated = {"phase": "credential_rotated", "id": "cred_1", "value": "v2"}
         await wire.event(1, "job_1", "status", rotated)
+        await wire.receive("session.ack")
         await wire.result(2, "job_1")
         await wire.end()
 
@@ -256,11 +262,13 @@ async def test_a_submit_as_it_stands_on_the_wire(autojump_clock: MockClock) -> N
         assert len(str(seen[0]["trace_id"])) == 32
         assert job.budget == {"USD": 5.5}
         assert job.lease == {"tool.call": ["search.*"], "cost.budget": ["USD:5.50", "EUR:100"]}
-        await job.result()
+        await anext(job.events())
         (credential,) = job.credentials
         assert credential["value"] == "v2"
         assert "v1" not in repr(job)
         assert "v2" not in repr(job)
+        await job.result()
+        assert job.credentials == []
 
 
 async def test_a_listing_is_read_page_by_page(autojump_clock: MockClock) -> None:
@@ -276,6 +284,7 @@ async def test_a_listing_is_read_page_by_page(autojump_clock: MockClock) -> None
         assert [i.job_id async for i in client.jobs(status=["running", "pending"])] == [stuck.id]
 
 
+@pytest.mark.spec("7.6-1")
 async def test_observing(autojump_clock: MockClock) -> None:
     """History first, then what is live; unsubscribing ends the events and not the job."""
     async with (

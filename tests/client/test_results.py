@@ -29,9 +29,11 @@ def put_together(*bodies: Any, size: int | None = None, most: int = 1_000) -> st
 
 def test_text_and_bytes() -> None:
     """Text stays text; where any chunk is binary, the whole is; encodings may be mixed."""
-    binary = {"encoding": "base64"}
     assert put_together(chunk(0, "é漢"), chunk(1, "😀", more=False), size=9) == "é漢😀"
-    assert put_together(chunk(0, "/wA=", **binary), chunk(1, "é", more=False)) == b"\xff\x00\xc3\xa9"
+    assert (
+        put_together(chunk(0, "/wA=", encoding="base64"), chunk(1, "é", more=False))
+        == b"\xff\x00\xc3\xa9"
+    )
     assert put_together(chunk(0, "", more=False), size=0) == ""
     assert put_together(size=0) == ""
 
@@ -104,7 +106,11 @@ async def test_only_its_own_handle_fails(autojump_clock: MockClock) -> None:
         # Chunks are events like others, whatever becomes of the result.
         for job in jobs:
             assert [event.kind async for event in job.events()] == ["result_chunk"]
-        for job, why in ((jobs[0], "not base64"), (jobs[1], "max_result_bytes"), (jobs[3], "refer")):
+        for job, why in (
+            (jobs[0], "not base64"),
+            (jobs[1], "max_result_bytes"),
+            (jobs[3], "refer"),
+        ):
             with pytest.raises(BrokenResult, match=why):
                 await job.result()
         assert await jobs[2].result() == "good"

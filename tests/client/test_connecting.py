@@ -1,0 +1,292 @@
+"""Connecting, over real sockets: it works, or says in one sentence why it does not."""
+
+from __future__ import annotations
+
+import ssl
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+
+import pytest
+import trio
+import trustme
+from trio.testing import MockClock
+
+from arcp_trio import (
+    CommandFailed,
+    ConnectionFailed,
+    ConnectionLost,
+    ConnectionRefused,
+    ConnectTimedOut,
+    NotWebSocket,
+    ProtocolError,
+    TlsFailed,
+    Unauthenticated,
+    WrongPath,
+    connect,
+    serve,
+)
+from arcp_trio.client.dialing import Target
+from arcp_trio.front.serve import serve_stream
+from tests.client.support import TOKEN, Network, Wire, real_runtime, scripted
+
+real = pytest.mark.real_tcp
+
+Handler = Callable[[trio.abc.Stream], Awaitable[None]]
+
+
+@asynccontextmanager
+async def listening(handler: Handler) -> AsyncGenerator[int, None]:
+    """Serve each connection with the handler; the block has the port."""
+    async with trio.open_nursery() as nursery:
+        serving = partial(trio.serve_tcp, handler, 0, host="127.0.0.1")
+        (listener,) = await nursery.start(serving)
+        yield listener.socket.getsockname()[1]
+        nursery.cancel_scope.cancel()
+
+
+async def refusal(target: Target, context: ssl.SSLContext | None = None) -> ConnectionFailed:
+    """What connecting raises: one sentence, in one line."""
+    with pytest.raises(ConnectionFailed) as failed, trio.fail_after(10):
+        async with connect(target, token=TOKEN, ssl_context=context):
+            pytest.fail("it connected")
+    words = str(failed.value)
+    assert words
+    assert "\n" not in words
+    return failed.value
+
+
+@real
+async def test_by_url() -> None:
+    """A URL with a path, and one without; a name instead of an address."""
+    with trio.fail_after(20):
+        async with real_runtime() as runtime, trio.open_nursery() as nursery:
+            serving = partial(serve, runtime, port=0)
+            (listener,) = await nursery.start(serving)
+            port = listener.socket.getsockname()[1]
+            for url in (
+                "ws://127.0.0.1:{}/arcp?from=here",
+                "ws://127.0.0.1:{}",
+                "WS://localhost:{}",
+            ):
+                async with connect(url.format(port), token=TOKEN) as client:
+                    assert await (await client.submit("echo", url)).result() == url
+            missing = await refusal(f"ws://127.0.0.1:{port}/elsewhere")
+            assert type(missing) is WrongPath
+            assert "/elsewhere" in str(missing)
+            with pytest.raises(Unauthenticated):
+                async with connect(f"ws://127.0.0.1:{port}", token="wrong"):
+                    pytest.fail("it connected")
+            nursery.cancel_scope.cancel()
+
+
+@real
+async def test_nobody_there() -> None:
+    """A port where nobody listens, and a host that does not exist."""
+    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    port = listener.socket.getsockname()[1]
+    await listener.aclose()
+    refused = await refusal(f"ws://127.0.0.1:{port}/arcp")
+    assert type(refused) is ConnectionRefused
+    assert str(port) in str(refused)
+    assert type(await refusal("ws://no-such-host.invalid/arcp")) is ConnectionRefused
+
+
+@real
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi", "HTTP status 200"),
+        (b"HTTP/1.1 502 Bad Gateway\r\ncontent-length: 0\r\n\r\n", "HTTP status 502"),
+        (b"SSH-2.0-OpenSSH_9.9\r\n", "does not speak WebSocket"),
+        (b"", "does not speak WebSocket"),
+    ],
+)
+async def test_something_else_there(answer: bytes, words: str) -> None:
+    """Plain HTTP, another protocol, or a server that hangs up."""
+
+    async def handler(stream: trio.abc.Stream) -> None:
+        async with stream:
+            await stream.receive_some(65536)
+            await stream.send_all(answer)
+
+    async with listening(handler) as port:
+        failed = await refusal(f"ws://127.0.0.1:{port}/arcp")
+    assert type(failed) is NotWebSocket
+    assert words in str(failed)
+
+
+@real
+async def test_tls() -> None:
+    """With the right authority it connects; without, or without TLS at the other end, not."""
+    authority = trustme.CA()
+    server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("localhost").configure_cert(server)
+    trusting = ssl.create_default_context()
+    authority.configure_trust(trusting)
+
+    async def plain(stream: trio.abc.Stream) -> None:
+        async with stream:
+            await stream.receive_some(65536)
+            await stream.send_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    with trio.fail_after(20):
+        async with real_runtime() as runtime:
+
+            async def secure(stream: trio.abc.Stream) -> None:
+                inner = trio.SSLStream(stream, server, server_side=True, https_compatible=True)
+                await serve_stream(runtime, inner, "client", private=True)
+
+            async with listening(secure) as port:
+                url = f"wss://localhost:{port}/arcp"
+                async with connect(url, token=TOKEN, ssl_context=trusting) as client:
+                    assert await (await client.submit("echo", "é")).result() == "é"
+                untrusted = await refusal(url)
+                assert type(untrusted) is TlsFailed
+                assert "certificate" in str(untrusted)
+                elsewhere = await refusal(f"wss://127.0.0.1:{port}/arcp", trusting)
+                assert type(elsewhere) is TlsFailed
+        async with listening(plain) as port:
+            assert type(await refusal(f"wss://localhost:{port}/arcp", trusting)) is TlsFailed
+
+
+@pytest.mark.parametrize("target", ["http://localhost", "localhost:7777", "ws://", "", []])
+async def test_what_is_no_target(target: Target) -> None:
+    """Something else than a WebSocket URL or a command is a mistake of the caller's."""
+    with pytest.raises(ValueError, match=r"URL|empty"):
+        async with connect(target):
+            pytest.fail("it connected")
+
+
+async def test_a_runtime_that_says_nothing(autojump_clock: MockClock) -> None:
+    """Connecting has a bound, whether the silence comes before or behind the WebSocket."""
+
+    async def silent(wire: Wire) -> None:
+        await wire.receive("nothing, ever")
+
+    async with scripted(silent) as runtime:
+        assert type(await timed(runtime.open)) is ConnectTimedOut
+
+    async def never() -> trio.abc.Stream:
+        await trio.sleep_forever()
+        raise AssertionError
+
+    assert type(await timed(never)) is ConnectTimedOut
+
+
+async def timed(target: Target) -> ConnectionFailed:
+    """What connecting raises, within ten seconds."""
+    with pytest.raises(ConnectionFailed) as failed, trio.fail_after(11):
+        async with connect(target, token=TOKEN):
+            pytest.fail("it connected")
+    return failed.value
+
+
+async def test_answers_that_are_none(autojump_clock: MockClock) -> None:
+    """No ARCP, no welcome, a welcome to nothing, or no answer at all."""
+
+    async def no_json(wire: Wire) -> None:
+        await wire.receive()
+        await wire.transport.send([b"hello yourself"])
+        await wire.receive()
+
+    async def something_else(wire: Wire) -> None:
+        await wire.receive()
+        await wire.send("session.jobs", {"jobs": []})
+        await wire.receive()
+
+    async def to_nothing(wire: Wire) -> None:
+        await wire.receive()
+        await wire.send("session.welcome", {"session_id": 7}, session_id=None)
+        await wire.receive()
+
+    async def hangs_up(wire: Wire) -> None:
+        await wire.receive()
+        await wire.transport.close(1013, "too busy")
+
+    for script, kind, words in (
+        (no_json, ProtocolError, "does not speak ARCP"),
+        (something_else, ProtocolError, "session.jobs"),
+        (to_nothing, ProtocolError, "names no session"),
+        (hangs_up, ConnectionLost, "too busy"),
+    ):
+        async with scripted(script) as runtime:
+            failed = await refusal(runtime.open)
+        assert type(failed) is kind
+        assert words in str(failed)
+
+
+async def test_a_welcome_with_next_to_nothing(autojump_clock: MockClock) -> None:
+    """Only a session is needed; agents come as names or as objects."""
+
+    async def bare(wire: Wire) -> None:
+        await wire.receive()
+        agents = ["a", {"name": "b", "versions": ["1", 2], "default": None}, {"no": "name"}, 5]
+        capabilities = {"agents": agents, "features": None}
+        await wire.send("session.welcome", {"capabilities": capabilities})
+        await wire.accept("job_1")
+        await wire.result(1, "job_1", "fine")
+        await wire.end()
+
+    async with scripted(bare) as runtime, connect(runtime.open) as client:
+        assert [(agent.name, agent.versions, agent.default) for agent in client.agents] == [
+            ("a", None, None),
+            ("b", ["1"], None),
+        ]
+        assert client.features == frozenset()
+        assert await (await client.submit("echo")).result() == "fine"
+        assert "auth" not in runtime.wires[0].seen[0]["payload"]
+
+
+@pytest.mark.spec("6.2-1")
+async def test_the_hello(autojump_clock: MockClock) -> None:
+    """Who, with which token, and all features; no session and no wish to resume."""
+
+    async def script(wire: Wire) -> None:
+        await wire.welcome()
+        await wire.end()
+
+    async with scripted(script) as runtime, connect(runtime.open, token=TOKEN) as client:
+        hello = runtime.wires[0].hello
+        assert client.session_id == runtime.wires[0].session_id
+    assert hello.keys() == {"arcp", "id", "type", "payload"}
+    payload = hello["payload"]
+    assert payload["client"]["name"] == "arcp_trio"
+    assert payload["auth"] == {"scheme": "bearer", "token": TOKEN}
+    assert len(payload["capabilities"]["features"]) == 11
+    assert payload.keys() == {"client", "auth", "capabilities"}
+
+
+async def test_garbage_in_a_session(autojump_clock: MockClock) -> None:
+    """A frame that is none ends the connection; a runtime that insists, the session."""
+
+    async def script(wire: Wire) -> None:
+        await wire.welcome()
+        await wire.transport.send([b'{"arcp":'])
+        await wire.receive("nothing, ever")
+
+    async with scripted(script) as runtime:
+        with pytest.raises(ProtocolError, match="no ARCP frame"):
+            async with connect(runtime.open, token=TOKEN):
+                await trio.sleep_forever()
+        assert len(runtime.wires) == 3
+
+
+async def test_a_stream_of_ones_own(autojump_clock: MockClock) -> None:
+    """An open stream serves for one connection."""
+    async with real_runtime() as runtime:
+        stream = await Network(runtime).open()
+        async with connect(stream, token=TOKEN) as client:
+            assert await (await client.submit("echo", 1)).result() == 1
+
+
+@real
+async def test_a_command() -> None:
+    """A program that cannot be started, one that is no runtime, and one that ends."""
+    assert type(await refusal(["/no/such/program"])) is CommandFailed
+    ended = await refusal([sys.executable, "-c", "pass"])
+    assert type(ended) is ConnectionLost
+    assert "standard output" in str(ended)
+    other = await refusal([sys.executable, "-c", "input(); print('what?'); input()"])
+    assert type(other) is ProtocolError
