@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from arcp_trio.runtime.outbox import AfterNumber, Promise
 from arcp_trio.runtime.sealing import reveal
 from arcp_trio.runtime.session import Session
 from arcp_trio.runtime.watch import Watch
-from arcp_trio.store.records import SEAL, Entry, Frame, Inline, LogItem, Mark, Range
+from arcp_trio.store.records import Entry, Inline, LogItem, Mark, Range
 from arcp_trio.store.writes import AppendLog
 
 if TYPE_CHECKING:
@@ -20,7 +20,8 @@ class Batch:
     """Filled and turned into a write with no checkpoint between: numbers and order are one."""
 
     def __init__(self, session: Session, live: Mapping[str, Job]) -> None:
-        self.frames: list[Frame] = []
+        self.series: list[tuple[int, list[bytes]]] = []
+        """The frames to send, in order."""
         self.size = 0
         self.after_seq = session.top
         """The highest number before its own."""
@@ -42,28 +43,36 @@ class Batch:
 
     def number(self, watch: Watch, entry: Entry) -> None:
         """The entry the watch is owed goes out under the session's next number."""
-        session = self._session
-        watch.cursor += 1
-        self._moved[watch.job_id] = watch
-        if entry.child is not None:
-            if not watch.observer:
+        if entry.child is None and (
+            entry.feature is None or entry.feature in self._session.features
+        ):
+            self.number_events(watch, [self._revealed(entry.tail)])
+        else:
+            # A feature that was not negotiated is not used (§6.2): the entry is passed over,
+            # without a number.
+            watch.cursor += 1
+            self._moved[watch.job_id] = watch
+            if entry.child is not None and not watch.observer:
                 self._accept_child(entry.child, entry.tail)
-        # A feature that was not negotiated is not used (§6.2): the entry is passed over, without a
-        # number.
-        elif entry.feature is None or entry.feature in session.features:
-            seq = session.top = session.top + 1
-            tail = entry.tail
-            self.frames.append((seq, tail if tail[0] != SEAL else self._revealed(tail)))
-            self.size += len(entry.tail)
-            run = self._run
-            if run is not None and self._run_job == watch.job_id and run[1] + run[2] == entry.index:
-                run[2] += 1
-            else:
-                self._end_run()
-                self._run, self._run_job = [seq, entry.index, 1], watch.job_id
         if entry.terminal:
             self._ended.append(watch.job_id)
             watch.end()
+
+    def number_events(self, watch: Watch, tails: Sequence[bytes]) -> None:
+        """The next entries the watch is owed go out, all of them, under the next numbers."""
+        session, count = self._session, len(tails)
+        first_seq, first_index = session.top + 1, watch.cursor
+        session.top += count
+        watch.cursor += count
+        self._moved[watch.job_id] = watch
+        self._send(first_seq, tails)
+        self.size += sum(map(len, tails))
+        run = self._run
+        if run is not None and self._run_job == watch.job_id and run[1] + run[2] == first_index:
+            run[2] += count
+        else:
+            self._end_run()
+            self._run, self._run_job = [first_seq, first_index, count], watch.job_id
 
     def _accept_child(self, job_id: str, accepted: bytes) -> None:
         """Whoever submitted the parent watches the child from its first event on (§10)."""
@@ -80,13 +89,13 @@ class Batch:
         """A frame of this session only goes out under the next number."""
         self._end_run()
         seq = self._session.top = self._session.top + 1
-        self.frames.append((seq, tail))
+        self._send(seq, [tail])
         self._items.append(Inline(seq, tail))
 
     def answer(self, tail: bytes | AfterNumber) -> bytes:
         """A frame without a number takes its place."""
         said = tail if isinstance(tail, bytes) else tail(self._session.top)
-        self.frames.append((0, self._revealed(said)))
+        self._send(0, [self._revealed(said)])
         return said
 
     def _revealed(self, tail: bytes) -> bytes:
@@ -138,6 +147,12 @@ class Batch:
         watches = self._session.watches
         here = [watches[job_id] for job_id in reversed(self._moved) if job_id in watches]
         return next((watch.job for watch in (*here, *watches.values()) if watch.job), None)
+
+    def _send(self, first_seq: int, tails: Sequence[bytes]) -> None:
+        if self.series and bool(self.series[-1][0]) == bool(first_seq):
+            self.series[-1][1].extend(tails)  # no number is left out in between
+        else:
+            self.series.append((first_seq, list(tails)))
 
     def _end_run(self) -> None:
         if self._run is not None:

@@ -14,8 +14,13 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.connection import Connection
     from arcp_trio.runtime.watch import Watch
 
-Hint = tuple["Watch", Entry]
-"""A job emitted. A hint may always be dropped: the journal has the entry, the watch a cursor."""
+
+@attrs.define(eq=False)
+class Hints:
+    """A job emitted, once or more. They may be dropped: the journal has it, the watch a cursor."""
+
+    watch: Watch
+    entries: list[Entry]
 
 
 AfterNumber = Callable[[int], bytes]
@@ -71,4 +76,4 @@ class Leave:
     caught_up: bool = False
 
 
-OutboxItem = Hint | Answer | Promise | Unwatch | Attach | Leave
+OutboxItem = Hints | Answer | Promise | Unwatch | Attach | Leave

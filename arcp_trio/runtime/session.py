@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from arcp_trio.runtime.outbox import Answer, Attach, Leave, OutboxItem, Promise, Unwatch
+from arcp_trio.runtime.outbox import Answer, Attach, Hints, Leave, OutboxItem, Promise, Unwatch
 from arcp_trio.runtime.tail import Tail
 from arcp_trio.runtime.wake import Wake
 from arcp_trio.runtime.watch import Watch
@@ -61,6 +61,8 @@ class Session:
         self.storing = 0
         """How many batches of the scribe's are not stored yet."""
         self._hints = 0
+        self._last_hints: Hints | None = None
+        """The last item of the outbox, if more may be added to it."""
         self._told = 0
         self._holds = 0
         self._let_go = Wake()
@@ -81,14 +83,24 @@ class Session:
         most = self._most_items if self.tail.has_room else 1
         if self._hints >= most:
             self.behind = True
+            return
+        self._hints += 1
+        last = self._last_hints
+        if last is not None and last.watch is watch:
+            last.entries.append(entry)  # costs a fraction of another item
         else:
-            self._hints += 1
-            self._send_outbox.send_nowait((watch, entry))
+            self._last_hints = Hints(watch, [entry])
+            self._send_outbox.send_nowait(self._last_hints)
+
+    def end_hints(self) -> None:
+        """What is emitted from now on comes behind what is in the outbox, or was taken from it."""
+        self._last_hints = None
 
     def tell(self, item: Promise | Answer | Unwatch | Attach | Leave) -> None:
         """Put something in its place behind everything before it."""
         self.hold()
         self._told += 1
+        self.end_hints()
         self._send_outbox.send_nowait(item)
 
     def stop_observing(self, job_id: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from itertools import count, repeat
 
 import attrs
 
@@ -18,6 +19,10 @@ class Farewell:
 
     code: int
     reason: str
+
+
+Series = tuple[int, Sequence[bytes]]
+"""Frames that follow each other: the number of the first, 0 if none has one, and their tails."""
 
 
 class TailBytes:
@@ -59,7 +64,11 @@ class Tail:
     """
 
     def __init__(self, limits: Limits, total: TailBytes, wake_sender: Wake) -> None:
-        self._frames: deque[Frame] = deque()
+        # Not frame by frame: a million objects less is what the collector need not look at.
+        self._series: deque[Series] = deque()
+        self._taken = 0
+        """How many frames of the first series were taken."""
+        self._count = 0
         self._bytes = 0
         self._limits = limits
         self._total = total
@@ -71,10 +80,10 @@ class Tail:
     @property
     def has_room(self) -> bool:
         """Whether the scribe may go on; a closed tail holds nobody up."""
-        limits, frames = self._limits, len(self._frames)
-        if self.closed or not frames:
+        if self.closed or not self._count:
             return True
-        fits = frames < limits.tail_frames and self._bytes < limits.tail_bytes
+        limits = self._limits
+        fits = self._count < limits.tail_frames and self._bytes < limits.tail_bytes
         return fits and not self._total.passed
 
     async def room(self) -> None:
@@ -82,11 +91,12 @@ class Tail:
         while not self.has_room:
             await self._total.wait(self._wake_scribe)
 
-    def extend(self, frames: Sequence[Frame]) -> None:
+    def extend(self, series: Sequence[Series]) -> None:
         """Hand stored frames to the sender."""
         if not self.closed and self.farewell is None:
-            self._frames.extend(frames)
-            self._hold(sum([len(frame[1]) for frame in frames]))
+            self._series.extend(series)
+            for _, tails in series:
+                self._hold(len(tails), sum(map(len, tails)))
             self._wake_sender.set()
 
     def end(self, farewell: Farewell) -> None:
@@ -97,24 +107,38 @@ class Tail:
     def take(self, frames: int, size: int) -> list[Frame]:
         """The next frames: at most so many, and (but for the last) so many bytes."""
         taken: list[Frame] = []
-        queue = self._frames
-        before = size
-        while queue and len(taken) < frames and size > 0:
-            frame = queue.popleft()
-            size -= len(frame[1])
-            taken.append(frame)
+        while self._series and len(taken) < frames and size > 0:
+            first_seq, tails = self._series[0]
+            start = self._taken
+            part, part_size = _cut(tails[start : start + frames - len(taken)], size)
+            taken += zip(count(first_seq + start) if first_seq else repeat(0), part, strict=False)
+            size -= part_size
+            self._hold(-len(part), -part_size)
+            self._taken += len(part)
+            if self._taken == len(tails):
+                self._series.popleft()
+                self._taken = 0
         if taken:
-            self._hold(size - before)
             self._wake_scribe.set()
         return taken
 
     def close(self) -> None:
         """The connection is over: what was not sent will be replayed from the log."""
         self.closed = True
-        self._frames.clear()
-        self._hold(-self._bytes)
+        self._series.clear()
+        self._hold(-self._count, -self._bytes)
         self._wake_scribe.set()
 
-    def _hold(self, size: int) -> None:
+    def _hold(self, frames: int, size: int) -> None:
+        self._count += frames
         self._bytes += size
         self._total.move(size)
+
+
+def _cut(tails: Sequence[bytes], size: int) -> tuple[Sequence[bytes], int]:
+    """As many of these as it takes to fill so many bytes, or all; and how many bytes they are."""
+    sizes = list(map(len, tails))
+    total = sum(sizes)
+    while total - sizes[-1] >= size:
+        total -= sizes.pop()
+    return tails[: len(sizes)], total

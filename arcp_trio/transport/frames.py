@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 #: A message may come in at most this many fragments: empty ones would otherwise be free for a peer.
@@ -24,6 +25,7 @@ _LENGTH_64: Final = 127
 _SHORT_HEADERS: Final = tuple(bytes((TEXT, size)) for size in range(LENGTH_16))
 
 
+@lru_cache(maxsize=1_024)  # most frames have the size of another
 def frame_header(first: int, size: int, mask_bit: int = 0) -> bytes:
     """Return the header for `size` bytes of payload, up to its masking key (RFC 6455 §5.2)."""
     if size < LENGTH_16:

@@ -194,7 +194,7 @@ async def test_a_scribe_that_sends_first_and_stores_afterwards_is_found_out(
         if batch.logged:
             self._store.put(batch.write())
         if self._session.tail is not None:
-            self._session.tail.extend(batch.frames)
+            self._session.tail.extend(batch.series)
         await trio.lowlevel.checkpoint()
 
     monkeypatch.setattr(Scribe, "_publish", publish)

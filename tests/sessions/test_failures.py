@@ -21,7 +21,7 @@ def faulty_scribe() -> Generator[None]:
         raise RuntimeError("a fault")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Scribe, "_number", fail)
+        patch.setattr(Scribe, "_number_all", fail)
         yield
 
 
