@@ -12,6 +12,7 @@ import attrs
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.runtime.notices import frame
 from arcp_trio.runtime.outbox import Answer, Promise
+from arcp_trio.runtime.sealing import sealed
 from arcp_trio.runtime.watch import Watch
 from arcp_trio.store.records import JobQuery, Status
 from arcp_trio.wire.errors import ArcpError, InvalidRequest, JobNotFound, clip
@@ -83,7 +84,8 @@ class Observing:
         """Where in the journal to begin; None at its end."""
         if not message.history:
             return None
-        return await self._core.store.index_after(message.job_id, message.from_event_seq or 0)
+        after = max(0, message.from_event_seq or 0)
+        return await self._core.store.index_after(message.job_id, after)
 
     def _begin(self, request: Request, row: JobRow, job: Job | None, cursor: int | None) -> None:
         session = self._session
@@ -101,6 +103,7 @@ class Observing:
             request_id=request.id,
             current_status=row.status if job is None else job.status,
             replayed=replayed > 0,
+            credentials=None if job is None else _credentials(job),
             **_descriptor(row, job),
         )
         tail = partial(_subscribed_tail, subscribed, replayed)
@@ -177,7 +180,14 @@ class Observing:
 def _subscribed_tail(subscribed: Subscribed, replayed: int, after_seq: int) -> bytes:
     """The replay comes right behind this; `subscribed_from` is the last number of it (§7.6)."""
     said = attrs.evolve(subscribed, subscribed_from=after_seq + replayed)
-    return frame(said.type, to_json(said), job_id=said.job_id, trace_id=said.trace_id)
+    tail = frame(said.type, to_json(said), job_id=said.job_id, trace_id=said.trace_id)
+    return tail if said.credentials is None else sealed(tail)
+
+
+def _credentials(job: Job) -> list[JsonObject] | None:
+    """Without their values: whoever may see these gets them as the frame is numbered (§14)."""
+    held = [] if job.wallet is None else job.wallet.all()
+    return [credential.public() for credential in held] or None
 
 
 def _descriptor(row: JobRow, job: Job | None) -> JsonObject:

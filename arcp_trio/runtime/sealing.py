@@ -24,16 +24,17 @@ def sealed(tail: bytes) -> bytes:
 
 
 def reveal(tail: bytes, session: Session, live: Mapping[str, Job]) -> bytes:
-    """The tail as this session may see it: with values if it submitted the job, until that ended.
+    """The tail as this session may see it: with values for the principal that submitted the job.
 
-    A credential whose value it may not see is left out of an acceptance: without one it is none.
+    They are shown until the job has ended. A credential whose value the session may not see is left
+    out where credentials are listed: without a value it is none.
     """
     if tail[0] != SEAL:
         return tail
     fields: JsonObject = loads(b"{" + tail[len(_SEAL) + 1 :])
     payload: JsonObject = fields["payload"]
     wallet = _wallet(session, live.get(fields["job_id"]))
-    if fields["type"] == "job.accepted":
+    if fields["type"] in ("job.accepted", "job.subscribed"):
         shown = [_filled(each, wallet) for each in payload.pop("credentials")]
         if any(shown):
             payload["credentials"] = [each for each in shown if each is not None]
@@ -43,8 +44,9 @@ def reveal(tail: bytes, session: Session, live: Mapping[str, Job]) -> bytes:
 
 
 def _wallet(session: Session, job: Job | None) -> Wallet | None:
-    negotiated = Feature.PROVISIONED_CREDENTIALS in session.features
-    return job.wallet if job is not None and negotiated and session.id in job.submitters else None
+    if job is None or session.principal != job.principal:
+        return None
+    return job.wallet if Feature.PROVISIONED_CREDENTIALS in session.features else None
 
 
 def _filled(stored: Mapping[str, Json], wallet: Wallet | None) -> JsonObject | None:

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, suppress
 import trio
 
 from arcp_trio import Agents, JobContext, JobError, Json, Limits, MemoryStore, Runtime, StaticTokens
+from arcp_trio.runtime.policy import Policy
 from arcp_trio.store.interface import Store
 from arcp_trio.store.records import CredentialRow
 from arcp_trio.testing import Peer, TrioClock, open_peer
@@ -15,6 +16,7 @@ from arcp_trio.testing.peer import TEST_TOKEN
 from tests.credentials.upstream import SECRET, SpentTooMuchError, Upstream, WrongModelError
 
 BOB = "bob-token"
+OBSERVER = "observer-token"
 
 LEASE = {
     "tool.call": ["llm.*"],
@@ -126,9 +128,10 @@ def make_runtime(
     clock: TrioClock | None = None,
     **limits: float,
 ) -> Runtime:
-    """A runtime in virtual time for the principals tester and bob."""
+    """A runtime in virtual time for tester and bob, and for an observer of everybody's jobs."""
     runtime = Runtime(
-        auth=StaticTokens({TEST_TOKEN: "tester", BOB: "bob"}),
+        auth=StaticTokens({TEST_TOKEN: "tester", BOB: "bob", OBSERVER: "observer"}),
+        policy=Policy(observers={"observer"}),
         store=SafeStore() if store is None else store,
         provisioner=upstream,
         clock=clock or TrioClock(),

@@ -14,7 +14,7 @@ from arcp_trio import Credential, CredentialOrder, InternalError, Issued, JobCon
 from arcp_trio.testing import Peer, PeerFactory, open_peer, open_peers
 from arcp_trio.testing.frames import Frame
 from arcp_trio.wire.json import JsonObject
-from tests.credentials.runtimes import LEASE, SafeStore, make_runtime, provided
+from tests.credentials.runtimes import LEASE, OBSERVER, SafeStore, make_runtime, provided
 from tests.credentials.upstream import ENDPOINT, SECRET, Upstream, down
 
 
@@ -198,14 +198,15 @@ async def test_a_job_that_ends_while_it_rotates(
 # -- who sees the value
 
 
-@pytest.mark.spec("14-10", "14-11", "9.8.2-2")
-async def test_only_the_submitter_sees_values(autojump_clock: MockClock) -> None:
-    """Not who subscribes, live or to the history, of the same principal; not in any listing."""
+@pytest.mark.spec("14-10", "14-11", "7.6-6", "7.6-7", "9.8.2-2")
+async def test_only_the_submitting_principal_sees_values(autojump_clock: MockClock) -> None:
+    """Not another who may observe the job, live or its history; nobody in any listing."""
     upstream = Upstream()
     async with make_runtime(upstream) as runtime, open_peers(runtime) as peers:
         submitter, live, late = [await peers.connect() for _ in range(3)]
-        for peer in (submitter, live, late):
-            await peer.hello()
+        await submitter.hello()
+        for peer in (live, late):
+            await peer.hello(token=OBSERVER)
         job = {"times": 2, "sleep": 5}
         accepted = await submitter.submit("rotator", job, lease_request=LEASE)
         job_id = accepted["job_id"]
@@ -226,6 +227,24 @@ async def test_only_the_submitter_sees_values(autojump_clock: MockClock) -> None
         assert SECRET not in repr(seen)
         assert "'credentials'" not in repr(seen)
         told = await rotations(submitter, job_id)
+        assert [SECRET in event["payload"]["body"]["value"] for event in told] == [True, True]
+
+
+@pytest.mark.spec("7.6-6")
+async def test_another_session_of_the_submitter_sees_values(autojump_clock: MockClock) -> None:
+    """They are in the answer to its subscription, and in what it is told of rotations."""
+    upstream = Upstream()
+    async with make_runtime(upstream) as runtime, open_peers(runtime) as peers:
+        submitter, other = [await peers.connect() for _ in range(2)]
+        for peer in (submitter, other):
+            await peer.hello()
+        job = {"times": 2, "sleep": 5}
+        job_id = (await submitter.submit("rotator", job, lease_request=LEASE))["job_id"]
+        (value,) = upstream.live_values
+        request = await other.send("job.subscribe", {"job_id": job_id})
+        answer = await other.answer("job.subscribed", request)
+        assert [credential["value"] for credential in answer["credentials"]] == [value]
+        told = await rotations(other, job_id)
         assert [SECRET in event["payload"]["body"]["value"] for event in told] == [True, True]
 
 
