@@ -9,7 +9,11 @@ import attrs
 
 @attrs.frozen(kw_only=True)
 class Policy:
-    """The defaults are the strict ones. A subclass may decide otherwise who observes whom."""
+    """The defaults are the strict ones. A subclass may decide otherwise who observes whom.
+
+    To observe and to cancel are two things: an observer cancels nothing, and a runtime's operators,
+    who may cancel any job, observe none by that. Whoever is to do both is named as both.
+    """
 
     any_model: bool = False
     """A lease without `model.use` allows every model, rather than none (§9.7)."""

@@ -166,8 +166,8 @@ class ConnectionRecord:
         """Say what the client asks for: what is answered to it tells where others stand."""
         job_id = frame["payload"].get("job_id")
         if frame["type"] == "job.subscribe":
-            self._parted -= {job_id}
-        elif frame["type"] == "job.unsubscribe":
+            self._parted = frozenset(parted for parted in self._parted if parted != job_id)
+        elif frame["type"] == "job.unsubscribe" and isinstance(job_id, str):
             self._parted |= {job_id}
         if self._parted:
             self._behind_parting[frame["id"]] = self._parted

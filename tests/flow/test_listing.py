@@ -457,5 +457,4 @@ async def test_a_hundred_thousand_jobs(scene: Scene, filter_: JsonObject) -> Non
         page = await listing(reader, limit=10, cursor=place, filter=filter_)
         times.append(time.perf_counter() - start)
         assert len(page["jobs"]) == (0 if filter_ else 10)
-    print(f"a page of 10 among 100,000 jobs: {min(times) * 1e3:.2f} ms")  # noqa: T201
-    assert min(times) < 1
+    assert min(times) < 0.25  # some 0.5 ms; a look at each of them takes some 20 ms
