@@ -11,12 +11,14 @@ from bench.figures import QUICK_SHARE, Family, compare
 from bench.leases import leases
 from bench.peers import MEMORY
 from bench.replaying import replay
+from bench.results import streamed_result
 from bench.round_trips import round_trips
 from bench.starting import start
 from bench.streaming import one_client
 
 FAMILIES: Final[Mapping[str, Family]] = {
     "stream": Family(one_client),
+    "results": Family(streamed_result),
     "round-trips": Family(round_trips),
     "replay": Family(replay, most_runs=2),
     "start": Family(start, most_runs=2),

@@ -74,7 +74,7 @@ class Client:
         hello: dict[str, Any] = {
             "client": {"name": "bench", "version": "1.0.0"},
             "auth": {"scheme": "bearer", "token": token},
-            "capabilities": {"encodings": ["json"], "features": []},
+            "capabilities": {"encodings": ["json"], "features": ["result_chunk"]},
         }
         if resume is not None:
             hello["resume"] = resume

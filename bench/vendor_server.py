@@ -1,4 +1,4 @@
-"""The vendor's runtime with agents that do what the demo agents `chatty` and `echo` do.
+"""The vendor's runtime with agents that do what the demo agents `chatty`, `report` and `echo` do.
 
 Set up as its own command line does it: in-memory event log, static token.
 """
@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from typing import Final
 
 from arcp import RuntimeInfo, serve_websocket
 from arcp.runtime import ARCPRuntime, JobContext, StaticBearerVerifier
 
 from arcp_trio.wire.json import Json
+
+CHUNK_CHARACTERS: Final = 256 * 1024
 
 
 async def chatty(settings: Json, job: JobContext) -> dict[str, int]:
@@ -20,6 +23,16 @@ async def chatty(settings: Json, job: JobContext) -> dict[str, int]:
     for number in range(1, n + 1):
         await job.log("info", f"message {number} ".ljust(size, ".")[:size])
     return {"n": n}
+
+
+async def report(settings: Json, job: JobContext) -> None:
+    """Stream a text of `size` characters, in chunks as large as this project's runtime cuts them.
+
+    The peer sends each write as one chunk.
+    """
+    async with job.stream_result() as out:
+        for left in range(settings["size"], 0, -CHUNK_CHARACTERS):
+            await out.write("." * min(left, CHUNK_CHARACTERS))
 
 
 async def echo(given: Json, _job: JobContext) -> dict[str, Json]:
@@ -34,6 +47,7 @@ async def main(token: str) -> None:
         bearer=StaticBearerVerifier({token: "bench"}),
     )
     runtime.register_agent("chatty", chatty)
+    runtime.register_agent("report", report)
     runtime.register_agent("echo", echo)
     server = await serve_websocket(runtime.accept, host="127.0.0.1", port=0)
     port = next(iter(server.sockets)).getsockname()[1]

@@ -14,7 +14,7 @@ from arcp_trio.store.writes import AppendJournal, Write
 log = logging.getLogger(__name__)
 
 QUEUE_WRITES = 896
-QUEUE_BYTES = 16 * 1024 * 1024
+QUEUE_BYTES = 2 * 1024 * 1024
 """Writes, and bytes of events, that may wait; past either emitters do, and nothing is dropped.
 
 Few enough for a group to commit in milliseconds, and for what is emitted meanwhile to fit into a

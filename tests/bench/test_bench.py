@@ -37,6 +37,7 @@ def test_a_quick_run_measures_all_sides_in_every_row():
     assert {row["row"]: set(row["figures"]) for row in rows} == {
         "stream, 1 job to 1 client": {"memory", "durable", "peer"},
         "on disk per event": {"durable"},
+        "streamed result of 0.6 MB": {"memory", "durable", "peer"},
         **{
             f"{row}: {what}": {"memory", "durable", "peer"}
             for row in latencies

@@ -20,8 +20,8 @@ from arcp_trio.wire.json import JsonObject
 
 MIB = 1024 * 1024
 RESULT_MIB = 120
-MOST_MIB = 60
-"""The store's queue, what it commits and what waits to be sent are 16 MiB each."""
+MOST_MIB = 50
+"""16 wait to be sent, 16 to be read by the client, which is in this process; the rest is small."""
 
 HELLO = {
     "client": {"name": "frugal", "version": "1"},

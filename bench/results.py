@@ -1,0 +1,35 @@
+"""A large result, streamed (§8.4), to the one client that submitted the job."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Final
+
+from bench.client import Client
+from bench.figures import Figure, stopwatch
+from bench.peers import Server
+
+RESULT_MB: Final = 30
+_MB: Final = 1_000_000
+
+
+def streamed_result(server: Server, share: float) -> Sequence[Figure]:
+    """Megabytes of the result per second, from the submit to the terminal."""
+    size = int(RESULT_MB * share * _MB)
+    with Client(server.url) as client:
+        _stream(client, size // 10)  # warms up
+        with stopwatch() as watch:
+            _stream(client, size)
+    row = f"streamed result of {size / _MB:g} MB"
+    return [Figure(row, "MB/s", size / _MB / watch.seconds, client_busy=watch.busy)]
+
+
+def _stream(client: Client, size: int) -> None:
+    """Have a job stream a result of so many bytes, and receive all of it."""
+    client.submit("report", {"size": size})
+    received = 0
+    while b'"result_size"' not in (frame := client.receive()):
+        received += len(frame)
+    if json.loads(frame)["payload"]["result_size"] != size or received < size:
+        raise RuntimeError(f"not the result: {frame!r}")
