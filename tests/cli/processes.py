@@ -89,6 +89,7 @@ def starter(folder: Path) -> Iterator[Starter]:
 
 
 FEATURES = [
+    "ack",
     "list_jobs",
     "subscribe",
     "lease_expires_at",
