@@ -7,6 +7,7 @@ from weakref import finalize
 
 import trio
 
+from arcp_trio.client.dialects import amounts
 from arcp_trio.client.events import Event
 from arcp_trio.client.room import Room
 from arcp_trio.client.stream import EventIterator, JobStream
@@ -24,7 +25,7 @@ class _Handle:
         self.lease: Mapping[str, Json] = body.lease or {}
         """What it was granted (§9)."""
         self.lease_constraints: Mapping[str, Json] = body.lease_constraints or {}
-        self.budget: Mapping[str, Json] = body.budget or {}
+        self.budget: Mapping[str, Json] = amounts(body.budget)
         """What there is to spend, by currency: at first, or when the observation began (§9.6)."""
         self.trace_id = body.trace_id
         self._stream = stream

@@ -12,6 +12,7 @@ may be waiting for something that stands behind what it has not taken, and must 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Final, Protocol
@@ -23,8 +24,8 @@ MOST_BYTES: Final = 16 * 1024 * 1024
 
 PATIENCE_SECONDS: Final = 0.1
 """Nobody takes anything for so long while somebody waits: then more is read."""
-FIRST_GRANT: Final = 256
-"""How many events more that is; then twice as many, and so on."""
+FIRST_GRANT: Final = 1 / 32
+"""How much more that is, as a share of the bound; then twice as much, and so on."""
 
 
 class Backlog(Protocol):
@@ -53,21 +54,13 @@ class Backlog(Protocol):
 class Room:
     """One client's; shared by all of its jobs."""
 
-    def __init__(
-        self,
-        *,
-        handled: bool = False,
-        most_events: int = MOST_EVENTS,
-        most_bytes: int = MOST_BYTES,
-    ) -> None:
+    def __init__(self, *, handled: bool = False) -> None:
         self.backlogs: set[Backlog] = set()
         """Those that are not empty."""
         self._handled = handled  # whoever wants to see the events gets them another way
-        self._most_events = most_events
-        self._most_bytes = most_bytes
         self._events = 0
         self._bytes = 0
-        self._granted = 0
+        self._granted = 0.0  # beyond the bound, as a share of it
         self._grant = FIRST_GRANT
         self._taken = 0
         self._waiting = 0
@@ -76,7 +69,7 @@ class Room:
     @property
     def full(self) -> bool:
         """Whether nothing more should be read."""
-        return self._bytes >= self._most_bytes or self._events >= self._most_events + self._granted
+        return self._load >= 1 + self._granted
 
     @property
     def awaited(self) -> bool:
@@ -93,8 +86,8 @@ class Room:
         self._events -= events
         self._bytes -= size
         self._taken += events
-        if self._granted and self._events < self._most_events // 2:
-            self._granted, self._grant = 0, FIRST_GRANT
+        if self._granted and self._load < 1 / 2:
+            self._granted, self._grant = 0.0, FIRST_GRANT
         self._changed.unpark_all()
 
     @contextmanager
@@ -113,14 +106,18 @@ class Room:
             if self._let_go():
                 continue
             before = self._taken
-            with trio.move_on_after(PATIENCE_SECONDS if self._waiting else float("inf")):
+            with trio.move_on_after(PATIENCE_SECONDS if self._waiting else math.inf):
                 await self._changed.park()
                 continue
             if self._taken == before and self._waiting:
-                # In bytes there may be more than a grant; they are granted too.
-                self._granted = max(0, self._events - self._most_events) + self._grant
+                self._granted = self._load - 1 + self._grant
                 self._grant *= 2
                 return
+
+    @property
+    def _load(self) -> float:
+        """What is kept, as a share of what there is room for."""
+        return max(self._events / MOST_EVENTS, self._bytes / MOST_BYTES)
 
     def _let_go(self) -> bool:
         dispensable = self._handled or self._waiting > 0

@@ -37,7 +37,7 @@ T = TypeVar("T")
 _MOST_PAST: Final = 10_000
 """How many jobs are remembered to have ended."""
 
-_ENDED: Final = frozenset({"success", "error", "cancelled", "timed_out"})
+ENDED: Final = frozenset({"success", "error", "cancelled", "timed_out"})
 _FATAL: Final = frozenset({"UNAUTHENTICATED", "RESUME_WINDOW_EXPIRED"})
 """Codes of a `session.error` that answers nothing and leaves no session to go on with."""
 
@@ -115,8 +115,7 @@ class Session:
         for call in self.calls:
             self.refuse(call, why)
         for stream in list(self.jobs.values()):
-            stream.lose(why)
-            self._retire(stream)
+            self.give_up(stream, why)
         self._close(polite=True)
 
     def expect(self, job_id: str) -> None:
@@ -137,6 +136,12 @@ class Session:
         if len(self.left) > _MOST_PAST:
             del self.left[next(iter(self.left))]
         return True
+
+    def give_up(self, stream: JobStream, why: Exception) -> None:
+        """Nothing more can be had of a job."""
+        if not stream.end.arrived.is_set():
+            stream.lose(why)
+            self._retire(stream)
 
     # -- numbers (§8.3)
 
@@ -243,6 +248,7 @@ class Session:
         stream.authorise(body.credentials)
         if call is not None:
             stream.claimed = True
+            stream.request = call.payload
             self.settle(call, (stream, body))
 
     def _subscribed(self, frame: Envelope, _: int) -> None:
@@ -256,13 +262,13 @@ class Session:
             return
         if call is None:
             return
-        over = body.current_status in _ENDED and not body.replayed
+        over = body.current_status in ENDED and not body.replayed
         stream = (over and self._known(body.job_id)) or self.jobs.get(body.job_id)
         stream = stream or self._begin(body.job_id)
         stream.authorise(body.credentials)
         stream.claimed = True
         self.settle(call, (stream, body))
-        if over and not stream.end.arrived.is_set():
+        if over and not stream.own and not stream.end.arrived.is_set():
             stream.ended_before(
                 InvalidRequest(
                     f"the job had ended ({body.current_status}); history=True tells how, as long "

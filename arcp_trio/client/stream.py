@@ -52,6 +52,8 @@ class JobStream:
         self.top = top
         """The number that came last."""
         self.end: Answer[Outcome] = Answer()
+        self.request: bytes | None = None
+        """What it was submitted with."""
         self.about: JsonObject = {}
         """What its handle knows that helps to find it again."""
         self.credentials: dict[str, JsonObject] = {}
@@ -158,6 +160,12 @@ class JobStream:
         known, value = self.credentials.get(str(body.get("id"))), text_in(body.get("value"))
         if known is not None and value is not None:
             self.credentials[known["id"]] = {**known, "value": value}
+
+    def miss(self, why: Exception) -> None:
+        """There are events that did not come, and will not; its end may."""
+        if self.gone is None:
+            self.gone = why
+        self._changed.unpark_all()
 
     # -- what is taken
 

@@ -20,6 +20,7 @@ from arcp_trio.client.errors import (
 )
 from arcp_trio.client.handshake import Greeting, Resumption, greet, hello
 from arcp_trio.client.link import Gap, Link
+from arcp_trio.client.recovery import recover
 from arcp_trio.client.room import Room
 from arcp_trio.client.session import Session
 from arcp_trio.transport.base import MessageTooBig, Transport, TransportClosed
@@ -125,12 +126,13 @@ class Supervisor:
                     greeting = await greet(transport, self._hello(), self._features)
                 except TransportClosed as why:
                     raise ConnectionLost(f"the runtime hung up on hello: {why}") from why
+                forgot = self.session is not None and greeting.dialect.forgets_while_away
                 session = self._welcome(greeting)
                 opening.deadline = math.inf
                 link = self._link(transport, session)
                 opened()
                 try:
-                    return await link.run()
+                    return await _converse(session, link, recovering=forgot)
                 finally:
                     self.link = None
         raise ConnectTimedOut(f"there was no session within {CONNECT_SECONDS:g} seconds")
@@ -219,3 +221,13 @@ class Supervisor:
         assert self.session is not None
         error.details.setdefault("jobs", [job.known() for job in self.session.jobs.values()])
         return error
+
+
+async def _converse(session: Session, link: Link, *, recovering: bool) -> Exception:
+    """Use a connection to its end, and return why it ended."""
+    async with trio.open_nursery() as nursery:
+        if recovering:
+            nursery.start_soon(recover, session, link, name="client recovery")
+        ended = await link.run()
+        nursery.cancel_scope.cancel()
+    return ended

@@ -1,0 +1,178 @@
+"""How much is kept that nobody has read, and what gives way."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from arcp_trio import Client, Event, EventsNotKept, connect
+from arcp_trio.client import room
+from tests.client.support import TOKEN, Network, Wire, real_runtime, scripted
+
+MOST = 100
+
+
+@pytest.fixture(autouse=True)
+def _little_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "MOST_EVENTS", MOST)
+
+
+def kept() -> int:
+    """How many events there are in memory."""
+    gc.collect()
+    return sum(isinstance(thing, Event) for thing in gc.get_objects())
+
+
+class Fountain:
+    """A runtime's script: two jobs, the first of which says more than anybody can keep."""
+
+    def __init__(self, events: int) -> None:
+        self.events = events
+        self.sent = 0
+
+    async def __call__(self, wire: Wire) -> None:
+        """Be the runtime."""
+        await wire.welcome()
+        await wire.accept("job_1")
+        await wire.accept("job_2")
+        for number in range(1, self.events + 1):
+            await wire.log(number, "job_1", "x" * 500)
+            self.sent = number
+        await wire.result(self.events + 1, "job_1", "first")
+        await wire.result(self.events + 2, "job_2", "second")
+        await wire.end()
+
+
+async def test_what_nobody_reads_is_left_to_the_runtime(autojump_clock: MockClock) -> None:
+    """With nobody waiting nothing is lost: reading stops, and the network's back-pressure counts.
+
+    Who begins late gets the full history.
+    """
+    fountain = Fountain(2_000)
+    async with scripted(fountain) as runtime, connect(runtime.open, token=TOKEN) as client:
+        job, _ = await client.submit("echo"), await client.submit("echo")
+        await wait_all_tasks_blocked()
+        assert kept() <= MOST
+        assert fountain.sent < 1_000
+        seen = [event.seq async for event in job.events()]
+        assert seen == list(range(1, 2_001))
+
+
+async def test_who_only_wants_the_result_gets_it(autojump_clock: MockClock) -> None:
+    """Memory stays bounded, the result comes, and `events` says that they are gone."""
+    fountain = Fountain(5_000)
+    most = 0
+
+    async def watch() -> None:
+        nonlocal most
+        while True:
+            most = max(most, kept())
+            await trio.sleep(0.01)
+
+    async with scripted(fountain) as runtime, connect(runtime.open, token=TOKEN) as client:
+        job, _ = await client.submit("echo"), await client.submit("echo")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(watch)
+            assert await job.result() == "first"
+            nursery.cancel_scope.cancel()
+        assert most <= MOST + 1
+        with pytest.raises(EventsNotKept, match="job_1"):
+            await anext(job.events())
+
+
+async def test_another_job_is_not_held_up(autojump_clock: MockClock) -> None:
+    """A handle that nobody iterates does not keep another's result from coming."""
+    async with scripted(Fountain(5_000)) as runtime, connect(runtime.open, token=TOKEN) as client:
+        chatty, other = await client.submit("echo"), await client.submit("echo")
+        assert await other.result() == "second"
+        assert await chatty.result() == "first"
+
+
+async def test_what_is_iterated_is_never_let_go(autojump_clock: MockClock) -> None:
+    """Who reads slowly, and meanwhile waits for what is behind, gets both."""
+    async with scripted(Fountain(3_000)) as runtime, connect(runtime.open, token=TOKEN) as client:
+        chatty, other = await client.submit("echo"), await client.submit("echo")
+        seen = []
+        async for event in chatty.events():
+            seen.append(event.seq)
+            if event.seq == 5:
+                before = trio.current_time()
+                assert await other.result() == "second"
+                assert trio.current_time() - before < 2
+        assert seen == list(range(1, 3_001))
+
+
+async def test_a_handler_waits_for_what_is_behind_many_events(autojump_clock: MockClock) -> None:
+    """However much stands between, a handler's own call is answered; then the rest is handled."""
+    handled: list[int] = []
+
+    async def on_event(event: Event) -> None:
+        if not handled:
+            assert await jobs[1].result() == "second"
+        handled.append(event.seq)
+
+    jobs = []
+    async with (
+        scripted(Fountain(3_000)) as runtime,
+        connect(runtime.open, token=TOKEN, on_event=on_event) as client,
+    ):
+        jobs += [await client.submit("echo"), await client.submit("echo")]
+        assert await jobs[0].result() == "first"
+    assert handled == list(range(1, 3_001))
+
+
+async def test_with_a_handler_nothing_else_stands_in_the_way(autojump_clock: MockClock) -> None:
+    """Events that go to the handler are not held up by handles that nobody iterates."""
+    handled: list[int] = []
+
+    async def on_event(event: Event) -> None:
+        handled.append(event.seq)
+
+    async with (
+        scripted(Fountain(1_000)) as runtime,
+        connect(runtime.open, token=TOKEN, on_event=on_event) as client,
+    ):
+        jobs = [await client.submit("echo"), await client.submit("echo")]
+        await trio.sleep(60)
+        assert len(handled) == 1_000
+        assert await jobs[0].result() == "first"
+
+
+async def test_what_nobody_has_a_handle_of_is_not_kept(autojump_clock: MockClock) -> None:
+    """A job that was submitted and forgotten takes no memory, and no one else's room."""
+    async with (
+        real_runtime() as runtime,
+        connect(Network(runtime).open, token=TOKEN) as client,
+    ):
+        for _ in range(20):
+            await client.submit("count", 50)
+        await trio.sleep(1)
+        assert kept() <= MOST
+        job = await client.submit("count", 50)
+        assert len([event async for event in job.events()]) == 50
+
+
+async def _read_one(client: Client) -> None:
+    job = await client.submit("count", 20)
+    assert len([event async for event in job.events()]) == 20
+    await job.result()
+
+
+async def test_memory_is_given_back(autojump_clock: MockClock) -> None:
+    """After many jobs nothing of them is left in the client."""
+    async with (
+        real_runtime() as runtime,
+        connect(Network(runtime).open, token=TOKEN) as client,
+    ):
+        for _ in range(100):
+            await _read_one(client)
+        session = client._life.session
+        assert session.jobs == {}
+        assert list(session.calls) == []
+        assert client._life.room.backlogs == set()
+        assert not client._life.room.full
+        assert (client._life.room._events, client._life.room._bytes) == (0, 0)
+        assert kept() == 0
