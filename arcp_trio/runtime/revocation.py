@@ -27,6 +27,9 @@ log = logging.getLogger(__name__)
 FIRST_PAUSE_SECONDS, LAST_PAUSE_SECONDS = 0.5, 60.0
 """Between tries to revoke one credential; each pause is twice the one before."""
 
+MOST_DOUBLINGS = 16
+"""The pause is the last one long before; a day of tries would take the power beyond any float."""
+
 TRIES_AT_ONCE = 64
 """After a restart there may be many to revoke; the upstream is not to be flooded."""
 
@@ -160,7 +163,8 @@ class Revoker:
             self.keep([attrs.evolve(row, state=CredentialState.UNREVOCABLE)])
             self._settle(doomed)
         except Exception as error:  # noqa: BLE001 - whatever is wrong with the upstream
-            pause = min(FIRST_PAUSE_SECONDS * 2**doomed.tries, LAST_PAUSE_SECONDS)
+            doublings = min(doomed.tries, MOST_DOUBLINGS)
+            pause = min(FIRST_PAUSE_SECONDS * 2**doublings, LAST_PAUSE_SECONDS)
             doomed.tries += 1
             log.warning("%s is not revoked, again in %g s: %r", _named(row), pause, error)
             self._schedule(doomed, trio.current_time() + pause)

@@ -153,6 +153,19 @@ async def test_tries_are_further_and_further_apart(autojump_clock: MockClock) ->
 
 
 @pytest.mark.spec("9.8.2-5")
+async def test_tries_go_on_for_days(autojump_clock: MockClock) -> None:
+    """An upstream that is down for two days ends nothing; what it kept is revoked when it is up."""
+    upstream = Upstream(failing=down("revoke"))
+    async with provided(upstream) as (_, peer):
+        await peer.submit("worker", lease_request=LEASE)
+        await trio.sleep(2 * 86_400)
+        assert len(upstream.times("revoke")) > 2_000
+        upstream.failing = down()
+        await trio.sleep(61)
+        assert upstream.live == set()
+
+
+@pytest.mark.spec("9.8.2-5")
 async def test_passing_trouble_delays_the_terminal_only(autojump_clock: MockClock) -> None:
     """Three failures within the bound: the terminal still comes behind the revocation."""
     upstream = Upstream(failing=down("revoke", times=3))
