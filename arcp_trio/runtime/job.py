@@ -329,8 +329,11 @@ class Job:
     async def give_way(self, *, at_once: bool = False) -> None:
         """Have an agent that has emitted wait where it must, and let others have their turn."""
         self._emits += 1
-        if self.journal.over:
-            await self.journal.fit()
+        job: Job | None = self
+        while job is not None:  # what it spends is also told in the journals above it
+            if job.journal.over:
+                await job.journal.fit()
+            job = job.parent
         if self.core.store.full:
             await self.core.store.room()
         elif at_once or self._emits % EMITS_PER_CHECKPOINT == 0:

@@ -448,3 +448,35 @@ async def test_a_child_waits_for_a_slow_submitter_from_its_first_event_on(
         else:
             frames = await until_terminal(peer, job_id)
             assert len(talk(frames)) == 310 + lines
+
+
+async def test_what_children_spend_does_not_overfill_their_ancestors_journals(
+    autojump_clock: MockClock,
+) -> None:
+    """Each cost is told in the journals above, too: those keep to their bound, though silent."""
+    store, bound = MemoryStore(), 100_000
+    runtime = make_runtime(store=store, limits=Limits(journal_bytes=bound))
+    async with runtime, open_peers(runtime) as peers:
+        runtime.add(agents)
+
+        @runtime.agent("spender")
+        async def spender(job: JobContext) -> None:
+            for _ in range(2_000):
+                await job.metric("cost.calls", 1, unit="USD")
+
+        @runtime.agent("payer")
+        async def payer(job: JobContext) -> None:
+            budget = {"USD": 2_500}
+            child = await job.delegate(job.input.pop(), job.input, lease=LEASE, budget=budget)
+            await child.result()
+
+        peer = await peers.connect()
+        await peer.hello()
+        lease: JsonObject = {**LEASE, "cost.budget": ["USD:5000"]}
+        await peer.submit("payer", ["spender", "payer"], lease_request=lease)
+        await peer.drop()
+        await trio.sleep(5)
+        assert len(store._journals) == 3
+        for journal in store._journals.values():
+            assert journal.base + len(journal.entries) > 2_000
+            assert sum(len(entry.tail) for entry in journal.entries) < 1.2 * bound
