@@ -297,8 +297,11 @@ class Session:
     def _refused(self, frame: Envelope, _: int) -> None:
         error = error_from_payload(frame.payload)
         call = self._refused_call(frame)
+        observed = self.jobs.get(frame.job_id or str(frame.payload.get("job_id")))
         if call is not None:
             self.refuse(call, error)
+        elif observed is not None and not observed.own:
+            self.give_up(observed, error)  # that subscription has ended, and nothing else
         elif self.closing:
             self._close(polite=False)
         elif error.code in _FATAL:

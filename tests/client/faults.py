@@ -36,6 +36,8 @@ class FaultyNetwork:
     fault: Fault | None = None
     at: Collection[int] = ()
     to_client: bool = True
+    hits: int = 0
+    """How many frames have met it."""
     frames: list[int] = field(factory=lambda: [0, 0])
     """How many frames there were to the client, and to the runtime."""
     _inner: Network = field(init=False)
@@ -81,6 +83,7 @@ class FaultyNetwork:
         number = self.frames[index]
         self.frames[index] += 1
         hit = number in self.at and to_client is self.to_client
+        self.hits += hit
         return self.fault if hit else None
 
     async def _pass(

@@ -17,6 +17,7 @@ from arcp_trio import (
     JobNotFound,
     JobTimedOut,
     ProtocolError,
+    ResumeWindowExpired,
     connect,
 )
 from tests.client.support import TOKEN, Network, Wire, real_runtime, scripted
@@ -282,6 +283,30 @@ async def test_a_listing_is_read_page_by_page(autojump_clock: MockClock) -> None
         listed = [info.job_id async for info in client.jobs(agent="echo")]
         assert listed == ids[::-1]
         assert [i.job_id async for i in client.jobs(status=["running", "pending"])] == [stuck.id]
+
+
+async def test_a_subscription_that_the_runtime_ends(autojump_clock: MockClock) -> None:
+    """An error about a job that is only observed ends its handle, and not the session."""
+
+    async def script(wire: Wire) -> None:
+        await wire.welcome()
+        frame = await wire.receive("job.subscribe")
+        job = {"request_id": frame["id"], "job_id": "job_1", "agent": "a@1", "replayed": True}
+        await wire.send("job.subscribed", job | {"current_status": "running"})
+        await wire.log(1, "job_1", "one")
+        gone = {"code": "RESUME_WINDOW_EXPIRED", "message": "events are gone", "job_id": "job_1"}
+        await wire.send("session.error", gone)
+        await wire.accept("job_2")
+        await wire.result(2, "job_2", "fine")
+        await wire.end()
+
+    async with scripted(script) as runtime, connect(runtime.open, token=TOKEN) as client:
+        observed = await client.subscribe("job_1", history=True)
+        events = observed.events()
+        assert (await anext(events)).seq == 1
+        with pytest.raises(ResumeWindowExpired, match="events are gone"):
+            await anext(events)
+        assert await (await client.submit("echo")).result() == "fine"
 
 
 @pytest.mark.spec("7.6-1")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from contextlib import AbstractAsyncContextManager
 
 import pytest
@@ -9,6 +10,7 @@ import trio
 import trio.lowlevel
 from trio.testing import MockClock
 
+import arcp_trio
 from arcp_trio import Client, ConnectionLost, Event, connect
 from arcp_trio.client.stream import JobStream
 from tests.client.support import TOKEN, Network, Wire, real_runtime, scripted
@@ -121,6 +123,24 @@ async def test_a_fault_of_the_client_is_not_swallowed(
         monkeypatch.setattr(JobStream, "authorise", crash)
         with pytest.raises(MineError):
             await _submit_and_wait(connect(Network(runtime).open, token=TOKEN))
+
+
+def test_no_name_shadows_a_builtin() -> None:
+    """Everything public, imported at once, leaves the language's own names alone."""
+    assert not set(arcp_trio.__all__) & set(dir(builtins)) - {"__version__"}
+
+
+async def test_a_nursery_of_the_programs_own_goes_on(autojump_clock: MockClock) -> None:
+    """What the program owns is none of the client's to end."""
+    async with real_runtime() as runtime, trio.open_nursery() as nursery:
+        alive = trio.Event()
+        async with connect(Network(runtime).open, token=TOKEN) as client:
+            nursery.start_soon(alive.wait)
+            await client.submit("stuck")
+        await trio.sleep(1)
+        assert len(nursery.child_tasks) == 1
+        assert not nursery.cancel_scope.cancel_called
+        alive.set()
 
 
 async def test_nothing_is_left_behind(autojump_clock: MockClock) -> None:

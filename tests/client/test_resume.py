@@ -216,6 +216,25 @@ async def test_a_runtime_that_has_forgotten_is_heard(autojump_clock: MockClock) 
         assert 20 <= trio.current_time() <= 40
 
 
+async def test_a_session_that_is_behind_what_is_kept(autojump_clock: MockClock) -> None:
+    """The runtime says so in mid-session: it is not resumed, and everybody who waits is told."""
+
+    async def script(wire: Wire) -> None:
+        await wire.welcome()
+        await wire.accept("job_1")
+        await wire.accept("job_2")
+        gone = {"code": "RESUME_WINDOW_EXPIRED", "message": "events are gone", "job_id": "job_1"}
+        await wire.send("session.error", gone)
+        await wire.transport.close(1008, "events are gone")
+
+    async with scripted(script) as runtime, connect(runtime.open, token=TOKEN) as client:
+        jobs = [await client.submit("echo") for _ in range(2)]
+        for job in jobs:
+            with pytest.raises(ResumeWindowExpired, match="events are gone"):
+                await job.result()
+        assert len(runtime.wires) == 1
+
+
 async def test_another_session_in_the_answer_is_no_resume(autojump_clock: MockClock) -> None:
     """A runtime that ignores the wish to resume has lost the session."""
 
