@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.context import JobContext
     from arcp_trio.runtime.credentials import Credential
     from arcp_trio.runtime.limits import Limits
+    from arcp_trio.runtime.policy import Policy
     from arcp_trio.runtime.provisioner import (
         CannotRevoke,
         CredentialOrder,
@@ -111,6 +112,7 @@ __all__ = [
     "NotWebSocket",
     "ObservedJob",
     "PermissionDenied",
+    "Policy",
     "ProtocolError",
     "Provisioner",
     "ResumeWindowExpired",
@@ -158,6 +160,7 @@ _HOMES = {
     "Issued": "arcp_trio.runtime.provisioner",
     "Provisioner": "arcp_trio.runtime.provisioner",
     "Limits": "arcp_trio.runtime.limits",
+    "Policy": "arcp_trio.runtime.policy",
     "Runtime": "arcp_trio.runtime.runtime",
     "MemoryStore": "arcp_trio.store.memory",
     "SqliteStore": "arcp_trio.store.sqlite",

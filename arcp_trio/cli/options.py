@@ -127,7 +127,7 @@ SERVE: Final = (
         "serve a registry, an arcp_trio.Agents (default name: agents)",
         repeatable=True,
     ),
-    Option("no_demo_agents", SWITCH, "", "leave out echo, countdown, chatty and sleeper"),
+    Option("no_demo_agents", SWITCH, "", "serve no agents but those that are named here"),
     Option("resume_window", WHOLE_SECONDS, "SEC", "time a session can be resumed (default 600)"),
     Option("heartbeat", WHOLE_SECONDS, "SEC", "interval of pings to a silent client (default 30)"),
     Option("drain", SECONDS, "SEC", "how long jobs may go on after SIGTERM or Ctrl-C (default 0)"),

@@ -9,8 +9,7 @@ import attrs
 import pytest
 from trio.testing import MockClock
 
-from arcp_trio import ArcpError, InvalidRequest, JobNotFound, PermissionDenied
-from arcp_trio.runtime.policy import Policy
+from arcp_trio import ArcpError, InvalidRequest, JobNotFound, PermissionDenied, Policy
 from arcp_trio.testing import Peer
 from arcp_trio.testing.peer import TEST_TOKEN
 from arcp_trio.wire.json import Json, JsonObject
