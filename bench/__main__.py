@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from bench import report
+from bench.fanning_out import fan_out
 from bench.figures import QUICK_SHARE, Family, compare
 from bench.leases import leases
+from bench.listing import listing
 from bench.peers import MEMORY
 from bench.replaying import replay
 from bench.results import streamed_result
@@ -18,9 +20,14 @@ from bench.streaming import one_client
 
 FAMILIES: Final[Mapping[str, Family]] = {
     "stream": Family(one_client),
+<<<<<<< ours
     "results": Family(streamed_result),
+=======
+    "fan-out": Family(fan_out, most_runs=2),
+>>>>>>> theirs
     "round-trips": Family(round_trips),
     "replay": Family(replay, most_runs=2),
+    "listing": Family(listing, most_runs=1),
     "start": Family(start, most_runs=2),
     "leases": Family(leases, sides=(MEMORY,)),
 }

@@ -11,7 +11,7 @@ import json
 import os
 import socket
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import urlsplit
@@ -31,7 +31,12 @@ class Client:
     """One session, in which every number is checked: 1, 2, 3, … (§8.3)."""
 
     def __init__(
-        self, url: str, *, token: str = TOKENS[0], resume: Mapping[str, Any] | None = None
+        self,
+        url: str,
+        *,
+        token: str = TOKENS[0],
+        features: Sequence[str] = (),
+        resume: Mapping[str, Any] | None = None,
     ) -> None:
         self.seq = 0 if resume is None else resume["last_event_seq"]
         """The number received last."""
@@ -44,7 +49,7 @@ class Client:
         )
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._upgrade(parts.netloc, parts.path)
-        self._hello(token, resume)
+        self._hello(token, features, resume)
 
     def __enter__(self) -> Self:
         return self
@@ -70,11 +75,15 @@ class Client:
             raise RuntimeError(f"no WebSocket: {answer!r}")
         self._rest = answer.partition(b"\r\n\r\n")[2]
 
-    def _hello(self, token: str, resume: Mapping[str, Any] | None) -> None:
+    def _hello(self, token: str, features: Sequence[str], resume: Mapping[str, Any] | None) -> None:
         hello: dict[str, Any] = {
             "client": {"name": "bench", "version": "1.0.0"},
             "auth": {"scheme": "bearer", "token": token},
+<<<<<<< ours
             "capabilities": {"encodings": ["json"], "features": ["result_chunk"]},
+=======
+            "capabilities": {"encodings": ["json"], "features": list(features)},
+>>>>>>> theirs
         }
         if resume is not None:
             hello["resume"] = resume
@@ -121,6 +130,23 @@ class Client:
         elif b'"session.error"' in frame:
             raise RuntimeError(f"refused: {frame!r}")
         return frame
+
+    def expect(self, message_type: str) -> dict[str, Any]:
+        """Receive the next frame, which must be of that type, and return it parsed."""
+        message: dict[str, Any] = json.loads(self.receive())
+        if message["type"] != message_type:
+            raise RuntimeError(f"not a {message_type}: {message}")
+        return message
+
+    def fileno(self) -> int:
+        """What a selector waits for."""
+        return self._socket.fileno()
+
+    def receive_some(self) -> None:
+        """Receive what is there, once there is something, and check its numbers."""
+        self._split(self._rest + self._received())
+        while self._frames:
+            self.receive()
 
     def _received(self) -> bytes:
         data = self._socket.recv(_READ_BYTES)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
 TOKENS: Final = tuple(f"bench-token-{n}" for n in range(10))
-"""Each of a principal of its own; the peer knows the first one."""
+"""Each of a principal of its own; all but the first, which the peer knows, observe everybody."""
 
 MEMORY: Final = "memory"
 """This runtime, forgetting everything when it ends."""
@@ -36,6 +36,11 @@ class Server:
         self.folder = folder
         """What the durable side keeps."""
         self._process: subprocess.Popen[str] | None = None
+
+    @property
+    def observers(self) -> Sequence[str]:
+        """What clients present that are to see the jobs of the first principal."""
+        return TOKENS[:1] if self.side == PEER else TOKENS[1:]
 
     def start(self) -> None:
         """Start it, and return when it listens."""
@@ -64,8 +69,10 @@ class Server:
         if self.side == PEER:
             return ("bench.vendor_server", TOKENS[0])
         principals = [f"--token=bench-{n}={token}" for n, token in enumerate(TOKENS)]
+        principals += [f"--observer=bench-{n}" for n in range(1, len(TOKENS))]
         store = "--memory" if self.side == MEMORY else f"--data={self.folder}"
-        return ("arcp_trio", "serve", "--port=0", "--log-level=error", store, *principals)
+        options = ("--port=0", "--log-level=error", "--agents=bench.agents", store)
+        return ("arcp_trio", "serve", *options, *principals)
 
 
 @contextmanager

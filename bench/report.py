@@ -11,7 +11,7 @@ from bench.figures import Row
 from bench.peers import DURABLE, MEMORY, PEER, SIDES
 
 _RATIOS: Final = ((DURABLE, MEMORY), (DURABLE, PEER), (MEMORY, PEER))
-_LINE: Final = "{:34}" + "{:>18}" * len(SIDES) + "{:>16}" * len(_RATIOS) + "{:>8}{:>9}"
+_LINE: Final = "{:34}" + "{:>22}" * len(SIDES) + "{:>16}" * len(_RATIOS) + "{:>8}{:>9}"
 _DIGITS: Final = {"ms": 2, "s": 2, "µs": 1}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Final
 
@@ -34,13 +33,8 @@ def one_client(server: Server, share: float) -> Sequence[Figure]:
 def stream(client: Client, events: int) -> None:
     """Have a job emit so many events, and receive them."""
     client.submit("chatty", {"n": events, "size": MESSAGE_CHARACTERS})
-    _expect("job.accepted", client.receive())
+    client.expect("job.accepted")
     for _ in range(events - 1):
         client.receive()
-    _expect("job.event", client.receive())
-    _expect("job.result", client.receive())
-
-
-def _expect(message_type: str, frame: bytes) -> None:
-    if json.loads(frame)["type"] != message_type:
-        raise RuntimeError(f"not a {message_type}: {frame!r}")
+    client.expect("job.event")
+    client.expect("job.result")

@@ -1,4 +1,8 @@
+<<<<<<< ours
 """The vendor's runtime with agents that do what the demo agents `chatty`, `report` and `echo` do.
+=======
+"""The vendor's runtime with agents that do what `chatty` and `echo`, `announcer` and `go` do.
+>>>>>>> theirs
 
 Set up as its own command line does it: in-memory event log, static token.
 """
@@ -40,6 +44,20 @@ async def echo(given: Json, _job: JobContext) -> dict[str, Json]:
     return {"echo": given}
 
 
+gate = asyncio.Semaphore(0)
+
+
+async def announcer(settings: Json, job: JobContext) -> dict[str, int]:
+    """Do what `chatty` does, once a job of `go` says so."""
+    await gate.acquire()
+    return await chatty(settings, job)
+
+
+async def go(_given: Json, _job: JobContext) -> None:
+    """Let an announcer begin."""
+    gate.release()
+
+
 async def main(token: str) -> None:
     """Serve until ended."""
     runtime = ARCPRuntime(
@@ -49,6 +67,8 @@ async def main(token: str) -> None:
     runtime.register_agent("chatty", chatty)
     runtime.register_agent("report", report)
     runtime.register_agent("echo", echo)
+    runtime.register_agent("announcer", announcer)
+    runtime.register_agent("go", go)
     server = await serve_websocket(runtime.accept, host="127.0.0.1", port=0)
     port = next(iter(server.sockets)).getsockname()[1]
     print(f"listening on ws://127.0.0.1:{port}/arcp", flush=True)

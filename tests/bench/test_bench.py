@@ -47,6 +47,13 @@ def test_a_quick_run_measures_all_sides_in_every_row():
             f"submit to result, beside a stream: {what}": {"memory", "durable"}
             for what in ("p50", "p99")
         },
+        **{
+            f"1 job to {many}": {"memory", "durable", "peer"}
+            for many in ("1 subscriber", "10 subscribers", "100 subscribers")
+        },
+        "100 of 2,000 jobs: p50": {"memory", "durable", "peer"},
+        "100 of everybody's 2,000 jobs: p50": {"memory", "durable"},
+        "none of 2,000 jobs: p50": {"memory", "durable", "peer"},
         "replay of 2,000 events": {"memory", "durable", "peer"},
         "start, nothing stored": {"memory", "durable", "peer"},
         "start, 200 parked sessions": {"durable"},

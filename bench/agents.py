@@ -1,0 +1,28 @@
+"""Agents for what the demo agents do not do."""
+
+from __future__ import annotations
+
+import trio
+
+from arcp_trio import Agents, JobContext
+from arcp_trio.wire.json import Json
+
+agents = Agents()
+_gate = trio.Semaphore(0)
+
+
+@agents.agent("announcer")
+async def announcer(job: JobContext) -> Json:
+    """Do what `chatty` does, once a job of `go` says so."""
+    n, size = job.input["n"], job.input["size"]
+    await _gate.acquire()
+    for number in range(1, n + 1):
+        await job.log(f"message {number} ".ljust(size, ".")[:size])
+    return {"n": n}
+
+
+@agents.agent("go")
+async def go(_job: JobContext) -> Json:
+    """Let an announcer begin."""
+    _gate.release()
+    return None
