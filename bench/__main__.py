@@ -20,11 +20,8 @@ from bench.streaming import one_client
 
 FAMILIES: Final[Mapping[str, Family]] = {
     "stream": Family(one_client),
-<<<<<<< ours
     "results": Family(streamed_result),
-=======
     "fan-out": Family(fan_out, most_runs=2),
->>>>>>> theirs
     "round-trips": Family(round_trips),
     "replay": Family(replay, most_runs=2),
     "listing": Family(listing, most_runs=1),

@@ -79,11 +79,7 @@ class Client:
         hello: dict[str, Any] = {
             "client": {"name": "bench", "version": "1.0.0"},
             "auth": {"scheme": "bearer", "token": token},
-<<<<<<< ours
-            "capabilities": {"encodings": ["json"], "features": ["result_chunk"]},
-=======
             "capabilities": {"encodings": ["json"], "features": list(features)},
->>>>>>> theirs
         }
         if resume is not None:
             hello["resume"] = resume

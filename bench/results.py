@@ -17,7 +17,7 @@ _MB: Final = 1_000_000
 def streamed_result(server: Server, share: float) -> Sequence[Figure]:
     """Megabytes of the result per second, from the submit to the terminal."""
     size = int(RESULT_MB * share * _MB)
-    with Client(server.url) as client:
+    with Client(server.url, features=("result_chunk",)) as client:
         _stream(client, size // 10)  # warms up
         with stopwatch() as watch:
             _stream(client, size)

@@ -1,8 +1,4 @@
-<<<<<<< ours
-"""The vendor's runtime with agents that do what the demo agents `chatty`, `report` and `echo` do.
-=======
-"""The vendor's runtime with agents that do what `chatty` and `echo`, `announcer` and `go` do.
->>>>>>> theirs
+"""The vendor's runtime with agents that do what those of this one do that are measured.
 
 Set up as its own command line does it: in-memory event log, static token.
 """
