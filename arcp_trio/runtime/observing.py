@@ -164,6 +164,7 @@ class Observing:
             agent=wanted.agent,
             behind=None if message.cursor is None else _place(message.cursor),
             limit=message.page_size + 1,
+            size=self._core.limits.frame_bytes_out,
         )
         if wanted.status is not None:
             query = attrs.evolve(query, statuses=_statuses(wanted.status))

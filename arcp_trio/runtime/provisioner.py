@@ -51,7 +51,10 @@ class CannotRevoke(Exception):  # noqa: N818 - a fact to be told
 
 
 class Provisioner(Protocol):
-    """Mints, rotates and revokes credentials. Exceptions are taken for passing trouble."""
+    """Mints, rotates and revokes credentials. Exceptions are taken for passing trouble.
+
+    They are logged: no secret belongs into their words.
+    """
 
     async def issue(self, order: CredentialOrder) -> Sequence[Issued]:
         """Mint what the job needs; nothing if it needs nothing."""

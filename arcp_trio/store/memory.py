@@ -313,18 +313,20 @@ class MemoryStore(Store):
 
     async def jobs(self, query: JobQuery) -> Sequence[JobRow]:
         found: list[JobRow] = []
-        bound = query.bound
+        bound, size = query.bound, query.size
         while True:
             await trio.lowlevel.checkpoint()
             listed = self._listed.get(query.principal, [])
             stop = bisect_left(listed, bound)
             piece = listed[max(0, stop - LOOK_ITEMS) : stop]
             for created_at, job_id in reversed(piece):
-                if len(found) == query.limit or created_at <= query.created_after:
+                full = len(found) == query.limit or size < 0
+                if full or created_at <= query.created_after:
                     return found
                 row = self._journals[job_id].told()
                 if query.wants(row):
                     found.append(row)
+                    size -= len(row.accepted)
             if len(piece) < LOOK_ITEMS:
                 return found
             bound = piece[0]

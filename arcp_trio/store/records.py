@@ -190,6 +190,8 @@ class JobQuery:
     behind: tuple[float, str] | None = None
     """`created_at` and id of the last job of the page before."""
     limit: int
+    size: float = math.inf
+    """Bytes of acceptances: the page ends with the first job that goes beyond."""
 
     @property
     def bound(self) -> tuple[float, str]:

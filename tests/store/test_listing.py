@@ -54,6 +54,21 @@ async def test_one_sees_ones_own_jobs(store: Store, feeder: Feeder) -> None:
     assert await listed(store, JobQuery(principal=None, limit=10)) == ["D", "C", "B", "E", "A"]
 
 
+async def test_a_page_is_bounded_in_bytes(store: Store, feeder: Feeder) -> None:
+    """It ends with the first job that goes beyond: no more is read than can be told."""
+    for place, size in enumerate([10, 600, 600, 600, 10]):
+        row = attrs.evolve(job_row(f"J{place}"), created_at=float(place), accepted=b"x" * size)
+        feeder.accept(row)
+    for size, page in (
+        (0, ["J4"]),
+        (10, ["J4", "J3"]),
+        (700, ["J4", "J3", "J2"]),
+        (10_000, ["J4", "J3", "J2", "J1", "J0"]),
+    ):
+        query = JobQuery(principal="alice", limit=10, size=size)
+        assert await listed(store, query) == page
+
+
 async def test_a_row_in_a_listing_is_the_jobs_row(store: Store, feeder: Feeder) -> None:
     """Nothing is known of a job only when one asks for it alone."""
     feeder.session()

@@ -152,11 +152,13 @@ class Snapshot:
         which = " AND ".join(term for term, _ in terms)
         order = "ORDER BY created_at DESC, job_id DESC"
         # The index finds them; whole rows are read of those only that are on the page.
-        return self._jobs(
-            f"jid IN (SELECT jid FROM job WHERE {which} {order} LIMIT ?) {order}",  # noqa: S608
-            *(value for _, values in terms for value in values),
-            query.limit,
-        )
+        heads = self.db.execute(
+            "SELECT jid, length(accepted) FROM job"  # noqa: S608 - no words but ours
+            f" WHERE jid IN (SELECT jid FROM job WHERE {which} {order} LIMIT ?) {order}",
+            (*(value for _, values in terms for value in values), query.limit),
+        ).fetchall()
+        jids = _up_to(heads, query.size)
+        return self._jobs(f"jid IN ({', '.join('?' * len(jids))}) {order}", *jids)
 
     def _jobs(self, which: str, *values: object) -> list[JobRow]:
         db = self.db
@@ -292,6 +294,17 @@ class Snapshot:
             " ORDER BY last_place, row LIMIT ?",
             (sid, *behind, most),
         ).fetchall()
+
+
+def _up_to(heads: Sequence[tuple[int, int]], size: float) -> list[int]:
+    """The jobs up to the first with which they take more than so many bytes."""
+    jids: list[int] = []
+    for jid, length in heads:
+        if size < 0:
+            break
+        jids.append(jid)
+        size -= length
+    return jids
 
 
 def _joined(items: Iterator[LogItem]) -> Iterator[LogItem]:
