@@ -203,8 +203,6 @@ class ResultStream:
         self._open = False
         if error is not None:
             return
-        if self._decoder is not None:
-            self._decoder.decode(b"", final=True)
         while await self._send(last=True):  # noqa: ASYNC102 - nothing is being cancelled
             pass
 

@@ -1,9 +1,8 @@
-"""Streamed results: what is on the wire, and how a job that streams may end (§8.4)."""
+"""Streamed results: what is written, and what is on the wire of it (§8.4)."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from contextlib import suppress
 from itertools import pairwise
 from typing import Any
 
@@ -13,9 +12,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
-from arcp_trio import InternalError, JobContext, Limits
+from arcp_trio import JobContext, Limits
 from arcp_trio.wire.json import Json
-from tests.jobs.streams import Act, Stage, chunks, failure, joined, open_stage
+from tests.jobs.streams import Stage, joined, open_stage
 
 MIB = 1024 * 1024
 
@@ -271,145 +270,6 @@ async def test_a_stream_is_written_to_within_its_block(
             await out.write("behind")
 
     assert joined(*await stage.play(act)) == b"within"
-
-
-# -- how the job ends
-
-
-async def value_beside(job: JobContext) -> Json:
-    """Stream, and return something."""
-    async with job.stream_result() as out:
-        await out.write("streamed")
-    return "returned"
-
-
-async def unfinished(job: JobContext) -> None:
-    """Fail within the block, and carry on."""
-    with suppress(ZeroDivisionError):
-        async with job.stream_result() as out:
-            await out.write("x" * 10)
-            await out.write("x" * (10 // 0))
-
-
-async def unfinished_with_value(job: JobContext) -> Json:
-    """Fail within the block, and return something instead."""
-    await unfinished(job)
-    return "instead"
-
-
-async def half_a_character(job: JobContext) -> None:
-    """Leave the last character open, and carry on."""
-    with pytest.raises(ValueError, match="unexpected end of data"):
-        async with job.stream_result() as out:
-            await out.write("é".encode()[:1])
-
-
-async def given_up(job: JobContext) -> None:
-    """Have no time to finish, and carry on."""
-    with trio.move_on_after(1):
-        async with job.stream_result() as out:
-            await out.write("x" * 10)
-            await trio.sleep_forever()
-
-
-async def two(job: JobContext) -> None:
-    """Stream twice, and carry on."""
-    async with job.stream_result() as out:
-        await out.write("one")
-    with pytest.raises(InternalError):
-        async with job.stream_result():
-            raise AssertionError("never reached")
-
-
-async def two_at_once(job: JobContext) -> None:
-    """Stream within a stream."""
-    async with job.stream_result() as out:
-        await out.write("one")
-        async with job.stream_result():
-            raise AssertionError("never reached")
-
-
-BESIDE = "the agent returned a value beside its streamed result"
-UNFINISHED = "the agent did not finish its streamed result"
-ONLY_ONE = "a job has only one streamed result"
-
-
-def told(act: Act, message: str) -> Any:
-    """A case that is also in the log."""
-    return pytest.param(act, message, marks=pytest.mark.logs_error(message))
-
-
-@pytest.mark.parametrize(
-    ("act", "message"),
-    [
-        told(value_beside, BESIDE),
-        told(unfinished, UNFINISHED),
-        told(unfinished_with_value, BESIDE),
-        told(half_a_character, UNFINISHED),
-        told(given_up, UNFINISHED),
-        told(two, ONLY_ONE),
-        (two_at_once, ONLY_ONE),  # the agent's own error
-    ],
-)
-@pytest.mark.spec("8.4-10", "8.4-11")
-async def test_half_a_result_is_no_success(
-    act: Act, message: str, autojump_clock: MockClock
-) -> None:
-    """Whatever the agent makes of it, a result that is not whole, or not the only one, fails."""
-    async with open_stage(chunk_bytes=4) as stage:
-        found, end = await stage.play(act)
-        assert failure(end) == ("INTERNAL_ERROR", message)
-        assert "result_id" not in end["payload"]
-        assert all(chunk["more"] for chunk in found) or act in (value_beside, two)
-
-
-async def test_a_job_that_streams_can_be_cancelled(autojump_clock: MockClock) -> None:
-    """The chunks so far, none of them the last, and the end that was asked for."""
-
-    async def act(job: JobContext) -> None:
-        async with job.stream_result() as out:
-            while True:
-                await out.write("word")
-                await trio.sleep(1)
-
-    async with open_stage(chunk_bytes=4) as stage:
-        stage.act = act
-        peer = await stage.connect()
-        job_id = (await peer.submit("act"))["job_id"]
-        await peer.expect("job.event")
-        await peer.send("job.cancel", {"job_id": job_id})
-        end = await peer.until_terminal(job_id)
-        assert end["payload"]["final_status"] == "cancelled"
-        assert [chunk["more"] for chunk in chunks(peer, job_id)] == [True]
-
-
-async def test_what_a_cancelled_write_was_given_is_taken(autojump_clock: MockClock) -> None:
-    """A write that is cancelled while it waits leaves no hole: the rest goes with the next one."""
-
-    async def act(job: JobContext) -> None:
-        async with job.stream_result() as out:
-            with trio.CancelScope() as scope:
-                scope.cancel()
-                await out.write("one two three ")
-            assert scope.cancelled_caught
-            await out.write("four")
-
-    async with open_stage(chunk_bytes=4) as stage:
-        assert joined(*await stage.play(act)) == b"one two three four"
-
-
-async def test_an_agent_that_fails_behind_its_result_has_failed(
-    stage: Stage, autojump_clock: MockClock
-) -> None:
-    """The whole result is on the wire, but the job did not end well."""
-
-    async def act(job: JobContext) -> None:
-        async with job.stream_result() as out:
-            await out.write("x")
-        raise InternalError("too late")
-
-    found, end = await stage.play(act)
-    assert (len(found), failure(end)) == (1, ("INTERNAL_ERROR", "too late"))
 
 
 def test_a_chunk_has_room_for_any_character() -> None:

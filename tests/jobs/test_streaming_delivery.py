@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -11,6 +11,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from arcp_trio import InternalError, JobContext, MemoryStore
+from arcp_trio.store.writes import Write
 from arcp_trio.testing import Peer
 from arcp_trio.wire.features import ALL_FEATURES
 from arcp_trio.wire.json import Json
@@ -67,12 +68,12 @@ async def test_chunks_by_hand_are_gathered_too(stage: Stage, autojump_clock: Moc
         body = {"result_id": "mine", "chunk_seq": 0, "data": "é", "encoding": "utf8", "more": True}
         await job.emit("result_chunk", body)
         await job.emit(
-            "result_chunk",
-            body | {"chunk_seq": 1, "data": "/w==", "encoding": "base64", "more": False},
+            "result_chunk", body | {"chunk_seq": 1, "data": "/w==", "encoding": "base64"}
         )
+        await job.emit("result_chunk", body | {"chunk_seq": 2, "data": "xyz", "more": False})
 
     _, end = await stage.play(act, peer=await stage.connect(UNABLE))
-    assert end["payload"]["result"] == "w6n/"
+    assert end["payload"]["result"] == "w6n/eHl6"
 
 
 @pytest.mark.logs_error("agent act@1.0.0 of")
@@ -89,6 +90,22 @@ async def test_an_inline_result_has_to_fit(
     _, end = await stage.play(act, peer=await stage.connect(UNABLE))
     assert failure(end)[0] == "INTERNAL_ERROR"
     assert end["payload"]["details"] == {"limit": "frame_bytes_out", "max": MIB}
+
+
+async def test_no_more_is_gathered_than_fits(stage: Stage, autojump_clock: MockClock) -> None:
+    """A stream that cannot fit any more ends as it is written, not when all of it is there."""
+    written = 0
+
+    async def act(job: JobContext) -> None:
+        nonlocal written
+        async with job.stream_result() as out:
+            while True:
+                await out.write("x" * 100_000)
+                written += 100_000
+
+    _, end = await stage.play(act, peer=await stage.connect(UNABLE))
+    assert end["payload"]["details"] == {"limit": "frame_bytes_out", "max": MIB}
+    assert written < 2 * MIB
 
 
 @pytest.mark.logs_error("agent act@1.0.0 of")
@@ -165,6 +182,24 @@ async def test_a_parent_gets_what_is_many_pages_long(
     child = next(frame["job_id"] for frame in peer.seen if frame["type"] == "job.accepted")
     whole = joined(chunks(peer, child), await peer.until_terminal(child))
     assert whole == data.encode() * 8
+
+
+class SlowStore(MemoryStore):
+    """Takes a second for each group."""
+
+    async def _commit(self, writes: Sequence[Write]) -> None:
+        await trio.sleep(1)
+        await super()._commit(writes)
+
+
+async def test_a_parent_waits_for_what_is_not_stored_yet(autojump_clock: MockClock) -> None:
+    """A child that has said its end may have its last chunks on their way to the store."""
+    async with open_stage(store=SlowStore(), chunk_bytes=4) as stage:
+        stage.act = streaming("one two ")
+        peer = await stage.connect()
+        job_id = (await peer.submit("boss", lease_request={"agent.delegate": ["act"]}))["job_id"]
+        end = await peer.until_terminal(job_id)
+        assert end["payload"]["result"] == {"type": "str", "result": "one two "}
 
 
 async def test_a_parent_is_told_of_a_result_that_is_gone(autojump_clock: MockClock) -> None:
