@@ -60,7 +60,7 @@ class Runtime(Protocol):
         ...
 
 
-async def serve(
+async def serve(  # noqa: ASYNC128 - passes it on
     runtime: Runtime,
     host: str | None = "127.0.0.1",
     port: int = 7777,
@@ -117,7 +117,7 @@ async def serve_on(
             logger.info("accepting no more connections: the runtime is over")
             nursery.cancel_scope.cancel(reason="the runtime is over")
     finally:
-        await _close(listeners)
+        await _close(listeners)  # noqa: ASYNC102 - bounds itself
 
 
 async def _close(listeners: list[trio.SocketListener]) -> None:

@@ -56,7 +56,7 @@ class ToolCall:
         except (InvalidEvent, ArcpError) as unfit:
             self._fail(unfit)
             raise
-        await self._job.give_way()
+        await self._job.give_way()  # noqa: ASYNC102 - where the block ended well
 
     def _fail(self, error: BaseException) -> None:
         """End the call with an error. In one step: whoever is being cancelled cannot wait."""

@@ -8,7 +8,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from arcp_trio import Client, Event, EventsNotKept, connect
+from arcp_trio import Client, Event, EventsNotKept, JobHandle, connect
 from arcp_trio.client import room
 from tests.client.support import TOKEN, Network, Wire, real_runtime, scripted
 
@@ -109,17 +109,21 @@ async def test_a_handler_waits_for_what_is_behind_many_events(autojump_clock: Mo
     """However much stands between, a handler's own call is answered; then the rest is handled."""
     handled: list[int] = []
 
+    submitted = trio.Event()
+    jobs: list[JobHandle] = []
+
     async def on_event(event: Event) -> None:
         if not handled:
+            await submitted.wait()
             assert await jobs[1].result() == "second"
         handled.append(event.seq)
 
-    jobs = []
     async with (
         scripted(Fountain(3_000)) as runtime,
         connect(runtime.open, token=TOKEN, on_event=on_event) as client,
     ):
         jobs += [await client.submit("echo"), await client.submit("echo")]
+        submitted.set()
         assert await jobs[0].result() == "first"
     assert handled == list(range(1, 3_001))
 

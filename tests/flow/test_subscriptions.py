@@ -92,7 +92,7 @@ async def test_an_answer_that_did_not_arrive_comes_with_the_resume(scene: Scene)
     job_id = (await owner.submit("teller"))["job_id"]
     await scene.say(job_id, 1)
     await watcher.send("job.subscribe", {"job_id": job_id, "history": True})
-    while not await watched(scene, watcher):
+    while not await watched(scene, watcher):  # noqa: ASYNC110 - what the store has
         await trio.lowlevel.checkpoint()
     again = await scene.resumed(watcher)
     assert (await again.receive())["type"] == "job.subscribed"
