@@ -121,7 +121,7 @@ class Client:
         if isinstance(step, programs.Subscribe):
             await self._subscribe(tag, step)
         else:
-            self._observed.parted.add(tag)
+            self._observed.part(tag)
             await self._send("job.unsubscribe", {"job_id": job_ids[tag]})
 
     async def _subscribe(self, tag: int, step: programs.Subscribe) -> None:
@@ -157,6 +157,8 @@ class Client:
 
     async def _read(self, frames: int, patience: float) -> bool:
         """Read so many frames, as long as they come within the patience; False at the end of it."""
+        if "heartbeat" in self._features:
+            self._token_before = None  # a ping may be among them, and is answered
         for _ in range(frames):
             if self._peer is None:
                 return False
