@@ -185,16 +185,6 @@ def _loses_at_the_boundary(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Batch, "promise", late)
 
 
-def _ends_the_next_one(patch: pytest.MonkeyPatch) -> None:
-    """The end of a subscription takes the one along that has begun since."""
-
-    def leave_job(self: Watch) -> None:
-        if self.job is not None:
-            self.job.journal.watches.pop(self.session.id, None)
-
-    patch.setattr(Watch, "leave_job", leave_job)
-
-
 def _feeds_twice(patch: pytest.MonkeyPatch) -> None:
     """A client that observes its own job gets everything twice."""
     begin = Observing._begin
@@ -218,7 +208,6 @@ def _feeds_twice(patch: pytest.MonkeyPatch) -> None:
         (_counts_what_it_hides, overflows),
         (_repeats_at_the_boundary, observations),
         (_loses_at_the_boundary, observations),
-        (_ends_the_next_one, observations),
         (_feeds_twice, observations),
     ],
 )
