@@ -533,18 +533,17 @@ async def test_nothing_outside_is_reached_by_swapping_links(
 ) -> None:
     """However often another process puts a link in place of what was just authorised."""
     path = files.inside / "deep" / "a.txt"
+    opened = "inside" if mode == "r" else "written"
     seen: Counter[str] = Counter()
 
     async def act(job: JobContext) -> Json:
         with in_turn(swapped(files)) as rounds:
-            while rounds() < ROUNDS or seen.total() < ROUNDS:
+            # So often, and until chance has shown both; the test's time limit is the end of it.
+            while min(rounds(), seen.total()) < ROUNDS or not (seen[opened] and seen[DENIED]):
                 seen[await attempt(job, path, mode, None if mode == "r" else "inside")] += 1
         return None
 
     await files.run(act)
-    opened = "inside" if mode == "r" else "written"
-    assert seen[opened] > 0
-    assert seen[DENIED] > 0
     # The last three: gone between two renames, or no longer what it was when it was checked.
     changed = {"FileNotFoundError", "NotADirectoryError", "OSError"}
     assert set(seen) <= {opened, DENIED, *changed}
