@@ -154,7 +154,7 @@ class Clerk:
         self._core.jobs.session_gone(session.id)
         payload = {} if message.reason is None else {"reason": message.reason}
         closed = frame("session.closed", payload)
-        session.tell(Leave(request.connection, Farewell(NORMAL_CLOSURE, "closed"), last=closed))
+        session.tell(Leave(request.connection, Farewell(NORMAL_CLOSURE, "closed", closed)))
         request.connection.hurry()
 
     # -- cancel (§7.4)

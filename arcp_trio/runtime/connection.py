@@ -178,8 +178,7 @@ class Connection:
     def fail(self, error: ArcpError, code: int) -> None:
         """End it behind what is on its way, saying why; but say it once."""
         if self._tail.farewell is None:
-            self._say(refusal(error))
-            self._tail.end(Farewell(code, error.message))
+            self._tail.end(Farewell(code, error.message, refusal(error)))
 
     def _leave_session(self) -> None:
         session, self._session = self._session, None
@@ -301,8 +300,8 @@ class Connection:
         except StoreError:
             log.exception("the replay of session %s cannot be read", session.id)
             self.fail(store_trouble(), FAILED)
-            await self._writer.write([])
-            self.end(FAILED, "the store cannot be read")
+            assert self._tail.farewell is not None
+            await self._take_leave(self._tail.farewell)
             return False
         except (JournalTrimmed, LogTrimmed) as gone:
             job_id = gone.job_id if isinstance(gone, JournalTrimmed) else None
@@ -319,13 +318,18 @@ class Connection:
             if frames or self._writer.has_something_to_say:
                 await self._writer.write(frames)
             elif tail.farewell is not None:
-                self.end(tail.farewell.code, tail.farewell.reason)
+                await self._take_leave(tail.farewell)
                 return
             elif self._next is not None:
                 self._conversation.cancel(reason="another session is asked for")
                 return
             else:
                 await self.wake.wait()
+
+    async def _take_leave(self, farewell: Farewell) -> None:
+        if farewell.last is not None:
+            await self._writer.write([(0, farewell.last)])
+        self.end(farewell.code, farewell.reason)
 
     # -- heartbeat
 

@@ -71,8 +71,6 @@ class Leave:
 
     connection: Connection
     farewell: Farewell
-    last: bytes | None = None
-    """The frame behind which nothing may come, not even an event that is due."""
     caught_up: bool = False
 
 

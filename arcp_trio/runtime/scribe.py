@@ -273,8 +273,6 @@ class Scribe:
         if item.caught_up and session.behind:
             self._leave = item
         else:
-            if item.last is not None:
-                session.tail.extend([(0, [item.last])])
             session.tail.end(item.farewell)
 
     def _lose_connection(self) -> None:
@@ -304,8 +302,7 @@ class Scribe:
         session.over = True
         session.behind = False
         if session.tail is not None:
-            session.tail.extend([(0, [told])])
-            session.tail.end(Farewell(1008, "events are gone"))
+            session.tail.end(Farewell(1008, "events are gone", told))
 
 
 def _is_plain(entry: Entry) -> bool:

@@ -15,10 +15,12 @@ from arcp_trio.store.records import Frame
 
 @attrs.frozen
 class Farewell:
-    """Behind the last frame: close the socket with this."""
+    """Behind everything that is here: close the socket with this."""
 
     code: int
     reason: str
+    last: bytes | None = None
+    """A frame to be said before; behind it nothing comes, not even an event that is due."""
 
 
 Series = tuple[int, Sequence[bytes]]

@@ -130,15 +130,13 @@ class Client:
             await self.until(lambda: not self._away)
 
     def _check_farewell(self) -> None:
-        """It was told why, once; behind that comes at most what had been stored before.
-
-        That it had been is seen to for each frame, by whoever looks into the store.
-        """
+        """It was told why, once, as the last it was told."""
         errors = [
             f["payload"] for f in self.frames[self._attached_at :] if f["type"] == "session.error"
         ]
         errors = [error for error in errors if "request_id" not in error]
         assert [(e["code"], e["retryable"]) for e in errors] == [("INTERNAL_ERROR", True)], errors
+        assert self.frames[-1]["payload"] == errors[0], self.frames[-1]
 
     async def _attach(self) -> Peer:
         while True:
