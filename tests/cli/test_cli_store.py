@@ -271,8 +271,8 @@ def assert_told(session: Peer) -> None:
     said: list[str] = []
     with pytest.raises(ConnectionClosed) as closed:
         said.extend(session.receive()["type"] for _ in itertools.count())
-    # What was stored before the trouble, and on its way since, may come behind the word of it.
     assert said.count("session.error") == 1
+    assert said[-1] == "session.error"
     assert closed.value.rcvd is not None
     assert closed.value.rcvd.code == 1011
 
