@@ -207,6 +207,16 @@ class Client:
             stream, self._life.room, subscribed, unsubscribe=lambda: self._unsubscribe(job_id)
         )
 
+    async def cancel(self, job_id: str, reason: str = "no longer needed") -> None:
+        """Ask for the end of a job that was submitted in another session (§7.4).
+
+        Returns when the runtime has agreed to it. Who has a handle has `JobHandle.cancel`.
+
+        Raises:
+            ArcpError: the class of the refusal's code; `InvalidRequest` if it has ended already.
+        """
+        await self._life.call(_cancelling(job_id, reason))
+
     def jobs(
         self,
         *,
@@ -230,8 +240,7 @@ class Client:
         return cast("Jobs", await self._life.call(Call(LIST, dumps(wanted))))
 
     async def _cancel(self, stream: JobStream, reason: str) -> None:
-        payload = {"job_id": stream.id, "reason": reason}
-        call = Call(CANCEL, dumps(payload), job_id=stream.id)
+        call = _cancelling(stream.id, reason)
         try:
             await self._life.call(call)
         except InvalidRequest:
@@ -248,3 +257,7 @@ class Client:
         # §6.2: neither side uses what was not negotiated.
         if feature not in self.features:
             raise InvalidRequest(f"not negotiated in this session: {feature}")
+
+
+def _cancelling(job_id: str, reason: str) -> Call:
+    return Call(CANCEL, dumps({"job_id": job_id, "reason": reason}), job_id=job_id)

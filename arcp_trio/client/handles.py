@@ -13,6 +13,7 @@ from arcp_trio.client.room import Room
 from arcp_trio.client.stream import EventIterator, JobStream
 from arcp_trio.wire.json import Json, JsonObject
 from arcp_trio.wire.messages import Accepted, Subscribed
+from arcp_trio.wire.schema import to_json
 
 
 class _Handle:
@@ -40,6 +41,14 @@ class _Handle:
     def credentials(self) -> list[JsonObject]:
         """What the job was given to use, with the newest values; nothing after its end (§9.8)."""
         return list(self._stream.credentials.values())
+
+    @property
+    def terminal(self) -> JsonObject | None:
+        """The payload of the message that ended the job, with its type; None before that (§7.3)."""
+        outcome = self._stream.end.value
+        if outcome is None or outcome.message is None:
+            return None
+        return {"type": outcome.message.type, **to_json(outcome.message)}
 
     def events(self) -> AsyncIterator[Event]:
         """Iterate over the job's events, in order, up to its end.

@@ -34,6 +34,8 @@ class Outcome:
     error: ArcpError | None = None
     broken: Exception | None = None
     """Why there is no value, though the job succeeded."""
+    message: JobResult | JobErrorBody | None = None
+    """What said so."""
 
     def get(self) -> Json:
         """Return the result, or raise what there is instead of one."""
@@ -125,9 +127,9 @@ class JobStream:
 
     def _success(self, body: JobResult) -> Outcome:
         try:
-            return Outcome(status=body.final_status, value=self._value(body))
+            return Outcome(status=body.final_status, value=self._value(body), message=body)
         except BrokenResult as broken:
-            return Outcome(status=body.final_status, broken=broken)
+            return Outcome(status=body.final_status, broken=broken, message=body)
 
     def _value(self, body: JobResult) -> Json:
         if body.result_id is not None:
@@ -146,7 +148,7 @@ class JobStream:
             code=body.code,
         )
         error.job_id = self.id
-        self._settle(Outcome(status=body.final_status, error=error))
+        self._settle(Outcome(status=body.final_status, error=error, message=body))
 
     def _settle(self, outcome: Outcome) -> None:
         self.end.succeed(outcome)
