@@ -32,7 +32,6 @@ _PORTS: Final = {"ws": 80, "wss": 443}
 _NOT_FOUND: Final = 404
 
 StreamOpener: TypeAlias = Callable[[], Awaitable[trio.abc.Stream]]
-Target: TypeAlias = "str | Sequence[str] | trio.abc.Stream | StreamOpener"
 _Opener: TypeAlias = Callable[[], AbstractAsyncContextManager[Transport]]
 
 
@@ -45,8 +44,14 @@ class Dialer:
     """Whether a second connection could lead to the same runtime."""
 
 
+Target: TypeAlias = "str | Sequence[str] | trio.abc.Stream | StreamOpener | Dialer"
+"""What `connect` takes; a `Dialer` of their own is for those who look at the frames."""
+
+
 def dialer(target: Target, ssl_context: ssl.SSLContext | None) -> Dialer:
     """Find out how to reach `target`; `ValueError` if it is nothing of the kind."""
+    if isinstance(target, Dialer):
+        return target
     if isinstance(target, str):
         return Dialer(partial(_by_url, _parse(target), ssl_context), again=True)
     if isinstance(target, trio.abc.Stream):

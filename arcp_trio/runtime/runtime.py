@@ -114,6 +114,11 @@ class Runtime:
 
     # -- connections
 
+    @property
+    def clock(self) -> Clock:
+        """The time of day that it goes by."""
+        return self._core.clock
+
     def start_connection(self, serve: Callable[[], Awaitable[None]], name: str) -> None:
         """Run a connection in the runtime's nursery: it outlives its acceptor and hurts nobody."""
         assert self._nursery is not None, "the runtime has not been entered"

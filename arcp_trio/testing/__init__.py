@@ -7,18 +7,12 @@ need.
 
 from __future__ import annotations
 
-from arcp_trio.testing.client import PairClient
 from arcp_trio.testing.clock import TrioClock
-from arcp_trio.testing.inbox import Event
-from arcp_trio.testing.job import JobHandle
 from arcp_trio.testing.pair import PeerFactory, open_pair, open_peer, open_peers
 from arcp_trio.testing.peer import Peer
 from arcp_trio.testing.recorder import WireRecorder
 
 __all__ = [
-    "Event",
-    "JobHandle",
-    "PairClient",
     "Peer",
     "PeerFactory",
     "TrioClock",

@@ -22,8 +22,7 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from arcp_trio import MemoryStore, Runtime, StaticTokens
-from arcp_trio.testing.client import PairClient
+from arcp_trio import Client, MemoryStore, Runtime, StaticTokens
 from arcp_trio.testing.clock import TrioClock
 from arcp_trio.testing.pair import open_pair
 from arcp_trio.testing.peer import TEST_TOKEN
@@ -42,7 +41,7 @@ async def arcp_runtime() -> AsyncGenerator[Runtime, None]:
 
 
 @pytest.fixture
-async def arcp_client(arcp_runtime: Runtime) -> AsyncGenerator[PairClient, None]:
+async def arcp_client(arcp_runtime: Runtime) -> AsyncGenerator[Client, None]:
     """Connect a client to `arcp_runtime`."""
     async with open_pair(arcp_runtime) as client:
         yield client

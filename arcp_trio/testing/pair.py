@@ -8,17 +8,28 @@ from functools import partial
 
 import trio
 
+from arcp_trio.client.client import Client, connect
+from arcp_trio.client.dialing import Dialer, dialer
+from arcp_trio.client.events import EventHandler
 from arcp_trio.front.serve import serve_stream
 from arcp_trio.runtime.runtime import Runtime
 from arcp_trio.testing.background import background_tasks
-from arcp_trio.testing.client import EventHandler, PairClient
 from arcp_trio.testing.peer import TEST_TOKEN, Peer
 from arcp_trio.testing.recorder import WireRecorder
+from arcp_trio.testing.recording import RecordedTransport
 from arcp_trio.transport import Transport, memory_streams
-from arcp_trio.transport.websocket import connect
+from arcp_trio.transport import connect as open_websocket
 
 _MAX_BYTES = 4 * 1024 * 1024
-"""The largest frame a client takes: more than a runtime may send."""
+"""The largest frame a peer takes: more than a runtime may send."""
+
+
+async def open_stream(runtime: Runtime) -> trio.abc.Stream:
+    """Begin a connection to an entered runtime."""
+    ours, theirs = memory_streams()
+    serve = partial(serve_stream, runtime, theirs, "memory", private=True)
+    runtime.start_connection(serve, "memory")
+    return ours
 
 
 @asynccontextmanager
@@ -26,30 +37,45 @@ async def open_transport(
     runtime: Runtime,
 ) -> AsyncGenerator[tuple[Transport, trio.abc.Stream], None]:
     """Connect to an entered runtime; the block has the transport and the stream under it."""
-    ours, theirs = memory_streams()
-    serve = partial(serve_stream, runtime, theirs, "memory", private=True)
-    runtime.start_connection(serve, "memory")
-    async with connect(ours, max_bytes=_MAX_BYTES) as transport:
-        yield transport, ours
+    stream = await open_stream(runtime)
+    async with open_websocket(stream, max_bytes=_MAX_BYTES) as transport:
+        yield transport, stream
 
 
 @asynccontextmanager
 async def open_pair(
-    runtime: Runtime, *, token: str = TEST_TOKEN, on_event: EventHandler | None = None
-) -> AsyncGenerator[PairClient, None]:
+    runtime: Runtime,
+    *,
+    token: str = TEST_TOKEN,
+    on_event: EventHandler | None = None,
+    recorder: WireRecorder | None = None,
+) -> AsyncGenerator[Client, None]:
     """Connect a client to an entered runtime; leaving the block closes its session.
 
+    It is the client that `arcp_trio.connect` makes, and goes by the runtime's clock. Every frame
+    that it receives is checked; a runtime that breaks a promise of the protocol ends the block.
+
     Args:
+        runtime: which one.
         token: who connects, as the runtime's `auth` knows it.
-        on_event: called with each event, one at a time and in order, instead of `job.events()`.
+        on_event: called with each event of each job, one at a time and in order.
+        recorder: keeps what the client saw on the wire.
 
     Raises:
         ArcpError: the class of the code with which the runtime refused the session.
+        AssertionError: the runtime sent what it must not send.
     """
-    async with open_transport(runtime) as (transport, _):
-        client = PairClient(transport, on_event=on_event)
-        async with client.session(token=token):
-            yield client
+    seen = recorder or WireRecorder()
+    plain = dialer(partial(open_stream, runtime), ssl_context=None)
+
+    @asynccontextmanager
+    async def recorded() -> AsyncGenerator[Transport, None]:
+        async with plain.open() as transport:
+            yield RecordedTransport(transport, seen.connection())
+
+    target = Dialer(recorded, again=True)
+    async with connect(target, token=token, on_event=on_event, now=runtime.clock.now) as client:
+        yield client
 
 
 @asynccontextmanager

@@ -100,10 +100,6 @@ class Peer:
             frame["session_id"] = self.session_id
         frame |= envelope
         frame["payload"] = payload or {}
-        # Wherever it stands, in a hello or alone, it asks for the numbers after it.
-        resume_after = frame["payload"].get("resume", frame["payload"]).get("last_event_seq")
-        if isinstance(resume_after, int):
-            self._record.resumed(resume_after)
         self._record.sent(frame)
         await self.send_raw(msgspec.json.encode(frame).decode())
         return str(frame["id"])

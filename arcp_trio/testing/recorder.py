@@ -164,7 +164,12 @@ class ConnectionRecord:
 
     def sent(self, frame: Frame) -> None:
         """Say what the client asks for: what is answered to it tells where others stand."""
-        job_id = frame["payload"].get("job_id")
+        payload = frame["payload"]
+        job_id = payload.get("job_id")
+        # Wherever it stands, in a hello or alone, it asks for the numbers after it.
+        resume_after = payload.get("resume", payload).get("last_event_seq")
+        if isinstance(resume_after, int):
+            self.resumed(resume_after)
         if frame["type"] == "job.subscribe":
             self._parted = frozenset(parted for parted in self._parted if parted != job_id)
         elif frame["type"] == "job.unsubscribe" and isinstance(job_id, str):

@@ -1,7 +1,4 @@
-"""The defects for whose absence this runtime was built, each with a variant that has it.
-
-That handlers run in order is shown in `tests/testing/test_client.py`.
-"""
+"""The defects for whose absence this was built, each with a variant that has it."""
 
 from __future__ import annotations
 
@@ -12,13 +9,15 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from arcp_trio import Limits
+from arcp_trio import Event, Limits
+from arcp_trio.client import delivery
+from arcp_trio.client.delivery import Delivery
 from arcp_trio.runtime import outcome
 from arcp_trio.runtime.batch import Batch
 from arcp_trio.runtime.connection import Connection
 from arcp_trio.runtime.scribe import Scribe
 from arcp_trio.runtime.session import Session
-from arcp_trio.testing import open_peer
+from arcp_trio.testing import open_pair, open_peer
 from arcp_trio.testing.pair import PeerFactory, open_peers
 from arcp_trio.testing.peer import Peer
 from tests.ordering.runtimes import make_runtime, places
@@ -139,3 +138,79 @@ async def test_a_session_that_takes_its_jobs_along_is_found_out(
     async with make_runtime(_IMPATIENT) as runtime, open_peers(runtime) as peers:
         with pytest.raises(AssertionError, match="assert 'cancelled' == 'success'"):
             await _leave_and_return(peers, leave)
+
+
+# -- events are handled one at a time, in order, and before the result
+
+FALLING_SECONDS = (0.150, 0.120, 0.090, 0.060, 0.030)
+"""How long the handler takes over each of five events: each would overtake the one before."""
+IN_ORDER = [f"{what} {n}" for n in range(5) for what in ("begin", "end")]
+
+
+async def _five_events(*, submitting: bool) -> None:
+    """Five events into a handler, which may itself submit a job for each and wait for its end."""
+    handled: list[str] = []
+
+    async def on_event(event: Event) -> None:
+        number = int(event.body["message"])
+        handled.append(f"begin {number}")
+        await trio.sleep(FALLING_SECONDS[number])
+        if submitting:
+            inner = await client.submit("brisk", 0)
+            assert await inner.result() == 0
+        handled.append(f"end {number}")
+
+    async with make_runtime() as runtime, open_pair(runtime, on_event=on_event) as client:
+        job = await client.submit("brisk", 5)
+        with trio.fail_after(60):
+            await job.result()
+        assert handled == IN_ORDER
+
+
+with_handlers_that = pytest.mark.parametrize("submitting", [False, True], ids=["wait", "submit"])
+
+
+@with_handlers_that
+async def test_five_events_are_handled_in_order(
+    autojump_clock: MockClock, *, submitting: bool
+) -> None:
+    """Five events into a handler with falling delays: in order, one at a time, then the result."""
+    await _five_events(submitting=submitting)
+
+
+@with_handlers_that
+async def test_a_task_for_each_event_is_found_out(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, *, submitting: bool
+) -> None:
+    """The same check fails for a client that handles each event in a task of its own."""
+
+    async def run(self: Delivery) -> None:
+        delivery._in_handler.set(True)
+        assert self._handler is not None
+        async with trio.open_nursery() as nursery:
+            async for item in self._receive:
+                if isinstance(item, trio.Event):
+                    item.set()
+                else:
+                    nursery.start_soon(self._handler, item.event)
+
+    monkeypatch.setattr(Delivery, "run", run)
+    with pytest.raises(AssertionError):
+        await _five_events(submitting=submitting)
+
+
+async def test_answers_that_only_come_in_turn_are_found_out(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same check fails where a handler's own calls are answered behind the events it holds up.
+
+    That is what awaiting handlers in the reader comes to.
+    """
+
+    async def wait(self: delivery.Answer[object]) -> object:
+        await self.in_turn.wait()
+        return self.get()
+
+    monkeypatch.setattr(delivery.Answer, "wait", wait)
+    with pytest.raises(trio.TooSlowError):
+        await _five_events(submitting=True)
