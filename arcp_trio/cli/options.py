@@ -10,6 +10,7 @@ from typing import Final, cast
 import attrs
 
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
+LOG_FORMATS: Final = ("text", "json")
 SYNCHRONOUS: Final = ("full", "normal", "off")
 DATA: Final = ".arcp"
 HIGHEST_PORT: Final = 65_535
@@ -67,6 +68,7 @@ WHOLE_SECONDS = Kind(
 )
 NUMBER = Kind("a whole number, 0 or more", int, lambda v: _is_whole(v, 0))
 LEVEL = _one_of(LOG_LEVELS)
+FORMAT = _one_of(LOG_FORMATS)
 SYNC = _one_of(SYNCHRONOUS)
 SWITCH = Kind("true or false", bool, lambda v: isinstance(v, bool))
 
@@ -142,6 +144,7 @@ SERVE: Final = (
     ),
     Option("operator", TEXT, "PRINCIPAL", "may cancel anybody's jobs", repeatable=True),
     Option("log_level", LEVEL, "LEVEL", f"{', '.join(LOG_LEVELS)} (default info)"),
+    Option("log_format", FORMAT, "FORMAT", "text for people, json for machines (default text)"),
 )
 
 REPLAY: Final = (
@@ -179,6 +182,7 @@ class ServeOptions:
     observer: frozenset[str] = attrs.field(default=frozenset(), converter=_as_set)
     operator: frozenset[str] = attrs.field(default=frozenset(), converter=_as_set)
     log_level: str = "info"
+    log_format: str = "text"
 
 
 @attrs.frozen(kw_only=True)

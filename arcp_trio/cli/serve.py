@@ -13,6 +13,7 @@ from typing import Final, Literal, TextIO, cast
 import trio
 
 import arcp_trio
+from arcp_trio.cli import logs
 from arcp_trio.cli.agents import collect
 from arcp_trio.cli.config import Config, settle
 from arcp_trio.cli.demo import demo_agents
@@ -38,11 +39,7 @@ def run(given: Mapping[str, object]) -> int:
     """Serve until a signal; return the exit code."""
     config = settle(given)
     options = config.options
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=options.log_level.upper(),
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
+    logs.set_up(options.log_level, options.log_format)
     # Standard output carries the address and nothing else, whatever an agent prints.
     address_out = sys.stdout
     with contextlib.redirect_stdout(sys.stderr):

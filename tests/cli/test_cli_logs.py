@@ -1,0 +1,167 @@
+"""The log's two formats: one fact, one line, whatever stands in it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import re
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arcp_trio.cli.logs import JsonFormatter, TextFormatter
+from tests.cli.processes import ROOT
+
+ANY_TEXT = st.text(st.characters(exclude_categories=()))  # lone surrogates, too
+
+
+def record(
+    message: str = "job ended",
+    *args: object,
+    exception: BaseException | None = None,
+    **fields: object,
+) -> logging.LogRecord:
+    """A record as a log call with `extra` makes it."""
+    made = logging.LogRecord(
+        *("arcp_trio.runtime.job", logging.INFO, __file__, 1, message, args),
+        None if exception is None else (type(exception), exception, exception.__traceback__),
+    )
+    made.created = 1_700_000_000.1239
+    vars(made).update(fields)
+    return made
+
+
+def raised(message: str) -> BaseException:
+    """An error with a traceback."""
+
+    def fail() -> None:
+        raise ValueError(message)
+
+    with pytest.raises(ValueError) as caught:  # noqa: PT011 - it is ours
+        fail()
+    return caught.value
+
+
+def whole(text: str) -> str:
+    """The text with two halves of a character, side by side, made one."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+
+
+def test_a_line_of_json() -> None:
+    """Time, level, logger and event first; then the fields, in their own types."""
+    line = JsonFormatter().format(record("%d done", 3, job_id="job_1", seconds=0.5, code=None))
+    assert line == (
+        '{"ts": "2023-11-14T22:13:20.123Z", "level": "info", "logger": "arcp_trio.runtime.job", '
+        '"event": "3 done", "job_id": "job_1", "seconds": 0.5}'
+    )
+
+
+def test_a_line_of_text() -> None:
+    """What happened, then the fields; quoted where a value would not stand for itself."""
+    made = record(job_id="job_1", seconds=0.5, error='no "x" = y', empty="", code=None)
+    assert TextFormatter().format(made) == (
+        "2023-11-14T22:13:20.123Z info    arcp_trio.runtime.job: job ended "
+        'job_id=job_1 seconds=0.5 error="no \\"x\\" = y" empty=""'
+    )
+
+
+def test_an_exception_is_a_field_of_json() -> None:
+    """The traceback, all of it, in the one line."""
+    line = JsonFormatter().format(record(exception=raised("first\nsecond é漢😀")))
+    assert "\n" not in line
+    trace = json.loads(line)["exception"]
+    assert trace.startswith("Traceback (most recent call last):\n")
+    assert trace.endswith("ValueError: first\nsecond é漢😀")
+    assert "é漢😀" in line
+
+
+def test_an_exception_of_text_stands_behind_bars() -> None:
+    """No line of a traceback begins like a fact, whatever the exception says."""
+    forged = "oops\n2023-11-14T22:13:20.123Z info    arcp_trio: all is well\r\x1b[2K\u2028done"
+    first, *others = TextFormatter().format(record(exception=raised(forged))).split("\n")
+    assert first.endswith("job ended")
+    assert all(line.startswith("  | ") for line in others)
+    assert others[-1] == "  | done"
+    assert "\x1b" not in "".join(others)
+
+
+@given(message=ANY_TEXT, value=ANY_TEXT, error=ANY_TEXT)
+def test_nothing_breaks_a_line(message: str, value: str, error: str) -> None:
+    """Newlines, control characters and half characters of any text never come out as they are."""
+    made = record("%s", message, value=value, exception=raised(error))
+    line = JsonFormatter().format(made)
+    assert line.splitlines() == [line]
+    line.encode()
+    read = json.loads(line)
+    assert (read["event"], read["value"]) == (whole(message), whole(value))
+    made = record("%s", message, value=value)
+    line = TextFormatter().format(made)
+    assert line.splitlines() == [line]
+    assert not re.search(r"[\x00-\x1f\x7f-\x9f\u202e]", line)
+    line.encode()
+
+
+@pytest.mark.parametrize(
+    "field", [math.nan, math.inf, {1, 2}, b"bytes", {("a",): 1}, object(), [raised("x")]]
+)
+def test_a_field_may_be_anything(field: object) -> None:
+    """What is not JSON is written as text, and the rest of the line is as ever."""
+    made = record(field=field, seconds=1)
+    read = json.loads(JsonFormatter().format(made))
+    assert read["event"] == "job ended"
+    assert isinstance(read["field"], str | list)
+    assert "job ended field=" in TextFormatter().format(made)
+
+
+def test_a_field_cannot_pass_for_what_every_line_has() -> None:
+    """Somebody else's fields may have any name; time, level, logger and event stay."""
+    read = json.loads(JsonFormatter().format(record(ts="never", event="nothing", logger="me")))
+    assert read["ts"] == "2023-11-14T22:13:20.123Z"
+    assert read["event"] == "job ended"
+    assert read["logger"] == "arcp_trio.runtime.job"
+
+
+SCRIPT = """
+import logging, sys
+from arcp_trio.cli.logs import set_up
+set_up(*sys.argv[1:])
+text = "said \\u00e9\\u6f22\\U0001f600\\udc80"
+logging.getLogger("arcp_trio.x").info(text, extra={"job_id": "job_1"})
+logging.getLogger("trio-websocket").info("noise")
+logging.getLogger("trio-websocket").warning("news")
+logging.getLogger("mine").debug("detail")
+"""
+
+
+def log_of(level: str, style: str, **environment: str) -> list[str]:
+    """What a process says that sets its log up so."""
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, level, style],
+        cwd=ROOT,
+        env={"PYTHONPATH": str(ROOT), **environment},
+        check=True,
+        capture_output=True,
+        timeout=30,
+    )
+    assert done.stdout == b""
+    return done.stderr.decode().splitlines()
+
+
+def test_it_is_utf8_whatever_the_locale() -> None:
+    """An operator's collector reads UTF-8, under any locale and encoding of the process."""
+    (said, news) = log_of("info", "json", LC_ALL="C", PYTHONIOENCODING="latin1", PYTHONUTF8="0")
+    assert json.loads(said)["event"] == "said é漢😀\udc80"
+    assert "é漢😀" in said
+    assert json.loads(news)["level"] == "warning"
+
+
+def test_levels() -> None:
+    """Libraries are heard from `warning` on, unless one debugs; ours from the level asked for."""
+    assert len(log_of("info", "text")) == 2
+    assert len(log_of("debug", "text")) == 4
+    assert [line.split()[-1] for line in log_of("warning", "text")] == ["news"]
+    assert log_of("error", "text") == []
