@@ -103,6 +103,7 @@ class Clerk:
 
     def _refuse(self, request: Request, error: ArcpError) -> None:
         message = request.message
+        self._core.metrics.refused(error)
         job_id = message.job_id if isinstance(message, Cancel | Subscribe) else None
         tail = refusal(error, request_id=request.id, job_id=job_id)
         self._session.tell(Answer(request.connection, tail))

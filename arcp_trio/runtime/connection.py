@@ -12,6 +12,7 @@ import trio
 from arcp_trio.runtime.clerk import Request
 from arcp_trio.runtime.handshake import open_session
 from arcp_trio.runtime.heartbeat import Heartbeat, Loss
+from arcp_trio.runtime.metrics import Failure
 from arcp_trio.runtime.notices import frame, refusal
 from arcp_trio.runtime.sealing import reveal
 from arcp_trio.runtime.tail import Farewell, Tail
@@ -123,6 +124,7 @@ class Connection:
         if handshake.cancelled_caught:
             with trio.move_on_after(self._core.limits.close_seconds):
                 await self._turn_away(Unauthenticated("no session was opened in time"), first)
+            self._failed(Failure.HANDSHAKE_SECONDS)
 
     async def _receive_first(self) -> Envelope:
         text = await self._transport.receive()
@@ -133,6 +135,7 @@ class Connection:
     async def _turn_away(self, error: ArcpError, request: Envelope | None = None) -> None:
         """Say why there is no session, and have the socket closed (§6.1)."""
         log.info("%s gets no session: %s", self._transport.peer, error.message)
+        self._core.metrics.refused(error)
         request_id = request.id if request is not None else _request_id(error)
         # Some clients read no frame without a session id, not even this one.
         head = envelope.plain_head(self._session_id or new_id("sess_"), self._arcp)
@@ -175,6 +178,9 @@ class Connection:
         await trio.sleep(self._core.limits.close_seconds)
         self.end(POLICY, reason)
 
+    def _failed(self, reason: str) -> None:
+        self._core.metrics.connection_failed(reason)
+
     def fail(self, error: ArcpError, code: int) -> None:
         """End it behind what is on its way, saying why; but say it once."""
         if self._tail.farewell is None:
@@ -210,6 +216,7 @@ class Connection:
             while await self._read_one(session, heartbeat):
                 pass
         except MessageTooBig:
+            self._failed(Failure.FRAME_BYTES_IN)
             self.end(TOO_BIG, "message too big")
         except TransportClosed:
             self.end(NORMAL, "")
@@ -228,6 +235,7 @@ class Connection:
         except InvalidRequest as error:
             message = error
             if self._too_many_malformed():
+                self._failed(Failure.MALFORMED_FRAMES)
                 await self._part("malformed_frames")
                 return False
         match message:
@@ -336,6 +344,7 @@ class Connection:
     async def _beat(self, session: Session, heartbeat: Heartbeat) -> None:
         negotiated = Feature.HEARTBEAT in session.features
         loss = await heartbeat.lost(negotiated=negotiated, ping=self._ping)
+        self._failed(Failure.HEARTBEAT_LOST)
         if loss is Loss.SILENT:
             # Announced, though it may reach nobody (§6.4); the jobs notice nothing.
             self._say(refusal(HeartbeatLost(loss.value)))

@@ -109,8 +109,9 @@ async def delegate(
         child = await _accept(parent, delegate_id, wanted)
     except BaseException as error:
         # In one step: whoever is being cancelled cannot wait.
+        told = parent.core.metrics.refused(_told(error))
         if not parent.sealed:
-            why_not = {"call_id": delegate_id, "error": _told(error).payload()}
+            why_not = {"call_id": delegate_id, "error": told.payload()}
             parent.add("tool_result", why_not)
         raise
     return Child(child)

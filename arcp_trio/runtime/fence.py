@@ -39,7 +39,9 @@ def returned(job: Job, result: Json) -> Outcome:
         return outcome.failed(InternalError("the agent returned what is not JSON"))
     if len(encoded) > job.most_bytes:
         log.error("agent %s of %s returned %d bytes", job.agent.ref, job.id, len(encoded))
-        return outcome.failed(limit_hit("frame_bytes_out", job.core.limits.frame_bytes_out))
+        core = job.core
+        too_big = limit_hit("frame_bytes_out", core.limits.frame_bytes_out)
+        return outcome.failed(core.metrics.refused(too_big))
     return outcome.succeeded(encoded)
 
 

@@ -210,6 +210,7 @@ class Job:
         self.sealed = True
         now = self.core.clock.now()
         self.status = outcome.status
+        self.core.metrics.finished[outcome.status] += 1
         left = self.authority.budget.remaining
         budget = dumps(left) if left else None
         group = self.journal.finish(outcome, now, budget)
@@ -306,7 +307,8 @@ class Job:
     def _encoded(self, kind: str, body: Mapping[str, Json]) -> bytes:
         payload = events.encode_event(kind, body, rfc3339(self.core.clock.now()))
         if len(payload) > self.most_bytes:
-            raise limit_hit("frame_bytes_out", self.core.limits.frame_bytes_out)
+            most = self.core.limits.frame_bytes_out
+            raise self.core.metrics.refused(limit_hit("frame_bytes_out", most))
         if self.sealed:
             raise self._ended()
         return payload

@@ -35,6 +35,7 @@ class Journal:
         """Those of the awake sessions that watch the job, by their ids."""
         self._core = core
         self._store = core.store
+        self._metrics = core.metrics
         self._job_id = job_id
         self._session_id = session_id
         self._above = above
@@ -56,6 +57,8 @@ class Journal:
         """Add an event; a sealed one has a hole for a secret."""
         tail = self._tails.tail(message_type, payload, id=new_id())
         self._append(self._entry(sealing.sealed(tail) if sealed else tail, feature=feature))
+        self._metrics.events += 1
+        self._metrics.event_bytes += len(tail)
 
     def accept_child(self, job_id: str, accepted: bytes) -> None:
         """Add the acceptance of a job that this one has delegated to (§10)."""
@@ -115,7 +118,7 @@ class Journal:
 
     def _trim(self, reader: int | None) -> None:
         """Give up the oldest segments until it fits, but nothing that `reader` has yet to read."""
-        base = 0
+        base, first = 0, self.first
         while self._over_by_a_segment:
             index, size = self._segments[1]
             if reader is not None and index > reader:
@@ -124,6 +127,7 @@ class Journal:
             base, self._given_up = index, size
         if base:
             self._store.put(TrimJournal(self._job_id, base))
+            self._metrics.evicted_events += base - first
 
     def reader_moved(self) -> None:
         """A watch moved on, or its session left: whoever waits for that looks again."""

@@ -31,7 +31,9 @@ async def take_over(core: Core) -> None:
     found = await core.store.recover()
     core.jobs.go_on_from(found.ordinal)
     for row in reversed(found.unfinished):  # children before their parents
-        core.store.put(_lost(core, row))
+        lost = _lost(core, row)
+        core.metrics.finished[lost.status] += 1
+        core.store.put(lost)
     await core.store.flushed()
     await core.revoker.take_over(found.credentials)
     core.sessions.park_all(found.sessions)

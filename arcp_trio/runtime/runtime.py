@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from types import TracebackType
 from typing import Self, TypeVar, TypeVarTuple
 
@@ -17,9 +18,11 @@ from arcp_trio.runtime.clean import start_clean
 from arcp_trio.runtime.clock import Clock, SystemClock
 from arcp_trio.runtime.connection import GOING_AWAY, Connection
 from arcp_trio.runtime.core import Core
+from arcp_trio.runtime.exposition import exposition
 from arcp_trio.runtime.groups import unwrapped
 from arcp_trio.runtime.jobs import Jobs
 from arcp_trio.runtime.limits import Limits
+from arcp_trio.runtime.metrics import Failure
 from arcp_trio.runtime.policy import Policy
 from arcp_trio.runtime.provisioner import Provisioner
 from arcp_trio.runtime.restart import take_over
@@ -130,6 +133,7 @@ class Runtime:
         except Exception:
             # Whatever a peer sends and however it goes, it ends its own connection only.
             log.exception("%s failed", name)
+            self.connection_failed(Failure.FAULT)
 
     async def over(self) -> None:
         """Wait until it takes no connections any more."""
@@ -144,6 +148,21 @@ class Runtime:
         finally:
             self._attended.remove(connection)
             self._one_left.set()
+
+    # -- what it counts
+
+    def connection_failed(self, reason: str) -> None:
+        """Count a connection that came to nothing before it was attended to.
+
+        `reason` is a word of the caller's (letters, digits, `_`), of a few that there are; never
+        anything that a peer has said.
+        """
+        self._core.metrics.connection_failed(reason)
+
+    def exposition(self) -> str:
+        """The metrics as they are now, for Prometheus (text format 0.0.4)."""
+        assert self._nursery is not None, "the runtime has not been entered"
+        return exposition(self._core, len(self._attended))
 
     # -- its life
 
@@ -189,7 +208,8 @@ class Runtime:
         core = self._core
         with trio.CancelScope(shield=True):
             async with trio.open_nursery() as writer:
-                await writer.start(core.store.run, name="store writer")
+                run_store = partial(core.store.run, core.metrics.commits.observe)
+                await writer.start(run_store, name="store writer")
                 async with trio.open_nursery() as sessions, trio.open_nursery() as jobs:
                     core.jobs = Jobs(core, jobs)
                     core.sessions = Sessions(core, sessions)

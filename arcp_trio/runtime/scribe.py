@@ -51,6 +51,7 @@ class Scribe:
         self._store = core.store
         self._limits = core.limits
         self._tail_bytes = core.tail_bytes
+        self._metrics = core.metrics
         self._clock = core.clock
         self._live = core.jobs.live
         self._pressed = False
@@ -221,8 +222,10 @@ class Scribe:
         for job_id in told:
             # With the acceptance, or neither: who says that it was told, was.
             group = self._store.put(AddSubmitter(job_id, session.id))
-        if session.top - session.floor > self._limits.unacked_frames:
-            session.floor = session.top - self._limits.unacked_frames
+        too_many = session.top - session.floor - self._limits.unacked_frames
+        if too_many > 0:
+            session.floor += too_many
+            self._metrics.evicted_events += too_many
             group = self._store.put(MoveFloor(session.id, session.floor, acked=False))
         return group
 

@@ -204,6 +204,17 @@ class Session:
             self._let_go.set()
 
     @property
+    def lag(self) -> int:
+        """How many events its client is behind: they wait to be numbered, sent, or acknowledged.
+
+        What was sent counts for those who acknowledge only (§6.5); nobody attached, nothing counts.
+        """
+        if self.tail is None:
+            return 0
+        owed = sum(watch.owed for watch in self.watches.values()) if self.behind else self._hints
+        return owed + (self.top - self.floor if self.acked else self.tail.frames)
+
+    @property
     def waits_for_store(self) -> bool:
         """Whether something is in hand that, as far as one can tell, waits for the store."""
         return self.storing > 0 or self._holds > 0

@@ -217,6 +217,23 @@ class Sessions:
             next_window = self._deadlines[0][0] if self._deadlines else math.inf
             await trio.sleep_until(min(next_window, now + SWEEP_SECONDS))
 
+    # -- how they are
+
+    @property
+    def attached(self) -> int:
+        """How many have a connection."""
+        return sum(session.holder is not None for session in self._awake.values())
+
+    @property
+    def left_alone(self) -> int:
+        """How many have none, and may be resumed."""
+        return len(self._awake) + len(self._between) + len(self._parked) - self.attached
+
+    @property
+    def most_lag(self) -> int:
+        """How many events the connected session is behind that is furthest behind."""
+        return max((session.lag for session in self._awake.values()), default=0)
+
     # -- connected
 
     def connected(self, principal: str) -> int:

@@ -77,10 +77,13 @@ class StreamedResult:
     def _count(self, job: Job, size: int) -> None:
         limits = job.core.limits
         if self.size + size > limits.result_bytes:
-            raise self.fail(limit_hit("result_bytes", limits.result_bytes))
+            raise self._refuse(job, limit_hit("result_bytes", limits.result_bytes))
         if not job.streams and self.size + size > job.most_bytes:
-            raise self.fail(limit_hit("frame_bytes_out", limits.frame_bytes_out))
+            raise self._refuse(job, limit_hit("frame_bytes_out", limits.frame_bytes_out))
         self.size += size
+
+    def _refuse(self, job: Job, error: ArcpError) -> ArcpError:
+        return self.fail(job.core.metrics.refused(error))
 
     def fail(self, error: ArcpError) -> ArcpError:
         """Have the job end with this error; return a copy that its agent may do with as it likes.

@@ -138,7 +138,7 @@ class Submissions:
         try:
             accepted, group = self._accept(request, self._draft(request))
         except ArcpError as error:
-            session.tell(Answer(request.connection, refusal(error, request_id=request.id)))
+            self._refuse(request, error)
         else:
             assert accepted.new is not None
             self._promise(session, accepted)
@@ -171,7 +171,7 @@ class Submissions:
             verdict = await self._judge(request)
             await request.place.turn()
             if isinstance(verdict, ArcpError):
-                session.tell(Answer(request.connection, refusal(verdict, request_id=request.id)))
+                self._refuse(request, verdict)
             else:
                 self._release(request, verdict)
         finally:
@@ -281,6 +281,11 @@ class Submissions:
         return _Accepted(tail, Watch(session, ended.job_id, None, ended.length - 1))
 
     # -- the answer
+
+    def _refuse(self, request: _Request, error: ArcpError) -> None:
+        self._core.metrics.refused(error)
+        tail = refusal(error, request_id=request.id)
+        request.session.tell(Answer(request.connection, tail))
 
     def _release(self, request: _Request, verdict: _Accepted) -> None:
         """Promise, then watch, then start: nothing of a job can precede its acceptance."""

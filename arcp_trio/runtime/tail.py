@@ -80,6 +80,11 @@ class Tail:
         self.farewell: Farewell | None = None
 
     @property
+    def frames(self) -> int:
+        """How many are here."""
+        return self._count
+
+    @property
     def has_room(self) -> bool:
         """Whether the scribe may go on; a closed tail holds nobody up."""
         if self.closed or not self._count:

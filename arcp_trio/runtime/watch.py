@@ -28,8 +28,13 @@ class Watch:
 
     @property
     def behind(self) -> bool:
-        """Whether the session is owed something; of an ended job it is, until the terminal."""
-        return self.job is None or self.cursor < self.job.journal.length
+        """Whether the session is owed something."""
+        return self.owed > 0
+
+    @property
+    def owed(self) -> int:
+        """How many entries the session is owed; of an ended job the terminal, at least."""
+        return 1 if self.job is None else self.job.journal.length - self.cursor
 
     def end(self) -> None:
         """The session is owed nothing more of the job."""

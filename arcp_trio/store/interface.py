@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Protocol
 
@@ -90,15 +90,23 @@ class Store(ABC):
         """Wait until everything that was put is stored."""
         await self._queue.flushed()
 
-    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    async def run(
+        self,
+        timed: Callable[[float], None] | None = None,
+        *,
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
         """Be the one writer, until cancelled; what was not flushed by then may not be stored.
+
+        Args:
+            timed: told of each group how many seconds it took to store it.
 
         Raises:
             StoreError: the store cannot be opened.
         """
         async with self._opened():
             task_status.started()
-            await self._queue.run(self._commit)
+            await self._queue.run(self._commit, timed)
 
     @asynccontextmanager
     async def _opened(self) -> AsyncGenerator[None]:

@@ -107,8 +107,12 @@ class WriteQueue:
         """Wait until the store is out of trouble."""
         await self._trouble_ended.wait()
 
-    async def run(self, apply: Callable[[Sequence[Write]], Awaitable[None]]) -> None:
-        """Be the writer: commit group after group until cancelled."""
+    async def run(
+        self,
+        apply: Callable[[Sequence[Write]], Awaitable[None]],
+        timed: Callable[[float], None] | None = None,
+    ) -> None:
+        """Be the writer: commit group after group until cancelled; `timed` is told the seconds."""
         while True:
             await self._wake.wait()
             # One pass of the scheduler, so that a session's numbers ride with the payload that woke
@@ -117,7 +121,10 @@ class WriteQueue:
             group, self._filling, self._wake = self._filling, Group(), trio.Event()
             self._taken = group
             group.taken.set()
+            began = trio.current_time()
             await self._store(group, apply)
+            if timed is not None:
+                timed(trio.current_time() - began)
             group.stored.set()
             for act in group.acts:
                 act()

@@ -1,0 +1,134 @@
+"""The metrics as Prometheus reads them (text format 0.0.4)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from arcp_trio.store.records import Status
+
+if TYPE_CHECKING:
+    from arcp_trio.runtime.core import Core
+    from arcp_trio.runtime.metrics import Histogram
+
+Labels = Mapping[str, str]
+Sample = tuple[Labels, float]
+
+
+def exposition(core: Core, connections: int) -> str:
+    """Everything there is to know, as of now: what is alive is looked at, the rest was counted."""
+    return "".join(f"{line}\n" for line in _lines(core, connections))
+
+
+def _lines(core: Core, connections: int) -> Iterator[str]:
+    metrics, sessions = core.metrics, core.sessions
+    yield from _gauge("arcp_connections", "Open ARCP connections.", connections)
+    yield from _family(
+        "arcp_sessions",
+        "gauge",
+        "Sessions with a connection, and those that can be resumed.",
+        _by("state", {"connected": sessions.attached, "parked": sessions.left_alone}),
+    )
+    yield from _family(
+        "arcp_jobs", "gauge", "Jobs that are not at their end.", _by("state", _states(core))
+    )
+    yield from _family(
+        "arcp_jobs_finished_total",
+        "counter",
+        "Jobs that have ended, by their final status.",
+        _by("outcome", metrics.finished),
+    )
+    yield from _counter("arcp_events_total", "Events that jobs have emitted.", metrics.events)
+    yield from _counter("arcp_event_bytes_total", "Bytes of these events.", metrics.event_bytes)
+    yield from _gauge(
+        "arcp_session_lag_events_max",
+        "Events that the connected session furthest behind has not been sent, or acknowledged.",
+        sessions.most_lag,
+    )
+    yield from _counter(
+        "arcp_evicted_events_total",
+        "Events given up to keep to journal_bytes, and numbers to unacked_frames.",
+        metrics.evicted_events,
+    )
+    yield from _gauge(
+        "arcp_tail_bytes", "Bytes numbered for sessions and not sent yet.", core.tail_bytes.held
+    )
+    yield from _histogram(
+        "arcp_store_commit_seconds",
+        "What it took to store a group of writes, tries that failed included.",
+        metrics.commits,
+    )
+    yield from _family(
+        "arcp_refusals_total",
+        "counter",
+        "Requests of clients and agents that were refused, by limit or error code.",
+        _by("reason", metrics.refusals),
+    )
+    yield from _family(
+        "arcp_connection_failures_total",
+        "counter",
+        "Connections that came to nothing or to a bad end.",
+        _by("reason", metrics.connection_failures),
+    )
+    yield from _gauge(
+        "arcp_credentials_outstanding",
+        "Credentials that are not revoked, those of running jobs included.",
+        core.revoker.outstanding,
+    )
+    yield from _family(
+        "arcp_build_info", "gauge", "Which version this is.", [({"version": core.version}, 1)]
+    )
+
+
+def _states(core: Core) -> Mapping[str, int]:
+    # One whose credentials are being issued is not accepted yet, and may never be.
+    accepted = (job for job in core.jobs.live.values() if not job.wallet or job.wallet.issued)
+    counted = Counter(job.status for job in accepted)
+    return {status: counted[status] for status in (Status.PENDING, Status.RUNNING)}
+
+
+# -- the format
+
+
+def _gauge(name: str, text: str, value: float) -> Iterator[str]:
+    return _family(name, "gauge", text, [({}, value)])
+
+
+def _counter(name: str, text: str, value: float) -> Iterator[str]:
+    return _family(name, "counter", text, [({}, value)])
+
+
+def _by(label: str, values: Mapping[str, float]) -> Iterable[Sample]:
+    return [({label: key}, value) for key, value in values.items()]
+
+
+def _family(name: str, kind: str, text: str, samples: Iterable[Sample]) -> Iterator[str]:
+    yield from _head(name, kind, text)
+    for labels, value in samples:
+        yield _sample(name, labels, value)
+
+
+def _histogram(name: str, text: str, histogram: Histogram) -> Iterator[str]:
+    yield from _head(name, "histogram", text)
+    *up_to, total = accumulate(histogram.counts)
+    for bound, count in zip(histogram.bounds, up_to, strict=True):
+        yield _sample(f"{name}_bucket", {"le": f"{bound:g}"}, count)
+    yield _sample(f"{name}_bucket", {"le": "+Inf"}, total)
+    yield _sample(f"{name}_sum", {}, histogram.total)
+    yield _sample(f"{name}_count", {}, total)
+
+
+def _head(name: str, kind: str, text: str) -> Iterator[str]:
+    yield f"# HELP {name} {text}"
+    yield f"# TYPE {name} {kind}"
+
+
+def _sample(name: str, labels: Labels, value: float) -> str:
+    pairs = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
+    return f"{name}{{{pairs}}} {value!r}" if pairs else f"{name} {value!r}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

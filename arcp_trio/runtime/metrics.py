@@ -1,0 +1,98 @@
+"""What is counted while the runtime works. Numbers only: what they are called is not known here."""
+
+from __future__ import annotations
+
+import enum
+import re
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import TypeVar
+
+import attrs
+
+from arcp_trio.runtime.limits import Limits
+from arcp_trio.store.records import Status
+from arcp_trio.wire.errors import CODES, ArcpError
+
+ENDS: Sequence[str] = (Status.SUCCESS, Status.ERROR, Status.CANCELLED, Status.TIMED_OUT)
+"""How a job can end (§7.3)."""
+
+COMMIT_SECONDS = (
+    *(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05),
+    *(0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
+)
+"""Bounds of the histogram: from a fast disk's commit to a store in trouble."""
+
+_E = TypeVar("_E", bound=ArcpError)
+
+_WORD = re.compile(r"[a-z0-9_]{1,64}")
+
+
+class Failure(enum.StrEnum):
+    """Why a connection failed, as far as the runtime itself can tell."""
+
+    FAULT = "fault"
+    """Something of ours raised."""
+    HEARTBEAT_LOST = "heartbeat_lost"
+    HANDSHAKE_SECONDS = "handshake_seconds"
+    """No session was opened in time."""
+    FRAME_BYTES_IN = "frame_bytes_in"
+    MALFORMED_FRAMES = "malformed_frames"
+
+
+OTHER = "other"
+"""A reason that is not one of those that are known beforehand."""
+
+
+class Histogram:
+    """How many observations there were up to each bound, and what they come to."""
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self.bounds = tuple(bounds)
+        self.counts = [0] * (len(self.bounds) + 1)
+        """In each bucket, not up to it; the last is for what is beyond the bounds."""
+        self.total = 0.0
+
+    def observe(self, value: float) -> None:
+        """Count one."""
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.total += value
+
+
+@attrs.define(eq=False)
+class Metrics:
+    """One runtime's. Whoever counts adds to an attribute; nothing here waits or grows."""
+
+    events: int = 0
+    """That jobs have emitted."""
+    event_bytes: int = 0
+    """Of these, as they are encoded for every session."""
+    evicted_events: int = 0
+    """Given up to keep to a bound, whether or not somebody was to read them yet."""
+    finished: dict[str, int] = attrs.field(factory=lambda: dict.fromkeys(ENDS, 0))
+    """Jobs, by how they ended."""
+    refusals: dict[str, int] = attrs.field(
+        factory=lambda: dict.fromkeys(sorted([*CODES, OTHER]), 0)
+    )
+    """Of requests of clients and of agents, by limit or code."""
+    connection_failures: dict[str, int] = attrs.field(
+        factory=lambda: dict.fromkeys(map(str, Failure), 0)
+    )
+    commits: Histogram = attrs.field(factory=lambda: Histogram(COMMIT_SECONDS))
+    """In seconds, from the writer's taking a group to its being stored."""
+
+    def refused(self, error: _E) -> _E:
+        """Somebody is about to be told that something is not done; returns the error."""
+        limit = error.details.get("limit")
+        if not isinstance(limit, str) or limit not in _LIMITS:
+            limit = error.code if error.code in CODES else OTHER
+        self.refusals[limit] = self.refusals.get(limit, 0) + 1
+        return error
+
+    def connection_failed(self, reason: str) -> None:
+        """A connection came to nothing, or to a bad end; the reason is a word of the caller's."""
+        word = reason if _WORD.fullmatch(reason) else OTHER
+        self.connection_failures[word] = self.connection_failures.get(word, 0) + 1
+
+
+_LIMITS = frozenset(field.name for field in attrs.fields(Limits))
