@@ -30,6 +30,8 @@ from collections.abc import Iterator
 import hypothesis
 import pytest
 
+from arcp_trio.cli.logs import TextFormatter
+
 pytest_plugins = ["pytester", "tests.conformance.plugin"]
 
 # No deadline per example: its cost depends on who else uses the machine, and pytest-timeout bounds
@@ -47,10 +49,11 @@ class _Errors(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
+        self.setFormatter(TextFormatter())
         self.messages: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.messages.append(f"{record.name}: {self.format(record)}")
+        self.messages.append(self.format(record))
 
 
 @pytest.fixture(autouse=True)

@@ -67,6 +67,8 @@ class Job:
     children: dict[str, Job] = attrs.field(factory=dict[str, "Job"])
     """Delegated to, and not at their end."""
     status: Status = Status.PENDING
+    begun: float = attrs.field(factory=trio.current_time)
+    """On Trio's clock: since when it counts."""
     deadline: float | None = None
     """On Trio's clock, once it runs."""
     said_its_end: trio.Event = attrs.field(factory=trio.Event)
@@ -124,6 +126,17 @@ class Job:
         assert self.max_runtime is not None
         await trio.sleep_until(self.deadline)
         self.end(outcome.timed_out(self.max_runtime))
+
+    @property
+    def facts(self) -> dict[str, str | None]:
+        """What every line of the log about this job has."""
+        return {
+            "job_id": self.id,
+            "agent": self.agent.ref,
+            "principal": self.principal,
+            "session_id": self.session_id,
+            "parent_id": None if self.parent is None else self.parent.id,
+        }
 
     def explained(self, error: BaseException) -> ArcpError | None:
         """What an error means to the job that came from where its credentials are used (§9.6)."""
@@ -184,7 +197,7 @@ class Job:
         with self._grace_scope:
             await self._agent_gone.wait()
             return
-        log.warning("agent %s of %s does not stop: cut off", self.agent.ref, self.id)
+        log.warning("the agent does not stop: cut off", extra=self.facts)
         self._agent_scope.cancel(reason="the job is over")
         await self._finish()
 
@@ -216,9 +229,17 @@ class Job:
         group = self.journal.finish(outcome, now, budget)
         self.said_its_end.set()
         self._leave_tree()
+        log.info("job ended", extra=self.facts | self._end_facts(outcome))
         with self._last_scope:
             await group.committed()
             self.core.jobs.ended(self)
+
+    def _end_facts(self, outcome: Outcome) -> dict[str, str | float | None]:
+        return {
+            "outcome": outcome.status,
+            "code": None if outcome.error is None else outcome.error.code,
+            "seconds": round(trio.current_time() - self.begun, 3),
+        }
 
     # -- parent and children (§10)
 
@@ -265,12 +286,8 @@ class Job:
         except LeaseExpired:
             end = outcome.failed(LeaseExpired("the lease expired during execution"))
             if self.decide(end):
-                log.warning(
-                    "lease expired: job=%s principal=%s expires_at=%s",
-                    self.id,
-                    self.principal,
-                    self.authority.lease.expires_at,
-                )
+                expired = {"expires_at": self.authority.lease.expires_at}
+                log.warning("lease expired", extra=self.facts | expired)
             self.let_end()
             raise
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.job import Job
     from arcp_trio.runtime.outcome import Outcome
+
+
+log = logging.getLogger(__name__)
 
 
 class Jobs:
@@ -59,6 +63,7 @@ class Jobs:
     def start(self, job: Job) -> None:
         """Let a job run, in a context that has nothing of the connection it came by."""
         if not self._closed:
+            log.info("job accepted", extra=job.facts | {"trace_id": job.trace_id})
             start_clean(self._nursery, job.run, JobContext(job), name=f"job {job.id}")
 
     def mind_end(self, job: Job) -> None:

@@ -534,7 +534,7 @@ async def test_a_result_after_the_cancel_does_not_count(
     assert end["payload"]["final_status"] == "cancelled"
 
 
-@pytest.mark.logs_error("agent clumsy")
+@pytest.mark.logs_error("agent=clumsy")
 async def test_an_exception_while_cleaning_up_does_not_count(
     runtime: Runtime, peer: Peer, autojump_clock: MockClock
 ) -> None:

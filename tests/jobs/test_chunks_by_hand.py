@@ -112,7 +112,7 @@ async def test_a_wrong_chunk_reaches_nobody(
         ([chunk(0, **LAST), chunk(0, result_id="b", **LAST)], "the agent failed"),
     ],
 )
-@pytest.mark.logs_error("agent act@1.0.0 of")
+@pytest.mark.logs_error("agent=act@1.0.0 ")
 async def test_a_wrong_sequence_is_no_result(
     stage: Stage, bodies: list[JsonObject], message: str, autojump_clock: MockClock
 ) -> None:

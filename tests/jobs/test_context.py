@@ -235,7 +235,7 @@ async def test_an_event_deeper_than_a_frame_is_refused_to_its_agent(
     await play(runtime, peer, act)
 
 
-@pytest.mark.logs_error("agent careless")
+@pytest.mark.logs_error("agent=careless")
 async def test_a_bad_event_that_nobody_catches_fails_the_job(
     runtime: Runtime, peer: Peer, autojump_clock: MockClock
 ) -> None:

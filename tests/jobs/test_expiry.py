@@ -17,6 +17,7 @@ from arcp_trio import (
     MemoryStore,
     Runtime,
 )
+from arcp_trio.cli.logs import fields_of
 from arcp_trio.store.writes import Write
 from arcp_trio.testing import Peer, open_peer
 from arcp_trio.testing.frames import Frame
@@ -318,10 +319,10 @@ async def test_an_expiry_is_logged_once(
     )
     end, _ = await doer.whole(peer, accepted["job_id"])
     assert ended_by_expiry(end)
-    (line,) = [record.getMessage() for record in caplog.records if "lease" in record.getMessage()]
-    assert accepted["job_id"] in line
-    assert "tester" in line
-    assert end_of_lease in line
+    (its,) = [fields_of(r) for r in caplog.records if r.getMessage() == "lease expired"]
+    assert its["job_id"] == accepted["job_id"]
+    assert its["principal"] == "tester"
+    assert its["expires_at"] == end_of_lease
 
 
 # -- parents and children

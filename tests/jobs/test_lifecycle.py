@@ -184,7 +184,7 @@ async def test_an_exception_is_the_agents_own(
     assert end["payload"]["final_status"] == "timed_out"
 
 
-@pytest.mark.logs_error("agent confused")
+@pytest.mark.logs_error("agent=confused")
 async def test_somebody_elses_cancellation_ends_no_runtime(
     runtime: Runtime, peer: Peer, autojump_clock: MockClock
 ) -> None:
@@ -304,7 +304,7 @@ class UnmadeError(JobError):
     ],
     ids=range(11),
 )
-@pytest.mark.logs_error("agent failing")
+@pytest.mark.logs_error("agent=failing")
 async def test_an_error_that_cannot_be_sent_is_a_failure(
     runtime: Runtime, peer: Peer, error: ArcpError, autojump_clock: MockClock
 ) -> None:
@@ -392,7 +392,7 @@ class Point:
     ],
     ids=range(17),
 )
-@pytest.mark.logs_error("agent returning")
+@pytest.mark.logs_error("agent=returning")
 async def test_a_result_that_cannot_be_sent_is_a_failure(
     runtime: Runtime, peer: Peer, value: Json, autojump_clock: MockClock
 ) -> None:

@@ -13,6 +13,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from arcp_trio import ArcpError, InternalError, JobContext, Limits, MemoryStore, Runtime
+from arcp_trio.cli.logs import fields_of
 from arcp_trio.store.queue import Group
 from arcp_trio.store.writes import AcceptJob, FinishJob, Write
 from arcp_trio.testing import Peer, open_peers
@@ -263,8 +264,11 @@ async def test_an_agent_that_will_not_go_is_waited_for_and_named(
         assert trio.current_time() - begun == pytest.approx(59.5, abs=0.1)
         assert listener.frames[-1]["payload"]["code"] == "INTERNAL_ERROR"
         assert listener.code == GOING_AWAY
-    warnings = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
-    assert any("immovable" in text and job["job_id"] in text for text in warnings)
+    warnings = [fields_of(r) for r in caplog.records if r.levelno == logging.WARNING]
+    assert any(
+        (its.get("agent"), its.get("job_id")) == ("immovable@1.0.0", job["job_id"])
+        for its in warnings
+    )
 
 
 async def _closed_within(listener: Listener, seconds: float) -> None:

@@ -76,7 +76,7 @@ async def test_chunks_by_hand_are_gathered_too(stage: Stage, autojump_clock: Moc
     assert end["payload"]["result"] == "w6n/eHl6"
 
 
-@pytest.mark.logs_error("agent act@1.0.0 of")
+@pytest.mark.logs_error("agent=act@1.0.0 ")
 @pytest.mark.parametrize("data", ["\x00" * 300_000, bytes(900_000), "x" * (2 * MIB)])
 async def test_an_inline_result_has_to_fit(
     stage: Stage, data: str | bytes, autojump_clock: MockClock
@@ -108,7 +108,7 @@ async def test_no_more_is_gathered_than_fits(stage: Stage, autojump_clock: MockC
     assert written < 2 * MIB
 
 
-@pytest.mark.logs_error("agent act@1.0.0 of")
+@pytest.mark.logs_error("agent=act@1.0.0 ")
 async def test_without_the_feature_half_a_result_is_no_success(
     stage: Stage, autojump_clock: MockClock
 ) -> None:

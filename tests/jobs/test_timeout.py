@@ -114,7 +114,7 @@ async def test_a_cancel_within_the_grace_of_a_timeout_is_too_late(
     assert end["payload"]["code"] == "TIMEOUT"
 
 
-@pytest.mark.logs_error("agent racer")
+@pytest.mark.logs_error("agent=racer")
 @pytest.mark.spec("7.3-1", "7.4-3", "12-4", "1.0/7.3-1")
 async def test_a_thousand_races_have_one_winner_each(autojump_clock: MockClock) -> None:
     """Return, failure, cancel, timeout in the same millisecond: one terminal, consistent, final."""
