@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from arcp_trio.version import __version__
 
 if TYPE_CHECKING:
+    from arcp_trio.authenticators.jwt import JwtAuth
     from arcp_trio.client.client import Client, connect
     from arcp_trio.client.errors import (
         BrokenResult,
@@ -105,6 +106,7 @@ __all__ = [
     "JobNotFound",
     "JobTimedOut",
     "Json",
+    "JwtAuth",
     "LeaseExpired",
     "LeaseSubsetViolation",
     "Limits",
@@ -129,6 +131,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "JwtAuth": "arcp_trio.authenticators.jwt",
     "Client": "arcp_trio.client.client",
     "connect": "arcp_trio.client.client",
     "BrokenResult": "arcp_trio.client.errors",

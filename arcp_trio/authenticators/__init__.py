@@ -1,0 +1,1 @@
+"""Authenticators that need more than the runtime itself; each is an extra of its own."""

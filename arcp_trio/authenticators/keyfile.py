@@ -1,0 +1,60 @@
+"""A set of keys in a file, which may be replaced while the runtime is running."""
+
+from __future__ import annotations
+
+import logging
+import stat
+from collections.abc import Collection
+from pathlib import Path
+
+from arcp_trio.authenticators.keys import MOST_BYTES, Key, KeySet, parse_key_set
+
+_log = logging.getLogger(__name__)
+
+
+class KeyFile:
+    """Reads the file again when it has changed. From a bad one no key is taken, and none away."""
+
+    def __init__(self, path: Path, algorithms: Collection[str]) -> None:
+        """Read it for the first time.
+
+        Raises:
+            OSError: it cannot be read.
+            ValueError: it is no set of keys.
+        """
+        self._path = path
+        self._algorithms = algorithms
+        self._stamp = self._look()
+        self._keys = self._read()
+
+    async def find(self, algorithm: str, key_id: str | None) -> Key | None:
+        """Return the key that a token names."""
+        # On the event loop: a look takes microseconds, and reading is rare and bounded.
+        if (stamp := self._look()) != self._stamp:
+            self._stamp = stamp
+            self._read_again()
+        return self._keys.find(algorithm, key_id)
+
+    def _look(self) -> tuple[int, ...] | None:
+        """Return what changes with the content, or with whether it can be read."""
+        try:
+            facts = self._path.stat()
+        except OSError:
+            return None
+        return (facts.st_mtime_ns, facts.st_ctime_ns, facts.st_size, facts.st_ino)
+
+    def _read_again(self) -> None:
+        try:
+            self._keys = self._read()
+        except (OSError, ValueError) as error:
+            _log.error("the keys in %s are kept as they were: %s", self._path, error)
+        else:
+            _log.info("the keys in %s were read again", self._path)
+
+    def _read(self) -> KeySet:
+        facts = self._path.stat()
+        if not stat.S_ISREG(facts.st_mode):
+            raise ValueError("not a plain file")
+        if facts.st_size > MOST_BYTES:
+            raise ValueError(f"larger than {MOST_BYTES} bytes")
+        return parse_key_set(self._path.read_bytes(), self._algorithms)

@@ -1,0 +1,146 @@
+"""The keys that tokens are signed with: one that is given, or a set of them (RFC 7517)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final, Protocol, cast
+
+import attrs
+import jwt
+from jwt.algorithms import get_default_algorithms
+
+from arcp_trio.wire.errors import InvalidRequest
+from arcp_trio.wire.json import Json, JsonObject, loads
+
+SHARED: Final = ("HS256", "HS384", "HS512")
+"""Whoever can check a signature of these can make one: the key is a secret."""
+
+_KINDS: Final[dict[str, tuple[str, tuple[Json, ...]]]] = {
+    **dict.fromkeys(("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"), ("RSA", (None,))),
+    "ES256": ("EC", ("P-256",)),
+    "ES384": ("EC", ("P-384",)),
+    "ES512": ("EC", ("P-521",)),
+    "EdDSA": ("OKP", ("Ed25519", "Ed448")),
+}
+"""The type and the curves of an algorithm's keys."""
+
+ALGORITHMS: Final = (*SHARED, *_KINDS)
+
+MOST_BYTES: Final = 256 * 1024
+"""Of a set of keys. A certificate chain beside each key makes them large, but not that large."""
+
+_PUBLIC: Final = frozenset({"kty", "crv", "x", "y", "n", "e"})
+
+Key = str | bytes | jwt.PyJWK
+
+_log = logging.getLogger(__name__)
+
+
+class KeySource(Protocol):
+    """Where keys are looked up."""
+
+    async def find(self, algorithm: str, key_id: str | None) -> Key | None:
+        """Return the key that a token names, which may have to be fetched first.
+
+        Raises:
+            InternalError: it cannot be known which keys there are.
+        """
+        ...
+
+
+class OneKey:
+    """A key that is given, for every token whatever it names."""
+
+    def __init__(self, key: str | bytes, algorithms: Collection[str]) -> None:
+        """`key` is in PEM, or the secret of the algorithms that share one."""
+        for name in algorithms:
+            _check_key(key, name)
+        self._key = key
+
+    async def find(self, algorithm: str, key_id: str | None) -> Key | None:  # noqa: ARG002
+        """Return the key."""
+        return self._key
+
+
+def _check_key(key: str | bytes, name: str) -> None:
+    algorithm = get_default_algorithms()[name]
+    try:
+        too_short = algorithm.check_key_length(algorithm.prepare_key(key))
+    except (jwt.InvalidKeyError, ValueError, TypeError):
+        # Not chained: what it says, or the traceback, may show the key.
+        raise ValueError(f"the key is not one for {name}") from None
+    if too_short is not None:
+        raise ValueError(f"the key is too short for {name}")
+
+
+@attrs.frozen
+class KeySet:
+    """The usable keys of a set, by algorithm, each with its id."""
+
+    _keys: Mapping[str, Sequence[tuple[str | None, jwt.PyJWK]]]
+
+    def find(self, algorithm: str, key_id: str | None) -> jwt.PyJWK | None:
+        """Return the key with this id, or for a token that names none the only one there is."""
+        keys = self._keys[algorithm]
+        if key_id is None:
+            return keys[0][1] if len(keys) == 1 else None
+        return next((key for known, key in keys if known == key_id), None)
+
+
+def parse_key_set(data: bytes, algorithms: Collection[str]) -> KeySet:
+    """Read a set of public keys; those that are not for these algorithms are left out.
+
+    Raises:
+        ValueError: it is no such set, or nothing is left.
+    """
+    members = _members(data)
+    keys = {
+        name: [
+            (cast("str | None", member.get("kid")), key)
+            for member in members
+            if _is_for(member, name) and (key := _public_key(member, name)) is not None
+        ]
+        for name in algorithms
+    }
+    if not any(keys.values()):
+        raise ValueError(f"no key in it is one for {', '.join(algorithms)}")
+    return KeySet(keys)
+
+
+def _members(data: bytes) -> list[JsonObject]:
+    try:
+        document = loads(data)
+    except InvalidRequest as error:
+        raise ValueError(f"not JSON: {error.message}") from None
+    match document:
+        case {"keys": [*members]}:
+            return [cast("JsonObject", member) for member in members if isinstance(member, dict)]
+        case _:
+            raise ValueError("not a JSON object with a list of keys")
+
+
+def _is_for(member: JsonObject, name: str) -> bool:
+    kind, curves = _KINDS[name]
+    operations = member.get("key_ops")
+    return (
+        member.get("kty") == kind
+        and member.get("crv") in curves
+        and member.get("alg") in (None, name)
+        and member.get("use") in (None, "sig")
+        and (operations is None or (isinstance(operations, list) and "verify" in operations))
+        and isinstance(member.get("kid"), str | None)
+    )
+
+
+def _public_key(member: JsonObject, name: str) -> jwt.PyJWK | None:
+    try:
+        key = jwt.PyJWK({part: member[part] for part in _PUBLIC & member.keys()}, name)
+        problem = key.Algorithm.check_key_length(key.key)
+    except (jwt.PyJWTError, ValueError, TypeError) as error:
+        problem = type(error).__name__
+    else:
+        if problem is None:
+            return key
+    _log.warning("a key cannot be used for %s: %s", name, problem)
+    return None

@@ -1,0 +1,103 @@
+"""Issuers of signed tokens: their keys, what they sign, and what forgers make of it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jwt
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+AUDIENCE = "arcp.test"
+SECRET = "0123456789abcdef" * 4
+
+PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
+
+_MAKERS: dict[str, Callable[[], PrivateKey]] = {
+    "RSA": lambda: rsa.generate_private_key(public_exponent=65537, key_size=2048),
+    "ES256": lambda: ec.generate_private_key(ec.SECP256R1()),
+    "ES384": lambda: ec.generate_private_key(ec.SECP384R1()),
+    "ES512": lambda: ec.generate_private_key(ec.SECP521R1()),
+    "EdDSA": ed25519.Ed25519PrivateKey.generate,
+}
+_MADE: dict[tuple[str, str], PrivateKey] = {}
+
+
+def private_key(algorithm: str, name: str = "first") -> PrivateKey:
+    """The issuer's key of this name; those of RSA are for all its algorithms."""
+    kind = "RSA" if algorithm[:2] in ("RS", "PS") else algorithm
+    if (kind, name) not in _MADE:
+        _MADE[kind, name] = _MAKERS[kind]()
+    return _MADE[kind, name]
+
+
+def public_pem(algorithm: str, name: str = "first") -> str:
+    """The public half, in PEM."""
+    public = private_key(algorithm, name).public_key()
+    return public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+
+
+def jwk(algorithm: str, name: str = "first", **members: Any) -> dict[str, Any]:
+    """The public half, as a member of a set; `members` are added, None takes away."""
+    public = jwt.get_algorithm_by_name(algorithm).to_jwk(
+        private_key(algorithm, name).public_key(), as_dict=True
+    )
+    public.pop("key_ops", None)
+    whole = {"kid": name, "alg": algorithm, "use": "sig", **public, **members}
+    return {key: value for key, value in whole.items() if value is not None}
+
+
+def key_set(*members: object) -> bytes:
+    """A set of keys, as it is published."""
+    return json.dumps({"keys": members}).encode()
+
+
+def claims(**changes: Any) -> dict[str, Any]:
+    """What a good token says; `changes` are made to it, None takes away."""
+    now = int(time.time())
+    good = {"sub": "alice", "aud": AUDIENCE, "exp": now + 600, "iat": now}
+    return {key: value for key, value in (good | changes).items() if value is not None}
+
+
+def sign(
+    algorithm: str = "ES256",
+    name: str = "first",
+    *,
+    kid: str | None = None,
+    header: dict[str, Any] | None = None,
+    **changes: Any,
+) -> str:
+    """A token of this issuer's, signed with its key of this name; of HS*, with its secret."""
+    key: Any = SECRET if algorithm.startswith("HS") else private_key(algorithm, name)
+    headers = dict(header or {})
+    if kid is not None:
+        headers["kid"] = kid
+    return jwt.encode(claims(**changes), key, algorithm, headers)
+
+
+def forge(header: object, payload: object, signature: bytes = b"") -> str:
+    """Put a token together by hand."""
+    parts = (json.dumps(header).encode(), json.dumps(payload).encode(), signature)
+    return ".".join(map(encoded, parts))
+
+
+def sign_anything(payload: object, header: Mapping[str, object] | None = None) -> str:
+    """Sign with the issuer's key for ES256 what no library would."""
+    return sign_bytes(json.dumps(payload).encode(), header)
+
+
+def sign_bytes(payload: bytes, header: Mapping[str, object] | None = None) -> str:
+    """The same with what is not even JSON."""
+    head = json.dumps({"alg": "ES256", **(header or {})}).encode()
+    signed = f"{encoded(head)}.{encoded(payload)}"
+    signature = jwt.get_algorithm_by_name("ES256").sign(signed.encode(), private_key("ES256"))
+    return f"{signed}.{encoded(signature)}"
+
+
+def encoded(part: bytes) -> str:
+    """Base64 as tokens have it."""
+    return base64.urlsafe_b64encode(part).rstrip(b"=").decode()
