@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import trio
@@ -59,7 +60,9 @@ NORMAL, GOING_AWAY, POLICY, TOO_BIG = 1000, 1001, 1008, 1009
 class Connection:
     """Reader, sender and heartbeat of one transport, and the handshake before them."""
 
-    def __init__(self, core: Core, transport: Transport) -> None:
+    def __init__(
+        self, core: Core, transport: Transport, welcomed: Callable[[], None] | None = None
+    ) -> None:
         self.dialect: Dialect = STANDARD
         self.principal: str | None = None
         """Who said hello."""
@@ -68,6 +71,7 @@ class Connection:
         """Wakes the sender."""
         self._core = core
         self._transport = transport
+        self._welcomed = welcomed
         self._arcp = envelope.VERSION
         self._session: Session | None = None
         self._session_id: str | None = None
@@ -85,6 +89,11 @@ class Connection:
         self._next: Envelope | None = None
 
     @property
+    def peer(self) -> str:
+        """Where the client is."""
+        return self._transport.peer
+
+    @property
     def private(self) -> bool:
         """Whether nobody can read along on the way to the client, as far as is known."""
         return self._transport.private
@@ -93,6 +102,8 @@ class Connection:
 
     async def run(self, deadline: float) -> None:
         """Attend to the transport until either side ends it."""
+        log.info("connection accepted", extra={"peer": self.peer})
+        begun = trio.current_time()
         try:
             with self._scope:
                 await self._attend(deadline)
@@ -104,6 +115,16 @@ class Connection:
             bound = trio.current_time() + self._core.limits.close_seconds
             with trio.CancelScope(deadline=min(bound, self._core.farewells_end), shield=True):
                 await self._transport.close(self._farewell.code, self._farewell.reason)
+            log.info("connection ended", extra=self._end_facts(begun))
+
+    def _end_facts(self, begun: float) -> dict[str, str | float | None]:
+        return {
+            "peer": self.peer,
+            "session_id": self._session_id,
+            "close_code": self._farewell.code,
+            "why": self._farewell.reason or "the client has gone",
+            "seconds": round(trio.current_time() - begun, 3),
+        }
 
     async def _attend(self, deadline: float) -> None:
         first: Envelope | None = None
@@ -116,6 +137,8 @@ class Connection:
                     session = await open_session(self._core, self, first)
                     await self._begun.wait()
                     handshake.deadline = math.inf
+                    if self._welcomed is not None:
+                        self._welcomed()
                     first = await self._converse(session)
                     seconds = self._core.limits.handshake_seconds
                     handshake.deadline = trio.current_time() + seconds
@@ -134,7 +157,10 @@ class Connection:
 
     async def _turn_away(self, error: ArcpError, request: Envelope | None = None) -> None:
         """Say why there is no session, and have the socket closed (§6.1)."""
-        log.info("%s gets no session: %s", self._transport.peer, error.message)
+        refused = {"code": error.code, "error": error.message, "principal": self.principal}
+        # Somebody without a good token is worth a look, if it happens often.
+        level = logging.WARNING if isinstance(error, Unauthenticated) else logging.INFO
+        log.log(level, "session refused", extra={"peer": self.peer} | refused)
         self._core.metrics.refused(error)
         request_id = request.id if request is not None else _request_id(error)
         # Some clients read no frame without a session id, not even this one.
@@ -306,7 +332,7 @@ class Connection:
                     frames = [(seq, reveal(tail, session, live)) for seq, tail in frames]
                 await self._writer.write(frames)
         except StoreError:
-            log.exception("the replay of session %s cannot be read", session.id)
+            log.exception("replay failed", extra=session.facts)
             self.fail(store_trouble(), FAILED)
             assert self._tail.farewell is not None
             await self._take_leave(self._tail.farewell)

@@ -24,6 +24,8 @@ class Limits:
     """Levels of nesting in a frame."""
     handshake_seconds: float = 10
     """From TCP accept to welcome."""
+    connections_before_handshake: int = 512
+    """Open at once and not welcomed yet; past it the one that waits longest goes."""
     close_seconds: float = 2
     """How long a farewell is tried before the socket is closed by force."""
     outbox_items: int = 1_024

@@ -139,9 +139,25 @@ class Runtime:
         """Wait until it takes no connections any more."""
         await self._over.wait()
 
-    async def attend(self, transport: Transport, *, deadline: float) -> None:
-        """Run one connection until it ends; its client has until `deadline` to open a session."""
-        connection = Connection(self._core, transport)
+    def ready(self) -> str | None:
+        """Why it takes no work just now, in a few words; None when it does."""
+        core = self._core
+        if core.closing or self._over.is_set():
+            return "shutting down"
+        if core.store.trouble is not None:
+            return "the store cannot be used"
+        if self._nursery is None or not core.taken_over.is_set():
+            return "starting"
+        return None
+
+    async def attend(
+        self, transport: Transport, *, deadline: float, welcomed: Callable[[], None] | None = None
+    ) -> None:
+        """Run one connection until it ends; its client has until `deadline` to open a session.
+
+        `welcomed` is called once it has.
+        """
+        connection = Connection(self._core, transport, welcomed)
         self._attended.add(connection)
         try:
             await connection.run(deadline)
