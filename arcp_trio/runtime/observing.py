@@ -16,7 +16,7 @@ from arcp_trio.runtime.sealing import sealed
 from arcp_trio.runtime.watch import Watch
 from arcp_trio.store.records import JobQuery, Status
 from arcp_trio.wire.errors import ArcpError, InvalidRequest, JobNotFound, clip
-from arcp_trio.wire.json import JsonObject, dumps, loads
+from arcp_trio.wire.json import JsonObject, dumps, loads, loads_exact
 from arcp_trio.wire.messages import (
     JobEntry,
     Jobs,
@@ -201,7 +201,7 @@ def _descriptor(row: JobRow, job: Job | None) -> JsonObject:
         "parent_job_id": accepted.get("parent_job_id"),
         "trace_id": row.trace_id,
     }
-    budget = loads(row.budget) if row.budget is not None else None
+    budget = loads_exact(row.budget) if row.budget is not None else None
     if job is not None:
         budget = job.authority.budget.remaining or None
     return known | {"budget": budget}

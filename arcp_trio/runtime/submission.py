@@ -30,7 +30,7 @@ from arcp_trio.store.writes import AcceptJob
 from arcp_trio.wire.errors import ArcpError, DuplicateKey, InternalError, InvalidRequest
 from arcp_trio.wire.features import Feature
 from arcp_trio.wire.fingerprint import fingerprint
-from arcp_trio.wire.json import Json, dumps, loads
+from arcp_trio.wire.json import JsonObject, dumps, loads_exact
 from arcp_trio.wire.messages import Submit
 
 if TYPE_CHECKING:
@@ -335,7 +335,8 @@ def _origin(request: _Request) -> Origin:
 
 
 def _accepted_tail(request: _Request, accepted: bytes) -> bytes:
-    return accepted_tail({**_object(accepted), "request_id": request.id})
+    payload: JsonObject = loads_exact(accepted)
+    return accepted_tail({**payload, "request_id": request.id})
 
 
 def _key_row(
@@ -352,8 +353,3 @@ def _key_row(
         accepted=accepted,
         expires_at=now + core.limits.idempotency_seconds,
     )
-
-
-def _object(text: bytes) -> dict[str, Json]:
-    value: dict[str, Json] = loads(text)
-    return value

@@ -43,6 +43,7 @@ def plain(value: Json) -> Json:
 
 _encode = msgspec.json.Encoder(decimal_format="number", enc_hook=plain).encode
 _decode = msgspec.json.Decoder().decode
+_decode_exact = msgspec.json.Decoder(float_hook=Decimal).decode
 
 # A fault found in a value: what is wrong, and the way to it, innermost step first.
 _Fault = tuple[str, list[str]]
@@ -69,6 +70,11 @@ def loads(text: str | bytes, *, max_depth: int = MAX_DEPTH, root: str = "$") -> 
         if fault is not None:
             raise InvalidRequest(fault)
     return value
+
+
+def loads_exact(text: bytes) -> Json:
+    """Read what `dumps` has written: what is no integer is a `Decimal`, with all of its digits."""
+    return _decode_exact(text)
 
 
 def _diagnose(text: str, max_depth: int, root: str) -> str:

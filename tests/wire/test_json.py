@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arcp_trio.wire.errors import InvalidRequest
-from arcp_trio.wire.json import MAX_DEPTH, dumps, loads
+from arcp_trio.wire.json import MAX_DEPTH, dumps, loads, loads_exact
 
 unicode_text = st.text(st.characters(exclude_categories=["Cs"]))
 scalars = (
@@ -201,8 +201,9 @@ def test_what_can_be_written_can_be_read() -> None:
     st.decimals(allow_nan=False, allow_infinity=False, places=4).filter(lambda d: abs(d) < 10**15)
 )
 def test_a_decimal_is_written_as_its_digits(value: Decimal) -> None:
-    """A Decimal reaches the wire as a number, digit for digit."""
+    """A Decimal reaches the wire as a number, digit for digit, and can be read back as one."""
     assert Decimal(dumps([value]).decode()[1:-1]) == value
+    assert loads_exact(dumps([value])) == [value]
 
 
 def test_tuples_are_arrays() -> None:
