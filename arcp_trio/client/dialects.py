@@ -12,7 +12,6 @@ import attrs
 
 from arcp_trio.client.lenient import text_in
 from arcp_trio.wire.envelope import Envelope
-from arcp_trio.wire.json import Json, JsonObject
 
 
 @attrs.frozen(kw_only=True)
@@ -58,17 +57,3 @@ CANCEL_REFUSALS: Final = frozenset({"PERMISSION_DENIED", "JOB_NOT_FOUND"})
 def refuses_submit(code: str, *, known_job: bool) -> bool:
     """Whether a `job.error` is the answer to a submit, rather than the end of a job."""
     return not known_job or code == "DUPLICATE_KEY"
-
-
-def amounts(budget: JsonObject | None) -> JsonObject:
-    """Read what there is to spend: numbers by currency, for some runtimes texts as in a lease."""
-    return {currency: _amount(amount) for currency, amount in (budget or {}).items()}
-
-
-def _amount(amount: Json) -> Json:
-    if not isinstance(amount, str):
-        return amount
-    try:
-        return float(amount.rpartition(":")[2])
-    except ValueError:
-        return amount

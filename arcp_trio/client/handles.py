@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from decimal import Decimal
 from weakref import finalize
 
 import trio
 
-from arcp_trio.client.dialects import amounts
 from arcp_trio.client.events import Event
 from arcp_trio.client.room import Room
 from arcp_trio.client.stream import EventIterator, JobStream
@@ -26,7 +26,7 @@ class _Handle:
         self.lease: Mapping[str, Json] = body.lease or {}
         """What it was granted (§9)."""
         self.lease_constraints: Mapping[str, Json] = body.lease_constraints or {}
-        self.budget: Mapping[str, Json] = amounts(body.budget)
+        self.budget: Mapping[str, Decimal] = stream.budget
         """What there is to spend, by currency: at first, or when the observation began (§9.6)."""
         self.trace_id = body.trace_id
         self._stream = stream

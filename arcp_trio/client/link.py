@@ -48,7 +48,7 @@ class Link:
         *,
         interval: float,
         ack: bool,
-        take: Callable[[Envelope, int], None],
+        take: Callable[[Envelope, str | bytes], None],
         processed: Callable[[], int],
         room: Room,
         now: Callable[[], float],
@@ -111,7 +111,7 @@ class Link:
                 if frame.type == "session.ping":
                     self._pong(frame)
                 elif frame.type != "session.pong":
-                    self._take(frame, len(text))
+                    self._take(frame, text)
         except MalformedFrame as error:
             self._end(ProtocolError(f"the runtime sent what is no ARCP frame: {error}"))
         except (TransportClosed, Gap) as why:

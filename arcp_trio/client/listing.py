@@ -15,11 +15,11 @@ from arcp_trio.wire.messages import JobEntry, Jobs
 class JobInfo:
     """One job of a listing."""
 
-    job_id: str
+    id: str
     agent: str
     status: str
     lease: Mapping[str, Json]
-    parent_job_id: str | None
+    parent_id: str | None
     created_at: str | None
     trace_id: str | None
     last_event_seq: int | None
@@ -29,11 +29,11 @@ class JobInfo:
     def of(cls, entry: JobEntry) -> JobInfo:
         """Take it from its entry; runtimes leave things out."""
         return cls(
-            job_id=entry.job_id,
+            id=entry.job_id,
             agent=entry.agent,
             status=entry.status,
             lease=entry.lease or {},
-            parent_job_id=entry.parent_job_id,
+            parent_id=entry.parent_job_id,
             created_at=entry.created_at or entry.submitted_at,
             trace_id=entry.trace_id,
             last_event_seq=entry.last_event_seq,

@@ -56,7 +56,7 @@ class _Recovery:
             return answer
 
         try:
-            return {info.job_id: info.status async for info in JobListing(page, {})}
+            return {info.id: info.status async for info in JobListing(page, {})}
         except ArcpError as error:
             log.warning("cannot find out what became of the jobs: %s", error)
             return {}

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 from weakref import WeakValueDictionary
 
+from arcp_trio.client.amounts import amounts_in
 from arcp_trio.client.calls import CANCEL, LIST, SUBMIT, SUBSCRIBE, Call, Calls
 from arcp_trio.client.delivery import Answer, Delivery
 from arcp_trio.client.dialects import CANCEL_REFUSALS, STANDARD, refuses_submit
@@ -67,7 +68,7 @@ class Session:
         # A submit under the key of a job that has ended is accepted, and then nothing follows.
         self._ended: WeakValueDictionary[str, JobStream] = WeakValueDictionary()
         self._past: dict[str, None] = {}
-        self._takers: dict[str, Callable[[Envelope, int], None]] = {
+        self._takers: dict[str, Callable[[Envelope, str | bytes], None]] = {
             "job.event": self._event,
             "job.result": self._result,
             "job.error": self._error,
@@ -84,8 +85,8 @@ class Session:
         """Its id."""
         return self.greeting.session_id
 
-    def take(self, frame: Envelope, size: int) -> None:
-        """Take the next frame.
+    def take(self, frame: Envelope, text: str | bytes) -> None:
+        """Take the next frame, and as what it came.
 
         Raises:
             Gap: frames before it are missing.
@@ -96,7 +97,7 @@ class Session:
         if taker is None:
             log.debug("ignored: a frame of type %s", clip(frame.type))
             return
-        taker(frame, size)
+        taker(frame, text)
 
     def settle(self, call: Call, value: object) -> None:
         """Answer a call."""
@@ -173,16 +174,16 @@ class Session:
             self._retire(stream)
         return stream
 
-    def _event(self, frame: Envelope, size: int) -> None:
+    def _event(self, frame: Envelope, text: str | bytes) -> None:
         event = Event.of(frame)
         stream = self.jobs.get(event.job_id)
         if stream is not None:
-            stream.event(event, size)
+            stream.event(event, len(text))
         elif event.job_id in self.left:
             return
-        self._delivery.event(event, size, self.top)
+        self._delivery.event(event, len(text), self.top)
 
-    def _result(self, frame: Envelope, _: int) -> None:
+    def _result(self, frame: Envelope, _: str | bytes) -> None:
         stream = self.jobs.get(frame.job_id or "")
         body = _read(frame, JobResult)
         if stream is None:
@@ -194,7 +195,7 @@ class Session:
             stream.lose(body)
             self._retire(stream)
 
-    def _error(self, frame: Envelope, _: int) -> None:
+    def _error(self, frame: Envelope, _: str | bytes) -> None:
         body = _read(frame, JobErrorBody)
         stream = self.jobs.get(frame.job_id or "")
         code = str(frame.payload.get("code"))
@@ -235,7 +236,7 @@ class Session:
 
     # -- answers
 
-    def _accepted(self, frame: Envelope, _: int) -> None:
+    def _accepted(self, frame: Envelope, text: str | bytes) -> None:
         body = _read(frame, Accepted)
         if not isinstance(body, Accepted):
             call = self.calls.answered(SUBMIT, _request_id(frame))
@@ -246,12 +247,13 @@ class Session:
         stream = self._known(body.job_id) or self._begin(body.job_id)
         stream.own = True
         stream.authorise(body.credentials)
+        stream.budget = amounts_in(text)
         if call is not None:
             stream.claimed = True
             stream.request = call.payload
             self.settle(call, (stream, body))
 
-    def _subscribed(self, frame: Envelope, _: int) -> None:
+    def _subscribed(self, frame: Envelope, text: str | bytes) -> None:
         body = _read(frame, Subscribed)
         call = self.calls.answered(
             SUBSCRIBE, _request_id(frame), text_in(frame.payload.get("job_id"))
@@ -266,6 +268,7 @@ class Session:
         stream = (over and self._known(body.job_id)) or self.jobs.get(body.job_id)
         stream = stream or self._begin(body.job_id)
         stream.authorise(body.credentials)
+        stream.budget = amounts_in(text)
         stream.claimed = True
         self.settle(call, (stream, body))
         if over and not stream.own and not stream.end.arrived.is_set():
@@ -277,7 +280,7 @@ class Session:
             )
             self._retire(stream)
 
-    def _jobs(self, frame: Envelope, _: int) -> None:
+    def _jobs(self, frame: Envelope, _: str | bytes) -> None:
         call = self.calls.answered(LIST, _request_id(frame))
         if call is None:
             log.debug("ignored: a listing that nobody asked for")
@@ -288,13 +291,13 @@ class Session:
         else:
             self.refuse(call, body)
 
-    def _cancelled(self, frame: Envelope, _: int) -> None:
+    def _cancelled(self, frame: Envelope, _: str | bytes) -> None:
         body = _read(frame, Cancelled)
         call = self.calls.about(CANCEL, body.job_id) if isinstance(body, Cancelled) else None
         if call is not None:
             self.settle(call, None)
 
-    def _refused(self, frame: Envelope, _: int) -> None:
+    def _refused(self, frame: Envelope, _: str | bytes) -> None:
         error = error_from_payload(frame.payload)
         call = self._refused_call(frame)
         observed = self.jobs.get(frame.job_id or str(frame.payload.get("job_id")))
@@ -322,7 +325,7 @@ class Session:
         fatal = frame.payload.get("code") in _FATAL | {"HEARTBEAT_LOST"}
         return self.calls.oldest_in_order() if in_order and not fatal else None
 
-    def _closed(self, _frame: Envelope, _: int) -> None:
+    def _closed(self, _frame: Envelope, _: str | bytes) -> None:
         self._close(polite=True)
 
     def _close(self, *, polite: bool) -> None:

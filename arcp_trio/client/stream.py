@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from decimal import Decimal
 from typing import Final
 from weakref import WeakSet
 
@@ -59,6 +60,8 @@ class JobStream:
         self.about: JsonObject = {}
         """What its handle knows that helps to find it again."""
         self.credentials: dict[str, JsonObject] = {}
+        self.budget: dict[str, Decimal] = {}
+        """What there was to spend when it was accepted, or subscribed to last."""
         self.size = 0
         self.events: deque[tuple[Event, int]] = deque()
         self.wanted = True

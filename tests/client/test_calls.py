@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from decimal import Decimal
 
 import pytest
@@ -20,6 +21,7 @@ from arcp_trio import (
     ResumeWindowExpired,
     connect,
 )
+from arcp_trio.client.amounts import amounts_in
 from tests.client.support import TOKEN, Network, Wire, real_runtime, scripted
 
 
@@ -230,7 +232,7 @@ async def test_a_submit_as_it_stands_on_the_wire(autojump_clock: MockClock) -> N
         secret = {"id": "cred_1", "scheme": "bearer", "value": "v1", "endpoint": "https://e"}
         unknown = {"id": "cred_2", "scheme": "smoke-signals"}
         await wire.accept(
-            "job_1", submit, lease=lease, budget={"USD": 5.5}, credentials=[secret, unknown]
+            "job_1", submit, lease=lease, budget={"USD": 5.50}, credentials=[secret, unknown]
         )
         rotated = {"phase": "credential_rotated", "id": "cred_1", "value": "v2"}
         await wire.event(1, "job_1", "status", rotated)
@@ -272,6 +274,40 @@ async def test_a_submit_as_it_stands_on_the_wire(autojump_clock: MockClock) -> N
         assert job.credentials == []
 
 
+async def test_a_budget_is_exact(autojump_clock: MockClock) -> None:
+    """Amounts come as the decimals they were granted as, more digits than a float has or not."""
+    amounts = {"USD": Decimal("5.00"), "EUR": Decimal("123456789012345.123456789012")}
+    async with (
+        real_runtime() as runtime,
+        connect(Network(runtime).open, token=TOKEN) as owner,
+        connect(Network(runtime).open, token=TOKEN) as watcher,
+    ):
+        job = await owner.submit("stuck", budget=amounts)
+        observed = await watcher.subscribe(job.id)
+        await job.cancel()
+        past = await watcher.subscribe(job.id, history=True)
+        for budget in (job.budget, observed.budget, past.budget):
+            assert budget == amounts
+            assert {type(amount) for amount in budget.values()} == {Decimal}
+        assert (await owner.submit("echo")).budget == {}
+
+
+@pytest.mark.parametrize(
+    ("said", "understood"),
+    [
+        ({"USD": 0.1, "EUR": 5}, {"USD": Decimal("0.1"), "EUR": Decimal(5)}),
+        ({"USD": "USD:5.50", "EUR": "7.10"}, {"USD": Decimal("5.50"), "EUR": Decimal("7.10")}),
+        ({"USD": "much", "EUR": None, "a": True, "b": "NaN", "c": [1], "d": 2}, {"d": Decimal(2)}),
+        (None, {}),
+    ],
+)
+def test_amounts(said: object, understood: object) -> None:
+    """Numbers, and the texts of some runtimes; what is no amount is left out."""
+    assert (
+        amounts_in(json.dumps({"type": "job.accepted", "payload": {"budget": said}})) == understood
+    )
+
+
 async def test_a_listing_is_read_page_by_page(autojump_clock: MockClock) -> None:
     """More jobs than a page has; filters go along with each request."""
     async with (
@@ -280,9 +316,9 @@ async def test_a_listing_is_read_page_by_page(autojump_clock: MockClock) -> None
     ):
         ids = [(await client.submit("echo", n)).id for n in range(130)]
         stuck = await client.submit("stuck")
-        listed = [info.job_id async for info in client.jobs(agent="echo")]
+        listed = [info.id async for info in client.jobs(agent="echo")]
         assert listed == ids[::-1]
-        assert [i.job_id async for i in client.jobs(status=["running", "pending"])] == [stuck.id]
+        assert [i.id async for i in client.jobs(status=["running", "pending"])] == [stuck.id]
 
 
 async def test_a_subscription_that_the_runtime_ends(autojump_clock: MockClock) -> None:

@@ -119,7 +119,7 @@ async def test_calls_survive(autojump_clock: MockClock) -> None:
         answers.append("cancelled")
 
     async def listing() -> None:
-        answers.extend([info.job_id async for info in client.jobs()] or ["none"])
+        answers.extend([info.id async for info in client.jobs()] or ["none"])
 
     async def subscribe() -> None:
         answers.append((await client.subscribe("job_3")).id)

@@ -72,7 +72,7 @@ async def test_what_its_users_do() -> None:
                 if len(seen) == 5:
                     break
             assert seen == ["0", "1", "2", "3", "4"]
-            running = [info.job_id async for info in client.jobs(status=["running"])]
+            running = [info.id async for info in client.jobs(status=["running"])]
             assert running == [long.id]
             await long.cancel("enough")
             with pytest.raises(JobCancelled):
