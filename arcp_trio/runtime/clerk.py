@@ -98,15 +98,21 @@ class Clerk:
         except ArcpError as error:
             self._refuse(request, error)
         except Exception:
-            log.exception("request %s of session %s failed", request.id, self._session.id)
+            log.exception("request failed", extra=self._facts(request))
             self._refuse(request, InternalError("the request could not be processed"))
 
     def _refuse(self, request: Request, error: ArcpError) -> None:
         message = request.message
         self._core.metrics.refused(error)
+        refused = {"code": error.code, "error": error.message}
+        log.debug("request refused", extra=self._facts(request) | refused)
         job_id = message.job_id if isinstance(message, Cancel | Subscribe) else None
         tail = refusal(error, request_id=request.id, job_id=job_id)
         self._session.tell(Answer(request.connection, tail))
+
+    def _facts(self, request: Request) -> dict[str, str | None]:
+        kind = type(request.message).__name__
+        return self._session.facts | {"request": kind, "request_id": request.id}
 
     def _in_turn(self, request: Request, act: Callable[[], None]) -> None:
         """Act behind the answers to the submits before, which this must not overtake."""
@@ -153,6 +159,7 @@ class Clerk:
         """
         session = self._session
         self._core.jobs.session_gone(session.id)
+        log.info("session closed", extra=session.facts)
         payload = {} if message.reason is None else {"reason": message.reason}
         closed = frame("session.closed", payload)
         session.tell(Leave(request.connection, Farewell(NORMAL_CLOSURE, "closed", closed)))

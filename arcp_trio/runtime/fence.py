@@ -27,7 +27,7 @@ def returned(job: Job, result: Json) -> Outcome:
     if streamed is not None:
         fault = streamed.fault(result)
         if fault is not None:
-            log.error("the agent streamed badly", extra=job.facts | {"error": fault.message})
+            log.error("agent streamed badly", extra=job.facts | {"error": fault.message})
             return outcome.failed(fault)
         if job.streams:
             return outcome.streamed(streamed.id, streamed.size)
@@ -35,10 +35,10 @@ def returned(job: Job, result: Json) -> Outcome:
     try:
         encoded = dumps(result, max_depth=MAX_DEPTH - 2)  # it stands two levels below the frame
     except ValueError:
-        log.exception("the agent returned what is not JSON", extra=job.facts)
+        log.exception("agent returned what is not JSON", extra=job.facts)
         return outcome.failed(InternalError("the agent returned what is not JSON"))
     if len(encoded) > job.most_bytes:
-        log.error("the agent returned too much", extra=job.facts | {"bytes": len(encoded)})
+        log.error("agent returned too much", extra=job.facts | {"bytes": len(encoded)})
         core = job.core
         too_big = limit_hit("frame_bytes_out", core.limits.frame_bytes_out)
         return outcome.failed(core.metrics.refused(too_big))
@@ -53,7 +53,7 @@ def raised(job: Job, error: BaseException) -> Outcome:
     if its_own is not None:
         return its_own
     # The text of an exception may hold secrets: it stays here (§12).
-    log.error("the agent failed", extra=job.facts, exc_info=error)
+    log.error("agent failed", extra=job.facts, exc_info=error)
     return outcome.failed(InternalError("the agent failed"))
 
 

@@ -49,7 +49,7 @@ async def open_session(core: Core, connection: Connection, first: Envelope) -> S
     try:
         return await _open_session(core, connection, first)
     except StoreError:
-        log.exception("a session cannot be opened")
+        log.exception("session cannot be opened", extra={"peer": connection.peer})
         raise store_trouble() from None
 
 
@@ -85,7 +85,7 @@ async def _authenticate(core: Core, auth: Auth | None) -> str:
     except ArcpError:
         raise
     except Exception:
-        log.exception("the authenticator failed")
+        log.exception("authenticator failed")
         raise InternalError("the token could not be checked") from None
     if not principal:
         raise Unauthenticated("the token is not valid")
@@ -113,6 +113,7 @@ async def _begin(
         connection.join(session, fresh=True)
         await stored.committed()
         session.tell(Attach(connection, welcome(core, connection, session, token), after_seq=0))
+        log.info("session opened", extra=session.facts | {"peer": connection.peer})
     finally:
         session.release()
     return session
@@ -230,7 +231,7 @@ class Reattach:
         except ArcpError as error:
             self.error = error
         except Exception:
-            log.exception("resume of session %s failed", session.id)
+            log.exception("resume failed", extra=session.facts)
             self.error = InternalError("the session could not be resumed")
         finally:
             self.done.set()
@@ -256,3 +257,5 @@ class Reattach:
         await core.store.put(rotation).committed()
         told = welcome(core, self.connection, session, token)
         session.tell(Attach(self.connection, told, self.after_seq))
+        resumed = {"peer": self.connection.peer, "after_seq": self.after_seq}
+        log.info("session resumed", extra=session.facts | resumed)

@@ -197,7 +197,7 @@ class Job:
         with self._grace_scope:
             await self._agent_gone.wait()
             return
-        log.warning("the agent does not stop: cut off", extra=self.facts)
+        log.warning("agent does not stop: cut off", extra=self.facts)
         self._agent_scope.cancel(reason="the job is over")
         await self._finish()
 

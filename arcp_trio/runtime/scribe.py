@@ -138,7 +138,7 @@ class Scribe:
                 await self._give_up(gone)
                 return
             except StoreError:
-                log.exception("what session %s is owed cannot be read", session.id)
+                log.exception("catching up failed", extra=session.facts)
                 self._lose_connection()
                 return
             if not owed:

@@ -72,6 +72,11 @@ class Session:
         self._send_outbox, self.outbox = trio.open_memory_channel[OutboxItem](math.inf)
         self._send_inbox, self.inbox = trio.open_memory_channel["Command"](limits.inbox_items)
 
+    @property
+    def facts(self) -> dict[str, str]:
+        """What every line of the log about this session has."""
+        return {"session_id": self.id, "principal": self.principal}
+
     # -- towards the client
 
     def hint(self, watch: Watch, entry: Entry) -> None:

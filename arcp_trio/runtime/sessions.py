@@ -92,7 +92,7 @@ class Sessions:
         if parked is None:
             return None
         if parked.deadline <= trio.current_time():
-            self._drop(session_id)
+            self._drop(session_id, "its window is over")
             return None
         between = self._between[session_id] = trio.Event()
         try:
@@ -137,7 +137,7 @@ class Sessions:
                 self._begin_to_part(session)
                 nursery.cancel_scope.cancel(reason="nobody needs the session awake")
         except Exception:
-            log.exception("session %s failed", session.id)
+            log.exception("session failed", extra=session.facts)
             if session.id in self._awake:
                 self._begin_to_part(session)
             if session.connection is not None:
@@ -156,10 +156,12 @@ class Sessions:
 
     def _part(self, session: Session) -> None:
         if session.over:
-            self._drop(session.id)
+            self._drop(session.id, "exchanged for another")
         else:
             window = self._core.limits.resume_window_seconds
-            deadline = session.window_ends or trio.current_time() + window
+            now = trio.current_time()
+            deadline = session.window_ends or now + window
+            log.info("session parked", extra=session.facts | {"seconds": round(deadline - now, 3)})
             self._park(session.id, _Parked(deadline, session.principal))
         self._between.pop(session.id).set()
 
@@ -179,7 +181,7 @@ class Sessions:
         if len(siblings) > self._core.limits.parked_sessions_per_principal:
             oldest = next(iter(siblings))
             self._unpark(oldest)
-            self._drop(oldest)
+            self._drop(oldest, "parked_sessions_per_principal")
 
     def _unpark(self, session_id: str) -> _Parked | None:
         parked = self._parked.pop(session_id, None)
@@ -190,8 +192,9 @@ class Sessions:
                 del self._parked_of[parked.principal]
         return parked
 
-    def _drop(self, session_id: str) -> None:
+    def _drop(self, session_id: str, why: str) -> None:
         """The session is over. Its jobs run on, and their events stay in their journals."""
+        log.info("session dropped", extra={"session_id": session_id, "why": why})
         self._core.store.put(DropSession(session_id))
         self._core.jobs.session_gone(session_id)
 
@@ -205,7 +208,7 @@ class Sessions:
                 parked = self._parked.get(session_id)
                 if parked is not None and parked.deadline == deadline:
                     self._unpark(session_id)
-                    self._drop(session_id)
+                    self._drop(session_id, "its window is over")
             wall = core.clock.now()
             core.store.put(
                 Expire(

@@ -184,7 +184,7 @@ class Submissions:
         except ArcpError as error:
             return error
         except Exception:
-            log.exception("submit %s of session %s failed", request.id, request.session.id)
+            log.exception("submit failed", extra=_facts(request))
             return InternalError("the submit could not be processed")
 
     async def _decide(self, request: _Request) -> _Accepted:
@@ -284,6 +284,8 @@ class Submissions:
 
     def _refuse(self, request: _Request, error: ArcpError) -> None:
         self._core.metrics.refused(error)
+        refused = {"code": error.code, "error": error.message}
+        log.info("submit refused", extra=_facts(request) | refused)
         tail = refusal(error, request_id=request.id)
         request.session.tell(Answer(request.connection, tail))
 
@@ -316,6 +318,10 @@ def _refuse_unnegotiated(submit: Submit, features: frozenset[str]) -> None:
     missing = [name for name in wanted if name not in features]
     if missing:
         raise InvalidRequest(f"not negotiated in this session: {', '.join(missing)}")
+
+
+def _facts(request: _Request) -> dict[str, str]:
+    return request.session.facts | {"agent": request.submit.agent, "request_id": request.id}
 
 
 def _wants_credentials(session: Session) -> bool:

@@ -27,7 +27,7 @@ async def test_a_tool_call_that_the_upstream_refused(error: str, autojump_clock:
         assert end["payload"]["result"] == "went on"
 
 
-@pytest.mark.logs_error("the agent failed .*agent=caller@1.0.0")
+@pytest.mark.logs_error("agent failed .*agent=caller@1.0.0")
 async def test_an_error_of_something_else(autojump_clock: MockClock) -> None:
     """What the provisioner cannot explain ends the job as any exception does."""
     async with provided(Upstream()) as (_, peer):
@@ -47,7 +47,7 @@ async def test_a_job_that_ends_of_what_was_refused(error: str, autojump_clock: M
         assert (end["payload"]["code"], end["payload"]["final_status"]) == (CODES[error], "error")
 
 
-@pytest.mark.logs_error("the agent failed .*agent=caller@1.0.0")
+@pytest.mark.logs_error("agent failed .*agent=caller@1.0.0")
 async def test_without_credentials_nothing_is_explained(autojump_clock: MockClock) -> None:
     """An exception of that kind is somebody else's, when the job has no credentials."""
     features = tuple(f for f in ALL_FEATURES if f != Feature.PROVISIONED_CREDENTIALS)
@@ -59,7 +59,7 @@ async def test_without_credentials_nothing_is_explained(autojump_clock: MockCloc
         assert end["payload"]["code"] == "INTERNAL_ERROR"
 
 
-@pytest.mark.logs_error("the agent failed .*agent=caller@1.0.0")
+@pytest.mark.logs_error("agent failed .*agent=caller@1.0.0")
 async def test_nor_where_none_were_needed(autojump_clock: MockClock) -> None:
     """It is no different if there might have been credentials, and are none."""
     async with provided(Upstream(mints=0)) as (_, peer):
@@ -69,7 +69,7 @@ async def test_nor_where_none_were_needed(autojump_clock: MockClock) -> None:
         assert end["payload"]["code"] == "INTERNAL_ERROR"
 
 
-@pytest.mark.logs_error("cannot be explained|the agent failed .*agent=caller@1.0.0")
+@pytest.mark.logs_error("cannot be explained|agent failed .*agent=caller@1.0.0")
 async def test_a_provisioner_that_fails_to_explain(autojump_clock: MockClock) -> None:
     """Its failure is logged, and the error stays what it was."""
 

@@ -57,7 +57,7 @@ async def live_through_everything(folder: Path, upstream: Upstream) -> str:
 
 
 @pytest.mark.spec("9.8.2-2", "14-9")
-@pytest.mark.logs_error("the agent failed .*agent=all@1.0.0")
+@pytest.mark.logs_error("agent failed .*agent=all@1.0.0")
 async def test_no_value_is_on_disk_or_in_a_log(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -77,7 +77,7 @@ async def test_no_value_is_on_disk_or_in_a_log(
     assert not [line for line in log if SECRET in line]
 
 
-@pytest.mark.logs_error("the agent failed .*agent=all@1.0.0")
+@pytest.mark.logs_error("agent failed .*agent=all@1.0.0")
 def test_a_replay_of_the_store_shows_credentials_without_values(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

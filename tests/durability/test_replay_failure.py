@@ -12,7 +12,7 @@ from arcp_trio.store.records import Frame
 from tests.sessions.support import close_code, open_stage
 
 
-@pytest.mark.logs_error("replay of session")
+@pytest.mark.logs_error("replay failed")
 @pytest.mark.spec("12-7")
 async def test_a_replay_that_cannot_be_read_ends_in_an_error(autojump_clock: MockClock) -> None:
     """The client is told INTERNAL_ERROR and closed with 1011, and can resume later."""

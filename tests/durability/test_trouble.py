@@ -102,7 +102,7 @@ async def test_new_work_is_refused_and_an_idle_session_lives_on(
         await (await peers.connect()).hello()
 
 
-@pytest.mark.logs_error("submit .* failed")
+@pytest.mark.logs_error("submit failed")
 async def test_a_key_that_cannot_be_looked_up_lets_no_job_through(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -84,7 +84,7 @@ async def test_a_call_is_two_events(
 
 
 @pytest.mark.spec("1.0/14-2", "12-1")
-@pytest.mark.logs_error("the agent failed .*agent=actor")
+@pytest.mark.logs_error("agent failed .*agent=actor")
 async def test_an_exception_is_the_calls_error_without_its_words(
     peer: Peer, runtime: Runtime, autojump_clock: MockClock
 ) -> None:

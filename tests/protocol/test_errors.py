@@ -364,7 +364,7 @@ async def test_no_frame_tells_of_the_inside(
     assert not [r for r in caplog.records if r.levelno > logging.ERROR]
 
 
-@pytest.mark.logs_error("the authenticator failed")
+@pytest.mark.logs_error("authenticator failed")
 async def test_a_failing_authenticator_says_nothing_of_its_fault(
     monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
 ) -> None:

@@ -25,7 +25,7 @@ def faulty_scribe() -> Generator[None]:
         yield
 
 
-@pytest.mark.logs_error("session .* failed")
+@pytest.mark.logs_error("session failed")
 async def test_a_session_that_fails_can_be_resumed(autojump_clock: MockClock) -> None:
     """Its client is told and closed with 1011, and misses nothing when it comes back."""
     async with open_stage() as stage:
@@ -45,7 +45,7 @@ async def test_a_session_that_fails_can_be_resumed(autojump_clock: MockClock) ->
         await other.submit("sleeper", 0)
 
 
-@pytest.mark.logs_error("session .* failed")
+@pytest.mark.logs_error("session failed")
 async def test_what_a_session_that_failed_still_says_is_stored_in_time(
     autojump_clock: MockClock,
 ) -> None:
