@@ -76,8 +76,8 @@ class Batch:
 
     def _accept_child(self, job_id: str, accepted: bytes) -> None:
         """Whoever submitted the parent watches the child from its first event on (§10)."""
-        if job_id in self._session.subscriptions:
-            self.promise(Promise(accepted))  # it goes on observing it
+        if job_id in self._session.watches:
+            self.promise(Promise(accepted))  # as an observer, or it was away and is owed all of it
             return
         job = self._live.get(job_id)
         watch = Watch(self._session, job_id, job)

@@ -199,7 +199,7 @@ async def _accept(parent: Job, delegate_id: str, wanted: Wanted) -> Job:
         now = core.clock.now()
         accepted = acceptance(child, now)
         tail = accepted_tail(accepted)
-        group = core.store.put(AcceptJob(row(child, dumps(accepted), now), None))
+        group = core.store.put(AcceptJob(row(child, dumps(accepted), now), None, parent.id))
     except BaseException:
         await _part(parent, child)  # noqa: ASYNC102 - it bounds and shields itself
         raise

@@ -126,6 +126,15 @@ class MemoryStore(Store):
             name = write.key.principal, write.key.key
             self._keys.pop(name, None)  # one that has expired would keep its old place
             self._keys[name] = write.key
+        if write.parent is not None and write.parent in self._journals:
+            self._watch_as(write.parent, row.job_id)
+
+    def _watch_as(self, parent: str, job_id: str) -> None:
+        for session_id in self._journals[parent].watchers:
+            row = self._sessions[session_id].row
+            if parent not in row.observed:
+                row.watches[job_id] = 0
+                self._journals[job_id].watchers.add(session_id)
 
     @_apply.register
     def _(self, write: AddSubmitter) -> None:

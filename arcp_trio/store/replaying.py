@@ -71,6 +71,8 @@ class ReplayPlace:
             case Range():
                 first = max(item.first_seq, (self._next + 1) // 2)
                 count = min(most, min(item.last_seq, self._last // 2) - first + 1)
+                if count <= 0:
+                    return  # it has grown since, and what is wanted of it was read: it may be gone
                 index = item.first_index + first - item.first_seq
                 for seq, entry in enumerate(log.entries(item.job_id, index, count), first):
                     yield seq, entry.tail

@@ -79,10 +79,14 @@ class DropSession:
 
 @attrs.define(eq=False)
 class AcceptJob:
-    """A job exists, and its key is taken."""
+    """A job exists, and its key is taken.
+
+    Who watches its parent as a submitter is owed all of this one, too, also while it is away.
+    """
 
     row: JobRow
     key: KeyRow | None
+    parent: str | None = None
 
 
 @attrs.define(eq=False)

@@ -154,10 +154,10 @@ class Feeder:
         """Accept a job."""
         return self.accept(job_row(job_id, session_id=session_id), key)
 
-    def accept(self, row: JobRow, key: KeyRow | None = None) -> Group:
+    def accept(self, row: JobRow, key: KeyRow | None = None, parent: str | None = None) -> Group:
         """Accept this job."""
         self._lengths[row.job_id] = 0
-        return self.store.put(AcceptJob(row, key))
+        return self.store.put(AcceptJob(row, key, parent))
 
     def session(self, session_id: str = "S", *, token: bytes = b"token") -> Group:
         """Open a session."""
@@ -182,15 +182,28 @@ class Feeder:
         cursors: Mapping[str, int] | None = None,
         watched: Sequence[str] = (),
         ended: Sequence[str] = (),
+        observed: Sequence[str] = (),
     ) -> Group:
         """Give a session's log a batch."""
         row = self._rows.get(session_id, 0)
         self._rows[session_id] = row + 1
-        return self.store.put(AppendLog(session_id, row, items, top, cursors or {}, watched, ended))
+        moved = cursors or {}
+        return self.store.put(
+            AppendLog(session_id, row, items, top, moved, watched, ended, observed)
+        )
 
-    def watch(self, session_id: str = "S", job_id: str = "J", *, top: int = 0) -> Group:
+    def watch(
+        self,
+        session_id: str = "S",
+        job_id: str = "J",
+        *,
+        top: int = 0,
+        observed: Sequence[str] = (),
+    ) -> Group:
         """Have a session watch a job from its first entry on."""
-        return self.log(session_id, top=top, cursors={job_id: 0}, watched=[job_id])
+        return self.log(
+            session_id, top=top, cursors={job_id: 0}, watched=[job_id], observed=observed
+        )
 
     def number_all(self, session_id: str = "S", job_id: str = "J") -> Group:
         """Give a fresh session the numbers of everything a job emitted, and end the watch."""

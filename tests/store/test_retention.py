@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from arcp_trio.store.interface import JournalTrimmed, Store
 from arcp_trio.store.records import Range
 from arcp_trio.store.writes import DropSession
-from tests.store.engines import ENGINES, Engine, Feeder, key_row, read_all
+from tests.store.engines import ENGINES, Engine, Feeder, job_row, key_row, read_all
 
 
 async def kept(store: Store, *job_ids: str) -> list[str]:
@@ -93,6 +93,55 @@ async def test_a_journal_within_retention_needs_no_watch(store: Store, feeder: F
     assert len(await read_all(store.replay("S", 0, 3, 1))) == 4
     await store.put(DropSession("S")).committed()
     assert await can_be_read(store, "J")
+
+
+@pytest.mark.parametrize("observed", [False, True])
+async def test_a_child_is_kept_for_who_is_owed_its_parent(
+    engine: Engine, store: Store, feeder: Feeder, *, observed: bool
+) -> None:
+    """A submitter of the parent is owed all of the child, away or not; an observer is not."""
+    feeder.session()
+    feeder.job("P")
+    feeder.watch("S", "P", observed=["P"] if observed else [])
+    feeder.accept(job_row("C"), parent="P")
+    feeder.emit("C")
+    feeder.finish("C")
+    feeder.expire(before=1.0)
+    await store.flushed()
+    assert await can_be_read(store, "C") is not observed
+    await store.put(DropSession("S")).committed()
+    assert not await can_be_read(store, "C")
+
+
+async def test_what_was_read_of_a_journal_may_go(store: Store, feeder: Feeder) -> None:
+    """A replay that wants nothing more of a job does not miss its journal."""
+    feeder.session()
+    feeder.job()
+    feeder.emit()
+    feeder.log("S", [Range(1, "J", 0, 1)], top=1, cursors={"J": 1}, watched=["J"])
+    await store.flushed()
+    replay = store.replay("S", 1, 1, 1)
+    feeder.finish()
+    feeder.expire(before=1.0)
+    feeder.log("S", [Range(2, "J", 1, 1)], top=2, cursors={"J": 2}, ended=["J"])
+    await store.flushed()
+    assert not await can_be_read(store, "J")
+    assert await read_all(replay) == []
+
+
+async def test_who_subscribes_to_a_child_that_it_is_owed_observes_it(
+    store: Store, feeder: Feeder
+) -> None:
+    """A subscription takes the place of what the session would have been told later."""
+    feeder.session()
+    feeder.job("P")
+    feeder.watch("S", "P")
+    feeder.accept(job_row("C"), parent="P")
+    await feeder.watch("S", "C", observed=["C"]).committed()
+    row = await store.session("S")
+    assert row is not None
+    assert row.watches == {"P": 0, "C": 0}
+    assert row.observed == {"C"}
 
 
 # -- keys

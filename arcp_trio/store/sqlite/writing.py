@@ -133,7 +133,8 @@ class GroupWriter:
             "INSERT INTO watch (sid, job_id, cursor, last_seq, observed)"
             " SELECT sid, ?2, ?3, ?4, ?5 FROM session WHERE session_id = ?1"
             " ON CONFLICT DO UPDATE SET cursor = excluded.cursor,"
-            " last_seq = max(last_seq, excluded.last_seq)",
+            " last_seq = max(last_seq, excluded.last_seq),"
+            " observed = max(observed, excluded.observed)",
             [
                 (session_id, job_id, cursor, last_seqs.get(job_id, 0), job_id in write.observed)
                 for job_id, cursor in write.cursors.items()
@@ -197,6 +198,12 @@ class GroupWriter:
             "INSERT INTO submitter (jid, session_id) VALUES (?, ?)",
             [(added.lastrowid, session_id) for session_id in row.submitters],
         )
+        if write.parent is not None:
+            self._db.execute(
+                "INSERT INTO watch (sid, job_id, cursor, last_seq, observed)"
+                " SELECT sid, ?, 0, 0, 0 FROM watch WHERE job_id = ? AND observed = 0",
+                (row.job_id, write.parent),
+            )
         if key is not None:
             self._db.execute(
                 "INSERT OR REPLACE INTO key"
