@@ -1,0 +1,209 @@
+"""What the tests of abuse share: a runtime behind a real port, a good client, and hostile hands."""
+
+from __future__ import annotations
+
+import itertools
+import socket
+import struct
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from arcp_trio import JobContext, Json, Limits, Runtime, StaticTokens, serve
+from arcp_trio.store.interface import Store
+from arcp_trio.testing.frames import Frame, parse_frame
+from arcp_trio.testing.peer import TEST_TOKEN, Peer
+from arcp_trio.testing.recorder import WireRecorder
+from arcp_trio.transport import connect
+from arcp_trio.wire.json import JsonObject
+from tests.protocol.support import text_of
+from tests.transport.peers import TEXT, RawPeer, frame
+
+OTHER_TOKEN = "other-token"
+"""Of the principal whom the good client is not."""
+
+MAX_BYTES = 4 * 1024 * 1024
+RESET = struct.pack("ii", 1, 0)  # SO_LINGER: closing sends RST
+PATIENCE_SECONDS = 60.0
+
+
+def make_runtime(store: Store | None = None, **limits: float) -> Runtime:
+    """A runtime for two principals, with agents that are short, endless or as fast as they can."""
+    runtime = Runtime(
+        auth=StaticTokens({TEST_TOKEN: "alice", OTHER_TOKEN: "mallory"}),
+        store=store,
+        limits=Limits(**limits),  # type: ignore[arg-type]
+    )
+
+    @runtime.agent("echo")
+    async def echo(job: JobContext) -> Json:
+        return job.input
+
+    @runtime.agent("chatty")
+    async def chatty(job: JobContext) -> Json:
+        """Log so many lines, numbered; without a number, until it is cancelled."""
+        for n in itertools.count() if job.input is None else range(job.input):
+            await job.log(str(n))
+        return job.input
+
+    return runtime
+
+
+@asynccontextmanager
+async def serving(runtime: Runtime) -> AsyncGenerator[int]:
+    """Enter the runtime and listen; the block has the port."""
+    async with runtime, trio.open_nursery() as nursery:
+        listeners: list[trio.SocketListener] = await nursery.start(partial(serve, runtime, port=0))
+        yield listeners[0].socket.getsockname()[1]
+        nursery.cancel_scope.cancel()
+
+
+# -- who behaves
+
+
+@asynccontextmanager
+async def peer_of(port: int, recorder: WireRecorder | None = None) -> AsyncGenerator[Peer]:
+    """A peer of our own over a real socket, whose every frame is checked; it has to say hello."""
+    stream = await trio.open_tcp_stream("127.0.0.1", port)
+    async with connect(stream, max_bytes=MAX_BYTES) as transport:
+        yield Peer(transport, stream, recorder or WireRecorder())
+
+
+async def is_served(peer: Peer, said: Json = None) -> None:
+    """Hold that a session has a job done, reading all that came before."""
+    job = await peer.submit("echo", said)
+    assert (await peer.until_terminal(job["job_id"]))["payload"]["result"] == said
+
+
+class Witness:
+    """A good session that a job talks to as fast as it can: each frame is checked."""
+
+    def __init__(self, peer: Peer, job_id: str) -> None:
+        self.peer = peer
+        self.lines = 0
+        self._job_id = job_id
+        self._heard = trio.lowlevel.ParkingLot()
+
+    async def listen(self) -> None:
+        """Receive until the job is over."""
+        while True:
+            # The recorder has looked at the numbers, which are without a gap.
+            frame = await self.peer.receive()
+            if frame["type"] == "job.event":
+                assert frame["payload"]["body"]["message"] == str(self.lines)
+                self.lines += 1
+                self._heard.unpark_all()
+            elif frame["type"] == "job.error":
+                assert frame["payload"]["code"] == "CANCELLED"
+                return
+
+    async def hears_more(self, lines: int = 50) -> None:
+        """Wait for so many more lines."""
+        until = self.lines + lines
+        while self.lines < until:
+            await self._heard.park()
+
+    async def stop(self) -> None:
+        """Have the job end."""
+        await self.peer.send("job.cancel", {"job_id": self._job_id})
+
+
+@asynccontextmanager
+async def witness_of(port: int) -> AsyncGenerator[Witness]:
+    """A witness for as long as the block lasts; after it, it has missed nothing."""
+    async with peer_of(port) as peer:
+        await peer.hello()
+        witness = Witness(peer, (await peer.submit("chatty"))["job_id"])
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(witness.listen)
+            yield witness
+            await witness.hears_more()
+            await witness.stop()
+        await is_served(peer, "after all that")
+        await peer.send("session.close")
+        await peer.expect("session.closed")
+
+
+# -- who does not
+
+
+def hello_payload(token: str = OTHER_TOKEN) -> JsonObject:
+    """What somebody says who is known, and up to no good all the same."""
+    return {
+        "client": {"name": "mallory"},
+        "auth": {"scheme": "bearer", "token": token},
+        "capabilities": {"features": ["ack", "progress", "agent_versions"]},
+    }
+
+
+def says(kind: str, payload: JsonObject | None = None) -> bytes:
+    """A whole message as a frame."""
+    return frame(TEXT, text_of(kind, payload or {}).encode())
+
+
+def hello(token: str = OTHER_TOKEN) -> bytes:
+    """A whole hello as a frame."""
+    return says("session.hello", hello_payload(token))
+
+
+@asynccontextmanager
+async def hands_on(port: int, *, reset: bool) -> AsyncGenerator[RawPeer]:
+    """A connection to do anything with; it ends by RST or FIN, whatever is under way."""
+    stream = await trio.open_tcp_stream("127.0.0.1", port)
+    try:
+        # What is sent after the other side has gone has nowhere to go.
+        with suppress(trio.BrokenResourceError, EOFError):
+            yield RawPeer(stream)
+    finally:
+        if reset:
+            stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+        await trio.aclose_forcefully(stream)
+
+
+@asynccontextmanager
+async def raw_session(port: int) -> AsyncGenerator[RawPeer]:
+    """A session that speaks WebSocket by hand."""
+    async with hands_on(port, reset=False) as peer:
+        await peer.shake_hands(along=hello())
+        await expect_text(peer, "session.welcome")
+        yield peer
+
+
+async def expect_text(peer: RawPeer, kind: str) -> Frame:
+    """Receive one text frame, which is a message of that type."""
+    first, text = await peer.receive()
+    assert first == TEXT
+    message = parse_frame(text.decode())
+    assert message["type"] == kind, message
+    return message
+
+
+# -- what is left of them
+
+
+def files() -> int:
+    """How many file descriptors are open."""
+    return len(list(Path("/dev/fd").iterdir()))
+
+
+def tasks() -> int:
+    """How many tasks there are."""
+    return trio.lowlevel.current_statistics().tasks_living
+
+
+async def footprint() -> tuple[int, int]:
+    """How many file descriptors and tasks there are once nothing more happens."""
+    await wait_all_tasks_blocked(0.01)
+    return files(), tasks()
+
+
+async def settles(before: tuple[int, int]) -> None:
+    """Wait until there are no more file descriptors and tasks than before, with no traffic."""
+    with trio.move_on_after(PATIENCE_SECONDS):
+        while (after := await footprint()) != before:
+            pass
+    assert after == before

@@ -1,0 +1,86 @@
+"""Those who connect and say nothing, or very slowly, in numbers, over real sockets."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from tests.abuse.support import footprint, is_served, make_runtime, peer_of, serving, settles, tasks
+from tests.transport.peers import CLOSE, RawPeer, closing, request
+
+pytestmark = pytest.mark.real_tcp
+
+SILENT = 300
+SLOW = 100
+HANDSHAKE_SECONDS = 10
+
+
+async def crowd_of(port: int, size: int) -> list[trio.SocketStream]:
+    """So many connections."""
+    return [await trio.open_tcp_stream("127.0.0.1", port) for _ in range(size)]
+
+
+async def newcomer_is_served(port: int) -> None:
+    """Hold that somebody can connect now, and has a job done."""
+    async with peer_of(port) as peer:
+        await peer.hello()
+        await is_served(peer)
+        await peer.send("session.close")
+        await peer.expect("session.closed")
+
+
+async def test_silent_and_slow_crowds_keep_nobody_out(mock_clock: MockClock) -> None:
+    """At every second a newcomer is served; when the handshake's time is over all of them go.
+
+    The clock stands still but for the jumps, so that it is no matter how slow the machine is.
+    """
+    runtime = make_runtime(handshake_seconds=HANDSHAKE_SECONDS)
+    async with serving(runtime) as port:
+        await newcomer_is_served(port)
+        before = await footprint()
+        silent, slow = await crowd_of(port, SILENT), await crowd_of(port, SLOW)
+        for at in range(HANDSHAKE_SECONDS):
+            for stream in slow:
+                await stream.send_all(request()[at : at + 1])
+            await newcomer_is_served(port)
+            assert tasks() >= before[1] + SILENT + SLOW
+            mock_clock.jump(1)
+        for stream in silent + slow:
+            await is_closed(stream)
+        await newcomer_is_served(port)
+        await settles(before)
+
+
+async def is_closed(stream: trio.abc.Stream) -> None:
+    """Hold that the server has ended this connection, perhaps with a word about it in HTTP."""
+    async with stream:
+        with suppress(trio.BrokenResourceError):
+            words = await RawPeer(stream).read_to_end()
+            assert not words or words.startswith(b"HTTP/1.1 4")
+
+
+async def test_a_crowd_behind_the_opening_handshake_keeps_nobody_out(
+    mock_clock: MockClock,
+) -> None:
+    """WebSockets on which no hello comes are told so, and closed, in the same time."""
+    runtime = make_runtime(handshake_seconds=HANDSHAKE_SECONDS)
+    async with serving(runtime) as port:
+        await newcomer_is_served(port)
+        before = await footprint()
+        crowd = [RawPeer(stream) for stream in await crowd_of(port, SLOW)]
+        for peer in crowd:
+            await peer.shake_hands(along=b"\x81")
+        for _ in range(HANDSHAKE_SECONDS):
+            await newcomer_is_served(port)
+            mock_clock.jump(1)
+        for peer in crowd:
+            assert b"UNAUTHENTICATED" in (await peer.receive())[1]
+            assert await peer.receive() == (CLOSE, closing(1008, "UNAUTHENTICATED"))
+        await wait_all_tasks_blocked()
+        mock_clock.jump(runtime.limits.close_seconds)
+        for peer in crowd:
+            await is_closed(peer.stream)
+        await settles(before)
