@@ -27,6 +27,9 @@ from arcp_trio.transport.stdio import spawn
 MOST_FRAME_BYTES: Final = 16 * 1024 * 1024
 """The largest frame that is taken; other vendors' runtimes send larger ones than ours."""
 
+CONNECT_SECONDS: Final = 10.0
+"""From the first packet to the welcome."""
+
 DEFAULT_PATH: Final = "/arcp"
 _PORTS: Final = {"ws": 80, "wss": 443}
 _NOT_FOUND: Final = 404
@@ -42,6 +45,8 @@ class Dialer:
     open: _Opener
     again: bool
     """Whether a second connection could lead to the same runtime."""
+    seconds: float = CONNECT_SECONDS
+    """What opening one and the session on it may take."""
 
 
 Target: TypeAlias = "str | Sequence[str] | trio.abc.Stream | StreamOpener | Dialer"
@@ -145,7 +150,7 @@ async def _websocket(
 async def _by_command(command: list[str]) -> AsyncGenerator[Transport, None]:
     async with AsyncExitStack() as stack:
         try:
-            transport = await stack.enter_async_context(spawn(command, max_bytes=MOST_FRAME_BYTES))
+            child = await stack.enter_async_context(spawn(command, max_bytes=MOST_FRAME_BYTES))
         except OSError as exc:
             raise CommandFailed(f"{command[0]} cannot be started: {exc}") from exc
-        yield transport
+        yield child.transport

@@ -29,8 +29,6 @@ from arcp_trio.wire.features import Feature
 
 log = logging.getLogger(__name__)
 
-CONNECT_SECONDS: Final = 10.0
-"""From the first packet to the welcome."""
 FIRST_PAUSE_SECONDS: Final = 0.1
 LONGEST_PAUSE_SECONDS: Final = 10.0
 DEFAULT_WINDOW_SECONDS: Final = 60.0
@@ -120,7 +118,7 @@ class Supervisor:
         Raises:
             ConnectionFailed, ArcpError: there was none, or no session on it.
         """
-        with trio.CancelScope(deadline=trio.current_time() + CONNECT_SECONDS) as opening:
+        with trio.CancelScope(deadline=trio.current_time() + self._dialer.seconds) as opening:
             async with self._dialer.open() as transport:
                 try:
                     greeting = await greet(transport, self._hello(), self._features)
@@ -135,7 +133,7 @@ class Supervisor:
                     return await _converse(session, link, recovering=forgot)
                 finally:
                     self.link = None
-        raise ConnectTimedOut(f"there was no session within {CONNECT_SECONDS:g} seconds")
+        raise ConnectTimedOut(f"there was no session within {self._dialer.seconds:g} seconds")
 
     def _hello(self) -> bytes:
         session, resumption = self.session, None

@@ -1,11 +1,11 @@
-"""A child process as the peer: one frame per line on its standard input and output (§4)."""
+"""Frames as lines (NDJSON): to a child process, or to the one that has started this one (§4)."""
 
 from __future__ import annotations
 
 import os
 import signal
 import subprocess
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Final
 
@@ -23,53 +23,86 @@ _GONE: Final = (trio.BrokenResourceError, trio.ClosedResourceError)
 
 
 @asynccontextmanager
-async def spawn(command: Sequence[str], *, max_bytes: int) -> AsyncGenerator[LineTransport, None]:
-    """Start `command`; the block talks to it. What it writes to standard error goes to ours.
+async def spawn(
+    command: Sequence[str],
+    *,
+    max_bytes: int,
+    environment: Mapping[str, str] | None = None,
+    keep_stderr: bool = False,
+) -> AsyncGenerator[Child, None]:
+    """Start `command`; the block talks to it.
 
-    Leaving the block closes its standard input, and ends it with all of its process group if that
-    does not.
+    Leaving the block ends it with all of its process group: see `Child.end`.
 
     Args:
         command: a program and its arguments.
         max_bytes: what one line may have, in bytes.
+        environment: its variables, by default those of this process.
+        keep_stderr: the block reads what it writes to standard error; else that goes to ours.
 
     Raises:
         OSError: it cannot be started.
     """
     process = await trio.lowlevel.open_process(
-        list(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+        list(command),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE if keep_stderr else None,
+        env=environment,
+        start_new_session=True,
     )
-    assert process.stdin is not None
-    assert process.stdout is not None
+    child = Child(process, max_bytes=max_bytes, name=command[0])
     try:
-        yield LineTransport(process.stdout, process.stdin, max_bytes=max_bytes, peer=command[0])
+        yield child
     finally:
-        with trio.CancelScope(shield=True):  # each wait in it is bounded
-            await _end(process)
+        await child.end()  # noqa: ASYNC102 - bounds and shields itself
+        if process.stderr is not None:
+            with trio.CancelScope(shield=True):  # waits for nothing
+                await trio.aclose_forcefully(process.stderr)
 
 
-async def _end(process: trio.Process) -> None:
-    for stream in (process.stdin, process.stdout):
-        if stream is not None:
-            await trio.aclose_forcefully(stream)
-    for number, seconds in ((None, LEAVE_SECONDS), (signal.SIGTERM, LEAVE_SECONDS)):
-        if number is not None:
-            _signal_group(process, number)
-        with trio.move_on_after(seconds):
-            await process.wait()
-            break
-    _signal_group(process, signal.SIGKILL)  # what it started and left behind, too
-    with trio.move_on_after(KILL_SECONDS):
-        await process.wait()
+class Child:
+    """A process that speaks on its standard input and output, and leads a group of its own."""
 
+    def __init__(self, process: trio.Process, *, max_bytes: int, name: str) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self.transport: Final = LineTransport(
+            process.stdout, process.stdin, max_bytes=max_bytes, peer=name
+        )
+        self.stderr: Final = process.stderr
+        self._process = process
 
-def _signal_group(process: trio.Process, number: signal.Signals) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, number)  # it leads its group
+    @property
+    def returncode(self) -> int | None:
+        """How it has ended; less than nothing is a signal's number."""
+        return self._process.returncode
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to it and to what it has started, unless they have left its group."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, number)
+
+    async def end(self) -> None:
+        """Close its standard input, tell it to end if that does not, and kill it if it does not.
+
+        Cancellation: is not heard; each wait is bounded.
+        """
+        with trio.CancelScope(shield=True):
+            await self.transport.close()
+            for number in (None, signal.SIGTERM):
+                if number is not None:
+                    self.signal(number)
+                with trio.move_on_after(LEAVE_SECONDS):
+                    await self._process.wait()
+                    break
+            self.signal(signal.SIGKILL)  # what it started and left behind, too
+            with trio.move_on_after(KILL_SECONDS):
+                await self._process.wait()
 
 
 class LineTransport:
-    """Frames as lines (NDJSON), in UTF-8 whatever the locale."""
+    """Frames as lines, in UTF-8 whatever the locale."""
 
     def __init__(
         self,
@@ -78,13 +111,25 @@ class LineTransport:
         *,
         max_bytes: int,
         peer: str,
+        on_end: Callable[[], None] | None = None,
     ) -> None:
+        """Take both streams over.
+
+        Args:
+            incoming: where the peer's lines come from.
+            outgoing: where ours go.
+            max_bytes: what one line may have.
+            peer: who is at the other end.
+            on_end: called when there are no more lines. The transport is not closed by that, for
+                the peer may still be reading; without it, it is.
+        """
         self.peer: Final = peer
         self.private: Final = True
         self.writing_since: float | None = None
         self._incoming = incoming
         self._outgoing = outgoing
         self._max_bytes = max_bytes
+        self._on_end = on_end
         self._buffer = bytearray()
         self._searched = 0
         self._torn = False
@@ -117,18 +162,19 @@ class LineTransport:
                 await self._outgoing.send_all(b"".join(frame + b"\n" for frame in frames))
                 self._torn = False
             except _GONE as exc:
-                raise TransportClosed("the process does not read any more") from exc
+                raise TransportClosed("the peer does not read any more") from exc
             finally:
                 self.writing_since = None
 
     async def close(self, code: int = 1000, reason: str = "") -> None:
-        """Close the process's standard input: that is all the farewell there is.
+        """Close both streams: that is all the farewell there is.
 
-        Its output is not read to the end: what it started may hold it open.
+        What the peer still writes is not read to the end: what it started may hold it open.
         """
         del code, reason
-        await self._outgoing.aclose()
-        await self._incoming.aclose()
+        with trio.CancelScope(shield=True):  # waits for nothing
+            await trio.aclose_forcefully(self._outgoing)
+            await trio.aclose_forcefully(self._incoming)
 
     async def _line(self) -> bytes:
         while True:
@@ -143,11 +189,17 @@ class LineTransport:
             self._searched = len(self._buffer)
             if self._searched > self._max_bytes:
                 break
-            try:
-                data = await self._incoming.receive_some(_READ_BYTES)
-            except _GONE:
-                raise TransportClosed from None
-            if not data:
-                raise TransportClosed("the process closed its standard output")
-            self._buffer += data
+            await self._read()
         raise MessageTooBig(f"a line of more than {self._max_bytes} bytes")
+
+    async def _read(self) -> None:
+        try:
+            data = await self._incoming.receive_some(_READ_BYTES)
+        except _GONE:
+            raise TransportClosed from None
+        if not data:
+            if self._on_end is not None:
+                self._on_end()
+                await trio.sleep_forever()
+            raise TransportClosed("the process closed its standard output")
+        self._buffer += data
