@@ -46,7 +46,7 @@ def close_to_others(folder: str) -> None:
     facts = path.stat()
     if facts.st_uid == os.geteuid() and stat.S_IMODE(facts.st_mode) & 0o077:
         path.chmod(0o700)
-        _log.warning("%s was open to other users and is not any more", path)
+        _log.warning("closed to other users", extra={"path": str(path)})
 
 
 def cannot_use(error: StoreError) -> CommandError:

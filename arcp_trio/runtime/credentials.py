@@ -105,7 +105,7 @@ class Wallet:
         try:
             return self._provisioner.explain(error)
         except Exception:
-            log.exception("an error of %s cannot be explained", self._job.id)
+            log.exception("error cannot be explained", extra=self._job.facts)
             return None
 
     # -- minting
@@ -178,10 +178,12 @@ class Wallet:
                     held = self._read(issued, intent, first_id)
                     self._revoker.keep([each.row for each in held], gone=[intent.row_id])
                     kept = True
+                    ids = [each.credential.id for each in held]
+                    log.info("credentials issued", extra=job.facts | {"credential_ids": ids})
                     return held
-            log.warning("credentials for %s of %s: none in time", job.id, job.principal)
+            log.warning("credentials not issued", extra=job.facts | {"error": "none in time"})
         except Exception as error:  # noqa: BLE001 - whatever is wrong with the upstream
-            log.warning("credentials for %s of %s: %r", job.id, job.principal, error)
+            log.warning("credentials not issued", extra=job.facts | {"error": repr(error)})
         finally:
             if not kept:
                 self._doom([intent])

@@ -38,11 +38,8 @@ async def take_over(core: Core) -> None:
     await core.revoker.take_over(found.credentials)
     core.sessions.park_all(found.sessions)
     if found.sessions or found.unfinished:
-        log.info(
-            "sessions found: %d; jobs that the restart ended: %d",
-            len(found.sessions),
-            len(found.unfinished),
-        )
+        taken = {"sessions": len(found.sessions), "jobs_ended": len(found.unfinished)}
+        log.info("took over what was left", extra=taken)
     core.taken_over.set()
 
 

@@ -96,9 +96,9 @@ class Revoker:
             return
         self._rows |= {row.row_id: row for row in rows}
         if self._core.provisioner is None:
-            log.error("%d credentials are not revoked, and there is no provisioner", len(rows))
+            log.error("no provisioner to revoke credentials with", extra={"count": len(rows)})
             return
-        log.warning("%d credentials are left of jobs that are over: revoking them", len(rows))
+        log.warning("credentials are left of jobs that are over", extra={"count": len(rows)})
         now = trio.current_time()
         with self.patience(now):
             for each in self.begin(rows, due=now):
@@ -159,14 +159,16 @@ class Revoker:
                 await provisioner.revoke(row.order_id, row.handle)
         except CannotRevoke as error:
             # Its row stays, and the next start tries again (§14).
-            log.error("%s cannot be revoked: %s", _named(row), error)  # noqa: TRY400
+            facts = _facts(row) | {"error": str(error)}
+            log.error("credential cannot be revoked", extra=facts)  # noqa: TRY400
             self.keep([attrs.evolve(row, state=CredentialState.UNREVOCABLE)])
             self._settle(doomed)
         except Exception as error:  # noqa: BLE001 - whatever is wrong with the upstream
             doublings = min(doomed.tries, MOST_DOUBLINGS)
             pause = min(FIRST_PAUSE_SECONDS * 2**doublings, LAST_PAUSE_SECONDS)
             doomed.tries += 1
-            log.warning("%s is not revoked, again in %g s: %r", _named(row), pause, error)
+            again = {"error": repr(error), "again_in_seconds": pause}
+            log.warning("credential not revoked", extra=_facts(row) | again)
             self._schedule(doomed, trio.current_time() + pause)
         else:
             self._revoked(doomed)
@@ -183,7 +185,7 @@ class Revoker:
             doomed.tries = 0
             self._schedule(doomed, trio.current_time() + self._core.limits.issue_seconds)
         else:
-            log.info("%s is revoked", _named(row))
+            log.info("credential revoked", extra=_facts(row))
             self.keep(gone=[row.row_id])
 
     def _settle(self, doomed: Doomed) -> None:
@@ -191,6 +193,11 @@ class Revoker:
         self._unsettled.pop(doomed, None)
 
 
-def _named(row: CredentialRow) -> str:
-    what = row.credential_id or "what was minted"
-    return f"{what} of {row.job_id} (order {row.order_id}, handle {row.handle})"
+def _facts(row: CredentialRow) -> dict[str, str | None]:
+    return {
+        "credential_id": row.credential_id,  # none if the upstream's answer never came
+        "job_id": row.job_id,
+        "principal": row.principal,
+        "order_id": row.order_id,
+        "handle": row.handle,
+    }

@@ -132,7 +132,7 @@ class Runtime:
             await serve()
         except Exception:
             # Whatever a peer sends and however it goes, it ends its own connection only.
-            log.exception("%s failed", name)
+            log.exception("connection failed", extra={"task": name})
             self.connection_failed(Failure.FAULT)
 
     async def over(self) -> None:
@@ -236,20 +236,28 @@ class Runtime:
                     sessions.start_soon(_keep_at_it, core.sessions.sweep, name="sweep")
                     sessions.start_soon(_keep_at_it, mind_store, core, name="store trouble")
                     self._nursery = sessions
+                    log.info("runtime started", extra={"version": __version__})
                     task_status.started()
                     await stop.wait()
                     core.jobs.close()
                     sessions.cancel_scope.cancel(reason="the runtime is over")
-                with trio.move_on_after(self.limits.close_seconds):
+                with trio.move_on_after(self.limits.close_seconds) as flushing:
                     await core.store.flushed()
+                if flushing.cancelled_caught:
+                    log.warning("store not flushed, the next start sees to the rest")
+                log.info("runtime over")
                 writer.cancel_scope.cancel(reason="the runtime is over")
 
     async def shutdown(self, drain: float = 0) -> None:
         """Refuse new work, let jobs drain for so many seconds, end the rest, say goodbye."""
         core = self._core
+        if not core.closing:
+            log.info("shutting down", extra={"jobs": len(core.jobs.live), "drain_seconds": drain})
         core.closing = True
         with trio.move_on_after(drain):
             await core.jobs.none_left()
+        if core.jobs.live:
+            log.info("ending jobs", extra={"jobs": len(core.jobs.live)})
         error = InternalError("the runtime was shut down")
         revocations_end = trio.current_time() + SHUTDOWN_REVOKE_SECONDS
         core.revoker.hurry(SHUTDOWN_REVOKE_SECONDS)
@@ -263,6 +271,8 @@ class Runtime:
         core.revoker.hurry(0)
         core.jobs.abandon_all()
         core.farewells_end = trio.current_time() + self.limits.close_seconds
+        if self._attended:
+            log.info("closing connections", extra={"connections": len(self._attended)})
         farewell = Farewell(GOING_AWAY, "the runtime is shutting down")
         core.sessions.say_goodbye(farewell)
         for connection in self._attended:
@@ -288,5 +298,5 @@ async def _keep_at_it(work: Callable[[*_Ts], Awaitable[None]], *args: *_Ts) -> N
         try:
             await work(*args)
         except Exception:
-            log.exception("background work failed; it goes on")
+            log.exception("background work failed, and goes on")
             await trio.sleep(SWEEP_SECONDS)

@@ -146,14 +146,14 @@ class WriteQueue:
 
     def _begin_trouble(self, reason: str) -> None:
         if self.trouble is None:
-            log.error("the store is in trouble, everything waits for it: %s", reason)
+            log.error("store in trouble, everything waits for it", extra={"error": reason})
             self._trouble_ended = trio.Event()
             self._trouble_began.set()
         self.trouble = reason
 
     def _end_trouble(self) -> None:
         if self.trouble is not None:
-            log.warning("the store works again")
+            log.warning("store works again")
             self.trouble = None
             self._trouble_began = trio.Event()
             self._trouble_ended.set()

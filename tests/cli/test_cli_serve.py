@@ -376,7 +376,7 @@ def test_a_second_signal_ends_it_at_once(
         session.send("job.submit", {"agent": agent, "input": None})
         served.line("at work")
         served.send_signal(signal.SIGTERM)
-        served.line({"sitting": "stopping; ", "blocking": "signalled"}[agent])
+        served.line({"sitting": "shutting down", "blocking": "signalled"}[agent])
         asked = time.monotonic()
         served.send_signal(second)
         assert served.end()[0] == 128 + second

@@ -39,12 +39,12 @@ def test_work_waits_for_the_disk_and_goes_on_by_itself(tmp_path: Path) -> None:
                 set_largest_file(served.process.pid, 0)
                 seen, error = until_told(busy)
             assert_worth_a_retry(error)
-            served.line("the store is in trouble, everything waits for it: ")
+            served.line("store in trouble, everything waits for it")
             assert_worth_a_retry(idle.submit("echo", 1))
 
             set_largest_file(served.process.pid, resource.RLIM_INFINITY)
             began = time.monotonic()
-            served.line("the store works again")
+            served.line("store works again")
             assert idle.submit("echo", 1)["type"] == "job.accepted"
             assert time.monotonic() - began < RECOVERY_SECONDS
             with peer(url, "x", busy.resume_from(seen)) as again:

@@ -69,7 +69,7 @@ async def test_nor_where_none_were_needed(autojump_clock: MockClock) -> None:
         assert end["payload"]["code"] == "INTERNAL_ERROR"
 
 
-@pytest.mark.logs_error("cannot be explained|agent failed .*agent=caller@1.0.0")
+@pytest.mark.logs_error("error cannot be explained|agent failed .*agent=caller@1.0.0")
 async def test_a_provisioner_that_fails_to_explain(autojump_clock: MockClock) -> None:
     """Its failure is logged, and the error stays what it was."""
 

@@ -18,7 +18,7 @@ from tests.durability import story
 from tests.durability.stores import FaultyStore, WatchedStore, copy_into
 from tests.durability.story import Client, World, two_clients
 
-TROUBLE = "the store is in trouble"
+TROUBLE = "store in trouble"
 
 
 class SafeFaultyStore(FaultyStore):

@@ -11,7 +11,7 @@ from trio.testing import MockClock
 from tests.durability.stores import FaultyStore
 from tests.durability.story import Client, World, tell_story, two_clients
 
-TROUBLE = "the store is in trouble"
+TROUBLE = "store in trouble"
 
 
 async def go_through(store: FaultyStore) -> tuple[Client, Client]:

@@ -44,7 +44,7 @@ def no_more_writing(_: SqliteStore) -> Generator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-@pytest.mark.logs_error("the store is in trouble, .*: (database or disk is full|disk I/O error)")
+@pytest.mark.logs_error("store in trouble, .*(database or disk is full|disk I/O error)")
 @pytest.mark.parametrize("breakdown", [no_more_pages, no_more_writing])
 async def test_work_waits_for_the_disk_and_goes_on_by_itself(
     breakdown: Callable[[SqliteStore], AbstractContextManager[None]],

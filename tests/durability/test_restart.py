@@ -373,7 +373,7 @@ async def test_a_session_whose_events_are_gone_is_told(
 # -- a store in trouble at the start
 
 
-@pytest.mark.logs_error("the store is in trouble")
+@pytest.mark.logs_error("store in trouble")
 async def test_a_start_waits_for_a_store_that_cannot_be_written(
     world: World, autojump_clock: MockClock
 ) -> None:
@@ -393,7 +393,7 @@ async def test_a_start_waits_for_a_store_that_cannot_be_written(
         await again.until_terminal(job_id)
 
 
-@pytest.mark.logs_error("the store is in trouble")
+@pytest.mark.logs_error("store in trouble")
 async def test_a_start_in_trouble_can_be_ended(world: World, autojump_clock: MockClock) -> None:
     """It is waited for within a bound, not for ever; the start after that sees to the job."""
     async with world.runtime:

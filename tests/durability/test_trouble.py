@@ -13,7 +13,7 @@ from arcp_trio.testing import open_peers
 from arcp_trio.transport import TransportClosed
 from tests.durability.support import FailingStore, new_runtime
 
-TROUBLE = "the store is in trouble"
+TROUBLE = "store in trouble"
 
 
 @pytest.mark.logs_error(TROUBLE)

@@ -228,7 +228,7 @@ async def _client(runtime: Runtime, *, task_status: trio.TaskStatus[Peer]) -> No
         await trio.sleep_forever()
 
 
-@pytest.mark.logs_error("the store is in trouble")
+@pytest.mark.logs_error("store in trouble")
 async def test_a_tree_ends_while_the_store_is_in_trouble(autojump_clock: MockClock) -> None:
     """Nothing is said until it is stored, then all of it, in order; nobody waits for ever."""
     store = FailingStore()
@@ -249,7 +249,7 @@ async def test_a_tree_ends_while_the_store_is_in_trouble(autojump_clock: MockClo
         assert frames[-1]["payload"]["final_status"] == "timed_out"
 
 
-@pytest.mark.logs_error("the store is in trouble")
+@pytest.mark.logs_error("store in trouble")
 async def test_a_child_that_cannot_be_stored_is_not_begun(autojump_clock: MockClock) -> None:
     """It ends with its parent, having done nothing, once both ends can be stored."""
     store = FailingStore()

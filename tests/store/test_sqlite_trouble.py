@@ -67,7 +67,7 @@ def no_file_may_grow_beyond(size: int) -> Generator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-@pytest.mark.logs_error("the store is in trouble, .*arcp.db: database or disk is full")
+@pytest.mark.logs_error("store in trouble, .*arcp.db: database or disk is full")
 async def test_a_full_disk_is_waited_out(store: SqliteStore) -> None:
     """Everything that was put is stored once there is space again, in order; reads go on."""
     pages(store, most=pages(store) + 30)
@@ -83,7 +83,7 @@ async def test_a_full_disk_is_waited_out(store: SqliteStore) -> None:
     assert await lengths(store) == list(range(10))
 
 
-@pytest.mark.logs_error("the store is in trouble, .*: disk I/O error")
+@pytest.mark.logs_error("store in trouble, .*: disk I/O error")
 async def test_a_write_that_fails_half_way_is_waited_out(store: SqliteStore, path: Path) -> None:
     """What the operating system refuses to write is written later; nothing twice, nothing torn."""
     with no_file_may_grow_beyond(300_000):
@@ -96,7 +96,7 @@ async def test_a_write_that_fails_half_way_is_waited_out(store: SqliteStore, pat
     assert await store.read(lambda s: s.db.execute("PRAGMA quick_check").fetchall()) == [("ok",)]
 
 
-@pytest.mark.logs_error("the store is in trouble, .*: database is locked")
+@pytest.mark.logs_error("store in trouble, .*: database is locked")
 async def test_a_locked_file_is_waited_out(
     store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -126,7 +126,7 @@ class Unsure(sqlite3.Connection):
         return cursor
 
 
-@pytest.mark.logs_error("the store is in trouble, .*: disk I/O error")
+@pytest.mark.logs_error("store in trouble, .*: disk I/O error")
 @pytest.mark.parametrize("lies", [1, 3])
 async def test_a_group_of_unknown_outcome_is_stored_once(
     path: Path, lies: int, monkeypatch: pytest.MonkeyPatch

@@ -9,13 +9,14 @@ from itertools import pairwise
 import pytest
 import trio
 
+from arcp_trio.cli.logs import fields_of
 from arcp_trio.store.errors import StoreError
 from arcp_trio.store.memory import MemoryStore
 from arcp_trio.store.queue import LAST_RETRY_SECONDS
 from arcp_trio.store.writes import Write
 from tests.store.engines import Feeder, running
 
-in_trouble = pytest.mark.logs_error("the store is in trouble, .*: the disk is full")
+in_trouble = pytest.mark.logs_error("store in trouble, .*the disk is full")
 
 
 class FailingStore(MemoryStore):
@@ -119,9 +120,16 @@ async def test_trouble_is_said_once_and_so_is_its_end(
         assert (trouble, failing.trouble) == ("the disk is full", None)
         failing.disk_is_full = True
         feeding.emit("K")
-    records = [(r.levelno, r.getMessage()) for r in caplog.records]
-    begin = (logging.ERROR, "the store is in trouble, everything waits for it: the disk is full")
-    assert records == [begin, (logging.WARNING, "the store works again")] * 2
+    records = [(r.levelno, r.getMessage(), fields_of(r)) for r in caplog.records]
+    begin = "store in trouble, everything waits for it"
+    assert (
+        records
+        == [
+            (logging.ERROR, begin, {"error": "the disk is full"}),
+            (logging.WARNING, "store works again", {}),
+        ]
+        * 2
+    )
 
 
 async def test_a_store_that_works_is_recovered(autojump_clock: trio.abc.Clock) -> None:

@@ -153,10 +153,10 @@ class SqliteStore(SqliteReader, Store):
                 failing = False
             except StoreError as error:
                 if not failing:
-                    log.warning("the store cannot be cleaned up for now: %s", error)
+                    log.warning("store cannot be cleaned up for now", extra={"error": str(error)})
                 failing = True
             except Exception:  # a fault of ours in here is not to end the runtime
-                log.exception("housekeeping failed; it goes on")
+                log.exception("housekeeping failed, and goes on")
                 failing = True
             if failing:
                 self._untidy.set()

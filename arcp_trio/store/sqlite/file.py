@@ -58,7 +58,7 @@ def _close_to_others(path: Path) -> None:
     facts = path.stat()
     if facts.st_uid == os.geteuid() and stat.S_IMODE(facts.st_mode) & 0o077:
         path.chmod(0o600)
-        log.warning("%s was open to other users and is not any more", path)
+        log.warning("closed to other users", extra={"path": str(path)})
 
 
 @contextmanager
