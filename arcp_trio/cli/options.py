@@ -114,7 +114,18 @@ SERVE: Final = (
         "what a power cut may cost: full nothing, normal the last moments, off all (default full)",
     ),
     Option("token", TEXT, "PRINCIPAL=TOKEN", "a principal and its access token", repeatable=True),
-    Option("token_file", TEXT, "FILE", "a file of lines principal=token, # for comments"),
+    Option(
+        "token_file",
+        TEXT,
+        "FILE",
+        "a file of lines principal=token or principal=sha256:HASH, # for comments",
+    ),
+    Option("jwt_keys", TEXT, "FILE|URL", "accept tokens signed with the keys of this JSON key set"),
+    Option(
+        "jwt_algorithm", TEXT, "NAME", "how they may be signed: RS256, ES256 …", repeatable=True
+    ),
+    Option("jwt_audience", TEXT, "AUDIENCE", "whom they must be for"),
+    Option("jwt_issuer", TEXT, "ISSUER", "who must have issued them"),
     Option(
         "agent",
         TEXT,
@@ -172,6 +183,10 @@ class ServeOptions:
     synchronous: str = "full"
     token: tuple[str, ...] = attrs.field(default=(), converter=_in_order)
     token_file: str | None = None
+    jwt_keys: str | None = None
+    jwt_algorithm: tuple[str, ...] = attrs.field(default=(), converter=_in_order)
+    jwt_audience: str | None = None
+    jwt_issuer: str | None = None
     agent: tuple[str, ...] = attrs.field(default=(), converter=_in_order)
     agents: tuple[str, ...] = attrs.field(default=(), converter=_in_order)
     no_demo_agents: bool = False

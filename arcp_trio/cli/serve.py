@@ -5,23 +5,25 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
-import os
+import signal
 import sys
 from collections.abc import Mapping
+from functools import partial
 from typing import Final, Literal, TextIO, cast
 
 import trio
 
 import arcp_trio
 from arcp_trio.cli import logs
+from arcp_trio.cli.admission import Admission
 from arcp_trio.cli.agents import collect
 from arcp_trio.cli.config import Config, settle
 from arcp_trio.cli.demo import demo_agents
 from arcp_trio.cli.errors import CommandError, reason
 from arcp_trio.cli.options import ServeOptions
+from arcp_trio.cli.reloading import read_tokens_again, reload_at, survive_hangup
 from arcp_trio.cli.stopping import LastResort, on_signal
 from arcp_trio.cli.storing import cannot_use, close_to_others, store_path
-from arcp_trio.cli.tokens import LOCAL, Tokens, gather
 from arcp_trio.front.serve import listen, serve_on
 from arcp_trio.runtime.policy import Policy
 from arcp_trio.store.errors import StoreError
@@ -37,6 +39,7 @@ _log = logging.getLogger(__name__)
 
 def run(given: Mapping[str, object]) -> int:
     """Serve until a signal; return the exit code."""
+    survive_hangup()
     config = settle(given)
     options = config.options
     logs.set_up(options.log_level, options.log_format)
@@ -45,7 +48,7 @@ def run(given: Mapping[str, object]) -> int:
     with contextlib.redirect_stdout(sys.stderr):
         agents = _agents(options)
         try:
-            failure = trio.run(_serve, config, agents, address_out)
+            failure = trio.run(_serve, config, given, agents, address_out)
         except StoreError as error:
             raise cannot_use(error) from error
     if failure is not None:
@@ -65,9 +68,9 @@ def _agents(options: ServeOptions) -> arcp_trio.Agents:
     return agents
 
 
-def _runtime(config: Config, tokens: Tokens) -> arcp_trio.Runtime:
+def _runtime(config: Config, admission: Admission) -> arcp_trio.Runtime:
     return arcp_trio.Runtime(
-        auth=arcp_trio.StaticTokens(tokens.principals),
+        auth=admission,
         store=_store(config.options),
         limits=config.limits,
         operators=config.options.operator,
@@ -86,13 +89,15 @@ def _store(options: ServeOptions) -> Store:
 
 
 async def _serve(
-    config: Config, agents: arcp_trio.Agents, address_out: TextIO
+    config: Config, given: Mapping[str, object], agents: arcp_trio.Agents, address_out: TextIO
 ) -> CommandError | None:
     """Serve until a signal, or return why it cannot: raised, it would come wrapped in groups."""
     options = config.options
     last_resort = LastResort()
     stop = on_signal(lambda: last_resort.exit_within(options.drain + _END_SECONDS))
     with contextlib.ExitStack() as opened:
+        # Before anything is read that could be replaced from then on.
+        hangups = opened.enter_context(trio.open_signal_receiver(signal.SIGHUP))
         try:
             listeners = await listen(options.host, options.port)
         except (OSError, ValueError) as error:
@@ -100,13 +105,16 @@ async def _serve(
         for listener in listeners:
             opened.enter_context(listener.socket)
         # Not before there is something to listen on: what cannot start leaves no folder behind.
-        tokens = gather(options, os.environ)
-        runtime = _runtime(config, tokens)
+        admission = Admission(options)
+        reloads = {"tokens": partial(read_tokens_again, given, config, admission)}
+        runtime = _runtime(config, admission)
         runtime.add(agents)
         async with runtime:
             async with trio.open_nursery() as nursery:
                 await nursery.start(serve_on, listeners, runtime, name="listener")
-                _announce(tokens, address_out, listeners[0])
+                nursery.start_soon(reload_at, hangups, reloads, name="reloads")
+                admission.show()
+                _announce(address_out, listeners[0])
                 await stop.wait()
                 # No more connections; the open ones belong to the runtime and see the drain.
                 nursery.cancel_scope.cancel(reason="a signal asks for the end")
@@ -116,9 +124,7 @@ async def _serve(
     return None
 
 
-def _announce(tokens: Tokens, address_out: TextIO, listener: trio.SocketListener) -> None:
-    if tokens.made is not None:
-        print(f"token for {LOCAL}: {tokens.made}", file=sys.stderr, flush=True)
+def _announce(address_out: TextIO, listener: trio.SocketListener) -> None:
     host, port = listener.socket.getsockname()[:2]
     print(f"listening on ws://{_in_url(host)}:{port}/arcp", file=address_out, flush=True)
 

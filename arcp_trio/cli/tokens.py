@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import secrets
 import stat
 import tempfile
@@ -16,11 +17,14 @@ import attrs
 
 from arcp_trio.cli.errors import CommandError, reason
 from arcp_trio.cli.options import ServeOptions
+from arcp_trio.wire.ids import token_digest
 
 LOCAL: Final = "local"
 """The principal of a token that nobody gave."""
 TOKENS_VARIABLE: Final = "ARCP_TOKENS"
 
+_HASHED: Final = "sha256:"
+_SHA256: Final = re.compile("[0-9a-fA-F]{64}")
 _OWNER_ONLY: Final = 0o600
 _OWNER_ONLY_FOLDER: Final = 0o700
 _OTHERS: Final = 0o077
@@ -30,27 +34,36 @@ _log = logging.getLogger(__name__)
 
 @attrs.frozen(kw_only=True)
 class Tokens:
-    """The tokens that are good, each with its principal."""
+    """The tokens that are good, by their SHA-256 in hexadecimal, each with its principal."""
 
-    principals: Mapping[str, str] = attrs.field(repr=False)
+    principals: Mapping[str, str]
     made: str | None = attrs.field(default=None, repr=False)
     """The one that nobody gave, to be shown."""
 
 
-def gather(options: ServeOptions, environment: Mapping[str, str]) -> Tokens:
-    """Collect the tokens of every source; without any, make one or take the one made before."""
+def gather(
+    options: ServeOptions, environment: Mapping[str, str], *, made: str | None = None
+) -> Tokens:
+    """Collect the tokens of every source; without any, make one or take the one made before.
+
+    None is made beside --jwt-keys. With --memory, only the caller knows which was `made` before.
+    """
     principals: dict[str, str] = {}
     for where, text in _given(options, environment):
         principal, token = parse_token(text, where)
-        if principals.setdefault(token, principal) != principal:
+        digest = _hashed(token, where)
+        if principals.setdefault(digest, principal) != principal:
             raise CommandError(
-                f"{where}: {principal} has the same token as {principals[token]}; "
+                f"{where}: {principal} has the same token as {principals[digest]}; "
                 "give each principal its own"
             )
-    if principals:
+    if principals or options.jwt_keys is not None:
         return Tokens(principals=principals)
-    made = _new_token() if options.memory else kept_token(Path(options.data))
-    return Tokens(principals={made: LOCAL}, made=made)
+    if not options.memory:
+        made = kept_token(Path(options.data))
+    elif made is None:
+        made = _new_token()
+    return Tokens(principals={_digest(made): LOCAL}, made=made)
 
 
 def _given(options: ServeOptions, environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -92,6 +105,20 @@ def parse_token(text: str, where: str) -> tuple[str, str]:
     else:
         return principal, token
     raise CommandError(f"{where} {problem}; write principal=token")
+
+
+def _hashed(token: str, where: str) -> str:
+    """Hash a token, unless it stands there hashed already."""
+    prefix, colon, digest = token.partition(":")
+    if prefix + colon != _HASHED:
+        return _digest(token)
+    if not _SHA256.fullmatch(digest):
+        raise CommandError(f"{where} is not the SHA-256 of a token; {_HASHED} and 64 digits 0-9a-f")
+    return digest.lower()
+
+
+def _digest(token: str) -> str:
+    return token_digest(token).hex()
 
 
 def _is_word(text: str) -> bool:

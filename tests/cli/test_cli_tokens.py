@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 import threading
@@ -23,21 +24,34 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
+def hashed(principals: dict[str, str]) -> dict[str, str]:
+    """The same, as it is kept."""
+    return {hash_of(token): principal for token, principal in principals.items()}
+
+
+def hash_of(token: str) -> str:
+    """What `printf %s TOKEN | sha256sum` prints."""
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
 def test_every_source_counts(tmp_path: Path) -> None:
     """Options, the environment and the file add up."""
     listed = tmp_path / "tokens"
     listed.write_text("# people\n\n  carol=t3  \r\n#dave=no\nerin=a=b==\n", encoding="utf-8")
     options = ServeOptions(token=("alice=t1", "alice=t1b"), token_file=str(listed))
     tokens = gather(options, {"ARCP_TOKENS": "bob=t2,frank=t4,"})
-    assert tokens.principals == {
-        "t1": "alice",
-        "t1b": "alice",
-        "t2": "bob",
-        "t4": "frank",
-        "t3": "carol",
-        "a=b==": "erin",
-    }
+    assert tokens.principals == hashed(
+        {
+            "t1": "alice",
+            "t1b": "alice",
+            "t2": "bob",
+            "t4": "frank",
+            "t3": "carol",
+            "a=b==": "erin",
+        }
+    )
     assert tokens.made is None
+    assert "t1" not in repr(tokens)
 
 
 def test_given_tokens_leave_the_disk_alone(tmp_path: Path) -> None:
@@ -94,10 +108,49 @@ def test_the_line_of_a_file_is_named(tmp_path: Path) -> None:
 
 def test_one_token_is_one_principal() -> None:
     """Two principals with the same token are refused, the same pair twice is not."""
-    assert gather(ServeOptions(token=("a=x", "a=x")), {}).principals == {"x": "a"}
+    assert gather(ServeOptions(token=("a=x", "a=x")), {}).principals == hashed({"x": "a"})
     with pytest.raises(CommandError, match="b has the same token as a") as caught:
         gather(ServeOptions(token=(f"a={SECRET}",)), {"ARCP_TOKENS": f"b={SECRET}"})
     assert SECRET not in str(caught.value)
+
+
+def test_a_token_may_be_given_by_its_hash(tmp_path: Path) -> None:
+    """Whatever the source, sha256: and 64 digits stand for the token that has this hash."""
+    listed = tmp_path / "tokens"
+    listed.write_text(f"carol=sha256:{hash_of('t3').upper()}\n", encoding="utf-8")
+    options = ServeOptions(token=(f"alice=sha256:{hash_of('t1')}",), token_file=str(listed))
+    tokens = gather(options, {"ARCP_TOKENS": f"bob=sha256:{hash_of('t2')}"})
+    assert tokens.principals == hashed({"t1": "alice", "t2": "bob", "t3": "carol"})
+
+
+@pytest.mark.parametrize("digest", ["", "00", "g" * 64, "0" * 63, "0" * 65, "sha256:" + "0" * 64])
+def test_what_cannot_be_a_hash_is_refused(digest: str) -> None:
+    """A hash of the wrong form is no token either: nobody could ever use it."""
+    with pytest.raises(CommandError, match="--token number 1 is not the SHA-256") as caught:
+        gather(ServeOptions(token=(f"alice=sha256:{digest}",)), {})
+    assert digest[-60:] == "" or digest[-60:] not in str(caught.value)
+
+
+def test_a_token_and_its_hash_are_the_same_token() -> None:
+    """Two principals cannot share a token, however it is given."""
+    options = ServeOptions(token=(f"a={SECRET}", f"b=sha256:{hash_of(SECRET)}"))
+    with pytest.raises(CommandError, match="b has the same token as a"):
+        gather(options, {})
+
+
+def test_beside_signed_tokens_none_is_made(tmp_path: Path) -> None:
+    """Who says whose signature counts lets nobody in by a token that nobody gave."""
+    options = ServeOptions(jwt_keys="keys.json", data=str(tmp_path / "data"))
+    tokens = gather(options, {})
+    assert (tokens.principals, tokens.made) == ({}, None)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_in_memory_the_made_token_stays(tmp_path: Path) -> None:
+    """Gathered again, the tokens are those of the first time."""
+    options = ServeOptions(memory=True)
+    first = gather(options, {})
+    assert gather(options, {}, made=first.made) == first
 
 
 def test_a_token_file_that_cannot_be_read(tmp_path: Path) -> None:
@@ -116,7 +169,7 @@ def test_a_token_is_made_once(tmp_path: Path) -> None:
     assert first.made == second.made
     assert first.made is not None
     assert len(first.made) >= 43
-    assert first.principals == {first.made: "local"}
+    assert first.principals == hashed({first.made: "local"})
     folder = tmp_path / "a" / "data"
     assert [path.name for path in folder.iterdir()] == ["token"]
     assert (mode(folder), mode(folder / "token")) == (0o700, 0o600)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import json
 
@@ -424,6 +425,25 @@ async def test_static_tokens_know_theirs_and_no_other() -> None:
     ]
 
 
+async def test_static_tokens_may_be_given_by_their_hashes() -> None:
+    """The hash tells the token, in digits of either case, and does not stand for it."""
+    digest = hashlib.sha256(b"s3cret").hexdigest()
+    tokens = StaticTokens({"plain": "first"}, hashed={digest: "second", "AB" * 32: "third"})
+    presented = ("plain", "s3cret", digest, f"sha256:{digest}", "AB" * 32)
+    assert [await tokens(token) for token in presented] == ["first", "second", None, None, None]
+    assert await StaticTokens(hashed={digest.upper(): "second"})("s3cret") == "second"
+    assert await StaticTokens({})("") is None
+
+
+@pytest.mark.parametrize("digest", ["", " ", "00", "g" * 64, "0" * 63, "0" * 65, "0" * 64 + "\n"])
+def test_a_hash_has_its_form(digest: str) -> None:
+    """What cannot be a SHA-256 in hexadecimal is refused at once."""
+    with pytest.raises(ValueError, match="64 hexadecimal digits"):
+        StaticTokens(hashed={digest: "alice"})
+    with pytest.raises(ValueError, match="blank"):
+        StaticTokens(hashed={"0" * 64: " "})
+
+
 async def test_static_tokens_are_all_compared_in_constant_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -436,7 +456,8 @@ async def test_static_tokens_are_all_compared_in_constant_time(
         return compare(one, other)
 
     monkeypatch.setattr(hmac, "compare_digest", spy)
-    tokens = StaticTokens({f"token-{n}": f"p{n}" for n in range(5)})
+    hashed = {hashlib.sha256(b"token-4").hexdigest(): "p4"}
+    tokens = StaticTokens({f"token-{n}": f"p{n}" for n in range(4)}, hashed=hashed)
     for presented in ("token-0", "token-4", "nothing"):
         compared.clear()
         await tokens(presented)

@@ -1,0 +1,73 @@
+"""Who `serve` lets in: whoever has one of its tokens, or one that is signed for it."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from arcp_trio.cli.errors import CommandError, reason
+from arcp_trio.cli.options import ServeOptions
+from arcp_trio.cli.tokens import LOCAL, Tokens, gather
+from arcp_trio.runtime.auth import Authenticator, StaticTokens
+
+
+class Admission:
+    """An authenticator whose tokens can be gathered again while it is in use."""
+
+    def __init__(self, options: ServeOptions) -> None:
+        """Gather the tokens for the first time."""
+        self._signed = _signed(options)
+        self._use(gather(options, os.environ))
+
+    async def __call__(self, token: str) -> str | None:
+        """Return the principal of a token, or None if it is not good."""
+        principal = await self._static(token)
+        if principal is None and self._signed is not None:
+            principal = await self._signed(token)
+        return principal
+
+    def gather_again(self, options: ServeOptions) -> None:
+        """Take the tokens that there are now, for the sessions to come.
+
+        Raises:
+            CommandError: they cannot be had; those before stay good.
+        """
+        before = self.made
+        self._use(gather(options, os.environ, made=before))
+        if self.made != before:
+            self.show()
+
+    def show(self) -> None:
+        """Print the token that nobody gave, if there is one."""
+        if self.made is not None:
+            print(f"token for {LOCAL}: {self.made}", file=sys.stderr, flush=True)
+
+    def _use(self, tokens: Tokens) -> None:
+        self.made = tokens.made
+        self._static = StaticTokens(hashed=tokens.principals)
+
+
+def _signed(options: ServeOptions) -> Authenticator | None:
+    keys = options.jwt_keys
+    if keys is None:
+        if options.jwt_algorithm or options.jwt_audience or options.jwt_issuer:
+            raise CommandError("signed tokens need their keys; give --jwt-keys, too")
+        return None
+    if options.jwt_audience is None or not options.jwt_algorithm:
+        raise CommandError("--jwt-keys needs --jwt-audience, and --jwt-algorithm such as RS256")
+    try:
+        # Here, because the extra may not be there.
+        from arcp_trio.authenticators.jwt import JwtAuth  # noqa: PLC0415
+
+        return JwtAuth(
+            jwks=keys,
+            algorithms=options.jwt_algorithm,
+            audience=options.jwt_audience,
+            issuer=options.jwt_issuer,
+        )
+    except ImportError as error:
+        raise CommandError(str(error)) from error
+    except OSError as error:
+        raise CommandError(f"cannot read the keys in {keys}: {reason(error)}") from error
+    except ValueError as error:
+        raise CommandError(f"signed tokens cannot be checked with {keys}: {error}") from error

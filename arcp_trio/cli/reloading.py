@@ -1,0 +1,61 @@
+"""What SIGHUP has `serve` read again, while everything goes on."""
+
+from __future__ import annotations
+
+import logging
+import signal
+from collections.abc import AsyncIterator, Callable, Mapping
+from types import FrameType
+
+import attrs
+
+from arcp_trio.cli.admission import Admission
+from arcp_trio.cli.config import Config, settle
+from arcp_trio.cli.errors import CommandError
+from arcp_trio.cli.options import ServeOptions
+
+Reloads = Mapping[str, Callable[[], None]]
+"""What is read again, by its name; one that raises has changed nothing."""
+
+_READ_AGAIN = frozenset({"token", "token_file"})
+
+_log = logging.getLogger(__name__)
+
+
+def survive_hangup() -> None:
+    """From here on a SIGHUP that nobody waits for does nothing, rather than end the process."""
+    # A function and not SIG_IGN: that, child processes would inherit.
+    signal.signal(signal.SIGHUP, _nothing)
+
+
+def _nothing(_number: int, _frame: FrameType | None) -> None:
+    pass
+
+
+async def reload_at(hangups: AsyncIterator[int], reloads: Reloads) -> None:
+    """Read everything again at each SIGHUP; what cannot be read stays as it was."""
+    async for _ in hangups:
+        for what, read_again in reloads.items():
+            try:
+                read_again()
+            except CommandError as error:
+                _log.error("the %s stay as they were: %s", what, error)
+            except Exception:  # noqa: BLE001 - a fence, which logs
+                # Nothing that stands in a file may end the jobs.
+                _log.exception("the %s stay as they were", what)
+            else:
+                _log.info("the %s were read again", what)
+
+
+def read_tokens_again(given: Mapping[str, object], config: Config, admission: Admission) -> None:
+    """Take the tokens of the configuration and the token file as they are now."""
+    now = settle(given)
+    admission.gather_again(now.options)
+    if changed := _needing_restart(config, now):
+        _log.warning("changed, but read at the start only: %s", ", ".join(changed))
+
+
+def _needing_restart(before: Config, now: Config) -> list[str]:
+    names = [field.name for field in attrs.fields(ServeOptions) if field.name not in _READ_AGAIN]
+    changed = [n for n in names if getattr(before.options, n) != getattr(now.options, n)]
+    return [*changed, "limits"] if before.limits != now.limits else changed
