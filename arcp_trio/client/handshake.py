@@ -27,7 +27,7 @@ class Greeting:
     """What a welcome says, as far as it says it."""
 
     session_id: str
-    resume_token: str | None
+    resume_token: str | None = attrs.field(repr=False)
     resume_window: float | None
     heartbeat_interval: float | None
     features: frozenset[str]
@@ -41,7 +41,7 @@ class Resumption:
     """Where to go on."""
 
     session_id: str
-    token: str
+    token: str = attrs.field(repr=False)
     after_seq: int
 
 

@@ -20,6 +20,7 @@ from arcp_trio.wire.json import JsonObject
 from arcp_trio.wire.timestamps import rfc3339
 from tests.credentials.runtimes import LEASE, SafeStore, make_runtime, provided
 from tests.credentials.upstream import ENDPOINT, Upstream, down
+from tests.jobs import doer
 
 WITHOUT = tuple(name for name in ALL_FEATURES if name != Feature.PROVISIONED_CREDENTIALS)
 
@@ -49,6 +50,19 @@ async def test_an_acceptance_shows_what_was_issued(autojump_clock: MockClock) ->
         end = await peer.until_terminal(accepted["job_id"])
         assert end["payload"]["result"] == 1
     assert store.credentials == []
+
+
+@pytest.mark.spec("9.6-11")
+async def test_what_is_left_is_told_though_the_upstream_counts_too(
+    autojump_clock: MockClock,
+) -> None:
+    """A credential with the budget among its constraints changes nothing about that."""
+    async with provided(Upstream()) as (runtime, peer):
+        runtime.add(doer.agents)
+        end, bodies = await doer.do(peer, ["metric", "cost.llm", 0.5, "USD"], lease_request=LEASE)
+    assert end["result"] == ["done"]
+    told = [(body["name"], body["value"]) for body in bodies]
+    assert told == [("cost.llm", 0.5), ("cost.budget.remaining", 1.5)]
 
 
 @pytest.mark.spec("9.8.3-4")

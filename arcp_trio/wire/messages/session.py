@@ -39,7 +39,7 @@ class Auth:
     """Credentials of a hello (§6.1). What is missing here is judged by the handshake."""
 
     scheme: str | None = None
-    token: str | None = None
+    token: str | None = attrs.field(default=None, repr=False)
 
 
 @attrs.frozen(kw_only=True)
@@ -57,7 +57,7 @@ class SessionResume:
 
     type: ClassVar[str] = "session.resume"
 
-    resume_token: str
+    resume_token: str = attrs.field(repr=False)
     last_event_seq: int = 0
     session_id: str | None = None
     auth: Auth | None = None
@@ -74,7 +74,7 @@ class Hello:
     capabilities: ClientCapabilities | None = None
     resume: SessionResume | None = None
     # Some clients put what they resume here rather than in a `resume` block.
-    resume_token: str | None = None
+    resume_token: str | None = attrs.field(default=None, repr=False)
     last_event_seq: int | None = None
 
     @property
@@ -120,7 +120,7 @@ class Welcome:
 
     session_id: str
     runtime: PeerInfo | None = None
-    resume_token: str | None = None
+    resume_token: str | None = attrs.field(default=None, repr=False)
     resume_window_sec: float | None = None
     heartbeat_interval_sec: float | None = None
     accepted_at: str | None = None
