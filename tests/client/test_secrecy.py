@@ -17,7 +17,7 @@ from tests.client.support import TOKEN, Network, Wire, real_runtime, scripted
 async def test_tokens_are_told_to_nobody(
     caplog: pytest.LogCaptureFixture, autojump_clock: MockClock
 ) -> None:
-    """Neither the log at its most talkative nor the look of any object shows one, drops included."""
+    """Neither the log at its most talkative nor the look of any object shows one."""
     caplog.set_level(logging.DEBUG)
     async with real_runtime() as runtime:
         network = Network(runtime)
