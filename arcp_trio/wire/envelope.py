@@ -15,6 +15,7 @@ import msgspec
 from arcp_trio.wire.errors import InvalidRequest, clip
 from arcp_trio.wire.ids import new_id
 from arcp_trio.wire.json import (
+    LARGE,
     MAX_DEPTH,
     Json,
     JsonObject,
@@ -80,8 +81,8 @@ def decode(frame: str | bytes, *, max_depth: int = MAX_DEPTH) -> Envelope:
         text = frame if isinstance(frame, str) else frame.decode()
         header = _decode_header(text)
         payload = loads(bytes(header.payload), max_depth=max_depth - 1, root="$.payload")
-    except (UnicodeError, RecursionError, msgspec.DecodeError, InvalidRequest):
-        raise _diagnose(frame, max_depth) from None
+    except (UnicodeError, RecursionError, msgspec.DecodeError, InvalidRequest) as failed:
+        raise _diagnose(frame, max_depth, failed) from None
     if (
         header.arcp not in ACCEPTED_VERSIONS
         or not 0 < len(header.id) <= _MAX_ID
@@ -123,7 +124,9 @@ def _trace_id(value: Json) -> str | None:
 # --- telling what is wrong -------------------------------------------------------------------
 
 
-def _diagnose(frame: str | bytes, max_depth: int) -> MalformedFrame:
+def _diagnose(
+    frame: str | bytes, max_depth: int, failed: Exception | None = None
+) -> MalformedFrame:
     """Look a second time at a frame that failed: name all its problems and find its id."""
     problems: list[str] = []
     text = frame if isinstance(frame, str) else frame.decode(errors="replace")
@@ -138,7 +141,10 @@ def _diagnose(frame: str | bytes, max_depth: int) -> MalformedFrame:
         return MalformedFrame("a frame is one JSON object")
     for name, expected in _EXPECTED.items():
         problems += _field_problems(name, fields, expected)
-    fault = find_fault(fields, max_depth)
+    if len(text) <= LARGE:
+        fault = find_fault(fields, max_depth)
+    else:
+        fault = failed.message if isinstance(failed, InvalidRequest) else None
     if fault is not None:
         problems.append(fault)
     return MalformedFrame("; ".join(problems) or "not valid JSON", _usable_id(fields.get("id")))

@@ -7,9 +7,13 @@ would become null), big integers, keys and values that are not JSON.
 
 from __future__ import annotations
 
+import gc
 import json
 import re
+from collections.abc import Callable
 from decimal import Decimal
+from functools import partial
+from itertools import accumulate
 from math import isfinite
 from typing import Any, TypeAlias
 
@@ -23,6 +27,7 @@ Json: TypeAlias = Any
 JsonObject: TypeAlias = dict[str, Json]
 
 MAX_DEPTH = 64  # levels of nesting, counted from the outermost value
+LARGE = 256 * 1024  # characters; what is wrong in a larger text may be named without its place
 
 _MIN_INT, _MAX_INT = -(2**63), 2**63 - 1
 _MANY_DIGITS = re.compile(r"[0-9]{19}")  # no shorter integer leaves 64 bits
@@ -59,16 +64,16 @@ def loads(text: str | bytes, *, max_depth: int = MAX_DEPTH, root: str = "$") -> 
     except UnicodeDecodeError:
         raise InvalidRequest(f"not valid UTF-8 @ {root}") from None
     try:
-        value = _decode(text)
+        value = _read(_decode, text)
     except RecursionError:
         raise InvalidRequest(f"nested too deeply @ {root}") from None
     except (UnicodeEncodeError, msgspec.DecodeError):
         raise InvalidRequest(_diagnose(text, max_depth, root)) from None
-    # Walking the value costs as much as decoding it; the text tells cheaply when to.
-    if text.count("[") + text.count("{") > max_depth or _MANY_DIGITS.search(text):
-        fault = find_fault(value, max_depth, root)
-        if fault is not None:
-            raise InvalidRequest(fault)
+    # Walking the value costs many times as much as decoding it; the text tells what is wrong.
+    reason = _text_fault(text, max_depth)
+    if reason is not None:
+        fault = find_fault(value, max_depth, root) if len(text) <= LARGE else None
+        raise InvalidRequest(fault or f"{reason} @ {root}")
     return value
 
 
@@ -77,11 +82,65 @@ def loads_exact(text: bytes) -> Json:
     return _decode_exact(text)
 
 
+def _read(decode: Callable[[str], Json], text: str) -> Json:
+    """Decode with the collector kept away from a large text's objects, of which none is garbage.
+
+    It would look at all of them again and again, and take longer over it than decoding does.
+    """
+    if len(text) <= LARGE or not gc.isenabled():
+        return decode(text)
+    gc.disable()
+    try:
+        return decode(text)
+    finally:
+        gc.enable()
+
+
 def _diagnose(text: str, max_depth: int, root: str) -> str:
     try:
-        return find_fault(loads_lax(text), max_depth, root) or f"not valid JSON @ {root}"
+        value = loads_lax(text)
     except ValueError as error:
         return f"{error} @ {root}"
+    fault = find_fault(value, max_depth, root) if len(text) <= LARGE else None
+    return fault or f"not valid JSON @ {root}"
+
+
+# --- what a valid text shows of its value ----------------------------------------------------
+
+_STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")  # as signed bytes: 1 down, 1 up
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[{]}"))
+# Not a part of a fraction or of an exponent, nor with one.
+_LONG_INTEGER = re.compile(rb"(?<![0-9.eE])(?<![eE][+-])-?[0-9]{19,}(?![0-9.eE])")
+
+
+def _text_fault(text: str, max_depth: int) -> str | None:
+    """Name what in a valid text is beyond the bounds that its decoder does not have."""
+    many_brackets = text.count("[") + text.count("{") > max_depth
+    many_digits = _MANY_DIGITS.search(text) is not None
+    if not (many_brackets or many_digits):
+        return None
+    bare = _without_strings(text.encode())
+    if many_brackets and _depth(bare) > max_depth:
+        return "nested too deeply"
+    if many_digits and any(map(_is_too_long, _LONG_INTEGER.finditer(bare))):
+        return "integer beyond 64 bits"
+    return None
+
+
+def _without_strings(text: bytes) -> bytes:
+    if b"\\" in text:
+        text = text.replace(rb"\\", b"").replace(rb"\"", b"")
+    return b"".join(text.split(b'"')[::2])
+
+
+def _depth(bare: bytes) -> int:
+    steps = memoryview(bare.translate(_STEPS, _NO_BRACKETS)).cast("b")
+    return max(accumulate(steps), default=0)
+
+
+def _is_too_long(number: re.Match[bytes]) -> bool:
+    digits = number[0]
+    return len(digits) > len(str(_MIN_INT)) or not _MIN_INT <= int(digits) <= _MAX_INT
 
 
 def loads_lax(text: str) -> Json:
@@ -91,7 +150,8 @@ def loads_lax(text: str) -> Json:
     """
     endless = _ENDLESS_NUMBER.search(text)
     try:
-        return json.loads(text, parse_int=_read_int if endless else None)
+        read = partial(json.loads, parse_int=_read_int if endless else None)
+        return _read(read, text)
     except RecursionError:
         raise ValueError("nested too deeply") from None
     except ValueError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import math
 from decimal import Decimal
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arcp_trio.wire.errors import InvalidRequest
-from arcp_trio.wire.json import MAX_DEPTH, dumps, loads, loads_exact
+from arcp_trio.wire.json import LARGE, MAX_DEPTH, dumps, find_fault, loads, loads_exact
 
 unicode_text = st.text(st.characters(exclude_categories=["Cs"]))
 scalars = (
@@ -90,6 +91,45 @@ def test_numbers_at_the_edge_are_exact() -> None:
 def test_duplicate_keys_keep_the_last() -> None:
     """A key given twice is no error: the last one counts."""
     assert loads('{"a": 1, "a": 2}') == {"a": 2}
+
+
+tricky_text = st.text('[]{}"\\\\,:-.e0123456789é', max_size=40)
+numbers = st.from_regex(
+    r"-?(0|[1-9][0-9]{0,24})(\.[0-9]{1,24})?([eE][+-]?0{0,22}[0-9])?", fullmatch=True
+)
+texts = st.recursive(
+    numbers | tricky_text.map(json.dumps),
+    lambda inner: (
+        st.lists(inner, max_size=4).map(lambda parts: f"[{', '.join(parts)}]")
+        | st.dictionaries(tricky_text.map(json.dumps), inner, max_size=4).map(
+            lambda parts: "{" + ",".join(f"{key} : {value}" for key, value in parts.items()) + "}"
+        )
+    ),
+    max_leaves=30,
+)
+
+
+@given(texts, st.integers(0, 4))
+def test_what_the_text_shows_is_what_the_value_is(text: str, depth: int) -> None:
+    """Brackets, digits and quotes in strings, fractions and exponents mislead nobody."""
+    fault = find_fault(json.loads(text), depth)
+    try:
+        loads(text, max_depth=depth)
+    except InvalidRequest as error:
+        assert error.message == fault  # noqa: PT017 - either of the two is right
+    else:
+        assert fault is None
+
+
+@pytest.mark.parametrize("fault", ["[" * 65 + "]" * 65, "1" * 20])
+@pytest.mark.parametrize("before", ['"[{"', '"\\\\"', r'"\"[]"', "[]"])
+def test_a_large_text_is_held_to_the_same(fault: str, before: str) -> None:
+    """However much of it is in order; and the collector goes on as it was."""
+    good = f"[{', '.join([before] * (LARGE // 4))}, 1.{'1' * 20}]"
+    assert len(loads(good)) == LARGE // 4 + 1
+    with pytest.raises(InvalidRequest, match=r"@ \$$"):
+        loads(f"[{good}, {fault}]")
+    assert gc.isenabled()
 
 
 def test_nesting_is_bounded() -> None:
