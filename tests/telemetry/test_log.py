@@ -1,0 +1,350 @@
+"""What the runtime says in the log: a line per fact, with what it is about; and no secret."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from arcp_trio import ArcpError, JobContext, JobError, Limits, Runtime
+from arcp_trio.cli.logs import JsonFormatter, TextFormatter
+from arcp_trio.testing import open_peer, open_peers
+from arcp_trio.testing.peer import TEST_TOKEN
+from arcp_trio.wire.json import Json, JsonObject
+from tests.credentials import runtimes as providing
+from tests.credentials.upstream import SECRET as CREDENTIAL
+from tests.credentials.upstream import Upstream
+from tests.jobs.runtimes import make_runtime
+
+SECRET = "hunter2"
+"""In whatever the client sends and the agents say."""
+
+
+class Lines(logging.Handler):
+    """Keeps what goes into the log, as an operator gets it."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.DEBUG)
+        self.json: list[str] = []
+        self.text: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep it in both formats."""
+        self.json.append(JsonFormatter().format(record))
+        self.text.append(TextFormatter().format(record))
+
+    def read(self) -> list[JsonObject]:
+        """The lines, read again."""
+        return [json.loads(line) for line in self.json]
+
+    def events(self, *but: str) -> list[str]:
+        """What happened, in order."""
+        return [line["event"] for line in self.read() if line["event"] not in but]
+
+    def of(self, event: str) -> JsonObject:
+        """The one line with this event, without when and where it was said."""
+        (line,) = [line for line in self.read() if line["event"] == event]
+        return {name: line[name] for name in line if name not in ("ts", "logger", "event")}
+
+
+def keep(level: int) -> Iterator[Lines]:
+    """Keep what is logged from this level on."""
+    root, handler = logging.getLogger(), Lines()
+    before = root.level
+    root.addHandler(handler)
+    root.setLevel(level)
+    yield handler
+    root.removeHandler(handler)
+    root.setLevel(before)
+
+
+@pytest.fixture
+def lines() -> Iterator[Lines]:
+    """The log at level info."""
+    yield from keep(logging.INFO)
+
+
+@pytest.fixture
+def all_lines() -> Iterator[Lines]:
+    """The log at level debug, that of the libraries included."""
+    yield from keep(logging.DEBUG)
+
+
+async def test_a_job_is_two_lines(lines: Lines, autojump_clock: MockClock) -> None:
+    """Its acceptance and its end, however much it says in between."""
+    async with make_runtime() as runtime:
+
+        @runtime.agent("talker")
+        async def talker(job: JobContext) -> None:
+            for number in range(100):
+                await job.metric("n", number)
+            await trio.sleep(1.5)
+
+        async with open_peer(runtime) as peer:
+            welcome = await peer.hello()
+            lines.json.clear()
+            job = await peer.submit("talker")
+            await peer.until_terminal(job["job_id"])
+            assert lines.events() == ["job accepted", "job ended"]
+    facts = {
+        "level": "info",
+        "job_id": job["job_id"],
+        "agent": "talker@1.0.0",
+        "principal": "tester",
+        "session_id": welcome["session_id"],
+    }
+    assert lines.of("job accepted") == facts | {"trace_id": job["trace_id"]}
+    assert lines.of("job ended") == facts | {"outcome": "success", "seconds": 1.5}
+
+
+@pytest.mark.parametrize(
+    ("agent", "fields", "outcome", "code"),
+    [
+        ("sleeper", {"max_runtime_sec": 2}, "timed_out", "TIMEOUT"),
+        ("sleeper", {}, "cancelled", "CANCELLED"),
+        ("sorry", {}, "error", "INTERNAL_ERROR"),
+    ],
+)
+async def test_an_end_says_how(
+    lines: Lines,
+    agent: str,
+    fields: JsonObject,
+    outcome: str,
+    code: str,
+    autojump_clock: MockClock,
+) -> None:
+    """The outcome, and the code of the error; that an agent ends its job so is no fault."""
+    async with make_runtime() as runtime, open_peer(runtime) as peer:
+
+        @runtime.agent("sorry")
+        async def sorry(_job: JobContext) -> None:
+            raise JobError("not today")
+
+        await peer.hello()
+        job = await peer.submit(agent, **fields)
+        if outcome == "cancelled":
+            await peer.send("job.cancel", {"job_id": job["job_id"]})
+        await peer.until_terminal(job["job_id"])
+    end = lines.of("job ended")
+    assert (end["level"], end["outcome"], end["code"]) == ("info", outcome, code)
+
+
+@pytest.mark.logs_error("agent failed")
+async def test_a_fault_of_an_agent_comes_with_its_traceback(
+    lines: Lines, autojump_clock: MockClock
+) -> None:
+    """An error, named by job and agent; then the job's end."""
+    async with make_runtime() as runtime, open_peer(runtime) as peer:
+
+        @runtime.agent("broken")
+        async def broken(_job: JobContext) -> None:
+            raise ValueError("first\nsecond")
+
+        await peer.hello()
+        job = await peer.submit("broken")
+        await peer.until_terminal(job["job_id"])
+    fault = lines.of("agent failed")
+    assert (fault["level"], fault["job_id"], fault["agent"]) == (
+        "error",
+        job["job_id"],
+        "broken@1.0.0",
+    )
+    assert fault["exception"].endswith("ValueError: first\nsecond")
+
+
+async def test_a_child_names_its_parent(lines: Lines, autojump_clock: MockClock) -> None:
+    """What was delegated is a job like every other, in the same trace."""
+    async with make_runtime() as runtime, open_peer(runtime) as peer:
+
+        @runtime.agent("boss")
+        async def boss(job: JobContext) -> Json:
+            return await (await job.delegate("echo")).result()
+
+        await peer.hello()
+        job = await peer.submit("boss", lease_request={"agent.delegate": ["*"]})
+        await peer.until_terminal(job["job_id"])
+    parent, child = [line for line in lines.read() if line["event"] == "job accepted"]
+    assert child["parent_id"] == parent["job_id"]
+    assert child["trace_id"] == parent["trace_id"]
+
+
+async def test_the_story_of_a_session(lines: Lines, autojump_clock: MockClock) -> None:
+    """Opened, parked with its connection lost, resumed, closed, and dropped with its window."""
+    runtime = make_runtime(limits=Limits(resume_window_seconds=30))
+    async with runtime, open_peers(runtime) as peers:
+        first = await peers.connect()
+        welcome = await first.hello()
+        await first.drop()
+        await trio.sleep(10)
+        second = await peers.connect()
+        await second.hello(resume=first.resume_from())
+        await second.send("session.close")
+        await second.expect("session.closed")
+        await trio.sleep(40)
+    happened = lines.events()
+    assert [event for event in happened if event.startswith("session")] == [
+        "session opened",
+        "session parked",
+        "session resumed",
+        "session closed",
+        "session parked",
+        "session dropped",
+    ]
+    assert [event for event in happened if not event.startswith("session")] == [
+        "runtime started",
+        *["connection accepted", "connection ended"] * 2,
+        "shutting down",
+        "runtime over",
+    ]
+    of_session = [line for line in lines.read() if line["event"].startswith("session")]
+    assert {line["session_id"] for line in of_session} == {welcome["session_id"]}
+    lost, left = [line for line in lines.read() if line["event"] == "connection ended"]
+    assert (lost["why"], left["why"]) == ("the client has gone", "closed")
+    assert lost["session_id"] == left["session_id"] == welcome["session_id"]
+    assert lost["peer"] == "memory"
+    assert lines.of("session dropped")["why"] == "its window is over"
+
+
+async def test_who_is_turned_away(lines: Lines, autojump_clock: MockClock) -> None:
+    """Without a good token it is a warning; what a client asks for in vain is not."""
+    async with make_runtime() as runtime, open_peers(runtime) as peers:
+        stranger = await peers.connect()
+        with pytest.raises(ArcpError):
+            await stranger.hello(token=SECRET)
+        peer = await peers.connect()
+        await peer.hello()
+        with pytest.raises(ArcpError):
+            await peer.submit("nobody")
+    refused = lines.of("session refused")
+    assert refused == {
+        "level": "warning",
+        "peer": "memory",
+        "code": "UNAUTHENTICATED",
+        "error": refused["error"],
+    }
+    refused = lines.of("submit refused")
+    assert (refused["level"], refused["code"]) == ("info", "AGENT_NOT_AVAILABLE")
+    assert (refused["principal"], refused["agent"]) == ("tester", "nobody")
+
+
+async def test_the_steps_of_a_shutdown(lines: Lines, autojump_clock: MockClock) -> None:
+    """How many jobs there are, how many the drain leaves, and whom it says goodbye to; once."""
+    async with make_runtime() as runtime, open_peer(runtime) as peer:
+        await peer.hello()
+        await peer.submit("sleeper")
+        lines.json.clear()
+        await runtime.shutdown(drain=5)
+    assert lines.events("session parked") == [
+        "shutting down",
+        "ending jobs",
+        "job ended",
+        "closing connections",
+        "connection ended",
+        "runtime over",
+    ]
+    begun = lines.of("shutting down")
+    assert begun == {"level": "info", "jobs": 1, "drain_seconds": 5}
+    assert lines.of("connection ended")["close_code"] == 1001
+
+
+async def test_credentials_are_told_of_by_their_ids(
+    lines: Lines, autojump_clock: MockClock
+) -> None:
+    """Issued and revoked: which, whose and for which job."""
+    async with providing.provided(Upstream(), providing.SafeStore()) as (_, peer):
+        accepted = await peer.submit("worker", lease_request=providing.LEASE)
+        await peer.until_terminal(accepted["job_id"])
+    (credential,) = accepted["credentials"]
+    issued, revoked = lines.of("credentials issued"), lines.of("credential revoked")
+    assert issued["credential_ids"] == [credential["id"]]
+    assert revoked["credential_id"] == credential["id"]
+    assert issued["job_id"] == revoked["job_id"] == accepted["job_id"]
+    assert issued["principal"] == revoked["principal"]
+
+
+async def busy(runtime: Runtime, secrets: set[str]) -> None:
+    """Everything a client can do with a secret in it, but for names; `secrets` gets those told."""
+
+    @runtime.agent("gossip")
+    async def gossip(job: JobContext) -> Json:
+        await job.log(SECRET)
+        await job.emit("x-vendor.test.note", {"note": SECRET})
+        async with job.tool_call("llm.call", {"key": SECRET}) as call:
+            call.result = {"answer": SECRET}
+        child = await job.delegate("worker", lease={"model.use": ["tier-fast/x"]})
+        await child.result()
+        async with job.stream_result() as out:
+            await out.write(SECRET)
+
+    async with open_peers(runtime) as peers:
+        for token in (SECRET, f"{SECRET}\n", TEST_TOKEN + SECRET):
+            stranger = await peers.connect()
+            with pytest.raises(ArcpError):
+                await stranger.hello(token=token)
+        peer = await peers.connect()
+        await peer.hello()
+        job = await peer.submit("gossip", SECRET, lease_request=providing.LEASE)
+        secrets |= {each["value"] for each in job["credentials"]}
+        await peer.until_terminal(job["job_id"])
+        for bad in (
+            f'{{"{SECRET}"',
+            SECRET.encode(),
+            f'{{"type":"job.submit","payload":"{SECRET}"',
+        ):
+            await peer.send_raw(bad)
+            await peer.expect("session.error")
+        for payload in ({"agent": 7, "input": SECRET}, {"agent": "x", "input": SECRET}):
+            await peer.send("job.submit", payload)
+            await peer.expect("session.error")
+        job = await peer.submit("sleeper", {"deep": [SECRET]}, lease_request=providing.LEASE)
+        secrets |= {each["value"] for each in job["credentials"]}
+        await peer.send("job.cancel", {"job_id": job["job_id"], "reason": SECRET})
+        await peer.until_terminal(job["job_id"])
+        await peer.drop()
+        for _ in range(3):
+            secrets.add(str(peer.resume_token))
+            again = await peers.connect()
+            await again.hello(resume=peer.resume_from())
+            await again.drop()
+            peer = again
+        forged = peer.resume_from() | {"resume_token": SECRET}
+        with pytest.raises(ArcpError):
+            await (await peers.connect()).hello(resume=forged)
+
+
+async def test_no_secret_gets_into_the_log(all_lines: Lines, autojump_clock: MockClock) -> None:
+    """At level debug, in both formats: no token, no resume token, no credential, no content."""
+    secrets = {SECRET, TEST_TOKEN, CREDENTIAL, providing.BOB}
+    async with providing.make_runtime(Upstream(), providing.SafeStore()) as runtime:
+        await busy(runtime, secrets)
+    assert len(secrets) > 6
+    assert {"job ended", "request refused", "session resumed"} <= set(all_lines.events())
+    told = [line for line in all_lines.json + all_lines.text if any(s in line for s in secrets)]
+    assert not told
+
+
+async def test_an_agents_name_cannot_forge_a_line(lines: Lines, autojump_clock: MockClock) -> None:
+    """Whatever a client puts where it is logged stays in one line."""
+    forged = "x\n2026-01-01T00:00:00.000Z info    arcp_trio: all is well"
+    async with make_runtime() as runtime, open_peer(runtime) as peer:
+        await peer.hello()
+        for agent in (forged, "a\r\x1b[2Kb", "\u2028"):
+            with pytest.raises(ArcpError):
+                await peer.submit(agent)
+    assert all(line.splitlines() == [line] for line in lines.text + lines.json)
+
+
+def test_a_library_leaves_the_log_to_its_program() -> None:
+    """Importing all of it and having a runtime adds no handler and sets no level."""
+    make_runtime()
+    assert [
+        name
+        for name, logger in logging.root.manager.loggerDict.items()
+        if name.startswith("arcp_trio")
+        and isinstance(logger, logging.Logger)
+        and (logger.handlers or logger.level or logger.disabled or not logger.propagate)
+    ] == []
