@@ -1,13 +1,16 @@
-"""The command line, `arcp-trio …`. A subcommand imports what it needs, so `--help` stays fast."""
+"""The command line, `arcp-trio …`. A command imports what it needs, so `--help` stays fast."""
 
 from __future__ import annotations
 
+import importlib
 import logging
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+from arcp_trio.cli.commands import COMMANDS, PROGRAM
 from arcp_trio.cli.errors import CommandError, one_line
-from arcp_trio.cli.parser import PROGRAM, build_parser, unknown_arguments
+from arcp_trio.cli.parser import build_parser, unknown_arguments
+from arcp_trio.cli.text import safe_line
 
 _INTERRUPTED = 130
 
@@ -38,17 +41,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _end(f"failed with {one_line(error)}; --log-level debug shows where", 1)
 
 
-def _run(command: str, given: Mapping[str, object]) -> int:
-    # ruff: noqa: PLC0415 - each imports Trio, and what else it needs
-    if command == "replay":
-        from arcp_trio.cli import replay
-
-        return replay.run(given)
-    from arcp_trio.cli import serve
-
-    return serve.run(given)
+def _run(name: str, given: Mapping[str, object]) -> int:
+    module = next(command.module for command in COMMANDS if command.name == name)
+    loaded = importlib.import_module(f"{__name__}.{module}")
+    run: Callable[[Mapping[str, object]], int] = loaded.run
+    return run(given)
 
 
 def _end(message: str, exit_code: int) -> int:
-    print(f"{PROGRAM}: {message}", file=sys.stderr, flush=True)
+    # It may repeat what another program said.
+    print(f"{PROGRAM}: {safe_line(message)}", file=sys.stderr, flush=True)
     return exit_code

@@ -9,9 +9,9 @@ from typing import Final
 
 import trio
 
+from arcp_trio.cli.commands import PROGRAM
 from arcp_trio.cli.errors import CommandError
 from arcp_trio.cli.options import ReplayOptions
-from arcp_trio.cli.parser import PROGRAM
 from arcp_trio.cli.storing import cannot_use, store_path
 from arcp_trio.store.errors import StoreError
 from arcp_trio.store.interface import JournalTrimmed, LogTrimmed

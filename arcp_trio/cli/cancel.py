@@ -1,0 +1,26 @@
+"""`arcp-trio cancel`: the end of a job that somebody else does not wait for any more."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+
+from arcp_trio.cli.client_options import CancelOptions
+from arcp_trio.cli.reaching import connected
+from arcp_trio.cli.running import Interrupts, run_client
+from arcp_trio.cli.text import safe_line
+
+
+def run(given: Mapping[str, object]) -> int:
+    """Cancel and return the exit code."""
+    options = CancelOptions(**given)  # type: ignore[arg-type]  # the parser held each to its kind
+
+    async def cancel(_: Interrupts) -> int:
+        async with connected(options) as client:
+            await client.cancel(options.job_id, options.reason)
+        return 0
+
+    code = run_client(options, cancel)
+    if code == 0:
+        print(safe_line(f"{options.job_id} is being cancelled"), file=sys.stderr, flush=True)
+    return code

@@ -1,0 +1,59 @@
+"""`arcp-trio jobs`: the jobs that may be observed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from arcp_trio.cli.client_options import JobsOptions
+from arcp_trio.cli.output import Output, json_line, stderr, stdout
+from arcp_trio.cli.reaching import connected
+from arcp_trio.cli.running import Interrupts, run_client
+from arcp_trio.cli.tables import table
+from arcp_trio.client import Client, JobInfo
+from arcp_trio.wire.json import JsonObject
+
+NEWEST: Final = 50
+"""How many jobs are listed without `--all`."""
+_COLUMNS: Final = ("JOB", "STATUS", "AGENT", "CREATED")
+
+
+def run(given: Mapping[str, object]) -> int:
+    """List and return the exit code."""
+    options = JobsOptions(**given)  # type: ignore[arg-type]  # the parser held each to its kind
+
+    async def show(_: Interrupts) -> int:
+        async with connected(options) as client:
+            await _show(client, options, stdout())
+        return 0
+
+    return run_client(options, show)
+
+
+async def _show(client: Client, options: JobsOptions, out: Output) -> None:
+    rows: list[tuple[str, ...]] = [_COLUMNS]
+    shown = 0
+    async for info in client.jobs(status=options.status, agent=options.agent):
+        if shown == NEWEST and not options.all:
+            await stderr().write(f"there are more than these {NEWEST}; --all lists them\n")
+            break
+        shown += 1
+        if options.json:
+            await out.write(json_line(_as_json(info)))
+        else:
+            rows.append((info.id, info.status, info.agent, info.created_at or ""))
+    if not shown:
+        await stderr().write("there are no such jobs\n")
+    elif not options.json:
+        await out.write("".join(f"{line}\n" for line in table(rows, out)))
+
+
+def _as_json(info: JobInfo) -> JsonObject:
+    return {
+        "job_id": info.id,
+        "agent": info.agent,
+        "status": info.status,
+        "created_at": info.created_at,
+        "lease": dict(info.lease),
+        "parent_job_id": info.parent_id,
+    }

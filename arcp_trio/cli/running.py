@@ -1,0 +1,110 @@
+"""Runs the client commands: what signals do, and what comes of failures."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Final
+
+import trio
+
+from arcp_trio.cli.client_options import ClientOptions
+from arcp_trio.cli.commands import PROGRAM
+from arcp_trio.cli.errors import CommandError, reason
+from arcp_trio.cli.logs import set_up
+from arcp_trio.cli.reaching import UNREACHABLE
+from arcp_trio.client import ConnectionFailed
+from arcp_trio.runtime.groups import unwrapped
+from arcp_trio.wire.errors import ArcpError, ResumeWindowExpired
+
+_REFUSED: Final = 1
+_ADVICE: Final = {
+    "AGENT_NOT_AVAILABLE": f"; {PROGRAM} agents lists those there are",
+    "AGENT_VERSION_NOT_AVAILABLE": f"; {PROGRAM} agents lists those there are",
+    "JOB_NOT_FOUND": f"; {PROGRAM} jobs --all lists those that may be observed",
+}
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+Ask = Callable[[], Awaitable[bool]]
+
+
+class Interrupts:
+    """What Ctrl-C and SIGTERM do to a command: it leaves, in order. Ctrl-C may be asked about."""
+
+    def __init__(self) -> None:
+        self.number: int | None = None
+        """The signal that made it leave."""
+        self.ask: Ask | None = None
+        """Asked at the first Ctrl-C whether to leave; at the second nobody is asked."""
+
+    async def watch(self, signals: AsyncIterator[int], nursery: trio.Nursery) -> None:
+        """Cancel the nursery when it is time to leave."""
+        async for number in signals:
+            ask, self.ask = self.ask, None
+            if number == signal.SIGINT and ask is not None:
+                nursery.start_soon(self._ask, ask, nursery, name="question at Ctrl-C")
+            else:
+                self._leave(number, nursery)
+
+    async def _ask(self, ask: Ask, nursery: trio.Nursery) -> None:
+        if await ask():
+            self._leave(signal.SIGINT, nursery)
+
+    def _leave(self, number: int, nursery: trio.Nursery) -> None:
+        self.number = number
+        nursery.cancel_scope.cancel()
+
+
+Work = Callable[[Interrupts], Awaitable[int]]
+
+
+def run_client(options: ClientOptions, work: Work) -> int:
+    """Run the work of a command, and return the exit code.
+
+    Raises:
+        CommandError: it failed.
+    """
+    set_up(options.log_level, "text")
+    try:
+        return trio.run(_run, work)
+    except Exception as error:
+        _explain(unwrapped(error))
+        raise
+    except BaseExceptionGroup as group:
+        raise unwrapped(group) from None
+
+
+async def _run(work: Work) -> int:
+    interrupts = Interrupts()
+    code = 0
+    with trio.open_signal_receiver(*_SIGNALS) as signals:
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(interrupts.watch, signals, nursery, name="signals")
+                code = await work(interrupts)
+                nursery.cancel_scope.cancel()
+        except* BrokenPipeError:
+            pass  # whoever read has had enough: no failure
+    return code if interrupts.number is None else 128 + interrupts.number
+
+
+def _explain(error: BaseException) -> None:
+    """Raise what a person can make something of, if it is one of the failures to be expected."""
+    if isinstance(error, CommandError):
+        raise error
+    if isinstance(error, ConnectionFailed | ResumeWindowExpired):
+        raise CommandError(
+            f"the connection is lost for good: {error}; jobs go on, see {PROGRAM} jobs --all",
+            exit_code=UNREACHABLE,
+        ) from error
+    if isinstance(error, ArcpError):
+        raise _refusal(error) from error
+    if isinstance(error, OSError):
+        raise CommandError(f"cannot write the output: {reason(error)}", exit_code=1) from error
+
+
+def _refusal(error: ArcpError) -> CommandError:
+    advice = _ADVICE.get(error.code, "")
+    if error.retryable:
+        advice = "; it may be tried again"
+    return CommandError(f"refused: {error.code}: {error.message}{advice}", exit_code=_REFUSED)

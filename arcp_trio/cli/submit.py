@@ -1,0 +1,154 @@
+"""`arcp-trio submit`: a job, from its request to its end."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from decimal import Decimal, InvalidOperation
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from arcp_trio.cli.client_options import SubmitOptions
+from arcp_trio.cli.commands import PROGRAM
+from arcp_trio.cli.errors import CommandError, reason
+from arcp_trio.cli.following import follow
+from arcp_trio.cli.output import STDOUT, json_line
+from arcp_trio.cli.reaching import connected
+from arcp_trio.cli.running import Interrupts, run_client
+from arcp_trio.cli.screen import Screen
+from arcp_trio.cli.text import safe_line
+from arcp_trio.cli.views import view
+from arcp_trio.client import JobHandle
+from arcp_trio.wire import json
+from arcp_trio.wire.errors import InvalidRequest
+from arcp_trio.wire.json import Json
+
+_SIGNALLED: Final = 128
+_QUESTION: Final = "(c)ancel the job, or (d)etach and let it run? [d] "
+
+
+def run(given: Mapping[str, object]) -> int:
+    """Submit, show and return the exit code."""
+    options = SubmitOptions(**given)  # type: ignore[arg-type]  # the parser held each to its kind
+    submission = _Submission(options)
+    code = run_client(options, submission.run)
+    if options.detach or code > _SIGNALLED:
+        # Not before the session is closed: until then no other one may cancel the job.
+        submission.tell_id()
+    return code
+
+
+class _Submission:
+    def __init__(self, options: SubmitOptions) -> None:
+        self._options = options
+        self._lease = lease(options.lease)
+        self._budget = budget(options.budget)
+        self._input = read_input(options.input)
+        self._left_running: str | None = None
+        """The id of the job, while it is not seen to its end."""
+
+    async def run(self, interrupts: Interrupts) -> int:
+        """Submit, and show it unless asked not to."""
+        async with connected(self._options) as client:
+            job = await client.submit(
+                self._options.agent,
+                self._input,
+                lease=self._lease,
+                budget=self._budget,
+                expires_in=self._options.expires_in,
+                idempotency_key=self._options.key,
+                max_runtime=self._options.max_runtime,
+            )
+            self._left_running = job.id
+            if self._options.detach:
+                return 0
+            shown = view(as_json=self._options.json)
+            if shown.screen.can_ask:
+                interrupts.ask = partial(_ask, job, shown.screen)
+            code = await follow(client, job, shown)
+            self._left_running = None
+        return code
+
+    def tell_id(self) -> None:
+        """Say which job is left running, if one is."""
+        job_id = self._left_running
+        if job_id is None:
+            return
+        if not self._options.detach:
+            notice = f"the job goes on; {PROGRAM} watch {job_id} shows it"
+            print(safe_line(notice), file=sys.stderr, flush=True)
+        as_json = json_line({"type": "detached", "job_id": job_id})
+        with suppress(BrokenPipeError):
+            os.write(STDOUT, (as_json if self._options.json else f"{job_id}\n").encode())
+
+
+async def _ask(job: JobHandle, screen: Screen) -> bool:
+    """Whether to leave the job alone; the other answer is to cancel it."""
+    answer = await screen.ask(_QUESTION)
+    if answer.lower() not in ("c", "cancel"):
+        return True
+    with suppress(InvalidRequest):  # it has ended meanwhile, and how is shown
+        await job.cancel("Ctrl-C")
+    return False
+
+
+def read_input(given: str | None) -> Json:
+    """Read the agent's input: JSON, a file of it, or standard input."""
+    if given is None:
+        return None
+    where, text = "--input", given
+    if given == "-":
+        where, text = "standard input", _decoded(sys.stdin.buffer.read(), "standard input")
+    elif given.startswith("@"):
+        where = given[1:]
+        try:
+            text = _decoded(Path(where).read_bytes(), where)
+        except OSError as error:
+            raise CommandError(f"cannot read the input {where}: {reason(error)}") from error
+    try:
+        return json.loads(text)
+    except InvalidRequest as error:
+        hint = """; text needs quotes of its own: --input '"text"'""" if text is given else ""
+        raise CommandError(f"{where} is not JSON: {error.message}{hint}") from error
+
+
+def _decoded(data: bytes, where: str) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise CommandError(f"{where} is not UTF-8 text") from error
+
+
+def lease(given: list[str]) -> dict[str, list[str]]:
+    """Read `CAP=PATTERN`, several of one capability together."""
+    grants: dict[str, list[str]] = {}
+    for text in given:
+        capability, equals, pattern = text.partition("=")
+        if not (capability and equals and pattern):
+            raise CommandError(f"--lease {text} is not CAP=PATTERN, such as tool.call=search.*")
+        grants.setdefault(capability, []).append(pattern)
+    return grants
+
+
+def budget(given: list[str]) -> dict[str, str]:
+    """Read `CUR:AMOUNT`, each currency once."""
+    amounts: dict[str, str] = {}
+    for text in given:
+        currency, _, amount = text.partition(":")
+        if not (currency and _is_amount(amount)):
+            raise CommandError(f"--budget {text} is not CURRENCY:AMOUNT, such as USD:5")
+        if currency in amounts:
+            raise CommandError(f"--budget names {currency} twice")
+        amounts[currency] = amount
+    return amounts
+
+
+def _is_amount(text: str) -> bool:
+    try:
+        amount = Decimal(text)
+    except InvalidOperation:
+        return False
+    return amount.is_finite() and amount >= 0

@@ -1,0 +1,200 @@
+"""What people get to read of a job's events: lines that stay, and one that changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, TypeGuard, cast
+
+from arcp_trio.cli.text import fitted, safe_line, safe_lines
+from arcp_trio.client import Event
+from arcp_trio.wire.events import REMAINING
+from arcp_trio.wire.json import Json, dumps
+
+_WIDE: Final = 60
+_BAR: Final = 20
+_NARROW_BAR: Final = 10
+_MOST_TOOLS: Final = 100
+"""So many calls are remembered that never had a result."""
+_MOST_JSON: Final = 200
+
+_LEVEL_COLOURS: Final = {
+    "trace": "dim",
+    "debug": "dim",
+    "warn": "yellow",
+    "error": "red",
+    "critical": "red",
+}
+COLOURS: Final = {"dim": "2", "red": "31", "yellow": "33", "cyan": "36"}
+
+
+def paint(text: str, colour: str | None, *, colours: bool) -> str:
+    """Colour a text, where that is wanted."""
+    return f"\x1b[{COLOURS[colour]}m{text}\x1b[0m" if colours and colour else text
+
+
+class Teller:
+    """One job's. It is told what an agent says, which may be anything; its lines are harmless."""
+
+    def __init__(self, *, live: bool, colours: bool) -> None:
+        self._live = live
+        self._colours = colours
+        self._progress: Mapping[str, Json] = {}
+        self._percent: int | None = None
+        self._status = ""
+        self._tools: dict[str, str] = {}
+        self._left: dict[str, str] = {}
+        self._streamed = 0
+        self._tellers: dict[str, Callable[[Mapping[str, Json]], list[str]]] = {
+            "log": self._log,
+            "thought": lambda body: self._line("thought", _text(body, "text"), "dim"),
+            "status": self._note_status,
+            "progress": self._note_progress,
+            "tool_call": self._note_call,
+            "tool_result": self._note_result,
+            "metric": self._metric,
+            "artifact_ref": lambda body: self._line("artifact", _artifact(body)),
+            "delegate": lambda body: self._line("delegated to", _text(body, "agent")),
+            "result_chunk": self._note_chunk,
+        }
+
+    def budget(self, amounts: Mapping[str, Json]) -> None:
+        """Learn what there is to spend."""
+        for currency, amount in amounts.items():
+            self._left[currency] = f"{safe_line(currency)} {_shown(amount)}"
+
+    def tell(self, event: Event) -> list[str]:
+        """Take an event, and return the lines that it is worth."""
+        teller = self._tellers.get(event.kind)
+        body: object = event.body
+        if teller is None or not isinstance(body, dict):
+            return self._line(event.kind or "event", _compact(body), "dim")
+        return teller(cast("Mapping[str, Json]", body))
+
+    def live_line(self, columns: int) -> str:
+        """What goes on just now, in less than this many columns; empty if nothing is known."""
+        parts = [self._bar(columns), *self._left.values(), self._status, self._calling()]
+        if self._streamed:
+            parts.append(f"result: {self._streamed:,} characters")
+        text = fitted("  ".join(part for part in parts if part), columns - 1)
+        return paint(text, "cyan", colours=self._colours) if text else ""
+
+    # -- lines
+
+    def _line(self, label: str, text: str, colour: str | None = None) -> list[str]:
+        first, *others = safe_lines(text)
+        lines = [f"{safe_line(label)}: {first}", *(f"  {line}" for line in others)]
+        return [paint(line, colour, colours=self._colours) for line in lines]
+
+    def _passing(self, label: str, text: str) -> list[str]:
+        """What the live line shows is a line where there is none."""
+        return [] if self._live else self._line(label, text)
+
+    def _log(self, body: Mapping[str, Json]) -> list[str]:
+        level = _text(body, "level")
+        return self._line(level or "log", _text(body, "message"), _LEVEL_COLOURS.get(level))
+
+    def _metric(self, body: Mapping[str, Json]) -> list[str]:
+        name, unit = _text(body, "name"), _text(body, "unit")
+        value = _shown(body.get("value"))
+        if name == REMAINING:
+            self._left[unit] = f"{safe_line(unit)} {value}"
+            return self._passing("left to spend", self._left[unit])
+        return self._line("metric", f"{name} {value} {unit}".rstrip(), "dim")
+
+    def _note_status(self, body: Mapping[str, Json]) -> list[str]:
+        phase, message = _text(body, "phase"), _text(body, "message")
+        self._status = safe_line(f"{phase}: {message}" if message else phase)
+        return self._passing("status", self._status)
+
+    def _note_call(self, body: Mapping[str, Json]) -> list[str]:
+        tool = _text(body, "tool")
+        self._tools[_text(body, "call_id")] = tool
+        if len(self._tools) > _MOST_TOOLS:
+            del self._tools[next(iter(self._tools))]
+        args = "" if body.get("args") is None else _compact(body["args"])
+        return self._passing("tool call", f"{tool} {args}".rstrip())
+
+    def _note_result(self, body: Mapping[str, Json]) -> list[str]:
+        tool = self._tools.pop(_text(body, "call_id"), "")
+        error: object = body.get("error")
+        if isinstance(error, dict):
+            told = cast("Mapping[str, Json]", error)
+            why = f"{_text(told, 'code')}: {_text(told, 'message')}"
+            return self._line("tool failed", f"{tool} {why}".lstrip(), "yellow")
+        return self._passing("tool result", f"{tool} {_compact(body.get('result'))}".lstrip())
+
+    def _note_chunk(self, body: Mapping[str, Json]) -> list[str]:
+        self._streamed += len(_text(body, "data"))
+        return []
+
+    def _note_progress(self, body: Mapping[str, Json]) -> list[str]:
+        self._progress = body
+        percent = _percent(body)
+        # Of a hundred thousand steps not each one is a line.
+        if percent is not None and percent == self._percent:
+            return []
+        self._percent = percent
+        return self._passing("progress", _progress(body))
+
+    # -- the live line
+
+    def _bar(self, columns: int) -> str:
+        if not self._progress:
+            return ""
+        percent = _percent(self._progress)
+        text = safe_line(_progress(self._progress))
+        if percent is None:
+            return text
+        width = _BAR if columns >= _WIDE else _NARROW_BAR
+        full = width * percent // 100
+        return f"[{'#' * full}{'-' * (width - full)}] {text}"
+
+    def _calling(self) -> str:
+        if not self._tools:
+            return ""
+        more = f" (+{len(self._tools) - 1})" if len(self._tools) > 1 else ""
+        return f"tool {safe_line(next(reversed(self._tools.values())))}{more}"
+
+
+def _text(body: Mapping[str, Json], name: str) -> str:
+    value = body.get(name)
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else _compact(value)
+
+
+def _compact(value: Json) -> str:
+    text = dumps(value).decode()
+    return text if len(text) <= _MOST_JSON else f"{text[:_MOST_JSON]}…"
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _shown(value: Json) -> str:
+    """Write a number without the dust of binary fractions."""
+    if isinstance(value, float):
+        return f"{value:.6f}".rstrip("0").rstrip(".")
+    return str(value) if _is_number(value) else safe_line(_compact(value))
+
+
+def _percent(body: Mapping[str, Json]) -> int | None:
+    current, total = body.get("current"), body.get("total")
+    if not (_is_number(current) and _is_number(total)):
+        return None
+    return max(0, min(100, int(100 * current / total))) if total > 0 else 100
+
+
+def _progress(body: Mapping[str, Json]) -> str:
+    text = _shown(body.get("current"))
+    if body.get("total") is not None:
+        text += f"/{_shown(body['total'])}"
+    return " ".join(part for part in (text, _text(body, "units"), _text(body, "message")) if part)
+
+
+def _artifact(body: Mapping[str, Json]) -> str:
+    about = [_text(body, "content_type")]
+    if _is_number(body.get("byte_size")):
+        about.append(f"{_shown(body['byte_size'])} bytes")
+    return f"{_text(body, 'uri')} ({', '.join(about)})"

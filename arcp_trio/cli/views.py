@@ -1,0 +1,139 @@
+"""The two ways to show a job: to people, and as JSON to programs."""
+
+from __future__ import annotations
+
+import json
+from typing import Protocol
+
+import trio
+
+from arcp_trio.cli.output import Output, json_line, stderr, stdout
+from arcp_trio.cli.screen import Screen
+from arcp_trio.cli.telling import Teller
+from arcp_trio.cli.text import safe_json, safe_line, safe_lines
+from arcp_trio.client import Event, JobHandle, ObservedJob
+from arcp_trio.wire.json import Json, JsonObject, dumps
+
+_REDRAW_SECONDS = 0.1
+
+
+class View(Protocol):
+    """How a job is shown."""
+
+    @property
+    def screen(self) -> Screen:
+        """Where notices go, and questions."""
+        ...
+
+    async def begin(self, job: JobHandle | ObservedJob) -> None:
+        """Show which job it is."""
+        ...
+
+    async def event(self, event: Event) -> None:
+        """Show an event."""
+        ...
+
+    async def keep_up(self) -> None:
+        """Show what changes, until cancelled."""
+        ...
+
+    async def end(self, terminal: JsonObject, value: Json) -> bool:
+        """Show how it ended; false if that is still to be told."""
+        ...
+
+
+def view(*, as_json: bool) -> View:
+    """Make the one that was asked for."""
+    out, err = stdout(), stderr()
+    if as_json:
+        return JsonView(out, Screen(err, live=False))
+    return PeopleView(out, Screen(err, live=out.obeys and err.obeys))
+
+
+class JsonView:
+    """One object per line."""
+
+    def __init__(self, out: Output, screen: Screen) -> None:
+        self.screen = screen
+        self._out = out
+        self._job_id = ""
+
+    async def begin(self, job: JobHandle | ObservedJob) -> None:
+        """Show nothing: each line says which job it is about."""
+        self._job_id = job.id
+        await trio.lowlevel.checkpoint()
+
+    async def event(self, event: Event) -> None:
+        """Write it."""
+        await self._out.write(
+            json_line(
+                {
+                    "seq": event.seq,
+                    "job_id": event.job_id,
+                    "kind": event.kind,
+                    "body": event.body,
+                    "ts": event.ts,
+                }
+            )
+        )
+
+    async def keep_up(self) -> None:
+        """Show nothing."""
+        await trio.sleep_forever()
+
+    async def end(self, terminal: JsonObject, value: Json) -> bool:  # noqa: ARG002 - it is in there
+        """Write the message that said so."""
+        kind = {"type": terminal["type"], "job_id": self._job_id}
+        await self._out.write(json_line(kind | terminal))
+        return True
+
+
+class PeopleView:
+    """The result on standard output, all else on standard error."""
+
+    def __init__(self, out: Output, screen: Screen) -> None:
+        self.screen = screen
+        self._out = out
+        self._teller = Teller(live=screen.live, colours=screen.colours)
+
+    async def begin(self, job: JobHandle | ObservedJob) -> None:
+        """Say which job it is."""
+        self._teller.budget(job.budget)
+        await self.screen.add([f"{safe_line(job.id)}  {safe_line(job.agent)}".rstrip()])
+
+    async def event(self, event: Event) -> None:
+        """Show it: as a line, or in the one that changes."""
+        if lines := self._teller.tell(event):
+            await self.screen.add(lines)
+
+    async def keep_up(self) -> None:
+        """Draw the line that changes again and again: events may come faster than anybody reads."""
+        while True:
+            await self.screen.change(self._teller.live_line(self.screen.columns))
+            await trio.sleep(_REDRAW_SECONDS)
+
+    async def end(self, terminal: JsonObject, value: Json) -> bool:
+        """Write the result, if there is one."""
+        self.screen.clear()
+        if terminal["type"] != "job.result":
+            return False
+        if isinstance(value, bytes) and self._out.is_terminal:
+            await self.screen.add(
+                [f"the result is {len(value):,} bytes, no text; send the output to a file"]
+            )
+        else:
+            await self._out.write(self._shown(value, streamed="result_id" in terminal))
+        return True
+
+    def _shown(self, value: Json, *, streamed: bool) -> str | bytes:
+        if isinstance(value, bytes):
+            return value
+        if isinstance(value, str):
+            text = "\n".join(safe_lines(value)) if self._out.is_terminal else value
+            # What was streamed goes to a file as it was; else a line is a line.
+            whole = streamed and not self._out.is_terminal
+            return text if whole or text.endswith("\n") else f"{text}\n"
+        line = safe_json(dumps(value).decode())
+        if self._out.is_terminal and len(line) >= self._out.columns:
+            line = safe_json(json.dumps(value, indent=2, ensure_ascii=False))
+        return f"{line}\n"
