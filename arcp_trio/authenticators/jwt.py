@@ -17,6 +17,7 @@ except ImportError as error:
 
 from arcp_trio.authenticators.keyfile import KeyFile
 from arcp_trio.authenticators.keys import ALGORITHMS, SHARED, KeySource, OneKey
+from arcp_trio.authenticators.keyurl import KeyUrl
 
 MOST_TOKEN_CHARS: Final = 16 * 1024
 MOST_PRINCIPAL_CHARS: Final = 255
@@ -154,7 +155,5 @@ def _key_source(
         raise ValueError("a set of keys is public: it has none for algorithms of a shared secret")
     where = fspath(jwks)
     if "://" in where:
-        from arcp_trio.authenticators.keyurl import KeyUrl  # noqa: PLC0415 - httpx2 for URLs only
-
         return KeyUrl(where, algorithms)
     return KeyFile(Path(where), algorithms)

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import logging
 import math
+import re
+import ssl
 import time
 from collections.abc import Callable, Collection
-from http import HTTPStatus
 from ipaddress import ip_address
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import trio
 
+from arcp_trio.authenticators.fetching import get
 from arcp_trio.authenticators.keys import MOST_BYTES, Key, KeySet, parse_key_set
 from arcp_trio.wire.errors import InternalError
-
-try:
-    import httpx2
-except ImportError as error:
-    raise ImportError(
-        "keys at a URL need httpx2: pip install 'arcp-trio[jwt]'", name="httpx2"
-    ) from error
 
 FETCH_SECONDS: Final = 5.0
 """For the whole answer. A handshake waits for it, and has 10 s itself."""
@@ -29,6 +24,8 @@ AGAIN_SECONDS: Final = 10.0
 """Between two fetches at least, whatever keys tokens name: anybody can make up a name."""
 FRESH_SECONDS: Final = 300.0
 """How long a key that was taken out of the set may still be good."""
+
+_PLAIN: Final = re.compile("[!-~]+")
 
 _log = logging.getLogger(__name__)
 
@@ -47,10 +44,12 @@ class KeyUrl:
         Raises:
             ValueError: what is fetched from there could be forged, or the URL tells a secret.
         """
+        self._name = url
         self._url = _checked(url)
         self._algorithms = algorithms
         self._now = now
-        self._tls = httpx2.create_ssl_context()  # slow to make, so not made for each request
+        # Slow to make, so not made for each request.
+        self._tls = ssl.create_default_context() if self._url.scheme == "https" else None
         self._keys: KeySet | None = None
         self._asked_at = -math.inf
         self._failing = False
@@ -82,51 +81,30 @@ class KeyUrl:
             self._keys = parse_key_set(await self._fetch(), self._algorithms)
         except ValueError as error:
             if not self._failing:
-                _log.error("no keys from %s, those it gave before are kept: %s", self._url, error)
+                _log.error("no keys from %s, those it gave before are kept: %s", self._name, error)
             self._failing = True
         else:
             if self._failing:
-                _log.info("keys from %s again", self._url)
+                _log.info("keys from %s again", self._name)
             self._failing = False
         # Not if it was cancelled: then the next one that needs the set asks.
         self._asked_at = self._now()
 
     async def _fetch(self) -> bytes:
         with trio.move_on_after(FETCH_SECONDS):
-            try:
-                return await self._get()
-            except httpx2.RequestError as error:
-                raise ValueError(f"{type(error).__name__}: {error}") from error
+            return await get(self._url, self._tls, most_bytes=MOST_BYTES)
         raise ValueError(f"no whole answer within {FETCH_SECONDS:g} s")
 
-    async def _get(self) -> bytes:
-        # As it is, without decompression: what unpacks to a gigabyte is small on the way.
-        headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
-        async with (
-            httpx2.AsyncClient(verify=self._tls, timeout=None) as client,
-            client.stream("GET", self._url, headers=headers) as response,
-        ):
-            if response.is_redirect:
-                raise ValueError("a redirect, which is not followed; name where it leads to")
-            if response.status_code != HTTPStatus.OK:
-                raise ValueError(f"the answer is {response.status_code}")
-            data = bytearray()
-            async for chunk in response.aiter_raw():
-                data += chunk
-                if len(data) > MOST_BYTES:
-                    raise ValueError(f"the answer is larger than {MOST_BYTES} bytes")
-            return bytes(data)
 
-
-def _checked(url: str) -> str:
+def _checked(url: str) -> SplitResult:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
         raise ValueError("expected an https URL")
-    if "@" in parts.netloc or parts.fragment or not (url.isascii() and url.isprintable()):
+    if "@" in parts.netloc or parts.fragment or not _PLAIN.fullmatch(url):
         raise ValueError("expected a URL without user and fragment, in plain characters")
     if parts.scheme == "http" and not _is_loopback(parts.hostname):
         raise ValueError("expected https: on the way, anybody could put their own keys in")
-    return url
+    return parts
 
 
 def _is_loopback(host: str) -> bool:

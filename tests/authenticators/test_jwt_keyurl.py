@@ -1,0 +1,278 @@
+"""Keys at a URL: fetched when they are needed, kept when they cannot be had."""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+import trustme
+from trio.testing import wait_all_tasks_blocked
+
+import arcp_trio
+from arcp_trio import JwtAuth, Runtime
+from arcp_trio.authenticators import keyurl
+from arcp_trio.authenticators.keys import MOST_BYTES
+from arcp_trio.authenticators.keyurl import AGAIN_SECONDS, FRESH_SECONDS, KeyUrl
+from arcp_trio.testing import open_peers
+from tests.authenticators.issuer import AUDIENCE, jwk, key_set, sign
+from tests.authenticators.publisher import Publisher, publishing
+
+pytestmark = pytest.mark.real_tcp
+
+
+class Clock:
+    """Says what time it is when it is told."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        """Return the time."""
+        return self.now
+
+
+def keys_of(publisher: Publisher, clock: Clock) -> KeyUrl:
+    """The keys for ES256 of a publisher."""
+    return KeyUrl(publisher.url, ["ES256"], now=clock)
+
+
+async def test_a_token_is_checked_with_the_keys_there() -> None:
+    """From end to end: nothing is asked before the first token, and once for all of them."""
+    async with publishing(key_set(jwk("ES256"), jwk("RS256", "r"))) as publisher:
+        auth = JwtAuth(jwks=publisher.url, algorithms=["ES256", "RS256"], audience=AUDIENCE)
+        assert publisher.asked == 0
+        for _ in range(3):
+            assert await auth(sign("ES256", kid="first")) == "alice"
+            assert await auth(sign("RS256", "r", kid="r")) == "alice"
+        assert publisher.asked == 1
+
+
+async def test_a_new_key_is_fetched_when_a_token_names_it() -> None:
+    """After a rotation the first token of the new key is good; one of the old is not."""
+    clock = Clock()
+    async with publishing(key_set(jwk("ES256", "old"))) as publisher:
+        keys = keys_of(publisher, clock)
+        assert await keys.find("ES256", "old") is not None
+        publisher.body = key_set(jwk("ES256", "new"))
+        clock.now += AGAIN_SECONDS
+        assert await keys.find("ES256", "new") is not None
+        assert await keys.find("ES256", "old") is None
+        assert publisher.asked == 2
+
+
+async def test_unknown_names_do_not_make_a_flood() -> None:
+    """Whatever tokens name, the set is asked for once per interval; what is known goes on."""
+    clock = Clock()
+    async with publishing(key_set(jwk("ES256"))) as publisher:
+        keys = keys_of(publisher, clock)
+        for number in range(100):
+            assert await keys.find("ES256", f"made up {number}") is None
+            clock.now += AGAIN_SECONDS / 200
+        assert publisher.asked == 1
+        clock.now += AGAIN_SECONDS
+        assert await keys.find("ES256", None) is not None
+        assert publisher.asked == 1
+        assert await keys.find("ES256", "made up") is None
+        assert publisher.asked == 2
+
+
+async def test_a_key_that_was_taken_out_is_forgotten_in_time() -> None:
+    """Without any new name, too, the set is asked for again when it is old."""
+    clock = Clock()
+    async with publishing(key_set(jwk("ES256", "leaked"), jwk("ES256", "other"))) as publisher:
+        keys = keys_of(publisher, clock)
+        assert await keys.find("ES256", "leaked") is not None
+        publisher.body = key_set(jwk("ES256", "other"))
+        clock.now += FRESH_SECONDS - 1
+        assert await keys.find("ES256", "leaked") is not None
+        clock.now += 1
+        assert await keys.find("ES256", "leaked") is None
+        assert publisher.asked == 2
+
+
+async def test_many_at_once_ask_once() -> None:
+    """Those who need the set while it is under way wait for the same answer."""
+    async with publishing(key_set(jwk("ES256"))) as publisher:
+        publisher.gate = trio.Event()
+        keys = keys_of(publisher, Clock())
+        found: list[object] = []
+
+        async def find(key_id: str) -> None:
+            found.append(await keys.find("ES256", key_id))
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(20):
+                nursery.start_soon(find, "first")
+                nursery.start_soon(find, "made up")
+            await publisher.arrived.wait()
+            publisher.gate.set()
+        assert publisher.asked == 1
+        assert sorted(each is None for each in found) == [False] * 20 + [True] * 20
+
+
+async def test_who_gives_up_takes_nothing_from_the_others() -> None:
+    """A fetch that is cancelled with its connection does not count: the next in line makes one."""
+    async with publishing(key_set(jwk("ES256"))) as publisher:
+        publisher.gate = trio.Event()
+        keys = keys_of(publisher, Clock())
+        found: list[object] = []
+
+        async def find() -> None:
+            found.append(await keys.find("ES256", "first"))
+
+        async with trio.open_nursery() as nursery:
+            with trio.CancelScope() as impatient:
+                async with trio.open_nursery() as inner:
+                    inner.start_soon(find)
+                    await publisher.arrived.wait()
+                    nursery.start_soon(find)
+                    await wait_all_tasks_blocked()
+                    impatient.cancel()
+            publisher.gate.set()
+        assert len(found) == 1
+        assert found[0] is not None
+        assert publisher.asked == 2
+
+
+async def test_what_is_known_does_not_wait_for_a_refresh() -> None:
+    """While an old set is asked for again, its keys go on for everybody else."""
+    clock = Clock()
+    async with publishing(key_set(jwk("ES256"))) as publisher:
+        keys = keys_of(publisher, clock)
+        await keys.find("ES256", "first")
+        publisher.gate, publisher.arrived = trio.Event(), trio.Event()
+        clock.now += FRESH_SECONDS
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(keys.find, "ES256", "first")
+            await publisher.arrived.wait()
+            for _ in range(3):
+                assert await keys.find("ES256", "first") is not None
+            publisher.gate.set()
+        assert publisher.asked == 2
+
+
+WAYS: dict[str, dict[str, Any]] = {
+    "an error": {"status": "500 Oops"},
+    "elsewhere": {"status": "302 Found", "headers": "Location: http://127.0.0.1:1/keys\r\n"},
+    "to itself": {"status": "301 Moved", "headers": "Location: /keys.json\r\n"},
+    "unchanged": {"status": "304 Not Modified"},
+    "nothing": {"status": "204 No Content"},
+    "huge": {"body": b" " * (MOST_BYTES + 1) + key_set(jwk("ES256", "new"))},
+    "compressed": {"headers": "Content-Encoding: gzip\r\n", "body": b"\x1f\x8b\x08\x00" + bytes(9)},
+    "no JSON": {"body": b"<html>"},
+    "no keys": {"body": b'{"keys": []}'},
+    "others' keys": {"body": key_set(jwk("RS256", "r"))},
+    "no HTTP": {"status": "\r\n\x00\r\n"},
+    "two lengths": {"headers": "Content-Length: 99\r\n"},
+    "cut off": {"cut": True},
+    "stalled": {"stall": True},
+}
+
+
+@pytest.mark.logs_error("no keys from http://127.0.0.1")
+@pytest.mark.parametrize("how", WAYS)
+async def test_keys_outlive_the_trouble_of_their_publisher(
+    how: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What was known goes on, the log tells of it once, and of the end; then new keys are there."""
+    caplog.set_level(logging.INFO, keyurl.__name__)
+    clock = Clock()
+    async with publishing(key_set(jwk("ES256"))) as publisher:
+        keys = keys_of(publisher, clock)
+        await keys.find("ES256", "first")
+        publisher.body = key_set(jwk("ES256"), jwk("ES256", "new"))
+        for name, value in WAYS[how].items():
+            setattr(publisher, name, value)
+        monkeypatch.setattr(keyurl, "FETCH_SECONDS", 0.5 if how == "stalled" else 20)
+        for _ in range(2):
+            clock.now += FRESH_SECONDS
+            assert await keys.find("ES256", "first") is not None
+        assert publisher.asked == 3
+        assert [record.levelname for record in caplog.records] == ["ERROR"]
+        publisher.status, publisher.headers = "200 OK", ""
+        publisher.stall = publisher.cut = False
+        publisher.body = key_set(jwk("ES256"), jwk("ES256", "new"))
+        clock.now += AGAIN_SECONDS
+        assert await keys.find("ES256", "new") is not None
+        assert [record.levelname for record in caplog.records] == ["ERROR", "INFO"]
+
+
+@pytest.mark.logs_error("certificate verify failed")
+async def test_over_tls_the_publisher_is_who_it_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A certificate from an authority that this machine trusts, for the name in the URL."""
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("localhost").configure_cert(tls)
+    async with publishing(key_set(jwk("ES256")), tls) as publisher:
+        stranger = KeyUrl(publisher.url, ["ES256"])
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+        assert await KeyUrl(publisher.url, ["ES256"]).find("ES256", "first") is not None
+        elsewhere = KeyUrl(publisher.url.replace("localhost", "127.0.0.1"), ["ES256"])
+        for keys in (stranger, elsewhere):
+            with pytest.raises(arcp_trio.InternalError):
+                await keys.find("ES256", "first")
+        assert publisher.asked == 1
+
+
+@pytest.mark.logs_error("no keys from http://127.0.0.1")
+async def test_nobody_there() -> None:
+    """Before there was any key, a token cannot be checked: that is no fault of the token's."""
+    clock = Clock()
+    async with publishing(key_set(jwk("ES256"))) as publisher:
+        url = publisher.url
+    keys = KeyUrl(url, ["ES256"], now=clock)
+    for _ in range(2):
+        with pytest.raises(arcp_trio.InternalError):
+            await keys.find("ES256", "first")
+
+
+@pytest.mark.logs_error("no keys from http://127.0.0.1")
+async def test_over_the_wire_trouble_is_not_the_clients() -> None:
+    """Without keys a client is told to come again, not that its token is bad."""
+    async with publishing(b"") as publisher:
+        auth = JwtAuth(jwks=publisher.url, algorithms=["ES256"], audience=AUDIENCE)
+        async with Runtime(auth=auth) as runtime, open_peers(runtime) as peers:
+            peer = await peers.connect()
+            with pytest.raises(arcp_trio.InternalError) as caught:
+                await peer.hello(token=sign(kid="first"))
+            assert caught.value.retryable
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://example.com/keys.json",
+        "http://127.0.0.1.example.com/keys.json",
+        "http://10.0.0.1/keys.json",
+        "http://localhost.example/keys.json",
+        "http://[2001:db8::1]/keys.json",
+        "ftp://localhost/keys.json",
+        "file:///etc/keys.json",
+        "https://",
+        "https://user:secret@example.com/keys.json",
+        "https://example.com/keys.json#first",
+        "https://example.com/keys json",
+        "https://example.com:0/keys.json",
+    ],
+)
+def test_a_url_that_could_be_forged_is_refused(url: str) -> None:
+    """Without TLS only this machine is trusted, and a URL, which is logged, holds no secret."""
+    with pytest.raises(ValueError, match="expected") as caught:
+        JwtAuth(jwks=url, algorithms=["ES256"], audience=AUDIENCE)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["https://example.com/a?b=c", "http://localhost:1/", "http://127.8.9.1/", "http://[::1]:5/"],
+)
+def test_other_urls_are_taken(url: str) -> None:
+    """Over TLS, or on this machine; nothing is fetched yet."""
+    JwtAuth(jwks=url, algorithms=["ES256"], audience=AUDIENCE)
