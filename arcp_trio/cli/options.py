@@ -82,6 +82,8 @@ class Option:
     metavar: str
     help: str
     repeatable: bool = False
+    alone_too: bool = False
+    """It is repeatable, and a configuration file may have one item without a list around it."""
 
     @property
     def flag(self) -> str:
@@ -90,7 +92,7 @@ class Option:
 
     def accepts(self, value: object) -> bool:
         """Whether a typed value of a configuration file is one for this option."""
-        if not self.repeatable:
+        if not self.repeatable or (self.alone_too and not isinstance(value, list)):
             return self.kind.accepts(value)
         return isinstance(value, list) and all(
             self.kind.accepts(item) for item in cast("list[object]", value)
@@ -99,12 +101,35 @@ class Option:
     @property
     def wants(self) -> str:
         """What a configuration file must say."""
-        return f"a list, each item {self.kind.wants}" if self.repeatable else self.kind.wants
+        if not self.repeatable:
+            return self.kind.wants
+        return (f"{self.kind.wants}, or " if self.alone_too else "") + (
+            f"a list, each item {self.kind.wants}"
+        )
 
 
 SERVE: Final = (
-    Option("host", TEXT, "HOST", "address or name to listen on (default 127.0.0.1)"),
+    Option(
+        "host",
+        TEXT,
+        "HOST",
+        "address or name to listen on, or unix:PATH (default 127.0.0.1)",
+        repeatable=True,
+        alone_too=True,
+    ),
     Option("port", PORT, "PORT", "port to listen on, 0 picks a free one (default 7777)"),
+    Option("tls_cert", TEXT, "FILE", "certificate chain, in PEM form: speak TLS"),
+    Option("tls_key", TEXT, "FILE", "its private key"),
+    Option(
+        "insecure", SWITCH, "", "let other machines connect without TLS: something else encrypts"
+    ),
+    Option(
+        "allow_origin",
+        TEXT,
+        "ORIGIN",
+        "a web page that may connect, as https://app.example, also as a proxy's name",
+        repeatable=True,
+    ),
     Option("data", TEXT, "DIR", "folder of what is kept: jobs, events, sessions (default .arcp)"),
     Option("memory", SWITCH, "", "keep everything in memory and write nothing to disk"),
     Option(
@@ -168,6 +193,10 @@ def _in_order(values: Iterable[str]) -> tuple[str, ...]:
     return tuple(values)
 
 
+def _one_or_more(values: str | Iterable[str]) -> tuple[str, ...]:
+    return (values,) if isinstance(values, str) else tuple(values)
+
+
 def _as_set(values: Iterable[str]) -> frozenset[str]:
     return frozenset(values)
 
@@ -176,8 +205,12 @@ def _as_set(values: Iterable[str]) -> frozenset[str]:
 class ServeOptions:
     """What `serve` was asked for, by the command line and the file together."""
 
-    host: str = "127.0.0.1"
+    host: tuple[str, ...] = attrs.field(default=("127.0.0.1",), converter=_one_or_more)
     port: int = 7777
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    insecure: bool = False
+    allow_origin: tuple[str, ...] = attrs.field(default=(), converter=_in_order)
     data: str = DATA
     memory: bool = False
     synchronous: str = "full"

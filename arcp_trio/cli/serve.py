@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import logging
 import signal
 import sys
@@ -19,12 +18,12 @@ from arcp_trio.cli.admission import Admission
 from arcp_trio.cli.agents import collect
 from arcp_trio.cli.config import Config, settle
 from arcp_trio.cli.demo import demo_agents
-from arcp_trio.cli.errors import CommandError, reason
+from arcp_trio.cli.doors import open_doors
+from arcp_trio.cli.errors import CommandError
 from arcp_trio.cli.options import ServeOptions
-from arcp_trio.cli.reloading import read_tokens_again, reload_at, survive_hangup
+from arcp_trio.cli.reloading import Reloads, read_tokens_again, reload_at, survive_hangup
 from arcp_trio.cli.stopping import LastResort, on_signal
 from arcp_trio.cli.storing import cannot_use, close_to_others, store_path
-from arcp_trio.front.serve import listen, serve_on
 from arcp_trio.runtime.policy import Policy
 from arcp_trio.store.errors import StoreError
 from arcp_trio.store.interface import Store
@@ -48,11 +47,9 @@ def run(given: Mapping[str, object]) -> int:
     with contextlib.redirect_stdout(sys.stderr):
         agents = _agents(options)
         try:
-            failure = trio.run(_serve, config, given, agents, address_out)
+            trio.run(_serve, config, given, agents, address_out)
         except StoreError as error:
             raise cannot_use(error) from error
-    if failure is not None:
-        raise failure
     return 0
 
 
@@ -90,54 +87,29 @@ def _store(options: ServeOptions) -> Store:
 
 async def _serve(
     config: Config, given: Mapping[str, object], agents: arcp_trio.Agents, address_out: TextIO
-) -> CommandError | None:
-    """Serve until a signal, or return why it cannot: raised, it would come wrapped in groups."""
+) -> None:
     options = config.options
     last_resort = LastResort()
     stop = on_signal(lambda: last_resort.exit_within(options.drain + _END_SECONDS))
     with contextlib.ExitStack() as opened:
         # Before anything is read that could be replaced from then on.
         hangups = opened.enter_context(trio.open_signal_receiver(signal.SIGHUP))
-        try:
-            listeners = await listen(options.host, options.port)
-        except (OSError, ValueError) as error:
-            return _cannot_listen(options, error)
-        for listener in listeners:
-            opened.enter_context(listener.socket)
+        doors = await open_doors(options)
+        opened.callback(doors.close)
         # Not before there is something to listen on: what cannot start leaves no folder behind.
         admission = Admission(options)
-        reloads = {"tokens": partial(read_tokens_again, given, config, admission)}
+        again = partial(read_tokens_again, given, config, admission)
+        reloads: Reloads = {"tokens": again, **doors.reloads}
         runtime = _runtime(config, admission)
         runtime.add(agents)
         async with runtime:
             async with trio.open_nursery() as nursery:
-                await nursery.start(serve_on, listeners, runtime, name="listener")
+                await nursery.start(partial(doors.serve, runtime), name="listeners")
                 nursery.start_soon(reload_at, hangups, reloads, name="reloads")
                 admission.show()
-                _announce(address_out, listeners[0])
+                print(f"listening on {doors.url}", file=address_out, flush=True)
                 await stop.wait()
                 # No more connections; the open ones belong to the runtime and see the drain.
                 nursery.cancel_scope.cancel(reason="a signal asks for the end")
             await runtime.shutdown(drain=options.drain)
             last_resort.exit_within(_LEAVE_SECONDS)
-    return None
-
-
-def _announce(address_out: TextIO, listener: trio.SocketListener) -> None:
-    host, port = listener.socket.getsockname()[:2]
-    print(f"listening on ws://{_in_url(host)}:{port}/arcp", file=address_out, flush=True)
-
-
-def _in_url(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
-
-
-def _cannot_listen(options: ServeOptions, error: OSError | ValueError) -> CommandError:
-    if not isinstance(error, OSError):  # a text that cannot be a name at all
-        return CommandError(f"{options.host!r} is not an address or a name; choose another --host")
-    advice = {
-        errno.EADDRINUSE: "choose another --port (0 picks a free one), or stop what has it",
-        errno.EACCES: "choose a --port above 1023",
-    }.get(error.errno or 0, "choose another --host")
-    where = f"{_in_url(options.host)}:{options.port}"
-    return CommandError(f"cannot listen on {where}: {reason(error)}; {advice}")

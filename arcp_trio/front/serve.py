@@ -1,19 +1,26 @@
-"""The listening socket: accepts, and hands each connection to the runtime."""
+"""The front door: accepts, finds out what a connection wants, and hands it to the runtime."""
 
 from __future__ import annotations
 
-import errno
-import ipaddress
 import logging
 import math
-from collections.abc import Awaitable, Callable
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final, Protocol
 
+import attrs
 import trio
 
-from arcp_trio.transport import Transport, TransportClosed, accept
+from arcp_trio.front import pages
+from arcp_trio.front.listening import close, is_local, is_unix, listen, url
+from arcp_trio.front.origins import Origins, is_loopback
+from arcp_trio.front.pages import Page
+from arcp_trio.front.request import BadRequest, Head, read_head
+from arcp_trio.front.waiting import Visitor, WaitingRoom
+from arcp_trio.transport import HandshakeFailed, Transport, TransportClosed, accept
 
 logger = logging.getLogger(__name__)
 
@@ -21,8 +28,6 @@ logger = logging.getLogger(__name__)
 ACCEPT_PAUSE_SECONDS: Final = 0.1
 #: Closing by force does no network I/O, so this only guards against a stream that misbehaves.
 CLOSE_SECONDS: Final = 1.0
-#: What is free on one address may be taken on another; not often.
-FREE_PORT_TRIES: Final = 10
 
 
 class Limits(Protocol):
@@ -38,8 +43,13 @@ class Limits(Protocol):
         """What one message may have."""
         ...
 
+    @property
+    def connections_before_handshake(self) -> int:
+        """How many connections may be open that have no session yet."""
+        ...
 
-class Runtime(Protocol):
+
+class Runtime(pages.Reporting, Protocol):
     """What serving needs of a runtime."""
 
     @property
@@ -51,8 +61,14 @@ class Runtime(Protocol):
         """Start a task that outlives the listener; what it raises is logged and goes no further."""
         ...
 
-    async def attend(self, transport: Transport, *, deadline: float) -> None:
+    async def attend(
+        self, transport: Transport, *, deadline: float, welcomed: Callable[[], None] | None = None
+    ) -> None:
         """Run a connection until it ends; its client has until `deadline` to introduce itself."""
+        ...
+
+    def connection_failed(self, reason: str) -> None:
+        """Count a connection that was turned away."""
         ...
 
     async def over(self) -> None:
@@ -62,71 +78,75 @@ class Runtime(Protocol):
 
 async def serve(  # noqa: ASYNC128 - passes it on
     runtime: Runtime,
-    host: str | None = "127.0.0.1",
+    host: str | Sequence[str] = "127.0.0.1",
     port: int = 7777,
     *,
+    ssl_context: ssl.SSLContext | None = None,
+    origins: Iterable[str] = (),
     task_status: trio.TaskStatus[list[trio.SocketListener]] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Accept WebSocket connections for `runtime`, until cancelled or until the runtime is over.
+    """Accept connections for `runtime`, until cancelled or until the runtime is over.
 
     `listeners = await nursery.start(serve, runtime, host, port)` returns once they can connect;
     with port 0, `listeners[0].socket.getsockname()` says which port it became.
 
+    Args:
+        runtime: it has been entered.
+        host: an address, a name, `unix:` and the path of a Unix socket, or several of these.
+        port: of all that are not Unix sockets.
+        ssl_context: has the certificate, for TLS on all that are not Unix sockets.
+        origins: the web pages that may connect, like `https://app.example`. The runtime may be
+            asked for under their host names, too: those of a proxy before it.
+
     Cancellation: closes the listeners. Connections belong to the runtime and go on.
 
     Raises:
-        OSError: when the address cannot be listened on.
+        OSError: when it is not possible to listen there.
+        ValueError: when one of the origins is none.
     """
-    await serve_on(await listen(host, port), runtime, task_status=task_status)
-
-
-async def listen(host: str | None, port: int) -> list[trio.SocketListener]:
-    """Listen on every address of `host`; port 0 becomes the same free port on each.
-
-    Raises:
-        OSError: when the address cannot be listened on.
-    """
-    for _ in range(FREE_PORT_TRIES):
-        listeners = await trio.open_tcp_listeners(port, host=host)
-        first, *others = [listener.socket.getsockname()[1] for listener in listeners]
-        if all(other == first for other in others):
-            return listeners
-        # Each address has been given a port of its own.
-        await _close(listeners)
-        with suppress(OSError):
-            return await trio.open_tcp_listeners(first, host=host)
-    raise OSError(errno.EADDRINUSE, "no port is free on all of its addresses")
+    checked = Origins(origins)
+    listeners = await listen([host] if isinstance(host, str) else host, port)
+    current = None if ssl_context is None else lambda: ssl_context
+    await serve_on(
+        listeners, runtime, ssl_context=current, origins=checked, task_status=task_status
+    )
 
 
 async def serve_on(
     listeners: list[trio.SocketListener],
     runtime: Runtime,
     *,
+    ssl_context: Callable[[], ssl.SSLContext] | None = None,
+    origins: Origins | None = None,
     task_status: trio.TaskStatus[list[trio.SocketListener]] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Do as `serve` does, with what `listen` has opened; it is closed at the end."""
+    """Do as `serve` does, with what `listen` has opened; it is closed at the end.
+
+    `ssl_context` is asked for the one to use at each connection.
+    """
+    room = WaitingRoom(runtime.limits.connections_before_handshake)
     try:
         async with trio.open_nursery() as nursery:
             for listener in listeners:
-                host, port = listener.socket.getsockname()[:2]
-                logger.info("accepting connections on %s port %d", host, port)
-                name = f"accept on {host} port {port}"
-                nursery.start_soon(_accept_from, listener, runtime, name=name)
+                door = Door(
+                    runtime=runtime,
+                    room=room,
+                    origins=origins or Origins(),
+                    ssl_context=None if is_unix(listener) else ssl_context,
+                    loopback=is_local(listener) and not is_unix(listener),
+                )
+                where = url(listener, encrypted=door.ssl_context is not None)
+                logger.info("accepting connections on %s", where)
+                nursery.start_soon(_accept_from, listener, door, name=f"accept on {where}")
             task_status.started(listeners)
             await runtime.over()
             logger.info("accepting no more connections: the runtime is over")
             nursery.cancel_scope.cancel(reason="the runtime is over")
     finally:
-        await _close(listeners)  # noqa: ASYNC102 - bounds itself
+        close(listeners)
 
 
-async def _close(listeners: list[trio.SocketListener]) -> None:
-    with trio.move_on_after(CLOSE_SECONDS, shield=True):
-        for listener in listeners:
-            await listener.aclose()
-
-
-async def _accept_from(listener: trio.SocketListener, runtime: Runtime) -> None:
+async def _accept_from(listener: trio.SocketListener, door: Door) -> None:
     # trio.serve_listeners would have the connections in a nursery of its own, and end with the
     # first error of any of them.
     while True:
@@ -137,9 +157,11 @@ async def _accept_from(listener: trio.SocketListener, runtime: Runtime) -> None:
             await trio.sleep(ACCEPT_PAUSE_SECONDS)
             continue
         peer, private = _peer(stream)
-        attend = partial(serve_stream, runtime, stream, peer, private=private)
         try:
-            runtime.start_connection(attend, name=f"connection from {peer}")
+            door.runtime.start_connection(
+                partial(door.receive, stream, peer, private=private),
+                name=f"connection from {peer}",
+            )
         except BaseException:
             stream.socket.close()
             raise
@@ -147,17 +169,13 @@ async def _accept_from(listener: trio.SocketListener, runtime: Runtime) -> None:
 
 def _peer(stream: trio.SocketStream) -> tuple[str, bool]:
     """The peer's name, and whether it is on this machine."""
+    if stream.socket.family == socket.AF_UNIX:
+        return "a Unix socket", True
     try:
         host, port, *_ = stream.socket.getpeername()
     except OSError:  # gone already
         return "unknown", False
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}", is_loopback(host)
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a peer at this address is on this machine, so that nothing leaves it."""
-    address = ipaddress.ip_address(host)
-    return (getattr(address, "ipv4_mapped", None) or address).is_loopback
 
 
 async def serve_stream(
@@ -167,22 +185,128 @@ async def serve_stream(
 
     `private` says that nobody can read along on it.
     """
-    deadline = trio.current_time() + runtime.limits.handshake_seconds
+    await Door(runtime=runtime, room=WaitingRoom(1)).receive(stream, peer, private=private)
+
+
+class _TurnedAway(Exception):  # noqa: N818 - not an error of ours
+    """A client gets nothing, or a page that says why; `reason` is what that is counted as."""
+
+    def __init__(self, reason: str, message: str, response: bytes = b"") -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.response = response
+
+
+@attrs.define(eq=False, kw_only=True)
+class Door:
+    """What the connections that come in by one listener have in common."""
+
+    runtime: Runtime
+    room: WaitingRoom
+    origins: Origins = attrs.field(factory=Origins)
+    ssl_context: Callable[[], ssl.SSLContext] | None = None
+    loopback: bool = False
+    """It is reached by a loopback address, and by nothing else."""
+
+    async def receive(self, stream: trio.abc.Stream, peer: str, *, private: bool) -> None:
+        """Serve a connection, however it ends, and close it."""
+        handshake = trio.CancelScope(
+            deadline=trio.current_time() + self.runtime.limits.handshake_seconds
+        )
+        try:
+            with self.room.enter(partial(_hang_up, stream)) as visitor, handshake:
+                try:
+                    await self._serve(stream, peer, visitor, handshake, private=private)
+                except _TurnedAway as away:
+                    if not visitor.evicted:
+                        self._failed(peer, away.reason, str(away))
+                    if away.response:
+                        await pages.send(stream, away.response)
+            if visitor.evicted:
+                self._failed(
+                    peer, "connections_before_handshake", "too many connections wait for a session"
+                )
+            elif handshake.cancelled_caught:
+                self._failed(peer, "handshake_seconds", "no opening handshake in time")
+        finally:
+            with trio.move_on_after(CLOSE_SECONDS, shield=True):
+                await trio.aclose_forcefully(stream)
+
+    def _failed(self, peer: str, reason: str, message: str) -> None:
+        logger.info("connection from %s: %s", peer, message)
+        self.runtime.connection_failed(reason)
+
+    async def _serve(
+        self,
+        stream: trio.abc.Stream,
+        peer: str,
+        visitor: Visitor,
+        handshake: trio.CancelScope,
+        *,
+        private: bool,
+    ) -> None:
+        if self.ssl_context is not None:
+            stream, private = await _encrypt(stream, self.ssl_context()), True
+        head = await _read_head(stream)
+        if head is None:
+            return
+        self._check(head)
+        page = pages.page_for(head, self.runtime)
+        if page is not None:
+            await pages.send(stream, page.encode(head))
+            return
+        limits, deadline = self.runtime.limits, handshake.deadline
+        let_in = partial(self.room.let_in, visitor)
+        try:
+            async with accept(
+                stream,
+                received=head.received,
+                max_bytes=limits.frame_bytes_in,
+                peer=peer,
+                private=private,
+            ) as transport:
+                handshake.deadline = math.inf  # from here on, attending minds the deadline
+                await self.runtime.attend(transport, deadline=deadline, welcomed=let_in)
+        except HandshakeFailed as exc:
+            raise _TurnedAway("websocket", str(exc)) from exc
+        except TransportClosed as exc:
+            logger.info("connection from %s: %s", peer, exc)
+
+    def _check(self, head: Head) -> None:
+        """Turn away who means somebody else, and web pages that nobody has allowed."""
+        if pages.is_public(head):
+            return
+        if not self.origins.admits_host(head.host, loopback=self.loopback):
+            page = Page(403, "This Host is not served here; --allow-origin allows more.\n")
+            raise _TurnedAway("host", f"for another host, {head.host}", page.encode(head))
+        encrypted = self.ssl_context is not None
+        if not self.origins.admits_origin(head.origin, head.host, encrypted=encrypted):
+            page = Page(403, "This Origin may not connect; --allow-origin allows it.\n")
+            raise _TurnedAway("origin", f"from the web page {head.origin!r}", page.encode(head))
+
+
+async def _encrypt(stream: trio.abc.Stream, context: ssl.SSLContext) -> trio.abc.Stream:
+    # What HTTP says about its own length makes the farewells of TLS superfluous.
+    secure = trio.SSLStream(stream, context, server_side=True, https_compatible=True)
     try:
-        with trio.CancelScope(deadline=deadline) as handshake:
-            try:
-                async with accept(
-                    stream,
-                    max_bytes=runtime.limits.frame_bytes_in,
-                    peer=peer,
-                    private=private,
-                ) as transport:
-                    handshake.deadline = math.inf  # from here on, attending minds the deadline
-                    await runtime.attend(transport, deadline=deadline)
-            except TransportClosed as exc:
-                logger.info("connection from %s: %s", peer, exc)
-        if handshake.cancelled_caught:
-            logger.info("connection from %s: no opening handshake in time", peer)
-    finally:
-        with trio.move_on_after(CLOSE_SECONDS, shield=True):
-            await trio.aclose_forcefully(stream)
+        await secure.do_handshake()
+    except trio.BrokenResourceError as exc:
+        raise _TurnedAway("tls", f"no TLS handshake: {exc.__cause__ or exc}") from exc
+    return secure
+
+
+async def _read_head(stream: trio.abc.Stream) -> Head | None:
+    try:
+        return await read_head(stream)
+    except BadRequest as exc:
+        page = Page(exc.status, f"{exc}\n")
+        raise _TurnedAway("request", str(exc), page.encode()) from exc
+    except trio.BrokenResourceError:
+        return None  # gone
+
+
+def _hang_up(stream: trio.abc.Stream) -> None:
+    """End both directions, so that nothing waits any more, whoever does."""
+    if isinstance(stream, trio.SocketStream):
+        with suppress(OSError):  # gone already
+            stream.socket.shutdown(socket.SHUT_RDWR)

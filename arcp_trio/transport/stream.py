@@ -42,10 +42,14 @@ class FrameStream(trio.abc.Stream):
     Its `Stream` methods are for trio-websocket, the others for the transport.
     """
 
-    def __init__(self, stream: trio.abc.Stream, *, client: bool, max_bytes: int) -> None:
+    def __init__(
+        self, stream: trio.abc.Stream, *, client: bool, max_bytes: int, received: bytes = b""
+    ) -> None:
+        """Begin with `received`, which has been read from `stream` already."""
         self.gauge: Final = MessageGauge(max_bytes)
         self.writing_since: float | None = None
         self._stream = stream
+        self._received = received
         self._client = client
         self._encode: Callable[[Sequence[bytes]], bytes] = client_texts if client else server_texts
         self._write_lock = trio.StrictFIFOLock()
@@ -179,6 +183,10 @@ class FrameStream(trio.abc.Stream):
         return data[:cut]
 
     async def _read(self, max_bytes: int | None) -> bytes:
+        if self._received:
+            await trio.lowlevel.checkpoint()
+            received, self._received = self._received, b""
+            return received
         return bytes(await self._stream.receive_some(max_bytes))
 
     async def discard(self) -> None:

@@ -8,6 +8,7 @@ sees `TransportClosed`, and nothing else in the program notices.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Final, cast
@@ -35,6 +36,8 @@ logger = logging.getLogger(__name__)
 
 _READ_BYTES: Final = 64 * 1024
 
+_HOST: Final = re.compile(rb"^Host:[^\r\n]*", re.IGNORECASE | re.MULTILINE)
+
 _TOO_BIG: Final = 1009
 #: Protocol error and invalid UTF-8: trio-websocket finds them, and leaves the farewell to us.
 _FOUND_BY_LIBRARY: Final = frozenset((1002, 1007))
@@ -48,7 +51,7 @@ _Handshake = Callable[[trio.Nursery, FrameStream], Awaitable[WebSocketConnection
 async def accept(
     stream: trio.abc.Stream,
     *,
-    path: str = "/arcp",
+    received: bytes = b"",
     max_bytes: int,
     peer: str,
     private: bool = False,
@@ -60,7 +63,8 @@ async def accept(
     raises comes out as it is.
 
     Args:
-        path: where WebSockets are accepted, with any query; elsewhere the answer is 404.
+        received: what has been read from `stream` already; whether there is a WebSocket at the path
+            that the request names is for the one to decide who has read it.
         max_bytes: what one message may have, in bytes.
         peer: who is at the other end, for logs.
         private: whether nobody can read along on `stream`.
@@ -69,7 +73,7 @@ async def accept(
     opened around the whole block, and its deadline lifted inside.
 
     Raises:
-        TransportClosed: on entering, when there is no WebSocket handshake, or not for `path`.
+        HandshakeFailed: on entering, when there is no WebSocket handshake.
     """
 
     async def answer(nursery: trio.Nursery, frames: FrameStream) -> WebSocketConnection:
@@ -80,13 +84,11 @@ async def accept(
             max_message_size=max_bytes,
             receive_buffer_size=_READ_BYTES,
         )
-        asked = request.path.partition("?")[0]  # what stands behind may be a secret
-        if asked != path:
-            await request.reject(404, body=f"There is nothing here; try {path}.\n".encode())
-            raise TransportClosed(f"no WebSocket at {asked[:100]!r}, but at {path}")
         return await request.accept()
 
-    frames = FrameStream(stream, client=False, max_bytes=max_bytes)
+    # wsproto fails on the host xn--p1ai:7777, as .рф is in a request; nobody asks it for the host.
+    received = _HOST.sub(b"Host: localhost", received, count=1)
+    frames = FrameStream(stream, client=False, max_bytes=max_bytes, received=received)
     async with _open(frames, answer, max_bytes, peer, private=private) as transport:
         yield transport
 

@@ -31,8 +31,12 @@ def test_every_option_can_stand_in_the_file(tmp_path: Path) -> None:
         tmp_path,
         """
         [serve]
-        host = "::1"
+        host = ["::1", "unix:/run/arcp"]
         port = 0
+        tls_cert = "c.pem"
+        tls_key = "k.pem"
+        insecure = true
+        allow_origin = ["https://app.example"]
         data = "d"
         memory = false
         synchronous = "off"
@@ -51,8 +55,12 @@ def test_every_option_can_stand_in_the_file(tmp_path: Path) -> None:
         """,
     )
     assert config.options == ServeOptions(
-        host="::1",
+        host=("::1", "unix:/run/arcp"),
         port=0,
+        tls_cert="c.pem",
+        tls_key="k.pem",
+        insecure=True,
+        allow_origin=("https://app.example",),
         data="d",
         synchronous="off",
         token=("alice=x",),
@@ -89,7 +97,7 @@ def test_the_command_line_wins(tmp_path: Path) -> None:
         port=2,
         resume_window=9,
     )
-    assert (config.options.port, config.options.host) == (2, "a")
+    assert (config.options.port, config.options.host) == (2, ("a",))
     assert config.limits.resume_window_seconds == 9
 
 
@@ -105,6 +113,8 @@ def test_the_command_line_wins(tmp_path: Path) -> None:
         ("serve = 1", "serve"),
         ("[serve]\nport = '7777'", "port"),
         ("[serve]\nport = true", "port"),
+        ("[serve]\nhost = 1", "host"),
+        ("[serve]\nhost = ['a', 1]", "host"),
         ("[serve]\nport = 70000", "port"),
         ("[serve]\nmemory = 1", "memory"),
         ("[serve]\ntoken = 'alice=hush'", "token"),

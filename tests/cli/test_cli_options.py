@@ -155,7 +155,7 @@ def test_help_states_the_defaults(capsys: pytest.CaptureFixture[str]) -> None:
     stated = dict(re.findall(r"--([a-z-]+) [A-Z]+ [^()]*\(default ([^ )]+)\)", text))
     settings, limits = ServeOptions(), Limits()
     assert stated == {
-        "host": settings.host,
+        "host": settings.host[0],
         "port": str(settings.port),
         "data": settings.data,
         "resume-window": str(limits.resume_window_seconds),

@@ -1,4 +1,4 @@
-"""The accept loop, with a runtime that only echoes."""
+"""The accept loop, and what becomes of a connection, with a runtime that only echoes."""
 
 from __future__ import annotations
 
@@ -7,102 +7,24 @@ import os
 import resource
 import socket
 import struct
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import pytest
 import trio
-from attrs import define, field, frozen
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from arcp_trio import Runtime, StaticTokens
 from arcp_trio.front import serve
-from arcp_trio.front.serve import is_loopback, listen, serve_stream
-from arcp_trio.transport import Transport, TransportClosed, connect, memory_streams
+from arcp_trio.front.listening import listen
+from arcp_trio.front.origins import is_loopback
+from arcp_trio.front.serve import serve_stream
+from arcp_trio.transport import TransportClosed, connect, memory_streams
+from tests.front.echo import EchoRuntime, assert_echoes, client_of, serving
 from tests.transport.peers import CLOSE, PING, TEXT, RawPeer, closing, frame, request
 
 RESET = struct.pack("ii", 1, 0)  # SO_LINGER: closing sends RST
-
-
-@frozen(kw_only=True)
-class EchoLimits:
-    """The bounds of an `EchoRuntime`."""
-
-    handshake_seconds: float = 10.0
-    frame_bytes_in: int = 1000
-
-
-@define(eq=False)
-class EchoRuntime:
-    """Sends back what it gets; ends a connection that says `bye`, fails on one that says `bug`."""
-
-    nursery: trio.Nursery
-    limits: EchoLimits = EchoLimits()
-    attached: int = 0
-    deadlines: list[float] = field(factory=list)
-    private: list[bool] = field(factory=list)
-    failures: list[BaseException] = field(factory=list)
-    names: list[str] = field(factory=list)
-    ended: trio.Event = field(factory=trio.Event)
-
-    async def over(self) -> None:
-        """Wait until a test ends it."""
-        await self.ended.wait()
-
-    def start_connection(self, serve: Callable[[], Awaitable[None]], name: str) -> None:
-        """Run `serve` behind a fence."""
-        self.names.append(name)
-        self.nursery.start_soon(self._fence, serve, name=name)
-
-    async def _fence(self, serve: Callable[[], Awaitable[None]]) -> None:
-        try:
-            await serve()
-        except Exception as exc:  # noqa: BLE001 - the fence
-            self.failures.append(exc)
-
-    async def attend(self, transport: Transport, *, deadline: float) -> None:
-        """Echo until the end."""
-        self.deadlines.append(deadline)
-        self.private.append(transport.private)
-        self.attached += 1
-        try:
-            while (message := await transport.receive()) != "bye":
-                if message == "bug":
-                    raise RuntimeError("a bug")
-                await transport.send([message.encode() if isinstance(message, str) else b"bytes"])
-            with trio.move_on_after(2):
-                await transport.close(1000)
-        finally:
-            self.attached -= 1
-
-
-@asynccontextmanager
-async def serving() -> AsyncGenerator[tuple[EchoRuntime, int], None]:
-    """Serve an echo on a free port."""
-    with trio.fail_after(60):
-        async with trio.open_nursery() as connections:
-            runtime = EchoRuntime(connections)
-            async with trio.open_nursery() as nursery:
-                listeners = await nursery.start(serve, runtime, "127.0.0.1", 0)
-                yield runtime, listeners[0].socket.getsockname()[1]
-                nursery.cancel_scope.cancel()
-            connections.cancel_scope.cancel()
-
-
-@asynccontextmanager
-async def client_of(port: int) -> AsyncGenerator[Transport, None]:
-    """Connect as a client of ours."""
-    stream = await trio.open_tcp_stream("127.0.0.1", port)
-    async with connect(stream, max_bytes=1000) as transport:
-        yield transport
-
-
-async def assert_echoes(client: Transport, text: str) -> None:
-    """Hold that a connection is served."""
-    await client.send([text.encode()])
-    assert await client.receive() == text
 
 
 # What the nth peer sends, piece by piece, before it goes.
@@ -333,7 +255,7 @@ async def test_a_free_port_is_the_same_on_every_address() -> None:
     resolver = TwoAddresses()
     trio.socket.set_custom_hostname_resolver(resolver)
     with trio.fail_after(60):
-        listeners = await listen("localhost", 0)
+        listeners = await listen(["localhost"], 0)
         one, other = [listener.socket.getsockname() for listener in listeners]
         assert (one[0], other[0]) == ("127.0.0.1", "127.0.0.2")
         assert one[1] == other[1] != 0

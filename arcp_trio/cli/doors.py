@@ -1,0 +1,125 @@
+"""Where `serve` listens and who may connect, from its options; what is wrong is one line."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import attrs
+import trio
+
+import arcp_trio
+from arcp_trio.cli.errors import CommandError, reason
+from arcp_trio.cli.options import ServeOptions
+from arcp_trio.front.listening import UNIX, CannotListen, close, is_local, listen, url
+from arcp_trio.front.origins import Origins
+from arcp_trio.front.serve import serve_on
+from arcp_trio.front.tls import Tls, UnusableCertificate
+
+
+@attrs.frozen(kw_only=True)
+class Doors:
+    """What is open, and for whom."""
+
+    listeners: list[trio.SocketListener]
+    tls: Tls | None
+    origins: Origins
+
+    @property
+    def url(self) -> str:
+        """Where clients connect to; with several doors, the first."""
+        return url(self.listeners[0], encrypted=self.tls is not None)
+
+    @property
+    def reloads(self) -> dict[str, Callable[[], None]]:
+        """What can be read again while connections go on."""
+        return {} if self.tls is None else {"certificates": partial(_reload, self.tls)}
+
+    async def serve(
+        self,
+        runtime: arcp_trio.Runtime,
+        *,
+        task_status: trio.TaskStatus[object] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Accept connections for `runtime`, until cancelled or until it is over."""
+        await serve_on(
+            self.listeners,
+            runtime,
+            ssl_context=None if self.tls is None else self.tls.current,
+            origins=self.origins,
+            task_status=task_status,
+        )
+
+    def close(self) -> None:
+        """Stop listening; `serve` does so at its end."""
+        close(self.listeners)
+
+
+async def open_doors(options: ServeOptions) -> Doors:
+    """Listen as the options say.
+
+    Raises:
+        CommandError: that is not possible, or not safe.
+    """
+    tls, origins = _tls(options), _origins(options)
+    try:
+        listeners = await listen(options.host, options.port)
+    except CannotListen as error:
+        raise _cannot_listen(options, error) from error
+    if tls is None and not options.insecure:
+        for listener in listeners:
+            if not is_local(listener):
+                close(listeners)
+                raise _exposed(listener.socket.getsockname()[0])
+    return Doors(listeners=listeners, tls=tls, origins=origins)
+
+
+def _tls(options: ServeOptions) -> Tls | None:
+    certificate, key = options.tls_cert, options.tls_key
+    if certificate is None and key is None:
+        return None
+    if certificate is None or key is None:
+        given, missing = ("cert", "key") if key is None else ("key", "cert")
+        raise CommandError(f"--tls-{given} is of no use alone; add --tls-{missing}")
+    try:
+        return Tls(Path(certificate), Path(key))
+    except UnusableCertificate as error:
+        raise CommandError(f"{error}; see --tls-cert and --tls-key") from error
+
+
+def _reload(tls: Tls) -> None:
+    try:
+        tls.reload()
+    except UnusableCertificate as error:
+        raise CommandError(str(error)) from error
+
+
+def _origins(options: ServeOptions) -> Origins:
+    try:
+        return Origins(options.allow_origin)
+    except ValueError as error:
+        raise CommandError(f"--allow-origin: {error}") from error
+
+
+def _exposed(address: str) -> CommandError:
+    return CommandError(
+        f"other machines can reach {address}, and tokens and events would cross the network for all"
+        " to read; add --tls-cert and --tls-key, or --insecure where something else encrypts"
+    )
+
+
+def _cannot_listen(options: ServeOptions, error: CannotListen) -> CommandError:
+    host = error.host
+    if host.startswith(UNIX):
+        where, advice = host, "choose another --host"
+        if error.errno == errno.EADDRINUSE:
+            advice = "choose another --host, or stop what has it"
+    else:
+        where = f"{f'[{host}]' if ':' in host else host}:{options.port}"
+        advice = {
+            errno.EADDRINUSE: "choose another --port (0 picks a free one), or stop what has it",
+            errno.EACCES: "choose a --port above 1023",
+        }.get(error.errno or 0, "choose another --host")
+    return CommandError(f"cannot listen on {where}: {reason(error)}; {advice}")

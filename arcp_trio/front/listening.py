@@ -1,0 +1,147 @@
+"""The listening sockets: on addresses, on names, and on Unix sockets."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import stat
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from arcp_trio.front.origins import is_loopback
+
+UNIX: Final = "unix:"
+"""A host that begins so is the path of a Unix socket."""
+#: What is free on one address may be taken on another; not often.
+FREE_PORT_TRIES: Final = 10
+_BACKLOG: Final = 1_024
+_OWNER_ONLY: Final = 0o600
+
+
+class CannotListen(OSError):  # noqa: N818 - says what it is
+    """Why it is not possible to listen, and where."""
+
+    def __init__(self, number: int, reason: str, host: str) -> None:
+        super().__init__(number, reason)
+        self.host: Final = host
+
+    def __str__(self) -> str:
+        return f"{self.host}: {self.strerror}"
+
+
+async def listen(hosts: Sequence[str], port: int) -> list[trio.SocketListener]:
+    """Listen on every address of each of `hosts`; port 0 becomes the same free port on all.
+
+    Close them with `close`, which removes the files of Unix sockets.
+
+    Raises:
+        CannotListen: on one of them that is not possible.
+    """
+    for _ in range(FREE_PORT_TRIES):
+        listeners = await _open(hosts, port)
+        first, *others = {_port(listener) for listener in listeners if not is_unix(listener)} or {0}
+        if not others:
+            return listeners
+        # Each address has been given a port of its own.
+        close(listeners)
+        with suppress(CannotListen):
+            return await _open(hosts, first)
+    raise CannotListen(errno.EADDRINUSE, "no port is free on all of its addresses", hosts[0])
+
+
+async def _open(hosts: Sequence[str], port: int) -> list[trio.SocketListener]:
+    listeners: list[trio.SocketListener] = []
+    try:
+        for host in hosts:
+            listeners += await _open_one(host, port)
+    except BaseException:
+        close(listeners)
+        raise
+    return listeners
+
+
+async def _open_one(host: str, port: int) -> list[trio.SocketListener]:
+    try:
+        if host.startswith(UNIX):
+            return [_open_unix(Path(host.removeprefix(UNIX)))]
+        return await trio.open_tcp_listeners(port, host=host)
+    except OSError as error:
+        number = error.errno or errno.EINVAL
+        raise CannotListen(number, error.strerror or str(error), host) from error
+    except ValueError as error:
+        raise CannotListen(errno.EINVAL, "not an address or a name", host) from error
+
+
+def _open_unix(path: Path) -> trio.SocketListener:
+    _remove_stale(path)
+    unix = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        unix.bind(str(path))
+        # Nobody can connect before it listens, so it is never open to others.
+        path.chmod(_OWNER_ONLY)
+        unix.listen(_BACKLOG)
+        return trio.SocketListener(trio.socket.from_stdlib_socket(unix))
+    except BaseException:
+        unix.close()
+        raise
+
+
+def _remove_stale(path: Path) -> None:
+    """Remove the socket that a process which is gone has left, and nothing else."""
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(mode):
+        raise FileExistsError(errno.EEXIST, "what is there is not a socket")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(0)  # a full backlog is an answer, too
+        try:
+            probe.connect(str(path))
+        except ConnectionRefusedError:
+            path.unlink(missing_ok=True)
+        except BlockingIOError:
+            raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE)) from None
+        else:
+            raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+
+
+def close(listeners: Sequence[trio.SocketListener]) -> None:
+    """Stop listening; may be done twice."""
+    for listener in listeners:
+        if listener.socket.fileno() < 0:
+            continue
+        path = listener.socket.getsockname() if is_unix(listener) else None
+        listener.socket.close()
+        if path is not None:
+            with suppress(OSError):  # somebody else's by now
+                _remove_stale(Path(path))
+
+
+def is_unix(listener: trio.SocketListener) -> bool:
+    """Whether it is a Unix socket."""
+    return listener.socket.family == socket.AF_UNIX
+
+
+def is_local(listener: trio.SocketListener) -> bool:
+    """Whether only this machine can connect to it."""
+    return is_unix(listener) or is_loopback(listener.socket.getsockname()[0])
+
+
+def _port(listener: trio.SocketListener) -> int:
+    port: int = listener.socket.getsockname()[1]
+    return port
+
+
+def url(listener: trio.SocketListener, *, encrypted: bool) -> str:
+    """Where clients connect to."""
+    if is_unix(listener):
+        return UNIX + str(Path(listener.socket.getsockname()).absolute())
+    host, port = listener.socket.getsockname()[:2]
+    scheme = "wss" if encrypted else "ws"
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}/arcp"

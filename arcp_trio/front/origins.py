@@ -1,0 +1,144 @@
+"""Who may talk to this runtime out of a browser, and under which name.
+
+A browser lets any page open a WebSocket to any address, also to one that only its user's machine
+can reach, and tells by `Origin` which page it is. Against a page whose own name has been pointed
+to this machine (DNS rebinding) that does not help: then `Host` is the name of that page.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterable
+from typing import Final
+
+import attrs
+
+HIGHEST_PORT: Final = 65_535
+_DEFAULT_PORTS: Final = {"http": 80, "https": 443, "ws": 80, "wss": 443}
+_AUTHORITY: Final = re.compile(r"(\[[^][]*\]|[^][:]*)(?::([0-9]{0,5}))?", re.ASCII)
+_NAME: Final = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?", re.ASCII)
+_SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*", re.ASCII)
+_LONGEST_NAME: Final = 253
+
+_Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+@attrs.frozen
+class Host:
+    """A name or an address, in lower case and without brackets, and a port if it is given."""
+
+    name: str
+    port: int | None = None
+
+    @property
+    def address(self) -> _Address | None:
+        """The address that it is, if it is no name."""
+        try:
+            return ipaddress.ip_address(self.name)
+        except ValueError:
+            return None
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether it means the machine on which it is looked up, whoever answers for names."""
+        return self.name == "localhost" or (self.address is not None and is_loopback(self.name))
+
+
+@attrs.frozen
+class Origin:
+    """Where a web page is from, in one form for everything that is the same."""
+
+    scheme: str
+    name: str
+    port: int | None
+
+
+def is_loopback(address: str) -> bool:
+    """Whether a peer at this address is on this machine, so that nothing leaves it."""
+    parsed = ipaddress.ip_address(address)
+    return (getattr(parsed, "ipv4_mapped", None) or parsed).is_loopback
+
+
+def parse_host(text: str) -> Host | None:
+    """Read the value of a Host header; None if it is none (RFC 3986 §3.2)."""
+    matched = _AUTHORITY.fullmatch(text)
+    if matched is None:
+        return None
+    name, port = matched[1].lower(), int(matched[2]) if matched[2] else None
+    if port is not None and port > HIGHEST_PORT:
+        return None
+    if name.startswith("["):
+        return _ipv6(name[1:-1], port)
+    name = name.removesuffix(".")
+    good = len(name) <= _LONGEST_NAME and all(_NAME.fullmatch(part) for part in name.split("."))
+    return Host(name, port) if good else None
+
+
+def _ipv6(text: str, port: int | None) -> Host | None:
+    try:
+        address = ipaddress.IPv6Address(text)
+    except ValueError:
+        return None
+    # Which interface it is on means nothing beyond one machine.
+    return None if address.scope_id else Host(str(address), port)
+
+
+def parse_origin(text: str) -> Origin | None:
+    """Read the value of an Origin header; None for `null` and what is none (RFC 6454 §7)."""
+    scheme, separator, authority = text.lower().partition("://")
+    host = parse_host(authority)
+    if not separator or host is None or not _SCHEME.fullmatch(scheme):
+        return None
+    return Origin(scheme, host.name, host.port or _DEFAULT_PORTS.get(scheme))
+
+
+class Origins:
+    """The web pages that may connect, and the names under which this runtime may be asked for."""
+
+    def __init__(self, allowed: Iterable[str] = ()) -> None:
+        """Allow these origins, and the host of each as a name of this runtime: a proxy's, say.
+
+        Raises:
+            ValueError: one of them is no origin.
+        """
+        self._allowed: set[Origin] = set()
+        self._null = False
+        for text in allowed:
+            origin = parse_origin(text)
+            if origin is not None:
+                self._allowed.add(origin)
+            elif text == "null":
+                self._null = True
+            else:
+                raise ValueError(f"{text!r} is not an origin, like https://app.example")
+        self._names = {origin.name for origin in self._allowed}
+
+    def admits_host(self, host: Host | None, *, loopback: bool) -> bool:
+        """Whether a client that asks for `host` means this runtime.
+
+        Only where it is reached by a `loopback` address is it known how it may be called. A client
+        that names no host at all is no browser.
+        """
+        return host is None or not loopback or host.is_loopback or host.name in self._names
+
+    def admits_origin(self, origin: str | None, host: Host | None, *, encrypted: bool) -> bool:
+        """Whether the page may connect that a browser says it is from; None says it is no browser.
+
+        A page may if it is allowed, or from right here: some clients that are no browsers say so.
+        """
+        if origin is None:
+            return True
+        parsed = parse_origin(origin)
+        if parsed is None:
+            return self._null and origin == "null"
+        return parsed in self._allowed or _is_here(parsed, host, encrypted=encrypted)
+
+
+def _is_here(origin: Origin, host: Host | None, *, encrypted: bool) -> bool:
+    if host is None:
+        return False
+    scheme = "https" if encrypted else "http"
+    here = Origin(scheme, host.name, host.port or _DEFAULT_PORTS[scheme])
+    # A name that anybody can point here proves nothing, but with a certificate for it.
+    return origin == here and (encrypted or host.is_loopback or host.address is not None)

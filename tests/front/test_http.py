@@ -1,0 +1,369 @@
+"""Plain HTTP at the door: what is answered to whom, and what cannot be answered."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import suppress
+
+import pytest
+import trio
+from hypothesis import given
+from hypothesis import strategies as st
+from trio.testing import MockClock
+
+from arcp_trio import MemoryStore, Runtime, StaticTokens
+from arcp_trio.front.request import HEAD_BYTES, BadRequest, read_head
+from arcp_trio.front.serve import serve_stream
+from arcp_trio.transport import HandshakeFailed, connect, memory_streams
+from tests.front.echo import Answer, EchoLimits, EchoRuntime, knock, read_answer, serving
+from tests.transport.peers import CLOSE, TEXT, RawPeer, closing, frame, request
+
+
+def get(target: str, method: str = "GET", *, version: str = "1.1", more: str = "") -> bytes:
+    """Return a request."""
+    return f"{method} {target} HTTP/{version}\r\nHost: localhost:7777\r\n{more}\r\n".encode()
+
+
+async def ask(data: bytes, *, runtime: EchoRuntime | None = None, method: str = "GET") -> Answer:
+    """Send `data` to a door of its own, and read the answer."""
+    async with trio.open_nursery() as nursery:
+        stream = knock(runtime or EchoRuntime(nursery))
+
+        @nursery.start_soon
+        async def send() -> None:
+            with suppress(trio.ClosedResourceError):  # nobody wanted so much
+                await stream.send_all(data)
+
+        answer = await read_answer(stream, method)
+        await stream.aclose()
+    return answer
+
+
+# --- the pages ---
+
+
+@pytest.mark.parametrize(
+    ("target", "status", "body"),
+    [
+        ("/healthz", 200, "alive\n"),
+        ("/healthz?probe=1", 200, "alive\n"),
+        ("http://10.0.0.1:7777/healthz", 200, "alive\n"),
+        ("HTTPS://[::1]/readyz?", 200, "ready\n"),
+        ("/metrics", 200, "echoes 1\n"),
+        ("/", 404, None),
+        ("/arcp/", 404, None),
+        ("/arcpx", 404, None),
+        ("/other?/arcp", 404, None),
+        ("/HEALTHZ", 404, None),
+        ("/%68ealthz", 404, None),
+        ("http://localhost", 404, None),
+        ("*", 404, None),
+        ("/arcp", 426, None),
+        ("/arcp?access=1", 426, None),
+    ],
+)
+async def test_each_path_has_its_answer(target: str, status: int, body: str | None) -> None:
+    """Pages are found by their path alone, and whatever is not there is not found."""
+    answer = await ask(get(target))
+    assert answer.status == status
+    assert body is None or answer.body == body
+    assert answer.headers["connection"] == "close" or status == 426
+    assert answer.body.endswith("\n")
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics"])
+async def test_head_is_get_without_the_body(path: str) -> None:
+    """Probes that ask with HEAD learn the same, length included."""
+    whole, head = await ask(get(path)), await ask(get(path, "HEAD"), method="HEAD")
+    assert head.body == ""
+    assert (head.status, head.headers["content-length"]) == (200, str(len(whole.body)))
+
+
+@pytest.mark.parametrize(
+    ("path", "method", "allowed"),
+    [
+        ("/healthz", "POST", "GET, HEAD"),
+        ("/readyz", "DELETE", "GET, HEAD"),
+        ("/metrics", "OPTIONS", "GET, HEAD"),
+        ("/arcp", "POST", "GET"),
+        ("/arcp", "HEAD", "GET"),
+    ],
+)
+async def test_other_methods_are_not_allowed(path: str, method: str, allowed: str) -> None:
+    """The answer says which are."""
+    answer = await ask(get(path, method), method=method)
+    assert (answer.status, answer.headers["allow"]) == (405, allowed)
+
+
+async def test_the_place_of_the_websocket_says_what_it_is() -> None:
+    """Without an upgrade the answer is 426, with what to upgrade to."""
+    answer = await ask(get("/arcp"))
+    assert answer.status == 426
+    assert answer.headers["upgrade"] == "websocket"
+
+
+async def test_metrics_come_in_the_format_of_prometheus() -> None:
+    """The content type says the version of the text format."""
+    content_type = (await ask(get("/metrics"))).headers["content-type"]
+    assert content_type.startswith("text/plain; version=0.0.4")
+
+
+async def test_who_is_not_ready_says_why() -> None:
+    """A runtime in trouble is alive and not ready."""
+    async with trio.open_nursery() as nursery:
+        runtime = EchoRuntime(nursery, trouble="the store cannot be used")
+        ready = await ask(get("/readyz"), runtime=runtime)
+        assert (ready.status, ready.body) == (503, "the store cannot be used\n")
+        assert (await ask(get("/healthz"), runtime=runtime)).status == 200
+
+
+async def test_a_runtime_is_ready_while_it_takes_work(autojump_clock: MockClock) -> None:
+    """It says when it is not there yet, and when it is going."""
+    runtime = Runtime(auth=StaticTokens({}), store=MemoryStore())
+    assert runtime.ready() == "starting"
+    async with runtime:
+        assert runtime.ready() is None
+        near, far = memory_streams()
+        runtime.start_connection(lambda: serve_stream(runtime, near, "probe"), "probe")
+        await far.send_all(get("/metrics"))
+        assert "arcp_build_info" in (await read_answer(far)).body
+        await far.aclose()
+        await runtime.shutdown()
+        assert runtime.ready() == "shutting down"
+    assert runtime.ready() == "shutting down"
+
+
+# --- the way to the WebSocket ---
+
+
+@pytest.mark.spec("1.0/4.1-2")
+@pytest.mark.parametrize("target", ["/arcp", "/arcp?access=1", "ws://localhost/arcp"])
+async def test_websockets_are_at_one_path(target: str) -> None:
+    """Some clients put something behind it, or name the host as well."""
+    async with trio.open_nursery() as nursery:
+        stream = knock(EchoRuntime(nursery))
+        await stream.send_all(request(target))
+        assert (await RawPeer(stream).read_head()).startswith(b"HTTP/1.1 101 ")
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.spec("1.0/4.1-2")
+async def test_a_client_at_another_path_is_told_that_it_was_refused() -> None:
+    """Connecting to the wrong place raises with the status of the answer."""
+    async with trio.open_nursery() as nursery:
+        stream = knock(EchoRuntime(nursery))
+        with pytest.raises(HandshakeFailed, match="404"):
+            async with connect(stream, path="/elsewhere", max_bytes=100):
+                pytest.fail("connected")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        (b"Upgrade: websocket", b"upgrade: WebSocket"),
+        (b"Host: localhost", b"hOST:localhost"),
+        (b"Host: localhost", b"HOST:   localhost:80   "),
+        (b"\r\n", b"\n"),
+    ],
+)
+async def test_the_spelling_of_headers_does_not_matter(change: tuple[bytes, bytes]) -> None:
+    """Names are without case, lists may be in pieces, and the line ends of old are known."""
+    async with trio.open_nursery() as nursery:
+        stream = knock(EchoRuntime(nursery))
+        await stream.send_all(request().replace(*change))
+        assert (await RawPeer(stream).read_head()).startswith(b"HTTP/1.1 101 ")
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 10_000])
+async def test_a_request_may_come_in_pieces_and_with_frames(size: int) -> None:
+    """From a byte at a time to head and first frames in one packet, nothing is lost."""
+    data = request() + frame(TEXT, b"hello") + frame(TEXT, b"again") + frame(TEXT, b"bye")
+    async with trio.open_nursery() as nursery:
+        stream = knock(EchoRuntime(nursery))
+
+        @nursery.start_soon
+        async def send() -> None:
+            for at in range(0, len(data), size):
+                await stream.send_all(data[at : at + size])
+
+        peer = RawPeer(stream)
+        assert (await peer.read_head()).startswith(b"HTTP/1.1 101 ")
+        assert await peer.receive() == (TEXT, b"hello")
+        assert await peer.receive() == (TEXT, b"again")
+        assert await peer.receive() == (CLOSE, closing(1000))
+        await stream.send_all(frame(CLOSE, closing(1000)))
+        assert await peer.read_to_end() == b""
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        (b"Sec-WebSocket-Key", b"X-Key"),
+        (b"Connection: Upgrade", b"Connection: close"),
+        (b"Sec-WebSocket-Version: 13", b"Sec-WebSocket-Version: 8"),
+    ],
+)
+async def test_half_a_websocket_handshake_is_refused(change: tuple[bytes, bytes]) -> None:
+    """What asks for a WebSocket and does not do it right gets a client error, and is counted."""
+    async with trio.open_nursery() as nursery:
+        runtime = EchoRuntime(nursery)
+        stream = knock(runtime)
+        await stream.send_all(request().replace(*change))
+        head = await RawPeer(stream).read_head()
+        assert head.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 426 "))
+    assert (runtime.turned_away, runtime.attached) == (["websocket"], 0)
+
+
+async def test_there_is_no_upgrade_from_http_1_0() -> None:
+    """The old version does not know of it, whatever its headers say."""
+    assert (await ask(get("/arcp", version="1.0", more="Upgrade: websocket\r\n"))).status == 426
+
+
+# --- what is no request ---
+
+
+def padded(size: int) -> bytes:
+    """Return a request for a page whose head has this many bytes."""
+    bare = len(get("/healthz", more="X: \r\n"))
+    return get("/healthz", more=f"X: {'x' * (size - bare)}\r\n")
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (b"\x00\xff\r\n\r\n garbage", 400),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400),  # a TLS ClientHello
+        (b"\r\n\r\n", 400),
+        (b"GET /healthz\r\n\r\n", 400),
+        (b"GET /healthz HTTP/1.1\r\n\r\n", 400),  # no Host
+        (b"GET /healthz HTTP/1.1\r\nHost: a\r\nhOsT: b\r\n\r\n", 400),
+        (b"GET /healthz HTTP/1.1\r\nHost:\r\n\r\n", 400),
+        (b"GET /healthz HTTP/1.1\r\nHost: evil[::1]\r\n\r\n", 400),
+        (b"GET /healthz HTTP/1.1\r\nHost: a b\r\n\r\n", 400),
+        (b"GET http:///healthz HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+        (b"GET http://me@a/healthz HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+        (get("/healthz", more="Origin: http://a\r\nOrigin: http://b\r\n"), 400),
+        (get("/healthz", more="No colon\r\n"), 400),
+        (get("/healthz", more="Transfer-Encoding: gzip\r\n"), 501),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505),
+        (padded(HEAD_BYTES), 200),
+        (padded(HEAD_BYTES + 1), 431),
+        (b"GET /" + b"x" * 100_000, 431),
+        (get("/healthz", more="X: and so on\r\n" * 5_000), 431),
+    ],
+)
+async def test_what_cannot_be_answered_is_told_so(
+    data: bytes, status: int, autojump_clock: MockClock
+) -> None:
+    """At once, with the status that says whose fault it is; and it is counted."""
+    async with trio.open_nursery() as nursery:
+        runtime = EchoRuntime(nursery)
+        assert (await ask(data, runtime=runtime)).status == status
+        assert runtime.turned_away == ([] if status == 200 else ["request"])
+    assert trio.current_time() < 2
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET", get("/healthz")[:-2], get("/healthz")[:-1]])
+async def test_a_slow_head_is_closed_at_the_deadline(
+    sent: bytes, autojump_clock: MockClock
+) -> None:
+    """However much of it has come, and however little at a time."""
+    async with trio.open_nursery() as nursery:
+        runtime = EchoRuntime(nursery)
+        stream = knock(runtime)
+        for byte in sent:
+            await trio.sleep(0.1)
+            await stream.send_all(bytes([byte]))
+        assert await stream.receive_some() == b""
+    assert trio.current_time() == 10
+    assert runtime.turned_away == ["handshake_seconds"]
+
+
+async def test_an_answer_that_nobody_reads_is_given_up(autojump_clock: MockClock) -> None:
+    """A client that does not read, or does not go, is not waited for."""
+    async with trio.open_nursery() as nursery:
+        runtime = EchoRuntime(nursery, limits=EchoLimits(handshake_seconds=5))
+        runtime.figures = "x" * 1_000_000
+        stream = knock(runtime)
+        await stream.send_all(get("/metrics"))
+    assert trio.current_time() == 5
+    async with trio.open_nursery() as nursery:
+        stream = knock(EchoRuntime(nursery))
+        await stream.send_all(get("/healthz"))
+        await read_answer(stream)
+    assert trio.current_time() == 6
+
+
+async def test_who_goes_in_the_middle_is_no_trouble(autojump_clock: MockClock) -> None:
+    """At any byte of the request the client may be gone."""
+    data = request()
+    async with trio.open_nursery() as nursery:
+        runtime = EchoRuntime(nursery)
+        for cut in range(len(data) + 1):
+            stream = knock(runtime)
+            await stream.send_all(data[:cut])
+            await stream.aclose()
+    assert runtime.failures == []
+    assert trio.current_time() == 0
+
+
+@given(st.binary(max_size=200), st.booleans())
+def test_any_bytes_are_a_request_or_none(data: bytes, like_http: bool) -> None:  # noqa: FBT001
+    """Whatever comes, reading it ends, by a head or by the status to answer with."""
+    statuses: set[int] = set()
+
+    async def read() -> None:
+        near, far = memory_streams()
+        await far.send_all((b"GET /arcp HTTP/1.1\r\nHost: " if like_http else b"") + data)
+        await far.aclose()
+        try:
+            await read_head(near)
+        except BadRequest as bad:
+            statuses.add(bad.status)
+
+    trio.run(read)
+    assert statuses <= {400, 431, 501, 505}
+
+
+# --- over real sockets ---
+
+
+@pytest.mark.real_tcp
+async def test_a_client_that_has_said_all_is_answered() -> None:
+    """Half-closing is no going away: netcat does it."""
+    async with serving() as (_runtime, port):
+        stream = await trio.open_tcp_stream("127.0.0.1", port)
+        await stream.send_all(get("/healthz"))
+        await stream.send_eof()
+        assert (await read_answer(stream)).status == 200
+        assert await stream.receive_some() == b""
+        await stream.aclose()
+
+
+@pytest.mark.real_tcp
+async def test_an_answer_is_not_lost_to_what_was_not_read() -> None:
+    """A client that is still sending, like a long body, reads the answer all the same."""
+    async with serving() as (runtime, port):
+        for _ in range(20):
+            stream = await trio.open_tcp_stream("127.0.0.1", port)
+            await stream.send_all(get("/arcp", "POST", more="Content-Length: 500000\r\n"))
+            await stream.send_all(bytes(500_000))
+            assert (await read_answer(stream, "POST")).status == 405
+            await stream.aclose()
+        assert runtime.failures == []
+
+
+@pytest.mark.real_tcp
+async def test_resets_at_any_time_harm_nobody() -> None:
+    """Clients that reset the connection in the middle of the answer are forgotten."""
+    async with serving() as (runtime, port):
+        for n in range(40):
+            with socket.create_connection(("127.0.0.1", port)) as sock:
+                sock.sendall(get("/metrics")[: n * 3])
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        stream = await trio.open_tcp_stream("127.0.0.1", port)
+        await stream.send_all(get("/healthz"))
+        assert (await read_answer(stream)).status == 200
+        await stream.aclose()
+        assert runtime.failures == []
