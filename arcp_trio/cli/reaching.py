@@ -18,7 +18,7 @@ from arcp_trio.cli.client_options import DEFAULT_URL, TOKEN_VARIABLE, URL_VARIAB
 from arcp_trio.cli.commands import PROGRAM
 from arcp_trio.cli.errors import CommandError, reason
 from arcp_trio.client import Client, ConnectionFailed, ConnectionRefused, WrongPath, connect
-from arcp_trio.client.dialing import Dialer, dialer
+from arcp_trio.client.dialing import UNIX, Dialer, dialer
 from arcp_trio.client.errors import TlsFailed
 from arcp_trio.wire.errors import ArcpError, Unauthenticated
 
@@ -26,7 +26,6 @@ UNREACHABLE: Final = 3
 """The exit code for those who cannot connect or authenticate."""
 
 _MOST_TOKEN_BYTES: Final = 4096
-_UNIX: Final = "unix:"
 
 
 @attrs.frozen(kw_only=True)
@@ -42,7 +41,7 @@ class Reach:
     @property
     def shown_url(self) -> str:
         """The address, without what may be a secret in it."""
-        if self.url.startswith(_UNIX):
+        if self.url.startswith(UNIX):
             return self.url
         parts = urlsplit(self.url)
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
@@ -120,7 +119,7 @@ def _token(
 
 def is_on_this_machine(url: str) -> bool:
     """Whether what is sent there stays here."""
-    if url.startswith(_UNIX):
+    if url.startswith(UNIX):
         return True
     try:
         host = urlsplit(url).hostname or ""

@@ -49,9 +49,10 @@ async def connect(
     go on.
 
     Args:
-        target: a `ws://` or `wss://` URL; the command of a runtime that speaks on its standard
-            input and output; an open stream; or an async function that opens one, as often as one
-            is needed. The client closes what it is given, and what it opens.
+        target: a `ws://` or `wss://` URL; `unix:` and the path of a socket; the command of a
+            runtime that speaks on its standard input and output; an open stream; or an async
+            function that opens one, as often as one is needed. The client closes what it is given,
+            and what it opens.
         token: who this is (§6.1).
         on_event: called with each event of each job, one at a time, in order. It may itself make
             calls of the client; what it raises ends the block.

@@ -31,6 +31,7 @@ CONNECT_SECONDS: Final = 10.0
 """From the first packet to the welcome."""
 
 DEFAULT_PATH: Final = "/arcp"
+UNIX: Final = "unix:"
 _PORTS: Final = {"ws": 80, "wss": 443}
 _NOT_FOUND: Final = 404
 
@@ -57,6 +58,9 @@ def dialer(target: Target, ssl_context: ssl.SSLContext | None) -> Dialer:
     """Find out how to reach `target`; `ValueError` if it is nothing of the kind."""
     if isinstance(target, Dialer):
         return target
+    if isinstance(target, str) and target.startswith(UNIX):
+        opener = partial(trio.open_unix_socket, _path(target))
+        return Dialer(partial(_over_opened, opener), again=True)
     if isinstance(target, str):
         return Dialer(partial(_by_url, _parse(target), ssl_context), again=True)
     if isinstance(target, trio.abc.Stream):
@@ -69,9 +73,20 @@ def dialer(target: Target, ssl_context: ssl.SSLContext | None) -> Dialer:
     return Dialer(partial(_by_command, command), again=False)
 
 
+def _path(url: str) -> str:
+    path = url.removeprefix(UNIX)
+    if not path or "\0" in path:
+        raise ValueError(f"not a unix: URL with the path of a socket: {url!r}")
+    return path
+
+
 def _parse(url: str) -> SplitResult:
     parts = urlsplit(url)
-    if parts.scheme not in _PORTS or not parts.hostname:
+    try:
+        good = parts.scheme in _PORTS and parts.hostname and parts.port != 0
+    except ValueError:  # the port is none
+        good = False
+    if not good:
         raise ValueError(f"not a ws:// or wss:// URL: {url!r}")
     return parts
 

@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 
 import pytest
 import trio
@@ -82,6 +83,25 @@ async def test_by_url() -> None:
 
 
 @real
+async def test_by_the_path_of_a_socket(tmp_path: Path) -> None:
+    """`unix:` and a path leads to a runtime there, or to nobody."""
+    path = tmp_path / "arcp.sock"
+    missing = await refusal(f"unix:{path}")
+    assert type(missing) is ConnectionRefused
+    socket = trio.socket.socket(trio.socket.AF_UNIX)
+    await socket.bind(str(path))
+    socket.listen()
+    with trio.fail_after(20):
+        async with real_runtime() as runtime, trio.open_nursery() as nursery:
+            handler = partial(serve_stream, runtime, peer="unix", private=True)
+            serving = partial(trio.serve_listeners, handler, [trio.SocketListener(socket)])
+            nursery.start_soon(serving)
+            async with connect(f"unix:{path}", token=TOKEN) as client:
+                assert await (await client.submit("echo", 7)).result() == 7
+            nursery.cancel_scope.cancel()
+
+
+@real
 async def test_nobody_there() -> None:
     """A port where nobody listens, and a host that does not exist."""
     (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
@@ -151,7 +171,20 @@ async def test_tls() -> None:
             assert type(await refusal(f"wss://localhost:{port}/arcp", trusting)) is TlsFailed
 
 
-@pytest.mark.parametrize("target", ["http://localhost", "localhost:7777", "ws://", "", []])
+@pytest.mark.parametrize(
+    "target",
+    [
+        "http://localhost",
+        "localhost:7777",
+        "ws://",
+        "ws://localhost:port",
+        "ws://localhost:70000",
+        "unix:",
+        "unix:/a\0b",
+        "",
+        [],
+    ],
+)
 async def test_what_is_no_target(target: Target) -> None:
     """Something else than a WebSocket URL or a command is a mistake of the caller's."""
     with pytest.raises(ValueError, match=r"URL|empty"):
