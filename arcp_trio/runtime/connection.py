@@ -13,8 +13,10 @@ import trio
 from arcp_trio.runtime.clerk import Request
 from arcp_trio.runtime.handshake import open_session
 from arcp_trio.runtime.heartbeat import Heartbeat, Loss
+from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.runtime.metrics import Failure
 from arcp_trio.runtime.notices import frame, refusal
+from arcp_trio.runtime.pace import Pace
 from arcp_trio.runtime.sealing import reveal
 from arcp_trio.runtime.tail import Farewell, Tail
 from arcp_trio.runtime.trouble import FAILED, store_trouble
@@ -81,6 +83,7 @@ class Connection:
         """Around everything but the farewell."""
         self._conversation = trio.CancelScope()
         self._farewell = Farewell(NORMAL, "")
+        self._pace = Pace(core.limits.messages_per_second)
         self._malformed: deque[float] = deque()
         self._unheard = math.inf
         """Messages that came before the client can have read its welcome."""
@@ -107,6 +110,8 @@ class Connection:
         try:
             with self._scope:
                 await self._attend(deadline)
+        except MessageTooBig:
+            self._failed(Failure.FRAME_BYTES_IN)
         except TransportClosed:
             pass
         finally:
@@ -149,13 +154,20 @@ class Connection:
                 await self._turn_away(Unauthenticated("no session was opened in time"), first)
             self._failed(Failure.HANDSHAKE_SECONDS)
 
-    async def _receive_first(self) -> Envelope:
+    async def _receive_first(self) -> Envelope | None:
+        """The frame that asks for a session; None if it is refused for its size, unread."""
         text = await self._transport.receive()
+        most = self._core.limits.first_frame_bytes
+        if len(text.encode() if isinstance(text, str) else text) > most:
+            await self._turn_away(limit_hit("first_frame_bytes", most), code=TOO_BIG)
+            return None
         if isinstance(text, bytes):
             raise _binary()
         return envelope.decode(text, max_depth=self._core.limits.json_depth)
 
-    async def _turn_away(self, error: ArcpError, request: Envelope | None = None) -> None:
+    async def _turn_away(
+        self, error: ArcpError, request: Envelope | None = None, code: int = POLICY
+    ) -> None:
         """Say why there is no session, and have the socket closed (§6.1)."""
         refused = {"code": error.code, "error": error.message, "principal": self.principal}
         # Somebody without a good token is worth a look, if it happens often.
@@ -165,7 +177,7 @@ class Connection:
         request_id = request.id if request is not None else _request_id(error)
         # Some clients read no frame without a session id, not even this one.
         head = envelope.plain_head(self._session_id or new_id("sess_"), self._arcp)
-        self._farewell = Farewell(GOING_AWAY if self._core.closing else POLICY, error.code)
+        self._farewell = Farewell(GOING_AWAY if self._core.closing else code, error.code)
         await self._transport.send([head + refusal(error, request_id=request_id)])
 
     def join(self, session: Session, *, fresh: bool = False) -> None:
@@ -240,7 +252,10 @@ class Connection:
     async def _read(self, session: Session, heartbeat: Heartbeat) -> None:
         try:
             while await self._read_one(session, heartbeat):
-                pass
+                pause = self._pace.step()
+                if pause > 0:
+                    with heartbeat.not_listening():
+                        await trio.sleep(pause)
         except MessageTooBig:
             self._failed(Failure.FRAME_BYTES_IN)
             self.end(TOO_BIG, "message too big")

@@ -13,6 +13,7 @@ from arcp_trio.runtime.auth import Authenticator
 from arcp_trio.runtime.clock import Clock
 from arcp_trio.runtime.limits import Limits
 from arcp_trio.runtime.metrics import Metrics
+from arcp_trio.runtime.pace import WrongTokens
 from arcp_trio.runtime.policy import Policy
 from arcp_trio.runtime.tail import TailBytes
 from arcp_trio.store.interface import Store
@@ -48,6 +49,7 @@ class Core:
             lambda core: TailBytes(core.limits.tail_bytes_total), takes_self=True
         ),
     )
+    wrong_tokens: WrongTokens = attrs.field(factory=WrongTokens)
     metrics: Metrics = attrs.field(factory=Metrics)
     taken_over: trio.Event = attrs.field(factory=trio.Event)
     """What another runtime has left in the store is seen to: sessions may be opened."""

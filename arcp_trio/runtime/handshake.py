@@ -12,6 +12,7 @@ import trio
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.runtime.notices import frame
 from arcp_trio.runtime.outbox import Attach
+from arcp_trio.runtime.pace import address_of
 from arcp_trio.runtime.trouble import store_trouble
 from arcp_trio.store.errors import StoreError
 from arcp_trio.store.writes import RotateToken
@@ -62,7 +63,7 @@ async def _open_session(core: Core, connection: Connection, first: Envelope) -> 
     match message:
         case Hello():
             connection.dialect = recognise(first)
-            connection.principal = principal = await _authenticate(core, message.auth)
+            connection.principal = principal = await _authenticate(core, connection, message.auth)
             features = negotiate(message.features, _offered(core, connection))
             if message.resumption is None:
                 return await _begin(core, connection, principal, features)
@@ -70,26 +71,36 @@ async def _open_session(core: Core, connection: Connection, first: Envelope) -> 
         case SessionResume():
             claimed = connection.principal
             if message.auth is not None:
-                claimed = await _authenticate(core, message.auth)
+                claimed = await _authenticate(core, connection, message.auth)
             return await _resume(core, connection, message, claimed, None)
         case _:
             raise Unauthenticated("the first frame must be a session.hello")
 
 
-async def _authenticate(core: Core, auth: Auth | None) -> str:
+async def _authenticate(core: Core, connection: Connection, auth: Auth | None) -> str:
     if auth is None or auth.scheme not in (None, "bearer") or not (auth.token or "").strip():
         raise Unauthenticated("a bearer token is required")
     assert auth.token is not None
     try:
         principal = await core.authenticate(auth.token)
+    except Unauthenticated as error:
+        raise _wrong_token(core, connection, error) from None
     except ArcpError:
         raise
     except Exception:
         log.exception("authenticator failed")
         raise InternalError("the token could not be checked") from None
     if not principal:
-        raise Unauthenticated("the token is not valid")
+        raise _wrong_token(core, connection, Unauthenticated("the token is not valid"))
     return principal
+
+
+def _wrong_token(core: Core, connection: Connection, error: Unauthenticated) -> ArcpError:
+    """What is said of it: from an address with too many of them, only that."""
+    most = core.limits.failed_auth_per_minute
+    if core.wrong_tokens.count(address_of(connection.peer)) > most:
+        return limit_hit("failed_auth_per_minute", most)
+    return error
 
 
 def _check_connected(core: Core, principal: str) -> None:

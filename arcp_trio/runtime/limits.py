@@ -18,6 +18,8 @@ class Limits:
 
     frame_bytes_in: int = 4 * MIB
     """A larger frame from a client ends its socket with 1009."""
+    first_frame_bytes: int = 64 * 1024
+    """The same for the frame that asks for a session: nobody knows yet who that is."""
     frame_bytes_out: int = MIB
     """No frame sent is larger; an event or result that would be is refused to its agent."""
     json_depth: int = 64
@@ -55,6 +57,10 @@ class Limits:
     subscriptions_per_session: int = 1_000
     malformed_frames: int = 1_000
     """Per ten seconds and connection; past it the connection is closed with 1008."""
+    messages_per_second: int = 1_000
+    """Per connection, with four seconds' worth at once; past it the reader waits."""
+    failed_auth_per_minute: int = 60
+    """Wrong bearer tokens per address; past it they are refused with this. Good ones are served."""
     idempotency_seconds: float = 86_400
     finished_job_seconds: float = 86_400
     finished_jobs: int = 100_000

@@ -209,6 +209,7 @@ class Sessions:
                 if parked is not None and parked.deadline == deadline:
                     self._unpark(session_id)
                     self._drop(session_id, "its window is over")
+            core.wrong_tokens.forget()
             wall = core.clock.now()
             core.store.put(
                 Expire(
