@@ -32,7 +32,10 @@ class Serve:
         """Wait until it listens, and return where."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
-        assert line.startswith("listening on ws://"), (line, self.process.communicate()[1])
+        assert line.startswith(("listening on ws://", "listening on wss://")), (
+            line,
+            self.process.communicate()[1],
+        )
         return line.removeprefix("listening on ").removesuffix("\n")
 
     def line(self, part: str) -> str:

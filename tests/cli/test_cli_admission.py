@@ -1,0 +1,109 @@
+"""Signed tokens with `serve`, alone and beside its own."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from arcp_trio.cli.admission import Admission
+from arcp_trio.cli.errors import CommandError
+from arcp_trio.cli.options import ServeOptions
+from tests.authenticators.issuer import AUDIENCE, jwk, key_set, sign
+from tests.cli.processes import Starter, peer
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> Path:
+    """A file with the issuer's keys."""
+    path = tmp_path / "keys.json"
+    path.write_bytes(key_set(jwk("ES256"), jwk("RS256", "rsa")))
+    return path
+
+
+@pytest.mark.real_tcp
+def test_signed_tokens_open_sessions(start: Starter, keys: Path) -> None:
+    """A good one does, and one with another audience, or issuer, does not."""
+    served = start(
+        "serve",
+        "--port=0",
+        "--memory",
+        f"--jwt-keys={keys}",
+        "--jwt-algorithm=RS256",
+        "--jwt-algorithm=ES256",
+        f"--jwt-audience={AUDIENCE}",
+        "--jwt-issuer=me",
+    )
+    url = served.url()
+    good = [sign(kid="first", iss="me"), sign("RS256", "rsa", kid="rsa", iss="me")]
+    bad = [sign(kid="first"), sign(kid="first", iss="me", aud="other"), sign("HS256", iss="me")]
+    for tokens, expected in ((good, "session.welcome"), (bad, "session.error")):
+        for token in tokens:
+            with peer(url, token) as session:
+                assert session.answer["type"] == expected
+    served.process.terminate()
+    code, _, err = served.end()
+    assert code == 0
+    assert "token for local" not in err
+    assert not any(token in err for token in (*good, *bad))
+
+
+async def test_given_tokens_and_signed_ones_go_together(
+    keys: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A given token is looked at first, so no signature is needed for it."""
+    monkeypatch.delenv("ARCP_TOKENS", raising=False)
+    admission = Admission(
+        ServeOptions(
+            token=("carol=plain",),
+            jwt_keys=str(keys),
+            jwt_algorithm=("ES256",),
+            jwt_audience=AUDIENCE,
+        )
+    )
+    assert await admission("plain") == "carol"
+    assert await admission(sign(kid="first")) == "alice"
+    assert await admission("other") is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"jwt_keys": None}, "give --jwt-keys"),
+        ({"jwt_keys": None, "jwt_audience": None}, "give --jwt-keys"),
+        ({"jwt_audience": None}, "needs --jwt-audience"),
+        ({"jwt_algorithm": ()}, "--jwt-algorithm such as RS256"),
+        ({"jwt_algorithm": ("none",)}, "algorithms must be some of"),
+        ({"jwt_algorithm": ("HS256",)}, "a set of keys is public"),
+        ({"jwt_algorithm": ("EdDSA",)}, "no key in it is one for EdDSA"),
+        ({"jwt_keys": "missing.json"}, "cannot read the keys in missing.json: no such file"),
+        ({"jwt_keys": "/"}, "not a plain file"),
+        ({"jwt_keys": "http://example.com/keys"}, "expected https"),
+    ],
+)
+def test_what_cannot_be_checked_keeps_it_from_starting(
+    changes: dict[str, object], complaint: str, keys: Path
+) -> None:
+    """One line says what is missing or wrong."""
+    settings: dict[str, object] = {
+        "jwt_keys": str(keys),
+        "jwt_algorithm": ("ES256",),
+        "jwt_audience": AUDIENCE,
+    }
+    with pytest.raises(CommandError, match=complaint) as caught:
+        Admission(ServeOptions(**(settings | changes), memory=True))  # type: ignore[arg-type]
+    assert "\n" not in str(caught.value)
+
+
+def test_without_the_extra_it_says_what_to_install(
+    keys: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command that brings PyJWT stands in the line."""
+    monkeypatch.setitem(sys.modules, "jwt", None)
+    monkeypatch.delitem(sys.modules, "arcp_trio.authenticators.jwt", raising=False)
+    options = ServeOptions(
+        jwt_keys=str(keys), jwt_algorithm=("ES256",), jwt_audience=AUDIENCE, memory=True
+    )
+    with pytest.raises(CommandError, match="pip install 'arcp-trio\\[jwt\\]'"):
+        Admission(options)

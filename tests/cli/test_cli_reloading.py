@@ -1,0 +1,209 @@
+"""SIGHUP to `serve`: what is read again, and what is not disturbed by it."""
+
+from __future__ import annotations
+
+import hashlib
+import signal
+import ssl
+from pathlib import Path
+
+import pytest
+import trustme
+from websockets.sync.client import connect
+
+from tests.cli.processes import Peer, Serve, Starter, peer
+
+pytestmark = pytest.mark.real_tcp
+
+AGENTS = """
+import os, signal, sys
+import arcp_trio, trio
+
+os.kill(os.getpid(), signal.SIGHUP)
+agents = arcp_trio.Agents()
+
+@agents.agent("slow")
+async def slow(job):
+    print("at work", file=sys.stderr)
+    await trio.sleep(1)
+    return "finished"
+"""
+
+
+@pytest.fixture
+def tokens(tmp_path: Path) -> Path:
+    """A token file with alice in it."""
+    path = tmp_path / "tokens"
+    path.write_text("alice=a\n", encoding="utf-8")
+    return path
+
+
+def serve(start: Starter, *arguments: str) -> tuple[Serve, str]:
+    """Serve in memory, and say where."""
+    served = start("serve", "--port=0", "--memory", *arguments)
+    return served, served.url()
+
+
+def hang_up(served: Serve, what: str = "the tokens were read again") -> str:
+    """Send SIGHUP and wait until the log says so much."""
+    served.send_signal(signal.SIGHUP)
+    return served.line(what)
+
+
+def answer(url: str, token: str) -> str:
+    """Say hello and return the type or the code of the answer."""
+    with peer(url, token) as session:
+        if session.answer["type"] == "session.error":
+            return str(session.answer["payload"]["code"])
+        return str(session.answer["type"])
+
+
+def assert_serves(session: Peer) -> None:
+    """Run a job on it."""
+    assert session.run("echo", 1)[-1]["payload"]["result"] == {"echo": 1}
+
+
+def test_tokens_come_and_go_while_sessions_stay(start: Starter, tokens: Path) -> None:
+    """A new token is good at once, one taken out is not, and who is connected is not disturbed."""
+    served, url = serve(start, f"--token-file={tokens}", "--token=carol=c")
+    with peer(url, "a") as session:
+        tokens.write_text(f"bob=sha256:{hashlib.sha256(b'b').hexdigest()}\n", encoding="utf-8")
+        assert answer(url, "b") == "UNAUTHENTICATED"
+        hang_up(served)
+        assert_serves(session)
+        assert answer(url, "a") == "UNAUTHENTICATED"
+        assert answer(url, "b") == "session.welcome"
+        assert answer(url, "c") == "session.welcome"
+        with peer(url, "a", session.resume_from(0)) as again:
+            assert again.answer["payload"]["code"] == "UNAUTHENTICATED"
+        assert_serves(session)
+
+
+def test_a_broken_file_changes_nothing(start: Starter, tokens: Path) -> None:
+    """One line says what is wrong, without a token; the old tokens go on, until it is mended."""
+    served, url = serve(start, f"--token-file={tokens}")
+    for content in ("nonsense\n", "alice=x\nbob=x\n", "a=sha256:0\n"):
+        tokens.write_text(content, encoding="utf-8")
+        why = hang_up(served, "the tokens stay as they were: ")
+        assert why.startswith(f"{tokens} line ")
+        assert "nonsense" not in why
+        assert answer(url, "a") == "session.welcome"
+    tokens.unlink()
+    assert "no such file" in hang_up(served, "the tokens stay as they were: ")
+    assert answer(url, "a") == "session.welcome"
+    tokens.write_text("alice=mended\n", encoding="utf-8")
+    hang_up(served)
+    assert answer(url, "mended") == "session.welcome"
+    assert answer(url, "a") == "UNAUTHENTICATED"
+
+
+def test_the_tokens_of_the_configuration_are_read_again(start: Starter, tmp_path: Path) -> None:
+    """So is which token file there is; of what else has changed the log says that it waits."""
+    config = tmp_path / "serve.toml"
+    config.write_text('[serve]\ntoken = ["alice=a"]\n', encoding="utf-8")
+    served, url = serve(start, f"--config={config}")
+    (tmp_path / "more").write_text("bob=b\n", encoding="utf-8")
+    config.write_text(
+        '[serve]\ntoken = ["alice=new"]\ntoken_file = "more"\ndrain = 9\n[limits]\njobs = 5\n',
+        encoding="utf-8",
+    )
+    assert hang_up(served, "read at the start only: ") == "drain, limits"
+    served.line("the tokens were read again")
+    answers = [answer(url, token) for token in ("a", "new", "b")]
+    assert answers == ["UNAUTHENTICATED", "session.welcome", "session.welcome"]
+    config.write_text("[serve\n", encoding="utf-8")
+    hang_up(served, "the tokens stay as they were: ")
+    assert answer(url, "new") == "session.welcome"
+
+
+def test_the_token_that_was_made_is_made_again(start: Starter, tmp_path: Path) -> None:
+    """Deleting the file and SIGHUP rotate it; without that, it stays."""
+    served = start("serve", "--port=0")
+    url = served.url()
+    first = served.line("token for local: ")
+    hang_up(served)
+    assert answer(url, first) == "session.welcome"
+    (tmp_path / ".arcp" / "token").unlink()
+    second = hang_up(served, "token for local: ")
+    assert second == (tmp_path / ".arcp" / "token").read_text(encoding="utf-8").strip()
+    served.line("the tokens were read again")
+    assert (answer(url, first), answer(url, second)) == ("UNAUTHENTICATED", "session.welcome")
+
+
+def test_in_memory_the_made_token_outlives_a_hangup(start: Starter) -> None:
+    """Nobody could know another one."""
+    served, url = serve(start)
+    token = served.line("token for local: ")
+    hang_up(served)
+    assert answer(url, token) == "session.welcome"
+
+
+def test_fifty_in_a_row(start: Starter, tokens: Path) -> None:
+    """Sessions, jobs and new connections go on, and the last state counts."""
+    served, url = serve(start, f"--token-file={tokens}")
+    with peer(url, "a") as session:
+        for number in range(50):
+            tokens.write_text(f"alice=a\nbob=b{number}\n", encoding="utf-8")
+            served.send_signal(signal.SIGHUP)
+            if number % 10 == 0:
+                assert_serves(session)
+        while answer(url, "b49") != "session.welcome":
+            pass  # the process is killed if this goes on
+        assert_serves(session)
+    served.send_signal(signal.SIGTERM)
+    assert served.end()[0] == 0
+
+
+def test_a_hangup_while_it_starts_or_stops_is_harmless(start: Starter, tmp_path: Path) -> None:
+    """Neither one that comes while the agents are imported nor those during the drain end it."""
+    (tmp_path / "my_agents.py").write_text(AGENTS, encoding="utf-8")
+    served, url = serve(start, "--token=alice=a", "--agents=my_agents", "--drain=20")
+    with peer(url, "a") as session:
+        session.submit("slow")
+        served.line("at work")
+        served.send_signal(signal.SIGHUP)
+        served.send_signal(signal.SIGTERM)
+        for _ in range(10):
+            served.send_signal(signal.SIGHUP)
+        assert session.until_terminal()[-1]["payload"]["result"] == "finished"
+        served.send_signal(signal.SIGHUP)
+    code, _, err = served.end()
+    assert code == 0, err
+    assert "Traceback" not in err
+
+
+def test_certificates_are_read_again(start: Starter, tmp_path: Path) -> None:
+    """New connections see the new one, old ones go on, and a broken one changes nothing."""
+    authority = trustme.CA()
+    chain, key = tmp_path / "chain.pem", tmp_path / "key.pem"
+    trusting = ssl.create_default_context()
+    authority.configure_trust(trusting)
+
+    def renew() -> None:
+        made = authority.issue_cert("localhost", "127.0.0.1")
+        made.private_key_pem.write_to_path(str(key))
+        chain.write_bytes(b"".join(blob.bytes() for blob in made.cert_chain_pems))
+
+    renew()
+    served, url = serve(start, "--token=alice=a", f"--tls-cert={chain}", f"--tls-key={key}")
+
+    def certificate() -> bytes:
+        with connect(url, compression=None, ssl=trusting) as socket:
+            assert isinstance(socket.socket, ssl.SSLSocket)
+            shown = socket.socket.getpeercert(binary_form=True)
+            assert shown is not None
+            return shown
+
+    with connect(url, compression=None, ssl=trusting) as socket:
+        session = Peer(socket, "a", None)
+        first = certificate()
+        assert certificate() == first
+        renew()
+        hang_up(served, "the certificates were read again")
+        second = certificate()
+        assert second != first
+        assert_serves(session)
+        key.write_text("broken", encoding="utf-8")
+        hang_up(served, "the certificates stay as they were: ")
+        assert certificate() == second
+        assert_serves(session)
