@@ -86,6 +86,7 @@ class MessageGauge:
     def __init__(self, max_bytes: int) -> None:
         self.exceeded = False
         self.saw_close = False
+        self.passed_bytes = 0  # of all messages but the one that began last
         self._max_bytes = max_bytes
         self._message_bytes = 0
         self._fragments = 0
@@ -123,6 +124,7 @@ class MessageGauge:
             self.saw_close |= first == CLOSE
             return
         if opcode:  # not a continuation
+            self.passed_bytes += self._message_bytes
             self._message_bytes = self._fragments = 0
         self._message_bytes += length
         self._fragments += 1

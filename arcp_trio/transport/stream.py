@@ -59,6 +59,8 @@ class FrameStream(trio.abc.Stream):
         self._head = bytearray()  # of the request or response that comes in
         self._head_over = False
         self._held = b""  # read together with the end of the head
+        self._max_bytes = max_bytes
+        self._received_bytes = 0  # of the messages that went by trio-websocket
         self._tap = TextTap(masked=not client, max_bytes=max_bytes)
         self._texts_changed = trio.lowlevel.ParkingLot()
 
@@ -133,13 +135,24 @@ class FrameStream(trio.abc.Stream):
             return held or await self._read(max_bytes)  # the body of a refusal
         passing = self._pick(held)
         while not passing:
-            while len(self._tap.texts) >= QUEUED_MESSAGES and not self._tap.shut:
-                await self._texts_changed.park()
+            await self._room()
             data = await self._read(max_bytes)
             if not data:
                 return b""
             passing = self._pick(data)
         return self.gauge.admit(passing)
+
+    async def _room(self) -> None:
+        """Wait until no more is read than received: not by number, and not by size."""
+        while (len(self._tap.texts) >= QUEUED_MESSAGES and not self._tap.shut) or (
+            self.gauge.passed_bytes - self._received_bytes >= self._max_bytes
+        ):
+            await self._texts_changed.park()
+
+    def received(self, message: str | bytes) -> None:
+        """A message was received from trio-websocket: there is room for another."""
+        self._received_bytes += len(message.encode() if isinstance(message, str) else message)
+        self._texts_changed.unpark_all()
 
     def _pick(self, data: bytes) -> bytes:
         passing = self._tap.pick(data)

@@ -230,11 +230,16 @@ class _WebSocketTransport:
     async def receive(self) -> str | bytes:
         try:
             text = await self._frames.receive_text()
-            message = await self._websocket.get_message() if text is None else text
+            message = await self._get_message() if text is None else text
         except ConnectionClosed as exc:
             raise await self._end(exc.reason) from None
         if self._closing:
             raise TransportClosed
+        return message
+
+    async def _get_message(self) -> str | bytes:
+        message = await self._websocket.get_message()
+        self._frames.received(message)
         return message
 
     async def send(self, frames: Sequence[bytes]) -> None:
@@ -250,7 +255,7 @@ class _WebSocketTransport:
             await self._frames.send_close(code, reason)
             with suppress(ConnectionClosed):
                 while True:  # what was still under way comes before the peer's Close
-                    await self._websocket.get_message()
+                    await self._get_message()
             if not self._frames.gauge.saw_close:
                 await self._reader_ended.wait()
                 async with self._end_lock:

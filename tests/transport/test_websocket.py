@@ -328,6 +328,30 @@ async def test_pings_and_the_close_wait_behind_a_full_queue_and_no_longer() -> N
         assert await peer.receive() == (CLOSE, closing(1000))
 
 
+@pytest.mark.parametrize("size", [1_000, 70_000, 199_999, 200_000])
+@pytest.mark.parametrize("first", [TEXT, BINARY])
+async def test_what_waits_to_be_received_is_bounded_by_its_size(first: int, size: int) -> None:
+    """Large messages are not read ahead by number; all come, in order, once they are received."""
+    async with open_raw(max_bytes=200_000) as (server, peer), trio.open_nursery() as nursery:
+        sent: list[int] = []
+
+        async def send_all() -> None:
+            for n in range(200):
+                half = size // 2
+                await peer.send(first & 0x0F, b"%06d" % n + bytes(half - 6))  # in two fragments
+                await peer.send(0x80, bytes(size - half))
+                sent.append(n)
+
+        nursery.start_soon(send_all)
+        await wait_all_tasks_blocked()
+        # Besides those in trio-websocket, some are on their way.
+        assert len(sent) * size < 3 * 200_000 + 2 * 64 * 1024
+        for n in range(200):
+            message = await server.receive()
+            assert len(message) == size
+            assert int(message[:6]) == n
+
+
 # --- what a peer can do wrong ---
 
 
