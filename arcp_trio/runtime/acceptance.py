@@ -15,6 +15,7 @@ from arcp_trio.runtime.job import Job
 from arcp_trio.runtime.journal import Journal
 from arcp_trio.runtime.notices import frame
 from arcp_trio.runtime.sealing import sealed
+from arcp_trio.runtime.tracing import Span
 from arcp_trio.runtime.trouble import store_trouble
 from arcp_trio.store.records import JobRow
 from arcp_trio.wire.errors import InternalError
@@ -45,7 +46,8 @@ class Origin:
     principal: str
     session_id: str
     submitters: set[str]
-    trace_id: str | None
+    trace: str | None
+    """A trace id, or a whole `traceparent` (§11)."""
     streams: bool
     """The session negotiated `result_chunk`."""
     credentials: bool = False
@@ -60,7 +62,7 @@ class Origin:
             principal=parent.principal,
             session_id=parent.session_id,
             submitters=parent.submitters,
-            trace_id=parent.trace_id,
+            trace=parent.trace_id,
             credentials=parent.wallet is not None,
             streams=parent.streams,
             parent=parent,
@@ -79,7 +81,9 @@ def draft(core: Core, wanted: Wanted, origin: Origin) -> Job:
     if core.store.trouble is not None:
         raise store_trouble()
     core.jobs.refuse_if_full(origin.principal)
-    job_id, trace_id = new_id("job_"), origin.trace_id or secrets.token_hex(16)
+    job_id = new_id("job_")
+    span = _span(core, job_id, wanted, origin)
+    trace_id = _trace_id(origin.trace) or span.trace_id or secrets.token_hex(16)
     above = None if origin.parent is None else origin.parent.journal
     job = Job(
         core=core,
@@ -89,6 +93,7 @@ def draft(core: Core, wanted: Wanted, origin: Origin) -> Job:
         principal=origin.principal,
         session_id=origin.session_id,
         trace_id=trace_id,
+        span=span,
         max_runtime=wanted.max_runtime,
         grace=core.limits.cancel_grace_seconds,
         submitters=origin.submitters,
@@ -102,6 +107,25 @@ def draft(core: Core, wanted: Wanted, origin: Origin) -> Job:
     if origin.credentials and core.provisioner is not None:
         job.wallet = Wallet(job, core.provisioner)
     return job
+
+
+def _span(core: Core, job_id: str, wanted: Wanted, origin: Origin) -> Span:
+    attributes = {
+        "arcp.job.id": job_id,
+        "arcp.agent.name": wanted.agent.name,
+        "arcp.agent.version": wanted.agent.version,
+    }
+    if wanted.lease.expires_at is not None:
+        attributes["arcp.lease.expires_at"] = wanted.lease.expires_at
+    above = None if origin.parent is None else origin.parent.span
+    return core.tracer.start(
+        f"job {wanted.agent.name}", attributes, trace=origin.trace, parent=above
+    )
+
+
+def _trace_id(trace: str | None) -> str | None:
+    """The one that it is, or that is in it."""
+    return trace if trace is None or "-" not in trace else trace.split("-")[1]
 
 
 async def provide(job: Job) -> None:
@@ -148,6 +172,7 @@ def give_up(job: Job) -> None:
         job.wallet.end()
     job.authority.budget.close()
     job.core.jobs.ended(job)
+    job.span.end({"arcp.job.outcome": "not accepted"}, code=InternalError.code)
 
 
 def acceptance(job: Job, now: float) -> JsonObject:

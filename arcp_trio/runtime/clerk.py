@@ -56,7 +56,8 @@ class Request:
 
     connection: Connection
     id: str | None
-    trace_id: str | None
+    trace: str | None
+    """Of its trace, what the client said: the id, or a whole `traceparent` (§11)."""
     message: Message | ArcpError
 
 
@@ -110,7 +111,7 @@ class Clerk:
         tail = refusal(error, request_id=request.id, job_id=job_id)
         self._session.tell(Answer(request.connection, tail))
 
-    def _facts(self, request: Request) -> dict[str, str | None]:
+    def _facts(self, request: Request) -> dict[str, object]:
         kind = type(request.message).__name__
         return self._session.facts | {"request": kind, "request_id": request.id}
 
@@ -132,7 +133,7 @@ class Clerk:
             case Submit():
                 assert request.id is not None
                 self._submissions.begin(
-                    session, request.connection, request.id, request.trace_id, message
+                    session, request.connection, request.id, request.trace, message
                 )
             case Cancel():
                 await self._cancel(request, message)

@@ -122,7 +122,7 @@ class Connection:
                 await self._transport.close(self._farewell.code, self._farewell.reason)
             log.info("connection ended", extra=self._end_facts(begun))
 
-    def _end_facts(self, begun: float) -> dict[str, str | float | None]:
+    def _end_facts(self, begun: float) -> dict[str, object]:
         return {
             "peer": self.peer,
             "session_id": self._session_id,
@@ -169,10 +169,11 @@ class Connection:
         self, error: ArcpError, request: Envelope | None = None, code: int = POLICY
     ) -> None:
         """Say why there is no session, and have the socket closed (§6.1)."""
-        refused = {"code": error.code, "error": error.message, "principal": self.principal}
+        refused: dict[str, object] = {"peer": self.peer, "principal": self.principal}
+        refused |= {"code": error.code, "error": error.message}
         # Somebody without a good token is worth a look, if it happens often.
         level = logging.WARNING if isinstance(error, Unauthenticated) else logging.INFO
-        log.log(level, "session refused", extra={"peer": self.peer} | refused)
+        log.log(level, "session refused", extra=refused)
         self._core.metrics.refused(error)
         request_id = request.id if request is not None else _request_id(error)
         # Some clients read no frame without a session id, not even this one.
@@ -300,9 +301,9 @@ class Connection:
             case _:
                 self._fresh = False
                 request_id = _request_id(message) if received is None else received.id
-                trace_id = None if received is None else received.trace_id
+                trace = None if received is None else received.traceparent or received.trace_id
                 with heartbeat.not_listening():
-                    await session.command(Request(self, request_id, trace_id, message))
+                    await session.command(Request(self, request_id, trace, message))
                 return not isinstance(message, Close)
         return True
 

@@ -16,6 +16,7 @@ from arcp_trio.runtime.metrics import Metrics
 from arcp_trio.runtime.pace import WrongTokens
 from arcp_trio.runtime.policy import Policy
 from arcp_trio.runtime.tail import TailBytes
+from arcp_trio.runtime.tracing import Tracer
 from arcp_trio.store.interface import Store
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class Core:
     policy: Policy
     clock: Clock
     provisioner: Provisioner | None
+    tracer: Tracer
     jobs: Jobs = attrs.field(init=False)
     sessions: Sessions = attrs.field(init=False)
     revoker: Revoker = attrs.field(init=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from functools import partial
@@ -36,6 +37,8 @@ from arcp_trio.wire.timestamps import rfc3339
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.job import Job
+
+log = logging.getLogger(__name__)
 
 Amount = str | int | float | Decimal
 
@@ -110,6 +113,8 @@ async def delegate(
     except BaseException as error:
         # In one step: whoever is being cancelled cannot wait.
         told = parent.core.metrics.refused(_told(error))
+        refused = {"wanted": agent, "code": told.code, "error": told.message}
+        log.info("delegation refused", extra=parent.facts | refused)
         if not parent.sealed:
             why_not = {"call_id": delegate_id, "error": told.payload()}
             parent.add("tool_result", why_not)

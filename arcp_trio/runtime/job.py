@@ -24,11 +24,13 @@ from arcp_trio.wire.timestamps import rfc3339
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from decimal import Decimal
 
     from arcp_trio.authority.authority import Authority
     from arcp_trio.runtime.context import JobContext
     from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.credentials import Wallet
+    from arcp_trio.runtime.tracing import Span
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +53,7 @@ class Job:
     session_id: str
     """The session that submitted it first."""
     trace_id: str
+    span: Span
     max_runtime: float | None
     grace: float
     submitters: set[str]
@@ -112,7 +115,7 @@ class Job:
 
     async def _run_agent(self, context: JobContext) -> None:
         try:
-            with self._agent_scope:
+            with self._agent_scope, self.span.current():
                 self.decide(fence.returned(self, await self.agent.function(context)))
         except BaseException as error:  # noqa: ASYNC103, BLE001 - the fence round an agent
             # Its fault is its own, SystemExit included.
@@ -128,7 +131,7 @@ class Job:
         self.end(outcome.timed_out(self.max_runtime))
 
     @property
-    def facts(self) -> dict[str, str | None]:
+    def facts(self) -> dict[str, object]:
         """What every line of the log about this job has."""
         return {
             "job_id": self.id,
@@ -229,17 +232,21 @@ class Job:
         group = self.journal.finish(outcome, now, budget)
         self.said_its_end.set()
         self._leave_tree()
-        log.info("job ended", extra=self.facts | self._end_facts(outcome))
+        self._tell_of_end(outcome, left)
         with self._last_scope:
             await group.committed()
             self.core.jobs.ended(self)
 
-    def _end_facts(self, outcome: Outcome) -> dict[str, str | float | None]:
-        return {
-            "outcome": outcome.status,
-            "code": None if outcome.error is None else outcome.error.code,
-            "seconds": round(trio.current_time() - self.begun, 3),
-        }
+    def _tell_of_end(self, outcome: Outcome, left: Mapping[str, Decimal]) -> None:
+        """Tell the operator."""
+        code = None if outcome.error is None else outcome.error.code
+        seconds = round(trio.current_time() - self.begun, 3)
+        facts = {"outcome": outcome.status, "code": code, "seconds": seconds}
+        log.info("job ended", extra=self.facts | facts)
+        attributes: dict[str, str | list[str]] = {"arcp.job.outcome": outcome.status}
+        if left:
+            attributes["arcp.budget.remaining"] = [f"{name}:{sum_}" for name, sum_ in left.items()]
+        self.span.end(attributes, code=code)
 
     # -- parent and children (§10)
 

@@ -193,7 +193,7 @@ class Revoker:
         self._unsettled.pop(doomed, None)
 
 
-def _facts(row: CredentialRow) -> dict[str, str | None]:
+def _facts(row: CredentialRow) -> dict[str, object]:
     return {
         "credential_id": row.credential_id,  # none if the upstream's answer never came
         "job_id": row.job_id,

@@ -29,6 +29,7 @@ from arcp_trio.runtime.restart import take_over
 from arcp_trio.runtime.revocation import Revoker
 from arcp_trio.runtime.sessions import SWEEP_SECONDS, Sessions
 from arcp_trio.runtime.tail import Farewell
+from arcp_trio.runtime.tracing import FencedTracer, NoTracer, Tracer
 from arcp_trio.runtime.trouble import mind_store
 from arcp_trio.runtime.wake import Wake
 from arcp_trio.store.interface import Store
@@ -69,6 +70,7 @@ class Runtime:
         operators: Iterable[str] = (),
         policy: Policy | None = None,
         provisioner: Provisioner | None = None,
+        tracer: Tracer | None = None,
     ) -> None:
         """A runtime that keeps everything in `store`, which is memory by default.
 
@@ -79,6 +81,8 @@ class Runtime:
             policy: what is allowed where the specification leaves it open.
             provisioner: mints credentials for jobs (§9.8). Not without a durable store, which has
                 to remember what is to be revoked.
+            tracer: gets a span per job and per tool call (§11);
+                `arcp_trio.telemetry.opentelemetry` has one.
         """
         self.agents = Agents()
         self.limits = limits or Limits()
@@ -93,6 +97,7 @@ class Runtime:
             policy=policy or Policy(),
             clock=clock or SystemClock(),
             provisioner=provisioner,
+            tracer=NoTracer() if tracer is None else FencedTracer(tracer),
         )
         self._core.revoker = Revoker(self._core)
         if provisioner is not None and not self._core.provides:

@@ -73,7 +73,7 @@ class Session:
         self._send_inbox, self.inbox = trio.open_memory_channel["Command"](limits.inbox_items)
 
     @property
-    def facts(self) -> dict[str, str]:
+    def facts(self) -> dict[str, object]:
         """What every line of the log about this session has."""
         return {"session_id": self.id, "principal": self.principal}
 

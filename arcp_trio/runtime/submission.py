@@ -77,7 +77,7 @@ class _Request:
     session: Session
     connection: Connection
     id: str
-    trace_id: str | None
+    trace: str | None
     submit: Submit
     place: _Place
     claim: _Claim | None
@@ -107,7 +107,7 @@ class Submissions:
         session: Session,
         connection: Connection,
         request_id: str,
-        trace_id: str | None,
+        trace: str | None,
         submit: Submit,
     ) -> None:
         """Take the submit's place in line and its key, at once; what takes time is for a task."""
@@ -116,7 +116,7 @@ class Submissions:
             session=session,
             connection=connection,
             id=request_id,
-            trace_id=trace_id,
+            trace=trace,
             submit=submit,
             place=_Place(session),
             claim=self._claim(session.principal, submit.idempotency_key),
@@ -320,7 +320,7 @@ def _refuse_unnegotiated(submit: Submit, features: frozenset[str]) -> None:
         raise InvalidRequest(f"not negotiated in this session: {', '.join(missing)}")
 
 
-def _facts(request: _Request) -> dict[str, str]:
+def _facts(request: _Request) -> dict[str, object]:
     return request.session.facts | {"agent": request.submit.agent, "request_id": request.id}
 
 
@@ -334,7 +334,7 @@ def _origin(request: _Request) -> Origin:
         principal=session.principal,
         session_id=session.id,
         submitters={session.id},
-        trace_id=request.trace_id,
+        trace=request.trace,
         credentials=_wants_credentials(session),
         streams=Feature.RESULT_CHUNK in session.features,
     )

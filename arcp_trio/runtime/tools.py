@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from arcp_trio.runtime.groups import unwrapped
 from arcp_trio.runtime.outcome import sound_copy
+from arcp_trio.runtime.tracing import NO_SPAN, Span
 from arcp_trio.wire.errors import CODES, ArcpError, InternalError, JobCancelled
 from arcp_trio.wire.events import InvalidEvent
 from arcp_trio.wire.ids import new_id
@@ -29,10 +31,14 @@ class ToolCall:
         self._job = job
         self._tool = tool
         self._args = args
+        self._span: Span = NO_SPAN
+        self._current: AbstractContextManager[object] = nullcontext()
 
     async def __aenter__(self) -> Self:
         job = self._job
         job.add("tool_call", {"tool": self._tool, "call_id": self.id, "args": self._args})
+        named = {"arcp.tool.name": self._tool, "arcp.tool.call_id": self.id}
+        self._span = job.span.start(f"tool {self._tool}", named)
         try:
             await job.give_way()
             # Behind the event, and with nothing to wait for between it and the call.
@@ -40,6 +46,8 @@ class ToolCall:
         except BaseException as error:
             self._fail(error)
             raise
+        self._current = self._span.current()
+        self._current.__enter__()
         return self
 
     async def __aexit__(
@@ -48,6 +56,7 @@ class ToolCall:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self._current.__exit__(None, None, None)
         if error is not None:
             self._fail(error)
             return
@@ -56,13 +65,15 @@ class ToolCall:
         except (InvalidEvent, ArcpError) as unfit:
             self._fail(unfit)
             raise
+        self._span.end({})
         await self._job.give_way()  # noqa: ASYNC102 - where the block ended well
 
     def _fail(self, error: BaseException) -> None:
         """End the call with an error. In one step: whoever is being cancelled cannot wait."""
+        told = self._told(error)
+        self._span.end({}, code=told.code)
         if not self._job.sealed:
-            told = self._told(error).payload()
-            self._job.add("tool_result", {"call_id": self.id, "error": told})
+            self._job.add("tool_result", {"call_id": self.id, "error": told.payload()})
 
     def _told(self, error: BaseException) -> ArcpError:
         """What the client may read of it: the text of an exception may hold secrets (§12)."""

@@ -44,6 +44,8 @@ class Envelope:
     trace_id: str | None = None
     job_id: str | None = None
     event_seq: int | None = None
+    traceparent: str | None = None
+    """Whole, where the trace id came in one (§11)."""
 
 
 class MalformedFrame(InvalidRequest):
@@ -93,16 +95,19 @@ def decode(frame: str | bytes, *, max_depth: int = MAX_DEPTH) -> Envelope:
         or (header.event_seq and not -_MAX_SEQ <= header.event_seq <= _MAX_SEQ)
     ):
         raise _diagnose(text, max_depth)
-    trace_id = header.trace_id
+    trace_id, traceparent = None, None
+    if header.trace_id is not None:
+        trace_id, traceparent = _trace(header.trace_id)
     return Envelope(
         arcp=header.arcp,
         id=header.id,
         type=header.type,
         payload=payload,
         session_id=header.session_id,
-        trace_id=None if trace_id is None else _trace_id(trace_id),
+        trace_id=trace_id,
         job_id=header.job_id,
         event_seq=header.event_seq,
+        traceparent=traceparent,
     )
 
 
@@ -110,15 +115,15 @@ _TRACE_ID = re.compile(r"[0-9a-f]{32}")
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}(?:-.*)?")
 
 
-def _trace_id(value: Json) -> str | None:
-    """Take the 32 hex digits of a trace id or of a whole `traceparent` (§11)."""
+def _trace(value: Json) -> tuple[str | None, str | None]:
+    """Take the 32 hex digits of a trace id, or of a whole `traceparent` and that, too (§11)."""
     if not isinstance(value, str):
-        return None
+        return None, None
     traceparent = _TRACEPARENT.fullmatch(value)
     trace_id = traceparent[1] if traceparent else value
     if _TRACE_ID.fullmatch(trace_id) is None or trace_id == "0" * 32:
-        return None
-    return trace_id
+        return None, None
+    return trace_id, traceparent and value
 
 
 # --- telling what is wrong -------------------------------------------------------------------

@@ -1,0 +1,136 @@
+"""What a tracer gets to see: a span per job, from its acceptance to its end, and per tool call.
+
+Never one per event. Without a tracer nothing is traced, and hardly anything paid for it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Final, Protocol, TypeAlias
+
+import attrs
+
+log = logging.getLogger(__name__)
+
+Attributes: TypeAlias = Mapping[str, str | int | float | bool | Sequence[str]]
+
+
+class Span(Protocol):
+    """A piece of work that is being traced."""
+
+    @property
+    def trace_id(self) -> str | None:
+        """The W3C trace id that it has, 32 hex digits; None if it has none."""
+        ...
+
+    def start(self, name: str, attributes: Attributes) -> Span:
+        """Begin a part of it: under whatever is current, if that is a part of it as well."""
+        ...
+
+    def current(self) -> AbstractContextManager[object]:
+        """Have it be the current one for what runs inside: a context of this task."""
+        ...
+
+    def end(self, attributes: Attributes, *, code: str | None = None) -> None:
+        """Finish it; `code` is that of the error it came to (§12)."""
+        ...
+
+
+class Tracer(Protocol):
+    """Begins spans. `arcp_trio.telemetry.opentelemetry.OpenTelemetry` is one."""
+
+    def start(
+        self, name: str, attributes: Attributes, *, trace: str | None, parent: Span | None
+    ) -> Span:
+        """Begin a job's span: its own, whatever is current.
+
+        Args:
+            trace: what the client said of the trace it belongs to: a trace id, or a whole W3C
+                `traceparent`.
+            parent: the span of the job that delegated to it.
+        """
+        ...
+
+
+@attrs.frozen
+class _NoSpan:
+    trace_id: str | None = None
+
+    def start(self, name: str, attributes: Attributes) -> Span:  # noqa: ARG002 - as it is called
+        return self
+
+    def current(self) -> AbstractContextManager[object]:
+        return nullcontext()
+
+    def end(self, attributes: Attributes, *, code: str | None = None) -> None:
+        pass
+
+
+NO_SPAN: Final[Span] = _NoSpan()
+
+
+class NoTracer:
+    """Traces nothing."""
+
+    def start(
+        self,
+        name: str,  # noqa: ARG002 - as it is called
+        attributes: Attributes,  # noqa: ARG002
+        *,
+        trace: str | None,  # noqa: ARG002
+        parent: Span | None,  # noqa: ARG002
+    ) -> Span:
+        """Begin nothing."""
+        return NO_SPAN
+
+
+@contextmanager
+def _fence() -> Generator[None]:
+    """A tracer that fails costs its spans, and no job."""
+    try:
+        yield
+    except Exception:
+        log.exception("tracer failed")
+
+
+@attrs.frozen
+class FencedTracer:
+    """Another tracer, whose failures are logged and go no further."""
+
+    _tracer: Tracer
+
+    def start(
+        self, name: str, attributes: Attributes, *, trace: str | None, parent: Span | None
+    ) -> Span:
+        """Begin a job's span, if the tracer can."""
+        above = parent.span if isinstance(parent, _FencedSpan) else None
+        begun: Span = NO_SPAN
+        with _fence():
+            span = self._tracer.start(name, attributes, trace=trace, parent=above)
+            begun = _FencedSpan(span, span.trace_id)
+        return begun
+
+
+@attrs.frozen
+class _FencedSpan:
+    span: Span
+    trace_id: str | None
+
+    def start(self, name: str, attributes: Attributes) -> Span:
+        begun: Span = NO_SPAN
+        with _fence():
+            span = self.span.start(name, attributes)
+            begun = _FencedSpan(span, span.trace_id)
+        return begun
+
+    def current(self) -> AbstractContextManager[object]:
+        entered: AbstractContextManager[object] = nullcontext()
+        with _fence():
+            entered = self.span.current()
+        return entered
+
+    def end(self, attributes: Attributes, *, code: str | None = None) -> None:
+        with _fence():
+            self.span.end(attributes, code=code)

@@ -1,0 +1,1 @@
+"""What the runtime tells other systems of itself. Each module needs its extra."""

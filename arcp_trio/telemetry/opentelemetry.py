@@ -1,0 +1,98 @@
+"""Traces for OpenTelemetry; needs the extra, `arcp-trio[otel]`.
+
+    runtime = arcp_trio.Runtime(auth=…, tracer=OpenTelemetry())
+
+Where the spans go is for the program to say, as ever with OpenTelemetry: through its SDK.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Final
+
+import attrs
+from opentelemetry import trace as otel
+from opentelemetry.context import Context
+
+from arcp_trio.runtime.tracing import Attributes, Span
+from arcp_trio.version import __version__
+from arcp_trio.wire.errors import JobCancelled
+
+_TRACE_ID_DIGITS: Final = 32
+
+
+class OpenTelemetry:
+    """A tracer for `Runtime(tracer=…)`.
+
+    A job's span is a child of the span that its client named in a `traceparent`, or at least in the
+    trace that the client named; else it begins one. Inside an agent it is the current span, so that
+    what the agent and its libraries trace stands under it.
+    """
+
+    def __init__(self, tracer_provider: otel.TracerProvider | None = None) -> None:
+        """By default with the program's global provider."""
+        self._tracer = otel.get_tracer("arcp_trio", __version__, tracer_provider)
+
+    def start(
+        self, name: str, attributes: Attributes, *, trace: str | None, parent: Span | None
+    ) -> Span:
+        """Begin a job's span."""
+        kind = otel.SpanKind.SERVER
+        above = Context()
+        if isinstance(parent, _Span):
+            kind, above = otel.SpanKind.INTERNAL, _under(parent.span)
+        elif trace is not None:
+            above = _under(otel.NonRecordingSpan(_remote(trace)))
+        return _Span(self._tracer, self._tracer.start_span(name, above, kind, attributes))
+
+
+@attrs.frozen
+class _Span:
+    _tracer: otel.Tracer
+    span: otel.Span
+
+    @property
+    def trace_id(self) -> str | None:
+        context = self.span.get_span_context()
+        return otel.format_trace_id(context.trace_id) if context.is_valid else None
+
+    def start(self, name: str, attributes: Attributes) -> Span:
+        # The agent may have a span of its own in between. Another job's, in a task that serves
+        # both, is none.
+        above = otel.get_current_span()
+        if above.get_span_context().trace_id != self.span.get_span_context().trace_id:
+            above = self.span
+        span = self._tracer.start_span(name, _under(above), attributes=attributes)
+        return _Span(self._tracer, span)
+
+    def current(self) -> AbstractContextManager[object]:
+        # What is raised inside may hold secrets (§12).
+        return otel.use_span(self.span, record_exception=False, set_status_on_exception=False)
+
+    def end(self, attributes: Attributes, *, code: str | None = None) -> None:
+        self.span.set_attributes(attributes)
+        if code is not None:
+            self.span.set_attribute("arcp.error.code", code)
+            if code != JobCancelled.code:  # that is what somebody wanted
+                self.span.set_status(otel.StatusCode.ERROR, code)
+        self.span.end()
+
+
+def _under(span: otel.Span) -> Context:
+    return otel.set_span_in_context(span, Context())
+
+
+def _remote(sent: str) -> otel.SpanContext:
+    """What a client has named: by a `traceparent`, or by a trace id alone."""
+    if len(sent) == _TRACE_ID_DIGITS:
+        # A span can be put into a trace only by way of another span. This one is nobody's, and the
+        # same for whoever names that trace.
+        trace_id, span_id, flags = sent, sent[16:], "01"
+    else:
+        _, trace_id, span_id, flags, *_ = sent.split("-")
+    return otel.SpanContext(
+        trace_id=int(trace_id, 16),
+        span_id=int(span_id, 16) or 1,
+        is_remote=True,
+        trace_flags=otel.TraceFlags(int(flags, 16)),
+    )
