@@ -113,6 +113,13 @@ class Client:
         """Whether there is a connection just now; while there is none, calls wait for one."""
         return self._life.link is not None
 
+    async def close(self) -> None:
+        """Close the session, as leaving the block does; again, it does nothing.
+
+        Events that have come are handled first. From then on calls raise `ConnectionLost`.
+        """
+        await self._life.leave()
+
     async def wait_closed(self) -> None:
         """Wait until the session has ended for this client; return or raise why.
 

@@ -31,9 +31,15 @@ class Life:
         self._delivery = delivery
         self._opened = trio.Event()
         self._block = trio.CancelScope()
+        # Shielded: a program that is cancelled takes leave, too.
+        self._supervision = trio.CancelScope(shield=True)
         self._ended = trio.Event()
         self._failure: Exception | None = None
         """Why calls cannot be made any more."""
+        self._watchers = 0
+        """Who waits for nothing but the end."""
+        self._lost = False
+        """That is because the session was lost."""
         self._raised: Exception | None = None
         """What the event handler raised."""
         self._told = False
@@ -65,8 +71,27 @@ class Life:
 
     async def over(self) -> None:
         """Wait for the end, and raise what it was unless the program has left."""
+        self._watchers += 1
+        try:
+            await self._ended.wait()
+        finally:
+            self._watchers -= 1
+        if self._lost:
+            self._check()
+
+    async def leave(self, seconds: float = CLOSE_SECONDS) -> None:
+        """Close the session (§6.7), and see that everything that came is handed on.
+
+        Any number of tasks may do so, and do so again: each returns when that is done.
+        """
+        deadline = trio.current_time() + seconds
+        with trio.CancelScope(deadline=deadline):
+            await self._say_goodbye()
+        self._supervision.cancel()
         await self._ended.wait()
-        self._check()
+        if self._supervisor.session is not None:
+            with trio.CancelScope(deadline=deadline):
+                await self.session.closed.wait()
 
     @asynccontextmanager
     async def lived(self) -> AsyncGenerator[None, None]:
@@ -79,20 +104,20 @@ class Life:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._supervise, name="client supervisor")
             nursery.start_soon(self._deliver, name="client consumer")
-            await self._opened.wait()
+            seconds = HURRIED_CLOSE_SECONDS
             try:
+                await self._opened.wait()
                 with self._block:
                     if self._failure is None:
                         yield
+                        seconds = CLOSE_SECONDS
             except trio.Cancelled:
                 raise
             except BaseException as exc:  # noqa: BLE001 - raised again below
                 raised = exc
             finally:
-                hurry = raised is not None or self._block.cancelled_caught
-                seconds = HURRIED_CLOSE_SECONDS if hurry else CLOSE_SECONDS
-                with trio.move_on_after(seconds, shield=True):
-                    await self._leave()
+                with trio.CancelScope(shield=True):
+                    await self.leave(seconds)
                 nursery.cancel_scope.cancel()
         lost = self._failure
         self._delivery.end()
@@ -106,7 +131,8 @@ class Life:
 
     async def _supervise(self) -> None:
         try:
-            await self._supervisor.run(self._opened.set)
+            with self._supervision:
+                await self._supervisor.run(self._opened.set)
             self._told = True  # it is the program that leaves
             self._settle(ConnectionLost("the client is closed"))
         except Exception as exc:  # noqa: BLE001 - raised again, in the program
@@ -119,12 +145,14 @@ class Life:
             await self._delivery.run()
         except Exception as exc:  # noqa: BLE001 - raised again, out of the block
             self._raised = _alone(exc)
-            self._delivery.end()
             self._block.cancel()
+        finally:
+            self._delivery.end()
 
     def _fail(self, failure: Exception) -> None:
         """There is no session any more: tell the calls that wait, or else the block."""
-        self._told = self.room.awaited
+        self._lost = True
+        self._told = self.room.awaited or self._watchers > 0
         self._settle(failure)
         if not self._told:
             self._block.cancel()
@@ -140,15 +168,14 @@ class Life:
             self._told = True
             raise afresh(self._failure)
 
-    async def _leave(self) -> None:
-        """Close the session (§6.7), once everything that came has been handed on."""
-        supervisor = self._supervisor
-        supervisor.leaving = True
+    async def _say_goodbye(self) -> None:
+        self._supervisor.leaving = True
         link = self.link
         if link is None:
             return
-        self.session.closing = True
-        link.send("session.close", {"reason": "the client leaves"})
+        if not self.session.closing:
+            self.session.closing = True
+            link.send("session.close", {"reason": "the client leaves"})
         with self.room.waiting():
             if not await self.session.closed.wait():
                 link.send("session.bye", {"reason": "the client leaves"})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 
 import pytest
 import trio
@@ -13,7 +13,8 @@ from trio.testing import MockClock
 import arcp_trio
 from arcp_trio import Client, ConnectionLost, Event, connect
 from arcp_trio.client.stream import JobStream
-from tests.client.support import TOKEN, Network, Wire, real_runtime, scripted
+from arcp_trio.transport import TransportClosed
+from tests.client.support import TOKEN, Network, Scripted, Wire, real_runtime, scripted
 
 
 class MineError(Exception):
@@ -179,6 +180,151 @@ async def test_a_client_that_has_left(autojump_clock: MockClock) -> None:
             with pytest.raises(ConnectionLost, match="closed"):
                 await call
         await seen.wait()
+
+
+async def test_a_program_that_is_cancelled_takes_leave(autojump_clock: MockClock) -> None:
+    """A block that a timeout ends closes its session all the same; it takes a second at most."""
+
+    async def script(wire: Wire) -> None:
+        await wire.welcome()
+        await wire.receive("session.close")
+        closed.append(trio.current_time())
+        await wire.receive("session.bye")
+
+    closed: list[float] = []
+    async with scripted(script) as runtime:
+        with trio.move_on_after(3) as left:
+            async with connect(runtime.open, token=TOKEN) as client:
+                await client.submit("echo")
+        assert left.cancelled_caught
+        assert closed == [3]
+        assert trio.current_time() == 4
+
+
+async def test_connecting_is_given_up(autojump_clock: MockClock) -> None:
+    """A timeout around connecting ends it in time."""
+    with trio.move_on_after(1) as left:
+        async with connect(trio.sleep_forever, token=TOKEN):
+            pytest.fail("it connected")
+    assert left.cancelled_caught
+    assert trio.current_time() == 1
+
+
+async def test_what_came_before_a_loss_is_handled(autojump_clock: MockClock) -> None:
+    """Events that had come when the session was lost go to their handler before the block ends."""
+
+    async def script(wire: Wire) -> None:
+        await wire.welcome()
+        await wire.accept("job_1")
+        for n in range(1, 6):
+            await wire.log(n, "job_1", str(n))
+
+    async def on_event(event: Event) -> None:
+        await trio.sleep(0.1)
+        handled.append(event.seq)
+
+    async def program(runtime: Scripted) -> None:
+        connecting = connect(runtime.open, token=TOKEN, on_event=on_event, reconnect_seconds=0)
+        async with connecting as client:
+            await client.submit("echo")
+            await trio.sleep_forever()
+
+    handled: list[int] = []
+    async with scripted(script) as runtime:
+        with pytest.raises(ConnectionLost):
+            await program(runtime)
+    assert handled == [1, 2, 3, 4, 5]
+
+
+async def test_closing_early_and_again(autojump_clock: MockClock) -> None:
+    """`close` from two tasks at once, and once more: one session.close, and then it is closed."""
+    said: list[str] = []
+
+    async def script(wire: Wire) -> None:
+        await wire.welcome()
+        await wire.accept("job_1")
+        await wire.receive("session.close")
+        await trio.sleep(1)
+        await wire.send("session.closed")
+        with suppress(TransportClosed):
+            said.append((await wire.receive())["type"])
+
+    async with scripted(script) as runtime, connect(runtime.open, token=TOKEN) as client:
+        job = await client.submit("echo")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client.wait_closed)
+            nursery.start_soon(client.close)
+            nursery.start_soon(client.close)
+        assert trio.current_time() < 2
+        assert not client.connected
+        await client.close()
+        await client.wait_closed()
+        for call in (client.submit("echo"), job.result(), anext(job.events())):
+            with pytest.raises(ConnectionLost, match="closed"):
+                await call
+    assert said == []
+
+
+async def test_closing_is_given_up(autojump_clock: MockClock) -> None:
+    """A `close` that is cancelled has asked for the end; the next one waits for it."""
+
+    async def script(wire: Wire) -> None:
+        await wire.welcome()
+        await wire.receive("session.close")
+        await trio.sleep(1)
+        await wire.end()
+
+    async with scripted(script) as runtime, connect(runtime.open, token=TOKEN) as client:
+        with trio.move_on_after(0.1) as given_up:
+            await client.close()
+        assert given_up.cancelled_caught
+        assert trio.current_time() < 0.2
+        await client.close()
+        assert not client.connected
+
+
+async def test_closing_while_there_is_no_connection(autojump_clock: MockClock) -> None:
+    """A client that is trying to reconnect stops trying."""
+    async with real_runtime() as runtime:
+        network = Network(runtime)
+        async with connect(network.open, token=TOKEN) as client:
+            network.up = False
+            await network.cut()
+            await trio.sleep(5)
+            before = trio.current_time()
+            await client.close()
+            await client.wait_closed()
+            assert trio.current_time() == before
+
+
+async def test_closing_in_a_handler(autojump_clock: MockClock) -> None:
+    """An event handler may close its own client, and goes on itself."""
+    after: list[bool] = []
+
+    async def on_event(_: Event) -> None:
+        await client.close()
+        after.append(client.connected)
+
+    async with (
+        real_runtime() as runtime,
+        connect(Network(runtime).open, token=TOKEN, on_event=on_event) as client,
+    ):
+        await client.submit("stuck")
+        with trio.fail_after(1):
+            await client.wait_closed()
+    assert after == [False]
+
+
+async def test_a_session_that_is_lost_is_told_to_who_waits_for_its_end(
+    autojump_clock: MockClock,
+) -> None:
+    """`wait_closed` says why the session ended, where it was not its program that left."""
+    async with real_runtime() as runtime:
+        network = Network(runtime)
+        async with connect(network.open, token=TOKEN, reconnect_seconds=0) as client:
+            await network.cut()
+            with pytest.raises(ConnectionLost, match="was lost"):
+                await client.wait_closed()
 
 
 async def test_leaving_when_the_runtime_does_not_know_how(autojump_clock: MockClock) -> None:
