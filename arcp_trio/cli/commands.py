@@ -56,7 +56,7 @@ A configuration file has the same options, _ for -, and the bounds of arcp_trio.
 
 An option on the command line replaces the one of the file. Modules of agents are looked up
 from the current directory first. SIGTERM or Ctrl-C ends in order, within five seconds of the
-drain; the second one at once.
+drain; the second one at once. SIGHUP has tokens and certificates read again.
 """
 
 _REPLAY_NOTES: Final = """\
