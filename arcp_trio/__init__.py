@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         Provisioner,
     )
     from arcp_trio.runtime.runtime import Runtime
+    from arcp_trio.runtime.tracing import Span, Tracer
     from arcp_trio.store.memory import MemoryStore
     from arcp_trio.store.sqlite import SqliteStore
     from arcp_trio.wire.errors import (
@@ -119,10 +120,12 @@ __all__ = [
     "Provisioner",
     "ResumeWindowExpired",
     "Runtime",
+    "Span",
     "SqliteStore",
     "StaticTokens",
     "SystemClock",
     "TlsFailed",
+    "Tracer",
     "Unauthenticated",
     "WrongPath",
     "__version__",
@@ -165,6 +168,8 @@ _HOMES = {
     "Limits": "arcp_trio.runtime.limits",
     "Policy": "arcp_trio.runtime.policy",
     "Runtime": "arcp_trio.runtime.runtime",
+    "Span": "arcp_trio.runtime.tracing",
+    "Tracer": "arcp_trio.runtime.tracing",
     "MemoryStore": "arcp_trio.store.memory",
     "SqliteStore": "arcp_trio.store.sqlite",
     "InvalidEvent": "arcp_trio.wire.events",

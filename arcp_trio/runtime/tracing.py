@@ -6,11 +6,13 @@ Never one per event. Without a tracer nothing is traced, and hardly anything pai
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Final, Protocol, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Final, Protocol, TypeAlias, TypeVar
 
 import attrs
+
+_T = TypeVar("_T")
 
 log = logging.getLogger(__name__)
 
@@ -86,13 +88,13 @@ class NoTracer:
         return NO_SPAN
 
 
-@contextmanager
-def _fence() -> Generator[None]:
+def _fenced(act: Callable[[], _T], otherwise: _T) -> _T:
     """A tracer that fails costs its spans, and no job."""
     try:
-        yield
+        return act()
     except Exception:
         log.exception("tracer failed")
+        return otherwise
 
 
 @attrs.frozen
@@ -106,11 +108,11 @@ class FencedTracer:
     ) -> Span:
         """Begin a job's span, if the tracer can."""
         above = parent.span if isinstance(parent, _FencedSpan) else None
-        begun: Span = NO_SPAN
-        with _fence():
-            span = self._tracer.start(name, attributes, trace=trace, parent=above)
-            begun = _FencedSpan(span, span.trace_id)
-        return begun
+
+        def begin() -> Span:
+            return _FencedSpan.of(self._tracer.start(name, attributes, trace=trace, parent=above))
+
+        return _fenced(begin, NO_SPAN)
 
 
 @attrs.frozen
@@ -118,19 +120,15 @@ class _FencedSpan:
     span: Span
     trace_id: str | None
 
+    @classmethod
+    def of(cls, span: Span) -> Span:
+        return cls(span, span.trace_id)
+
     def start(self, name: str, attributes: Attributes) -> Span:
-        begun: Span = NO_SPAN
-        with _fence():
-            span = self.span.start(name, attributes)
-            begun = _FencedSpan(span, span.trace_id)
-        return begun
+        return _fenced(lambda: self.of(self.span.start(name, attributes)), NO_SPAN)
 
     def current(self) -> AbstractContextManager[object]:
-        entered: AbstractContextManager[object] = nullcontext()
-        with _fence():
-            entered = self.span.current()
-        return entered
+        return _fenced(self.span.current, nullcontext())
 
     def end(self, attributes: Attributes, *, code: str | None = None) -> None:
-        with _fence():
-            self.span.end(attributes, code=code)
+        _fenced(lambda: self.span.end(attributes, code=code), None)
