@@ -39,9 +39,9 @@ def run(given: Mapping[str, object]) -> int:
     """Measure and return the exit code."""
     options = BenchOptions(**given)  # type: ignore[arg-type]  # the parser held each to its kind
 
-    async def measure(_: Interrupts) -> int:
+    async def measure(interrupts: Interrupts) -> int:
         out = stdout()
-        async with connected(options) as client:
+        async with connected(options, interrupts) as client:
             missing = _NEEDED - {agent.name for agent in client.agents}
             if missing:
                 raise CommandError(

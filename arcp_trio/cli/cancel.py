@@ -15,8 +15,8 @@ def run(given: Mapping[str, object]) -> int:
     """Cancel and return the exit code."""
     options = CancelOptions(**given)  # type: ignore[arg-type]  # the parser held each to its kind
 
-    async def cancel(_: Interrupts) -> int:
-        async with connected(options) as client:
+    async def cancel(interrupts: Interrupts) -> int:
+        async with connected(options, interrupts) as client:
             await client.cancel(options.job_id, options.reason)
         return 0
 

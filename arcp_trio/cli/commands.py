@@ -87,7 +87,8 @@ second Ctrl-C, it runs on, and its id is printed.
 {_CONNECTION_NOTES}"""
 
 _LISTING_NOTES: Final = f"""\
-With --json each line is an object, {{0}}.
+With --json each line is an object, with
+{{0}}.
 
 {_CONNECTION_NOTES}"""
 
@@ -132,7 +133,7 @@ COMMANDS: Final = (
         description="List the jobs that may be observed, newest first.",
         example=f"{PROGRAM} jobs --status running",
         notes=_LISTING_NOTES.format(
-            '{"job_id", "agent", "status", "created_at", "lease", "parent_job_id"}'
+            '"job_id", "agent", "status", "created_at", "lease" and "parent_job_id"'
         ),
         options=(*of.JOBS, *of.CONNECTION),
     ),
@@ -150,7 +151,7 @@ COMMANDS: Final = (
         help="list the agents of a runtime",
         description="List the agents of a runtime, with their versions.",
         example=f"{PROGRAM} agents --url ws://127.0.0.1:7777/arcp",
-        notes=_LISTING_NOTES.format('{"name", "versions", "default"}'),
+        notes=_LISTING_NOTES.format('"name", "versions" and "default"'),
         options=(*of.AGENTS, *of.CONNECTION),
         module="inventory",
     ),
@@ -167,7 +168,7 @@ COMMANDS: Final = (
         help="measure, for a few seconds, what a runtime takes",
         description="Measure round trips and events per second, with the demo agents.",
         example=f"{PROGRAM} bench --json",
-        notes=_LISTING_NOTES.format('{"figure", "value", "unit"}'),
+        notes=_LISTING_NOTES.format('"figure", "value" and "unit"'),
         options=(*of.BENCH, *of.CONNECTION),
     ),
     Command(

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from arcp_trio.runtime.groups import unwrapped
+
+REFUSED: Final = 1
+"""The exit code where the runtime says no."""
+UNREACHABLE: Final = 3
+"""The exit code for those who cannot connect or authenticate."""
 
 
 class CommandError(Exception):

@@ -19,8 +19,8 @@ def run(given: Mapping[str, object]) -> int:
     """List and return the exit code."""
     options = AgentsOptions(**given)  # type: ignore[arg-type]  # the parser held each to its kind
 
-    async def show(_: Interrupts) -> int:
-        async with connected(options) as client:
+    async def show(interrupts: Interrupts) -> int:
+        async with connected(options, interrupts) as client:
             agents = client.agents
         await (_write_json(agents) if options.json else _write_table(agents))
         return 0

@@ -22,8 +22,8 @@ def run(given: Mapping[str, object]) -> int:
     """List and return the exit code."""
     options = JobsOptions(**given)  # type: ignore[arg-type]  # the parser held each to its kind
 
-    async def show(_: Interrupts) -> int:
-        async with connected(options) as client:
+    async def show(interrupts: Interrupts) -> int:
+        async with connected(options, interrupts) as client:
             await _show(client, options, stdout())
         return 0
 

@@ -10,9 +10,9 @@ from typing import Final
 import trio
 
 from arcp_trio.cli.client_options import PingOptions
-from arcp_trio.cli.errors import CommandError
+from arcp_trio.cli.errors import UNREACHABLE, CommandError
 from arcp_trio.cli.output import Output, stdout
-from arcp_trio.cli.reaching import UNREACHABLE, reach
+from arcp_trio.cli.reaching import reach
 from arcp_trio.cli.running import Interrupts, run_client
 from arcp_trio.cli.text import safe_line
 from arcp_trio.client import ConnectionFailed

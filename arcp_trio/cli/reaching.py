@@ -16,14 +16,12 @@ import attrs
 
 from arcp_trio.cli.client_options import DEFAULT_URL, TOKEN_VARIABLE, URL_VARIABLE, ClientOptions
 from arcp_trio.cli.commands import PROGRAM
-from arcp_trio.cli.errors import CommandError, reason
+from arcp_trio.cli.errors import UNREACHABLE, CommandError, reason
+from arcp_trio.cli.running import Interrupts
 from arcp_trio.client import Client, ConnectionFailed, ConnectionRefused, WrongPath, connect
 from arcp_trio.client.dialing import UNIX, Dialer, dialer
 from arcp_trio.client.errors import TlsFailed
 from arcp_trio.wire.errors import ArcpError, Unauthenticated
-
-UNREACHABLE: Final = 3
-"""The exit code for those who cannot connect or authenticate."""
 
 _MOST_TOKEN_BYTES: Final = 4096
 
@@ -142,11 +140,11 @@ def kept_token(path: Path) -> str | None:
 
 
 @asynccontextmanager
-async def connected(options: ClientOptions) -> AsyncGenerator[Client, None]:
-    """Have a session for the block.
+async def connected(options: ClientOptions, interrupts: Interrupts) -> AsyncGenerator[Client, None]:
+    """Have a session for the block, and close it also if a signal ends the block.
 
     Raises:
-        CommandError: there is none, or it was lost for good.
+        CommandError: there is no session.
     """
     found = reach(options, os.environ)
     async with AsyncExitStack() as stack:
@@ -154,4 +152,5 @@ async def connected(options: ClientOptions) -> AsyncGenerator[Client, None]:
             client = await stack.enter_async_context(connect(found.dialer, token=found.token))
         except (ConnectionFailed, ArcpError) as error:
             raise found.failure(error) from error
-        yield client
+        with interrupts.leaving():
+            yield client

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from contextlib import contextmanager
 from typing import Final
 
 import trio
 
 from arcp_trio.cli.client_options import ClientOptions
 from arcp_trio.cli.commands import PROGRAM
-from arcp_trio.cli.errors import CommandError, reason
+from arcp_trio.cli.errors import REFUSED, UNREACHABLE, CommandError, reason
 from arcp_trio.cli.logs import set_up
-from arcp_trio.cli.reaching import UNREACHABLE
 from arcp_trio.client import ConnectionFailed
 from arcp_trio.runtime.groups import unwrapped
 from arcp_trio.wire.errors import ArcpError, ResumeWindowExpired
 
-_REFUSED: Final = 1
 _ADVICE: Final = {
     "AGENT_NOT_AVAILABLE": f"; {PROGRAM} agents lists those there are",
     "AGENT_VERSION_NOT_AVAILABLE": f"; {PROGRAM} agents lists those there are",
@@ -28,31 +27,53 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 Ask = Callable[[], Awaitable[bool]]
 
 
+class Interrupted(Exception):  # noqa: N818 - not an error
+    """A signal has ended what the command was about; it has still to take its leave."""
+
+
 class Interrupts:
     """What Ctrl-C and SIGTERM do to a command: it leaves, in order. Ctrl-C may be asked about."""
 
-    def __init__(self) -> None:
+    def __init__(self, all_of_it: trio.CancelScope) -> None:
+        self._scope = all_of_it
         self.number: int | None = None
         """The signal that made it leave."""
         self.ask: Ask | None = None
         """Asked at the first Ctrl-C whether to leave; at the second nobody is asked."""
 
+    @contextmanager
+    def leaving(self) -> Generator[None]:
+        """End only this block at the first signal, so that what is around it ends in order.
+
+        Raises:
+            Interrupted: behind the block that was ended.
+        """
+        around = self._scope
+        with trio.CancelScope() as within:
+            self._scope = within
+            try:
+                yield
+            finally:
+                self._scope = around
+        if within.cancelled_caught:
+            raise Interrupted
+
     async def watch(self, signals: AsyncIterator[int], nursery: trio.Nursery) -> None:
-        """Cancel the nursery when it is time to leave."""
+        """Take the signals as they come."""
         async for number in signals:
             ask, self.ask = self.ask, None
             if number == signal.SIGINT and ask is not None:
-                nursery.start_soon(self._ask, ask, nursery, name="question at Ctrl-C")
+                nursery.start_soon(self._ask, ask, name="question at Ctrl-C")
             else:
-                self._leave(number, nursery)
+                self._leave(number)
 
-    async def _ask(self, ask: Ask, nursery: trio.Nursery) -> None:
+    async def _ask(self, ask: Ask) -> None:
         if await ask():
-            self._leave(signal.SIGINT, nursery)
+            self._leave(signal.SIGINT)
 
-    def _leave(self, number: int, nursery: trio.Nursery) -> None:
+    def _leave(self, number: int) -> None:
         self.number = number
-        nursery.cancel_scope.cancel()
+        self._scope.cancel()
 
 
 Work = Callable[[Interrupts], Awaitable[int]]
@@ -75,16 +96,17 @@ def run_client(options: ClientOptions, work: Work) -> int:
 
 
 async def _run(work: Work) -> int:
-    interrupts = Interrupts()
+    all_of_it = trio.CancelScope()
+    interrupts = Interrupts(all_of_it)
     code = 0
-    with trio.open_signal_receiver(*_SIGNALS) as signals:
+    with trio.open_signal_receiver(*_SIGNALS) as signals, all_of_it:
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(interrupts.watch, signals, nursery, name="signals")
                 code = await work(interrupts)
                 nursery.cancel_scope.cancel()
-        except* BrokenPipeError:
-            pass  # whoever read has had enough: no failure
+        except* (BrokenPipeError, Interrupted):
+            pass  # whoever read, or whoever typed, has had enough: no failure
     return code if interrupts.number is None else 128 + interrupts.number
 
 
@@ -107,4 +129,4 @@ def _refusal(error: ArcpError) -> CommandError:
     advice = _ADVICE.get(error.code, "")
     if error.retryable:
         advice = "; it may be tried again"
-    return CommandError(f"refused: {error.code}: {error.message}{advice}", exit_code=_REFUSED)
+    return CommandError(f"refused: {error.code}: {error.message}{advice}", exit_code=REFUSED)

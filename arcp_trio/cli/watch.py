@@ -15,8 +15,8 @@ def run(given: Mapping[str, object]) -> int:
     """Watch and return the exit code."""
     options = WatchOptions(**given)  # type: ignore[arg-type]  # the parser held each to its kind
 
-    async def watch(_: Interrupts) -> int:
-        async with connected(options) as client:
+    async def watch(interrupts: Interrupts) -> int:
+        async with connected(options, interrupts) as client:
             job = await client.subscribe(
                 options.job_id, history=True, from_event_seq=options.from_seq
             )

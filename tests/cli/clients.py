@@ -1,0 +1,149 @@
+"""Client commands as processes, piped, against one real runtime."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from attrs import frozen
+
+from tests.cli.processes import LIFETIME_SECONDS, ROOT, starter
+
+TOKEN = "s3cret"
+HOSTILE = "\x1b]0;owned\x07\x1b[2J\x1b[31mred\x9b5A\r\x08\u202egnp.exe\x00 漢"
+"""Sets the title, clears, colours, moves up, overwrites, turns round; and means no harm."""
+
+AGENTS = """
+import arcp_trio, trio
+
+agents = arcp_trio.Agents()
+
+@agents.agent("parrot", version="1")
+async def parrot(job):
+    await job.log(job.input)
+    await job.thought(job.input)
+    await job.status(job.input)
+    await job.progress(1, total=2, units=job.input)
+    return job.input
+
+@agents.agent("waiting", version="1", default=False)
+async def earlier(job): ...
+
+@agents.agent("waiting", version="2", default=True)
+async def waiting(job):
+    await job.log("begun")
+    await job.progress(1, total=4, units="steps")
+    await job.status("waiting", "for you")
+    await trio.sleep_forever()
+
+@agents.agent("failing")
+async def failing(job):
+    raise arcp_trio.JobError("no \\x1b[5mluck", details={"tries": 3})
+
+@agents.agent("binary")
+async def binary(job):
+    async with job.stream_result(encoding="base64") as out:
+        await out.write(bytes(range(256)))
+
+@agents.agent("speaker")
+async def speaker(job):
+    await job.log("first\\nsecond", level="warn")
+    await job.thought("perhaps")
+    async with job.tool_call("search.web", {"q": 1}) as call:
+        call.result = {"hits": 3}
+    await job.metric("cost.search", 0.25, unit="USD")
+    await job.metric("speed", 3, unit="m/s")
+    await job.artifact("file:///a.png", "image/png", byte_size=7)
+    await job.emit("x-vendor.acme.note", {"a": 1})
+    return "done"
+"""
+
+
+@frozen
+class Done:
+    """A command that has ended."""
+
+    code: int
+    raw: bytes
+    err: str
+
+    @property
+    def out(self) -> str:
+        """Standard output, which is text most often."""
+        return self.raw.decode()
+
+    @property
+    def objects(self) -> list[dict[str, Any]]:
+        """Standard output, a JSON object per line."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+@frozen
+class Commands:
+    """Runs commands for alice, in a folder of their own."""
+
+    url: str
+    folder: Path
+    token: str | None = TOKEN
+
+    def environment(self, **more: str) -> dict[str, str]:
+        """What a command's process has."""
+        own = ("ARCP_", "NO_COLOR", "FORCE_COLOR", "TERM", "COLUMNS")
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(own)}
+        token = {} if self.token is None else {"ARCP_TOKEN": self.token}
+        return {**kept, **token, "ARCP_URL": self.url, "PYTHONPATH": str(ROOT), **more}
+
+    def start(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+        """Start one, to be read from."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "arcp_trio", *arguments],
+            cwd=self.folder,
+            env=self.environment(**environment),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, *arguments: str, stdin: str = "", **environment: str) -> Done:
+        """Run one to its end."""
+        done = subprocess.run(
+            [sys.executable, "-m", "arcp_trio", *arguments],
+            cwd=self.folder,
+            env=self.environment(**environment),
+            input=stdin.encode(),
+            capture_output=True,
+            check=False,
+            timeout=LIFETIME_SECONDS,
+        )
+        return Done(done.returncode, done.stdout, done.stderr.decode())
+
+    def refused(self, code: int, *arguments: str, **environment: str) -> str:
+        """Run one that fails: it says so in one line, and nothing else."""
+        done = self.run(*arguments, **environment)
+        assert (done.code, done.out) == (code, ""), done
+        assert done.err.startswith("arcp-trio: "), done
+        assert done.err.count("\n") == 1, done
+        return done.err.removeprefix("arcp-trio: ").rstrip()
+
+    def detached(self, agent: str, *arguments: str) -> str:
+        """Submit a job and leave; return its id."""
+        done = self.run("submit", agent, "--detach", *arguments)
+        assert (done.code, done.err) == (0, "")
+        return done.out.rstrip()
+
+
+@contextmanager
+def served(folder: Path, *arguments: str) -> Iterator[Commands]:
+    """Have a runtime with the agents above, in memory, and commands to talk to it."""
+    (folder / "client_agents.py").write_text(AGENTS, encoding="utf-8")
+    with starter(folder) as start:
+        options = ("--port=0", "--memory", f"--token=alice={TOKEN}", "--agents=client_agents")
+        serve = start("serve", *options, *arguments)
+        yield Commands(serve.url(), folder)

@@ -1,0 +1,82 @@
+"""The help of each command, and how fast it comes."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+
+import pytest
+
+from arcp_trio.cli import main
+from arcp_trio.cli.commands import COMMANDS, PROGRAM, Command
+from arcp_trio.cli.parser import build_parser
+from tests.cli.processes import ROOT
+
+each = pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+
+
+@each
+def test_it_explains_itself(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
+    """The help of a command has every option of it and its example, in no more than 100 columns."""
+    with pytest.raises(SystemExit) as caught:
+        main([command.name, "--help"])
+    assert caught.value.code == 0
+    text = capsys.readouterr().out
+    assert f"example:\n  {command.example}\n" in text
+    assert all(option.flag in text for option in command.options)
+    assert all(len(line) <= 100 for line in text.splitlines())
+
+
+@each
+def test_the_example_is_one(command: Command) -> None:
+    """What the help shows can be typed."""
+    program, *arguments = shlex.split(command.example)
+    assert program == PROGRAM
+    assert build_parser().parse_args(arguments).command == command.name
+
+
+def test_all_commands_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    """The help of the program has a line for each."""
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    text = capsys.readouterr().out
+    assert all(f"\n    {command.name} " in text for command in COMMANDS)
+
+
+def test_it_loads_nothing() -> None:
+    """No help waits for Trio, for the runtime or for the client, and each comes in 200 ms."""
+    names = [command.name for command in COMMANDS]
+    script = f"""
+import sys, time
+from arcp_trio.cli import main
+for name in {names}:
+    begun = time.process_time()
+    try: main([name, "--help"])
+    except SystemExit: pass
+    if time.process_time() - begun > 0.2: print(name, "is slow", file=sys.stderr)
+heavy = {{"trio", "cattrs", "msgspec", "ssl", "arcp_trio.client", "arcp_trio.cli.running"}}
+print(heavy & set(sys.modules), file=sys.stderr)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=ROOT,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert (done.returncode, done.stderr) == (0, "set()\n")
+
+
+@each
+def test_a_wrong_option_is_one_line(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
+    """Usage errors name the option and the help, and have exit code 2."""
+    with pytest.raises(SystemExit) as caught:
+        main([command.name, *("x" for _ in command.arguments), "--no-such"])
+    assert caught.value.code == 2
+    out, err = capsys.readouterr()
+    assert (out, err) == (
+        "",
+        f"arcp-trio: unknown option --no-such; see arcp-trio {command.name} --help\n",
+    )

@@ -1,0 +1,218 @@
+"""`submit`, piped: what it prints, and with what it ends."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.clients import HOSTILE, Commands
+
+pytestmark = pytest.mark.real_tcp
+
+JOB_ID = r"job_[0-9A-Z]{26}"
+
+
+def test_the_result_alone_is_on_standard_output(commands: Commands) -> None:
+    """A result is one line of JSON; what else there is to read is on standard error."""
+    done = commands.run("submit", "echo", "--input", '{"a": "é"}')
+    assert (done.code, done.out) == (0, '{"echo":{"a":"é"}}\n')
+    assert re.fullmatch(rf"{JOB_ID}  echo@1\.0\.0\n", done.err)
+
+
+def test_text_is_printed_as_it_is(commands: Commands) -> None:
+    """A result that is text stands there without quotes, and streamed text byte for byte."""
+    assert commands.run("submit", "parrot", "--input", '"two words"').out == "two words\n"
+    report = commands.run("submit", "report", "--input", '{"size": 10000}').out
+    assert len(report) == 10_000
+    assert report.startswith("Page 1\n...")
+
+
+def test_a_binary_result_goes_through(commands: Commands) -> None:
+    """Bytes stay bytes."""
+    assert commands.run("submit", "binary").raw == bytes(range(256))
+
+
+def test_events_are_plain_lines(commands: Commands) -> None:
+    """Each kind has its line; nothing is coloured, nothing is drawn twice."""
+    options = ("--lease", "tool.call=search.*", "--budget", "USD:1", "--expires-in", "1h")
+    done = commands.run("submit", "speaker", *options)
+    assert (done.code, done.out) == (0, "done\n")
+    assert done.err.splitlines()[1:] == [
+        "warn: first",
+        "  second",
+        "thought: perhaps",
+        'tool call: search.web {"q":1}',
+        'tool result: search.web {"hits":3}',
+        "metric: cost.search 0.25 USD",
+        "left to spend: USD 0.75",
+        "metric: speed 3 m/s",
+        "artifact: file:///a.png (image/png, 7 bytes)",
+        'x-vendor.acme.note: {"a":1}',
+    ]
+
+
+def test_progress_has_a_line_per_percent(commands: Commands) -> None:
+    """Many small steps do not make many lines."""
+    done = commands.run("submit", "countdown", "--input", '{"n": 1000, "delay": 0}')
+    lines = [line for line in done.err.splitlines() if line.startswith("progress: ")]
+    assert len(lines) == 101
+    assert lines[-1] == "progress: 1000/1000 steps"
+
+
+def test_json(commands: Commands) -> None:
+    """Each event is an object on a line, and the last is the message that ended the job."""
+    done = commands.run("submit", "countdown", "--input", '{"n": 2, "delay": 0}', "--json")
+    first, second, last = done.objects
+    assert (done.code, done.err) == (0, "")
+    assert first["seq"] == 1
+    assert first["kind"] == "progress"
+    assert first["body"] == {"current": 1, "total": 2, "units": "steps"}
+    assert first.keys() == second.keys() == {"seq", "job_id", "kind", "body", "ts"}
+    assert last.pop("completed_at")
+    assert last == {
+        "type": "job.result",
+        "job_id": first["job_id"],
+        "final_status": "success",
+        "result": {"done": 2},
+    }
+
+
+def test_json_comes_as_it_happens(commands: Commands) -> None:
+    """A line is there as soon as its event; nothing waits for a buffer to fill."""
+    with commands.start("submit", "waiting", "--json") as process:
+        assert process.stdout is not None
+        assert '"message":"begun"' in process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("failing",), 1, "failed: INTERNAL_ERROR: no luck; it may be submitted again"),
+        (("sleeper", "--max-runtime", "1"), 5, "timed out: TIMEOUT: "),
+    ],
+)
+def test_a_job_that_does_not_succeed(
+    commands: Commands, arguments: tuple[str, ...], code: int, words: str
+) -> None:
+    """Its end is one line behind the job's id, and the exit code; in JSON it is the last object."""
+    done = commands.run("submit", *arguments)
+    assert (done.code, done.out) == (code, "")
+    *_, line = done.err.splitlines()
+    assert re.fullmatch(rf"arcp-trio: {JOB_ID} {words}.*", line)
+    done = commands.run("submit", *arguments, "--json")
+    assert (done.code, done.err) == (code, "")
+    assert done.objects[-1]["type"] == "job.error"
+    assert done.objects[-1]["final_status"] == ("error" if code == 1 else "timed_out")
+
+
+def test_refusals(commands: Commands) -> None:
+    """What the runtime does not accept ends with 1, and says why."""
+    assert commands.refused(1, "submit", "nobody") == (
+        "refused: AGENT_NOT_AVAILABLE: there is no agent nobody; "
+        "arcp-trio agents lists those there are"
+    )
+
+
+def test_a_key_makes_one_job(commands: Commands) -> None:
+    """The same under the same key is the same job; something else is refused."""
+    first = commands.detached("echo", "--key", "k", "--input", "1")
+    assert commands.detached("echo", "--key", "k", "--input", "1") == first
+    assert "DUPLICATE_KEY" in commands.refused(1, "submit", "echo", "--key", "k", "--input", "2")
+
+
+def test_input_from_elsewhere(commands: Commands, tmp_path: Path) -> None:
+    """The input is read from a file, or from standard input."""
+    (tmp_path / "input.json").write_text("[1, 2]")
+    done = commands.run("submit", "echo", "--input", f"@{tmp_path}/input.json")
+    assert done.out == '{"echo":[1,2]}\n'
+    assert commands.run("submit", "echo", "--input", "-", stdin=" 3\n").out == '{"echo":3}\n'
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--input", "{"), "--input is not JSON: "),
+        (("--input", "word"), """text needs quotes of its own: --input '"text"'"""),
+        (("--input", "@no/such.json"), "cannot read the input no/such.json: no such file"),
+        (("--budget", "5"), "--budget 5 is not CURRENCY:AMOUNT, such as USD:5"),
+        (("--lease", "tool.call"), "--lease tool.call is not CAP=PATTERN"),
+        (("--expires-in", "soon"), "argument --expires-in: must be a time like 90s, 10m"),
+        (("--max-runtime", "0"), "argument --max-runtime: must be a whole number"),
+        (("--url", "http://localhost"), "--url is not the address of a runtime: "),
+        (("--ca", "no/such.pem"), "cannot read --ca no/such.pem: no such file"),
+    ],
+)
+def test_usage(commands: Commands, arguments: tuple[str, ...], words: str) -> None:
+    """What makes no sense is refused before anything is sent, with exit code 2."""
+    assert words in commands.refused(2, "submit", "echo", *arguments)
+
+
+def test_hostile_text(commands: Commands) -> None:
+    """Nothing that an agent says gives the terminal an order; the text itself is there."""
+    text = '"' + HOSTILE.encode("unicode_escape").decode().replace("\\x", "\\u00") + '"'
+    done = commands.run("submit", "parrot", "--input", text)
+    assert done.err.splitlines()[1:] == [
+        "info: red",
+        "  gnp.exe 漢",
+        "thought: red",
+        "  gnp.exe 漢",
+        "status: red gnp.exe 漢",
+        "progress: 1/2 red",
+        "  gnp.exe 漢",
+    ]
+    done = commands.run("submit", "parrot", "--input", text, "--json")
+    assert done.objects[-1]["result"] == HOSTILE
+    assert not set(done.out) & set(map(chr, [*range(10), *range(11, 32), *range(127, 160), 0x202E]))
+
+
+def test_a_reader_that_has_had_enough(commands: Commands) -> None:
+    """`| head -1` ends it quietly."""
+    with commands.start("submit", "chatty", "--input", '{"n": 100000}', "--json") as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.wait(timeout=20) == 0
+        assert process.stderr.read() == ""
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_leaves_the_job_running(commands: Commands, number: int, code: int) -> None:
+    """Where nobody can be asked, Ctrl-C detaches, and what is left is the job's id."""
+    with commands.start("submit", "waiting") as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "waiting: for you" in line:
+                break
+        process.send_signal(number)
+        out, err = process.communicate(timeout=20)
+    assert process.returncode == code
+    job_id = out.rstrip()
+    assert re.fullmatch(JOB_ID, job_id)
+    assert err == f"the job goes on; arcp-trio watch {job_id} shows it\n"
+    assert job_id in commands.run("jobs", "--status", "running").out
+    assert commands.run("cancel", job_id).code == 0
+
+
+def test_a_full_disk_is_one_line(commands: Commands) -> None:
+    """Output that cannot be written is a failure that says so."""
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "arcp_trio", "submit", "echo"],
+            env=commands.environment(),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=30,
+        )
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == (
+        "arcp-trio: cannot write the output: no space left on device"
+    )
