@@ -1,0 +1,499 @@
+"""Traces: a span per job and per tool call, in the trace that the client named (§11)."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+from opentelemetry import trace as otel
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import StatusCode
+from trio.testing import MockClock
+
+from arcp_trio import ArcpError, JobContext, JobError, Limits, Runtime, StaticTokens, Tracer
+from arcp_trio.runtime import tracing
+from arcp_trio.telemetry.opentelemetry import OpenTelemetry
+from arcp_trio.testing import Peer, TrioClock, open_peer
+from arcp_trio.testing.peer import TEST_TOKEN
+from arcp_trio.wire.json import Json, JsonObject
+from arcp_trio.wire.timestamps import rfc3339
+from tests.credentials import runtimes as providing
+from tests.credentials.upstream import Upstream
+from tests.jobs.runtimes import simple_agents
+
+ROOT = Path(__file__).parents[2]
+TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+SENT = f"00-{TRACE}-{SPAN}-01"
+LEASE: JsonObject = {"tool.call": ["good.*"], "agent.delegate": ["*"], "cost.budget": ["USD:5"]}
+SECRET = "hunter2"
+
+
+class Spans:
+    """What was traced."""
+
+    def __init__(self) -> None:
+        self._exporter = InMemorySpanExporter()
+        self.provider = TracerProvider()
+        self.provider.add_span_processor(SimpleSpanProcessor(self._exporter))
+
+    def all(self) -> list[ReadableSpan]:
+        """All that have ended, in the order of their ends."""
+        return list(self._exporter.get_finished_spans())
+
+    def of(self, name: str, **attributes: Json) -> ReadableSpan:
+        """The one with this name and these attributes."""
+        (span,) = [
+            span
+            for span in self.all()
+            if span.name == name
+            and all(_attributes(span).get(f"arcp.{key}") == attributes[key] for key in attributes)
+        ]
+        return span
+
+
+def _attributes(span: ReadableSpan) -> JsonObject:
+    return dict(span.attributes or {})
+
+
+def trace_of(span: ReadableSpan) -> str:
+    """The id of its trace."""
+    return otel.format_trace_id(span.context.trace_id)
+
+
+def under(span: ReadableSpan, above: ReadableSpan) -> bool:
+    """Whether it is a child of the other, in the same trace."""
+    return (
+        span.parent is not None
+        and span.parent.span_id == above.context.span_id
+        and span.context.trace_id == above.context.trace_id
+    )
+
+
+@pytest.fixture
+def spans() -> Spans:
+    """A provider of its own: the global one of OpenTelemetry can be set but once."""
+    return Spans()
+
+
+@asynccontextmanager
+async def traced(tracer: Tracer | None) -> AsyncGenerator[tuple[Runtime, Peer]]:
+    """A runtime with some agents, and a client that has said hello."""
+    runtime = Runtime(
+        auth=StaticTokens({TEST_TOKEN: "tester"}),
+        clock=TrioClock(),
+        tracer=tracer,
+        limits=Limits(cancel_grace_seconds=1),
+    )
+    runtime.add(simple_agents)
+
+    @runtime.agent("caller", version="2.1.0")
+    async def caller(job: JobContext) -> Json:
+        async with job.tool_call("good.one") as call:
+            await trio.sleep(job.input or 1)
+            call.result = 1
+        return job.trace_id
+
+    @runtime.agent("boss")
+    async def boss(job: JobContext) -> Json:
+        return await (await job.delegate("echo", 1)).result()
+
+    @runtime.agent("sorry")
+    async def sorry(_job: JobContext) -> None:
+        raise JobError(SECRET)
+
+    async with runtime, open_peer(runtime) as peer:
+        await peer.hello()
+        yield runtime, peer
+
+
+async def run(peer: Peer, agent: str, input_: Json = None, **fields: Json) -> JsonObject:
+    """Submit a job, wait for its end, and return the payload of its acceptance."""
+    trace = {"trace_id": fields.pop("trace")} if "trace" in fields else {}
+    payload = {"agent": agent, "input": input_, "lease_request": LEASE, **fields}
+    request = await peer.send("job.submit", payload, **trace)
+    accepted = await peer.answer("job.accepted", request)
+    await peer.until_terminal(accepted["job_id"])
+    return accepted
+
+
+# -- which trace
+
+
+@pytest.mark.spec("11-1")
+async def test_a_job_is_under_the_span_its_client_named(
+    spans: Spans, autojump_clock: MockClock
+) -> None:
+    """With a traceparent the job's span is its child, from acceptance to the end."""
+    async with traced(OpenTelemetry(spans.provider)) as (_, peer):
+        job = await run(peer, "caller", trace=SENT)
+    span = spans.of("job caller")
+    assert trace_of(span) == TRACE == job["trace_id"]
+    assert span.parent is not None
+    assert otel.format_span_id(span.parent.span_id) == SPAN
+    assert span.parent.is_remote
+    assert _attributes(span) == {
+        "arcp.job.id": job["job_id"],
+        "arcp.agent.name": "caller",
+        "arcp.agent.version": "2.1.0",
+        "arcp.job.outcome": "success",
+        "arcp.budget.remaining": ("USD:5",),
+    }
+    assert span.status.status_code is StatusCode.UNSET
+
+
+@pytest.mark.parametrize("sent", [TRACE, f"00-{TRACE}-{'0' * 16}-01", "0" * 16 + "1" * 16])
+async def test_a_trace_may_be_named_without_a_span(
+    spans: Spans, sent: str, autojump_clock: MockClock
+) -> None:
+    """The job's span is in that trace."""
+    trace = sent if "-" not in sent else TRACE
+    async with traced(OpenTelemetry(spans.provider)) as (_, peer):
+        job = await run(peer, "echo", trace=sent)
+    assert trace_of(spans.of("job echo")) == trace == job["trace_id"]
+
+
+@pytest.mark.spec("11-3")
+async def test_a_span_says_until_when_and_for_how_much(
+    spans: Spans, autojump_clock: MockClock
+) -> None:
+    """The end of the lease, and what is left of its budget."""
+    async with traced(OpenTelemetry(spans.provider)) as (runtime, peer):
+
+        @runtime.agent("spender")
+        async def spender(job: JobContext) -> None:
+            await job.metric("cost.search", 1.5, unit="USD")
+
+        expires_at = rfc3339(runtime.clock.now() + 60)
+        await run(peer, "spender", lease_constraints={"expires_at": expires_at})
+    its = _attributes(spans.of("job spender"))
+    assert its["arcp.lease.expires_at"] == expires_at
+    assert its["arcp.budget.remaining"] == ("USD:3.5",)
+
+
+async def test_a_job_without_a_trace_begins_one(spans: Spans, autojump_clock: MockClock) -> None:
+    """Its trace id, on the wire and for its agent, is that of its span."""
+    async with traced(OpenTelemetry(spans.provider)) as (_, peer):
+        first, second = [await run(peer, "caller") for _ in range(2)]
+    for job in (first, second):
+        span = spans.of("job caller", **{"job.id": job["job_id"]})
+        assert trace_of(span) == job["trace_id"]
+        assert span.parent is None
+    assert first["trace_id"] != second["trace_id"]
+
+
+async def test_what_is_not_sampled_keeps_its_trace(spans: Spans, autojump_clock: MockClock) -> None:
+    """A client's decision not to record is respected, and the id goes on."""
+    async with traced(OpenTelemetry(spans.provider)) as (_, peer):
+        job = await run(peer, "caller", trace=SENT[:-2] + "00")
+    assert job["trace_id"] == TRACE
+    assert spans.all() == []
+
+
+# -- what stands under what
+
+
+@pytest.mark.spec("11-2")
+async def test_what_an_agent_does_stands_under_its_job(
+    spans: Spans, autojump_clock: MockClock
+) -> None:
+    """The job's span is current in the agent and its tasks, a tool call's inside that call."""
+    mine = spans.provider.get_tracer("mine")
+
+    async with traced(OpenTelemetry(spans.provider)) as (runtime, peer):
+
+        @runtime.agent("busy")
+        async def busy(job: JobContext) -> None:
+            async def aside() -> None:
+                with mine.start_as_current_span("aside"):
+                    await trio.sleep(1)
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(aside)
+            with mine.start_as_current_span("step"):
+                async with job.tool_call("good.one"):
+                    with mine.start_as_current_span("request"):
+                        await trio.sleep(1)
+            with mine.start_as_current_span("behind"):
+                pass
+
+        await run(peer, "busy", trace=SENT)
+    job, call, step = spans.of("job busy"), spans.of("tool good.one"), spans.of("step")
+    assert under(spans.of("aside"), job)
+    assert under(step, job)
+    assert under(call, step)
+    assert under(spans.of("request"), call)
+    assert under(spans.of("behind"), job)
+    assert not call.status.description
+
+
+async def test_a_tool_call_of_a_task_without_context_is_its_jobs(
+    spans: Spans, autojump_clock: MockClock
+) -> None:
+    """Called in a task that another job's agent has started, it stands under its own job."""
+    send, receive = trio.open_memory_channel[JobContext](2)
+    done = trio.Event()
+
+    async def call_for_others() -> None:
+        for _ in range(2):
+            job = await receive.receive()
+            async with job.tool_call("good.shared"):
+                pass
+        done.set()
+
+    async with traced(OpenTelemetry(spans.provider)) as (runtime, peer):
+
+        @runtime.agent("host")
+        async def host(job: JobContext) -> None:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(call_for_others)
+                await send.send(job)
+                await done.wait()
+
+        @runtime.agent("guest")
+        async def guest(job: JobContext) -> None:
+            await send.send(job)
+            await done.wait()
+
+        submit = {"agent": "host", "lease_request": LEASE}
+        request = await peer.send("job.submit", submit)
+        first = await peer.answer("job.accepted", request)
+        await run(peer, "guest")
+        await peer.until_terminal(first["job_id"])
+    above = [spans.of("job host"), spans.of("job guest")]
+    calls = [span for span in spans.all() if span.name == "tool good.shared"]
+    assert sorted(next(i for i in (0, 1) if under(call, above[i])) for call in calls) == [0, 1]
+
+
+@pytest.mark.spec("11-2")
+async def test_a_child_stands_under_its_parent(spans: Spans, autojump_clock: MockClock) -> None:
+    """What was delegated is in the same trace, under the span of the job that delegated."""
+    async with traced(OpenTelemetry(spans.provider)) as (_, peer):
+        await run(peer, "boss", trace=SENT)
+    assert under(spans.of("job echo"), spans.of("job boss"))
+    assert trace_of(spans.of("job echo")) == TRACE
+
+
+async def test_jobs_side_by_side_do_not_mix(spans: Spans, autojump_clock: MockClock) -> None:
+    """Each has its own trace and its own tool calls, whatever runs at the same time."""
+    async with traced(OpenTelemetry(spans.provider)) as (_, peer):
+        jobs: list[JsonObject] = []
+        for number in range(1, 6):
+            submit = {"agent": "caller", "input": number, "lease_request": LEASE}
+            request = await peer.send("job.submit", submit, trace_id=f"{number:032x}")
+            jobs.append(await peer.answer("job.accepted", request))
+        for job in jobs:
+            await peer.until_terminal(job["job_id"])
+    calls = [span for span in spans.all() if span.name == "tool good.one"]
+    for number, job in enumerate(jobs, 1):
+        span = spans.of("job caller", **{"job.id": job["job_id"]})
+        assert trace_of(span) == f"{number:032x}"
+        assert len([call for call in calls if under(call, span)]) == 1
+
+
+async def test_a_job_does_not_inherit_its_connections_span(
+    spans: Spans, autojump_clock: MockClock
+) -> None:
+    """Whatever span was current where the runtime was entered, or the client came from."""
+    mine = spans.provider.get_tracer("mine")
+    with mine.start_as_current_span("the program"):
+        async with traced(OpenTelemetry(spans.provider)) as (_, peer):
+            with mine.start_as_current_span("the client"):
+                await run(peer, "caller")
+    assert spans.of("job caller").parent is None
+
+
+# -- ends
+
+
+@pytest.mark.parametrize(
+    ("agent", "fields", "outcome", "code", "status"),
+    [
+        ("sorry", {}, "error", "INTERNAL_ERROR", StatusCode.ERROR),
+        ("sleeper", {"max_runtime_sec": 2}, "timed_out", "TIMEOUT", StatusCode.ERROR),
+        ("sleeper", {}, "cancelled", "CANCELLED", StatusCode.UNSET),
+    ],
+)
+async def test_how_a_job_ended(
+    spans: Spans,
+    agent: str,
+    fields: JsonObject,
+    outcome: str,
+    code: str,
+    status: StatusCode,
+    autojump_clock: MockClock,
+) -> None:
+    """Outcome and code; a cancel is no error, and an agent's words are not in the trace."""
+    async with traced(OpenTelemetry(spans.provider)) as (_, peer):
+        job = await peer.submit(agent, **fields)
+        if outcome == "cancelled":
+            await peer.send("job.cancel", {"job_id": job["job_id"], "reason": SECRET})
+        await peer.until_terminal(job["job_id"])
+    span = spans.of(f"job {agent}", **{"job.outcome": outcome, "error.code": code})
+    assert span.status.status_code is status
+    assert span.status.description == (code if status is StatusCode.ERROR else None)
+    assert not span.events
+    assert SECRET not in span.to_json()
+
+
+async def test_how_a_tool_call_ended(spans: Spans, autojump_clock: MockClock) -> None:
+    """The code of its error, of a refusal too; not what the exception said."""
+    async with traced(OpenTelemetry(spans.provider)) as (runtime, peer):
+
+        def fail() -> None:
+            raise ValueError(SECRET)
+
+        @runtime.agent("clumsy")
+        async def clumsy(job: JobContext) -> None:
+            for tool in ("good.one", "bad.one"):
+                try:
+                    async with job.tool_call(tool):
+                        fail()
+                except (ValueError, ArcpError):
+                    pass
+
+        await run(peer, "clumsy")
+    failed, refused = spans.of("tool good.one"), spans.of("tool bad.one")
+    assert failed.status.description == "INTERNAL_ERROR"
+    assert refused.status.description == "PERMISSION_DENIED"
+    assert all(under(span, spans.of("job clumsy")) for span in (failed, refused))
+    assert all(SECRET not in span.to_json() for span in spans.all())
+
+
+async def test_every_span_ends(spans: Spans, autojump_clock: MockClock) -> None:
+    """Also of a job that the shutdown ends, and of one whose agent does not stop."""
+    async with traced(OpenTelemetry(spans.provider)) as (_, peer):
+        await peer.submit("sleeper")
+        await peer.submit("stubborn", 5)
+        await trio.sleep(0.1)
+    assert sorted(span.name for span in spans.all()) == ["job sleeper", "job stubborn"]
+    assert all(_attributes(span)["arcp.job.outcome"] == "error" for span in spans.all())
+
+
+# -- without
+
+
+@pytest.mark.spec("11-1")
+async def test_without_a_tracer_trace_ids_go_on_and_nothing_is_traced(
+    spans: Spans, autojump_clock: MockClock
+) -> None:
+    """The client's trace id is on the wire as before; no span is begun."""
+    async with traced(None) as (_, peer):
+        job = await run(peer, "caller", trace=SENT)
+    assert job["trace_id"] == TRACE
+    assert spans.all() == []
+
+
+@pytest.mark.spec("11-1", "11-2")
+async def test_a_trace_is_everywhere(autojump_clock: MockClock) -> None:
+    """In the acceptances and all that follows, of a child too, for the upstream and in listings."""
+    upstream = Upstream()
+    async with providing.provided(upstream, providing.SafeStore()) as (runtime, peer):
+
+        @runtime.agent("chief")
+        async def chief(job: JobContext) -> Json:
+            await job.log("at it")
+            child = await job.delegate("worker", 1, lease={"model.use": ["tier-fast/x"]})
+            await child.result()
+            return job.trace_id
+
+        submit = {"agent": "chief", "lease_request": providing.LEASE}
+        request = await peer.send("job.submit", submit, trace_id=SENT)
+        accepted = await peer.answer("job.accepted", request)
+        await peer.until_terminal(accepted["job_id"])
+        await peer.send("session.list_jobs", {})
+        listed = (await peer.expect("session.jobs"))["payload"]["jobs"]
+    frames = [frame for frame in peer.seen if "job_id" in frame]
+    assert {frame["type"] for frame in frames} == {"job.accepted", "job.event", "job.result"}
+    assert {frame["trace_id"] for frame in frames} == {TRACE}
+    assert len({frame["job_id"] for frame in frames}) == len(listed) == 2
+    assert {entry["trace_id"] for entry in listed} == {TRACE}
+    assert {order.trace_id for order in upstream.orders.values()} == {TRACE}
+
+
+async def test_ids_cannot_be_foretold(autojump_clock: MockClock) -> None:
+    """Whoever knows the state of Python's generator knows no id: they are the system's."""
+    made: list[object] = []
+    for _ in range(2):
+        random.seed(1)
+        async with traced(None) as (_, peer):
+            job = await run(peer, "echo")
+            made += [job["trace_id"], job["job_id"][-12:], peer.session_id, peer.resume_token]
+    assert len(set(made)) == 8
+
+
+class Broken:
+    """A tracer, and a span, of which nothing works from some call on."""
+
+    trace_id = None
+
+    def __init__(self, good_calls: int) -> None:
+        self._good_calls = good_calls
+
+    def _call(self) -> Broken:
+        self._good_calls -= 1
+        if self._good_calls < 0:
+            raise OSError("the collector is gone")
+        return self
+
+    def start(self, *_args: object, **_named: object) -> Broken:
+        """Begin."""
+        return self._call()
+
+    def current(self) -> trio.CancelScope:
+        """Be current."""
+        self._call()
+        return trio.CancelScope()
+
+    def end(self, *_args: object, **_named: object) -> None:
+        """Finish."""
+        self._call()
+
+
+@pytest.mark.logs_error("tracer failed")
+@pytest.mark.parametrize("good_calls", range(7))
+async def test_a_tracer_that_fails_costs_no_job(good_calls: int, autojump_clock: MockClock) -> None:
+    """Wherever it fails, the job ends as it would have."""
+    async with traced(Broken(good_calls)) as (_, peer):
+        job = await run(peer, "caller", trace=SENT)
+        end = await peer.until_terminal(job["job_id"])
+        if good_calls == 6:
+            await run(peer, "caller")
+    assert end["payload"]["result"] == TRACE
+
+
+def test_nothing_of_it_is_needed() -> None:
+    """Without OpenTelemetry installed all the rest is imported and works."""
+    script = """
+import sys
+sys.modules["opentelemetry"] = None
+import trio, arcp_trio
+for name in arcp_trio.__all__:
+    getattr(arcp_trio, name)
+import arcp_trio.cli.serve, arcp_trio.testing.pair
+async def main():
+    runtime = arcp_trio.Runtime(auth=arcp_trio.StaticTokens({"t": "p"}))
+    @runtime.agent("echo")
+    async def echo(job):
+        return job.trace_id
+    async with runtime, arcp_trio.testing.open_pair(runtime, token="t") as client:
+        assert len(await (await client.submit("echo")).result()) == 32
+trio.run(main)
+"""
+    subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True, timeout=30)
+
+
+def test_no_tracer_is_a_tracer() -> None:
+    """Where there is none, the runtime has something to call all the same."""
+    span = tracing.NoTracer().start("job x", {}, trace=None, parent=None)
+    with span.current():
+        assert span.start("tool y", {}) is span
+    span.end({})
+    assert span.trace_id is None
