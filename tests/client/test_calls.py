@@ -12,6 +12,7 @@ from trio.testing import MockClock
 from arcp_trio import (
     AgentNotAvailable,
     ArcpError,
+    DuplicateKey,
     InvalidRequest,
     JobCancelled,
     JobFailed,
@@ -44,7 +45,7 @@ async def test_concurrent_submits_each_get_their_own(autojump_clock: MockClock) 
 
 
 async def test_no_fast_answer_is_missed(autojump_clock: MockClock) -> None:
-    """A runtime that answers in the same instant, 2,000 times: no call hangs."""
+    """A runtime that answers in the same instant, 10,000 times: no call hangs."""
 
     async def script(wire: Wire) -> None:
         await wire.welcome()
@@ -56,7 +57,7 @@ async def test_no_fast_answer_is_missed(autojump_clock: MockClock) -> None:
             await wire.send("session.jobs", payload)
 
     async with scripted(script) as runtime, connect(runtime.open, token=TOKEN) as client:
-        for _ in range(2_000):
+        for _ in range(10_000):
             assert [info async for info in client.jobs()] == []
 
 
@@ -147,10 +148,13 @@ async def test_every_call_can_be_given_up(autojump_clock: MockClock) -> None:
             job.cancel,
             job.result,
             lambda: anext(job.events()),
+            client.wait_closed,
         ):
+            before = trio.current_time()
             with trio.move_on_after(0.1) as given_up:
                 await call()
             assert given_up.cancelled_caught
+            assert trio.current_time() - before < 0.2
         other = await client.submit("echo")
         assert other.id == "job_2"
         assert await other.result() == "second"
@@ -176,8 +180,12 @@ async def test_strays_are_ignored(autojump_clock: MockClock) -> None:
         await wire.result(3, "job_1", "right")
         await wire.end()
 
-    async with scripted(script) as runtime, connect(runtime.open, token=TOKEN) as client:
-        assert await (await client.submit("echo")).result() == "right"
+    async with scripted(script) as runtime:
+        async with connect(runtime.open, token=TOKEN) as client:
+            assert await (await client.submit("echo")).result() == "right"
+        # None of them comes back.
+        said = [frame["type"] for frame in runtime.wires[0].seen]
+        assert said == ["session.hello", "job.submit", "session.close"]
 
 
 async def test_an_answer_that_is_none_fails_its_call_alone(autojump_clock: MockClock) -> None:
@@ -391,7 +399,7 @@ async def test_observing_what_has_ended(autojump_clock: MockClock) -> None:
 
 
 async def test_one_key_one_job(autojump_clock: MockClock) -> None:
-    """Submitting again under a key leads to the same job, also when that has ended."""
+    """Submitting again under a key leads to the same job, ended or not; it must be the same."""
     async with (
         real_runtime() as runtime,
         connect(Network(runtime).open, token=TOKEN) as client,
@@ -401,6 +409,8 @@ async def test_one_key_one_job(autojump_clock: MockClock) -> None:
         second = await client.submit("echo", 1, idempotency_key="k")
         assert second.id == first.id
         assert await second.result() == 1
+        with pytest.raises(DuplicateKey):
+            await client.submit("echo", 2, idempotency_key="k")
         del first, second
         third = await client.submit("echo", 1, idempotency_key="k")
         with pytest.raises(InvalidRequest, match="has ended"):

@@ -198,6 +198,19 @@ async def test_events_before_the_handle_are_kept(autojump_clock: MockClock) -> N
         assert [event.seq async for event in job.events()] == [1, 2, 3]
 
 
+async def test_who_begins_late_gets_all_and_then_what_is_live(autojump_clock: MockClock) -> None:
+    """A handle iterated in the middle of its job: what was, once, and then what comes."""
+    async with (
+        real_runtime() as runtime,
+        connect(Network(runtime).open, token=TOKEN) as client,
+    ):
+        job = await client.submit("paced", 6)
+        await trio.sleep(3.5)
+        seen = [(event.body["message"], trio.current_time()) async for event in job.events()]
+        assert [message for message, _ in seen] == ["0", "1", "2", "3", "4", "5"]
+        assert len({when for _, when in seen}) == 4  # the first three at once
+
+
 async def test_each_event_comes_once(autojump_clock: MockClock) -> None:
     """Who stops iterating and begins again goes on where it stopped."""
     async with (

@@ -145,6 +145,42 @@ async def test_with_a_handler_nothing_else_stands_in_the_way(autojump_clock: Moc
         assert await jobs[0].result() == "first"
 
 
+async def test_a_slow_handler_holds_the_network_up(autojump_clock: MockClock) -> None:
+    """A handler that falls behind bounds what is read, although the result is being waited for."""
+    fountain = Fountain(1_500)
+    most = 0
+    handled: list[int] = []
+
+    async def on_event(event: Event) -> None:
+        nonlocal most
+        await trio.sleep(0.001)
+        handled.append(event.seq)
+        if event.seq % 100 == 0:
+            most = max(most, kept())
+
+    async with (
+        scripted(fountain) as runtime,
+        connect(runtime.open, token=TOKEN, on_event=on_event) as client,
+    ):
+        job, _ = await client.submit("echo"), await client.submit("echo")
+        assert await job.result() == "first"
+    assert handled == list(range(1, 1_501))
+    assert most <= MOST + 1
+
+
+async def test_bytes_count_as_well(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Few events that are large fill the room as many small ones do."""
+    monkeypatch.setattr(room, "MOST_BYTES", 10_000)
+    fountain = Fountain(2_000)
+    async with scripted(fountain) as runtime, connect(runtime.open, token=TOKEN) as client:
+        job, _ = await client.submit("echo"), await client.submit("echo")
+        await wait_all_tasks_blocked()
+        assert kept() <= 20
+        assert [event.seq async for event in job.events()] == list(range(1, 2_001))
+
+
 async def test_what_nobody_has_a_handle_of_is_not_kept(autojump_clock: MockClock) -> None:
     """A job that was submitted and forgotten takes no memory, and no one else's room."""
     async with (

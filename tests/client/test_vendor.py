@@ -19,6 +19,7 @@ from arcp_trio import (
     Unauthenticated,
     connect,
 )
+from arcp_trio.client.life import CLOSE_SECONDS
 
 RUNTIME = Path(__file__).with_name("vendor_runtime.py")
 
@@ -79,6 +80,22 @@ async def test_what_its_users_do() -> None:
                 await long.result()
             with pytest.raises(JobCancelled):
                 await observed.result()
+
+
+async def test_leaving() -> None:
+    """The session is closed at once, and the job that it leaves behind goes on."""
+    async with vendor() as port:
+        url = f"ws://127.0.0.1:{port}/arcp"
+        with trio.fail_after(30):
+            async with connect(url, token="tok") as client, connect(url, token="tok") as other:
+                job = await client.submit("ticker", 10)
+                before = trio.current_time()
+                await client.close()
+                # Not by waiting for an answer that does not come.
+                assert trio.current_time() - before < CLOSE_SECONDS
+                await client.close()
+                observed = await other.subscribe(job.id)
+                assert await observed.result() == {"n": 10}
 
 
 async def test_a_drop_in_the_middle() -> None:
