@@ -1,0 +1,196 @@
+"""Each metric is there, and moves with the fact that it stands for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from arcp_trio import JobContext, JobError
+from arcp_trio.runtime.sessions import SWEEP_SECONDS
+from arcp_trio.store.sqlite import SqliteStore
+from arcp_trio.testing import open_peer
+from tests.credentials.runtimes import LEASE, SafeStore, provided
+from tests.credentials.upstream import Upstream, down
+from tests.durability.support import new_runtime
+from tests.limits.scrape import scrape
+from tests.sessions.support import Stage, open_stage
+
+TYPES = {
+    "arcp_connections": "gauge",
+    "arcp_sessions": "gauge",
+    "arcp_jobs": "gauge",
+    "arcp_jobs_finished_total": "counter",
+    "arcp_events_total": "counter",
+    "arcp_event_bytes_total": "counter",
+    "arcp_session_lag_events_max": "gauge",
+    "arcp_evicted_events_total": "counter",
+    "arcp_tail_bytes": "gauge",
+    "arcp_store_commit_seconds": "histogram",
+    "arcp_refusals_total": "counter",
+    "arcp_connection_failures_total": "counter",
+    "arcp_credentials_outstanding": "gauge",
+    "arcp_build_info": "gauge",
+}
+
+
+async def test_every_metric_is_there_from_the_beginning() -> None:
+    """Each with its type; and none that is not documented."""
+    async with open_stage() as stage:
+        metrics = scrape(stage.runtime)
+        assert {name: family.kind for name, family in metrics.families.items()} == TYPES
+        assert all(family.samples for family in metrics.families.values())
+        assert metrics("build_info", version=stage.runtime._core.version) == 1
+
+
+# -- sessions and connections
+
+
+async def test_connections_and_sessions_come_and_go(autojump_clock: MockClock) -> None:
+    """Gauges fall at the latest with the sweep behind the end of a window, with no traffic."""
+    async with open_stage(resume_window_seconds=100) as stage:
+        await stage.connect()  # says nothing, for now
+        peer = await stage.welcomed()
+        assert scrape(stage.runtime)("connections") == 2
+        assert sessions(stage) == (1, 0)
+        await peer.drop()
+        await wait_all_tasks_blocked()
+        assert scrape(stage.runtime)("connections") == 1
+        assert sessions(stage) == (0, 1)
+        peer = await stage.resumed(peer.resume_from())
+        assert sessions(stage) == (1, 0)
+        peer = await stage.resumed(peer.resume_from())  # from the socket before
+        await wait_all_tasks_blocked()
+        assert sessions(stage) == (1, 0)
+        await peer.drop()
+        await trio.sleep(100 + SWEEP_SECONDS)
+        assert scrape(stage.runtime)("connections") == 0
+        assert sessions(stage) == (0, 0)
+
+
+def sessions(stage: Stage) -> tuple[float, float]:
+    """How many are connected, and parked."""
+    metrics = scrape(stage.runtime)
+    return metrics("sessions", state="connected"), metrics("sessions", state="parked")
+
+
+async def test_a_session_that_something_is_in_hand_for_is_parked(autojump_clock: MockClock) -> None:
+    """Nobody is connected, though it must stay awake for as long as its store takes its time."""
+    async with open_stage() as stage:
+        peer = await stage.welcomed()
+        stage.store.pause()
+        await peer.send("job.submit", {"agent": "puppet"})
+        await wait_all_tasks_blocked()
+        await peer.drop()
+        await wait_all_tasks_blocked()
+        assert sessions(stage) == (0, 1)
+        stage.store.go_on()
+
+
+async def test_what_a_restart_finds_is_counted_at_once(tmp_path: Path) -> None:
+    """Sessions that nobody has come back to yet, and the ends of the jobs that were lost."""
+    with trio.fail_after(30):
+        async with new_runtime(SqliteStore(tmp_path / "store")) as runtime:
+            for _ in range(3):
+                async with open_peer(runtime) as peer:
+                    await peer.hello()
+        store = SqliteStore(tmp_path / "store")
+        async with trio.open_nursery() as nursery:
+            await nursery.start(run_and_crash, store)
+        async with new_runtime(SqliteStore(tmp_path / "store")) as runtime:
+            metrics = scrape(runtime)
+            assert metrics("sessions", state="parked") == 4
+            assert metrics("jobs_finished_total", outcome="error") == 1
+
+
+async def run_and_crash(
+    store: SqliteStore, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+) -> None:
+    """Accept a job, and never say its end: that is not stored any more."""
+    async with new_runtime(store) as runtime, open_peer(runtime) as peer:
+        await peer.hello()
+        await peer.submit("stayer")
+        await store.flushed()
+        task_status.started()
+        store.put = lambda write: store._queue._taken  # type: ignore[method-assign]
+
+
+# -- jobs and events
+
+
+async def test_jobs_are_counted_until_they_end(autojump_clock: MockClock) -> None:
+    """Pending while their acceptance is not stored, running, and then by how they ended."""
+    async with open_stage() as stage:
+        peer = await stage.welcomed()
+        stage.store.pause()
+        await peer.send("job.submit", {"agent": "puppet"})
+        await wait_all_tasks_blocked()
+        assert jobs(stage) == (1, 0)
+        stage.store.go_on()
+        await peer.expect("job.accepted")
+        assert jobs(stage) == (0, 1)
+        await stage.puppet.finish()
+        assert jobs(stage) == (0, 0)
+        assert scrape(stage.runtime)("jobs_finished_total", outcome="success") == 1
+
+
+def jobs(stage: Stage) -> tuple[float, float]:
+    """How many are pending, and running."""
+    metrics = scrape(stage.runtime)
+    return metrics("jobs", state="pending"), metrics("jobs", state="running")
+
+
+async def test_each_outcome_has_its_counter(autojump_clock: MockClock) -> None:
+    """An error, a timeout, two cancellations."""
+    async with open_stage() as stage:
+
+        @stage.runtime.agent("failer")
+        async def failer(_job: JobContext) -> None:
+            raise JobError("no")
+
+        peer = await stage.welcomed()
+        failing = await peer.submit("failer")
+        slow = await peer.submit("sleeper", 100, max_runtime_sec=1)
+        for _ in range(2):
+            job = await peer.submit("sleeper", 100)
+            await peer.send("job.cancel", {"job_id": job["job_id"]})
+            await peer.until_terminal(job["job_id"])
+        for job in (failing, slow):
+            await peer.until_terminal(job["job_id"])
+        outcomes = ("success", "error", "cancelled", "timed_out")
+        metrics = scrape(stage.runtime)
+        ends = [metrics("jobs_finished_total", outcome=outcome) for outcome in outcomes]
+        assert ends == [0, 1, 2, 1]
+
+
+async def test_events_are_counted_with_their_bytes(autojump_clock: MockClock) -> None:
+    """Once each, however many read them; terminals are none."""
+    async with open_stage() as stage:
+        peer = await stage.welcomed()
+        for number in (0, 5, 70):
+            job = await peer.submit("chatty", number)
+            await peer.until_terminal(job["job_id"])
+        metrics = scrape(stage.runtime)
+        assert metrics("events_total") == 75
+        assert 75 * 1_000 < metrics("event_bytes_total") < 75 * 1_400
+
+
+# -- credentials
+
+
+async def test_credentials_count_until_they_are_revoked(autojump_clock: MockClock) -> None:
+    """Also behind the end of their job, while the upstream is down."""
+    upstream = Upstream()
+    async with provided(upstream, SafeStore()) as (runtime, peer):
+        assert scrape(runtime)("credentials_outstanding") == 0
+        job = await peer.submit("sleeper", lease_request=LEASE)
+        assert scrape(runtime)("credentials_outstanding") == 1
+        upstream.failing = down("revoke")
+        await peer.send("job.cancel", {"job_id": job["job_id"]})
+        await peer.until_terminal(job["job_id"])
+        assert scrape(runtime)("credentials_outstanding") == 1
+        assert scrape(runtime)("jobs", state="running") == 0
+        upstream.failing = down(times=0)
+        await trio.sleep(120)
+        assert scrape(runtime)("credentials_outstanding") == 0

@@ -1,0 +1,188 @@
+"""What the metrics show of refusals and failures, and never of names."""
+
+from __future__ import annotations
+
+import pytest
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from arcp_trio import JobContext, Runtime, StaticTokens
+from arcp_trio.runtime.metrics import COMMIT_SECONDS, Metrics
+from arcp_trio.testing import Peer
+from arcp_trio.testing.peer import TEST_TOKEN
+from arcp_trio.wire.errors import CODES, ArcpError, InternalError
+from tests.limits.scrape import scrape
+from tests.sessions.support import Stage, close_code, hello_payload, open_stage, refusal
+
+# -- refusals
+
+
+async def test_refusals_are_counted_by_limit_or_code(autojump_clock: MockClock) -> None:
+    """Of a hello, of a request, of a frame that cannot be read; each once, by its own name."""
+    async with open_stage(jobs_per_principal=1, sessions_per_principal=1) as stage:
+        stranger = await stage.connect()
+        await stranger.send("session.hello", hello_payload(token="wrong"))
+        await refusal(stranger)
+        peer = await stage.welcomed()
+        second = await stage.connect()
+        await second.send("session.hello", hello_payload())
+        await refusal(second)
+        await peer.submit("puppet")
+        for agent in ("puppet", "nobody", "nobody"):
+            with pytest.raises(ArcpError):
+                await peer.submit(agent)
+        await peer.send_raw("{")
+        await peer.expect("session.error")
+        await peer.send("job.cancel", {"job_id": "job_unknown"})
+        await peer.expect("session.error")
+        assert refusals(stage) == {
+            "UNAUTHENTICATED": 1,
+            "sessions_per_principal": 1,
+            "jobs_per_principal": 1,
+            "AGENT_NOT_AVAILABLE": 2,
+            "INVALID_REQUEST": 1,
+            "JOB_NOT_FOUND": 1,
+        }
+
+
+def refusals(stage: Stage) -> dict[str, float]:
+    """Those that there were, by reason."""
+    samples = scrape(stage.runtime).families["arcp_refusals_total"].samples
+    return {dict(labels)["reason"]: value for (_, labels), value in samples.items() if value}
+
+
+@pytest.mark.logs_error("agent returned too much")
+async def test_what_an_agent_is_refused_counts(autojump_clock: MockClock) -> None:
+    """An event that is too large, and a result; and delegating without a lease for it."""
+    async with open_stage(frame_bytes_out=5_000) as stage:
+
+        @stage.runtime.agent("greedy")
+        async def greedy(job: JobContext) -> str:
+            with pytest.raises(ArcpError):
+                await job.log("x" * 6_000)
+            with pytest.raises(ArcpError):
+                await job.delegate("puppet")
+            return "x" * 6_000
+
+        peer = await stage.welcomed()
+        job = await peer.submit("greedy")
+        end = await peer.until_terminal(job["job_id"])
+        assert end["payload"]["details"]["limit"] == "frame_bytes_out"
+        assert refusals(stage) == {"frame_bytes_out": 2, "PERMISSION_DENIED": 1}
+
+
+# -- connections that fail
+
+
+async def test_connections_that_fail_are_counted_by_reason(autojump_clock: MockClock) -> None:
+    """Silent before and after the welcome, too large a frame, too many bad ones."""
+    async with open_stage(heartbeat_seconds=1, frame_bytes_in=200_000, malformed_frames=3) as stage:
+        silent = await stage.connect()
+        assert await close_code(silent) == 1008
+        for peer in (await stage.connect(), await stage.welcomed()):
+            await peer.send_raw("x" * 200_001)
+            assert await close_code(peer) == 1009
+        wrong = await stage.welcomed()
+        for _ in range(4):
+            await wrong.send_raw("{")
+        assert await close_code(wrong) == 1008
+        lost = await stage.welcomed(answer_pings=False)
+        assert await close_code(lost) == 1008
+        assert failures(stage) == {
+            "handshake_seconds": 1,
+            "frame_bytes_in": 2,
+            "malformed_frames": 1,
+            "heartbeat_lost": 1,
+        }
+
+
+def failures(stage: Stage) -> dict[str, float]:
+    """Those that there were, by reason."""
+    samples = scrape(stage.runtime).families["arcp_connection_failures_total"].samples
+    return {dict(labels)["reason"]: value for (_, labels), value in samples.items() if value}
+
+
+@pytest.mark.logs_error("connection")
+async def test_a_fault_of_ours_counts(autojump_clock: MockClock) -> None:
+    """Whatever a connection's task raises is counted where it is fenced off."""
+
+    async def broken() -> None:
+        raise RuntimeError("a bug")
+
+    async with open_stage() as stage:
+        stage.runtime.start_connection(broken, "connection of nobody")
+        await wait_all_tasks_blocked()
+        assert failures(stage) == {"fault": 1}
+
+
+async def test_who_listens_can_count_its_own(autojump_clock: MockClock) -> None:
+    """Under words of its own; what is no word is of one reason."""
+    async with open_stage() as stage:
+        for reason in ("tls", "tls", "origin", "GET /admin", 'a"b', "", "x" * 1_000, "ö"):
+            stage.runtime.connection_failed(reason)
+        assert failures(stage) == {"tls": 2, "origin": 1, "other": 5}
+
+
+# -- names
+
+
+HOSTILE = 'ev"il\\{}\nname'
+
+
+async def test_no_name_of_anybodys_appears(autojump_clock: MockClock) -> None:
+    """Not of a principal, an agent, a session or a job; nor a limit that somebody makes up."""
+
+    async def authenticate(token: str) -> str | None:
+        if token == TEST_TOKEN:
+            return HOSTILE
+        raise InternalError(HOSTILE, details={"limit": HOSTILE})
+
+    async with open_stage(auth=authenticate) as stage:
+        stranger = await stage.connect()
+        await stranger.send("session.hello", hello_payload(token="wrong"))
+        await refusal(stranger)
+        peer: Peer = await stage.welcomed()
+        with pytest.raises(ArcpError):
+            await peer.submit('evil"name')
+        await peer.submit("puppet")
+        await peer.send("job.subscribe", {"job_id": HOSTILE})
+        await peer.expect("session.error")
+        assert refusals(stage) == {
+            "INTERNAL_ERROR": 1,
+            "INVALID_REQUEST": 1,
+            "JOB_NOT_FOUND": 1,
+        }
+        assert shown(stage) <= KNOWN | {stage.runtime._core.version}
+
+
+KNOWN = {
+    *("connected", "parked", "pending", "running", "success", "error", "cancelled", "timed_out"),
+    *("fault", "handshake_seconds", "heartbeat_lost", "frame_bytes_in", "malformed_frames"),
+    *(*CODES, "other", "+Inf", *(f"{bound:g}" for bound in COMMIT_SECONDS)),
+}
+
+
+def shown(stage: Stage) -> set[str]:
+    """The values of all labels."""
+    return {
+        value
+        for family in scrape(stage.runtime).families.values()
+        for _, labels in family.samples
+        for _, value in labels
+    }
+
+
+def test_a_reason_of_nobodys_is_other() -> None:
+    """What is neither a limit nor a code of the specification has no label of its own."""
+    metrics = Metrics()
+    metrics.refused(ArcpError("no", code=HOSTILE))
+    metrics.refused(ArcpError("no", code="jobs", details={"limit": ["jobs"]}))
+    assert metrics.refusals["other"] == 2
+    metrics.refused(ArcpError("no", code=HOSTILE, details={"limit": "jobs"}))
+    assert metrics.refusals["jobs"] == 1
+
+
+async def test_a_version_is_escaped() -> None:
+    """The one text that comes from elsewhere, the package, comes through whatever is in it."""
+    async with Runtime(auth=StaticTokens({})) as runtime:
+        runtime._core.version = HOSTILE
+        assert scrape(runtime)("build_info", version=HOSTILE) == 1
