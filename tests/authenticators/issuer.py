@@ -15,10 +15,18 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 AUDIENCE = "arcp.test"
 SECRET = "0123456789abcdef" * 4
 
+SHORT = "short"
+"""The name of an RSA key that can be broken."""
+
 PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
 
+
+def _rsa(bits: int) -> rsa.RSAPrivateKey:
+    return rsa.generate_private_key(public_exponent=65537, key_size=bits)
+
+
 _MAKERS: dict[str, Callable[[], PrivateKey]] = {
-    "RSA": lambda: rsa.generate_private_key(public_exponent=65537, key_size=2048),
+    "RSA": lambda: _rsa(2048),
     "ES256": lambda: ec.generate_private_key(ec.SECP256R1()),
     "ES384": lambda: ec.generate_private_key(ec.SECP384R1()),
     "ES512": lambda: ec.generate_private_key(ec.SECP521R1()),
@@ -31,7 +39,7 @@ def private_key(algorithm: str, name: str = "first") -> PrivateKey:
     """The issuer's key of this name; those of RSA are for all its algorithms."""
     kind = "RSA" if algorithm[:2] in ("RS", "PS") else algorithm
     if (kind, name) not in _MADE:
-        _MADE[kind, name] = _MAKERS[kind]()
+        _MADE[kind, name] = _MAKERS[kind]() if name != SHORT else _rsa(1024)
     return _MADE[kind, name]
 
 

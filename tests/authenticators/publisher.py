@@ -66,6 +66,6 @@ async def publishing(
             port = listener.socket.getsockname()[1]
             where = "http://127.0.0.1" if tls is None else "https://localhost"
             publisher = Publisher(f"{where}:{port}/keys.json", body, tls=tls)
-            nursery.start_soon(trio.serve_listeners, publisher.serve, [listener])
+            await nursery.start(trio.serve_listeners, publisher.serve, [listener])
             yield publisher
             nursery.cancel_scope.cancel(reason="the test is over")

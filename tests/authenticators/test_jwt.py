@@ -18,14 +18,18 @@ from hypothesis import strategies as st
 
 import arcp_trio
 from arcp_trio import JwtAuth, Runtime
+from arcp_trio.authenticators.keys import parse_key_set
 from arcp_trio.testing import open_peers
 from arcp_trio.transport import TransportClosed
 from tests.authenticators.issuer import (
     AUDIENCE,
     SECRET,
+    SHORT,
     claims,
     encoded,
     forge,
+    jwk,
+    key_set,
     private_key,
     public_pem,
     sign,
@@ -350,15 +354,21 @@ def test_what_could_not_tell_forged_tokens_is_not_made(changes: dict[str, Any]) 
         assert str(key) not in str(caught.value)
 
 
-def test_a_short_rsa_key_is_refused() -> None:
-    """A key that can be broken is not used."""
-    from cryptography.hazmat.primitives.asymmetric import rsa
-    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+@pytest.mark.parametrize("others", [["ES256"], ["RS256", "PS256"]])
+@pytest.mark.parametrize("source", [{}, {"key": None, "jwks": "keys.json"}, {"key": SECRET}])
+def test_secrets_and_pairs_of_keys_do_not_mix(source: dict[str, Any], others: list[str]) -> None:
+    """Wherever the keys are from, one kind of algorithm is all that is accepted."""
+    for algorithms in (["HS256", *others], [*others, "HS512"]):
+        with pytest.raises(ValueError, match="do not go together"):
+            auth(algorithms=algorithms, **source)
 
-    public = rsa.generate_private_key(public_exponent=65537, key_size=1024).public_key()
-    pem = public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+
+def test_a_short_rsa_key_is_refused() -> None:
+    """A key that can be broken is not used, alone or in a set."""
     with pytest.raises(ValueError, match="too short"):
-        auth(key=pem, algorithms=["RS256"])
+        auth(key=public_pem("RS256", SHORT), algorithms=["RS256"])
+    with pytest.raises(ValueError, match="no key in it is one for RS256"):
+        parse_key_set(key_set(jwk("RS256", SHORT)), ["RS256"])
 
 
 def test_without_the_extra_the_package_works_and_says_what_is_missing() -> None:
