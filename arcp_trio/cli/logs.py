@@ -68,7 +68,7 @@ class JsonFormatter(logging.Formatter):
         }
         if trace := _trace(self, record):
             known["exception"] = trace
-        return _visible(_json({**known, **fields_of(record), **known}))
+        return visible(_json({**known, **fields_of(record), **known}))
 
 
 class TextFormatter(logging.Formatter):
@@ -79,10 +79,10 @@ class TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Write a record as one line, and its traceback."""
-        said = _visible(record.getMessage())
+        said = visible(record.getMessage())
         fields = "".join(f" {name}={_value(it)}" for name, it in fields_of(record).items())
         when, level = rfc3339(record.created), record.levelname.lower()
-        trace = "".join(f"\n  | {_visible(line)}" for line in _trace(self, record).splitlines())
+        trace = "".join(f"\n  | {visible(line)}" for line in _trace(self, record).splitlines())
         return f"{when} {level:7} {record.name}: {said}{fields}{trace}"
 
 
@@ -95,7 +95,7 @@ def _trace(formatter: logging.Formatter, record: logging.LogRecord) -> str:
 
 def _value(value: object) -> str:
     text = value if isinstance(value, str) else str(value)
-    return text if _PLAIN.fullmatch(text) else _visible(json.dumps(text, ensure_ascii=False))
+    return text if _PLAIN.fullmatch(text) else visible(json.dumps(text, ensure_ascii=False))
 
 
 def _json(line: dict[str, object]) -> str:
@@ -105,6 +105,6 @@ def _json(line: dict[str, object]) -> str:
         return json.dumps({name: str(value) for name, value in line.items()}, ensure_ascii=False)
 
 
-def _visible(text: str) -> str:
+def visible(text: str) -> str:
     """The text with what cannot be seen written out, as JSON would."""
     return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

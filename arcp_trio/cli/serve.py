@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import signal
 import sys
 from collections.abc import Mapping
@@ -13,7 +12,7 @@ from typing import Final, Literal, TextIO, cast
 import trio
 
 import arcp_trio
-from arcp_trio.cli import logs
+from arcp_trio.cli import logs, task_tree
 from arcp_trio.cli.admission import Admission
 from arcp_trio.cli.agents import collect
 from arcp_trio.cli.config import Config, settle
@@ -32,8 +31,6 @@ _END_SECONDS: Final = 4.5
 """From the end of the drain to that of the process; 5 are promised."""
 _LEAVE_SECONDS: Final = 2.0
 """For what is left once every client has been told; the drain may have ended early."""
-
-_log = logging.getLogger(__name__)
 
 
 def run(given: Mapping[str, object]) -> int:
@@ -91,6 +88,7 @@ async def _serve(
     options = config.options
     last_resort = LastResort()
     stop = on_signal(lambda: last_resort.exit_within(options.drain + _END_SECONDS))
+    task_tree.show_at(signal.SIGUSR1)
     with contextlib.ExitStack() as opened:
         # Before anything is read that could be replaced from then on.
         hangups = opened.enter_context(trio.open_signal_receiver(signal.SIGHUP))
