@@ -1,0 +1,120 @@
+"""SIGUSR1 to `serve`: the tree of its tasks, and where each stands."""
+
+from __future__ import annotations
+
+import re
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.cli.processes import Serve, Starter, peer
+
+pytestmark = pytest.mark.real_tcp
+
+AGENTS = """
+import sys, threading, time
+import arcp_trio, trio
+
+agents = arcp_trio.Agents()
+go_on = threading.Event()
+
+@agents.agent("nested")
+async def nested(job):
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wait_inside, name="inside\\n- forged")
+        print("at work", file=sys.stderr)
+        await trio.sleep(0.5)
+        nursery.cancel_scope.cancel()
+    return "finished"
+
+async def wait_inside():
+    await trio.sleep_forever()
+
+@agents.agent("blocking")
+async def blocking(job):
+    spin_until(time.monotonic() + 1)
+    return "finished"
+
+def spin_until(end):
+    print("at work", file=sys.stderr)
+    while time.monotonic() < end:
+        pass
+"""
+
+
+def line_of(text: str) -> int:
+    """The line of the agents' module that this stands in."""
+    return AGENTS[: AGENTS.index(text)].count("\n") + 1
+
+
+@pytest.fixture
+def served(start: Starter, tmp_path: Path) -> Serve:
+    """A process that serves these agents."""
+    (tmp_path / "my_agents.py").write_text(AGENTS, encoding="utf-8")
+    return start("serve", "--memory", "--port=0", "--token=alice=x", "--agents=my_agents")
+
+
+def tree_of(served: Serve) -> list[str]:
+    """Ask for the tree; its lines, of which there must be as many as it says."""
+    served.send_signal(signal.SIGUSR1)
+    count = int(served.line("task tree: ").split()[0])
+    assert served.process.stderr is not None
+    lines = [served.process.stderr.readline() for _ in range(count)]
+    assert all(re.match(r" *- ", line) for line in lines), lines
+    return lines
+
+
+def depth(line: str) -> int:
+    """How far in it stands."""
+    return len(line) - len(line.lstrip())
+
+
+def test_where_every_task_stands(served: Serve) -> None:
+    """Each is named, under what has started it, with a line of its agent or of ours; all go on."""
+    with peer(served.url(), "x") as session:
+        job_id = session.submit("nested")["payload"]["job_id"]
+        served.line("at work")
+        lines = tree_of(served)
+        (end,) = session.until_terminal()
+        assert end["payload"]["result"] == "finished"
+        (again,) = session.run("echo", 1)
+        assert again["payload"]["result"] == {"echo": 1}
+    named = {line.strip().removeprefix("- ").partition(": ")[0]: line for line in lines}
+    job, inside = named[f"job {job_id}"], named["inside\\u000a- forged"]
+    here = line_of("await trio.sleep(0.5)")
+    assert job.endswith(f"my_agents.py:{here} in nested\n")
+    assert f"my_agents.py:{line_of('await trio.sleep_forever')} in wait_inside" in inside
+    assert lines.index(inside) == lines.index(job) + 1
+    assert depth(inside) == depth(job) + 2
+    session_id = session.answer["session_id"]
+    for kind in ("reader", "sender", "clerk", "scribe"):
+        assert "/arcp_trio/" in named[f"{kind} of {session_id}"]
+    assert depth(lines[0]) == 0
+    assert all(depth(line) > 0 for line in lines[1:])
+
+
+def test_who_keeps_all_others_waiting(served: Serve) -> None:
+    """An agent that blocks the event loop is caught in the act."""
+    with peer(served.url(), "x") as session:
+        session.send("job.submit", {"agent": "blocking", "input": None})
+        served.line("at work")
+        lines = tree_of(served)
+        accepted, *_, end = [session.receive(), *session.until_terminal()]
+        assert end["payload"]["result"] == "finished"
+    (running,) = [line for line in lines if line.endswith(" (running)\n")]
+    assert f"- job {accepted['payload']['job_id']}: " in running
+    assert re.search(r"my_agents\.py:\d+ in spin_until", running)
+
+
+def test_again_and_again_while_busy(served: Serve) -> None:
+    """However often it is asked for, jobs do what they do, and the process ends in order."""
+    with peer(served.url(), "x") as session:
+        session.submit("chatty", {"n": 2000, "size": 10})
+        for _ in range(20):
+            tree_of(served)
+        *events, end = session.until_terminal()
+        assert end["payload"]["result"] == {"n": 2000}
+        assert len(events) == 2000
+    served.send_signal(signal.SIGTERM)
+    assert served.end()[0] == 0
