@@ -14,7 +14,7 @@ pytestmark = pytest.mark.real_tcp
 
 AGENTS = """
 import sys, threading, time
-import arcp_trio, trio
+import arcp_trio, trio, trio.testing
 
 agents = arcp_trio.Agents()
 go_on = threading.Event()
@@ -23,10 +23,14 @@ go_on = threading.Event()
 async def nested(job):
     async with trio.open_nursery() as nursery:
         nursery.start_soon(wait_inside, name="inside\\n- forged")
-        print("at work", file=sys.stderr)
+        nursery.start_soon(tell_when_all_wait)
         await trio.sleep(0.5)
         nursery.cancel_scope.cancel()
     return "finished"
+
+async def tell_when_all_wait():
+    await trio.testing.wait_all_tasks_blocked()
+    print("at work", file=sys.stderr)
 
 async def wait_inside():
     await trio.sleep_forever()
