@@ -216,6 +216,8 @@ class Door:
         try:
             with self.room.enter(partial(_hang_up, stream)) as visitor, handshake:
                 try:
+                    if self.ssl_context is not None:
+                        stream, private = await _encrypt(stream, self.ssl_context()), True
                     await self._serve(stream, peer, visitor, handshake, private=private)
                 except _TurnedAway as away:
                     if not visitor.evicted:
@@ -245,8 +247,6 @@ class Door:
         *,
         private: bool,
     ) -> None:
-        if self.ssl_context is not None:
-            stream, private = await _encrypt(stream, self.ssl_context()), True
         head = await _read_head(stream)
         if head is None:
             return
