@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from arcp_trio.client.handles import JobHandle, ObservedJob
     from arcp_trio.client.listing import JobInfo
     from arcp_trio.front.serve import serve
+    from arcp_trio.proxies.stdio import stdio_agent
     from arcp_trio.runtime.agents import AgentFunction, Agents
     from arcp_trio.runtime.auth import Authenticator, StaticTokens
     from arcp_trio.runtime.clock import Clock, SystemClock
@@ -131,6 +132,7 @@ __all__ = [
     "__version__",
     "connect",
     "serve",
+    "stdio_agent",
 ]
 
 _HOMES = {
@@ -153,6 +155,7 @@ _HOMES = {
     "ObservedJob": "arcp_trio.client.handles",
     "JobInfo": "arcp_trio.client.listing",
     "serve": "arcp_trio.front.serve",
+    "stdio_agent": "arcp_trio.proxies.stdio",
     "AgentFunction": "arcp_trio.runtime.agents",
     "Agents": "arcp_trio.runtime.agents",
     "Authenticator": "arcp_trio.runtime.auth",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import shlex
+import shutil
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -18,6 +20,8 @@ from arcp_trio.wire.errors import InvalidRequest
 
 DEFAULT_REGISTRY: Final = "agents"
 
+_STDIO: Final = "stdio"
+
 
 def collect(options: ServeOptions) -> list[arcp_trio.Agents]:
     """Import what `--agent` and `--agents` name."""
@@ -30,24 +34,40 @@ def collect(options: ServeOptions) -> list[arcp_trio.Agents]:
 def _one_agent(text: str) -> arcp_trio.Agents:
     where = f"--agent {text}"
     name, equals, target = text.partition("=")
-    module_name, colon, function_name = target.partition(":")
-    if not (equals and module_name and colon and function_name):
-        raise CommandError(f"{where}: write NAME[@VERSION]=MODULE:FUNCTION")
+    kind, colon, rest = target.partition(":")
+    if not (equals and kind and colon and rest):
+        raise CommandError(f"{where}: write NAME[@VERSION]=MODULE:FUNCTION, or =stdio:COMMAND")
     try:
         ref = parse_agent_ref(name)
     except InvalidRequest as error:
         raise CommandError(f"{where}: {error.message}") from error
-    function = _attribute(where, _module(where, module_name), function_name)
-    if not inspect.iscoroutinefunction(function):
-        raise CommandError(f"{where}: {function_name} is not an async function; use async def")
+    function = _program(where, rest) if kind == _STDIO else _function(where, kind, rest)
     agents = arcp_trio.Agents()
     register = (
         agents.agent(ref.name)
         if ref.version is None
         else agents.agent(ref.name, version=ref.version)
     )
-    register(cast("AgentFunction", function))
+    register(function)
     return agents
+
+
+def _function(where: str, module_name: str, name: str) -> AgentFunction:
+    function = _attribute(where, _module(where, module_name), name)
+    if not inspect.iscoroutinefunction(function):
+        raise CommandError(f"{where}: {name} is not an async function; use async def")
+    return cast("AgentFunction", function)
+
+
+def _program(where: str, command: str) -> AgentFunction:
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise CommandError(f"{where}: {str(error).lower()}") from error
+    if not words or shutil.which(words[0]) is None:
+        program = repr(words[0]) if words else "the command"
+        raise CommandError(f"{where}: {program} is not a program that can be run")
+    return arcp_trio.stdio_agent(words)
 
 
 def _registry(text: str) -> arcp_trio.Agents:

@@ -6,13 +6,16 @@ import math
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import cast
+from typing import Final, cast
 
 import attrs
 
 from arcp_trio.cli.errors import CommandError, reason
-from arcp_trio.cli.options import SERVE, ServeOptions, merge
+from arcp_trio.cli.options import NETWORK, SERVE, ServeOptions, merge
 from arcp_trio.runtime.limits import Limits
+
+STDIO_CHUNK_BYTES: Final = 32 * 1024
+"""Of a streamed result, unless it is given: some clients take no line of more than 64 KiB."""
 
 
 @attrs.frozen(kw_only=True)
@@ -30,9 +33,16 @@ def settle(given: Mapping[str, object]) -> Config:
     tables = {} if path is None else _read(Path(cast("str", path)))
     configured = _options(tables.get("serve", {}), f"{path}: [serve]")
     merged = merge(named, configured)
+    _check_stdio(merged)
     options = ServeOptions(**merged)  # type: ignore[arg-type]  # each was held against its kind
     bounds = _bounds(tables.get("limits", {}), f"{path}: [limits]")
     return Config(options=options, limits=_limits(options, bounds, f"{path}: [limits]"))
+
+
+def _check_stdio(merged: Mapping[str, object]) -> None:
+    network = [f"--{name.replace('_', '-')}" for name in NETWORK if name in merged]
+    if merged.get("stdio") and network:
+        raise CommandError(f"--stdio listens nowhere; leave out {', '.join(network)}")
 
 
 def _read(path: Path) -> dict[str, dict[str, object]]:
@@ -92,6 +102,8 @@ def _limits(options: ServeOptions, bounds: dict[str, float], where: str) -> Limi
         "heartbeat_seconds": options.heartbeat,
         "cancel_grace_seconds": options.cancel_grace,
     }
+    if options.stdio:
+        bounds = {"chunk_bytes": STDIO_CHUNK_BYTES} | bounds
     chosen = bounds | {key: value for key, value in by_flag.items() if value is not None}
     try:
         return Limits(**chosen)  # type: ignore[arg-type]  # held against the fields' types above

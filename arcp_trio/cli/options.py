@@ -130,6 +130,12 @@ SERVE: Final = (
         "a web page that may connect, as https://app.example, also as a proxy's name",
         repeatable=True,
     ),
+    Option(
+        "stdio",
+        SWITCH,
+        "",
+        "serve whoever has started the process, on standard input and output, a frame per line",
+    ),
     Option("data", TEXT, "DIR", "folder of what is kept: jobs, events, sessions (default .arcp)"),
     Option("memory", SWITCH, "", "keep everything in memory and write nothing to disk"),
     Option(
@@ -154,8 +160,8 @@ SERVE: Final = (
     Option(
         "agent",
         TEXT,
-        "NAME[@VERSION]=MODULE:FUNCTION",
-        "serve an async function as an agent",
+        "NAME[@VERSION]=TARGET",
+        "serve an agent: MODULE:FUNCTION, or stdio:COMMAND, a program to start for each job",
         repeatable=True,
     ),
     Option(
@@ -211,6 +217,7 @@ class ServeOptions:
     tls_key: str | None = None
     insecure: bool = False
     allow_origin: tuple[str, ...] = attrs.field(default=(), converter=_in_order)
+    stdio: bool = False
     data: str = DATA
     memory: bool = False
     synchronous: str = "full"
@@ -242,11 +249,24 @@ class ReplayOptions:
     after_seq: int = 0
 
 
+NETWORK: Final = ("host", "port", "tls_cert", "tls_key")
+"""The options of a runtime on the network, which one on its standard streams has no use for."""
+
+_EXCLUSIVE: Final = (
+    ("memory", ("data",)),
+    ("data", ("memory",)),
+    ("stdio", NETWORK),
+    *((name, ("stdio",)) for name in NETWORK),
+)
+
+
 def merge(given: Mapping[str, object], configured: Mapping[str, object]) -> dict[str, object]:
     """Let the command line win over the file, option by option."""
     merged = {**configured, **given}
-    # The two exclude each other, so either one on the command line also wins over the other.
-    for chosen, other in (("memory", "data"), ("data", "memory")):
-        if chosen in given and other not in given:
-            merged.pop(other, None)
+    # What excludes another one and is on the command line also wins over that.
+    for chosen, others in _EXCLUSIVE:
+        if chosen in given:
+            for other in others:
+                if other not in given:
+                    merged.pop(other, None)
     return merged

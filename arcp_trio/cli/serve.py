@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import sys
 from collections.abc import Mapping
@@ -21,6 +22,7 @@ from arcp_trio.cli.doors import open_doors
 from arcp_trio.cli.errors import CommandError
 from arcp_trio.cli.options import ServeOptions
 from arcp_trio.cli.reloading import Reloads, read_tokens_again, reload_at, survive_hangup
+from arcp_trio.cli.stdio import StandardDoor, StandardStreams
 from arcp_trio.cli.stopping import LastResort, on_signal
 from arcp_trio.cli.storing import cannot_use, close_to_others, store_path
 from arcp_trio.runtime.policy import Policy
@@ -39,12 +41,13 @@ def run(given: Mapping[str, object]) -> int:
     config = settle(given)
     options = config.options
     logs.set_up(options.log_level, options.log_format)
-    # Standard output carries the address and nothing else, whatever an agent prints.
+    # Standard output carries the address or the frames and nothing else, whatever an agent prints.
     address_out = sys.stdout
+    streams = StandardStreams.take() if options.stdio else None
     with contextlib.redirect_stdout(sys.stderr):
         agents = _agents(options)
         try:
-            trio.run(_serve, config, given, agents, address_out)
+            trio.run(_serve, config, given, agents, address_out, streams)
         except StoreError as error:
             raise cannot_use(error) from error
     return 0
@@ -83,16 +86,22 @@ def _store(options: ServeOptions) -> Store:
 
 
 async def _serve(
-    config: Config, given: Mapping[str, object], agents: arcp_trio.Agents, address_out: TextIO
+    config: Config,
+    given: Mapping[str, object],
+    agents: arcp_trio.Agents,
+    address_out: TextIO,
+    streams: StandardStreams | None,
 ) -> None:
     options = config.options
-    last_resort = LastResort()
-    stop = on_signal(lambda: last_resort.exit_within(options.drain + _END_SECONDS))
+    leave = os._exit if streams is None else streams.leave
+    last_resort = LastResort(leave)
+    hurry = partial(last_resort.exit_within, options.drain + _END_SECONDS)
+    stop = on_signal(hurry, leave)
     task_tree.show_at(signal.SIGUSR1)
     with contextlib.ExitStack() as opened:
         # Before anything is read that could be replaced from then on.
         hangups = opened.enter_context(trio.open_signal_receiver(signal.SIGHUP))
-        doors = await open_doors(options)
+        doors = await open_doors(options) if streams is None else StandardDoor(streams, stop.set)
         opened.callback(doors.close)
         # Not before there is something to listen on: what cannot start leaves no folder behind.
         admission = Admission(options)
@@ -105,8 +114,10 @@ async def _serve(
                 await nursery.start(partial(doors.serve, runtime), name="listeners")
                 nursery.start_soon(reload_at, hangups, reloads, name="reloads")
                 admission.show()
-                print(f"listening on {doors.url}", file=address_out, flush=True)
+                if doors.url is not None:
+                    print(f"listening on {doors.url}", file=address_out, flush=True)
                 await stop.wait()
+                hurry()
                 # No more connections; the open ones belong to the runtime and see the drain.
                 nursery.cancel_scope.cancel(reason="a signal asks for the end")
             await runtime.shutdown(drain=options.drain)

@@ -9,11 +9,14 @@ import threading
 import time
 from collections.abc import Callable
 from types import FrameType
-from typing import Final
+from typing import Final, NoReturn
 
 import trio
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+
+Leave = Callable[[int], NoReturn]
+"""Ends the process at once with an exit code."""
 
 
 class LastResort:
@@ -23,7 +26,8 @@ class LastResort:
     which the interpreter would wait for on its way out, can hold it up.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, leave: Leave = os._exit) -> None:
+        self._leave = leave
         self._deadlines: queue.SimpleQueue[float] = queue.SimpleQueue()
         threading.Thread(target=self._watch, name="last resort", daemon=True).start()
 
@@ -42,24 +46,23 @@ class LastResort:
         # Written past sys.stderr, whose lock may be held by what does not end. Nothing is left to
         # flush: standard error goes out line by line, and standard output had its one line.
         os.write(2, b"an agent, or the store, does not stop: leaving without it\n")
-        os._exit(0)
+        self._leave(0)
 
 
-def on_signal(react: Callable[[], None]) -> trio.Event:
-    """Return an event that SIGTERM or SIGINT sets, after `react`; a second one exits at once."""
+def on_signal(react: Callable[[], None], leave: Leave = os._exit) -> trio.Event:
+    """Return an event that SIGTERM or SIGINT sets, after `react`; a second one leaves at once."""
     stop = trio.Event()
     token = trio.lowlevel.current_trio_token()
 
     def first(_number: int, _frame: FrameType | None) -> None:
         for each in _SIGNALS:
-            signal.signal(each, _leave)
+            signal.signal(each, second)
         react()
         token.run_sync_soon(stop.set)
+
+    def second(number: int, _frame: FrameType | None) -> None:
+        leave(128 + number)
 
     for each in _SIGNALS:
         signal.signal(each, first)
     return stop
-
-
-def _leave(number: int, _frame: FrameType | None) -> None:
-    os._exit(128 + number)

@@ -135,7 +135,7 @@ class Connection:
         first: Envelope | None = None
         with trio.CancelScope(deadline=deadline) as handshake:
             try:
-                first = await self._receive_first()
+                first = await self._receive_first(again=deadline == math.inf)
                 while first is not None:
                     self._arcp = first.arcp
                     self._begun = trio.Event()
@@ -154,8 +154,24 @@ class Connection:
                 await self._turn_away(Unauthenticated("no session was opened in time"), first)
             self._failed(Failure.HANDSHAKE_SECONDS)
 
-    async def _receive_first(self) -> Envelope | None:
-        """The frame that asks for a session; None if it is refused for its size, unread."""
+    async def _receive_first(self, *, again: bool) -> Envelope | None:
+        """The frame that asks for a session; None if it is refused for its size, unread.
+
+        If `again`, what is no frame is answered, and the next one is waited for.
+        """
+        while True:
+            try:
+                return await self._receive_hello()
+            except MessageTooBig:
+                self._failed(Failure.FRAME_BYTES_IN)
+                await self._turn_away(self._too_big(), code=TOO_BIG)
+                return None
+            except InvalidRequest as error:
+                if not again or self._too_many_malformed():
+                    raise
+                await self._refuse(error)
+
+    async def _receive_hello(self) -> Envelope | None:
         text = await self._transport.receive()
         most = self._core.limits.first_frame_bytes
         if len(text.encode() if isinstance(text, str) else text) > most:
@@ -175,11 +191,18 @@ class Connection:
         level = logging.WARNING if isinstance(error, Unauthenticated) else logging.INFO
         log.log(level, "session refused", extra=refused)
         self._core.metrics.refused(error)
+        self._farewell = Farewell(GOING_AWAY if self._core.closing else code, error.code)
+        await self._refuse(error, request)
+
+    async def _refuse(self, error: ArcpError, request: Envelope | None = None) -> None:
+        """Answer what came while there is no session."""
         request_id = request.id if request is not None else _request_id(error)
         # Some clients read no frame without a session id, not even this one.
         head = envelope.plain_head(self._session_id or new_id("sess_"), self._arcp)
-        self._farewell = Farewell(GOING_AWAY if self._core.closing else code, error.code)
         await self._transport.send([head + refusal(error, request_id=request_id)])
+
+    def _too_big(self) -> ArcpError:
+        return limit_hit("frame_bytes_in", self._core.limits.frame_bytes_in)
 
     def join(self, session: Session, *, fresh: bool = False) -> None:
         """The handshake found the session; it counts as connected from here on."""
@@ -211,11 +234,11 @@ class Connection:
         """Its farewell is due: a client that does not read it is not waited for much longer."""
         self._scope.deadline = trio.current_time() + self._core.limits.close_seconds
 
-    async def _part(self, reason: str) -> None:
+    async def _part(self, reason: str, *, code: int = POLICY, last: bytes | None = None) -> None:
         """End it behind what is on its way: cutting off a write would cost the Close its place."""
-        self._tail.end(Farewell(POLICY, reason))
+        self._tail.end(Farewell(code, reason, last))
         await trio.sleep(self._core.limits.close_seconds)
-        self.end(POLICY, reason)
+        self.end(code, reason)
 
     def _failed(self, reason: str) -> None:
         self._core.metrics.connection_failed(reason)
@@ -259,7 +282,8 @@ class Connection:
                         await trio.sleep(pause)
         except MessageTooBig:
             self._failed(Failure.FRAME_BYTES_IN)
-            self.end(TOO_BIG, "message too big")
+            # Where frames are lines, nobody has said so yet.
+            await self._part("message too big", code=TOO_BIG, last=refusal(self._too_big()))
         except TransportClosed:
             self.end(NORMAL, "")
 

@@ -81,6 +81,11 @@ class JobContext:
         return self._job.authority.lease.wire()
 
     @property
+    def expires_at(self) -> str | None:
+        """When the lease expires, as its acceptance says it; None if it does not (§9.5)."""
+        return self._job.authority.lease.expires_at
+
+    @property
     def budget(self) -> Mapping[str, Decimal]:
         """What is left of the job's own budget, by currency; empty without one (§9.6)."""
         return self._job.authority.budget.remaining
@@ -89,6 +94,14 @@ class JobContext:
     def deadline(self) -> float | None:
         """When `max_runtime_sec` is over, on `trio.current_time()`; None without one."""
         return self._job.deadline
+
+    async def over(self) -> None:
+        """Wait until the job is over: at its end, or once its grace for an end is used up.
+
+        For what has to be gone by then, even if the agent is not. It needs a shield, because the
+        agent is cancelled before.
+        """
+        await self._job.said_its_end.wait()
 
     @property
     def credentials(self) -> list[Credential]:

@@ -160,7 +160,8 @@ class Runtime:
     ) -> None:
         """Run one connection until it ends; its client has until `deadline` to open a session.
 
-        `welcomed` is called once it has.
+        `welcomed` is called once it has. Without a deadline, `math.inf`, it is a client that cannot
+        connect again: what of it cannot be read before the session is refused, and forgiven.
         """
         connection = Connection(self._core, transport, welcomed)
         self._attended.add(connection)

@@ -1,0 +1,1 @@
+"""Agents that run elsewhere: their jobs are passed on, and what comes back is passed through."""

@@ -1,0 +1,204 @@
+"""Agents that are programs: each job starts one, an ARCP runtime on its standard streams (§4)."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import signal
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack, nullcontext
+from typing import Final
+
+import trio
+
+from arcp_trio.client.client import connect
+from arcp_trio.client.dialing import MOST_FRAME_BYTES, Dialer
+from arcp_trio.client.errors import ConnectionFailed, ConnectTimedOut, ProtocolError
+from arcp_trio.proxies.forwarding import Forwarding
+from arcp_trio.runtime.agents import AgentFunction
+from arcp_trio.runtime.context import JobContext
+from arcp_trio.transport.stdio import Child, spawn
+from arcp_trio.wire.errors import ArcpError, InternalError, clip
+from arcp_trio.wire.json import Json
+
+log = logging.getLogger(__name__)
+
+START_SECONDS: Final = 60.0
+"""From the start of the program to its session; some have a lot to load."""
+TERMINATE_SECONDS: Final = 0.5
+"""Between SIGTERM and SIGKILL, for a program that is there when its job's grace is over."""
+LAST_WORDS_SECONDS: Final = 0.5
+"""How long standard error is read once the program has ended: something else may hold it open."""
+MOST_LINE: Final = 8 * 1024
+"""Of standard error; a longer line is logged in pieces, or in part."""
+
+_PRINCIPAL: Final = "parent"
+_PASSED_ON: Final = frozenset({"PATH", "HOME", "LANG", "TZ", "TMPDIR"})
+_LOCALE: Final = "LC_"
+
+_WORDS: Final[Mapping[type[ConnectionFailed], str]] = {
+    ConnectTimedOut: "the agent's process did not open a session in time",
+    ProtocolError: "the agent's process sent what is not ARCP",
+}
+_ENDED: Final = "the agent's process ended"
+
+
+def stdio_agent(
+    command: Sequence[str],
+    *,
+    agent: str | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> AgentFunction:
+    """Make an agent of a program that is an ARCP runtime on its standard input and output.
+
+    Each job starts the program, gives its own agent the job, with the lease, what is left of the
+    budget and of the time, and passes its events and its result on. A job that is cancelled
+    cancels the program's; then the program ends, with all of its process group.
+
+    What it writes to standard error goes to the log. It sees none of this process's environment
+    but PATH, HOME, TMPDIR and what tells language and time zone; and a token for this one session,
+    as ARCP_TOKENS ("parent=…") and ARCP_TOKEN.
+
+    Args:
+        command: a program and its arguments.
+        agent: `name` or `name@version` of the program's agent; by default the one with the job's
+            agent's name, or else the only one that there is.
+        environment: variables to add.
+    """
+    if isinstance(command, str):
+        raise TypeError("the command must be a list: the program and its arguments")
+    words, added = tuple(command), dict(environment or {})
+    if not words:
+        raise ValueError("the command is empty")
+
+    async def run(job: JobContext) -> Json:
+        token = secrets.token_urlsafe(32)
+        async with AsyncExitStack() as stack:
+            starting = spawn(
+                words,
+                max_bytes=MOST_FRAME_BYTES,
+                environment=_environment(token) | added,
+                keep_stderr=True,
+            )
+            try:
+                child = await stack.enter_async_context(starting)
+            except OSError as error:
+                facts = {"job_id": job.id, "agent": job.agent, "program": words[0]}
+                log.error("program cannot be started", extra=facts | {"why": str(error)})  # noqa: TRY400
+                raise InternalError("the agent's process cannot be started") from error
+            return await _Program(job, child, token, agent).run()
+
+    return run
+
+
+def _environment(token: str) -> dict[str, str]:
+    passed_on = {
+        name: value
+        for name, value in os.environ.items()
+        if name in _PASSED_ON or name.startswith(_LOCALE)
+    }
+    return passed_on | {"ARCP_TOKENS": f"{_PRINCIPAL}={token}", "ARCP_TOKEN": token}
+
+
+class _Program:
+    """One job's.
+
+    It lives behind a shield: a job that is cancelled still has to talk to it.
+    """
+
+    def __init__(self, job: JobContext, child: Child, token: str, agent: str | None) -> None:
+        self._job = job
+        self._child = child
+        self._token = token
+        self._agent = agent
+        self._facts = {"job_id": job.id, "agent": job.agent}
+        self._life = trio.CancelScope(shield=True)
+        self._watch = trio.CancelScope()
+        self._forwarding: Forwarding | None = None
+        self._result: Json = None
+        self._failure: Exception | None = None
+
+    async def run(self) -> Json:
+        """Have it do the job, and gone when that is over."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._mind_cancellation, name="cancellation of a program")
+            with self._life:
+                await self._live()
+            nursery.cancel_scope.cancel(reason="the program has ended")
+        await trio.lowlevel.checkpoint()  # if it was cancelled, that is what it comes to
+        if isinstance(self._failure, ConnectionFailed):
+            raise self._lost(self._failure) from self._failure
+        if self._failure is not None:
+            raise self._failure
+        return self._result
+
+    async def _mind_cancellation(self) -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            if self._forwarding is None:
+                self._life.cancel(reason="the job is cancelled before it began there")
+            else:
+                self._forwarding.stop()
+
+    async def _live(self) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._kill_once_over, name="end of a program")
+            nursery.start_soon(self._log_errors, name="errors of a program")
+            try:
+                self._result = await self._converse()
+            except Exception as error:  # noqa: BLE001 - raised again, outside of the nurseries
+                self._failure = error
+            finally:
+                await self._child.end()  # noqa: ASYNC102 - bounds and shields itself
+                self._watch.cancel(reason="the program has ended")
+                nursery.cancel_scope.deadline = trio.current_time() + LAST_WORDS_SECONDS
+
+    async def _converse(self) -> Json:
+        dialer = Dialer(
+            lambda: nullcontext(self._child.transport), again=False, seconds=START_SECONDS
+        )
+        async with AsyncExitStack() as stack:
+            # Chunks of a result are passed on, and need not be kept.
+            connecting = connect(dialer, token=self._token, max_result_bytes=0)
+            try:
+                client = await stack.enter_async_context(connecting)
+            except ArcpError as refusal:
+                log.error("program refuses the session", extra=self._facts | {"why": str(refusal)})  # noqa: TRY400
+                raise InternalError("the agent's process refused the session") from refusal
+            self._forwarding = Forwarding(self._job, client)
+            return await self._forwarding.run(self._agent)
+
+    async def _kill_once_over(self) -> None:
+        """The job's grace is used up: leave nothing behind."""
+        with self._watch:
+            await self._job.over()
+            if self._forwarding is not None:
+                self._forwarding.abandon()
+            self._child.signal(signal.SIGTERM)
+            await trio.sleep(TERMINATE_SECONDS)
+            self._child.signal(signal.SIGKILL)
+
+    async def _log_errors(self) -> None:
+        assert self._child.stderr is not None
+        rest = b""
+        async for data in self._child.stderr:
+            *lines, rest = (rest + data).split(b"\n")
+            if len(rest) > MOST_LINE:
+                lines, rest = [*lines, rest], b""
+            for line in lines:
+                self._log_line(line)
+        self._log_line(rest)
+
+    def _log_line(self, line: bytes) -> None:
+        text = clip(line.decode(errors="replace").rstrip(), MOST_LINE)
+        if text:
+            log.info("program says: %s", text, extra=self._facts)
+
+    def _lost(self, failure: ConnectionFailed) -> InternalError:
+        log.error(
+            "program lost",
+            extra=self._facts | {"why": str(failure), "exit_status": self._child.returncode},
+        )
+        return InternalError(_WORDS.get(type(failure), _ENDED))
