@@ -44,6 +44,11 @@ class Limits(Protocol):
         ...
 
     @property
+    def first_frame_bytes(self) -> int:
+        """What the first one may have, from somebody who is not known yet."""
+        ...
+
+    @property
     def connections_before_handshake(self) -> int:
         """How many connections may be open that have no session yet."""
         ...
@@ -262,6 +267,7 @@ class Door:
                 stream,
                 received=head.received,
                 max_bytes=limits.frame_bytes_in,
+                first_bytes=limits.first_frame_bytes,
                 peer=peer,
                 private=private,
             ) as transport:

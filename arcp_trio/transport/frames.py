@@ -83,7 +83,9 @@ class MessageGauge:
     trio-websocket counts characters where the limit means bytes, and an empty fragment not at all.
     """
 
-    def __init__(self, max_bytes: int) -> None:
+    def __init__(self, max_bytes: int, first_bytes: int | None = None) -> None:
+        """Allow messages so many bytes; the first one perhaps fewer."""
+        self.most_bytes = max_bytes if first_bytes is None else min(first_bytes, max_bytes)
         self.exceeded = False
         self.saw_close = False
         self.passed_bytes = 0  # of all messages but the one that began last
@@ -118,15 +120,21 @@ class MessageGauge:
         self._until_header = max(0, at - size)
         return admitted
 
+    def first_is_over(self) -> None:
+        """Allow what all messages but the first are allowed."""
+        self.most_bytes = self._max_bytes
+
     def _count(self, first: int, length: int) -> None:
         opcode = first & _OPCODE
         if opcode >= _CONTROL:
             self.saw_close |= first == CLOSE
             return
         if opcode:  # not a continuation
+            if self._fragments:
+                self.first_is_over()
             self.passed_bytes += self._message_bytes
             self._message_bytes = self._fragments = 0
         self._message_bytes += length
         self._fragments += 1
-        if self._message_bytes > self._max_bytes or self._fragments > MAX_FRAGMENTS:
+        if self._message_bytes > self.most_bytes or self._fragments > MAX_FRAGMENTS:
             self.exceeded = True

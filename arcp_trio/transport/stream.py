@@ -9,6 +9,7 @@ ordinary messages are picked off before trio-websocket sees them.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -43,10 +44,19 @@ class FrameStream(trio.abc.Stream):
     """
 
     def __init__(
-        self, stream: trio.abc.Stream, *, client: bool, max_bytes: int, received: bytes = b""
+        self,
+        stream: trio.abc.Stream,
+        *,
+        client: bool,
+        max_bytes: int,
+        first_bytes: int | None = None,
+        received: bytes = b"",
     ) -> None:
-        """Begin with `received`, which has been read from `stream` already."""
-        self.gauge: Final = MessageGauge(max_bytes)
+        """Begin with `received`, which has been read from `stream` already.
+
+        Until a second message is asked for, with `first_bytes` not much more than that is read.
+        """
+        self.gauge: Final = MessageGauge(max_bytes, first_bytes)
         self.writing_since: float | None = None
         self._stream = stream
         self._received = received
@@ -61,6 +71,9 @@ class FrameStream(trio.abc.Stream):
         self._held = b""  # read together with the end of the head
         self._max_bytes = max_bytes
         self._received_bytes = 0  # of the messages that went by trio-websocket
+        # Nobody is known yet who may take memory. Twice: what is not payload has to fit, too.
+        self._early_bytes = math.inf if first_bytes is None else 2 * first_bytes
+        self._asked = False  # for a message
         self._tap = TextTap(masked=not client, max_bytes=max_bytes)
         self._texts_changed = trio.lowlevel.ParkingLot()
 
@@ -139,13 +152,16 @@ class FrameStream(trio.abc.Stream):
             data = await self._read(max_bytes)
             if not data:
                 return b""
+            self._early_bytes -= len(data)
             passing = self._pick(data)
         return self.gauge.admit(passing)
 
     async def _room(self) -> None:
         """Wait until no more is read than received: not by number, and not by size."""
-        while (len(self._tap.texts) >= QUEUED_MESSAGES and not self._tap.shut) or (
-            self.gauge.passed_bytes - self._received_bytes >= self._max_bytes
+        while (
+            (len(self._tap.texts) >= QUEUED_MESSAGES and not self._tap.shut)
+            or self.gauge.passed_bytes - self._received_bytes >= self._max_bytes
+            or self._early_bytes <= 0
         ):
             await self._texts_changed.park()
 
@@ -156,6 +172,8 @@ class FrameStream(trio.abc.Stream):
 
     def _pick(self, data: bytes) -> bytes:
         passing = self._tap.pick(data)
+        if self._tap.texts:
+            self.gauge.first_is_over()
         self._texts_changed.unpark_all()
         return passing
 
@@ -166,6 +184,9 @@ class FrameStream(trio.abc.Stream):
 
     async def receive_text(self) -> str | None:
         """Return the next text; None if what comes next is for trio-websocket to tell."""
+        if self._asked and self._early_bytes < math.inf:
+            self._read_on()
+        self._asked = True
         if self._tap.texts:
             await trio.lowlevel.checkpoint()
         while not self._tap.texts:
@@ -179,6 +200,10 @@ class FrameStream(trio.abc.Stream):
     def shut_tap(self) -> None:
         """Leave all that comes from now on to trio-websocket."""
         self._tap.shut = True
+        self._read_on()
+
+    def _read_on(self) -> None:
+        self._early_bytes = math.inf
         self._texts_changed.unpark_all()
 
     def _split_head(self, data: bytes) -> bytes:

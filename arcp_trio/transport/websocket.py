@@ -53,6 +53,7 @@ async def accept(
     *,
     received: bytes = b"",
     max_bytes: int,
+    first_bytes: int | None = None,
     peer: str,
     private: bool = False,
 ) -> AsyncGenerator[Transport, None]:
@@ -66,6 +67,8 @@ async def accept(
         received: what has been read from `stream` already; whether there is a WebSocket at the path
             that the request names is for the one to decide who has read it.
         max_bytes: what one message may have, in bytes.
+        first_bytes: what the first one may have, if that is less. Little more than that is read
+            before a second one is asked for.
         peer: who is at the other end, for logs.
         private: whether nobody can read along on `stream`.
 
@@ -88,8 +91,10 @@ async def accept(
 
     # wsproto fails on the host xn--p1ai:7777, as .рф is in a request; nobody asks it for the host.
     received = _HOST.sub(b"Host: localhost", received, count=1)
-    frames = FrameStream(stream, client=False, max_bytes=max_bytes, received=received)
-    async with _open(frames, answer, max_bytes, peer, private=private) as transport:
+    frames = FrameStream(
+        stream, client=False, max_bytes=max_bytes, first_bytes=first_bytes, received=received
+    )
+    async with _open(frames, answer, peer, private=private) as transport:
         yield transport
 
 
@@ -115,7 +120,7 @@ async def connect(
         )
 
     frames = FrameStream(stream, client=True, max_bytes=max_bytes)
-    async with _open(frames, ask, max_bytes, host) as transport:
+    async with _open(frames, ask, host) as transport:
         yield transport
 
 
@@ -148,7 +153,6 @@ class _Reader:
 async def _open(
     frames: FrameStream,
     handshake: _Handshake,
-    max_bytes: int,
     peer: str,
     *,
     private: bool = False,
@@ -159,9 +163,7 @@ async def _open(
             reader = _Reader(nursery, frames)
             with aside:
                 websocket = await _shake_hands(reader, frames, handshake)
-                yield _WebSocketTransport(
-                    websocket, frames, reader.ended, max_bytes, peer, private=private
-                )
+                yield _WebSocketTransport(websocket, frames, reader.ended, peer, private=private)
             # Only the reader is left. Shielded, so that an outer cancellation cannot end the wait
             # for it with an exception that would take the place of the one put aside.
             nursery.cancel_scope.shield = True
@@ -205,7 +207,6 @@ class _WebSocketTransport:
         websocket: WebSocketConnection,
         frames: FrameStream,
         reader_ended: trio.Event,
-        max_bytes: int,
         peer: str,
         *,
         private: bool,
@@ -215,7 +216,6 @@ class _WebSocketTransport:
         self._websocket = websocket
         self._frames = frames
         self._reader_ended = reader_ended
-        self._max_bytes = max_bytes
         self._closing = False
         self._end_lock = trio.Lock()  # any number of tasks may say farewell, one reads what is left
 
@@ -264,7 +264,8 @@ class _WebSocketTransport:
     async def _end(self, reason: CloseReason | None) -> TransportClosed:
         """Return what to raise, having told the peer if it is this side that ends it."""
         if self._frames.gauge.exceeded:
-            words = f"a message of more than {self._max_bytes} bytes or {MAX_FRAGMENTS} fragments"
+            most = self._frames.gauge.most_bytes
+            words = f"a message of more than {most} bytes or {MAX_FRAGMENTS} fragments"
             await self._tell(_TOO_BIG, words)
             return MessageTooBig(words, code=_TOO_BIG)
         if reason is None:

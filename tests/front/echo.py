@@ -24,6 +24,7 @@ class EchoLimits:
 
     handshake_seconds: float = 10.0
     frame_bytes_in: int = 1000
+    first_frame_bytes: int = 1000
     connections_before_handshake: int = 512
 
 
