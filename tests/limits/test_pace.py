@@ -1,0 +1,93 @@
+"""Past `messages_per_second` the reader waits, and nothing is refused."""
+
+from __future__ import annotations
+
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from arcp_trio.runtime.pace import BURST_SECONDS, Pace
+from arcp_trio.testing import Peer
+from tests.limits.scrape import scrape
+from tests.sessions.support import open_stage
+
+
+async def flood(peer: Peer, pings: int) -> None:
+    """Send so many pings, as fast as they are taken."""
+    for n in range(pings):
+        await peer.send("session.ping", {"nonce": str(n)})
+
+
+async def answered_at(peer: Peer, pings: int) -> list[float]:
+    """When each of so many pings was answered, in order."""
+    times: list[float] = []
+    for n in range(pings):
+        pong = await peer.expect("session.pong")
+        assert pong["payload"]["ping_nonce"] == str(n)
+        times.append(trio.current_time())
+    return times
+
+
+async def test_a_burst_is_served_at_once_and_then_one_by_one(autojump_clock: MockClock) -> None:
+    """Four seconds' worth; behind it everything is still answered, at the pace, and in order."""
+    async with open_stage(messages_per_second=50) as stage, trio.open_nursery() as nursery:
+        peer = await stage.welcomed()
+        await trio.sleep(1)
+        began = trio.current_time()
+        nursery.start_soon(flood, peer, 400)
+        times = [at - began for at in await answered_at(peer, 400)]
+        assert times[:200] == [0] * 200
+        # One more was taken before the first wait.
+        assert [round(at, 3) for at in times[201:]] == [n / 50 for n in range(1, 200)]
+        metrics = scrape(stage.runtime)
+        assert sum(metrics.families["arcp_refusals_total"].samples.values()) == 0
+
+
+async def test_who_was_quiet_may_burst_again(autojump_clock: MockClock) -> None:
+    """As much as it was quiet for, and never more than four seconds' worth."""
+    async with open_stage(messages_per_second=50, heartbeat_seconds=10_000) as stage:
+        peer = await stage.welcomed()
+        for quiet, most in ((1_000, 200), (1, 50), (2, 100), (4, 200)):
+            await trio.sleep(quiet)
+            began = trio.current_time()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(flood, peer, most + 10)
+                times = await answered_at(peer, most + 10)
+            assert sum(at == began for at in times) in (most, most + 1)
+
+
+async def test_nobody_else_waits(autojump_clock: MockClock) -> None:
+    """Another connection, of the same principal even, has a pace of its own; jobs go on."""
+    async with open_stage(messages_per_second=1) as stage, trio.open_nursery() as nursery:
+        hasty = await stage.welcomed()
+        await hasty.submit("puppet")
+        nursery.start_soon(flood, hasty, 50)
+        await wait_all_tasks_blocked()
+        began = trio.current_time()
+        await stage.puppet.say("a line")
+        await hasty.expect("job.event", event_seq=1)
+        other = await stage.welcomed()
+        await flood(other, 3)
+        await answered_at(other, 3)
+        assert trio.current_time() == began
+        assert stage.puppet.runs == 1
+        nursery.cancel_scope.cancel()
+
+
+async def test_waiting_is_not_silence(autojump_clock: MockClock) -> None:
+    """A client whose pongs wait behind what it sent before is not lost for it."""
+    async with open_stage(messages_per_second=1, heartbeat_seconds=1) as stage:
+        peer = await stage.welcomed()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(flood, peer, 60)
+            times = await answered_at(peer, 60)
+        assert times[-1] - times[0] > 50
+        await peer.submit("puppet")
+
+
+async def test_the_default_is_a_thousand_and_four_thousand(autojump_clock: MockClock) -> None:
+    """What the documentation says."""
+    async with open_stage() as stage:
+        assert stage.runtime.limits.messages_per_second * BURST_SECONDS == 4_000
+    pace = Pace(1_000)
+    assert max(pace.step() for _ in range(4_000)) <= 1e-9
+    assert pace.step() > 0.0009

@@ -1,0 +1,142 @@
+"""Past `failed_auth_per_minute` wrong tokens an address is told of that, and of nothing else."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from arcp_trio import Runtime
+from arcp_trio.runtime import pace
+from arcp_trio.runtime.sessions import SWEEP_SECONDS
+from arcp_trio.testing.peer import TEST_TOKEN
+from arcp_trio.wire.errors import PermissionDenied, Unauthenticated
+from arcp_trio.wire.json import JsonObject
+from tests.limits.support import peer_at
+from tests.sessions.support import hello_payload, open_stage, refusal
+
+HERE, THERE = "192.0.2.1", "192.0.2.2"
+
+
+async def told(runtime: Runtime, peer: str, token: str = "wrong") -> str:
+    """With which code, or limit, a hello with this token is refused."""
+    async with peer_at(runtime, peer) as client:
+        await client.send("session.hello", hello_payload(token=token))
+        return name_of(await refusal(client))
+
+
+def name_of(words: JsonObject) -> str:
+    """The limit, if there is one; then the refusal must be worth a retry."""
+    if "details" in words:
+        assert words["code"] == "INTERNAL_ERROR"
+        assert words["retryable"] is True
+        assert words["details"] == {"limit": "failed_auth_per_minute", "max": 3}
+        return "failed_auth_per_minute"
+    code: str = words["code"]
+    return code
+
+
+async def test_too_many_wrong_tokens_are_refused_by_the_limit(autojump_clock: MockClock) -> None:
+    """From any port of the address; a good token is served, and others notice nothing."""
+    async with open_stage(failed_auth_per_minute=3) as stage:
+        codes = [await told(stage.runtime, f"{HERE}:{port}") for port in range(5)]
+        assert codes == ["UNAUTHENTICATED"] * 3 + ["failed_auth_per_minute"] * 2
+        async with peer_at(stage.runtime, f"{HERE}:99") as client:
+            await client.hello(token=TEST_TOKEN)
+        assert await told(stage.runtime, f"{THERE}:1") == "UNAUTHENTICATED"
+        assert await told(stage.runtime, f"{HERE}:1") == "failed_auth_per_minute"
+
+
+async def test_a_minute_later_it_begins_anew(autojump_clock: MockClock) -> None:
+    """A minute behind the first, whatever was tried meanwhile."""
+    async with open_stage(failed_auth_per_minute=3) as stage:
+        for _ in range(3):
+            for _ in range(3):
+                assert await told(stage.runtime, HERE) == "UNAUTHENTICATED"
+            for _ in range(5):
+                await trio.sleep(11)
+                assert await told(stage.runtime, HERE) == "failed_auth_per_minute"
+            await trio.sleep(5)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"auth": None},
+        {"auth": {"scheme": "bearer"}},
+        {"auth": {"scheme": "bearer", "token": " "}},
+        {"auth": {"scheme": "basic", "token": "wrong"}},
+        {"auth": 7},
+        {"resume": {"session_id": "s", "resume_token": "rt_wrong", "last_event_seq": 0}},
+    ],
+)
+async def test_only_a_wrong_token_counts(changes: JsonObject, autojump_clock: MockClock) -> None:
+    """No token, another scheme, a bad frame and a bad resume are refused as ever."""
+    async with open_stage(failed_auth_per_minute=3) as stage:
+        for _ in range(10):
+            async with peer_at(stage.runtime, HERE) as client:
+                await client.send("session.hello", hello_payload() | changes)
+                assert name_of(await refusal(client)) != "failed_auth_per_minute"
+        assert await told(stage.runtime, HERE) == "UNAUTHENTICATED"
+
+
+async def test_an_authenticator_may_say_why(autojump_clock: MockClock) -> None:
+    """Its UNAUTHENTICATED is a wrong token; another error of its own says nothing about one."""
+
+    async def authenticate(token: str) -> str | None:
+        raise Unauthenticated("expired") if token == "wrong" else PermissionDenied("not you")
+
+    async with open_stage(auth=authenticate, failed_auth_per_minute=3) as stage:
+        for _ in range(5):
+            assert await told(stage.runtime, HERE, "denied") == "PERMISSION_DENIED"
+        codes = [await told(stage.runtime, HERE) for _ in range(4)]
+        assert codes == ["UNAUTHENTICATED"] * 3 + ["failed_auth_per_minute"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "same"),
+    [
+        ("192.0.2.1:5", "192.0.2.1:6", True),
+        ("[2001:db8::1]:5", "[2001:db8::1]:6", True),
+        ("[2001:db8::1]:5", "[2001:db8::2]:5", False),
+        ("192.0.2.1:5", "192.0.2.11:5", False),
+        ("unix", "unix", True),
+        ("stdio", "unix", False),
+    ],
+)
+async def test_an_address_is_a_peer_without_its_port(
+    first: str, second: str, autojump_clock: MockClock, *, same: bool
+) -> None:
+    """Those that have no address share one."""
+    async with open_stage(failed_auth_per_minute=3) as stage:
+        for _ in range(3):
+            await told(stage.runtime, first)
+        code = await told(stage.runtime, second)
+        assert code == ("failed_auth_per_minute" if same else "UNAUTHENTICATED")
+
+
+async def test_what_is_counted_is_forgotten_with_no_traffic(autojump_clock: MockClock) -> None:
+    """At the latest with the sweep behind its minute."""
+    async with open_stage(failed_auth_per_minute=3) as stage:
+        counted = stage.runtime._core.wrong_tokens._counted
+        for n in range(20):
+            await told(stage.runtime, f"192.0.2.{n}:1")
+            await trio.sleep(1)
+        assert len(counted) == 20
+        await trio.sleep(60 - 20 + 10 + SWEEP_SECONDS)
+        assert 5 <= len(counted) <= 10
+        await trio.sleep(10)
+        assert not counted
+
+
+async def test_the_table_is_bounded(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From more addresses than are kept, it is those that began last that are counted."""
+    monkeypatch.setattr(pace, "MOST_ADDRESSES", 10)
+    counts = pace.WrongTokens()
+    for n in range(1_000):
+        assert counts.count(f"address {n}") == 1
+    assert len(counts._counted) == 10
+    assert counts.count("address 999") == 2
+    assert counts.count("address 0") == 1
