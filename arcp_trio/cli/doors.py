@@ -68,11 +68,10 @@ async def open_doors(options: ServeOptions) -> Doors:
         listeners = await listen(options.host, options.port)
     except CannotListen as error:
         raise _cannot_listen(options, error) from error
-    if tls is None and not options.insecure:
-        for listener in listeners:
-            if not is_local(listener):
-                close(listeners)
-                raise _exposed(listener.socket.getsockname()[0])
+    exposed = [each.socket.getsockname()[0] for each in listeners if not is_local(each)]
+    if exposed and tls is None and not options.insecure:
+        close(listeners)
+        raise _exposed(exposed[0])
     return Doors(listeners=listeners, tls=tls, origins=origins)
 
 
