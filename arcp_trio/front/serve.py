@@ -1,84 +1,25 @@
-"""The front door: accepts, finds out what a connection wants, and hands it to the runtime."""
+"""The listening socket: accepts, and has each connection received."""
 
 from __future__ import annotations
 
 import logging
-import math
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
-import attrs
 import trio
 
-from arcp_trio.front import pages
+from arcp_trio.front.door import Door, Runtime
 from arcp_trio.front.listening import close, is_local, is_unix, listen, url
 from arcp_trio.front.origins import Origins, is_loopback
-from arcp_trio.front.pages import Page
-from arcp_trio.front.request import BadRequest, Head, read_head
-from arcp_trio.front.waiting import Visitor, WaitingRoom
-from arcp_trio.transport import HandshakeFailed, Transport, TransportClosed, accept
+from arcp_trio.front.waiting import WaitingRoom
 
 logger = logging.getLogger(__name__)
 
 #: How long to leave a listener alone that cannot accept: for want of file descriptors, mostly.
 ACCEPT_PAUSE_SECONDS: Final = 0.1
-#: Closing by force does no network I/O, so this only guards against a stream that misbehaves.
-CLOSE_SECONDS: Final = 1.0
-
-
-class Limits(Protocol):
-    """The bounds that hold from the first byte."""
-
-    @property
-    def handshake_seconds(self) -> float:
-        """From TCP accept to welcome."""
-        ...
-
-    @property
-    def frame_bytes_in(self) -> int:
-        """What one message may have."""
-        ...
-
-    @property
-    def first_frame_bytes(self) -> int:
-        """What the first one may have, from somebody who is not known yet."""
-        ...
-
-    @property
-    def connections_before_handshake(self) -> int:
-        """How many connections may be open that have no session yet."""
-        ...
-
-
-class Runtime(pages.Reporting, Protocol):
-    """What serving needs of a runtime."""
-
-    @property
-    def limits(self) -> Limits:
-        """Its bounds."""
-        ...
-
-    def start_connection(self, serve: Callable[[], Awaitable[None]], name: str) -> None:
-        """Start a task that outlives the listener; what it raises is logged and goes no further."""
-        ...
-
-    async def attend(
-        self, transport: Transport, *, deadline: float, welcomed: Callable[[], None] | None = None
-    ) -> None:
-        """Run a connection until it ends; its client has until `deadline` to introduce itself."""
-        ...
-
-    def connection_failed(self, reason: str) -> None:
-        """Count a connection that was turned away."""
-        ...
-
-    async def over(self) -> None:
-        """Wait until it takes no connections any more."""
-        ...
 
 
 async def serve(  # noqa: ASYNC128 - passes it on
@@ -191,128 +132,3 @@ async def serve_stream(
     `private` says that nobody can read along on it.
     """
     await Door(runtime=runtime, room=WaitingRoom(1)).receive(stream, peer, private=private)
-
-
-class _TurnedAway(Exception):  # noqa: N818 - not an error of ours
-    """A client gets nothing, or a page that says why; `reason` is what that is counted as."""
-
-    def __init__(self, reason: str, message: str, response: bytes = b"") -> None:
-        super().__init__(message)
-        self.reason = reason
-        self.response = response
-
-
-@attrs.define(eq=False, kw_only=True)
-class Door:
-    """What the connections that come in by one listener have in common."""
-
-    runtime: Runtime
-    room: WaitingRoom
-    origins: Origins = attrs.field(factory=Origins)
-    ssl_context: Callable[[], ssl.SSLContext] | None = None
-    loopback: bool = False
-    """It is reached by a loopback address, and by nothing else."""
-
-    async def receive(self, stream: trio.abc.Stream, peer: str, *, private: bool) -> None:
-        """Serve a connection, however it ends, and close it."""
-        handshake = trio.CancelScope(
-            deadline=trio.current_time() + self.runtime.limits.handshake_seconds
-        )
-        try:
-            with self.room.enter(partial(_hang_up, stream)) as visitor, handshake:
-                try:
-                    if self.ssl_context is not None:
-                        stream, private = await _encrypt(stream, self.ssl_context()), True
-                    await self._serve(stream, peer, visitor, handshake, private=private)
-                except _TurnedAway as away:
-                    if not visitor.evicted:
-                        self._failed(peer, away.reason, str(away))
-                    if away.response:
-                        await pages.send(stream, away.response)
-            if visitor.evicted:
-                self._failed(
-                    peer, "connections_before_handshake", "too many connections wait for a session"
-                )
-            elif handshake.cancelled_caught:
-                self._failed(peer, "handshake_seconds", "no opening handshake in time")
-        finally:
-            with trio.move_on_after(CLOSE_SECONDS, shield=True):
-                await trio.aclose_forcefully(stream)
-
-    def _failed(self, peer: str, reason: str, message: str) -> None:
-        logger.info("connection from %s: %s", peer, message)
-        self.runtime.connection_failed(reason)
-
-    async def _serve(
-        self,
-        stream: trio.abc.Stream,
-        peer: str,
-        visitor: Visitor,
-        handshake: trio.CancelScope,
-        *,
-        private: bool,
-    ) -> None:
-        head = await _read_head(stream)
-        if head is None:
-            return
-        self._check(head)
-        page = pages.page_for(head, self.runtime)
-        if page is not None:
-            await pages.send(stream, page.encode(head))
-            return
-        limits, deadline = self.runtime.limits, handshake.deadline
-        let_in = partial(self.room.let_in, visitor)
-        try:
-            async with accept(
-                stream,
-                received=head.received,
-                max_bytes=limits.frame_bytes_in,
-                first_bytes=limits.first_frame_bytes,
-                peer=peer,
-                private=private,
-            ) as transport:
-                handshake.deadline = math.inf  # from here on, attending minds the deadline
-                await self.runtime.attend(transport, deadline=deadline, welcomed=let_in)
-        except HandshakeFailed as exc:
-            raise _TurnedAway("websocket", str(exc)) from exc
-        except TransportClosed as exc:
-            logger.info("connection from %s: %s", peer, exc)
-
-    def _check(self, head: Head) -> None:
-        """Turn away who means somebody else, and web pages that nobody has allowed."""
-        if pages.is_public(head):
-            return
-        if not self.origins.admits_host(head.host, loopback=self.loopback):
-            page = Page(403, "This Host is not served here; --allow-origin allows more.\n")
-            raise _TurnedAway("host", f"for another host, {head.host}", page.encode(head))
-        encrypted = self.ssl_context is not None
-        if not self.origins.admits_origin(head.origin, head.host, encrypted=encrypted):
-            page = Page(403, "This Origin may not connect; --allow-origin allows it.\n")
-            raise _TurnedAway("origin", f"from the web page {head.origin!r}", page.encode(head))
-
-
-async def _encrypt(stream: trio.abc.Stream, context: ssl.SSLContext) -> trio.abc.Stream:
-    # What HTTP says about its own length makes the farewells of TLS superfluous.
-    secure = trio.SSLStream(stream, context, server_side=True, https_compatible=True)
-    try:
-        await secure.do_handshake()
-    except trio.BrokenResourceError as exc:
-        raise _TurnedAway("tls", f"no TLS handshake: {exc.__cause__ or exc}") from exc
-    return secure
-
-
-async def _read_head(stream: trio.abc.Stream) -> Head | None:
-    try:
-        return await read_head(stream)
-    except BadRequest as exc:
-        page = Page(exc.status, f"{exc}\n")
-        raise _TurnedAway("request", str(exc), page.encode()) from exc
-    except trio.BrokenResourceError:
-        return None  # gone
-
-
-def _hang_up(stream: trio.abc.Stream) -> None:
-    """End both directions, so that nothing waits any more, whoever does."""
-    if isinstance(stream, trio.SocketStream):
-        with suppress(OSError):  # gone already
-            stream.socket.shutdown(socket.SHUT_RDWR)

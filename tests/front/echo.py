@@ -12,8 +12,8 @@ import trio
 from attrs import define, field, frozen
 
 from arcp_trio.front import serve
+from arcp_trio.front.door import Door
 from arcp_trio.front.origins import Origins
-from arcp_trio.front.serve import Door
 from arcp_trio.front.waiting import WaitingRoom
 from arcp_trio.transport import Transport, connect, memory_streams
 

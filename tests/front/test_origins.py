@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arcp_trio import Runtime, StaticTokens
+from arcp_trio.front.door import Door
 from arcp_trio.front.origins import Host, Origin, Origins, parse_host, parse_origin
-from arcp_trio.front.serve import Door
 from arcp_trio.front.waiting import WaitingRoom
 from arcp_trio.transport import memory_streams
 from tests.front.echo import EchoRuntime, knock, read_answer, serving
