@@ -23,6 +23,8 @@ from arcp_trio.client.dialing import UNIX, Dialer, dialer
 from arcp_trio.client.errors import TlsFailed
 from arcp_trio.wire.errors import ArcpError, Unauthenticated
 
+PATIENCE_SECONDS: Final = 10.0
+"""For what is asked and answered at once."""
 _MOST_TOKEN_BYTES: Final = 4096
 
 
@@ -140,8 +142,13 @@ def kept_token(path: Path) -> str | None:
 
 
 @asynccontextmanager
-async def connected(options: ClientOptions, interrupts: Interrupts) -> AsyncGenerator[Client, None]:
+async def connected(
+    options: ClientOptions, interrupts: Interrupts, *, patience: float | None = PATIENCE_SECONDS
+) -> AsyncGenerator[Client, None]:
     """Have a session for the block, and close it also if a signal ends the block.
+
+    A connection that is lost is waited for with this patience, or, with None, as long as the
+    session can be resumed.
 
     Raises:
         CommandError: there is no session.
@@ -149,7 +156,8 @@ async def connected(options: ClientOptions, interrupts: Interrupts) -> AsyncGene
     found = reach(options, os.environ)
     async with AsyncExitStack() as stack:
         try:
-            client = await stack.enter_async_context(connect(found.dialer, token=found.token))
+            opening = connect(found.dialer, token=found.token, reconnect_seconds=patience)
+            client = await stack.enter_async_context(opening)
         except (ConnectionFailed, ArcpError) as error:
             raise found.failure(error) from error
         with interrupts.leaving():

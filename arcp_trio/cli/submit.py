@@ -52,7 +52,7 @@ class _Submission:
 
     async def run(self, interrupts: Interrupts) -> int:
         """Submit, and show it unless asked not to."""
-        async with connected(self._options, interrupts) as client:
+        async with connected(self._options, interrupts, patience=None) as client:
             job = await client.submit(
                 self._options.agent,
                 self._input,

@@ -16,7 +16,7 @@ def run(given: Mapping[str, object]) -> int:
     options = WatchOptions(**given)  # type: ignore[arg-type]  # the parser held each to its kind
 
     async def watch(interrupts: Interrupts) -> int:
-        async with connected(options, interrupts) as client:
+        async with connected(options, interrupts, patience=None) as client:
             job = await client.subscribe(
                 options.job_id, history=True, from_event_seq=options.from_seq
             )

@@ -16,6 +16,8 @@ from attrs import frozen
 from tests.cli.processes import LIFETIME_SECONDS, ROOT, starter
 
 TOKEN = "s3cret"
+_FILE_SECONDS = 300.0
+"""What the tests of one file may take together."""
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x1b[31mred\x9b5A\r\x08\u202egnp.exe\x00 漢"
 """Sets the title, clears, colours, moves up, overwrites, turns round; and means no harm."""
 
@@ -143,7 +145,8 @@ class Commands:
 def served(folder: Path, *arguments: str) -> Iterator[Commands]:
     """Have a runtime with the agents above, in memory, and commands to talk to it."""
     (folder / "client_agents.py").write_text(AGENTS, encoding="utf-8")
-    with starter(folder) as start:
+    with starter(folder, lifetime=_FILE_SECONDS) as start:
         options = ("--port=0", "--memory", f"--token=alice={TOKEN}", "--agents=client_agents")
-        serve = start("serve", *options, *arguments)
+        # Nobody reads its log, and a full pipe would hold it up.
+        serve = start("serve", *options, "--log-level=error", *arguments)
         yield Commands(serve.url(), folder)

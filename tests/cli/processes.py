@@ -61,7 +61,7 @@ Starter = Callable[..., Serve]
 
 
 @contextmanager
-def starter(folder: Path) -> Iterator[Starter]:
+def starter(folder: Path, lifetime: float = LIFETIME_SECONDS) -> Iterator[Starter]:
     """Start processes in this folder, and have none of them left at the end."""
     started: list[tuple[subprocess.Popen[str], threading.Timer]] = []
 
@@ -76,7 +76,7 @@ def starter(folder: Path) -> Iterator[Starter]:
             text=True,
             umask=umask,
         )
-        guard = threading.Timer(LIFETIME_SECONDS, process.kill)
+        guard = threading.Timer(lifetime, process.kill)
         guard.start()
         started.append((process, guard))
         return Serve(process)

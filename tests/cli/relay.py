@@ -1,0 +1,74 @@
+"""A network between a client and its runtime, that can fail."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from urllib.parse import urlsplit
+
+
+class Relay:
+    """Passes on what comes, as long as it works."""
+
+    def __init__(self, to_url: str, listener: socket.socket) -> None:
+        self.works = True
+        port = listener.getsockname()[1]
+        self.url = f"ws://127.0.0.1:{port}/arcp"
+        self._to = ("127.0.0.1", urlsplit(to_url).port)
+        self._listener = listener
+        self._open: list[socket.socket] = []
+        self._copying: list[threading.Thread] = []
+        self._accepting = threading.Thread(target=self._accept, daemon=True)
+        self._accepting.start()
+
+    def fail(self) -> None:
+        """Cut all connections, and let no other ones come about."""
+        self.works = False
+        for end in self._open:
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+        for thread in self._copying:
+            thread.join()
+        for end in self._open:
+            end.close()
+        self._open.clear()
+
+    def end(self) -> None:
+        """Cut all connections, for good."""
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # wakes the one who accepts
+        self._accepting.join()
+        self.fail()
+
+    def _accept(self) -> None:
+        with suppress(OSError):  # at the end the listener is closed
+            while True:
+                near, _ = self._listener.accept()
+                if not self.works:
+                    near.close()
+                    continue
+                far = socket.create_connection(self._to)
+                self._open += near, far
+                for ends in ((near, far), (far, near)):
+                    copying = threading.Thread(target=self._copy, args=ends, daemon=True)
+                    copying.start()
+                    self._copying.append(copying)
+
+    def _copy(self, source: socket.socket, sink: socket.socket) -> None:
+        with suppress(OSError):
+            while data := source.recv(65_536):
+                sink.sendall(data)
+            sink.shutdown(socket.SHUT_WR)
+
+
+@contextmanager
+def relay(to_url: str) -> Iterator[Relay]:
+    """Have one for the block."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        between = Relay(to_url, listener)
+        try:
+            yield between
+        finally:
+            between.end()

@@ -1,0 +1,74 @@
+"""What client commands do when the connection is lost on the way."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+from attrs import evolve
+
+from tests.cli.clients import TOKEN, Commands
+from tests.cli.processes import Starter
+from tests.cli.relay import relay
+
+pytestmark = pytest.mark.real_tcp
+
+
+def test_it_comes_back(commands: Commands) -> None:
+    """Two lines tell of it, and no event is missing or there twice."""
+    options = ("--input", '{"n": 30, "delay": 0.1}', "--json")
+    with relay(commands.url) as between:
+        through = evolve(commands, url=between.url)
+        with through.start("submit", "countdown", *options) as process:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            first = process.stdout.readline()
+            between.fail()
+            assert process.stderr.readline() == "connection lost, trying again\n"
+            between.works = True
+            assert process.stderr.readline() == "connected again\n"
+            out, err = process.communicate(timeout=30)
+    assert (process.returncode, err) == (0, "")
+    *events, last = [json.loads(line) for line in (first + out).splitlines()]
+    assert [event["body"]["current"] for event in events] == list(range(1, 31))
+    assert last["result"] == {"done": 30}
+
+
+def test_it_can_be_left_meanwhile(commands: Commands) -> None:
+    """Ctrl-C does not wait for the connection to come back."""
+    with (
+        relay(commands.url) as between,
+        evolve(commands, url=between.url).start("submit", "waiting") as process,
+    ):
+        assert process.stderr is not None
+        process.stderr.readline()
+        between.fail()
+        while process.stderr.readline() != "connection lost, trying again\n":
+            pass
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert out.startswith("job_")
+
+
+def test_the_runtime_starts_again(start: Starter, tmp_path: Path) -> None:
+    """A runtime that was killed has ended the job by then, and the client learns of it."""
+    (tmp_path / "token").write_text(f"alice={TOKEN}")
+    options = ("--token-file", "token", "--data", "kept")
+    first = start("serve", "--port", "0", *options)
+    url = first.url()
+    commands = Commands(url, tmp_path)
+    with commands.start("submit", "countdown", "--input", '{"n": 1000}', "--json") as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        first.process.kill()
+        first.process.wait()
+        assert process.stderr.readline() == "connection lost, trying again\n"
+        start("serve", "--port", url.split(":")[2].partition("/")[0], *options).url()
+        out, _ = process.communicate(timeout=30)
+    assert process.returncode == 1
+    last = json.loads(out.splitlines()[-1])
+    assert (last["code"], last["retryable"]) == ("INTERNAL_ERROR", True)

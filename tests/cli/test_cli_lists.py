@@ -1,0 +1,103 @@
+"""`jobs`, `agents`, `ping` and `bench`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from arcp_trio.cli.jobs import NEWEST
+from tests.cli.clients import Commands, served
+
+pytestmark = pytest.mark.real_tcp
+
+
+def test_jobs(commands: Commands) -> None:
+    """A line for each, newest first, below a heading; as JSON, an object for each."""
+    first = commands.detached("echo")
+    second = commands.detached("waiting")
+    heading, *lines = commands.run("jobs").out.splitlines()
+    assert heading.split() == ["JOB", "STATUS", "AGENT", "CREATED"]
+    assert [line.split()[:3] for line in lines[:2]] == [
+        [second, "running", "waiting@2"],
+        [first, "success", "echo@1.0.0"],
+    ]
+    one, *_ = commands.run("jobs", "--json").objects
+    assert one.keys() == {"job_id", "agent", "status", "created_at", "lease", "parent_job_id"}
+    assert (one["job_id"], one["status"]) == (second, "running")
+
+
+def test_jobs_are_filtered(commands: Commands) -> None:
+    """By status, several of them, and by agent; that there are none is said, and is no failure."""
+    echo = commands.detached("echo")
+    failing = commands.detached("failing")
+    commands.run("watch", failing)
+    listed = commands.run("jobs", "--agent", "echo").out
+    assert echo in listed
+    assert failing not in listed
+    both = commands.run("jobs", "--status", "error", "--status", "success").out
+    assert echo in both
+    assert failing in both
+    done = commands.run("jobs", "--agent", "report")
+    assert (done.code, done.out, done.err) == (0, "", "there are no such jobs\n")
+    assert "INVALID_REQUEST" in commands.refused(1, "jobs", "--status", "happy")
+
+
+def test_all_jobs(commands: Commands) -> None:
+    """Without --all it is the newest, and that there are more is said."""
+    items = ["x"] * (NEWEST + 5)
+    lease = ("--lease", "agent.delegate=echo")
+    commands.run("submit", "team", *lease, "--input", str(items).replace("'", '"'))
+    done = commands.run("jobs", "--agent", "echo", "--json")
+    assert len(done.objects) == NEWEST
+    assert done.err == f"there are more than these {NEWEST}; --all lists them\n"
+    done = commands.run("jobs", "--agent", "echo", "--json", "--all")
+    assert len(done.objects) >= len(items)
+    assert done.err == ""
+    assert done.objects[0]["parent_job_id"] is not None
+
+
+def test_agents(commands: Commands) -> None:
+    """Each with its versions; of several the default one has a star."""
+    lines = [line.split() for line in commands.run("agents").out.splitlines()]
+    assert lines[0] == ["AGENT", "VERSIONS"]
+    assert ["echo", "1.0.0"] in lines
+    (waiting,) = (line for line in lines if line[0] == "waiting")
+    assert sorted(waiting[1:]) in (["1,", "2*"], ["1", "2*,"])
+    agents = {agent["name"]: agent for agent in commands.run("agents", "--json").objects}
+    assert sorted(agents["waiting"]["versions"]) == ["1", "2"]
+    assert agents["waiting"]["default"] == "2"
+
+
+def test_ping(commands: Commands) -> None:
+    """So many answers, each with its time."""
+    done = commands.run("ping", "--count", "2")
+    assert (done.code, done.err) == (0, "")
+    opened, one, two, told = done.out.splitlines()
+    time = r"[0-9]+\.[0-9] ms"
+    assert re.fullmatch(rf"session opened in {time}", opened)
+    for answer in (one, two):
+        assert re.fullmatch(rf"answer from {re.escape(commands.url)} in {time}", answer)
+    assert re.fullmatch(rf"{time} at best, {time} on average, {time} at worst", told)
+
+
+def test_bench(commands: Commands) -> None:
+    """Its figures, for people and for programs."""
+    figures = commands.run("bench", "--json").objects
+    assert [figure["unit"] for figure in figures] == ["ms", "ms", "1/s", "1/s"]
+    assert all(figure["value"] > 0 for figure in figures)
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
+    """Have a runtime without the demo agents."""
+    with served(tmp_path_factory.mktemp("bare"), "--no-demo-agents") as commands:
+        yield commands
+
+
+def test_bench_without_the_demo_agents(bare: Commands) -> None:
+    """What it needs is named."""
+    assert "no agent chatty and no echo; a serve without --no-demo-agents has" in bare.refused(
+        1, "bench"
+    )

@@ -1,0 +1,152 @@
+"""How client commands find their runtime, and who they say they are."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import trustme
+from attrs import evolve
+
+from arcp_trio.cli.client_options import ClientOptions
+from arcp_trio.cli.errors import CommandError
+from arcp_trio.cli.reaching import is_on_this_machine, kept_token, reach
+from tests.cli.clients import Commands
+from tests.cli.processes import Starter
+
+LOCAL = "ws://127.0.0.1:7777/arcp"
+
+
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Stand in a folder where `serve` has kept a token."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".arcp").mkdir()
+    (tmp_path / ".arcp" / "token").write_text("found\n")
+    return tmp_path
+
+
+def test_the_kept_token_is_found(kept: Path) -> None:
+    """It is taken where no other one is given, and from the folder that --data names."""
+    assert reach(ClientOptions(), {}).token == "found"
+    assert reach(ClientOptions(url="unix:/run/arcp"), {}).token == "found"
+    assert reach(ClientOptions(), {"ARCP_TOKEN": "set"}).token == "set"
+    assert reach(ClientOptions(), {"ARCP_TOKEN": ""}).token == "found"
+    assert reach(ClientOptions(token="given"), {"ARCP_TOKEN": "set"}).token == "given"
+    (kept / ".arcp").rename(kept / "elsewhere")
+    assert reach(ClientOptions(), {}).token is None
+    assert reach(ClientOptions(data="elsewhere"), {}).token == "found"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "ws://example.com/arcp",
+        "wss://192.0.2.1/arcp",
+        "ws://127.0.0.1.example.com/arcp",
+        "ws://127.0.0.1@example.com/arcp",
+        "ws://localhost.example.com/arcp",
+        "ws://0.0.0.0:7777/arcp",
+        "ws://[::ffff:192.0.2.1]/arcp",
+    ],
+)
+def test_no_other_machine_gets_the_kept_token(kept: Path, url: str) -> None:
+    """It is a secret of this machine; what is given for the purpose goes anywhere."""
+    assert not is_on_this_machine(url)
+    assert reach(ClientOptions(url=url), {}).token is None
+    assert reach(ClientOptions(), {"ARCP_URL": url}).token is None
+    assert reach(ClientOptions(url=url, token="given"), {}).token == "given"
+
+
+@pytest.mark.parametrize(
+    "url", [LOCAL, "wss://localhost/", "ws://[::1]:1/arcp", "ws://127.9.9.9/", "unix:/tmp/socket"]
+)
+def test_this_machine(url: str) -> None:
+    """The names and addresses of the loopback interface, and Unix sockets."""
+    assert is_on_this_machine(url)
+
+
+def test_what_is_no_token(tmp_path: Path) -> None:
+    """A named pipe, a folder, other bytes, nothing: there is no token, and nobody waits for one."""
+    assert kept_token(tmp_path / "token") is None
+    assert kept_token(tmp_path) is None
+    os.mkfifo(tmp_path / "pipe")
+    assert kept_token(tmp_path / "pipe") is None
+    (tmp_path / "bytes").write_bytes(b"\xff\xfe")
+    assert kept_token(tmp_path / "bytes") is None
+    (tmp_path / "empty").write_text("\n")
+    assert kept_token(tmp_path / "empty") is None
+
+
+def test_the_address() -> None:
+    """An option, else the environment, else the usual; shown without what may be secret in it."""
+    assert reach(ClientOptions(), {}).url == LOCAL
+    assert reach(ClientOptions(), {"ARCP_URL": "unix:/a"}).shown_url == "unix:/a"
+    found = reach(ClientOptions(url="wss://me:pw@host:1/arcp?key=secret"), {"ARCP_URL": "unix:/a"})
+    assert found.shown_url == "wss://host:1/arcp"
+    assert "pw" not in repr(reach(ClientOptions(token="pw"), {}))
+    with pytest.raises(CommandError, match="not the address of a runtime"):
+        reach(ClientOptions(url="localhost:7777"), {})
+
+
+def test_authorities(tmp_path: Path) -> None:
+    """A file of certificates is taken, anything else refused."""
+    trustme.CA().cert_pem.write_to_path(tmp_path / "ca.pem")
+    reach(ClientOptions(url="wss://localhost/", ca=str(tmp_path / "ca.pem")), {})
+    with pytest.raises(CommandError, match="holds no certificate"):
+        reach(ClientOptions(ca=__file__), {})
+
+
+@pytest.mark.real_tcp
+def test_serve_and_submit_in_one_folder(start: Starter, tmp_path: Path) -> None:
+    """Nothing has to be copied from one terminal to the other."""
+    served = start("serve", "--port", "0")
+    commands = Commands(served.url(), tmp_path, token=None)
+    assert commands.run("submit", "echo", "--input", "1").out == '{"echo":1}\n'
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    without = evolve(commands, folder=elsewhere)
+    assert "wants a token; give one with --token or ARCP_TOKEN" in without.refused(
+        3, "submit", "echo"
+    )
+    assert without.run("submit", "echo", "--data", "../.arcp").code == 0
+
+
+@pytest.mark.real_tcp
+def test_a_wrong_token(commands: Commands) -> None:
+    """Every command says so in one line, which says where the token is from and shows none."""
+    for command in (["submit", "echo"], ["watch", "j"], ["jobs"], ["cancel", "j"], ["agents"]):
+        said = commands.refused(3, *command, ARCP_TOKEN="hush")
+        assert "does not take the token of ARCP_TOKEN; give another one with --token" in said
+        assert "hush" not in said
+    assert "token of --token" in commands.refused(3, "ping", "--token", "hush")
+    assert "token of --token" in commands.refused(3, "bench", "--token", "hush")
+
+
+@pytest.mark.real_tcp
+@pytest.mark.parametrize("command", [["submit", "echo"], ["jobs"], ["ping"]])
+def test_nobody_there(commands: Commands, command: list[str]) -> None:
+    """Where no runtime is, that is said, and how to have one."""
+    gone = evolve(commands, url="ws://127.0.0.1:1/arcp")
+    assert gone.refused(3, *command) == (
+        "nobody answers at ws://127.0.0.1:1/arcp; start a runtime with arcp-trio serve,"
+        " or say where one is with --url or ARCP_URL"
+    )
+
+
+@pytest.mark.real_tcp
+def test_a_wrong_path(commands: Commands) -> None:
+    """A server that has nothing there is told from one that is not there."""
+    wrong = evolve(commands, url=commands.url + "/else")
+    assert "look at the path in --url" in wrong.refused(3, "agents")
+
+
+@pytest.mark.real_tcp
+def test_tracebacks_are_for_those_who_ask(commands: Commands) -> None:
+    """With --log-level debug the whole story comes before the one line."""
+    done = commands.run("jobs", "--token", "hush", "--log-level", "debug")
+    assert done.code == 3
+    assert "Traceback" in done.err
+    assert "hush" not in done.err
+    assert done.err.splitlines()[-1].startswith("arcp-trio: ")

@@ -1,0 +1,93 @@
+"""`submit --detach`, and from then on `watch`, `jobs` and `cancel` from elsewhere."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from tests.cli.clients import Commands
+
+pytestmark = pytest.mark.real_tcp
+
+
+def test_detach_then_watch_then_cancel(commands: Commands) -> None:
+    """A job that was left is listed, shown from its first event, and ends when it is cancelled."""
+    job_id = commands.detached("waiting@2")
+    assert job_id in commands.run("jobs", "--status", "running").out
+    with commands.start("watch", job_id) as watching:
+        assert watching.stderr is not None
+        assert watching.stderr.readline() == f"{job_id}  waiting@2\n"
+        assert watching.stderr.readline() == "info: begun\n"
+        cancelled = commands.run("cancel", job_id, "--reason", "wrong input")
+        assert (cancelled.code, cancelled.out) == (0, "")
+        assert cancelled.err == f"{job_id} is being cancelled\n"
+        out, err = watching.communicate(timeout=20)
+    assert (watching.returncode, out) == (4, "")
+    assert err.splitlines()[-1] == f"arcp-trio: {job_id} was cancelled: CANCELLED: wrong input"
+    listed = {entry["job_id"]: entry["status"] for entry in commands.run("jobs", "--json").objects}
+    assert listed[job_id] == "cancelled"
+    assert "has ended: cancelled" in commands.refused(1, "cancel", job_id)
+
+
+def test_detach_as_json(commands: Commands) -> None:
+    """The id is in an object."""
+    done = commands.run("submit", "echo", "--detach", "--json")
+    (said,) = done.objects
+    assert said.keys() == {"type", "job_id"}
+    assert said["type"] == "detached"
+
+
+def test_a_job_that_has_ended(commands: Commands) -> None:
+    """All that it did, and how it ended, can be seen afterwards, in JSON or not."""
+    job_id = commands.detached("countdown", "--input", '{"n": 3, "delay": 0}')
+    done = commands.run("watch", job_id)
+    assert (done.code, done.out) == (0, '{"done":3}\n')
+    assert done.err.splitlines()[1:] == [f"progress: {step}/3 steps" for step in (1, 2, 3)]
+    *events, last = commands.run("watch", job_id, "--json").objects
+    assert [event["body"]["current"] for event in events] == [1, 2, 3]
+    assert (last["type"], last["result"]) == ("job.result", {"done": 3})
+    *events, _ = commands.run("watch", job_id, "--from-seq", "2", "--json").objects
+    assert [event["body"]["current"] for event in events] == [3]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"), [(("failing",), 1), (("sleeper", "--max-runtime", "1"), 5)]
+)
+def test_how_it_ended_is_the_exit_code(
+    commands: Commands, arguments: tuple[str, ...], code: int
+) -> None:
+    """Who watches ends with what who submitted would have ended with."""
+    assert commands.run("watch", commands.detached(*arguments)).code == code
+
+
+def test_no_such_job(commands: Commands) -> None:
+    """A job that there is not can neither be watched nor cancelled."""
+    words = "refused: JOB_NOT_FOUND: there is no such job; arcp-trio jobs --all lists"
+    assert words in commands.refused(1, "watch", "job_1")
+    assert words in commands.refused(1, "cancel", "job_1")
+
+
+def test_somebody_elses_wait(commands: Commands) -> None:
+    """A job that its submitter still waits for is not another session's to cancel."""
+    with commands.start("submit", "waiting", "--json") as submitting:
+        assert submitting.stdout is not None
+        job_id = submitting.stdout.readline().partition('"job_id":"')[2].partition('"')[0]
+        assert "PERMISSION_DENIED" in commands.refused(1, "cancel", job_id)
+        submitting.send_signal(signal.SIGINT)
+        out, _ = submitting.communicate(timeout=20)
+    assert f'{{"type":"detached","job_id":"{job_id}"}}' in out
+    assert commands.run("cancel", job_id).code == 0
+
+
+def test_ctrl_c_leaves(commands: Commands) -> None:
+    """Watching ends with 130, and the job goes on."""
+    job_id = commands.detached("waiting")
+    with commands.start("watch", job_id) as watching:
+        assert watching.stderr is not None
+        watching.stderr.readline()
+        watching.send_signal(signal.SIGINT)
+        out, _ = watching.communicate(timeout=20)
+    assert (watching.returncode, out) == (130, "")
+    assert job_id in commands.run("jobs", "--status", "running").out
+    commands.run("cancel", job_id)
