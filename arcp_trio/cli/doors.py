@@ -37,7 +37,7 @@ class Doors:
         """What can be read again while connections go on."""
         return {} if self.tls is None else {"certificates": partial(_reload, self.tls)}
 
-    async def serve(
+    async def serve(  # noqa: ASYNC128 - passes it on
         self,
         runtime: arcp_trio.Runtime,
         *,
