@@ -82,11 +82,11 @@ async def serve_on(
                     loopback=is_local(listener) and not is_unix(listener),
                 )
                 where = url(listener, encrypted=door.ssl_context is not None)
-                logger.info("accepting connections on %s", where)
+                logger.info("accepting connections", extra={"address": where})
                 nursery.start_soon(_accept_from, listener, door, name=f"accept on {where}")
             task_status.started(listeners)
             await runtime.over()
-            logger.info("accepting no more connections: the runtime is over")
+            logger.info("accepting no more connections")
             nursery.cancel_scope.cancel(reason="the runtime is over")
     finally:
         close(listeners)
@@ -99,7 +99,7 @@ async def _accept_from(listener: trio.SocketListener, door: Door) -> None:
         try:
             stream = await listener.accept()
         except OSError as exc:
-            logger.warning("cannot accept a connection: %s", exc)
+            logger.warning("cannot accept a connection", extra={"error": str(exc)})
             await trio.sleep(ACCEPT_PAUSE_SECONDS)
             continue
         peer, private = _peer(stream)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 import trio
@@ -12,8 +13,10 @@ from trio.testing import MockClock
 
 from arcp_trio import ArcpError, JobContext, JobError, Limits, Runtime
 from arcp_trio.cli.logs import JsonFormatter, TextFormatter
+from arcp_trio.front.serve import serve_stream
 from arcp_trio.testing import open_peer, open_peers
 from arcp_trio.testing.peer import TEST_TOKEN
+from arcp_trio.transport.memory import memory_streams
 from arcp_trio.wire.json import Json, JsonObject
 from tests.credentials import runtimes as providing
 from tests.credentials.upstream import SECRET as CREDENTIAL
@@ -229,6 +232,20 @@ async def test_who_is_turned_away(lines: Lines, autojump_clock: MockClock) -> No
     refused = lines.of("submit refused")
     assert (refused["level"], refused["code"]) == ("info", "AGENT_NOT_AVAILABLE")
     assert (refused["principal"], refused["agent"]) == ("tester", "nobody")
+
+
+async def test_a_failing_upgrade_leaves_a_line(lines: Lines, autojump_clock: MockClock) -> None:
+    """What is no WebSocket is turned away, and the log says from where and why."""
+    async with make_runtime() as runtime:
+        ours, theirs = memory_streams()
+        runtime.start_connection(partial(serve_stream, runtime, theirs, "10.0.0.9:5"), "visitor")
+        await ours.send_all(b"GET /arcp HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n")
+        await ours.send_all(b"Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n\r\n")
+        await trio.sleep(1)
+        turned_away = lines.of("connection turned away")
+    assert turned_away["peer"] == "10.0.0.9:5"
+    assert turned_away["reason"] == "websocket"
+    assert turned_away["why"]
 
 
 async def test_the_steps_of_a_shutdown(lines: Lines, autojump_clock: MockClock) -> None:
