@@ -110,7 +110,7 @@ def test_several_hosts(start: Starter, tmp_path: Path) -> None:
     url = address_line(served)
     port = urlsplit(url).port
     assert url == f"ws://127.0.0.1:{port}/arcp"
-    served.line(f"accepting connections on unix:{path}")
+    served.line(f"accepting connections address=unix:{path}")
     with peer(url, "x") as one, peer(f"ws://127.0.0.2:{port}/arcp", "x") as other:
         accepted = one.submit("sleeper", {"seconds": 60})
         other.send("session.list_jobs", {})
