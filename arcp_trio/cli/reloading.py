@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import suppress
 from types import FrameType
 
 import attrs
@@ -22,19 +24,42 @@ _READ_AGAIN = frozenset({"token", "token_file"})
 _log = logging.getLogger(__name__)
 
 
-def survive_hangup() -> None:
-    """From here on a SIGHUP that nobody waits for does nothing, rather than end the process."""
-    # A function and not SIG_IGN: that, child processes would inherit.
-    signal.signal(signal.SIGHUP, _nothing)
+class Terminal:
+    """The terminal that the process was started in; closing it is a SIGHUP, too, to end it."""
+
+    def __init__(self) -> None:
+        """From here on a SIGHUP does nothing by itself. Make it before anything takes long."""
+        # A function and not SIG_IGN: that, child processes would inherit.
+        before = signal.signal(signal.SIGHUP, _nothing)
+        # Who has it ignored, as nohup does, wants the process to outlive the terminal.
+        self._minded = before is not signal.SIG_IGN and _has_terminal()
+
+    @property
+    def closed(self) -> bool:
+        """Whether it is there no more."""
+        return self._minded and not _has_terminal()
 
 
 def _nothing(_number: int, _frame: FrameType | None) -> None:
     pass
 
 
-async def reload_at(hangups: AsyncIterator[int], reloads: Reloads) -> None:
-    """Read everything again at each SIGHUP; what cannot be read stays as it was."""
+def _has_terminal() -> bool:
+    with suppress(OSError):
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
+        return True
+    return False
+
+
+async def reload_at(hangups: AsyncIterator[int], terminal: Terminal, reloads: Reloads) -> None:
+    """Read everything again at each SIGHUP, what cannot be read stays as it was.
+
+    Returns when the terminal was closed.
+    """
     async for _ in hangups:
+        if terminal.closed:
+            _log.info("the terminal was closed")
+            return
         for what, read_again in reloads.items():
             try:
                 read_again()

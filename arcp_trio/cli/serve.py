@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from functools import partial
 from typing import Final, Literal, TextIO, cast
 
@@ -21,7 +21,7 @@ from arcp_trio.cli.demo import demo_agents
 from arcp_trio.cli.doors import open_doors
 from arcp_trio.cli.errors import CommandError
 from arcp_trio.cli.options import ServeOptions
-from arcp_trio.cli.reloading import Reloads, read_tokens_again, reload_at, survive_hangup
+from arcp_trio.cli.reloading import Reloads, Terminal, read_tokens_again, reload_at
 from arcp_trio.cli.stdio import StandardDoor, StandardStreams
 from arcp_trio.cli.stopping import LastResort, on_signal
 from arcp_trio.cli.storing import cannot_use, close_to_others, store_path
@@ -37,7 +37,7 @@ _LEAVE_SECONDS: Final = 2.0
 
 def run(given: Mapping[str, object]) -> int:
     """Serve until a signal; return the exit code."""
-    survive_hangup()
+    terminal = Terminal()
     config = settle(given)
     options = config.options
     logs.set_up(options.log_level, options.log_format)
@@ -47,7 +47,7 @@ def run(given: Mapping[str, object]) -> int:
     with contextlib.redirect_stdout(sys.stderr):
         agents = _agents(options)
         try:
-            trio.run(_serve, config, given, agents, address_out, streams)
+            trio.run(_serve, config, given, agents, terminal, address_out, streams)
         except StoreError as error:
             raise cannot_use(error) from error
     return 0
@@ -89,6 +89,7 @@ async def _serve(
     config: Config,
     given: Mapping[str, object],
     agents: arcp_trio.Agents,
+    terminal: Terminal,
     address_out: TextIO,
     streams: StandardStreams | None,
 ) -> None:
@@ -112,7 +113,7 @@ async def _serve(
         async with runtime:
             async with trio.open_nursery() as nursery:
                 await nursery.start(partial(doors.serve, runtime), name="listeners")
-                nursery.start_soon(reload_at, hangups, reloads, name="reloads")
+                nursery.start_soon(_mind_hangups, hangups, terminal, reloads, stop, name="hangups")
                 admission.show()
                 if doors.url is not None:
                     print(f"listening on {doors.url}", file=address_out, flush=True)
@@ -122,3 +123,10 @@ async def _serve(
                 nursery.cancel_scope.cancel(reason="a signal asks for the end")
             await runtime.shutdown(drain=options.drain)
             last_resort.exit_within(_LEAVE_SECONDS)
+
+
+async def _mind_hangups(
+    hangups: AsyncIterator[int], terminal: Terminal, reloads: Reloads, stop: trio.Event
+) -> None:
+    await reload_at(hangups, terminal, reloads)
+    stop.set()

@@ -1,0 +1,70 @@
+"""The terminal of `serve` is closed: it ends in order, unless it was asked to outlive it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import signal
+import subprocess
+import sys
+import termios
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.cli.processes import ROOT
+
+pytestmark = pytest.mark.real_tcp
+
+WAIT_SECONDS = 20.0
+
+
+@contextmanager
+def left_alone(folder: Path, *, hangups: signal.Handlers) -> Iterator[subprocess.Popen[str]]:
+    """Serve on a terminal, which is then closed."""
+    screen, inside = pty.openpty()
+
+    def take_over() -> None:
+        fcntl.ioctl(inside, termios.TIOCSCTTY, 0)
+        signal.signal(signal.SIGHUP, hangups)
+
+    process = subprocess.Popen(
+        [sys.executable, "-m", "arcp_trio", "serve", "--port=0", "--memory", "--token=alice=a"],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        pass_fds=(inside,),
+        preexec_fn=take_over,  # noqa: PLW1509 - it makes two system calls
+    )
+    os.close(inside)
+    with process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline().startswith("listening on ")
+            os.close(screen)
+            yield process
+        finally:
+            process.kill()
+
+
+def test_it_ends_with_its_terminal(tmp_path: Path) -> None:
+    """In order, as at SIGTERM, and it says why."""
+    with left_alone(tmp_path, hangups=signal.SIG_DFL) as process:
+        _, said = process.communicate(timeout=WAIT_SECONDS)
+        assert process.returncode == 0
+        assert "the terminal was closed" in said
+
+
+def test_it_outlives_its_terminal_under_nohup(tmp_path: Path) -> None:
+    """A SIGHUP is then what it is without a terminal."""
+    with left_alone(tmp_path, hangups=signal.SIG_IGN) as process:
+        assert process.stderr is not None
+        while "the tokens were read again" not in (line := process.stderr.readline()):
+            assert line
+        assert process.poll() is None
