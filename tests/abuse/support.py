@@ -13,7 +13,7 @@ from pathlib import Path
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from arcp_trio import JobContext, Json, Limits, Runtime, StaticTokens, serve
+from arcp_trio import Clock, JobContext, Json, Limits, Runtime, StaticTokens, serve
 from arcp_trio.store.interface import Store
 from arcp_trio.testing.frames import Frame, parse_frame
 from arcp_trio.testing.peer import TEST_TOKEN, Peer
@@ -31,11 +31,14 @@ RESET = struct.pack("ii", 1, 0)  # SO_LINGER: closing sends RST
 PATIENCE_SECONDS = 60.0
 
 
-def make_runtime(store: Store | None = None, **limits: float) -> Runtime:
+def make_runtime(
+    store: Store | None = None, clock: Clock | None = None, **limits: float
+) -> Runtime:
     """A runtime for two principals, with agents that are short, endless or as fast as they can."""
     runtime = Runtime(
         auth=StaticTokens({TEST_TOKEN: "alice", OTHER_TOKEN: "mallory"}),
         store=store,
+        clock=clock,
         limits=Limits(**limits),  # type: ignore[arg-type]
     )
 

@@ -14,7 +14,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from arcp_trio import JobContext, MemoryStore
+from arcp_trio import JobContext, MemoryStore, Runtime
 from arcp_trio.runtime.sessions import SWEEP_SECONDS
 from arcp_trio.testing.frames import Frame
 from arcp_trio.testing.peer import Peer
@@ -28,10 +28,10 @@ RETENTION_SECONDS = 100
 ROUNDS = 4
 
 
-def held(world: World) -> dict[str, int]:
+def held(runtime: Runtime) -> dict[str, int]:
     """How many entries there are in the runtime's tables, by name; only what is not empty."""
-    core = world.runtime._core
-    owners = [core.sessions, core.sessions._submissions, core.jobs, world.runtime]
+    core = runtime._core
+    owners = [core.sessions, core.sessions._submissions, core.jobs, runtime]
     sizes = {
         f"{type(owner).__name__}.{name}": len(table)
         for owner in owners
@@ -84,7 +84,7 @@ async def check_nothing_stays(engine: Engine, clock: MockClock, visits: int) -> 
             tasks_before = tasks()
             for _ in range(ROUNDS):
                 await visit_and_leave(world, clock, visits)
-                assert held(world) == {}
+                assert held(world.runtime) == {}
                 assert await engine.left(store) == {}
                 assert tasks() == tasks_before
                 in_use.append(blocks())
