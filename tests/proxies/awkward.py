@@ -1,0 +1,64 @@
+"""A program that is an awkward runtime, or none: its first argument says which."""
+
+import json
+import sys
+
+MODE = sys.argv[1]
+
+
+def send(kind: str, payload: object, **envelope: object) -> None:
+    """Write a frame."""
+    frame = {"arcp": "1.1", "id": "x", "type": kind, "session_id": "sess_1", **envelope}
+    sys.stdout.write(json.dumps({**frame, "payload": payload}) + "\n")
+    sys.stdout.flush()
+
+
+def work(job: dict[str, str]) -> None:
+    """Be the agent."""
+    seq = 0
+
+    def emit(kind: str, body: object) -> None:
+        nonlocal seq
+        seq += 1
+        send("job.event", {"kind": kind, "ts": "", "body": body}, event_seq=seq, **job)
+
+    if MODE == "spends":
+        for _ in range(1_000):
+            emit("metric", {"name": "cost.x", "value": 1, "unit": "USD"})
+    elif MODE == "sloppy":
+        emit("log", {"level": "shout", "message": "no such level"})
+        emit("no_such_kind", {})
+        emit("status", {"phase": "credential_rotated", "id": "c", "value": "a secret"})
+        emit("log", {"level": "info", "message": "good"})
+    elif MODE == "holes":
+        chunk = {"result_id": "r", "data": "x", "encoding": "utf8", "more": True}
+        emit("result_chunk", {**chunk, "chunk_seq": 0})
+        emit("result_chunk", {**chunk, "chunk_seq": 2})
+    elif MODE == "closes":
+        sys.exit(0)
+    send("job.result", {"final_status": "success", "result": 1}, event_seq=seq + 1, **job)
+
+
+def main() -> None:
+    """Answer until there is nothing more to read."""
+    features = ["cost.budget", "result_chunk"] if MODE in ("spends", "holes") else []
+    for line in sys.stdin:
+        frame = json.loads(line)
+        match frame["type"]:
+            case "session.hello" if MODE == "refuses":
+                send("session.error", {"code": "UNAUTHENTICATED", "message": "a secret"})
+            case "session.hello" if MODE == "babbles":
+                sys.stdout.write("Hello! I am a program.\n")
+                sys.stdout.flush()
+            case "session.hello":
+                agents = ["one", "two"] if MODE == "several" else ["one"]
+                send("session.welcome", {"capabilities": {"features": features, "agents": agents}})
+            case "job.submit":
+                job = {"job_id": "job_1"}
+                send("job.accepted", {"request_id": frame["id"], **job}, **job)
+                work(job)
+            case "session.close":
+                send("session.closed", {})
+
+
+main()

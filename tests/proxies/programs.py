@@ -1,0 +1,139 @@
+"""The agents of the programs that the tests start: `serve --stdio --agents programs`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import trio
+
+from arcp_trio import Agents, BudgetExhausted, JobContext, JobError, Json
+
+agents = Agents()
+
+
+def _start(*command: str) -> int:
+    return subprocess.Popen(command).pid
+
+
+@agents.agent("mirror", version="1.2.0")
+async def mirror(job: JobContext) -> Json:
+    """Return what the job is made of."""
+    return {
+        "agent": f"{job.agent}@{job.version}",
+        "input": job.input,
+        "lease": dict(job.lease),
+        "budget": {currency: str(left) for currency, left in job.budget.items()},
+        "expires_at": job.expires_at,
+        "seconds": None if job.deadline is None else job.deadline - trio.current_time(),
+        "trace_id": job.trace_id,
+        "environment": dict(os.environ),
+        "pid": os.getpid(),
+        "group": os.getpgid(0),
+    }
+
+
+@agents.agent("talker")
+async def talker(job: JobContext) -> Json:
+    """Say something of every kind."""
+    await job.status("working", "on it")
+    await job.log("a line", level="warn")
+    await job.thought("é漢😀")
+    async with job.tool_call("search.web", {"q": 1}) as call:
+        call.result = [1]
+    await job.progress(1, total=2)
+    await job.metric("latency", 0.5, unit="s")
+    await job.artifact("file:///a", "text/plain", byte_size=3)
+    await job.emit("x-vendor.tests.note", {"free": ["form"]})
+    return None
+
+
+@agents.agent("counter")
+async def counter(job: JobContext) -> Json:
+    """Log numbers as fast as possible."""
+    for number in range(job.input):
+        await job.log(str(number))
+    return "done"
+
+
+@agents.agent("author")
+async def author(job: JobContext) -> None:
+    """Stream a text."""
+    async with job.stream_result() as out:
+        for _ in range(job.input):
+            await out.write("x" * 100_000)
+
+
+@agents.agent("loud")
+async def loud(job: JobContext) -> Json:
+    """Write where others would get in between frames."""
+    print("printed")  # noqa: T201
+    os.write(1, b"written\n")
+    await trio.run_process(["echo", "echoed"])
+    sys.stderr.write("x" * 100_000 + "\nlast words")
+    sys.stderr.flush()
+    return job.input
+
+
+@agents.agent("patient")
+async def patient(job: JobContext) -> Json:
+    """Start another process, and wait for ever; clean up when cancelled."""
+    await job.log(f"{os.getpid()} {_start('sleep', '600')}")
+    try:
+        await trio.sleep_forever()
+    finally:
+        with trio.CancelScope(shield=True):
+            await job.log("cleaned up")
+
+
+@agents.agent("stubborn")
+async def stubborn(job: JobContext) -> Json:
+    """Do not hear of any end."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)  # what it starts inherits that
+    await job.log(f"{os.getpid()} {_start('sleep', '600')}")
+    await trio.sleep(0.2)  # that is sent; from here on not even a cancel is read
+    while True:
+        time.sleep(1)  # noqa: ASYNC251 - on purpose
+
+
+@agents.agent("crash")
+async def crash(job: JobContext) -> Json:
+    """Be gone."""
+    await job.log("before")
+    await trio.sleep(0.1)
+    os.write(2, b"a secret of the program\n")
+    os._exit(job.input)
+
+
+@agents.agent("failing")
+async def failing(job: JobContext) -> Json:
+    """Fail, in a way that a client may read or in one that it may not."""
+    match job.input:
+        case "words":
+            raise JobError("these are the words", {"detail": 1})
+        case "code":
+            raise BudgetExhausted("USD budget exhausted")
+        case _:
+            raise RuntimeError("a secret")
+
+
+@agents.agent("spender")
+async def spender(job: JobContext) -> Json:
+    """Spend what the input says, step by step, and ask before each."""
+    for cost in job.input:
+        job.authorize("tool.call", "shop.buy")
+        await job.metric("cost.shopping", cost, unit="USD")
+    return "bought"
+
+
+@agents.agent("boss")
+async def boss(job: JobContext) -> Json:
+    """Have another agent spend."""
+    child = await job.delegate(
+        "spender", job.input, lease={"tool.call": ["shop.*"]}, budget={"USD": 5}
+    )
+    return await child.result()
