@@ -15,7 +15,7 @@ from arcp_trio.wire.json import JsonObject
 
 NEWEST: Final = 50
 """How many jobs are listed without `--all`."""
-_COLUMNS: Final = ("JOB", "STATUS", "AGENT", "CREATED")
+_COLUMNS: Final = ("JOB", "STATUS", "AGENT", "CREATED (UTC)")
 
 
 def run(given: Mapping[str, object]) -> int:
@@ -41,11 +41,16 @@ async def _show(client: Client, options: JobsOptions, out: Output) -> None:
         if options.json:
             await out.write(json_line(_as_json(info)))
         else:
-            rows.append((info.id, info.status, info.agent, info.created_at or ""))
+            rows.append((info.id, info.status, info.agent, _minute(info.created_at)))
     if not shown:
         await stderr().write("there are no such jobs\n")
     elif not options.json:
         await out.write("".join(f"{line}\n" for line in table(rows, out)))
+
+
+def _minute(created_at: str | None) -> str:
+    """The time as far as people want to know it, so that a line fits into 80 columns."""
+    return (created_at or "")[: len("YYYY-MM-DDThh:mm")].replace("T", " ")
 
 
 def _as_json(info: JobInfo) -> JsonObject:

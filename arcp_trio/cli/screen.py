@@ -24,6 +24,7 @@ class Screen:
         """Whether there is a line that changes."""
         self._err = err
         self._changing = ""
+        self._asking = False  # there is a question without an answer behind it
         self._turn = trio.Lock()  # a question is not written over
 
     @property
@@ -60,13 +61,17 @@ class Screen:
         """Ask, and return the line that was typed."""
         async with self._turn:
             await self._err.write((ERASE if self._err.obeys else "\n") + question)
-            self._changing = ""
+            self._changing, self._asking = "", True
             # No thread: one that waits for the keyboard could not be stopped.
             await trio.lowlevel.wait_readable(_STDIN)
-            return os.read(_STDIN, _LINE_BYTES).decode(errors="replace").strip()
+            answer = os.read(_STDIN, _LINE_BYTES).decode(errors="replace")
+            if answer.endswith("\n"):
+                self._asking = False
+            self.clear()
+            return answer.strip()
 
     def clear(self) -> None:
-        """Take the line that changes away: the command ends."""
-        if self._changing:
-            self._changing = ""
-            os.write(self._err.fd, ERASE.encode())
+        """Leave the cursor where another line can begin."""
+        text = "\n" if self._asking else ERASE if self._changing else ""
+        self._changing, self._asking = "", False
+        os.write(self._err.fd, text.encode())

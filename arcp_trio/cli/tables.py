@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final, Protocol
 
-from arcp_trio.cli.output import Output
 from arcp_trio.cli.text import cells, padded, safe_line
 
-_GAP = "  "
+_GAP: Final = "  "
 
 
-def table(rows: Sequence[Sequence[str]], out: Output) -> list[str]:
+class Width(Protocol):
+    """Where it is going to be written."""
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether it has a width at all."""
+        ...
+
+    @property
+    def columns(self) -> int:
+        """How wide it is."""
+        ...
+
+
+def table(rows: Sequence[Sequence[str]], out: Width) -> list[str]:
     """Lay out rows, of which the first is the heading; only a terminal minds the width."""
     clean = [[safe_line(cell) for cell in row] for row in rows]
     widths = [max(cells(row[column]) for row in clean) for column in range(len(clean[0]))]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Protocol
+from typing import Final, Protocol
 
 import trio
 
@@ -14,7 +14,7 @@ from arcp_trio.cli.text import safe_json, safe_line, safe_lines
 from arcp_trio.client import Event, JobHandle, ObservedJob
 from arcp_trio.wire.json import Json, JsonObject, dumps
 
-_REDRAW_SECONDS = 0.1
+_REDRAW_SECONDS: Final = 0.1
 
 
 class View(Protocol):

@@ -44,6 +44,16 @@ async def waiting(job):
     await job.status("waiting", "for you")
     await trio.sleep_forever()
 
+@agents.agent("stubborn")
+async def stubborn(job):
+    await job.log("begun")
+    try:
+        await trio.sleep_forever()
+    finally:
+        with trio.move_on_after(20, shield=True):
+            await job.log("not yet", level="warn")
+            await trio.sleep_forever()
+
 @agents.agent("failing")
 async def failing(job):
     raise arcp_trio.JobError("no \\x1b[5mluck", details={"tries": 3})

@@ -18,7 +18,7 @@ def test_jobs(commands: Commands) -> None:
     first = commands.detached("echo")
     second = commands.detached("waiting")
     heading, *lines = commands.run("jobs").out.splitlines()
-    assert heading.split() == ["JOB", "STATUS", "AGENT", "CREATED"]
+    assert heading.split() == ["JOB", "STATUS", "AGENT", "CREATED", "(UTC)"]
     assert [line.split()[:3] for line in lines[:2]] == [
         [second, "running", "waiting@2"],
         [first, "success", "echo@1.0.0"],

@@ -1,0 +1,72 @@
+"""The options of client commands, as they are read."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+
+from arcp_trio.cli import client_options as of
+from arcp_trio.cli.client_options import seconds_of
+from arcp_trio.cli.commands import COMMANDS
+from arcp_trio.cli.submit import budget, lease
+
+CLASSES: dict[str, type[of.ClientOptions]] = {
+    "submit": of.SubmitOptions,
+    "watch": of.WatchOptions,
+    "jobs": of.JobsOptions,
+    "cancel": of.CancelOptions,
+    "agents": of.AgentsOptions,
+    "ping": of.PingOptions,
+    "bench": of.BenchOptions,
+}
+
+
+def test_every_option_has_a_place() -> None:
+    """The table of commands and the classes of their values name the same things."""
+    commands = {command.name: command for command in COMMANDS}
+    for name, cls in CLASSES.items():
+        command = commands.pop(name)
+        named = {each.name for each in command.arguments} | {each.name for each in command.options}
+        assert named == {field.name for field in attrs.fields(cls)}
+    assert commands.keys() == {"serve", "replay"}
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90", 90), ("90s", 90), ("10m", 600), ("1h30m", 5400), ("2d", 172_800), ("0.5h", 1800)],
+)
+def test_times(text: str, seconds: float) -> None:
+    """A number of seconds, or numbers with units."""
+    assert seconds_of(text) == seconds
+    assert of.DURATION.from_text(text) == seconds
+
+
+@pytest.mark.parametrize(
+    "text", ["", "m", "10x", "-1", "1 h", "1m30", "inf", "1e3", "\u0661", "1.m"]
+)
+def test_what_is_no_time(text: str) -> None:
+    """Anything else is none."""
+    with pytest.raises(ValueError):  # noqa: PT011 - the text is for argparse to replace
+        seconds_of(text)
+
+
+def test_a_lease() -> None:
+    """Patterns are collected by capability; a pattern may have an = in it."""
+    assert lease(["tool.call=a.*", "net.fetch=https://a/?q=1", "tool.call=b"]) == {
+        "tool.call": ["a.*", "b"],
+        "net.fetch": ["https://a/?q=1"],
+    }
+
+
+def test_a_budget() -> None:
+    """Amounts stay the text that they were."""
+    assert budget(["USD:5.00", "EUR:0"]) == {"USD": "5.00", "EUR": "0"}
+
+
+@pytest.mark.parametrize("given", [["USD"], [":5"], ["USD:"], ["USD:nan"], ["USD:-1"]])
+def test_what_is_no_budget(given: list[str]) -> None:
+    """Anything else is refused, with an example."""
+    with pytest.raises(Exception, match="such as USD:5"):
+        budget(given)
+    with pytest.raises(Exception, match="names USD twice"):
+        budget(["USD:1", "USD:2"])

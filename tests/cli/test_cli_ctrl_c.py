@@ -1,0 +1,81 @@
+"""Ctrl-C in `submit` on a terminal: a question, and what comes of its answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cli.clients import Commands
+from tests.cli.terminals import Terminal, terminal
+
+pytestmark = pytest.mark.real_tcp
+
+QUESTION = "(c)ancel the job, or (d)etach and let it run? [d] "
+
+
+@pytest.fixture
+def asked(commands: Commands) -> Iterator[Terminal]:
+    """Have pressed Ctrl-C, and been asked."""
+    with terminal(commands, "submit", "waiting") as on:
+        on.wait_for("waiting: for you")
+        on.type("\x03")
+        on.wait_for(QUESTION)
+        yield on
+
+
+def left_running(on: Terminal, commands: Commands) -> bool:
+    """Whether the command ended as one that detaches; the job is ended, too."""
+    assert on.end() == 130
+    *_, notice, job_id, nothing = on.lines
+    assert nothing == ""
+    assert notice == f"the job goes on; arcp-trio watch {job_id} shows it"
+    running = job_id in commands.run("jobs", "--status", "running").out
+    assert commands.run("cancel", job_id).code == 0
+    return running
+
+
+def test_cancel(asked: Terminal) -> None:
+    """The job is cancelled, and its end is shown as of any job."""
+    asked.type("c\n")
+    assert asked.end() == 4
+    job_id = asked.lines[0].split()[0]
+    assert "".join(asked.lines[-3:]).endswith(
+        f"arcp-trio: {job_id} was cancelled: CANCELLED: Ctrl-C"
+    )
+
+
+@pytest.mark.parametrize("answer", ["d\n", "\n", "detach\n", "what?\n", "\x04"])
+def test_detach(asked: Terminal, commands: Commands, answer: str) -> None:
+    """Anything else leaves the job alone: it is asked once."""
+    asked.type(answer)
+    assert left_running(asked, commands)
+
+
+def test_ctrl_c_again(asked: Terminal, commands: Commands) -> None:
+    """The second one is the answer: leave at once."""
+    asked.type("\x03")
+    assert left_running(asked, commands)
+
+
+def test_ctrl_c_while_it_is_being_cancelled(commands: Commands) -> None:
+    """Who does not want to wait for the job's end need not."""
+    with terminal(commands, "submit", "stubborn") as on:
+        on.wait_for("info: begun")
+        on.type("\x03")
+        on.wait_for(QUESTION)
+        on.type("c\n")
+        on.wait_for("warn: not yet")
+        on.type("\x03")
+        assert on.end() == 130
+
+
+def test_ctrl_c_in_watch_asks_nothing(commands: Commands) -> None:
+    """Watching ends; the job is somebody else's."""
+    job_id = commands.detached("waiting")
+    with terminal(commands, "watch", job_id) as on:
+        on.wait_for("waiting: for you")
+        on.type("\x03")
+        assert on.end() == 130
+        assert on.lines[-2:] == ["info: begun", ""]
+    assert commands.run("cancel", job_id).code == 0

@@ -1,0 +1,154 @@
+"""What is told of events: lines, and the line that changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arcp_trio import Event
+from arcp_trio.cli.tables import table
+from arcp_trio.cli.telling import Teller
+from arcp_trio.cli.text import cells
+from arcp_trio.wire.events import KINDS
+from tests.cli.clients import HOSTILE
+
+
+class Columns:
+    """An output that is only wide."""
+
+    def __init__(self, columns: int, *, is_terminal: bool = True) -> None:
+        self.columns = columns
+        self.is_terminal = is_terminal
+
+
+def event(kind: str, body: Any) -> Event:
+    """An event of a job."""
+    return Event(seq=1, job_id="job_1", kind=kind, body=body, ts="2026-01-01T00:00:00.000Z")
+
+
+def plain() -> Teller:
+    """One without a line that changes."""
+    return Teller(live=False, colours=False)
+
+
+def live(*events: tuple[str, Any], columns: int = 80) -> str:
+    """The changing line behind these events, none of which has a line of its own."""
+    teller = Teller(live=True, colours=False)
+    for kind, body in events:
+        assert teller.tell(event(kind, body)) == []
+    return teller.live_line(columns)
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "lines"),
+    [
+        ("log", {"level": "info", "message": "a\nb"}, ["info: a", "  b"]),
+        ("thought", {"text": "hm"}, ["thought: hm"]),
+        ("status", {"phase": "loading"}, ["status: loading"]),
+        ("status", {"phase": "loading", "message": "a"}, ["status: loading: a"]),
+        ("progress", {"current": 1.5}, ["progress: 1.5"]),
+        (
+            "progress",
+            {"current": 1, "total": 3, "units": "m", "message": "up"},
+            ["progress: 1/3 m up"],
+        ),
+        ("tool_call", {"tool": "t", "call_id": "c", "args": {"q": 1}}, ['tool call: t {"q":1}']),
+        (
+            "tool_result",
+            {"call_id": "c", "error": {"code": "X", "message": "no"}},
+            ["tool failed: X: no"],
+        ),
+        ("tool_result", {"call_id": "c", "result": 1}, ["tool result: 1"]),
+        ("metric", {"name": "n", "value": 0.1 + 0.2, "unit": "s"}, ["metric: n 0.3 s"]),
+        (
+            "metric",
+            {"name": "cost.budget.remaining", "value": -0.5, "unit": "USD"},
+            ["left to spend: USD -0.5"],
+        ),
+        ("artifact_ref", {"uri": "u", "content_type": "t"}, ["artifact: u (t)"]),
+        ("delegate", {"agent": "a", "delegate_id": "d"}, ["delegated to: a"]),
+        ("result_chunk", {"data": "abc"}, []),
+        ("x-vendor.a.b", {"a": 1}, ['x-vendor.a.b: {"a":1}']),
+        ("", None, ["event: null"]),
+    ],
+)
+def test_lines(kind: str, body: Any, lines: list[str]) -> None:
+    """Each kind has its words where there is no line that changes."""
+    assert plain().tell(event(kind, body)) == lines
+
+
+def test_the_changing_line() -> None:
+    """It has the bar, what is left to spend, the phase, the tool, and the size of the result."""
+    progress = ("progress", {"current": 1, "total": 2, "units": "steps"})
+    call = ("tool_call", {"tool": "search", "call_id": "a"})
+    assert live(progress) == "[##########----------] 1/2 steps"
+    assert live(progress, columns=40) == "[#####-----] 1/2 steps"
+    assert live(("progress", {"current": 7, "units": "files"})) == "7 files"
+    assert live(("progress", {"current": 9, "total": 0})) == "[####################] 9/0"
+    assert live(("progress", {"current": 9, "total": 3})) == "[####################] 9/3"
+    left = ("metric", {"name": "cost.budget.remaining", "value": 4.2, "unit": "USD"})
+    status = ("status", {"phase": "loading", "message": "a"})
+    assert live(left, status, call) == "USD 4.2  loading: a  tool search"
+    assert live(call, ("tool_call", {"tool": "b", "call_id": "b"})) == "tool b (+1)"
+    assert live(call, ("tool_result", {"call_id": "a", "result": 1})) == ""
+    assert live(("result_chunk", {"data": "x" * 1234})) == "result: 1,234 characters"
+    assert live(("status", {"phase": "漢" * 50}), columns=40) == "漢" * 19 + "…"
+    assert live() == ""
+
+
+def test_what_there_is_to_spend_is_known_from_the_start() -> None:
+    """The budget that was granted is shown before anything is spent."""
+    teller = Teller(live=True, colours=False)
+    teller.budget({"USD": 5.0, "EUR": 1})
+    assert teller.live_line(80) == "USD 5  EUR 1"
+
+
+def test_colours() -> None:
+    """Warnings and errors stand out, and each line is coloured by itself."""
+    teller = Teller(live=False, colours=True)
+    said = teller.tell(event("log", {"level": "error", "message": "a\nb"}))
+    assert said == ["\x1b[31merror: a\x1b[0m", "\x1b[31m  b\x1b[0m"]
+    assert teller.tell(event("log", {"level": "info", "message": "a"})) == ["info: a"]
+
+
+bodies = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.just(HOSTILE)
+    | st.floats(allow_nan=False, allow_infinity=False),
+    lambda inner: st.lists(inner, max_size=2)
+    | st.dictionaries(
+        st.sampled_from(
+            ["message", "level", "text", "phase", "current", "total", "tool", "call_id", "error",
+             "code", "name", "value", "unit", "uri", "byte_size", "agent", "data", HOSTILE]
+        ),
+        inner,
+        max_size=5,
+    ),
+    max_leaves=8,
+)  # fmt: skip
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([*KINDS, HOSTILE]), bodies), max_size=4),
+    st.booleans(),
+    st.sampled_from([20, 40, 80]),
+)
+def test_anything_can_be_told(events: list[tuple[str, Any]], is_live: bool, columns: int) -> None:  # noqa: FBT001
+    """Whatever the bodies are, each line is one, gives no orders and, if it changes, fits."""
+    teller = Teller(live=is_live, colours=False)
+    for kind, body in events:
+        assert all(line.isprintable() for line in teller.tell(event(kind, body)))
+        line = teller.live_line(columns)
+        assert line.isprintable()
+        assert cells(line) < columns
+
+
+def test_tables() -> None:
+    """Columns where they fit, or where there is no width; else each cell has a line."""
+    rows = [("A", "B"), ("漢字", "x\x1b[2J"), ("c", "long words")]
+    laid_out = ["A     B", "漢字  x", "c     long words"]
+    assert table(rows, Columns(16)) == laid_out
+    assert table(rows, Columns(15, is_terminal=False)) == laid_out
+    assert table(rows, Columns(15)) == ["漢字", "  x", "c", "  long words"]

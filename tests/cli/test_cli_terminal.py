@@ -1,0 +1,134 @@
+"""What people see on a terminal, at 80 and at 40 columns, with colours and without."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from tests.cli.clients import HOSTILE, Commands
+from tests.cli.terminals import Terminal, terminal
+
+pytestmark = pytest.mark.real_tcp
+
+widths = pytest.mark.parametrize("columns", [80, 40])
+COUNT = ("submit", "countdown", "--input", '{"n": 4, "delay": 0.3}')
+
+
+def seen_on_the_way(on: Terminal) -> list[str]:
+    """What the changing line was, each time."""
+    return [
+        re.sub(r"\x1b\[[0-9;]*m", "", part.partition("\r")[0].partition("\n")[0])
+        for part in on.raw.split("\r\x1b[K")[1:]
+    ]
+
+
+@widths
+def test_a_job_with_progress(commands: Commands, columns: int) -> None:
+    """A bar grows in one line, and gives way to the result."""
+    with terminal(commands, *COUNT, columns=columns) as on:
+        assert on.end() == 0
+        assert "".join(on.lines[:-2]).endswith("  countdown@1.0.0")
+        assert on.lines[-2:] == ['{"done":4}', ""]
+        bar = 20 if columns == 80 else 10
+        drawn = seen_on_the_way(on)
+        for step in (1, 2, 3):
+            full = bar * step // 4
+            assert f"[{'#' * full}{'-' * (bar - full)}] {step}/4 steps" in drawn
+        assert "\x1b[36m" in on.raw
+
+
+@pytest.mark.parametrize(
+    ("environment", "coloured"),
+    [
+        ({"NO_COLOR": "1"}, False),
+        ({"NO_COLOR": "1", "FORCE_COLOR": "1"}, False),
+        ({"NO_COLOR": ""}, True),
+        ({"TERM": "dumb"}, False),
+        ({"TERM": "dumb", "FORCE_COLOR": "1"}, True),
+    ],
+    ids=str,
+)
+def test_colours(commands: Commands, environment: dict[str, str], *, coloured: bool) -> None:
+    """NO_COLOR, FORCE_COLOR and a terminal that can do nothing are heeded, in this order."""
+    lease = ("--lease", "tool.call=search.*")
+    with terminal(commands, "submit", "speaker", *lease, environment=environment) as on:
+        assert on.end() == 0
+        assert ("\x1b[33mwarn: first\x1b[0m" in on.raw) is coloured
+        assert bool(re.search(r"\x1b\[[0-9;]*m", on.raw)) is coloured
+        assert on.lines[1:4] == ["warn: first", "  second", "thought: perhaps"]
+        assert on.lines[-2:] == ["done", ""]
+
+
+def test_a_terminal_that_can_do_nothing(commands: Commands) -> None:
+    """Where the cursor cannot go back, progress has lines."""
+    with terminal(commands, *COUNT, environment={"TERM": "dumb"}) as on:
+        assert on.end() == 0
+        assert "\x1b" not in on.raw
+        assert on.lines[1:] == [
+            *(f"progress: {step}/4 steps" for step in (1, 2, 3, 4)),
+            '{"done":4}',
+            "",
+        ]
+
+
+def test_colours_are_not_for_pipes(commands: Commands) -> None:
+    """Without a terminal there are none, unless they are forced."""
+    lease = ("--lease", "tool.call=search.*")
+    assert "\x1b" not in commands.run("submit", "speaker", *lease).err
+    assert "\x1b[33m" in commands.run("submit", "speaker", *lease, FORCE_COLOR="1").err
+
+
+@widths
+def test_logs_stand_above_the_changing_line(commands: Commands, columns: int) -> None:
+    """A line that stays does not tear the one that changes, nor the other way round."""
+    with terminal(commands, "submit", "waiting", columns=columns) as on:
+        on.wait_for("waiting: fo")
+        *_, log, changing = on.lines
+        assert log == "info: begun"
+        bar = "[#####---------------]" if columns == 80 else "[##--------]"
+        assert changing.startswith(f"{bar} 1/4 steps  waiting: fo")
+        assert len(changing) < columns
+
+
+@widths
+def test_hostile_text(commands: Commands, columns: int) -> None:
+    """The screen shows the words, and no line is wider than it: only known orders were given."""
+    text = json.dumps(HOSTILE)
+    with terminal(commands, "submit", "parrot", "--input", text, columns=columns) as on:
+        assert on.end() == 0
+        lines = on.lines
+        assert lines[-3:] == ["red", "gnp.exe 漢", ""]
+        assert lines.index("info: red") == lines.index("thought: red") - 2
+
+
+def test_a_result_that_is_large_is_laid_out(commands: Commands) -> None:
+    """JSON that does not fit into a line has several."""
+    given = json.dumps({"words": ["漢字"] * 30})
+    with terminal(commands, "submit", "echo", "--input", given) as on:
+        assert on.end() == 0
+        result = "\n".join(on.lines[1:])
+        assert json.loads(result) == {"echo": json.loads(given)}
+        assert '      "漢字",' in on.lines
+
+
+def test_bytes_are_not_for_the_screen(commands: Commands) -> None:
+    """A result that is no text is not written there."""
+    with terminal(commands, "submit", "binary") as on:
+        assert on.end() == 0
+        assert on.lines[-2:] == ["the result is 256 bytes, no text; send the output to a file", ""]
+
+
+@widths
+def test_lists(commands: Commands, columns: int) -> None:
+    """Columns where there is room for them; else the entries one below the other."""
+    job_id = commands.detached("echo")
+    with terminal(commands, "jobs", columns=columns) as on:
+        assert on.end() == 0
+        lines = on.lines
+        if columns == 80:
+            assert lines[0].split() == ["JOB", "STATUS", "AGENT", "CREATED", "(UTC)"]
+        else:
+            assert lines[:3] == [job_id, "  success", "  echo@1.0.0"]
+        assert all(len(line) <= columns for line in lines)
