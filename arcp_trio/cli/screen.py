@@ -70,6 +70,11 @@ class Screen:
             self.clear()
             return answer.strip()
 
+    def make_way(self, _: object) -> bool:
+        """Let a line of the log stand by itself: a filter of records, which lets all through."""
+        self.clear()
+        return True
+
     def clear(self) -> None:
         """Leave the cursor where another line can begin."""
         text = "\n" if self._asking else ERASE if self._changing else ""

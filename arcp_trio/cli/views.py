@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from typing import Final, Protocol
 
 import trio
@@ -47,7 +48,10 @@ def view(*, as_json: bool) -> View:
     out, err = stdout(), stderr()
     if as_json:
         return JsonView(out, Screen(err, live=False))
-    return PeopleView(out, Screen(err, live=out.obeys and err.obeys))
+    screen = Screen(err, live=out.obeys and err.obeys)
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(screen.make_way)
+    return PeopleView(out, screen)
 
 
 class JsonView:

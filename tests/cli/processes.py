@@ -32,10 +32,8 @@ class Serve:
         """Wait until it listens, and return where."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
-        assert line.startswith(("listening on ws://", "listening on wss://")), (
-            line,
-            self.process.communicate()[1],
-        )
+        known = ("listening on ws:", "listening on wss:", "listening on unix:")
+        assert line.startswith(known), (line, self.process.communicate()[1])
         return line.removeprefix("listening on ").removesuffix("\n")
 
     def line(self, part: str) -> str:

@@ -150,3 +150,28 @@ def test_tracebacks_are_for_those_who_ask(commands: Commands) -> None:
     assert "Traceback" in done.err
     assert "hush" not in done.err
     assert done.err.splitlines()[-1].startswith("arcp-trio: ")
+
+
+@pytest.mark.real_tcp
+def test_by_a_socket_in_the_file_system(start: Starter, tmp_path: Path) -> None:
+    """`unix:` and a path leads to a runtime of this machine, which gets its token."""
+    served = start("serve", "--host", f"unix:{tmp_path}/socket")
+    commands = Commands(served.url(), tmp_path, token=None)
+    assert commands.url == f"unix:{tmp_path}/socket"
+    assert commands.run("submit", "echo", "--input", "1").out == '{"echo":1}\n'
+    assert "answer from unix:" in commands.run("ping", "--count", "1").out
+
+
+@pytest.mark.real_tcp
+def test_over_tls(start: Starter, tmp_path: Path) -> None:
+    """`wss://` trusts whom --ca names, and nobody else."""
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    own = authority.issue_cert("localhost", "127.0.0.1")
+    own.cert_chain_pems[0].write_to_path(tmp_path / "cert.pem")
+    own.private_key_pem.write_to_path(tmp_path / "key.pem")
+    tls = ("--tls-cert", "cert.pem", "--tls-key", "key.pem")
+    commands = Commands(start("serve", "--port", "0", *tls).url(), tmp_path, token=None)
+    assert commands.url.startswith("wss://")
+    assert commands.run("submit", "echo", "--ca", "ca.pem").code == 0
+    assert "--ca names whom to trust" in commands.refused(3, "submit", "echo")

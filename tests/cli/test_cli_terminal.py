@@ -6,8 +6,10 @@ import json
 import re
 
 import pytest
+from attrs import evolve
 
 from tests.cli.clients import HOSTILE, Commands
+from tests.cli.relay import relay
 from tests.cli.terminals import Terminal, terminal
 
 pytestmark = pytest.mark.real_tcp
@@ -90,6 +92,21 @@ def test_logs_stand_above_the_changing_line(commands: Commands, columns: int) ->
         bar = "[#####---------------]" if columns == 80 else "[##--------]"
         assert changing.startswith(f"{bar} 1/4 steps  waiting: fo")
         assert len(changing) < columns
+
+
+def test_the_log_has_lines_of_its_own(commands: Commands) -> None:
+    """What is logged does not end up behind the changing line."""
+    with relay(commands.url) as between:
+        through = evolve(commands, url=between.url)
+        with terminal(through, *COUNT, "--log-level", "info", columns=200) as on:
+            on.wait_for("1/4 steps")
+            between.fail()
+            on.wait_for("connection lost, trying again")
+            between.works = True
+            assert on.end() == 0
+        told = [line for line in on.lines if " info " in line]
+        assert told
+        assert all(re.match("20[0-9-]+T", line) for line in told)
 
 
 @widths
