@@ -6,6 +6,7 @@ import json
 import logging
 import math
 import re
+import signal
 import subprocess
 import sys
 
@@ -14,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arcp_trio.cli.logs import JsonFormatter, TextFormatter
-from tests.cli.processes import ROOT
+from tests.cli.processes import ROOT, Starter, peer
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))  # lone surrogates, too
 
@@ -123,6 +124,27 @@ def test_a_field_cannot_pass_for_what_every_line_has() -> None:
     assert read["ts"] == "2023-11-14T22:13:20.123Z"
     assert read["event"] == "job ended"
     assert read["logger"] == "arcp_trio.runtime.job"
+
+
+@pytest.mark.real_tcp
+def test_a_process_that_logs_json(start: Starter) -> None:
+    """At level debug, with all that libraries say, every line is an object; none has the token."""
+    served = start(
+        *("serve", "--memory", "--port=0", "--token=alice=hunter2"),
+        *("--log-format=json", "--log-level=debug"),
+    )
+    with peer(served.url(), "hunter2") as session:
+        session.run("countdown", {"n": 2, "delay": 0})
+        session.send("job.submit", {"agent": "é\n"})
+        session.receive()
+    served.send_signal(signal.SIGTERM)
+    code, _, err = served.end()
+    assert code == 0
+    assert "hunter2" not in err
+    lines = [json.loads(line) for line in err.splitlines()]
+    assert all({"ts", "level", "logger", "event"} <= set(line) for line in lines)
+    assert {"job ended", "submit refused", "runtime over"} <= {line["event"] for line in lines}
+    assert any(not line["logger"].startswith("arcp_trio") for line in lines)
 
 
 SCRIPT = """

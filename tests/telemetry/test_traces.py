@@ -217,10 +217,10 @@ async def test_what_an_agent_does_stands_under_its_job(
 
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(aside)
-            with mine.start_as_current_span("step"):
-                async with job.tool_call("good.one"):
-                    with mine.start_as_current_span("request"):
-                        await trio.sleep(1)
+                with mine.start_as_current_span("step"):
+                    async with job.tool_call("good.one"):
+                        with mine.start_as_current_span("request"):
+                            await trio.sleep(1)
             with mine.start_as_current_span("behind"):
                 pass
 
