@@ -110,8 +110,6 @@ class Connection:
         try:
             with self._scope:
                 await self._attend(deadline)
-        except MessageTooBig:
-            self._failed(Failure.FRAME_BYTES_IN)
         except TransportClosed:
             pass
         finally:
@@ -163,8 +161,7 @@ class Connection:
             try:
                 return await self._receive_hello()
             except MessageTooBig:
-                self._failed(Failure.FRAME_BYTES_IN)
-                await self._turn_away(self._too_big(), code=TOO_BIG)
+                await self._turn_away_first()
                 return None
             except InvalidRequest as error:
                 if not again or self._too_many_malformed():
@@ -173,13 +170,23 @@ class Connection:
 
     async def _receive_hello(self) -> Envelope | None:
         text = await self._transport.receive()
-        most = self._core.limits.first_frame_bytes
-        if len(text.encode() if isinstance(text, str) else text) > most:
-            await self._turn_away(limit_hit("first_frame_bytes", most), code=TOO_BIG)
+        size = len(text.encode() if isinstance(text, str) else text)
+        if size > self._core.limits.first_frame_bytes:
+            await self._turn_away_first()
             return None
         if isinstance(text, bytes):
             raise _binary()
         return envelope.decode(text, max_depth=self._core.limits.json_depth)
+
+    async def _turn_away_first(self) -> None:
+        """The frame that asks for a session is too large, and nobody has looked at it."""
+        limits = self._core.limits
+        self._failed(Failure.FRAME_BYTES_IN)
+        if limits.first_frame_bytes > limits.frame_bytes_in:
+            error = self._too_big()
+        else:
+            error = limit_hit("first_frame_bytes", limits.first_frame_bytes)
+        await self._turn_away(error, code=TOO_BIG)
 
     async def _turn_away(
         self, error: ArcpError, request: Envelope | None = None, code: int = POLICY
@@ -202,7 +209,8 @@ class Connection:
         await self._transport.send([head + refusal(error, request_id=request_id)])
 
     def _too_big(self) -> ArcpError:
-        return limit_hit("frame_bytes_in", self._core.limits.frame_bytes_in)
+        most = self._core.limits.frame_bytes_in
+        return limit_hit("frame_bytes_in", most)
 
     def join(self, session: Session, *, fresh: bool = False) -> None:
         """The handshake found the session; it counts as connected from here on."""
@@ -282,7 +290,6 @@ class Connection:
                         await trio.sleep(pause)
         except MessageTooBig:
             self._failed(Failure.FRAME_BYTES_IN)
-            # Where frames are lines, nobody has said so yet.
             await self._part("message too big", code=TOO_BIG, last=refusal(self._too_big()))
         except TransportClosed:
             self.end(NORMAL, "")

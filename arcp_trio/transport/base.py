@@ -18,7 +18,10 @@ class TransportClosed(Exception):  # noqa: N818 - an end, and most often no erro
 
 
 class MessageTooBig(TransportClosed):
-    """The peer sent more in one message than is allowed; it has been told so with a Close."""
+    """The peer sent more in one message than is allowed.
+
+    Nothing more is read of it. It may be told why; then closing tells it, with the code of this.
+    """
 
 
 class HandshakeFailed(TransportClosed):

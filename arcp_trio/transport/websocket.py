@@ -251,6 +251,8 @@ class _WebSocketTransport:
     async def close(self, code: int = 1000, reason: str = "") -> None:
         self._closing = True
         self._frames.shut_tap()
+        if self._frames.gauge.exceeded:
+            code, reason = _TOO_BIG, self._too_big
         with suppress(*_GONE):
             await self._frames.send_close(code, reason)
             with suppress(ConnectionClosed):
@@ -264,10 +266,7 @@ class _WebSocketTransport:
     async def _end(self, reason: CloseReason | None) -> TransportClosed:
         """Return what to raise, having told the peer if it is this side that ends it."""
         if self._frames.gauge.exceeded:
-            most = self._frames.gauge.most_bytes
-            words = f"a message of more than {most} bytes or {MAX_FRAGMENTS} fragments"
-            await self._tell(_TOO_BIG, words)
-            return MessageTooBig(words, code=_TOO_BIG)
+            return MessageTooBig(self._too_big, code=_TOO_BIG)
         if reason is None:
             return TransportClosed()
         words = reason.reason or ""
@@ -276,6 +275,11 @@ class _WebSocketTransport:
         return TransportClosed(
             f"closed with {reason.code}" + (f": {words}" if words else ""), code=reason.code
         )
+
+    @property
+    def _too_big(self) -> str:
+        most = self._frames.gauge.most_bytes
+        return f"a message of more than {most} bytes or {MAX_FRAGMENTS} fragments"
 
     async def _tell(self, code: int, words: str) -> None:
         with suppress(*_GONE):

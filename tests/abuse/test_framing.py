@@ -44,6 +44,9 @@ async def is_answered(peer: RawPeer, nonce: str = "n") -> None:
     assert (await expect_text(peer, "session.pong"))["payload"]["ping_nonce"] == nonce
 
 
+TOO_BIG = 1009
+
+
 async def is_closed(peer: RawPeer, code: int) -> None:
     """Hold that the next frame is a Close, and behind it the end."""
     first, payload = await peer.receive()
@@ -155,6 +158,9 @@ async def test_what_may_not_be_is_told(bad: bytes, code: int) -> None:
         await peer.send(TEXT, ping())
         await is_answered(peer)
         await peer.stream.send_all(bad)
+        if code == TOO_BIG:
+            refusal = await expect_text(peer, "session.error")
+            assert refusal["payload"]["details"] == {"limit": "frame_bytes_in", "max": LIMIT}
         await is_closed(peer, code)
 
 

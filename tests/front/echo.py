@@ -85,10 +85,16 @@ class EchoRuntime:
                 if message == "bug":
                     raise RuntimeError("a bug")
                 await transport.send([message.encode() if isinstance(message, str) else b"bytes"])
-            with trio.move_on_after(2):
-                await transport.close(1000)
+            await _say_farewell(transport)
+        except MessageTooBig:
+            await _say_farewell(transport)
         finally:
             self.attached -= 1
+
+
+async def _say_farewell(transport: Transport) -> None:
+    with trio.move_on_after(2):
+        await transport.close(1000)
 
 
 @asynccontextmanager

@@ -124,7 +124,7 @@ async def test_what_is_counted_is_forgotten_with_no_traffic(autojump_clock: Mock
             await trio.sleep(1)
         assert len(counted) == 20
         await trio.sleep(60 - 20 + 10 + SWEEP_SECONDS)
-        assert 5 <= len(counted) <= 10
+        assert 0 < len(counted) <= 10
         await trio.sleep(10)
         assert not counted
 

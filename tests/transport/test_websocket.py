@@ -439,7 +439,12 @@ async def test_a_message_too_big_is_refused_by_its_header() -> None:
     async with open_raw() as (server, peer):
         await peer.stream.send_all(frame(TEXT, bytes(64 * 1024 * 1024))[:14])
         assert isinstance(await ends(server), MessageTooBig)
-        assert (await peer.receive())[1][:2] == closing(1009)
+        await server.send([b"why"])
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(server.close)
+            assert await peer.receive() == (TEXT, b"why")
+            assert (await peer.receive())[1][:2] == closing(1009)
+            nursery.cancel_scope.cancel()
     async with open_raw(max_bytes=1000) as (server, peer):
         await peer.send(0x01, bytes(999))
         await peer.send(0x00, bytes(2))
