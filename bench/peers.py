@@ -42,6 +42,12 @@ class Server:
         """What clients present that are to see the jobs of the first principal."""
         return TOKENS[:1] if self.side == PEER else TOKENS[1:]
 
+    @property
+    def pid(self) -> int:
+        """The process that serves."""
+        assert self._process is not None
+        return self._process.pid
+
     def start(self) -> None:
         """Start it, and return when it listens."""
         command = [sys.executable, "-m", *self._command()]

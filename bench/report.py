@@ -12,7 +12,7 @@ from bench.peers import DURABLE, MEMORY, PEER, SIDES
 
 _RATIOS: Final = ((DURABLE, MEMORY), (DURABLE, PEER), (MEMORY, PEER))
 _LINE: Final = "{:34}" + "{:>22}" * len(SIDES) + "{:>16}" * len(_RATIOS) + "{:>8}{:>9}"
-_DIGITS: Final = {"ms": 2, "s": 2, "µs": 1}
+_DIGITS: Final = {"ms": 2, "s": 2, "µs": 1, "KiB": 1, "%": 2}
 
 
 def heading() -> str:
