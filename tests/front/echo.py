@@ -15,7 +15,7 @@ from arcp_trio.front import serve
 from arcp_trio.front.door import Door
 from arcp_trio.front.origins import Origins
 from arcp_trio.front.waiting import WaitingRoom
-from arcp_trio.transport import Transport, connect, memory_streams
+from arcp_trio.transport import MessageTooBig, Transport, connect, memory_streams
 
 
 @frozen(kw_only=True)
