@@ -141,6 +141,9 @@ class Door:
         self._check(head)
         page = pages.page_for(head, self.runtime)
         if page is not None:
+            if head.upgrades:  # no browser that looks around, but a client that has gone astray
+                where = f"a WebSocket at {head.path[:100]!r}"
+                raise _TurnedAway("path", where, page.encode(head))
             await pages.send(stream, page.encode(head))
             return
         limits, deadline = self.runtime.limits, handshake.deadline
