@@ -364,7 +364,7 @@ class Connection:
 
     async def _send(self, session: Session) -> None:
         try:
-            await self._writer.write([(0, self._welcome)])
+            await self._writer.welcome(self._welcome)
             self._unheard = self._transport.unread
             if await self._send_replay(session):
                 await self._follow_tail()

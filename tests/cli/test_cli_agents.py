@@ -63,6 +63,11 @@ def test_an_async_function_becomes_an_agent() -> None:
     assert names(ServeOptions(agent=("mine@v2+x=good_agents:partly",))) == ["mine@v2+x"]
 
 
+def test_a_command_becomes_an_agent() -> None:
+    """`--agent` takes a program, too, with its arguments as a shell would have them."""
+    assert names(ServeOptions(agent=("mine@2=stdio:sh -c 'exit 1'",))) == ["mine@2"]
+
+
 def test_a_registry_brings_its_agents() -> None:
     """`--agents` takes a module's `agents`, or the registry that is named."""
     assert names(ServeOptions(agents=("good_agents",))) == ["listed@1.0.0"]
@@ -102,6 +107,10 @@ def test_the_current_directory_comes_first(tmp_path: Path) -> None:
         ("mine=misspelt:work", "importing misspelt failed with SyntaxError: "),
         ("mine=wants_more:work", "importing wants_more failed with ModuleNotFoundError: "),
         ("mine=..good:work", "importing ..good failed with TypeError"),
+        ("mine=stdio:", "write NAME"),
+        ("mine=stdio:  ", "the command is not a program"),
+        ("mine=stdio:no-such-program --flag", "'no-such-program' is not a program"),
+        ("mine=stdio:sh -c 'unfinished", "no closing quotation"),
     ],
 )
 def test_a_bad_agent_is_one_line(text: str, complaint: str) -> None:

@@ -90,7 +90,7 @@ async def started(handle: JobHandle) -> list[int]:
     raise AssertionError("no event")
 
 
-@pytest.mark.spec("4-2")
+@pytest.mark.spec("4-2", "11-2")
 async def test_what_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its own agent gets the job, its terms and its trace, in a process group of its own."""
     monkeypatch.setenv("ARCP_TOKENS", "alice=secret")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import math
+from functools import partial
 
 import pytest
 import trio
@@ -12,7 +14,8 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from arcp_trio import StaticTokens
 from arcp_trio.testing.peer import TEST_TOKEN
-from arcp_trio.transport import TransportClosed
+from arcp_trio.transport import TransportClosed, memory_streams
+from arcp_trio.transport.stdio import LineTransport
 from arcp_trio.wire.errors import JobNotFound, PermissionDenied
 from arcp_trio.wire.features import ALL_FEATURES, SUPPORTED
 from arcp_trio.wire.json import Json, JsonObject
@@ -38,6 +41,27 @@ async def test_the_welcome_has_what_every_client_needs(autojump_clock: MockClock
         assert payload["accepted_at"].endswith("Z")
         assert payload["capabilities"]["encodings"] == ["json"]
         assert payload["capabilities"]["features"] == list(SUPPORTED)
+
+
+@pytest.mark.spec("6.2-1")
+async def test_the_welcome_is_first(autojump_clock: MockClock) -> None:
+    """Also where a ping has come with the hello, on a transport that has both at once."""
+    frames: list[JsonObject] = [
+        {"type": "session.hello", "payload": hello_payload()},
+        {"type": "session.ping", "payload": {"nonce": "n"}},
+    ]
+    lines = [json.dumps({"arcp": "1.1", "id": "1"} | frame).encode() for frame in frames]
+    async with open_stage() as stage:
+        for _ in range(20):  # which of its tasks runs first is left to chance
+            ours, theirs = memory_streams()
+            transport = LineTransport(theirs, theirs, max_bytes=100_000, peer="a pipe")
+            attend = partial(stage.runtime.attend, transport, deadline=math.inf)
+            stage.runtime.start_connection(attend, "a pipe")
+            await ours.send_all(b"\n".join([*lines, b""]))
+            answers = LineTransport(ours, ours, max_bytes=100_000, peer="the runtime")
+            types = [json.loads(await answers.receive())["type"] for _ in frames]
+            assert types == ["session.welcome", "session.pong"]
+            await answers.close()
 
 
 @pytest.mark.spec("6.2-2", "7.5-2")
