@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, cast
 
 import trio
 
@@ -14,7 +14,6 @@ from arcp_trio.cli.commands import PROGRAM
 from arcp_trio.cli.errors import REFUSED, UNREACHABLE, CommandError, reason
 from arcp_trio.cli.logs import set_up
 from arcp_trio.client import ConnectionFailed
-from arcp_trio.runtime.groups import unwrapped
 from arcp_trio.wire.errors import ArcpError, ResumeWindowExpired
 
 _ADVICE: Final = {
@@ -89,10 +88,8 @@ def run_client(options: ClientOptions, work: Work) -> int:
     try:
         return trio.run(_run, work)
     except Exception as error:
-        _explain(unwrapped(error))
+        _explain(_first(error))
         raise
-    except BaseExceptionGroup as group:
-        raise unwrapped(group) from None
 
 
 async def _run(work: Work) -> int:
@@ -110,7 +107,14 @@ async def _run(work: Work) -> int:
     return code if interrupts.number is None else 128 + interrupts.number
 
 
-def _explain(error: BaseException) -> None:
+def _first(error: Exception) -> Exception:
+    """One of those in a group: tasks that fail together do so for one reason."""
+    while isinstance(error, ExceptionGroup):
+        error = cast("ExceptionGroup[Exception]", error).exceptions[0]
+    return error
+
+
+def _explain(error: Exception) -> None:
     """Raise what a person can make something of, if it is one of the failures to be expected."""
     if isinstance(error, CommandError):
         raise error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 from pathlib import Path
 
 import pytest
@@ -72,3 +73,30 @@ def test_the_runtime_starts_again(start: Starter, tmp_path: Path) -> None:
     assert process.returncode == 1
     last = json.loads(out.splitlines()[-1])
     assert (last["code"], last["retryable"]) == ("INTERNAL_ERROR", True)
+
+
+def test_it_can_be_left_before_there_is_a_session(commands: Commands) -> None:
+    """Where somebody listens and says nothing, Ctrl-C ends it, and no job is left to be named."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"ws://127.0.0.1:{silent.getsockname()[1]}/arcp"
+        with evolve(commands, url=url).start("submit", "waiting") as process:
+            called, _ = silent.accept()
+            with called:
+                assert called.recv(3) == b"GET"
+                process.send_signal(signal.SIGINT)
+                assert process.communicate(timeout=20) == ("", "")
+    assert process.returncode == 130
+
+
+def test_short_commands_do_not_wait_long(commands: Commands) -> None:
+    """What is asked and answered at once gives a lost connection up, and says so."""
+    with relay(commands.url) as between:
+        through = evolve(commands, url=between.url)
+        with through.start("bench") as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            between.fail()
+            _, err = process.communicate(timeout=25)
+    assert process.returncode == 3
+    assert err.startswith("arcp-trio: the connection is lost for good: ")
+    assert err.count("\n") == 1
