@@ -30,7 +30,9 @@ MAX_DEPTH = 64  # levels of nesting, counted from the outermost value
 LARGE = 256 * 1024  # characters; what is wrong in a larger text may be named without its place
 
 _MIN_INT, _MAX_INT = -(2**63), 2**63 - 1
-_MANY_DIGITS = re.compile(r"[0-9]{19}")  # no shorter integer leaves 64 bits
+# Of a text, all that its bounds are about: how many levels there may be, and how long numbers are.
+_GLANCE = bytes.maketrans(b"123456789[", b"000000000{")
+_MANY_DIGITS = b"0" * 19  # no shorter integer leaves 64 bits
 _ENDLESS_NUMBER = re.compile(r"[0-9]{1000}")
 _MAX_PATH = 256  # characters of a path that a message names
 
@@ -77,6 +79,14 @@ def loads(text: str | bytes, *, max_depth: int = MAX_DEPTH, root: str = "$") -> 
     return value
 
 
+def is_plain(text: str, max_depth: int) -> bool:
+    """Whether a text is small, and at a glance within the bounds that a decoder does not have."""
+    if len(text) > LARGE:
+        return False
+    seen = text.encode().translate(_GLANCE)
+    return seen.count(b"{") <= max_depth and _MANY_DIGITS not in seen
+
+
 def loads_exact(text: bytes) -> Json:
     """Read what `dumps` has written: what is no integer is a `Decimal`, with all of its digits."""
     return _decode_exact(text)
@@ -115,8 +125,9 @@ _LONG_INTEGER = re.compile(rb"(?<![0-9.eE])(?<![eE][+-])-?[0-9]{19,}(?![0-9.eE])
 
 def _text_fault(text: str, max_depth: int) -> str | None:
     """Name what in a valid text is beyond the bounds that its decoder does not have."""
-    many_brackets = text.count("[") + text.count("{") > max_depth
-    many_digits = _MANY_DIGITS.search(text) is not None
+    seen = text.encode().translate(_GLANCE)
+    many_brackets = seen.count(b"{") > max_depth
+    many_digits = _MANY_DIGITS in seen
     if not (many_brackets or many_digits):
         return None
     bare = _without_strings(text.encode())

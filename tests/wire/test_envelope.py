@@ -79,7 +79,7 @@ def test_a_frame_comes_back(
         type=type,
         payload=payload,
         session_id=session_id,
-        trace_id=trace_id,
+        trace=trace_id,
         job_id=job_id,
         event_seq=event_seq,
     )
