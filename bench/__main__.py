@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from bench import report
+from bench.clients import clients
 from bench.crowds import handshakes, idle
 from bench.fanning_out import fan_out
 from bench.figures import QUICK_SHARE, Family, compare
@@ -29,6 +30,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
     "start": Family(start, most_runs=2),
     "handshakes": Family(handshakes),
     "idle": Family(idle, most_runs=1),
+    "client": Family(clients, sides=(MEMORY,)),
     "leases": Family(leases, sides=(MEMORY,)),
 }
 """The order of the rows. A new row is a function here, or one more figure of one."""

@@ -23,6 +23,8 @@ class Figure:
     unit: str
     value: float
     less_is_better: bool = False
+    side: str | None = None
+    """Whose it is, where that is not the server's side."""
     client_busy: float | None = None
     """The share of the time for which the client used a processor: near 1 it was the limit."""
 
@@ -68,7 +70,8 @@ def compare(family: Family, *, runs: int, share: float) -> Sequence[Row]:
         for side in family.sides:
             with running(side) as server:
                 for figure in family.measure(server, share):
-                    found.setdefault(figure.row, {}).setdefault(side, []).append(figure)
+                    of_row = found.setdefault(figure.row, {})
+                    of_row.setdefault(figure.side or side, []).append(figure)
     return [
         Row(name, runs, {side: _best(figures) for side, figures in sides.items()})
         for name, sides in found.items()

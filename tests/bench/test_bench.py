@@ -62,6 +62,8 @@ def test_a_quick_run_measures_all_sides_in_every_row():
             f"20 idle sessions: {what}": {"memory", "durable", "peer"}
             for what in ("memory, each", "processor")
         },
+        "(what the server gives)": {"memory"},
+        **{f"client, {way}": {"memory", "peer"} for way in ("async for", "on_event")},
         **{
             f"check against 100 {kind}": {"memory"}
             for kind in ("paths", "deep paths", "URLs", "names")

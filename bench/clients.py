@@ -1,0 +1,46 @@
+"""Clients as their users have them: each a process of its own, the same server for all."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from bench.client import Client
+from bench.figures import Figure, stopwatch
+from bench.peers import PEER, TOKENS, Server
+from bench.streaming import stream
+
+EVENTS: Final = 60_000
+
+
+def clients(server: Server, share: float) -> Sequence[Figure]:
+    """Events per second of the client's own processor time; and what the server would give."""
+    events = int(EVENTS * share)
+    with Client(server.url) as client:
+        stream(client, events // 10)
+        with stopwatch() as watch:
+            stream(client, events)
+    given = Figure("(what the server gives)", "events/s", events / watch.seconds)
+    theirs = _run("bench.vendor_client", server.url, TOKENS[0], str(events))
+    figures = [given]
+    for way, row in (("events", "client, async for"), ("on_event", "client, on_event")):
+        ours = _run("bench.receiving", server.url, TOKENS[0], str(events), way)
+        figures += [_figure(row, ours), _figure(row, theirs, side=PEER)]
+    return figures
+
+
+def _run(*program: str) -> dict[str, float]:
+    """Have a program measure itself."""
+    command = [sys.executable, "-m", *program]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    measured: dict[str, float] = json.loads(done.stdout)
+    return measured
+
+
+def _figure(row: str, measured: dict[str, float], *, side: str | None = None) -> Figure:
+    # Others may be using the processors: its own time is the client's doing alone.
+    rate = measured["rate"] / measured["busy"]
+    return Figure(row, "events/s", rate, side=side, client_busy=measured["busy"])
