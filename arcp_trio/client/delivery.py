@@ -8,8 +8,7 @@ the answer as soon as it has arrived.
 
 from __future__ import annotations
 
-import math
-from contextlib import suppress
+from collections import deque
 from contextvars import ContextVar
 from typing import Generic, TypeAlias, TypeVar
 
@@ -19,6 +18,7 @@ import trio
 from arcp_trio.client.errors import afresh
 from arcp_trio.client.events import Event, EventHandler
 from arcp_trio.client.room import Room
+from arcp_trio.client.turns import Turns
 
 T = TypeVar("T")
 
@@ -61,15 +61,8 @@ class Answer(Generic[T]):
         self.arrived.set()
 
 
-@attrs.frozen
-class _Handed:
-    event: Event
-    size: int
-    top: int
-    """All numbers up to this one had been read."""
-
-
-_Item: TypeAlias = "_Handed | trio.Event"
+_Item: TypeAlias = "tuple[Event, int, int] | trio.Event"
+"""An event with its size and the number up to which all had been read; or whom to let go on."""
 
 
 class Delivery:
@@ -79,49 +72,57 @@ class Delivery:
         self._handler = handler
         self._room = room
         self._processed = 0
-        self._behind = 0  # items that are not handed on yet
         # Bounded by the room: its reader does not read while there is none.
-        self._send, self._receive = trio.open_memory_channel[_Item](math.inf)
+        self._items: deque[_Item] = deque()
+        self._filled = trio.lowlevel.ParkingLot()
+        self._turns = Turns()
 
     def processed(self, top: int) -> int:
         """Which number was handed on last, when this one was read last."""
-        return self._processed if self._behind else top
+        return self._processed if self._items else top
 
     def event(self, event: Event, size: int, top: int) -> None:
         """Hand on an event, in its turn."""
         if self._handler is not None:
             self._room.add(size)
-            self._behind += 1
-            self._send.send_nowait(_Handed(event, size, top))
+            self._put((event, size, top))
 
     def settled(self, answer: Answer[T]) -> None:
         """Let the caller have the answer, in its turn."""
         if self._handler is None:
             answer.in_turn.set()
         else:
-            self._behind += 1
-            self._send.send_nowait(answer.in_turn)
+            self._put(answer.in_turn)
 
     async def run(self) -> None:
         """Hand on, one at a time; what the event handler raises ends it."""
-        if self._handler is None:
+        handler = self._handler
+        if handler is None:
             return
         _in_handler.set(True)
-        async for item in self._receive:
+        while True:
+            while not self._items:
+                await self._filled.park()
+            item = self._items[0]  # it is behind until it is handed on
             if isinstance(item, trio.Event):
                 item.set()
             else:
-                await self._handler(item.event)
-                self._room.take(item.size)
-                self._processed = item.top
-            self._behind -= 1
+                event, size, top = item
+                await handler(event)
+                self._room.take(size)
+                self._processed = top
+            self._items.popleft()
+            await self._turns.take()
 
     def end(self) -> None:
         """Hand on answers alone from now on, and at once: nobody takes events any more."""
         self._handler = None
-        with suppress(trio.WouldBlock):
-            while True:
-                item = self._receive.receive_nowait()
-                if isinstance(item, trio.Event):
-                    item.set()
-        self._behind = 0
+        for item in self._items:
+            if isinstance(item, trio.Event):
+                item.set()
+        self._items.clear()
+
+    def _put(self, item: _Item) -> None:
+        self._items.append(item)
+        if self._filled:
+            self._filled.unpark()

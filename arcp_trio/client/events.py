@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
-import attrs
+import msgspec
 
 from arcp_trio.wire.envelope import Envelope
 from arcp_trio.wire.json import Json
 
 
-@attrs.frozen(kw_only=True)
-class Event:
+class Event(msgspec.Struct, frozen=True, kw_only=True):
     """One event of a job (§8.1)."""
+
+    # There may be very many of them, and nothing else is made as fast.
 
     seq: int
     """Its number in this session."""

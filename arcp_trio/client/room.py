@@ -69,6 +69,8 @@ class Room:
     @property
     def full(self) -> bool:
         """Whether nothing more should be read."""
+        if self._events < MOST_EVENTS and self._bytes < MOST_BYTES:
+            return False
         return self._load >= 1 + self._granted
 
     @property
@@ -88,7 +90,8 @@ class Room:
         self._taken += events
         if self._granted and self._load < 1 / 2:
             self._granted, self._grant = 0.0, FIRST_GRANT
-        self._changed.unpark_all()
+        if self._changed:
+            self._changed.unpark_all()
 
     @contextmanager
     def waiting(self) -> Generator[None]:

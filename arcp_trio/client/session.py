@@ -91,8 +91,12 @@ class Session:
         Raises:
             Gap: frames before it are missing.
         """
-        if frame.event_seq is not None and not self._is_due(frame, frame.event_seq):
-            return
+        seq = frame.event_seq
+        if seq is not None:
+            if seq == self.top + 1:
+                self.top = seq
+            elif not self._is_owed(frame, seq):
+                return
         taker = self._takers.get(frame.type)
         if taker is None:
             log.debug("ignored: a frame of type %s", clip(frame.type))
@@ -146,10 +150,8 @@ class Session:
 
     # -- numbers (§8.3)
 
-    def _is_due(self, frame: Envelope, seq: int) -> bool:
-        if seq == self.top + 1:
-            self.top = seq
-            return True
+    def _is_owed(self, frame: Envelope, seq: int) -> bool:
+        """Whether a frame that is not the next one is to be taken all the same."""
         if seq > self.top:
             raise Gap(f"event_seq {seq} came where {self.top + 1} was due")
         # It came before; unless this job has numbers of its own.

@@ -16,6 +16,7 @@ from arcp_trio.client.errors import BrokenResult, EventsNotKept, afresh
 from arcp_trio.client.events import Event
 from arcp_trio.client.lenient import object_in, text_in
 from arcp_trio.client.room import Room
+from arcp_trio.client.turns import Turns
 from arcp_trio.wire.errors import ArcpError, JobCancelled, JobFailed, JobTimedOut
 from arcp_trio.wire.json import Json, JsonObject
 from arcp_trio.wire.messages import JobErrorBody, JobResult
@@ -99,7 +100,8 @@ class JobStream:
             self.size += size
             self._room.add(size)
             self._room.backlogs.add(self)
-            self._changed.unpark_all()
+            if self._changed:
+                self._changed.unpark_all()
 
     def result(self, body: JobResult) -> None:
         """The job has ended, most often in success."""
@@ -222,6 +224,7 @@ class EventIterator:
     def __init__(self, stream: JobStream, handle: object) -> None:
         self._stream = stream
         self._handle = handle
+        self._turns = Turns()
         stream.iterators.add(self)
 
     def __aiter__(self) -> EventIterator:
@@ -229,7 +232,7 @@ class EventIterator:
 
     async def __anext__(self) -> Event:
         stream = self._stream
-        await trio.lowlevel.checkpoint()
+        await self._turns.take()
         while not stream.events:
             if stream.gone is not None:
                 raise afresh(stream.gone)

@@ -42,6 +42,13 @@ class RecordedTransport:
         self._record.saw(parse_frame(text))
         return text
 
+    def receive_unread(self) -> Sequence[str | bytes]:
+        """Return the messages that have come, once they have been checked."""
+        texts = self._transport.receive_unread()
+        for text in texts:
+            self._record.saw(parse_frame(text))
+        return texts
+
     async def send(self, frames: Sequence[bytes]) -> None:
         """Send frames; what they ask for tells what may come back."""
         for frame in frames:

@@ -67,6 +67,10 @@ class Transport(Protocol):
         """
         ...
 
+    def receive_unread(self) -> Sequence[str | bytes]:
+        """Return messages that have come already, in order; none where that is not known."""
+        ...
+
     async def send(self, frames: Sequence[bytes]) -> None:
         """Send each of `frames`, a whole text in UTF-8, all of them in one write.
 

@@ -151,6 +151,10 @@ class LineTransport:
                 except UnicodeDecodeError:
                     return line
 
+    def receive_unread(self) -> Sequence[str | bytes]:
+        """Return nothing: each line is looked for when it is received."""
+        return ()
+
     async def send(self, frames: Sequence[bytes]) -> None:
         """Write each frame as a line, all in one write."""
         async with self._lock:

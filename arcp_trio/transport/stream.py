@@ -197,6 +197,13 @@ class FrameStream(trio.abc.Stream):
             self._texts_changed.unpark_all()
         return self._tap.texts.popleft()
 
+    def take_texts(self) -> list[str]:
+        """Take all texts that are to be received at once."""
+        texts = list(self._tap.texts)
+        self._tap.texts.clear()
+        self._texts_changed.unpark_all()
+        return texts
+
     def shut_tap(self) -> None:
         """Leave all that comes from now on to trio-websocket."""
         self._tap.shut = True

@@ -242,6 +242,9 @@ class _WebSocketTransport:
         self._frames.received(message)
         return message
 
+    def receive_unread(self) -> Sequence[str | bytes]:
+        return () if self._closing else self._frames.take_texts()
+
     async def send(self, frames: Sequence[bytes]) -> None:
         try:
             await self._frames.send_texts(frames)

@@ -43,6 +43,9 @@ class _Tap:
         self.last = text
         return text
 
+    def receive_unread(self) -> Sequence[str | bytes]:
+        return ()
+
     async def send(self, frames: Sequence[bytes]) -> None:
         await self._transport.send(frames)
 

@@ -55,6 +55,10 @@ class Line:
         way.changed.unpark_all()
         return way.frames.popleft()
 
+    def receive_unread(self) -> Sequence[str | bytes]:
+        """Return nothing: each frame is received by itself."""
+        return ()
+
     async def send(self, frames: Sequence[bytes]) -> None:
         """Send frames, waiting for room before each."""
         await trio.lowlevel.checkpoint()

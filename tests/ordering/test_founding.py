@@ -188,11 +188,14 @@ async def test_a_task_for_each_event_is_found_out(
         delivery._in_handler.set(True)
         assert self._handler is not None
         async with trio.open_nursery() as nursery:
-            async for item in self._receive:
+            while True:
+                while not self._items:
+                    await self._filled.park()
+                item = self._items.popleft()
                 if isinstance(item, trio.Event):
                     item.set()
                 else:
-                    nursery.start_soon(self._handler, item.event)
+                    nursery.start_soon(self._handler, item[0])
 
     monkeypatch.setattr(Delivery, "run", run)
     with pytest.raises(AssertionError):

@@ -62,6 +62,23 @@ async def test_batches_arrive_whole_and_in_order_both_ways() -> None:
                         assert await receiver.receive() == text.decode()
 
 
+async def test_what_has_come_can_be_taken_at_once() -> None:
+    """`receive_unread` returns what `unread` counts, in order; more than fit wait for that."""
+    texts = [b"%d" % n for n in range(1_000)]
+    async with open_pair() as (server, client), trio.open_nursery() as nursery:
+        nursery.start_soon(server.send, texts)
+        seen: list[str | bytes] = []
+        while len(seen) < len(texts):
+            seen.append(await client.receive())
+            count = client.unread
+            unread = client.receive_unread()
+            assert len(unread) == count
+            assert client.unread == 0
+            seen.extend(unread)
+        assert [str(text).encode() for text in seen] == texts
+        assert client.receive_unread() == []
+
+
 async def test_batches_of_many_senders_are_not_mixed() -> None:
     """Each batch stays together, and each sender's batches stay in order."""
     async with open_pair() as (server, client), trio.open_nursery() as nursery:
