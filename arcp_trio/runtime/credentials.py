@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import attrs
 import trio
 
+from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.runtime.provisioner import CredentialOrder, Issued
 from arcp_trio.runtime.wake import Wake
 from arcp_trio.store.records import CredentialRow, CredentialState
@@ -190,6 +191,8 @@ class Wallet:
             self._minting.discard(scope)
             self._minted.set()
         job.refuse_if_ending()
+        if scope.cancelled_caught:
+            raise limit_hit("issue_seconds", job.core.limits.issue_seconds)
         raise InternalError("the job's credentials could not be issued")
 
     def _order(self) -> CredentialOrder:

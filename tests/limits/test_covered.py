@@ -1,0 +1,105 @@
+"""Every limit has a test that hits it, and a line in the documentation for operators."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import attrs
+import pytest
+
+from arcp_trio.runtime.limits import Limits
+
+ROOT = Path(__file__).parents[2]
+
+HIT_BY = {
+    "frame_bytes_in": "limits/test_frames.py::test_a_frame_is_bounded_in_bytes",
+    "first_frame_bytes": "limits/test_frames.py::test_the_first_frame_is_bounded_in_bytes",
+    "frame_bytes_out": "jobs/test_streaming_delivery.py::test_an_inline_result_has_to_fit",
+    "json_depth": "limits/test_frames.py::test_nesting_is_bounded",
+    "handshake_seconds": "sessions/test_hello.py::test_who_says_nothing_is_closed_in_time",
+    "connections_before_handshake": "front/test_waiting.py::test_the_oldest_goes_at_once",
+    "close_seconds": "sessions/test_hello.py::test_who_does_not_even_read_is_closed_in_time",
+    "outbox_items": "protocol/test_frames.py::test_what_waits_behind_a_slow_submit_is_bounded",
+    "inbox_items": "sessions/test_heartbeat.py::test_silence_counts_only_while_somebody_listens",
+    "tail_frames": "flow/test_slow_readers.py::test_what_a_session_holds_is_bounded",
+    "tail_bytes": "flow/test_slow_readers.py::test_what_a_session_holds_is_bounded",
+    "tail_bytes_total": "flow/test_slow_subscribers.py::test_all_tails_together_are_bounded",
+    "unacked_frames": "flow/test_ack.py::test_unacknowledged_frames_are_bounded",
+    "journal_bytes": "flow/test_slow_readers.py::test_a_job_waits_for_its_attached_submitter",
+    "chunk_bytes": "jobs/test_streaming.py::test_any_text_in_any_pieces",
+    "result_bytes": "jobs/test_streaming_delivery.py::test_a_result_has_its_bound",
+    "sessions_per_principal": (
+        "sessions/test_limits.py::test_connected_sessions_of_a_principal_are_bounded"
+    ),
+    "parked_sessions_per_principal": (
+        "sessions/test_limits.py::test_parked_sessions_of_a_principal_are_bounded"
+    ),
+    "jobs_per_principal": (
+        "jobs/test_submit.py::test_one_principal_does_not_use_up_the_places_of_another"
+    ),
+    "jobs": "jobs/test_submit.py::test_jobs_past_a_limit_are_refused_until_one_ends",
+    "subscriptions_per_session": "flow/test_subscriptions.py::test_subscriptions_are_limited",
+    "malformed_frames": "sessions/test_limits.py::test_too_many_bad_frames_close_the_connection",
+    "messages_per_second": (
+        "limits/test_pace.py::test_a_burst_is_served_at_once_and_then_one_by_one"
+    ),
+    "failed_auth_per_minute": (
+        "limits/test_wrong_tokens.py::test_too_many_wrong_tokens_are_refused_by_the_limit"
+    ),
+    "idempotency_seconds": "flow/test_idempotency.py::test_a_key_expires",
+    "finished_job_seconds": (
+        "flow/test_listing.py::test_ended_jobs_are_listed_for_their_retention"
+    ),
+    "finished_jobs": "flow/test_listing.py::test_only_so_many_ended_jobs_are_kept",
+    "resume_window_seconds": "sessions/test_windows.py::test_a_session_lasts_as_long_as_its_window",
+    "heartbeat_seconds": (
+        "sessions/test_heartbeat.py::test_two_silent_intervals_are_a_loss_that_is_announced"
+    ),
+    "cancel_grace_seconds": "jobs/test_cancel.py::test_an_agent_that_shields_itself_is_cut_off",
+    "lease_grace_seconds": "jobs/test_expiry.py::test_the_grace_is_configured",
+    "delegation_depth": "jobs/test_delegation.py::test_a_tree_has_a_bounded_depth",
+    "children_per_job": (
+        "jobs/test_delegation.py::test_a_child_that_is_refused_keeps_none_of_the_money"
+    ),
+    "issue_seconds": "limits/test_upstream.py::test_issuing_takes_no_longer",
+    "revoke_seconds": "limits/test_upstream.py::test_an_end_waits_no_longer_for_revoking",
+}
+
+
+def test_each_limit_is_hit_by_a_test() -> None:
+    """A new key needs one."""
+    assert set(HIT_BY) == {field.name for field in attrs.fields(Limits)}
+
+
+@pytest.mark.parametrize("limit", HIT_BY)
+def test_that_test_exists_and_configures_it(limit: str) -> None:
+    """A test that was renamed is missed here; and one that does not mention what it hits."""
+    path, _, name = HIT_BY[limit].partition("::")
+    source = (ROOT / "tests" / path).read_text()
+    functions = {
+        node.name
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    assert name in functions, f"{path} has no {name}"
+    assert re.search(rf"\b{limit}\b", source)
+
+
+def test_operators_find_each_limit_and_its_default() -> None:
+    """The table of `docs/operating.md` has every key, as it is."""
+    table = (ROOT / "docs" / "operating.md").read_text()
+    told = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", table, re.MULTILINE))
+    defaults: dict[str, float] = attrs.asdict(Limits())
+    assert {name: written(name, default) for name, default in defaults.items()}.items() <= (
+        told.items()
+    )
+
+
+def written(name: str, default: float) -> str:
+    """A number as the table has it."""
+    for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if "bytes" in name and default % size == 0:
+            return f"{int(default) // size} {unit}"
+    return f"{default:,}"
