@@ -101,6 +101,20 @@ def test_the_command_line_wins(tmp_path: Path) -> None:
     assert config.limits.resume_window_seconds == 9
 
 
+def test_the_command_line_chooses_between_streams_and_network(tmp_path: Path) -> None:
+    """`--stdio` beats the file's address, and an address the file's `stdio`; chunks go by it."""
+    config = settled(tmp_path, "[serve]\nport = 1\nhost = 'a'\n", stdio=True)
+    assert (config.options.stdio, config.options.port) == (True, 7777)
+    assert config.limits.chunk_bytes == 32 * 1024
+    config = settled(tmp_path, "[serve]\nstdio = true\n", port=1)
+    assert (config.options.stdio, config.options.port) == (False, 1)
+    assert config.limits == Limits()
+    with pytest.raises(CommandError, match="leave out --port"):
+        settled(tmp_path, "[serve]\nstdio = true\nport = 1\n")
+    given = settled(tmp_path, "[serve]\nstdio = true\n[limits]\nchunk_bytes = 9\n")
+    assert given.limits.chunk_bytes == 9
+
+
 @pytest.mark.parametrize(
     ("text", "key"),
     [
