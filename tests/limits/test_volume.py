@@ -1,0 +1,158 @@
+"""Much of everything: what is kept depends on the bounds, and not on how much there was."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import msgspec
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from arcp_trio import JobContext, MemoryStore
+from arcp_trio.testing import Peer
+from arcp_trio.testing.frames import Frame
+from tests.durability.stores import TABLES
+from tests.durability.story import World
+
+MUCH = 1_000_000
+
+
+def sizes(few: int, many: int) -> Any:
+    """Some in every run, and many where there is time."""
+    return pytest.mark.parametrize(
+        "count", [few, pytest.param(many, marks=[pytest.mark.soak, pytest.mark.timeout(3_600)])]
+    )
+
+
+def world_of(**limits: Any) -> World:
+    """A runtime with an agent that logs as often as its input says."""
+    world = World(MemoryStore(), messages_per_second=100 * MUCH, **limits)
+
+    @world.runtime.agent("chatty")
+    async def chatty(job: JobContext) -> None:
+        for _ in range(job.input):
+            await job.log("")
+
+    return world
+
+
+async def entered(world: World) -> Peer:
+    """A peer with a session."""
+    peer = world.connect()
+    await peer.hello(features=("ack",))
+    return peer
+
+
+async def next_of(peer: Peer, *kinds: str) -> Frame:
+    """The next frame of these types, past the recorder: that keeps every frame it sees."""
+    while True:
+        frame: Frame = msgspec.json.decode(await peer.transport.receive())
+        if frame["type"] in kinds:
+            return frame
+
+
+def kept(world: World) -> int:
+    """Entries in all tables of the store."""
+    return sum(len(getattr(world.store, name)) for name in TABLES)
+
+
+@sizes(50_000, 10_000_000)
+async def test_a_job_that_never_stops_talking(count: int, autojump_clock: MockClock) -> None:
+    """With nobody there to read, its journal holds its bound and no more; it ends as any other."""
+    world = world_of(journal_bytes=1_000_000, unacked_frames=1_000)
+    async with world.runtime:
+        peer = await entered(world)
+        await peer.send("job.submit", {"agent": "chatty", "input": count})
+        await next_of(peer, "job.accepted")
+        await peer.close()
+        await world.runtime._core.jobs.none_left()
+        (journal,) = world.store._journals.values()
+        assert journal.base > count - 10_000
+        assert sum(len(entry.tail) for entry in journal.entries) < 1_100_000
+        assert world.runtime._core.metrics.events == count
+
+
+@sizes(2_000, MUCH)
+async def test_keys_of_many_days(count: int, autojump_clock: MockClock) -> None:
+    """One every five seconds: those of the last hour are kept, and an expired one is free."""
+    world = world_of(idempotency_seconds=3_600, finished_job_seconds=600, heartbeat_seconds=10**9)
+    async with world.runtime:
+        peer = await entered(world)
+        jobs: list[str] = []
+        for n in range(count):
+            key = f"key {n}" if n != count - 1 else "key 0"
+            await peer.send("job.submit", {"agent": "chatty", "input": 0, "idempotency_key": key})
+            end = await next_of(peer, "job.result")
+            jobs[1:] = [end["job_id"]]
+            await peer.send("session.ack", {"last_processed_seq": end["event_seq"]})
+            await trio.sleep(5)
+            assert len(world.store._keys) <= 722
+        assert jobs[0] != jobs[1]
+        assert len(world.store._journals) <= 122
+        assert not world.runtime._core.sessions._submissions._claims
+
+
+@sizes(2_000, 100_000)
+async def test_submits_that_are_refused(count: int, autojump_clock: MockClock) -> None:
+    """At a limit, for a lease that is none, with a deadline: no task, no timer, nothing kept."""
+    world = world_of(jobs_per_principal=1)
+    async with world.runtime:
+        peer = await entered(world)
+        await peer.send("job.submit", {"agent": "waiter"})
+        await next_of(peer, "job.accepted")
+        await wait_all_tasks_blocked()
+        before, held = trio.lowlevel.current_statistics().tasks_living, kept(world)
+        for n in range(count):
+            refused = {"agent": "chatty", "input": 1, "max_runtime_sec": 3_600}
+            if n % 2:
+                refused |= {"lease_request": {"tool.call": ["["]}, "idempotency_key": str(n)}
+            await peer.send("job.submit", refused)
+            assert (await next_of(peer, "job.accepted", "session.error"))["type"] != "job.accepted"
+        await wait_all_tasks_blocked()
+        assert trio.lowlevel.current_statistics().tasks_living == before
+        assert kept(world) == held
+        assert not world.runtime._core.sessions._submissions._claims
+        assert len(world.runtime._core.jobs.live) == 1
+
+
+@sizes(20, 2_000)
+async def test_the_logs_of_sessions_that_are_over(count: int, autojump_clock: MockClock) -> None:
+    """A thousand numbers each, never acknowledged: their windows end, and none is left."""
+    world = world_of(
+        resume_window_seconds=100,
+        finished_job_seconds=100,
+        parked_sessions_per_principal=10 * MUCH,
+    )
+    async with world.runtime:
+        for _ in range(count):
+            peer = await entered(world)
+            await peer.send("job.submit", {"agent": "chatty", "input": 1_000})
+            await next_of(peer, "job.result")
+            await peer.close()
+        assert kept(world) > count
+        await trio.sleep(120)
+        assert kept(world) == 0
+
+
+@sizes(20_000, MUCH)
+async def test_what_has_piled_up_drains_in_linear_time(
+    count: int, autojump_clock: MockClock
+) -> None:
+    """Four times as much costs four times as much, or somewhat more, but not sixteen times."""
+    few, many = [await cost_of_draining(size) for size in (count // 4, count)]
+    assert many < 3 * 4 * few
+
+
+async def cost_of_draining(events: int) -> float:
+    """The processor's time to be sent so many events at once."""
+    world = world_of()
+    async with world.runtime:
+        peer = await entered(world)
+        await peer.send("job.submit", {"agent": "chatty", "input": events})
+        await next_of(peer, "job.accepted")
+        await wait_all_tasks_blocked()
+        began = time.thread_time()
+        await next_of(peer, "job.result")
+        return time.thread_time() - began
