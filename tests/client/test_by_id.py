@@ -30,7 +30,8 @@ async def test_the_terminal_as_it_stands_on_the_wire(autojump_clock: MockClock) 
     """A handle has the payload of the last message, with its type, whichever way the job ended."""
     async with real_runtime() as runtime, connect(Network(runtime).open, token=TOKEN) as client:
         job = await client.submit("echo", 3)
-        assert job.terminal is None
+        before = job.terminal
+        assert before is None
         await job.result()
         assert job.terminal is not None
         assert job.terminal.pop("completed_at")
