@@ -21,8 +21,6 @@ from arcp_trio.wire.ids import new_id
 from arcp_trio.wire.json import Json, JsonObject
 from tests.flow.observing import (
     BOB,
-    STORE_NAMES,
-    STORES,
     Scene,
     listing,
     numbers,
@@ -30,14 +28,6 @@ from tests.flow.observing import (
     settled,
     subscribe,
 )
-
-
-@pytest.fixture(params=STORES, ids=STORE_NAMES)
-async def scene(request: pytest.FixtureRequest) -> AsyncGenerator[Scene, None]:
-    """A runtime over each engine."""
-    with request.param() as store:
-        async with open_scene(store) as opened:
-            yield opened
 
 
 async def listed(peer: Peer, **fields: Json) -> list[Json]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
 
 import attrs
 import pytest
@@ -18,8 +18,6 @@ from tests.flow.observing import (
     BOB,
     FEATURES,
     OPERATOR,
-    STORE_NAMES,
-    STORES,
     Scene,
     listing,
     numbers,
@@ -31,13 +29,10 @@ from tests.flow.observing import (
 )
 
 
-@pytest.fixture(params=STORES, ids=STORE_NAMES)
-async def scene(request: pytest.FixtureRequest) -> AsyncGenerator[Scene, None]:
-    """A runtime over each engine, in which the auditor may observe everybody."""
-    policy = Policy(observers=frozenset({"auditor"}))
-    with request.param() as store:
-        async with open_scene(store, policy=policy) as opened:
-            yield opened
+@pytest.fixture
+def policy() -> Policy:
+    """The auditor may observe everybody."""
+    return Policy(observers=frozenset({"auditor"}))
 
 
 async def refused(peer: Peer, kind: str, job_id: str) -> ArcpError:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-
 import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
@@ -13,8 +11,6 @@ from arcp_trio.runtime.job import Job
 from arcp_trio.testing.frames import Frame
 from arcp_trio.wire.json import Json, JsonObject
 from tests.flow.observing import (
-    STORE_NAMES,
-    STORES,
     Scene,
     listing,
     numbers,
@@ -25,15 +21,6 @@ from tests.flow.observing import (
     until_end,
     watched,
 )
-
-
-@pytest.fixture(params=STORES, ids=STORE_NAMES)
-async def scene(request: pytest.FixtureRequest) -> AsyncGenerator[Scene, None]:
-    """A runtime over each engine."""
-    with request.param() as store:
-        async with open_scene(store) as opened:
-            yield opened
-
 
 # -- history and live
 

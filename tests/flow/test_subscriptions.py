@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 from collections import Counter
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import Generator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from pathlib import Path
 
@@ -24,8 +24,6 @@ from arcp_trio.testing.background import background_tasks
 from tests.durability.stores import crash
 from tests.flow.observing import (
     BOB,
-    STORE_NAMES,
-    STORES,
     Scene,
     listing,
     numbers,
@@ -37,15 +35,6 @@ from tests.flow.observing import (
     watched,
 )
 from tests.store.engines import row_counts
-
-
-@pytest.fixture(params=STORES, ids=STORE_NAMES)
-async def scene(request: pytest.FixtureRequest) -> AsyncGenerator[Scene, None]:
-    """A runtime over each engine."""
-    with request.param() as store:
-        async with open_scene(store) as opened:
-            yield opened
-
 
 # -- drop and resume
 
