@@ -106,9 +106,14 @@ class Calls:
         """Find the oldest of these kinds."""
         return next((call for call in self._sent() if call.kind in kinds), None)
 
-    def oldest_in_order(self) -> Call | None:
-        """Find the one that a refusal without a name is for."""
-        return self.oldest(*_IN_ORDER)
+    def refused(self, request_id: str | None, job_id: str | None, *, in_order: bool) -> Call | None:
+        """Find the one that a refusal is for: by id, by its job, else the oldest if so answered."""
+        if request_id is not None:
+            return self.named(request_id)
+        about = None
+        if job_id is not None:
+            about = self.about(CANCEL, job_id) or self.about(SUBSCRIBE, job_id)
+        return self.oldest(*_IN_ORDER) if about is None and in_order else about
 
     def largest(self) -> Call | None:
         """Find the one with the most bytes."""

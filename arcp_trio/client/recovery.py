@@ -29,7 +29,7 @@ PATIENCE_SECONDS: Final = 5.0
 
 async def recover(session: Session, link: Link) -> None:
     """Find out what became of each job, and have its end sent."""
-    streams = list(session.jobs.values())
+    streams = list(session.jobs.running.values())
     for stream in streams:
         stream.miss(ResumeWindowExpired(f"events of {stream.id} were lost with the connection"))
     if streams:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from typing import Final, TypeVar
-from weakref import WeakValueDictionary
 
 from arcp_trio.client.amounts import amounts_in
 from arcp_trio.client.calls import CANCEL, LIST, SUBMIT, SUBSCRIBE, Call, Calls
@@ -14,6 +13,7 @@ from arcp_trio.client.dialects import CANCEL_REFUSALS, STANDARD, refuses_submit
 from arcp_trio.client.errors import ProtocolError
 from arcp_trio.client.events import Event
 from arcp_trio.client.handshake import Greeting
+from arcp_trio.client.known import KnownJobs
 from arcp_trio.client.lenient import text_in
 from arcp_trio.client.link import Gap
 from arcp_trio.client.room import Room
@@ -35,9 +35,6 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_MOST_PAST: Final = 10_000
-"""How many jobs are remembered to have ended."""
-
 ENDED: Final = frozenset({"success", "error", "cancelled", "timed_out"})
 _FATAL: Final = frozenset({"UNAUTHENTICATED", "RESUME_WINDOW_EXPIRED"})
 """Codes of a `session.error` that answers nothing and leaves no session to go on with."""
@@ -53,21 +50,13 @@ class Session:
         self.top = 0
         """All numbers up to this one were read: where a resume goes on."""
         self.calls = Calls()
-        self.jobs: dict[str, JobStream] = {}
-        """Those that have not ended."""
-        self.left: dict[str, None] = {}
-        """Subscriptions that were given up; said again on each connection, for it may get lost."""
+        self.jobs = KnownJobs(room, most_result)
         self.closed: Answer[bool] = Answer()
         """Whether the runtime took leave, too; not all know how."""
         self.closing = False
         self.over: ArcpError | None = None
         """The runtime has said that there is no session any more."""
         self._delivery = delivery
-        self._room = room
-        self._most_result = most_result
-        # A submit under the key of a job that has ended is accepted, and then nothing follows.
-        self._ended: WeakValueDictionary[str, JobStream] = WeakValueDictionary()
-        self._past: dict[str, None] = {}
         self._takers: dict[str, Callable[[Envelope, str | bytes], None]] = {
             "job.event": self._event,
             "job.result": self._result,
@@ -119,27 +108,24 @@ class Session:
         """Nothing more will come: tell everybody who waits."""
         for call in self.calls:
             self.refuse(call, why)
-        for stream in list(self.jobs.values()):
+        for stream in list(self.jobs.running.values()):
             self.give_up(stream, why)
         self._close(polite=True)
 
     def expect(self, job_id: str) -> None:
         """A subscription is asked for: some runtimes send its events before they say so."""
-        self.left.pop(job_id, None)
-        if self.greeting.dialect is not STANDARD and job_id not in self.jobs:
+        self.jobs.left.pop(job_id, None)
+        if self.greeting.dialect is not STANDARD and job_id not in self.jobs.running:
             self._begin(job_id)
 
     def leave(self, job_id: str) -> bool:
         """Stop observing a job; false if that has happened, or it has ended, or is one's own."""
-        stream = self.jobs.get(job_id)
+        stream = self.jobs.running.get(job_id)
         if stream is None or stream.own:
             return False
         stream.ended_before(InvalidRequest("the job is not observed any more"))
         self._delivery.settled(stream.end)
-        del self.jobs[job_id]
-        self.left[job_id] = None
-        if len(self.left) > _MOST_PAST:
-            del self.left[next(iter(self.left))]
+        self.jobs.leave(stream)
         return True
 
     def give_up(self, stream: JobStream, why: Exception) -> None:
@@ -155,22 +141,19 @@ class Session:
         if seq > self.top:
             raise Gap(f"event_seq {seq} came where {self.top + 1} was due")
         # It came before; unless this job has numbers of its own.
-        stream = self.jobs.get(frame.job_id or "")
+        stream = self.jobs.running.get(frame.job_id or "")
         return stream is not None and seq > stream.top
 
     # -- jobs
 
     def _begin(self, job_id: str) -> JobStream:
         top = 0 if self.greeting.dialect.subscriptions_count_alone else self.top
-        stream = JobStream(job_id, self._room, top=top, most_result_bytes=self._most_result)
-        self.jobs[job_id] = stream
-        self._past.pop(job_id, None)
-        return stream
+        return self.jobs.begin(job_id, top=top)
 
     def _known(self, job_id: str) -> JobStream | None:
         """A job that there is a stream of, or was; what has ended is not told again."""
-        stream = self.jobs.get(job_id) or self._ended.get(job_id)
-        if stream is None and job_id in self._past:
+        stream = self.jobs.get(job_id)
+        if stream is None and self.jobs.has_ended(job_id):
             stream = self._begin(job_id)
             stream.ended_before(InvalidRequest(f"{job_id} has ended, and its handle is gone"))
             self._retire(stream)
@@ -178,15 +161,15 @@ class Session:
 
     def _event(self, frame: Envelope, text: str | bytes) -> None:
         event = Event.of(frame)
-        stream = self.jobs.get(event.job_id)
+        stream = self.jobs.running.get(event.job_id)
         if stream is not None:
             stream.event(event, len(text))
-        elif event.job_id in self.left:
+        elif event.job_id in self.jobs.left:
             return
         self._delivery.event(event, len(text), self.top)
 
     def _result(self, frame: Envelope, _: str | bytes) -> None:
-        stream = self.jobs.get(frame.job_id or "")
+        stream = self.jobs.running.get(frame.job_id or "")
         body = _read(frame, JobResult)
         if stream is None:
             return
@@ -199,7 +182,7 @@ class Session:
 
     def _error(self, frame: Envelope, _: str | bytes) -> None:
         body = _read(frame, JobErrorBody)
-        stream = self.jobs.get(frame.job_id or "")
+        stream = self.jobs.running.get(frame.job_id or "")
         code = str(frame.payload.get("code"))
         call: Call | None = None
         if refuses_submit(code, known_job=stream is not None):
@@ -220,11 +203,7 @@ class Session:
     def _retire(self, stream: JobStream) -> None:
         """It has ended; what of it is unread is its handle's business."""
         self._delivery.settled(stream.end)
-        self.jobs.pop(stream.id, None)
-        self._ended[stream.id] = stream
-        self._past[stream.id] = None
-        if len(self._past) > _MOST_PAST:
-            del self._past[next(iter(self._past))]
+        self.jobs.retire(stream)
         if not stream.claimed:
             stream.let_go()
         self._answer_cancels(stream)
@@ -267,7 +246,7 @@ class Session:
         if call is None:
             return
         over = body.current_status in ENDED and not body.replayed
-        stream = (over and self._known(body.job_id)) or self.jobs.get(body.job_id)
+        stream = (over and self._known(body.job_id)) or self.jobs.running.get(body.job_id)
         stream = stream or self._begin(body.job_id)
         stream.authorise(body.credentials)
         stream.budget = amounts_in(text)
@@ -302,7 +281,7 @@ class Session:
     def _refused(self, frame: Envelope, _: str | bytes) -> None:
         error = error_from_payload(frame.payload)
         call = self._refused_call(frame)
-        observed = self.jobs.get(frame.job_id or str(frame.payload.get("job_id")))
+        observed = self.jobs.running.get(frame.job_id or str(frame.payload.get("job_id")))
         if call is not None:
             self.refuse(call, error)
         elif observed is not None and not observed.own:
@@ -315,17 +294,12 @@ class Session:
             log.warning("the runtime says: %s: %s", error.code, clip(error.message))
 
     def _refused_call(self, frame: Envelope) -> Call | None:
-        request_id = _request_id(frame)
-        if request_id is not None:
-            return self.calls.named(request_id)
-        job_id = frame.job_id or text_in(frame.payload.get("job_id"))
-        if job_id is not None:
-            about = self.calls.about(CANCEL, job_id) or self.calls.about(SUBSCRIBE, job_id)
-            if about is not None:
-                return about
-        in_order = self.greeting.dialect.errors_in_order
         fatal = frame.payload.get("code") in _FATAL | {"HEARTBEAT_LOST"}
-        return self.calls.oldest_in_order() if in_order and not fatal else None
+        return self.calls.refused(
+            _request_id(frame),
+            frame.job_id or text_in(frame.payload.get("job_id")),
+            in_order=self.greeting.dialect.errors_in_order and not fatal,
+        )
 
     def _closed(self, _frame: Envelope, _: str | bytes) -> None:
         self._close(polite=True)

@@ -171,7 +171,7 @@ class Supervisor:
         )
         for call in session.calls:
             link.send_frame(session.calls.frame(call, session.id))
-        for job_id in session.left:
+        for job_id in session.jobs.left:
             link.send("job.unsubscribe", {"job_id": job_id}, job_id=job_id)
         return link
 
@@ -217,7 +217,9 @@ class Supervisor:
     def _expired(self, error: ArcpError) -> ArcpError:
         """Add to the error what is known of the jobs that are lost sight of."""
         assert self.session is not None
-        error.details.setdefault("jobs", [job.known() for job in self.session.jobs.values()])
+        error.details.setdefault(
+            "jobs", [job.known() for job in self.session.jobs.running.values()]
+        )
         return error
 
 

@@ -210,7 +210,7 @@ async def test_memory_is_given_back(autojump_clock: MockClock) -> None:
         for _ in range(100):
             await _read_one(client)
         session = client._life.session
-        assert session.jobs == {}
+        assert session.jobs.running == {}
         assert list(session.calls) == []
         assert client._life.room.backlogs == set()
         assert not client._life.room.full
