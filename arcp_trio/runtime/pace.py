@@ -1,11 +1,16 @@
-"""What is bounded by the time it takes: messages of a connection, wrong tokens from an address."""
+"""What is bounded by time: messages, malformed frames of a connection, wrong tokens."""
 
 from __future__ import annotations
+
+from collections import deque
 
 import trio
 
 BURST_SECONDS = 4.0
 """Who was quiet may send so many seconds' worth of messages at once."""
+
+MALFORMED_SECONDS = 10.0
+"""The span in which `malformed_frames` are counted."""
 
 MINUTE_SECONDS = 60.0
 
@@ -25,6 +30,22 @@ class Pace:
         now = trio.current_time()
         self._due = max(self._due, now - BURST_SECONDS) + self._interval
         return self._due - now
+
+
+class Malformed:
+    """Counts a connection's malformed frames over a span of time."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._times: deque[float] = deque()
+
+    def too_many(self) -> bool:
+        """One more has come; whether that is more than so many in the span."""
+        now = trio.current_time()
+        self._times.append(now)
+        while self._times[0] < now - MALFORMED_SECONDS:
+            self._times.popleft()
+        return len(self._times) > self._most
 
 
 class WrongTokens:

@@ -21,7 +21,7 @@ from trio.testing import MockClock
 
 from arcp_trio import ArcpError, JobContext, JobError, Limits, Runtime, StaticTokens
 from arcp_trio.authority.budget import Budget
-from arcp_trio.runtime import connection, job, scribe
+from arcp_trio.runtime import job, scribe, sending
 from arcp_trio.runtime.batch import Batch
 from arcp_trio.runtime.job import Job
 from arcp_trio.runtime.scribe import Scribe
@@ -337,7 +337,7 @@ def _small_steps() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(scribe, "BATCH_FRAMES", 8)
         patch.setattr(job, "EMITS_PER_CHECKPOINT", 3)
-        patch.setattr(connection, "WRITE_FRAMES", 4)
+        patch.setattr(sending, "WRITE_FRAMES", 4)
         yield
 
 
