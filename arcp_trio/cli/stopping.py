@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import queue
+import select
 import signal
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType
 from typing import Final, NoReturn
 
@@ -43,10 +45,20 @@ class LastResort:
             except queue.Empty:
                 continue
             deadline = min(deadline, another)
-        # Written past sys.stderr, whose lock may be held by what does not end. Nothing is left to
-        # flush: standard error goes out line by line, and standard output had its one line.
-        os.write(2, b"an agent, or the store, does not stop: leaving without it\n")
+        # Nothing is left to flush: standard error goes out line by line, and standard output had
+        # its one line.
+        _say(b"an agent, or the store, does not stop: leaving without it\n")
         self._leave(0)
+
+
+def _say(line: bytes) -> None:
+    """Write to standard error, past sys.stderr, whose lock may be held by what does not end.
+
+    Not if nobody reads there, or reads no further: that may be just what everything waits for.
+    """
+    with suppress(OSError):
+        if select.select([], [2], [], 0)[1]:
+            os.write(2, line)
 
 
 def on_signal(react: Callable[[], None], leave: Leave = os._exit) -> trio.Event:

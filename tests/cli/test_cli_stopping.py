@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-from tests.cli.processes import FRAME_SECONDS, Peer, Serve, Starter, peer
+from tests.cli.processes import FRAME_SECONDS, ROOT, Peer, Serve, Starter, peer
 
 pytestmark = pytest.mark.real_tcp
 
@@ -130,6 +132,33 @@ def test_past_the_drain_no_agent_holds_the_end_up(start: Starter, agent: str) ->
     assert 0.5 <= time.monotonic() - asked < 0.5 + END_SECONDS
     assert code == 0
     assert "leaving without it" in err
+
+
+LAST_RESORT = """
+import contextlib, os, sys, time
+from arcp_trio.cli.stopping import LastResort
+
+read, write = os.pipe()
+if sys.argv[1] == "closed":
+    os.close(read)
+else:
+    os.set_blocking(write, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(write, bytes(4096))
+    os.set_blocking(write, True)
+os.dup2(write, 2)
+LastResort().exit_within(0)
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("reader", ["closed", "stalled"])
+def test_who_does_not_read_standard_error_does_not_hold_the_end_up(reader: str) -> None:
+    """The last resort says why it leaves if it can, and leaves."""
+    command = [sys.executable, "-c", LAST_RESORT, reader]
+    ended = subprocess.run(command, cwd=ROOT, timeout=30, check=False)
+    assert ended.returncode == 0
 
 
 def test_everything_is_stored(start: Starter) -> None:
