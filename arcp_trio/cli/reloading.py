@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import signal
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import suppress
 from types import FrameType
 
 import attrs
@@ -45,10 +45,12 @@ def _nothing(_number: int, _frame: FrameType | None) -> None:
 
 
 def _has_terminal() -> bool:
-    with suppress(OSError):
+    try:
         os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
-        return True
-    return False
+    except OSError as error:
+        # Out of file descriptors nobody can tell, and a busy runtime is not to end for that.
+        return error.errno in (errno.EMFILE, errno.ENFILE)
+    return True
 
 
 async def reload_at(hangups: AsyncIterator[int], terminal: Terminal, reloads: Reloads) -> None:

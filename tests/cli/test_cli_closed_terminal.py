@@ -68,3 +68,35 @@ def test_it_outlives_its_terminal_under_nohup(tmp_path: Path) -> None:
         while "the tokens were read again" not in (line := process.stderr.readline()):
             assert line
         assert process.poll() is None
+
+
+OUT_OF_FILES = """
+import os, resource
+from arcp_trio.cli.reloading import Terminal
+
+os.close(os.open("/dev/tty", os.O_RDWR))
+terminal = Terminal()
+resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
+print(terminal.closed)
+"""
+
+
+def test_without_file_descriptors_the_terminal_is_not_taken_for_closed() -> None:
+    """Who has as many connections as can be had may still ask for the tokens to be read again."""
+    screen, inside = pty.openpty()
+    try:
+        said = subprocess.run(
+            [sys.executable, "-c", OUT_OF_FILES],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            pass_fds=(inside,),
+            preexec_fn=lambda: fcntl.ioctl(inside, termios.TIOCSCTTY, 0),
+            timeout=WAIT_SECONDS,
+            check=True,
+        )
+    finally:
+        os.close(inside)
+        os.close(screen)
+    assert said.stdout == "False\n"
