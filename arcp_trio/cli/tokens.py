@@ -59,6 +59,9 @@ def gather(
             )
     if principals or options.jwt_keys is not None:
         return Tokens(principals=principals)
+    if options.token_file is not None:
+        # Written anew just now, perhaps: everybody in it would be shut out for one that is made.
+        raise CommandError(f"the token file {options.token_file} has no token in it; add one")
     if not options.memory:
         made = kept_token(Path(options.data))
     elif made is None:

@@ -88,6 +88,9 @@ def test_a_broken_file_changes_nothing(start: Starter, tokens: Path) -> None:
         assert why.startswith(f"{tokens} line ")
         assert "nonsense" not in why
         assert answer(url, "a") == "session.welcome"
+    tokens.write_text("", encoding="utf-8")
+    assert "has no token in it" in hang_up(served, "the tokens stay as they were: ")
+    assert answer(url, "a") == "session.welcome"
     tokens.unlink()
     assert "no such file" in hang_up(served, "the tokens stay as they were: ")
     assert answer(url, "a") == "session.welcome"

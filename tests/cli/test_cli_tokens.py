@@ -162,6 +162,16 @@ def test_a_token_file_that_cannot_be_read(tmp_path: Path) -> None:
             gather(ServeOptions(token_file=str(path)), {})
 
 
+def test_no_token_is_made_for_an_empty_token_file(tmp_path: Path) -> None:
+    """Whoever names one wants those in it; beside others it may be empty."""
+    empty = tmp_path / "tokens"
+    empty.write_text("# all gone\n")
+    with pytest.raises(CommandError, match="has no token in it"):
+        gather(ServeOptions(token_file=str(empty), memory=True), {})
+    others = gather(ServeOptions(token_file=str(empty), token=("alice=t1",)), {})
+    assert others.principals == hashed({"t1": "alice"})
+
+
 def test_a_token_is_made_once(tmp_path: Path) -> None:
     """Without any token one is made for local, kept for the owner alone, and reused."""
     options = ServeOptions(data=str(tmp_path / "a" / "data"))
