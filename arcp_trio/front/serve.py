@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import socket
 import ssl
 from collections.abc import Callable, Iterable, Sequence
@@ -20,6 +21,8 @@ logger = logging.getLogger(__name__)
 
 #: How long to leave a listener alone that cannot accept: for want of file descriptors, mostly.
 ACCEPT_PAUSE_SECONDS: Final = 0.1
+#: How often to say so: it may last, and every line of a log takes room.
+COMPLAINT_SECONDS: Final = 10.0
 
 
 async def serve(  # noqa: ASYNC128 - passes it on
@@ -95,11 +98,14 @@ async def serve_on(
 async def _accept_from(listener: trio.SocketListener, door: Door) -> None:
     # trio.serve_listeners would have the connections in a nursery of its own, and end with the
     # first error of any of them.
+    complain_from = -math.inf
     while True:
         try:
             stream = await listener.accept()
         except OSError as exc:
-            logger.warning("cannot accept a connection", extra={"error": str(exc)})
+            if trio.current_time() >= complain_from:
+                logger.warning("cannot accept connections", extra={"error": str(exc)})
+                complain_from = trio.current_time() + COMPLAINT_SECONDS
             await trio.sleep(ACCEPT_PAUSE_SECONDS)
             continue
         peer, private = _peer(stream)

@@ -19,7 +19,7 @@ from arcp_trio import Runtime, StaticTokens
 from arcp_trio.front import serve
 from arcp_trio.front.listening import listen
 from arcp_trio.front.origins import is_loopback
-from arcp_trio.front.serve import serve_stream
+from arcp_trio.front.serve import COMPLAINT_SECONDS, serve_stream
 from arcp_trio.transport import TransportClosed, connect, memory_streams
 from tests.front.echo import EchoRuntime, assert_echoes, client_of, serving
 from tests.transport.peers import CLOSE, PING, TEXT, RawPeer, closing, frame, request
@@ -181,6 +181,26 @@ async def test_running_out_of_file_descriptors_is_survived(
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         logging.getLogger("arcp_trio.front.serve").removeHandler(watch)
+
+
+@pytest.mark.real_tcp
+async def test_a_lasting_lack_of_file_descriptors_does_not_fill_the_log(
+    caplog: pytest.LogCaptureFixture, autojump_clock: MockClock
+) -> None:
+    """It is tried ten times a second, and told once in ten."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    async with serving() as (_runtime, port):
+        with socket.socket() as sock:
+            free = os.dup(0)
+            os.close(free)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
+            try:
+                sock.connect(("127.0.0.1", port))
+                await trio.sleep(2.5 * COMPLAINT_SECONDS)
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    told = [r for r in caplog.records if r.getMessage() == "cannot accept connections"]
+    assert len(told) == 3
 
 
 @pytest.mark.real_tcp
