@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import socket
@@ -230,6 +231,24 @@ def test_standard_output_has_one_line(start: Starter) -> None:
     assert (code, out) == (0, "")
     assert "imported\n" in err
     assert "noise\n" in err
+
+
+def test_closed_standard_streams_are_nobodys_socket(tmp_path: Path) -> None:
+    """What is written past Python to standard error reaches no client, and all goes on."""
+    script = 'exec "$0" -m arcp_trio serve --host unix:here --memory --token=alice=x <&- >&- 2>&-'
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = ["sh", "-c", script, sys.executable]
+    with subprocess.Popen(command, cwd=tmp_path, env=environment) as process:
+        try:
+            while not (tmp_path / "here").is_socket():
+                assert process.poll() is None
+                time.sleep(0.05)
+            open_files = Path(f"/proc/{process.pid}/fd")
+            assert {(open_files / n).readlink() for n in "012"} == {Path(os.devnull)}
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(timeout=30) == 0
+        finally:
+            process.kill()
 
 
 def test_a_port_in_use(start: Starter, tmp_path: Path) -> None:
