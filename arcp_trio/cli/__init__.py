@@ -49,6 +49,8 @@ def _run(name: str, given: Mapping[str, object]) -> int:
 
 
 def _end(message: str, exit_code: int) -> int:
+    for handler in logging.getLogger().handlers:
+        handler.flush()  # the line to act on stands last
     # It may repeat what another program said.
     print(f"{PROGRAM}: {safe_line(message)}", file=sys.stderr, flush=True)
     return exit_code

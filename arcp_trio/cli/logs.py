@@ -11,6 +11,7 @@ import json
 import logging
 import re
 import sys
+from collections.abc import Callable
 from typing import Final, TextIO
 
 from arcp_trio.wire.timestamps import rfc3339
@@ -30,10 +31,12 @@ _UNSEEN: Final = re.compile(
 """What ends a line somewhere, steers a terminal, turns text round, or is no character at all."""
 
 
-def set_up(level: str, style: str) -> None:
+def set_up(
+    level: str, style: str, kind: Callable[[TextIO], logging.Handler] = logging.StreamHandler
+) -> None:
     """Send the process's log to standard error, in UTF-8: `text` for people, or `json`."""
     _have_utf8(sys.stderr)
-    handler = logging.StreamHandler(sys.stderr)
+    handler = kind(sys.stderr)
     handler.setFormatter(JsonFormatter() if style == "json" else TextFormatter())
     logging.basicConfig(handlers=[handler], level=level.upper())
     if level in ("info", "warning"):

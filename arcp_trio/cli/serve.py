@@ -20,6 +20,7 @@ from arcp_trio.cli.config import Config, settle
 from arcp_trio.cli.demo import demo_agents
 from arcp_trio.cli.doors import open_doors
 from arcp_trio.cli.errors import CommandError
+from arcp_trio.cli.log_writer import LogWriter
 from arcp_trio.cli.options import ServeOptions
 from arcp_trio.cli.reloading import Reloads, Terminal, read_tokens_again, reload_at
 from arcp_trio.cli.stdio import StandardDoor, StandardStreams
@@ -41,7 +42,7 @@ def run(given: Mapping[str, object]) -> int:
     terminal = Terminal()
     config = settle(given)
     options = config.options
-    logs.set_up(options.log_level, options.log_format)
+    logs.set_up(options.log_level, options.log_format, LogWriter)
     # Standard output carries the address or the frames and nothing else, whatever an agent prints.
     address_out = sys.stdout
     streams = StandardStreams.take() if options.stdio else None

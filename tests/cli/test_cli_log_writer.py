@@ -1,0 +1,97 @@
+"""A log that nobody reads: its lines wait, and nothing else does."""
+
+from __future__ import annotations
+
+import io
+import logging
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from arcp_trio.cli.log_writer import LogWriter
+from tests.cli.processes import ROOT, peer
+
+WAIT_SECONDS = 20.0
+
+
+class Stuck(io.StringIO):
+    """A stream that takes nothing until it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.entered = threading.Event()
+        self.free = threading.Event()
+
+    def write(self, text: str) -> int:
+        """Wait, then write."""
+        self.entered.set()
+        assert self.free.wait(WAIT_SECONDS)
+        return super().write(text)
+
+
+def record(number: int) -> logging.LogRecord:
+    """A fact."""
+    return logging.makeLogRecord({"msg": "fact %d", "args": (number,)})
+
+
+def test_lines_are_written_in_order_and_whole_at_the_end() -> None:
+    """Flushing waits for what has not been written yet; at the end, the log is flushed."""
+    stream = io.StringIO()
+    writer = LogWriter(stream)
+    for number in range(1_000):
+        writer.handle(record(number))
+    writer.flush()
+    assert stream.getvalue().splitlines() == [f"fact {n}" for n in range(1_000)]
+
+
+def test_what_finds_no_room_is_counted() -> None:
+    """The first lines are kept, the others counted, and the count is told as soon as it can be."""
+    stream = Stuck()
+    writer = LogWriter(stream, most=3)
+    writer.handle(record(0))
+    assert stream.entered.wait(WAIT_SECONDS)
+    for number in range(1, 10):
+        writer.handle(record(number))
+    stream.free.set()
+    writer.flush()
+    lines = stream.getvalue().splitlines()
+    assert lines == ["fact 0", "lines lost: nobody read the log", "fact 1", "fact 2", "fact 3"]
+
+
+def test_a_stream_that_is_gone_takes_nothing_along() -> None:
+    """Logging goes on, to nobody."""
+    stream = io.StringIO()
+    writer = LogWriter(stream, most=2)
+    stream.close()
+    for number in range(10):
+        writer.handle(record(number))
+    writer.flush()
+
+
+@pytest.mark.real_tcp
+def test_a_runtime_whose_log_nobody_reads_goes_on(tmp_path: Path) -> None:
+    """More than a pipe holds is logged, every job ends, and so does the process when told to."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "arcp_trio", "serve", "--port=0", "--memory", "--token=alice=a"],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        try:
+            assert process.stdout is not None
+            url = process.stdout.readline().removeprefix("listening on ").strip()
+            with peer(url, "a") as session:
+                for number in range(1_000):
+                    assert session.run("echo", number)[-1]["type"] == "job.result"
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(WAIT_SECONDS) == 0
+            assert process.stderr is not None
+            assert 100 < process.stderr.read().count("job ended") < 1_000  # the pipe was full
+        finally:
+            process.kill()
