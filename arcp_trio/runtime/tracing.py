@@ -6,8 +6,8 @@ Never one per event. Without a tracer nothing is traced, and hardly anything pai
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Final, Protocol, TypeAlias, TypeVar
 
 import attrs
@@ -127,8 +127,16 @@ class _FencedSpan:
     def start(self, name: str, attributes: Attributes) -> Span:
         return _fenced(lambda: self.of(self.span.start(name, attributes)), NO_SPAN)
 
-    def current(self) -> AbstractContextManager[object]:
-        return _fenced(self.span.current, nullcontext())
+    @contextmanager
+    def current(self) -> Generator[None]:
+        context = _fenced(self.span.current, nullcontext())
+        entered = _fenced(lambda: [context.__enter__()], [])
+        try:
+            yield
+        finally:
+            if entered:
+                # What the block raises is none of its business, and not for it to swallow.
+                _fenced(lambda: context.__exit__(None, None, None), None)
 
     def end(self, attributes: Attributes, *, code: str | None = None) -> None:
         _fenced(lambda: self.span.end(attributes, code=code), None)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -447,10 +447,13 @@ class Broken:
         """Begin."""
         return self._call()
 
-    def current(self) -> trio.CancelScope:
+    @contextmanager
+    def current(self) -> Generator[None]:
         """Be current."""
         self._call()
-        return trio.CancelScope()
+        with suppress(BaseException):  # what comes in here is not for it to swallow
+            yield
+        self._call()
 
     def end(self, *_args: object, **_named: object) -> None:
         """Finish."""
@@ -458,15 +461,23 @@ class Broken:
 
 
 @pytest.mark.logs_error("tracer failed")
-@pytest.mark.parametrize("good_calls", range(7))
+@pytest.mark.parametrize("good_calls", range(9))
 async def test_a_tracer_that_fails_costs_no_job(good_calls: int, autojump_clock: MockClock) -> None:
     """Wherever it fails, the job ends as it would have."""
     async with traced(Broken(good_calls)) as (_, peer):
         job = await run(peer, "caller", trace=SENT)
         end = await peer.until_terminal(job["job_id"])
-        if good_calls == 6:
+        if good_calls == 8:
             await run(peer, "caller")
     assert end["payload"]["result"] == TRACE
+
+
+async def test_a_tracer_swallows_no_error(autojump_clock: MockClock) -> None:
+    """What an agent raises is the end of its job, whatever the span does with it."""
+    async with traced(Broken(100)) as (_, peer):
+        job = await run(peer, "sorry")
+        end = await peer.until_terminal(job["job_id"])
+    assert (end["type"], end["payload"]["message"]) == ("job.error", SECRET)
 
 
 def test_nothing_of_it_is_needed() -> None:
