@@ -23,6 +23,8 @@ from arcp_trio.transport import HandshakeFailed, Transport, TransportClosed, acc
 
 logger = logging.getLogger(__name__)
 
+#: Of what a stranger has said, what a line of the log repeats.
+_QUOTED_CHARS: Final = 100
 #: Closing by force does no network I/O, so this only guards against a stream that misbehaves.
 CLOSE_SECONDS: Final = 1.0
 
@@ -142,7 +144,7 @@ class Door:
         page = pages.page_for(head, self.runtime)
         if page is not None:
             if head.upgrades:  # no browser that looks around, but a client that has gone astray
-                where = f"a WebSocket at {head.path[:100]!r}"
+                where = f"a WebSocket at {head.path[:_QUOTED_CHARS]!r}"
                 raise _TurnedAway("path", where, page.encode(head))
             await pages.send(stream, page.encode(head))
             return
@@ -175,7 +177,8 @@ class Door:
         encrypted = self.ssl_context is not None
         if not self.origins.admits_origin(head.origin, head.host, encrypted=encrypted):
             page = Page(403, "This Origin may not connect; --allow-origin allows it.\n")
-            raise _TurnedAway("origin", f"from the web page {head.origin!r}", page.encode(head))
+            quoted = repr((head.origin or "")[:_QUOTED_CHARS])
+            raise _TurnedAway("origin", f"from the web page {quoted}", page.encode(head))
 
 
 async def _encrypt(stream: trio.abc.Stream, context: ssl.SSLContext) -> trio.abc.Stream:

@@ -258,6 +258,16 @@ async def test_who_is_refused_has_made_no_session() -> None:
     assert "arcp_connections 0" in text
 
 
+async def test_a_line_of_the_log_stays_short(caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever is turned away has no say in how long it is."""
+    with caplog.at_level("INFO", "arcp_trio.front.door"):
+        assert (await status("localhost", "http://" + "x" * 10_000))[0] == REFUSED
+        assert (await status("localhost", path="/" + "x" * 10_000))[0] == 404
+    whys: list[str] = [vars(record)["why"] for record in caplog.records]
+    assert len(whys) == 2
+    assert max(map(len, whys)) < 200
+
+
 @pytest.mark.real_tcp
 async def test_a_listener_knows_by_itself_whether_it_is_loopback() -> None:
     """The check is there without being asked for."""
