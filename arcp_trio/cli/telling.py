@@ -183,7 +183,8 @@ def _percent(body: Mapping[str, Json]) -> int | None:
     current, total = body.get("current"), body.get("total")
     if not (_is_number(current) and _is_number(total)):
         return None
-    return max(0, min(100, int(100 * current / total))) if total > 0 else 100
+    # Bounded first: the quotient of what an agent says may be infinite.
+    return int(max(0, min(100, 100 * current / total))) if total > 0 else 100
 
 
 def _progress(body: Mapping[str, Json]) -> str:

@@ -99,6 +99,19 @@ def test_the_changing_line() -> None:
     assert live() == ""
 
 
+@pytest.mark.parametrize(
+    ("current", "total", "bar"),
+    [
+        (1e308, 1e308, "[####################]"),
+        (1e308, 1e-300, "[####################]"),
+        (-1e308, 1e-300, "[--------------------]"),
+    ],
+)
+def test_a_share_that_no_float_can_hold(current: float, total: float, bar: str) -> None:
+    """Numbers at the edges of their range fill the bar, or leave it empty, and break nothing."""
+    assert live(("progress", {"current": current, "total": total})).startswith(bar)
+
+
 def test_what_there_is_to_spend_is_known_from_the_start() -> None:
     """The budget that was granted is shown before anything is spent."""
     teller = Teller(live=True, colours=False)
