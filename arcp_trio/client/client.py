@@ -158,14 +158,14 @@ class Client:
         Cancellation: the job may have been submitted.
 
         Raises:
-            ValueError: the input is not JSON, or an argument makes no sense.
+            ValueError, TypeError: the input is not JSON, or an argument makes no sense.
             ArcpError: the class of the refusal's code.
             ConnectionFailed, ResumeWindowExpired: the session was lost; whether the job was
                 submitted is not known.
         """
         if expires_in is not None and expires_in <= 0:
             raise ValueError("expires_in must be in the future")
-        key = idempotency_key or new_id("key_")
+        key = new_id("key_") if idempotency_key is None else idempotency_key
         payload = submit_payload(
             agent,
             input,

@@ -28,7 +28,7 @@ def submit_payload(
 ) -> JsonObject:
     """Make the payload of a `job.submit` (§7.1)."""
     payload: JsonObject = {"agent": agent, "input": input, "idempotency_key": idempotency_key}
-    grants = {name: list(patterns) for name, patterns in (lease or {}).items()}
+    grants = {name: _patterns(name, patterns) for name, patterns in (lease or {}).items()}
     if budget:
         amounts = [f"{currency}:{_plain(amount)}" for currency, amount in budget.items()]
         grants[_BUDGET] = grants.get(_BUDGET, []) + amounts
@@ -39,6 +39,12 @@ def submit_payload(
     if max_runtime is not None:
         payload["max_runtime_sec"] = max_runtime
     return payload
+
+
+def _patterns(capability: str, patterns: Sequence[str]) -> list[str]:
+    if isinstance(patterns, str):  # a sequence of its characters, each a pattern
+        raise TypeError(f"{capability}: expected a list of patterns, not a string")
+    return list(patterns)
 
 
 def _plain(amount: Amount) -> str:

@@ -282,6 +282,15 @@ async def test_a_submit_as_it_stands_on_the_wire(autojump_clock: MockClock) -> N
         assert job.credentials == []
 
 
+async def test_what_looks_right_and_is_not_is_refused(autojump_clock: MockClock) -> None:
+    """A string in place of a list of patterns is not a pattern per letter, nor "" no key."""
+    async with real_runtime() as runtime, connect(Network(runtime).open, token=TOKEN) as client:
+        with pytest.raises(TypeError, match=r"tool\.call: expected a list of patterns"):
+            await client.submit("echo", lease={"tool.call": "abc"})
+        with pytest.raises(InvalidRequest, match="idempotency_key"):
+            await client.submit("echo", idempotency_key="")
+
+
 async def test_a_budget_is_exact(autojump_clock: MockClock) -> None:
     """Amounts come as the decimals they were granted as, more digits than a float has or not."""
     amounts = {"USD": Decimal("5.00"), "EUR": Decimal("123456789012345.123456789012")}
