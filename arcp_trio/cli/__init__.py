@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
@@ -19,6 +20,7 @@ _log = logging.getLogger(__name__)
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code of the process."""
+    _occupy_closed_streams()
     parser = build_parser()
     namespace, unknown = parser.parse_known_args(argv)
     given = vars(namespace)
@@ -39,6 +41,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:  # noqa: BLE001 - the last fence: people get a line, not a traceback
         _log.debug("the whole story of what follows", exc_info=True)
         return _end(f"failed with {one_line(error)}; --log-level debug shows where", 1)
+
+
+def _occupy_closed_streams() -> None:
+    """Have /dev/null where whoever started this has closed a standard stream.
+
+    What is written there would else go to what is opened next: to a client, perhaps.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            # Of all free numbers it gets the lowest: the one that is missing.
+            lowest = os.open(os.devnull, os.O_RDWR)
+            setattr(sys, name, os.fdopen(lowest, mode, encoding="utf-8"))
 
 
 def _run(name: str, given: Mapping[str, object]) -> int:

@@ -30,7 +30,6 @@ from arcp_trio.runtime.policy import Policy
 from arcp_trio.store.errors import StoreError
 from arcp_trio.store.interface import Store
 
-_STANDARD_ERROR: Final = 2
 _END_SECONDS: Final = 4.5
 """From the end of the drain to that of the process; 5 are promised."""
 _LEAVE_SECONDS: Final = 2.0
@@ -46,7 +45,6 @@ def run(given: Mapping[str, object]) -> int:
     # Standard output carries the address or the frames and nothing else, whatever an agent prints.
     address_out = sys.stdout
     streams = StandardStreams.take() if options.stdio else None
-    _occupy_standard_streams()
     with contextlib.redirect_stdout(sys.stderr):
         agents = _agents(options)
         try:
@@ -54,16 +52,6 @@ def run(given: Mapping[str, object]) -> int:
         except StoreError as error:
             raise cannot_use(error) from error
     return 0
-
-
-def _occupy_standard_streams() -> None:
-    """Have something open under the numbers 0, 1 and 2, where whoever started it has closed them.
-
-    What is written to standard error would else go to what was opened next: to a client, perhaps.
-    """
-    while (number := os.open(os.devnull, os.O_RDWR)) <= _STANDARD_ERROR:
-        pass
-    os.close(number)
 
 
 def _agents(options: ServeOptions) -> arcp_trio.Agents:

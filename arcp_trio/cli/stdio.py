@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
@@ -40,11 +41,10 @@ class StandardStreams:
         Raises:
             CommandError: they are not there.
         """
-        try:
-            incoming, outgoing = os.dup(_INPUT), os.dup(_OUTPUT)
-            os.dup2(_ERRORS, _OUTPUT)
-        except OSError as error:
-            raise CommandError("--stdio needs standard input, output and error") from error
+        if None in (sys.__stdin__, sys.__stdout__, sys.__stderr__):  # it was closed at the start
+            raise CommandError("--stdio needs standard input, output and error")
+        incoming, outgoing = os.dup(_INPUT), os.dup(_OUTPUT)
+        os.dup2(_ERRORS, _OUTPUT)
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, _INPUT)
         os.close(nothing)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.clients import HOSTILE, Commands
+from tests.cli.processes import LIFETIME_SECONDS
 
 pytestmark = pytest.mark.real_tcp
 
@@ -151,6 +152,31 @@ def test_input_from_elsewhere(commands: Commands, tmp_path: Path) -> None:
 def test_usage(commands: Commands, arguments: tuple[str, ...], words: str) -> None:
     """What makes no sense is refused before anything is sent, with exit code 2."""
     assert words in commands.refused(2, "submit", "echo", *arguments)
+
+
+@pytest.mark.parametrize(
+    ("redirected", "code", "said"),
+    [
+        ("--input - <&-", 2, "arcp-trio: standard input is not JSON: "),
+        ("--input 1 <&- >&-", 0, "job_"),
+        ("--input 1 <&- 2>&-", 0, '{"echo":1}\n'),
+        ("--input { 2>&-", 2, ""),
+    ],
+)
+def test_closed_standard_streams(commands: Commands, redirected: str, code: int, said: str) -> None:
+    """What would go to a closed stream goes nowhere; the rest is as ever."""
+    done = subprocess.run(
+        ["sh", "-c", f'"$0" -m arcp_trio submit echo {redirected}', sys.executable],
+        cwd=commands.folder,
+        env=commands.environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT if "2>&-" not in redirected else subprocess.PIPE,
+        text=True,
+        check=False,
+        timeout=LIFETIME_SECONDS,
+    )
+    assert done.returncode == code
+    assert done.stdout.startswith(said) if said else done.stdout == ""
 
 
 def test_hostile_text(commands: Commands) -> None:
