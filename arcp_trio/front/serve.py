@@ -7,6 +7,7 @@ import math
 import socket
 import ssl
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -108,6 +109,9 @@ async def _accept_from(listener: trio.SocketListener, door: Door) -> None:
                 complain_from = trio.current_time() + COMPLAINT_SECONDS
             await trio.sleep(ACCEPT_PAUSE_SECONDS)
             continue
+        with suppress(OSError):  # gone already
+            # Without heartbeats, only the kernel finds out that an idle client has vanished.
+            stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         peer, private = _peer(stream)
         try:
             door.runtime.start_connection(

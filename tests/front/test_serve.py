@@ -17,6 +17,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from arcp_trio import Runtime, StaticTokens
 from arcp_trio.front import serve
+from arcp_trio.front.door import Door
 from arcp_trio.front.listening import listen
 from arcp_trio.front.origins import is_loopback
 from arcp_trio.front.serve import COMPLAINT_SECONDS, serve_stream
@@ -148,6 +149,22 @@ async def test_connections_are_named_after_their_peer() -> None:
         await assert_echoes(client, "hello")
         (name,) = runtime.names
         assert name.startswith("connection from 127.0.0.1:")
+
+
+@pytest.mark.real_tcp
+async def test_the_kernel_looks_after_idle_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that vanished without a word does not keep its connection for ever."""
+    accepted: list[int] = []
+    receive = Door.receive
+
+    async def look(door: Door, stream: trio.SocketStream, peer: str, *, private: bool) -> None:
+        accepted.append(stream.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE))
+        await receive(door, stream, peer, private=private)
+
+    monkeypatch.setattr(Door, "receive", look)
+    async with serving() as (_runtime, port), client_of(port) as client:
+        await assert_echoes(client, "hello")
+    assert accepted == [1]
 
 
 @pytest.mark.real_tcp
