@@ -26,13 +26,13 @@ class KeyFile:
         self._algorithms = algorithms
         self._stamp = self._look()
         self._keys = self._read()
+        self._complained_of = self._stamp
 
     async def find(self, algorithm: str, key_id: str | None) -> Key | None:
         """Return the key that a token names."""
         # On the event loop: a look takes microseconds, and reading is rare and bounded.
         if (stamp := self._look()) != self._stamp:
-            self._stamp = stamp
-            self._read_again()
+            self._read_again(stamp)
         return self._keys.find(algorithm, key_id)
 
     def _look(self) -> tuple[int, ...] | None:
@@ -43,13 +43,18 @@ class KeyFile:
             return None
         return (facts.st_mtime_ns, facts.st_ctime_ns, facts.st_size, facts.st_ino)
 
-    def _read_again(self) -> None:
+    def _read_again(self, stamp: tuple[int, ...] | None) -> None:
         try:
             self._keys = self._read()
         except (OSError, ValueError) as error:
-            _log.error("the keys in %s are kept as they were: %s", self._path, error)
+            if stamp != self._complained_of:
+                _log.error("the keys in %s are kept as they were: %s", self._path, error)
+            self._complained_of = stamp
+            if isinstance(error, OSError):
+                return  # which may pass, the file being as it is: the next token tries again
         else:
             _log.info("the keys in %s were read again", self._path)
+        self._stamp = stamp
 
     def _read(self) -> KeySet:
         facts = self._path.stat()

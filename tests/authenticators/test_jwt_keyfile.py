@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -220,6 +221,27 @@ async def test_a_bad_file_takes_no_key_away(
         assert await check(sign(kid="first")) == "alice"
     assert len(caplog.records) == 1
     replace(file, key_set(jwk("ES256", "new")))
+    assert await check(sign("ES256", "new", kid="new")) == "alice"
+    assert await check(sign(kid="first")) is None
+
+
+@pytest.mark.logs_error("keys.json are kept as they were")
+async def test_trouble_with_reading_does_not_outlast_itself(
+    file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A file that could not be read is read as soon as it can, though it has not changed since."""
+    check = auth(file)
+    replace(file, key_set(jwk("ES256", "new")))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.dup(0)
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
+    try:
+        for _ in range(3):
+            assert await check(sign(kid="first")) == "alice"
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert len(caplog.records) == 1
     assert await check(sign("ES256", "new", kid="new")) == "alice"
     assert await check(sign(kid="first")) is None
 
