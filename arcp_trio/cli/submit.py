@@ -21,9 +21,9 @@ from arcp_trio.cli.running import Interrupts, run_client
 from arcp_trio.cli.screen import Screen
 from arcp_trio.cli.text import safe_line
 from arcp_trio.cli.views import view
-from arcp_trio.client import JobHandle
+from arcp_trio.client import ConnectionFailed, JobHandle
 from arcp_trio.wire import json
-from arcp_trio.wire.errors import InvalidRequest
+from arcp_trio.wire.errors import InvalidRequest, ResumeWindowExpired
 from arcp_trio.wire.json import Json
 
 _SIGNALLED: Final = 128
@@ -90,7 +90,8 @@ async def _ask(job: JobHandle, screen: Screen) -> bool:
     answer = await screen.ask(_QUESTION)
     if answer.lower() not in ("c", "cancel"):
         return True
-    with suppress(InvalidRequest):  # it has ended meanwhile, and how is shown
+    # The job, or the session, has ended meanwhile: who shows the job shows that, too.
+    with suppress(InvalidRequest, ConnectionFailed, ResumeWindowExpired):
         await job.cancel("Ctrl-C")
     return False
 

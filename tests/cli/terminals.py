@@ -80,6 +80,15 @@ class Terminal:
         while text not in self.raw[behind:]:
             assert self._read(end), f"no {text!r} in {self.raw!r}"
 
+    def wait_until_read(self) -> None:
+        """Wait until the command has read the lines that the screen shows to be typed."""
+        keyboard = os.open(f"/proc/{self.process.pid}/fd/0", os.O_RDONLY | os.O_NOCTTY)
+        end = time.monotonic() + WAIT_SECONDS
+        while any(fcntl.ioctl(keyboard, termios.FIONREAD, bytes(4))):
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        os.close(keyboard)
+
     def end(self) -> int:
         """Wait for the end; return the exit code."""
         end = time.monotonic() + WAIT_SECONDS

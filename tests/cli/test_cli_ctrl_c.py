@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from attrs import evolve
 
 from tests.cli.clients import Commands
+from tests.cli.relay import relay
 from tests.cli.terminals import Terminal, terminal
 
 pytestmark = pytest.mark.real_tcp
@@ -68,6 +70,29 @@ def test_ctrl_c_while_it_is_being_cancelled(commands: Commands) -> None:
         on.wait_for("warn: not yet")
         on.type("\x03")
         assert on.end() == 130
+
+
+def test_ctrl_c_while_the_connection_to_cancel_it_is_lost(commands: Commands) -> None:
+    """It does not wait for the connection to come back: the job is left running, and named."""
+    with relay(commands.url) as between:
+        through = evolve(commands, url=between.url)
+        with terminal(through, "submit", "waiting") as on:
+            on.wait_for("waiting: for you")
+            between.fail()
+            on.wait_for("connection lost, trying again")
+            on.type("\x03")
+            on.wait_for(QUESTION)
+            on.type("c\n")
+            on.wait_for("[d] c\r\n")
+            on.wait_until_read()
+            on.type("\x03")
+            assert on.end() == 130
+            job_id = on.lines[0].split()[0]
+            assert on.lines[-3:] == [
+                f"the job goes on; arcp-trio watch {job_id} shows it",
+                job_id,
+                "",
+            ]
 
 
 def test_ctrl_c_in_watch_asks_nothing(commands: Commands) -> None:
