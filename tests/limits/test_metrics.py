@@ -96,23 +96,19 @@ async def test_what_a_restart_finds_is_counted_at_once(tmp_path: Path) -> None:
                 async with open_peer(runtime) as peer:
                     await peer.hello()
         store = SqliteStore(tmp_path / "store")
-        async with trio.open_nursery() as nursery:
-            await nursery.start(run_and_crash, store)
+        await run_and_crash(store)
         async with new_runtime(SqliteStore(tmp_path / "store")) as runtime:
             metrics = scrape(runtime)
             assert metrics("sessions", state="parked") == 4
             assert metrics("jobs_finished_total", outcome="error") == 1
 
 
-async def run_and_crash(
-    store: SqliteStore, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
-) -> None:
+async def run_and_crash(store: SqliteStore) -> None:
     """Accept a job, and never say its end: that is not stored any more."""
     async with new_runtime(store) as runtime, open_peer(runtime) as peer:
         await peer.hello()
         await peer.submit("stayer")
         await store.flushed()
-        task_status.started()
         store.put = lambda write: store._queue._taken  # type: ignore[method-assign]
 
 
