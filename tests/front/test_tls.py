@@ -11,9 +11,10 @@ import pytest
 import trio
 import trustme
 from cryptography.hazmat.primitives import serialization
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 from websockets.sync.client import connect as sync_connect
 
+from arcp_trio.front import pages
 from arcp_trio.front.listening import listen, url
 from arcp_trio.front.serve import serve_on
 from arcp_trio.front.tls import Tls, UnusableCertificate
@@ -242,8 +243,9 @@ async def test_a_page_here_is_from_https(
     tls = Tls(*write_pair(tmp_path, authority, "app.example"))
     for origin, status in (("https://app.example", b"101"), ("http://app.example", b"403")):
         async with trio.open_nursery() as nursery:
+            runtime = EchoRuntime(nursery)
             secure = trio.SSLStream(
-                knock(EchoRuntime(nursery), ssl_context=tls.current),
+                knock(runtime, ssl_context=tls.current),
                 trusting(authority),
                 server_hostname="app.example",
                 https_compatible=True,
@@ -251,4 +253,21 @@ async def test_a_page_here_is_from_https(
             head = f"Host: app.example\r\nOrigin: {origin}".encode()
             await secure.send_all(request().replace(b"Host: localhost", head))
             assert (await secure.receive_some())[9:12] == status
+            await wait_all_tasks_blocked()
+            assert runtime.private == ([True] if status == b"101" else [])
             nursery.cancel_scope.cancel()
+
+
+@pytest.mark.real_tcp
+async def test_behind_a_page_the_connection_ends_at_once(
+    tmp_path: Path, authority: trustme.CA, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clients that read to the end instead of counting bytes do not wait until they are cut off."""
+    monkeypatch.setattr(pages, "DRAIN_SECONDS", 100)
+    context = Tls(*write_pair(tmp_path, authority)).current()
+    async with serving() as (_, plain), serving(ssl_context=context) as (_, secure):
+        streams = await trio.open_tcp_stream("127.0.0.1", plain), await encrypted(secure, authority)
+        for stream in streams:
+            await stream.send_all(GET)
+            await until_closed(stream)
+            await stream.aclose()
