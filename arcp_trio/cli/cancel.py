@@ -6,9 +6,11 @@ import sys
 from collections.abc import Mapping
 
 from arcp_trio.cli.client_options import CancelOptions
+from arcp_trio.cli.errors import REFUSED, CommandError
 from arcp_trio.cli.reaching import connected
 from arcp_trio.cli.running import Interrupts, run_client
 from arcp_trio.cli.text import safe_line
+from arcp_trio.wire.errors import PermissionDenied
 
 
 def run(given: Mapping[str, object]) -> int:
@@ -17,7 +19,14 @@ def run(given: Mapping[str, object]) -> int:
 
     async def cancel(interrupts: Interrupts) -> int:
         async with connected(options, interrupts) as client:
-            await client.cancel(options.job_id, options.reason)
+            try:
+                await client.cancel(options.job_id, options.reason)
+            except PermissionDenied as error:
+                raise CommandError(
+                    f"refused: {error.code}: {error.message}; press Ctrl-C there, wait until that"
+                    " session is over, or ask an operator of the runtime",
+                    exit_code=REFUSED,
+                ) from error
         return 0
 
     code = run_client(options, cancel)

@@ -73,7 +73,9 @@ def test_somebody_elses_wait(commands: Commands) -> None:
     with commands.start("submit", "waiting", "--json") as submitting:
         assert submitting.stdout is not None
         job_id = submitting.stdout.readline().partition('"job_id":"')[2].partition('"')[0]
-        assert "PERMISSION_DENIED" in commands.refused(1, "cancel", job_id)
+        refusal = commands.refused(1, "cancel", job_id)
+        assert "PERMISSION_DENIED" in refusal
+        assert "; press Ctrl-C there, wait until" in refusal
         submitting.send_signal(signal.SIGINT)
         out, _ = submitting.communicate(timeout=20)
     assert f'{{"type":"detached","job_id":"{job_id}"}}' in out
