@@ -105,6 +105,8 @@ def read_input(given: str | None) -> Json:
         where, text = "standard input", _decoded(sys.stdin.buffer.read(), "standard input")
     elif given.startswith("@"):
         where = given[1:]
+        if not where:
+            raise CommandError("--input @ names no file; write @FILE")
         try:
             text = _decoded(Path(where).read_bytes(), where)
         except OSError as error:
@@ -112,8 +114,9 @@ def read_input(given: str | None) -> Json:
     try:
         return json.loads(text)
     except InvalidRequest as error:
-        hint = """; text needs quotes of its own: --input '"text"'""" if text is given else ""
-        raise CommandError(f"{where} is not JSON: {error.message}{hint}") from error
+        is_word = text is given and text[0].isalpha()
+        hint = """; text needs quotes of its own: --input '"text"'""" if is_word else ""
+        raise CommandError(f"{where} cannot be sent: {error.message}{hint}") from error
 
 
 def _decoded(data: bytes, where: str) -> str:

@@ -138,7 +138,8 @@ def test_input_from_elsewhere(commands: Commands, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--input", "{"), "--input is not JSON: "),
+        (("--input", "{"), "--input cannot be sent: not valid JSON: "),
+        (("--input", "@"), "--input @ names no file; write @FILE"),
         (("--input", "word"), """text needs quotes of its own: --input '"text"'"""),
         (("--input", "@no/such.json"), "cannot read the input no/such.json: no such file"),
         (("--budget", "5"), "--budget 5 is not CURRENCY:AMOUNT, such as USD:5"),
@@ -154,10 +155,16 @@ def test_usage(commands: Commands, arguments: tuple[str, ...], words: str) -> No
     assert words in commands.refused(2, "submit", "echo", *arguments)
 
 
+def test_advice_is_given_where_it_fits(commands: Commands) -> None:
+    """Quotes help a word; what is JSON, and cannot be sent, they do not."""
+    refused = commands.refused(2, "submit", "echo", "--input", '{"n": 99999999999999999999}')
+    assert refused == "--input cannot be sent: integer beyond 64 bits @ $.n"
+
+
 @pytest.mark.parametrize(
     ("redirected", "code", "said"),
     [
-        ("--input - <&-", 2, "arcp-trio: standard input is not JSON: "),
+        ("--input - <&-", 2, "arcp-trio: standard input cannot be sent: not valid JSON: "),
         ("--input 1 <&- >&-", 0, "job_"),
         ("--input 1 <&- 2>&-", 0, '{"echo":1}\n'),
         ("--input { 2>&-", 2, ""),
