@@ -237,7 +237,9 @@ def _statuses(names: Sequence[str]) -> frozenset[Status]:
     known = {status.value for status in Status}
     unknown = [name for name in names if name not in known]
     if unknown:
-        raise InvalidRequest(f"no status of §7.3: {clip(repr(unknown[0]))} @ $.filter.status")
+        raise InvalidRequest(
+            f"{clip(repr(unknown[0]))} is none of {', '.join(Status)} @ $.filter.status"
+        )
     return frozenset(map(Status, names))
 
 

@@ -44,6 +44,12 @@ def test_jobs_are_filtered(commands: Commands) -> None:
     assert "INVALID_REQUEST" in commands.refused(1, "jobs", "--status", "happy")
 
 
+def test_a_status_that_there_is_not(commands: Commands) -> None:
+    """Who asks for one is told those there are."""
+    refusal = commands.refused(1, "jobs", "--status", "done")
+    assert "'done' is none of pending, running, success, " in refusal
+
+
 def test_all_jobs(commands: Commands) -> None:
     """Without --all it is the newest, and that there are more is said."""
     items = ["x"] * (NEWEST + 5)
