@@ -69,12 +69,44 @@ async def _open_one(host: str, port: int) -> list[trio.SocketListener]:
     try:
         if host.startswith(UNIX):
             return [_open_unix(Path(host.removeprefix(UNIX)))]
-        return await trio.open_tcp_listeners(port, host=host)
+        return await _open_tcp(host, port)
     except OSError as error:
         number = error.errno or errno.EINVAL
         raise CannotListen(number, error.strerror or str(error), host) from error
     except ValueError as error:
         raise CannotListen(errno.EINVAL, "not an address or a name", host) from error
+
+
+async def _open_tcp(host: str, port: int) -> list[trio.SocketListener]:
+    """Listen on each address of a name that this machine has.
+
+    `localhost` is often `::1` as well where there is no IPv6.
+    """
+    listeners: list[trio.SocketListener] = []
+    missing: OSError | None = None
+    try:
+        for address in await _addresses(host, port):
+            try:
+                listeners += await trio.open_tcp_listeners(port, host=address)
+            except OSError as error:
+                if error.errno != errno.EADDRNOTAVAIL:
+                    raise
+                missing = error
+    except BaseException:
+        close(listeners)
+        raise
+    if missing is not None and not listeners:
+        raise missing
+    return listeners
+
+
+async def _addresses(host: str, port: int) -> list[str]:
+    if "%" in host:
+        return [host]  # an address, of an interface that would be lost
+    found = await trio.socket.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    return list(dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in found))
 
 
 def _open_unix(path: Path) -> trio.SocketListener:

@@ -18,7 +18,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from arcp_trio import Runtime, StaticTokens
 from arcp_trio.front import serve
 from arcp_trio.front.door import Door
-from arcp_trio.front.listening import listen
+from arcp_trio.front.listening import CannotListen, listen
 from arcp_trio.front.origins import is_loopback
 from arcp_trio.front.serve import COMPLAINT_SECONDS, serve_stream
 from arcp_trio.transport import TransportClosed, connect, memory_streams
@@ -260,8 +260,9 @@ async def refused_by_the_runtime(  # noqa: ASYNC128 - passes it on
 class TwoAddresses(trio.abc.HostnameResolver):
     """A name for two places; on the second, somebody else takes the first port that is tried."""
 
-    def __init__(self) -> None:
+    def __init__(self, second: str = "127.0.0.2") -> None:
         self.rival: socket.socket | None = None
+        self._second = second
 
     async def getaddrinfo(
         self,
@@ -272,11 +273,11 @@ class TwoAddresses(trio.abc.HostnameResolver):
         proto: int = 0,
         flags: int = 0,
     ) -> list[Any]:
-        """Whatever is asked for is at two places of the loopback interface."""
+        """Whatever is asked for is at two places, of the loopback interface unless told."""
         assert isinstance(port, int)
         if port and self.rival is None:
             self.rival = socket.create_server(("127.0.0.2", port))
-        places = [("127.0.0.1", port), ("127.0.0.2", port)]
+        places = [("127.0.0.1", port), (self._second, port)]
         return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", place) for place in places]
 
     async def getnameinfo(
@@ -301,6 +302,17 @@ async def test_a_free_port_is_the_same_on_every_address() -> None:
     assert resolver.rival is not None
     with resolver.rival as rival:
         assert rival.getsockname()[1] != one[1]
+
+
+@pytest.mark.real_tcp
+async def test_an_address_that_this_machine_does_not_have_is_passed_over() -> None:
+    """If there is another one behind the name; localhost may be ::1 where there is no IPv6."""
+    trio.socket.set_custom_hostname_resolver(TwoAddresses("192.0.2.1"))
+    (listener,) = await listen(["localhost"], 0)
+    assert listener.socket.getsockname()[0] == "127.0.0.1"
+    await listener.aclose()
+    with pytest.raises(CannotListen, match=r"192\.0\.2\.1: "):
+        await listen(["192.0.2.1"], 0)
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /arcp HTTP/1.1\r\n"])
