@@ -5,12 +5,15 @@ from __future__ import annotations
 import hashlib
 import signal
 import ssl
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
 import trustme
 from websockets.sync.client import connect
 
+from arcp_trio.cli.reloading import Terminal, reload_at
 from tests.cli.processes import Peer, Serve, Starter, peer
 
 pytestmark = pytest.mark.real_tcp
@@ -77,6 +80,27 @@ def test_tokens_come_and_go_while_sessions_stay(start: Starter, tokens: Path) ->
         with peer(url, "a", session.resume_from(0)) as again:
             assert again.answer["payload"]["code"] == "UNAUTHENTICATED"
         assert_serves(session)
+
+
+@pytest.mark.logs_error("the first stay as they were")
+async def test_a_fault_in_one_reload_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever it raises is in the log; the others are read, now and at the next signal."""
+    before = signal.getsignal(signal.SIGHUP)
+    terminal = Terminal()
+    signal.signal(signal.SIGHUP, before)
+    read: list[str] = []
+
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    async def hangups() -> AsyncGenerator[int]:
+        for _ in range(2):
+            yield signal.SIGHUP
+
+    async with aclosing(hangups()) as signals:
+        await reload_at(signals, terminal, {"first": fail, "second": lambda: read.append("it")})
+    assert read == ["it", "it"]
+    assert sum(record.exc_info is not None for record in caplog.records) == 2
 
 
 def test_a_broken_file_changes_nothing(start: Starter, tokens: Path) -> None:
