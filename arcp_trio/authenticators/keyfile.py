@@ -26,7 +26,7 @@ class KeyFile:
         self._algorithms = algorithms
         self._stamp = self._look()
         self._keys = self._read()
-        self._complained_of = self._stamp
+        self._complained_of: tuple[int, ...] | None = self._stamp
 
     async def find(self, algorithm: str, key_id: str | None) -> Key | None:
         """Return the key that a token names."""

@@ -129,14 +129,18 @@ class _FencedSpan:
 
     @contextmanager
     def current(self) -> Generator[None]:
-        context = _fenced(self.span.current, nullcontext())
-        entered = _fenced(lambda: [context.__enter__()], [])
+        def enter() -> AbstractContextManager[object]:
+            context = self.span.current()
+            context.__enter__()
+            return context
+
+        nothing: AbstractContextManager[object] = nullcontext()
+        entered = _fenced(enter, nothing)
         try:
             yield
         finally:
-            if entered:
-                # What the block raises is none of its business, and not for it to swallow.
-                _fenced(lambda: context.__exit__(None, None, None), None)
+            # What the block raises is none of its business, and not for it to swallow.
+            _fenced(lambda: entered.__exit__(None, None, None), None)
 
     def end(self, attributes: Attributes, *, code: str | None = None) -> None:
         _fenced(lambda: self.span.end(attributes, code=code), None)
