@@ -98,7 +98,7 @@ async def _by_url(
     host, port = url.hostname or "", url.port or _PORTS[url.scheme]
     try:
         stream: trio.abc.Stream = await trio.open_tcp_stream(host, port)
-    except OSError as exc:
+    except (OSError, UnicodeError) as exc:  # the latter of what can be no host's name
         raise ConnectionRefused(f"nobody answers at {host} port {port}: {exc}") from exc
     if url.scheme == "wss":
         context = ssl_context or ssl.create_default_context()

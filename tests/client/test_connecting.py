@@ -111,6 +111,7 @@ async def test_nobody_there() -> None:
     assert type(refused) is ConnectionRefused
     assert str(port) in str(refused)
     assert type(await refusal("ws://no-such-host.invalid/arcp")) is ConnectionRefused
+    assert type(await refusal("ws://no..host/arcp")) is ConnectionRefused
 
 
 @real
