@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import socket
 import ssl
 import stat
 from collections.abc import AsyncGenerator, Mapping
@@ -52,6 +53,8 @@ class Reach:
             text = self._unauthenticated()
         elif isinstance(error, ArcpError):
             text = f"{self.shown_url} opens no session: {error.code}: {error.message}"
+        elif isinstance(error.__cause__, socket.gaierror | PermissionError):
+            text = f"cannot connect to {self.shown_url}: {reason(error.__cause__)}; is --url right?"
         elif isinstance(error, ConnectionRefused):
             text = (
                 f"nobody answers at {self.shown_url}; start a runtime with {PROGRAM} serve, or say"

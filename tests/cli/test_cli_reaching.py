@@ -136,6 +136,15 @@ def test_nobody_there(commands: Commands, command: list[str]) -> None:
 
 
 @pytest.mark.real_tcp
+def test_no_such_host(commands: Commands) -> None:
+    """A name that leads nowhere is not taken for a runtime that is not started."""
+    said = evolve(commands, url="ws://no-such-host.invalid/arcp").refused(3, "agents")
+    assert said.startswith("cannot connect to ws://no-such-host.invalid/arcp: ")
+    assert said.endswith("; is --url right?")
+    assert "ws://no..host/arcp" in evolve(commands, url="ws://no..host/arcp").refused(3, "agents")
+
+
+@pytest.mark.real_tcp
 def test_a_wrong_path(commands: Commands) -> None:
     """A server that has nothing there is told from one that is not there."""
     wrong = evolve(commands, url=commands.url + "/else")
