@@ -290,6 +290,8 @@ class Session:
             self._close(polite=False)
         elif error.code in _FATAL:
             self.over = error
+        elif error.details.get("limit") == "frame_bytes_in":
+            log.info("the runtime minds a frame's size, and will close the connection")
         else:
             log.warning("the runtime says: %s: %s", error.code, clip(error.message))
 

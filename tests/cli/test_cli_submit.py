@@ -155,6 +155,13 @@ def test_usage(commands: Commands, arguments: tuple[str, ...], words: str) -> No
     assert words in commands.refused(2, "submit", "echo", *arguments)
 
 
+def test_an_input_that_is_too_large(commands: Commands, tmp_path: Path) -> None:
+    """The runtime closes the connection over it; that is one line, too."""
+    (tmp_path / "large.json").write_text(f'"{"x" * 5_000_000}"')
+    said = commands.refused(1, "submit", "echo", "--input", f"@{tmp_path}/large.json")
+    assert "bytes are more than the runtime takes" in said
+
+
 def test_advice_is_given_where_it_fits(commands: Commands) -> None:
     """Quotes help a word; what is JSON, and cannot be sent, they do not."""
     refused = commands.refused(2, "submit", "echo", "--input", '{"n": 99999999999999999999}')
