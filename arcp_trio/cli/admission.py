@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 
 from arcp_trio.cli.errors import CommandError, reason
 from arcp_trio.cli.options import ServeOptions
@@ -40,7 +41,8 @@ class Admission:
     def show(self) -> None:
         """Print the token that nobody gave, if there is one."""
         if self.made is not None:
-            print(f"token for {LOCAL}: {self.made}", file=sys.stderr, flush=True)
+            with suppress(OSError):  # nobody reads along; it is no reason to serve nobody
+                print(f"token for {LOCAL}: {self.made}", file=sys.stderr, flush=True)
 
     def _use(self, tokens: Tokens) -> None:
         self.made = tokens.made

@@ -251,6 +251,32 @@ def test_closed_standard_streams_are_nobodys_socket(tmp_path: Path) -> None:
             process.kill()
 
 
+def test_nobody_has_to_read_standard_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever did has gone: the log and the token that was made are lost, and nothing else."""
+    monkeypatch.delenv("ARCP_TOKENS", raising=False)
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "arcp_trio", "serve", "--port=0"]
+    with subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=write,
+        text=True,
+    ) as process:
+        os.close(write)
+        try:
+            url = Serve(process).url()
+            with peer(url, (tmp_path / ".arcp" / "token").read_text().strip()) as session:
+                assert session.answer["type"] == "session.welcome"
+            for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGTERM):
+                process.send_signal(number)
+            assert process.wait(timeout=30) == 0
+        finally:
+            process.kill()
+
+
 def test_a_port_in_use(start: Starter, tmp_path: Path) -> None:
     """A port that another process has is one line with the address and a way out, and no trace."""
     with socket.socket() as other:
