@@ -67,7 +67,7 @@ SUBMIT: Final = (
     _JSON,
 )
 WATCH: Final = (
-    Option("from_seq", NUMBER_FROM_0, "N", "only events behind this number of who submitted it"),
+    Option("from_seq", NUMBER_FROM_0, "N", "only events behind this number of submit --json"),
     _JSON,
 )
 JOBS: Final = (

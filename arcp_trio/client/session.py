@@ -255,8 +255,8 @@ class Session:
         if over and not stream.own and not stream.end.arrived.is_set():
             stream.ended_before(
                 InvalidRequest(
-                    f"the job had ended ({body.current_status}); history=True tells how, as long "
-                    "as the runtime knows"
+                    f"the job had ended ({body.current_status}); how, its history tells, if asked "
+                    "for from before its end and still kept"
                 )
             )
             self._retire(stream)
