@@ -49,8 +49,9 @@ def test_a_job_that_has_ended(commands: Commands) -> None:
     assert (last["type"], last["result"]) == ("job.result", {"done": 3})
     *events, _ = commands.run("watch", job_id, "--from-seq", "2", "--json").objects
     assert [event["body"]["current"] for event in events] == [3]
-    refusal = commands.refused(1, "watch", job_id, "--from-seq", "99")
-    assert "the job had ended (success); how, its history tells, if asked for from" in refusal
+    done = commands.run("watch", job_id, "--from-seq", "99")
+    assert (done.code, done.out) == (1, "")
+    assert "the job had ended (success); how, its history tells, if asked for from" in done.err
 
 
 @pytest.mark.parametrize(
