@@ -255,8 +255,8 @@ class Session:
         if over and not stream.own and not stream.end.arrived.is_set():
             stream.ended_before(
                 InvalidRequest(
-                    f"the job had ended ({body.current_status}); how, its history tells, if asked "
-                    "for from before its end and still kept"
+                    f"the job had ended ({body.current_status}); its history (history=True) tells "
+                    "how, from before its end, as long as the runtime knows"
                 )
             )
             self._retire(stream)

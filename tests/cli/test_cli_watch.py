@@ -51,7 +51,7 @@ def test_a_job_that_has_ended(commands: Commands) -> None:
     assert [event["body"]["current"] for event in events] == [3]
     done = commands.run("watch", job_id, "--from-seq", "99")
     assert (done.code, done.out) == (1, "")
-    assert "the job had ended (success); how, its history tells, if asked for from" in done.err
+    assert "the job had ended (success); its history (history=True) tells how" in done.err
 
 
 @pytest.mark.parametrize(
