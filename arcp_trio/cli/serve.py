@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import signal
 import sys
 from collections.abc import AsyncIterator, Mapping
@@ -30,7 +31,7 @@ from arcp_trio.runtime.policy import Policy
 from arcp_trio.store.errors import StoreError
 from arcp_trio.store.interface import Store
 
-_END_SECONDS: Final = 4.5
+_END_SECONDS: Final = 4.0
 """From the end of the drain to that of the process; 5 are promised."""
 _LEAVE_SECONDS: Final = 2.0
 """For what is left once every client has been told; the drain may have ended early."""
@@ -39,6 +40,7 @@ _LEAVE_SECONDS: Final = 2.0
 def run(given: Mapping[str, object]) -> int:
     """Serve until a signal; return the exit code."""
     terminal = Terminal()
+    _have_descriptors()
     config = settle(given)
     options = config.options
     logs.set_up(options.log_level, options.log_format, LogWriter)
@@ -52,6 +54,14 @@ def run(given: Mapping[str, object]) -> int:
         except StoreError as error:
             raise cannot_use(error) from error
     return 0
+
+
+def _have_descriptors() -> None:
+    """Take as many files as the system allows: each connection is one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(OSError, ValueError):  # a system may allow less than it says
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _agents(options: ServeOptions) -> arcp_trio.Agents:
@@ -120,9 +130,9 @@ async def _serve(
                     print(f"listening on {doors.url}", file=address_out, flush=True)
                 await stop.wait()
                 hurry()
-                # No more connections; the open ones belong to the runtime and see the drain.
+                # Who comes during the drain is told so, and probes see that it is alive.
+                await runtime.shutdown(drain=options.drain)
                 nursery.cancel_scope.cancel(reason="a signal asks for the end")
-            await runtime.shutdown(drain=options.drain)
             last_resort.exit_within(_LEAVE_SECONDS)
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import os
 import re
+import resource
 import signal
 import socket
 import stat
@@ -355,6 +358,35 @@ def test_sigterm_ends_jobs_and_says_so(start: Starter) -> None:
     assert "Traceback" not in err
 
 
+def test_it_takes_all_the_descriptors_it_may(start: Starter) -> None:
+    """Systems give a process few to begin with, and each connection is one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (128, hard))
+    try:
+        served = start("serve", "--port=0", "--memory", "--token=alice=a")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert served.url()
+    assert resource.prlimit(served.process.pid, resource.RLIMIT_NOFILE) == (hard, hard)
+
+
+def page(url: str, path: str) -> tuple[int, str]:
+    """What is answered to a GET, on the same port."""
+    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=20)
+    with contextlib.closing(connection):
+        connection.request("GET", path)
+        response = connection.getresponse()
+        return response.status, response.read().decode().strip()
+
+
+def assert_shutting_down(refused: Any) -> None:
+    """It is refused, for now."""
+    assert refused["type"] == "session.error"
+    assert refused["payload"]["code"] == "INTERNAL_ERROR"
+    assert refused["payload"]["retryable"] is True
+    assert "shutting down" in refused["payload"]["message"]
+
+
 def test_a_drain_lets_jobs_finish(start: Starter) -> None:
     """During the drain a job goes on to its result, while new work and new clients are refused."""
     served = serve_mine(start, "--drain", "20")
@@ -364,18 +396,12 @@ def test_a_drain_lets_jobs_finish(start: Starter) -> None:
         session.submit("polite")
         served.line("at work")
         served.send_signal(signal.SIGTERM)
-        while True:  # the listener is gone once the signal has been taken up
-            try:
-                socket.create_connection(("127.0.0.1", urlsplit(url).port)).close()
-            except ConnectionResetError:
-                continue  # still to be accepted when the listener went
-            except ConnectionRefusedError:
-                break
-        refused = session.submit("echo")
-        assert refused["type"] == "session.error"
-        assert refused["payload"]["code"] == "INTERNAL_ERROR"
-        assert refused["payload"]["retryable"] is True
-        assert "shutting down" in refused["payload"]["message"]
+        while page(url, "/readyz") != (503, "shutting down"):
+            pass  # until the signal has been taken up
+        assert page(url, "/healthz") == (200, "alive")
+        with peer(url, "x") as late:
+            assert_shutting_down(late.answer)
+        assert_shutting_down(session.submit("echo"))
         (end,) = session.until_terminal()
         assert end["payload"]["result"] == "finished"
         assert_closed(session, 1001)

@@ -29,14 +29,14 @@ async def test_a_job_left_behind_can_be_cancelled_from_a_later_session(
 async def test_the_terminal_as_it_stands_on_the_wire(autojump_clock: MockClock) -> None:
     """A handle has the payload of the last message, with its type, whichever way the job ended."""
     async with real_runtime() as runtime, connect(Network(runtime).open, token=TOKEN) as client:
-        job = await client.submit("echo", 3)
+        job = await client.submit("paced", 3)
         before = job.terminal
         assert before is None
         await job.result()
         assert job.terminal is not None
         assert job.terminal.pop("completed_at")
         assert job.terminal["type"] == "job.result"
-        assert (job.terminal["final_status"], job.terminal["result"]) == ("success", 3)
+        assert (job.terminal["final_status"], job.terminal["result"]) == ("success", {"n": 3})
 
         job = await client.submit("failing")
         with pytest.raises(JobFailed):
