@@ -111,27 +111,39 @@ class Connection:
         }
 
     async def _attend(self, deadline: float) -> None:
-        first: Envelope | None = None
-        with trio.CancelScope(deadline=deadline) as handshake:
+        asked: Envelope | None = None
+        while (session := await self._let_in(deadline, asked)) is not None:
+            if self._welcomed is not None:
+                self._welcomed()
+            asked = await self._converse(session)
+            if asked is None:
+                return
+            deadline = trio.current_time() + self._core.limits.handshake_seconds
+
+    async def _let_in(self, deadline: float, first: Envelope | None) -> Session | None:
+        """Open the session that a frame asks for, the first to come if there is none yet.
+
+        None if there is no such session, which the client is told.
+        """
+        with trio.CancelScope(deadline=deadline):
             try:
-                first = await self._receive_first(again=deadline == math.inf)
-                while first is not None:
-                    self._arcp = first.arcp
-                    self._begun = trio.Event()
-                    session = await open_session(self._core, self, first)
-                    await self._begun.wait()
-                    handshake.deadline = math.inf
-                    if self._welcomed is not None:
-                        self._welcomed()
-                    first = await self._converse(session)
-                    seconds = self._core.limits.handshake_seconds
-                    handshake.deadline = trio.current_time() + seconds
+                if first is None:
+                    first = await self._receive_first(again=deadline == math.inf)
+                if first is None:
+                    return None
+                self._arcp = first.arcp
+                self._begun = trio.Event()
+                session = await open_session(self._core, self, first)
+                await self._begun.wait()
             except ArcpError as error:
                 await self._turn_away(error, first)
-        if handshake.cancelled_caught:
-            with trio.move_on_after(self._core.limits.close_seconds):
-                await self._turn_away(Unauthenticated("no session was opened in time"), first)
-            self.failed(Failure.HANDSHAKE_SECONDS)
+                return None
+            else:
+                return session
+        with trio.move_on_after(self._core.limits.close_seconds):
+            await self._turn_away(Unauthenticated("no session was opened in time"), first)
+        self.failed(Failure.HANDSHAKE_SECONDS)
+        return None
 
     async def _receive_first(self, *, again: bool) -> Envelope | None:
         """The frame that asks for a session; None if it is refused for its size, unread.
@@ -255,9 +267,9 @@ class Connection:
         )
         name = self._session_id = session.id
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._read, reader, name=f"reader of {name}")
             nursery.start_soon(self._send, reader, nursery, name=f"sender of {name}")
             nursery.start_soon(self._beat, session, heartbeat, name=f"heartbeat of {name}")
+            await self._read(reader)
         if reader.following is not None:
             # The session that was only made to say session.resume on goes with it.
             session.over = True
