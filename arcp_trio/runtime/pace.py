@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
-
 import trio
 
 BURST_SECONDS = 4.0
@@ -37,14 +35,13 @@ class Malformed:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._times: deque[float] = deque()
+        self._times: list[float] = []
 
     def too_many(self) -> bool:
         """One more has come; whether that is more than so many in the span."""
         now = trio.current_time()
+        self._times = [time for time in self._times if time >= now - MALFORMED_SECONDS]
         self._times.append(now)
-        while self._times[0] < now - MALFORMED_SECONDS:
-            self._times.popleft()
         return len(self._times) > self._most
 
 

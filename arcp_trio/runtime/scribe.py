@@ -9,8 +9,6 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-import trio
-
 from arcp_trio.runtime.batch import Batch
 from arcp_trio.runtime.notices import back_pressure, refusal
 from arcp_trio.runtime.outbox import Answer, Attach, Hints, Leave, OutboxItem, Promise, Unwatch
@@ -66,10 +64,9 @@ class Scribe:
         """Consume the outbox until cancelled."""
         session = self._session
         while True:
-            items = self._waiting()
-            if not items and not self._catching_up:
-                items = [await session.outbox.receive(), *self._waiting()]
-            await self._take(items)
+            if not self._catching_up:
+                await session.outbox_filled()
+            await self._take(session.take())
             if self._catching_up:
                 await self._all_seen()  # what is to be read is there, a new job at least
             if session.tail is not None:
@@ -84,15 +81,6 @@ class Scribe:
     @property
     def _owed_something(self) -> bool:
         return any(watch.behind for watch in self._session.watches.values())
-
-    def _waiting(self) -> list[OutboxItem]:
-        items: list[OutboxItem] = []
-        try:
-            while True:
-                items.append(self._session.outbox.receive_nowait())
-        except trio.WouldBlock:
-            self._session.end_hints()
-        return items
 
     async def _take(self, items: Sequence[OutboxItem]) -> None:
         session = self._session
@@ -145,7 +133,7 @@ class Scribe:
                 await self._store.flushed()
             # What was told before these were emitted, that a job is cancelled for one, comes first;
             # and what a job emitted that has begun meanwhile may belong in between.
-            await self._take(self._waiting())
+            await self._take(session.take())
             if session.watches.keys() - cursors.keys():
                 return
             await self._publish(self._owed_batch(owed))

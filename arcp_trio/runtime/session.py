@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import trio
@@ -63,13 +62,14 @@ class Session:
         self._hints = 0
         self._last_hints: Hints | None = None
         """The last item of the outbox, if more may be added to it."""
+        # Bounded by hand: hints are dropped and commands wait, but what was promised always finds
+        # its place.
+        self._outbox: list[OutboxItem] = []
+        self._outbox_filled = trio.lowlevel.ParkingLot()
         self._told = 0
         self._holds = 0
         self._let_go = Wake()
         self._answers_taken = Wake()
-        # Bounded by hand: hints are dropped and commands wait, but what was promised always finds
-        # its place.
-        self._send_outbox, self.outbox = trio.open_memory_channel[OutboxItem](math.inf)
         self._send_inbox, self.inbox = trio.open_memory_channel["Command"](limits.inbox_items)
 
     @property
@@ -94,19 +94,20 @@ class Session:
         if last is not None and last.watch is watch:
             last.entries.append(entry)  # costs a fraction of another item
         else:
-            self._last_hints = Hints(watch, [entry])
-            self._send_outbox.send_nowait(self._last_hints)
-
-    def end_hints(self) -> None:
-        """What is emitted from now on comes behind what is in the outbox, or was taken from it."""
-        self._last_hints = None
+            hints = Hints(watch, [entry])
+            self._put(hints)
+            self._last_hints = hints
 
     def tell(self, item: Promise | Answer | Unwatch | Attach | Leave) -> None:
         """Put something in its place behind everything before it."""
         self.hold()
         self._told += 1
-        self.end_hints()
-        self._send_outbox.send_nowait(item)
+        self._put(item)
+
+    def _put(self, item: OutboxItem) -> None:
+        self._last_hints = None
+        self._outbox.append(item)
+        self._outbox_filled.unpark_all()
 
     def stop_observing(self, job_id: str) -> None:
         """Nothing more is emitted to it; what was before may still come."""
@@ -114,6 +115,17 @@ class Session:
         if watch is not None:
             watch.leave_job()
             self.tell(Unwatch(watch))
+
+    def take(self) -> list[OutboxItem]:
+        """Empty the outbox, for the scribe to deal with all that was in it."""
+        self._last_hints = None
+        taken, self._outbox = self._outbox, []
+        return taken
+
+    async def outbox_filled(self) -> None:
+        """Wait until there is something in the outbox."""
+        while not self._outbox:
+            await self._outbox_filled.park()
 
     def taken(self, hints: int, told: int) -> None:
         """The scribe has dealt with so many hints and other items."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -35,7 +34,7 @@ class FrameWriter:
         self._dialect = dialect
         self._numbered = envelope.numbered_head(session_id, arcp)
         self._plain = envelope.plain_head(session_id, arcp)
-        self._control: deque[bytes] = deque()
+        self._control: list[bytes] = []
         self._control_sent = Wake()
 
     # -- frames of the connection itself: they go between batches, before all others
