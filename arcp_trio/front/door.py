@@ -19,14 +19,18 @@ from arcp_trio.front.origins import Origins
 from arcp_trio.front.pages import Page
 from arcp_trio.front.request import BadRequest, Head, read_head
 from arcp_trio.front.waiting import Visitor, WaitingRoom
-from arcp_trio.transport import HandshakeFailed, Transport, TransportClosed, accept
+from arcp_trio.transport import (
+    HandshakeFailed,
+    Transport,
+    TransportClosed,
+    accept,
+    close_forcefully,
+)
 
 logger = logging.getLogger(__name__)
 
 #: Of what a stranger has said, what a line of the log repeats.
 _QUOTED_CHARS: Final = 100
-#: Closing by force does no network I/O, so this only guards against a stream that misbehaves.
-CLOSE_SECONDS: Final = 1.0
 
 
 class Limits(Protocol):
@@ -102,15 +106,14 @@ class Door:
 
     async def receive(self, stream: trio.abc.Stream, peer: str, *, private: bool) -> None:
         """Serve a connection, however it ends, and close it."""
-        handshake = trio.CancelScope(
-            deadline=trio.current_time() + self.runtime.limits.handshake_seconds
-        )
+        deadline = trio.current_time() + self.runtime.limits.handshake_seconds
+        visitor = self.room.enter(partial(_hang_up, stream), deadline)
         try:
-            with self.room.enter(partial(_hang_up, stream)) as visitor, handshake:
+            with visitor.scope:
                 try:
                     if self.ssl_context is not None:
                         stream, private = await _encrypt(stream, self.ssl_context()), True
-                    await self._serve(stream, peer, visitor, handshake, private=private)
+                    await self._serve(stream, peer, visitor, private=private)
                 except _TurnedAway as away:
                     if not visitor.evicted:
                         self._failed(peer, away.reason, str(away))
@@ -118,11 +121,11 @@ class Door:
                         await pages.send(stream, away.response)
             if visitor.evicted:
                 self._failed(peer, "connections_before_handshake", "too many without a session")
-            elif handshake.cancelled_caught:
+            elif visitor.scope.cancelled_caught:
                 self._failed(peer, "handshake_seconds", "no opening handshake in time")
         finally:
-            with trio.move_on_after(CLOSE_SECONDS, shield=True):
-                await trio.aclose_forcefully(stream)
+            self.room.let_in(visitor)
+            await close_forcefully(stream)  # noqa: ASYNC102 - bounds itself
 
     def _failed(self, peer: str, reason: str, why: str) -> None:
         logger.info("connection turned away", extra={"peer": peer, "reason": reason, "why": why})
@@ -133,7 +136,6 @@ class Door:
         stream: trio.abc.Stream,
         peer: str,
         visitor: Visitor,
-        handshake: trio.CancelScope,
         *,
         private: bool,
     ) -> None:
@@ -148,7 +150,7 @@ class Door:
                 raise _TurnedAway("path", where, page.encode(head))
             await pages.send(stream, page.encode(head))
             return
-        limits, deadline = self.runtime.limits, handshake.deadline
+        limits, deadline = self.runtime.limits, visitor.scope.deadline
         let_in = partial(self.room.let_in, visitor)
         try:
             async with accept(
@@ -159,7 +161,7 @@ class Door:
                 peer=peer,
                 private=private,
             ) as transport:
-                handshake.deadline = math.inf  # from here on, attending minds the deadline
+                visitor.scope.deadline = math.inf  # from here on, attending minds the deadline
                 await self.runtime.attend(transport, deadline=deadline, welcomed=let_in)
         except HandshakeFailed as exc:
             raise _TurnedAway("websocket", str(exc)) from exc

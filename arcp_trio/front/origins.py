@@ -10,6 +10,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final
 
 import attrs
@@ -35,7 +36,7 @@ class Host:
     def address(self) -> _Address | None:
         """The address that it is, if it is no name."""
         try:
-            return ipaddress.ip_address(self.name)
+            return _address(self.name)
         except ValueError:
             return None
 
@@ -54,9 +55,12 @@ class Origin:
     port: int | None
 
 
+_address = lru_cache(maxsize=1_024)(ipaddress.ip_address)  # the same few come again and again
+
+
 def is_loopback(address: str) -> bool:
     """Whether a peer at this address is on this machine, so that nothing leaves it."""
-    parsed = ipaddress.ip_address(address)
+    parsed = _address(address)
     return (getattr(parsed, "ipv4_mapped", None) or parsed).is_loopback
 
 

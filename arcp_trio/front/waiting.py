@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import attrs
 import trio
@@ -15,7 +14,8 @@ class Visitor:
 
     hang_up: Callable[[], None]
     """Closes its socket, at once and without waiting for anything."""
-    scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
+    scope: trio.CancelScope
+    """Around the whole of it; with the deadline until it has been heard."""
     evicted: bool = False
 
     def evict(self) -> None:
@@ -35,20 +35,15 @@ class WaitingRoom:
         self._most = most
         self._waiting: dict[Visitor, None] = {}  # the oldest first
 
-    @contextmanager
-    def enter(self, hang_up: Callable[[], None]) -> Generator[Visitor]:
-        """Be a visitor in this block, which eviction cancels, until `let_in` at the latest."""
-        visitor = Visitor(hang_up)
+    def enter(self, hang_up: Callable[[], None], deadline: float) -> Visitor:
+        """Have one more visitor, until `let_in` or until it is evicted."""
+        visitor = Visitor(hang_up, trio.CancelScope(deadline=deadline))
         self._waiting[visitor] = None
         if len(self._waiting) > self._most:
             oldest = next(iter(self._waiting))
             self.let_in(oldest)
             oldest.evict()
-        try:
-            with visitor.scope:
-                yield visitor
-        finally:
-            self.let_in(visitor)
+        return visitor
 
     def let_in(self, visitor: Visitor) -> None:
         """It waits no more."""

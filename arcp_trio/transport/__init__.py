@@ -7,6 +7,7 @@ from arcp_trio.transport.base import (
     MessageTooBig,
     Transport,
     TransportClosed,
+    close_forcefully,
 )
 from arcp_trio.transport.memory import memory_streams
 from arcp_trio.transport.websocket import accept, connect
@@ -17,6 +18,7 @@ __all__ = [
     "Transport",
     "TransportClosed",
     "accept",
+    "close_forcefully",
     "connect",
     "memory_streams",
 ]

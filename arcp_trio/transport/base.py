@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Final, Protocol
+
+import trio
+
+#: Closing by force does no network I/O, so this only guards against a stream that misbehaves.
+CLOSE_SECONDS: Final = 1.0
 
 
 class TransportClosed(Exception):  # noqa: N818 - an end, and most often no error
@@ -84,3 +89,12 @@ class Transport(Protocol):
     async def close(self, code: int = 1000, reason: str = "") -> None:
         """Say farewell and wait for the peer's; does nothing but return once the peer is gone."""
         ...
+
+
+async def close_forcefully(stream: trio.abc.Stream) -> None:
+    """Close a stream at once, also from a task that is cancelled; may be done twice."""
+    if isinstance(stream, trio.SocketStream):
+        stream.socket.close()  # all that there is to it, without turns of the scheduler
+        return
+    with trio.move_on_after(CLOSE_SECONDS, shield=True):
+        await trio.aclose_forcefully(stream)

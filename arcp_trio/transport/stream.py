@@ -16,6 +16,7 @@ from typing import Final
 
 import trio
 
+from arcp_trio.transport.base import close_forcefully
 from arcp_trio.transport.frames import (
     CLOSE,
     MessageGauge,
@@ -30,8 +31,6 @@ WRITE_SLICE: Final = 64 * 1024
 #: Messages that wait to be received. Behind these, and what came in the same read, the peer's pings
 #: and Close wait too.
 QUEUED_MESSAGES: Final = 64
-#: Closing by force does no network I/O, so this only guards against a stream that misbehaves.
-ABORT_SECONDS: Final = 1.0
 
 _SWITCHING: Final = b"HTTP/1.1 101 "
 _BLANK_LINE: Final = re.compile(rb"\n\r?\n")
@@ -82,10 +81,13 @@ class FrameStream(trio.abc.Stream):
     async def send_texts(self, texts: Sequence[bytes]) -> None:
         """Write text frames, one for each of `texts`, all or (raising) not."""
         data = self._encode(texts)
-        async with self._write_lock:
+        await self._begin_write()
+        try:
             if self._close_passed:
                 raise trio.ClosedResourceError("a Close has been sent")
             await self._write(data)
+        finally:
+            self._write_lock.release()
 
     async def send_close(self, code: int, reason: str) -> None:
         """Write a Close, the last frame of this side, unless there has been one."""
@@ -93,15 +95,26 @@ class FrameStream(trio.abc.Stream):
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         """Write the handshake or one control frame of trio-websocket's."""
-        async with self._write_lock:
+        await self._begin_write()
+        try:
             if self._close_passed:
                 return  # nothing may follow a Close, and nobody waits for a pong or a second one
             opening = not self._switched.is_set()
             if not opening and data[0] == CLOSE:
                 self._close_passed = True
             await self._write(data)
+        finally:
+            self._write_lock.release()
         if opening and not self._client and bytes(data[: len(_SWITCHING)]) == _SWITCHING:
             self._switched.set()
+
+    async def _begin_write(self) -> None:
+        """Take the lock; a free one without a turn of the scheduler, as the write takes one."""
+        await trio.lowlevel.checkpoint_if_cancelled()  # in the write it would tear the stream
+        try:
+            self._write_lock.acquire_nowait()
+        except trio.WouldBlock:
+            await self._write_lock.acquire()
 
     async def _write(self, data: bytes | bytearray | memoryview) -> None:
         if self._torn:
@@ -115,8 +128,7 @@ class FrameStream(trio.abc.Stream):
         except BaseException:
             # Nobody knows how much of it went out, so nothing can follow.
             self._torn = True
-            with trio.move_on_after(ABORT_SECONDS, shield=True):
-                await self.abort()
+            await self.abort()  # noqa: ASYNC102 - bounds itself
             raise
         finally:
             self.writing_since = None
@@ -250,4 +262,4 @@ class FrameStream(trio.abc.Stream):
 
     async def abort(self) -> None:
         """Close the stream below, at once."""
-        await trio.aclose_forcefully(self._stream)
+        await close_forcefully(self._stream)

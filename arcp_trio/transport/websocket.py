@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Final, cast
 
 import trio
@@ -30,7 +30,7 @@ from arcp_trio.transport.base import (
     TransportClosed,
 )
 from arcp_trio.transport.frames import MAX_FRAGMENTS
-from arcp_trio.transport.stream import ABORT_SECONDS, QUEUED_MESSAGES, FrameStream
+from arcp_trio.transport.stream import QUEUED_MESSAGES, FrameStream
 
 logger = logging.getLogger(__name__)
 
@@ -47,8 +47,7 @@ _GONE: Final = (trio.BrokenResourceError, trio.ClosedResourceError)
 _Handshake = Callable[[trio.Nursery, FrameStream], Awaitable[WebSocketConnection]]
 
 
-@asynccontextmanager
-async def accept(
+def accept(
     stream: trio.abc.Stream,
     *,
     received: bytes = b"",
@@ -56,7 +55,7 @@ async def accept(
     first_bytes: int | None = None,
     peer: str,
     private: bool = False,
-) -> AsyncGenerator[Transport, None]:
+) -> AbstractAsyncContextManager[Transport]:
     """Do the server's part of the opening handshake on `stream`; the block has the transport.
 
     Leaving the block closes `stream` by force; say farewell with `Transport.close` before. What a
@@ -94,14 +93,12 @@ async def accept(
     frames = FrameStream(
         stream, client=False, max_bytes=max_bytes, first_bytes=first_bytes, received=received
     )
-    async with _open(frames, answer, peer, private=private) as transport:
-        yield transport
+    return _open(frames, answer, peer, private=private)
 
 
-@asynccontextmanager
-async def connect(
+def connect(
     stream: trio.abc.Stream, *, host: str = "localhost", path: str = "/arcp", max_bytes: int
-) -> AsyncGenerator[Transport, None]:
+) -> AbstractAsyncContextManager[Transport]:
     """Do the client's part of the opening handshake on `stream`; else like `accept`.
 
     Raises:
@@ -120,8 +117,7 @@ async def connect(
         )
 
     frames = FrameStream(stream, client=True, max_bytes=max_bytes)
-    async with _open(frames, ask, host) as transport:
-        yield transport
+    return _open(frames, ask, host)
 
 
 class _Reader:
@@ -169,8 +165,7 @@ async def _open(
             nursery.cancel_scope.shield = True
             nursery.cancel_scope.cancel()
     finally:
-        with trio.move_on_after(ABORT_SECONDS, shield=True):
-            await frames.abort()
+        await frames.abort()  # noqa: ASYNC102 - bounds itself
     if aside.raised is not None:
         raise aside.raised
 
