@@ -25,6 +25,7 @@ from arcp_trio.client import ConnectionFailed, JobHandle
 from arcp_trio.wire import json
 from arcp_trio.wire.errors import InvalidRequest, ResumeWindowExpired
 from arcp_trio.wire.json import Json
+from arcp_trio.wire.lease_request import lease_request
 
 _SIGNALLED: Final = 128
 _QUESTION: Final = "(c)ancel the job, or (d)etach and let it run? [d] "
@@ -46,6 +47,10 @@ class _Submission:
         self._options = options
         self._lease = lease(options.lease)
         self._budget = budget(options.budget)
+        try:
+            lease_request(self._lease, self._budget)
+        except ValueError as error:
+            raise CommandError(f"--budget and --lease: {error}; give it once") from error
         self._input = read_input(options.input)
         self._left_running: str | None = None
         """The id of the job, while it is not seen to its end."""

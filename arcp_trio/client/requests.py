@@ -7,13 +7,12 @@ from decimal import Decimal, InvalidOperation
 from typing import TypeAlias
 
 from arcp_trio.wire.json import Json, JsonObject
+from arcp_trio.wire.lease_request import lease_request
 from arcp_trio.wire.timestamps import rfc3339
 
 Amount: TypeAlias = str | int | float | Decimal
 Lease: TypeAlias = Mapping[str, Sequence[str]]
 Budget: TypeAlias = Mapping[str, Amount]
-
-_BUDGET = "cost.budget"
 
 
 def submit_payload(
@@ -28,23 +27,14 @@ def submit_payload(
 ) -> JsonObject:
     """Make the payload of a `job.submit` (§7.1)."""
     payload: JsonObject = {"agent": agent, "input": input, "idempotency_key": idempotency_key}
-    grants = {name: _patterns(name, patterns) for name, patterns in (lease or {}).items()}
-    if budget:
-        amounts = [f"{currency}:{_plain(amount)}" for currency, amount in budget.items()]
-        grants[_BUDGET] = grants.get(_BUDGET, []) + amounts
-    if grants:
-        payload["lease_request"] = grants
+    amounts = {currency: _plain(amount) for currency, amount in (budget or {}).items()}
+    if request := lease_request(lease, amounts or None):
+        payload["lease_request"] = request
     if expires_at is not None:
         payload["lease_constraints"] = {"expires_at": rfc3339(expires_at)}
     if max_runtime is not None:
         payload["max_runtime_sec"] = max_runtime
     return payload
-
-
-def _patterns(capability: str, patterns: Sequence[str]) -> list[str]:
-    if isinstance(patterns, str):  # a sequence of its characters, each a pattern
-        raise TypeError(f"{capability}: expected a list of patterns, not a string")
-    return list(patterns)
 
 
 def _plain(amount: Amount) -> str:

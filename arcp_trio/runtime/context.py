@@ -207,6 +207,7 @@ class JobContext:
             LeaseSubsetViolation: it would have more than this job has.
             PermissionDenied: there is no `agent.delegate` for that agent.
             ArcpError: what an operation or a submit would be refused with.
+            ValueError: `budget` has a currency that is in the lease's `cost.budget`, too.
         """
         return await delegate(
             self._job,

@@ -33,6 +33,7 @@ from arcp_trio.wire.errors import (
 )
 from arcp_trio.wire.ids import new_id
 from arcp_trio.wire.json import Json, JsonObject, dumps, loads
+from arcp_trio.wire.lease_request import lease_request
 from arcp_trio.wire.timestamps import rfc3339
 
 if TYPE_CHECKING:
@@ -94,7 +95,8 @@ async def delegate(
 ) -> Child:
     """Say on the wire what is wanted, then accept the child or say why not."""
     delegate_id = new_id("del_")
-    request = _lease_request(lease, budget)
+    amounts = {currency: _plain(amount) for currency, amount in (budget or {}).items()}
+    request = lease_request(lease, None if budget is None else amounts)
     expires_at = None
     if expires_in is not None:
         expires_at = rfc3339(parent.core.clock.now() + expires_in)
@@ -129,20 +131,6 @@ def _told(error: BaseException) -> ArcpError:
     if isinstance(error, Exception):
         return InternalError("the delegation failed")
     return JobCancelled("the delegation was given up")
-
-
-def _lease_request(
-    lease: Mapping[str, Sequence[str]] | None, budget: Mapping[str, Amount] | None
-) -> dict[str, list[str]]:
-    request: dict[str, list[str]] = {}
-    for capability, patterns in (lease or {}).items():
-        if isinstance(patterns, str):
-            raise TypeError(f"{capability}: expected a list of patterns, not a string")
-        request[capability] = list(patterns)
-    if budget is not None:
-        amounts = [f"{currency}:{_plain(amount)}" for currency, amount in budget.items()]
-        request["cost.budget"] = [*request.get("cost.budget", ()), *amounts]
-    return request
 
 
 def _plain(amount: Amount) -> str:

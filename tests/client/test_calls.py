@@ -283,10 +283,12 @@ async def test_a_submit_as_it_stands_on_the_wire(autojump_clock: MockClock) -> N
 
 
 async def test_what_looks_right_and_is_not_is_refused(autojump_clock: MockClock) -> None:
-    """A string in place of a list of patterns is not a pattern per letter, nor "" no key."""
+    """A string in place of patterns, an amount that would add to another one, "" for a key."""
     async with real_runtime() as runtime, connect(Network(runtime).open, token=TOKEN) as client:
         with pytest.raises(TypeError, match=r"tool\.call: expected a list of patterns"):
             await client.submit("echo", lease={"tool.call": "abc"})
+        with pytest.raises(ValueError, match="USD is in the budget, and in the lease's"):
+            await client.submit("echo", lease={"cost.budget": ["USD:5"]}, budget={"USD": "4"})
         with pytest.raises(InvalidRequest, match="idempotency_key"):
             await client.submit("echo", idempotency_key="")
 

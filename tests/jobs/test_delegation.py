@@ -292,6 +292,22 @@ async def test_a_childs_budget_is_at_most_what_is_left(
     assert end["result"] == came_to
 
 
+async def test_a_childs_budget_is_given_once(
+    peer: Peer, runtime: Runtime, autojump_clock: MockClock
+) -> None:
+    """One currency in both arguments is refused before anything is said; the amounts would add."""
+
+    @runtime.agent("spender")
+    async def spender(job: JobContext) -> Json:
+        with pytest.raises(ValueError, match="USD is in the budget, and in the lease's"):
+            await job.delegate("doer", [], lease={"cost.budget": ["USD:1"]}, budget={"USD": 1})
+        return "refused"
+
+    accepted = await peer.submit("spender", lease_request=LEASE)
+    end, talk = await doer.whole(peer, accepted["job_id"])
+    assert (end["result"], talk) == ("refused", [])
+
+
 @pytest.mark.spec("9.4-3", "10-2")
 async def test_two_children_get_no_more_than_there_is(
     peer: Peer, runtime: Runtime, autojump_clock: MockClock
