@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from arcp_trio.authority.lease import CAPABILITIES, is_capability
 from arcp_trio.cli.client_options import SubmitOptions
 from arcp_trio.cli.commands import PROGRAM
 from arcp_trio.cli.errors import CommandError, reason
@@ -138,6 +139,12 @@ def lease(given: list[str]) -> dict[str, list[str]]:
         capability, equals, pattern = text.partition("=")
         if not (capability and equals and pattern):
             raise CommandError(f"--lease {text} is not CAP=PATTERN, such as tool.call=search.*")
+        if not is_capability(capability):
+            known = ", ".join(sorted(CAPABILITIES))
+            raise CommandError(
+                f"--lease {text}: {capability} is no capability; there are {known}, and "
+                "those of vendors, x-vendor.NAME"
+            )
         grants.setdefault(capability, []).append(pattern)
     return grants
 

@@ -144,6 +144,7 @@ def test_input_from_elsewhere(commands: Commands, tmp_path: Path) -> None:
         (("--input", "@no/such.json"), "cannot read the input no/such.json: no such file"),
         (("--budget", "5"), "--budget 5 is not CURRENCY:AMOUNT, such as USD:5"),
         (("--lease", "tool.call"), "--lease tool.call is not CAP=PATTERN"),
+        (("--lease", "bogus=x"), "bogus is no capability; there are agent.delegate, cost.budget, "),
         (("--budget", "USD:4", "--lease", "cost.budget=USD:5"), "give it once"),
         (("--expires-in", "soon"), "argument --expires-in: must be a time like 90s, 10m"),
         (("--max-runtime", "0"), "argument --max-runtime: must be a whole number"),
