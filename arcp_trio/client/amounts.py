@@ -23,7 +23,11 @@ def amounts_in(frame: str | bytes) -> dict[str, Decimal]:
 
     Of some runtimes they are texts as in a lease, `USD:5.00`. What is no amount is left out.
     """
-    budget = _read(frame).payload.budget or {}
+    try:
+        budget = _read(frame).payload.budget or {}
+    except (msgspec.DecodeError, InvalidOperation):
+        # It is said twice, once as something else; or is nearer to nothing than a decimal can be.
+        return {}
     found = {currency: _amount(said) for currency, said in budget.items()}
     return {currency: amount for currency, amount in found.items() if amount is not None}
 

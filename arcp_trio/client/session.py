@@ -296,7 +296,7 @@ class Session:
             log.warning("the runtime says: %s: %s", error.code, clip(error.message))
 
     def _refused_call(self, frame: Envelope) -> Call | None:
-        fatal = frame.payload.get("code") in _FATAL | {"HEARTBEAT_LOST"}
+        fatal = text_in(frame.payload.get("code")) in _FATAL | {"HEARTBEAT_LOST"}
         return self.calls.refused(
             _request_id(frame),
             frame.job_id or text_in(frame.payload.get("job_id")),

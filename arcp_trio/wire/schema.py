@@ -19,6 +19,7 @@ from cattrs import (
     Converter,
     IterableValidationNote,
 )
+from cattrs.cols import list_structure_factory
 from cattrs.gen import make_dict_structure_fn
 
 from arcp_trio.wire.errors import InvalidRequest, clip
@@ -240,6 +241,16 @@ def _object_of(cls: type[Any], converter: Converter) -> _Hook:
     return hook
 
 
+def _array_of(kind: type[Any], converter: Converter) -> _Hook:
+    """Make the hook of a list: takes an array, where cattrs would take whatever can be iterated."""
+    structure = list_structure_factory(kind, converter)
+
+    def hook(value: Json, _: object) -> Json:
+        return structure(_take_array(value, None), kind)
+
+    return hook
+
+
 def _or_string(kind: type[Any], converter: Converter) -> _Hook:
     """Make the hook of a class whose place a bare string may take."""
     (cls,) = (alternative for alternative in get_args(kind) if alternative is not str)
@@ -262,6 +273,10 @@ def _has_rule(kind: object) -> bool:
     )
 
 
+def _is_list(kind: object) -> bool:
+    return get_origin(kind) is list
+
+
 def _is_exactly(wanted: object) -> Callable[[object], bool]:
     return lambda kind: kind == wanted
 
@@ -272,6 +287,7 @@ def _make_converter() -> Converter:
     converter.register_structure_hook(bool, _exactly(bool))
     converter.register_structure_hook(int, _exactly(int))
     converter.register_structure_hook(float, _exactly(float, int))
+    converter.register_structure_hook_factory(_is_list, _array_of)
     converter.register_structure_hook_func(_is_exactly(JsonObject), _take_object)
     converter.register_structure_hook_func(_is_exactly(list[str]), _take_strings)
     converter.register_structure_hook_func(_is_exactly(dict[str, list[str]]), _take_lease)
