@@ -28,7 +28,6 @@ from arcp_trio.wire.errors import InvalidRequest, ResumeWindowExpired
 from arcp_trio.wire.json import Json
 from arcp_trio.wire.lease_request import lease_request
 
-_SIGNALLED: Final = 128
 _QUESTION: Final = "(c)ancel the job, or (d)etach and let it run? [d] "
 
 
@@ -36,11 +35,11 @@ def run(given: Mapping[str, object]) -> int:
     """Submit, show and return the exit code."""
     options = SubmitOptions(**given)  # type: ignore[arg-type]  # the parser held each to its kind
     submission = _Submission(options)
-    code = run_client(options, submission.run)
-    if options.detach or code > _SIGNALLED:
+    try:
+        return run_client(options, submission.run)
+    finally:
         # Not before the session is closed: until then no other one may cancel the job.
         submission.tell_id()
-    return code
 
 
 class _Submission:
@@ -53,13 +52,12 @@ class _Submission:
         except ValueError as error:
             raise CommandError(f"--budget and --lease: {error}; give it once") from error
         self._input = read_input(options.input)
-        self._left_running: str | None = None
-        """The id of the job, while it is not seen to its end."""
+        self._job: JobHandle | None = None
 
     async def run(self, interrupts: Interrupts) -> int:
         """Submit, and show it unless asked not to."""
         async with connected(self._options, interrupts, patience=None) as client:
-            job = await client.submit(
+            self._job = job = await client.submit(
                 self._options.agent,
                 self._input,
                 lease=self._lease,
@@ -68,27 +66,32 @@ class _Submission:
                 idempotency_key=self._options.key,
                 max_runtime=self._options.max_runtime,
             )
-            self._left_running = job.id
             if self._options.detach:
                 return 0
             shown = view(as_json=self._options.json)
             if shown.screen.can_ask:
                 interrupts.ask = partial(_ask, job, shown.screen)
-            code = await follow(client, job, shown)
-            self._left_running = None
-        return code
+            return await follow(client, job, shown)
 
     def tell_id(self) -> None:
-        """Say which job is left running, if one is."""
-        job_id = self._left_running
-        if job_id is None:
+        """Say which job is left running, if one is, to whoever still reads."""
+        job, detached = self._job, self._options.detach
+        if job is None or (job.terminal is not None and not detached):
             return
-        if not self._options.detach:
-            notice = f"the job goes on; {PROGRAM} watch {job_id} shows it"
-            print(safe_line(notice), file=sys.stderr, flush=True)
-        as_json = json_line({"type": "detached", "job_id": job_id})
-        with suppress(BrokenPipeError):
-            os.write(STDOUT, (as_json if self._options.json else f"{job_id}\n").encode())
+        if not detached:
+            _tell_how_to_watch(job.id)
+        as_json = json_line({"type": "detached", "job_id": job.id})
+        try:
+            os.write(STDOUT, (as_json if self._options.json else f"{job.id}\n").encode())
+        except OSError:
+            if detached:  # it has been said nowhere
+                _tell_how_to_watch(job.id)
+
+
+def _tell_how_to_watch(job_id: str) -> None:
+    with suppress(OSError):
+        notice = f"the job goes on; {PROGRAM} watch {job_id} shows it"
+        print(safe_line(notice), file=sys.stderr, flush=True)
 
 
 async def _ask(job: JobHandle, screen: Screen) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import subprocess
@@ -214,14 +215,27 @@ def test_hostile_text(commands: Commands) -> None:
 
 
 def test_a_reader_that_has_had_enough(commands: Commands) -> None:
-    """`| head -1` ends it quietly."""
+    """`| head -1` ends it quietly, but for the id of the job that is left running."""
     with commands.start("submit", "chatty", "--input", '{"n": 100000}', "--json") as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        process.stdout.readline()
+        job_id = json.loads(process.stdout.readline())["job_id"]
         process.stdout.close()
         assert process.wait(timeout=20) == 0
-        assert process.stderr.read() == ""
+        said = process.stderr.read()
+    assert said == f"the job goes on; arcp-trio watch {job_id} shows it\n"
+    commands.run("cancel", job_id)
+
+
+def test_nobody_reads_the_id(commands: Commands) -> None:
+    """`--detach` into a pipe that is closed names the job on standard error."""
+    with commands.start("submit", "echo", "--detach") as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        said = process.stderr.read()
+        assert process.wait(timeout=20) == 0
+    assert re.fullmatch(rf"the job goes on; arcp-trio watch {JOB_ID} shows it\n", said)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
