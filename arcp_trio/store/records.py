@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Mapping, Sequence
+from typing import TypeGuard
 
 import attrs
 import msgspec
@@ -77,6 +78,15 @@ class Range:
     def last_place(self) -> int:
         """Where it ends in the order of a log."""
         return 2 * self.last_seq
+
+    def goes_on_in(self, item: LogItem) -> TypeGuard[Range]:
+        """Whether an item is a range that begins where this one ends."""
+        return (
+            type(item) is Range
+            and item.job_id == self.job_id
+            and item.first_index == self.first_index + self.count
+            and item.first_seq == self.last_seq + 1
+        )
 
 
 @attrs.frozen

@@ -34,7 +34,7 @@ class SafeStore(MemoryStore):
     @property
     def credentials(self) -> list[CredentialRow]:
         """What is stored of credentials that are not revoked."""
-        return list(self._credentials.values())
+        return list(self.tables.credentials.values())
 
 
 agents = Agents()

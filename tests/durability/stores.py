@@ -7,11 +7,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TypeVar, TypeVarTuple
 
+import attrs
 import trio
 
 from arcp_trio.store.errors import StoreError
 from arcp_trio.store.interface import Replay
 from arcp_trio.store.memory import MemoryStore
+from arcp_trio.store.memory.tables import Tables
 from arcp_trio.store.records import Frame
 from arcp_trio.store.writes import Write
 
@@ -23,7 +25,7 @@ READS = ("recover", "session", "session_of_token", "job", "key", "owed", "covers
 
 S = TypeVar("S", bound=MemoryStore)
 
-TABLES = [name for name, table in vars(MemoryStore()).items() if isinstance(table, dict)]
+TABLES = [table.name for table in attrs.fields(Tables)]
 
 
 def crash(store: MemoryStore) -> MemoryStore:
@@ -34,7 +36,7 @@ def crash(store: MemoryStore) -> MemoryStore:
 def copy_into(empty: S, store: MemoryStore) -> S:
     """The empty store, with what is committed in the other."""
     for name in TABLES:
-        setattr(empty, name, copy.deepcopy(getattr(store, name)))
+        setattr(empty.tables, name, copy.deepcopy(getattr(store.tables, name)))
     return empty
 
 

@@ -309,11 +309,11 @@ async def test_subscribe_and_drop_leaves_nothing(autojump_clock: MockClock) -> N
             await subscribe(watcher, job_id)
             await watcher.drop()
         assert isinstance(scene.store, MemoryStore)
-        assert len(scene.store._journals[job_id].watchers) == 1_001
+        assert len(scene.store.tables.journals[job_id].watchers) == 1_001
         await trio.sleep(30)
         assert list(scene.runtime._core.jobs.live[job_id].journal.watches) == [owner.session_id]
-        assert scene.store._journals[job_id].watchers == {owner.session_id}
-        assert list(scene.store._sessions) == [owner.session_id]
+        assert scene.store.tables.journals[job_id].watchers == {owner.session_id}
+        assert list(scene.store.tables.sessions) == [owner.session_id]
         await scene.say(job_id, 1)
         await scene.end(owner, job_id)
 
@@ -324,7 +324,7 @@ async def journal_size(store: Store) -> int:
     if isinstance(store, SqliteStore):
         return (await store.read(row_counts))["journal"]
     assert isinstance(store, MemoryStore)
-    return sum(len(journal.entries) for journal in store._journals.values())
+    return sum(len(journal.entries) for journal in store.tables.journals.values())
 
 
 async def test_observing_stores_no_event_again(scene: Scene) -> None:

@@ -55,7 +55,7 @@ async def next_of(peer: Peer, *kinds: str) -> Frame:
 
 def kept(world: World) -> int:
     """Entries in all tables of the store."""
-    return sum(len(getattr(world.store, name)) for name in TABLES)
+    return sum(len(getattr(world.store.tables, name)) for name in TABLES)
 
 
 @sizes(50_000, 10_000_000)
@@ -68,7 +68,7 @@ async def test_a_job_that_never_stops_talking(count: int, autojump_clock: MockCl
         await next_of(peer, "job.accepted")
         await peer.close()
         await world.runtime._core.jobs.none_left()
-        (journal,) = world.store._journals.values()
+        (journal,) = world.store.tables.journals.values()
         assert journal.base > count - 10_000
         assert sum(len(entry.tail) for entry in journal.entries) < 1_100_000
         assert world.runtime._core.metrics.events == count
@@ -88,9 +88,9 @@ async def test_keys_of_many_days(count: int, autojump_clock: MockClock) -> None:
             jobs[1:] = [end["job_id"]]
             await peer.send("session.ack", {"last_processed_seq": end["event_seq"]})
             await trio.sleep(5)
-            assert len(world.store._keys) <= 722
+            assert len(world.store.tables.keys) <= 722
         assert jobs[0] != jobs[1]
-        assert len(world.store._journals) <= 122
+        assert len(world.store.tables.journals) <= 122
         assert not world.runtime._core.sessions._submissions._claims
 
 

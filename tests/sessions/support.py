@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 
+import attrs
 import trio
 from trio.testing import wait_all_tasks_blocked
 
@@ -120,10 +121,11 @@ class Stage:
     def remembered(self) -> dict[str, int]:
         """How many entries there are in whatever has something per session."""
         sessions = self.runtime._core.sessions
-        of_jobs = {"_journals", "_listed", "_finished", "_keys"}
+        stored = attrs.asdict(self.store.tables, recurse=False)
+        of_jobs = {"journals", "listed", "finished", "keys"}
         return {
             name: len(table)
-            for name, table in {**vars(sessions), **vars(self.store)}.items()
+            for name, table in {**vars(sessions), **stored}.items()
             if isinstance(table, dict | list) and name not in of_jobs
         }
 

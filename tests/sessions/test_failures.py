@@ -62,4 +62,4 @@ async def test_what_a_session_that_failed_still_says_is_stored_in_time(
         await wait_all_tasks_blocked()
         await stage.welcomed()
         await trio.sleep(10)
-        assert stage.remembered()["_sessions"] == 1
+        assert stage.remembered()["sessions"] == 1

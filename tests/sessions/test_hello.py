@@ -310,7 +310,7 @@ async def test_a_session_that_is_stored_too_late_is_nobodys(autojump_clock: Mock
         assert trio.lowlevel.current_statistics().tasks_living == before
         assert not stage.runtime._core.sessions._connected
         await trio.sleep(110)
-        assert not stage.store._sessions
+        assert not stage.store.tables.sessions
 
 
 # --- a second hello

@@ -293,7 +293,7 @@ async def test_a_thousand_sessions_come_and_go(autojump_clock: MockClock) -> Non
             await peer.drop()
         await trio.sleep(1)
         assert tasks() == before
-        assert stage.remembered()["_sessions"] == 1_000
+        assert stage.remembered()["sessions"] == 1_000
         await trio.sleep(110)
         assert tasks() == before
         assert stage.remembered() == nothing
@@ -336,7 +336,7 @@ async def test_a_thousand_handshakes_are_cut_anywhere(autojump_clock: MockClock)
         await trio.sleep(1)
         assert tasks() == before
         assert not stage.runtime._core.sessions._connected
-        assert stage.remembered()["_sessions"] > 100
+        assert stage.remembered()["sessions"] > 100
         await trio.sleep(110)
         assert stage.remembered() == nothing
 

@@ -60,7 +60,7 @@ async def test_what_is_over_is_freed_without_any_traffic(autojump_clock: MockClo
                 await peer.send("session.close")
                 await close_code(peer)
         await trio.sleep(99)
-        assert stage.remembered()["_sessions"] == 100
+        assert stage.remembered()["sessions"] == 100
         await trio.sleep(1 + SWEEP_SECONDS)
         assert stage.remembered() == nothing
 
@@ -169,7 +169,7 @@ async def test_a_job_outlives_the_window_of_its_session(autojump_clock: MockCloc
         await peer.drop()
         await trio.sleep(16)
         assert await forgotten(stage, peer.resume_from())
-        assert not stage.store._sessions
+        assert not stage.store.tables.sessions
         assert job in stage.runtime._core.jobs.live
         await trio.sleep(500)
         assert job not in stage.runtime._core.jobs.live
@@ -190,5 +190,5 @@ async def test_a_window_that_ends_during_a_job_leaves_nothing_to_watch(
         await stage.puppet.say("to nobody")
         await stage.puppet.finish()
         await trio.sleep(2 * SWEEP_SECONDS)
-        assert not stage.store._journals
-        assert not stage.store._sessions
+        assert not stage.store.tables.journals
+        assert not stage.store.tables.sessions

@@ -10,8 +10,8 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arcp_trio.store import memory
 from arcp_trio.store.interface import Store
+from arcp_trio.store.memory import engine as memory_engine
 from arcp_trio.store.records import JobQuery, JobRow, Status
 from arcp_trio.store.writes import StartJob
 from tests.store.engines import ENGINES, Engine, Feeder, job_row
@@ -165,7 +165,7 @@ def test_pages_are_stable(
 
     async def main() -> None:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(memory, "LOOK_ITEMS", 2)
+            patch.setattr(memory_engine, "LOOK_ITEMS", 2)
             async with engine.running() as store:
                 await check(store)
 

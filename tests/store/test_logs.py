@@ -11,8 +11,8 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arcp_trio.store import memory
 from arcp_trio.store.interface import JournalTrimmed, LogTrimmed, Replay, Store
+from arcp_trio.store.memory import engine as memory_engine
 from arcp_trio.store.records import Frame, Inline, LogItem, Mark, Range
 from arcp_trio.store.sqlite import looking
 from arcp_trio.store.writes import MoveFloor, TrimJournal
@@ -376,7 +376,7 @@ async def test_all_of_a_long_log_must_be_covered(
     store: Store, feeder: Feeder, monkeypatch: pytest.MonkeyPatch, gone: int
 ) -> None:
     """It is looked at piece by piece, and what is missing may stand in any of them."""
-    monkeypatch.setattr(memory, "LOOK_ITEMS", 3)
+    monkeypatch.setattr(memory_engine, "LOOK_ITEMS", 3)
     monkeypatch.setattr(looking, "PAGE", 3)
     feeder.session()
     for seq in range(1, 9):

@@ -311,14 +311,7 @@ def _joined(items: Iterator[LogItem]) -> Iterator[LogItem]:
     """The same items, with ranges that go on from one batch to the next made one."""
     before: LogItem | None = None
     for item in items:
-        if (
-            type(item) is Range
-            and type(before) is Range
-            and before.job_id == item.job_id
-            and before.first_index + before.count == item.first_index
-            and before.last_seq + 1 == item.first_seq
-            and before.count < JOIN_ENTRIES
-        ):
+        if type(before) is Range and before.goes_on_in(item) and before.count < JOIN_ENTRIES:
             before = Range(
                 before.first_seq, item.job_id, before.first_index, before.count + item.count
             )

@@ -1,0 +1,154 @@
+"""The store itself: commits in one step, and reads."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+
+import attrs
+import trio
+
+from arcp_trio.store.interface import JournalTrimmed, Owed, Replay, Store
+from arcp_trio.store.memory.tables import Tables, last_place
+from arcp_trio.store.memory.writing import Writer
+from arcp_trio.store.numbering import index_after
+from arcp_trio.store.records import Frame, JobQuery, JobRow, KeyRow, Range, Recovered, SessionRow
+from arcp_trio.store.replaying import ReplayPlace
+from arcp_trio.store.writes import Write
+
+LOOK_ITEMS = 4_096
+"""Looked at in one go; then others have their turn."""
+
+
+class MemoryStore(Store):
+    """Everything in dictionaries. Nothing survives the process; everything else holds."""
+
+    def __init__(self, *, journal_bytes: int = 64 * 1024 * 1024) -> None:
+        """An empty store, with at most so many bytes of events for each job."""
+        super().__init__()
+        self.journal_bytes = journal_bytes
+        self.tables = Tables()
+        self._writer = Writer(self.tables)
+
+    async def _commit(self, writes: Sequence[Write]) -> None:
+        await trio.lowlevel.checkpoint()
+        self._writer.apply(writes)
+
+    # -- reading
+
+    async def recover(self) -> Recovered:
+        await trio.lowlevel.checkpoint()
+        journals = self.tables.journals.values()
+        return Recovered(
+            ordinal=max((j.entries[-1].ordinal for j in journals if j.entries), default=0),
+            sessions={key: log.row.principal for key, log in self.tables.sessions.items()},
+            unfinished=[
+                attrs.evolve(journal.row, length=journal.base + len(journal.entries))
+                for journal in journals
+                if journal.row.finished_at is None
+            ],
+            credentials=list(self.tables.credentials.values()),
+        )
+
+    async def session(self, session_id: str) -> SessionRow | None:
+        await trio.lowlevel.checkpoint()
+        log = self.tables.sessions.get(session_id)
+        return None if log is None else attrs.evolve(log.row, watches=dict(log.row.watches))
+
+    async def session_of_token(self, token: bytes) -> str | None:
+        await trio.lowlevel.checkpoint()
+        return self.tables.tokens.get(token)
+
+    async def job(self, job_id: str) -> JobRow | None:
+        await trio.lowlevel.checkpoint()
+        journal = self.tables.journals.get(job_id)
+        return None if journal is None or journal.expired else journal.told()
+
+    async def jobs(self, query: JobQuery) -> Sequence[JobRow]:
+        found: list[JobRow] = []
+        bound, size = query.bound, query.size
+        while True:
+            await trio.lowlevel.checkpoint()
+            listed = self.tables.listed.get(query.principal, [])
+            stop = bisect_left(listed, bound)
+            piece = listed[max(0, stop - LOOK_ITEMS) : stop]
+            for created_at, job_id in reversed(piece):
+                full = len(found) == query.limit or size < 0
+                if full or created_at <= query.created_after:
+                    return found
+                row = self.tables.journals[job_id].told()
+                if query.wants(row):
+                    found.append(row)
+                    size -= len(row.accepted)
+            if len(piece) < LOOK_ITEMS:
+                return found
+            bound = piece[0]
+
+    async def index_after(self, job_id: str, seq: int) -> int | None:
+        await trio.lowlevel.checkpoint()
+        journal = self.tables.journals.get(job_id)
+        if journal is None or journal.expired:
+            return None
+        return max(journal.base, index_after(journal.numbers, seq))
+
+    async def key(self, principal: str, key: str, now: float) -> KeyRow | None:
+        await trio.lowlevel.checkpoint()
+        row = self.tables.keys.get((principal, key))
+        if row is None or (row.expires_at <= now and row.job_id not in self.tables.journals):
+            return None
+        return row
+
+    async def owed(self, cursors: Mapping[str, int], entries: int, size: int) -> Sequence[Owed]:
+        await trio.lowlevel.checkpoint()
+        found: list[Owed] = []
+        for job_id, cursor in cursors.items():
+            journal = self.tables.journals.get(job_id)
+            if journal is None or cursor < journal.base:
+                raise JournalTrimmed(job_id)
+            start = cursor - journal.base
+            found += [(job_id, entry) for entry in journal.entries[start : start + entries]]
+        if len(cursors) > 1:
+            found.sort(key=lambda owed: owed[1].ordinal)
+        return found[: _fitting([len(entry.tail) for _, entry in found[:entries]], size)]
+
+    async def covers(self, session_id: str, after: int) -> bool:
+        place = 2 * after + 1
+        while True:
+            await trio.lowlevel.checkpoint()
+            log = self.tables.sessions.get(session_id)
+            if log is None or after < log.row.floor:
+                return False
+            start = bisect_left(log.items, place, key=last_place)
+            piece = log.items[start : start + LOOK_ITEMS]
+            for item in piece:
+                if type(item) is Range:
+                    index = item.first_index + max(0, after + 1 - item.first_seq)
+                    journal = self.tables.journals.get(item.job_id)
+                    if journal is None or index < journal.base:
+                        return False
+            if len(piece) < LOOK_ITEMS:
+                return True
+            place = piece[-1].last_place + 1
+
+    def replay(self, session_id: str, after: int, top: int, rows: int) -> Replay:
+        return _MemoryReplay(self.tables, ReplayPlace(session_id, after, top, rows))
+
+
+class _MemoryReplay:
+    def __init__(self, tables: Tables, place: ReplayPlace) -> None:
+        self._tables = tables
+        self._place = place
+
+    async def next(self, frames: int, size: int) -> Sequence[Frame]:
+        await trio.lowlevel.checkpoint()
+        return self._place.read(self._tables, frames, size)
+
+
+def _fitting(sizes: Sequence[int], size: int) -> int:
+    """How many of these, one at least, fit into so many bytes."""
+    total = 0
+    for count, each in enumerate(sizes):
+        total += each
+        if total > size and count:
+            return count
+    return len(sizes)

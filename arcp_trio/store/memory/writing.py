@@ -1,0 +1,220 @@
+"""What each write does to the tables."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Sequence
+from functools import singledispatchmethod
+from itertools import takewhile
+
+import attrs
+
+from arcp_trio.store.memory.tables import Journal, Log, Tables, last_place
+from arcp_trio.store.numbering import extend, index_behind
+from arcp_trio.store.records import JobRow, Range, SessionRow, Status
+from arcp_trio.store.writes import (
+    AcceptJob,
+    AddSubmitter,
+    AppendJournal,
+    AppendLog,
+    CancelJob,
+    DropSession,
+    Expire,
+    FinishJob,
+    KeepCredentials,
+    MoveFloor,
+    PutSession,
+    RotateToken,
+    StartJob,
+    TrimJournal,
+    Write,
+)
+
+
+class Writer:
+    """Applies writes, each in one step."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+        self._apply_write = self._apply  # bound once: every look-up of it builds a function
+
+    def apply(self, writes: Sequence[Write]) -> None:
+        """Apply them, in order."""
+        journals = self._tables.journals
+        for write in writes:
+            if type(write) is AppendJournal:
+                journals[write.job_id].entries.append(write.entry)
+            else:
+                self._apply_write(write)
+
+    @singledispatchmethod
+    def _apply(self, write: Write) -> None:
+        raise AssertionError(write)
+
+    @_apply.register
+    def _(self, write: AcceptJob) -> None:
+        row = write.row
+        self._tables.journals[row.job_id] = Journal(row)
+        for principal in (row.principal, None):
+            insort(self._tables.listed.setdefault(principal, []), (row.created_at, row.job_id))
+        if write.key is not None:
+            name = write.key.principal, write.key.key
+            self._tables.keys.pop(name, None)  # one that has expired would keep its old place
+            self._tables.keys[name] = write.key
+        if write.parent is not None and write.parent in self._tables.journals:
+            self._watch_as(write.parent, row.job_id)
+
+    def _watch_as(self, parent: str, job_id: str) -> None:
+        for session_id in self._tables.journals[parent].watchers:
+            row = self._tables.sessions[session_id].row
+            if parent not in row.observed:
+                row.watches[job_id] = 0
+                self._tables.journals[job_id].watchers.add(session_id)
+
+    @_apply.register
+    def _(self, write: AddSubmitter) -> None:
+        journal = self._tables.journals.get(write.job_id)
+        if journal is None:
+            return  # its retention ended in the meantime
+        submitters = journal.row.submitters | {write.session_id}
+        journal.row = attrs.evolve(journal.row, submitters=submitters)
+
+    @_apply.register
+    def _(self, write: StartJob) -> None:
+        journal = self._tables.journals[write.job_id]
+        journal.row = attrs.evolve(journal.row, status=Status.RUNNING)
+
+    @_apply.register
+    def _(self, write: CancelJob) -> None:
+        journal = self._tables.journals[write.job_id]
+        journal.row = attrs.evolve(journal.row, cancelled=write.reason)
+
+    @_apply.register
+    def _(self, write: TrimJournal) -> None:
+        journal = self._tables.journals.get(write.job_id)
+        if journal is None:
+            return  # an agent that would not go emitted beyond its job's retention
+        del journal.entries[: write.base - journal.base]
+        journal.base = write.base
+        # The last of those that lead to nothing is kept: its number is the job's last, as yet.
+        below = bisect_left(journal.numbers, write.base, key=index_behind)
+        del journal.numbers[: min(below, len(journal.numbers) - 1)]
+
+    @_apply.register
+    def _(self, write: KeepCredentials) -> None:
+        for row_id in write.gone:
+            self._tables.credentials.pop(row_id, None)
+        for row in write.rows:
+            self._tables.credentials[row.row_id] = row
+
+    @_apply.register
+    def _(self, write: PutSession) -> None:
+        self._tables.sessions[write.row.session_id] = Log(write.row)
+        for digest in (write.row.token, *write.row.spare_tokens):
+            self._tables.tokens[digest] = write.row.session_id
+
+    @_apply.register
+    def _(self, write: AppendLog) -> None:
+        log = self._tables.sessions[write.session_id]
+        for item in write.items:
+            if type(item) is Range:
+                self._number(write.session_id, item)
+            last = log.items[-1] if log.items else None
+            if type(last) is Range and last.goes_on_in(item):
+                log.items[-1] = attrs.evolve(last, count=last.count + item.count)
+            else:
+                log.items.append(item)
+        watches = log.row.watches
+        for job_id in write.watched:
+            if job_id in self._tables.journals:
+                self._tables.journals[job_id].watchers.add(write.session_id)
+        watches.update(write.cursors)
+        observed = log.row.observed.union(write.observed).difference(write.ended)
+        for job_id in write.ended:
+            watches.pop(job_id, None)
+            self._unwatch(job_id, write.session_id)
+        log.row = attrs.evolve(log.row, top=write.top, rows=write.row + 1, observed=observed)
+
+    def _number(self, session_id: str, item: Range) -> None:
+        journal = self._tables.journals.get(item.job_id)
+        if journal is not None and journal.row.session_id == session_id:
+            extend(journal.numbers, (item.first_seq, item.first_index, item.count))
+
+    @_apply.register
+    def _(self, write: RotateToken) -> None:
+        log = self._tables.sessions[write.session_id]
+        self._forget_tokens(log.row)
+        for digest in (write.token, *write.spare_tokens):
+            self._tables.tokens[digest] = write.session_id
+        log.row = attrs.evolve(
+            log.row,
+            token=write.token,
+            spare_tokens=write.spare_tokens,
+            features=write.features,
+            dialect=write.dialect,
+        )
+
+    @_apply.register
+    def _(self, write: MoveFloor) -> None:
+        log = self._tables.sessions[write.session_id]
+        log.row = attrs.evolve(log.row, floor=write.floor, acked=log.row.acked or write.acked)
+        del log.items[: bisect_left(log.items, 2 * write.floor + 1, key=last_place)]
+
+    @_apply.register
+    def _(self, write: DropSession) -> None:
+        log = self._tables.sessions.pop(write.session_id)
+        self._forget_tokens(log.row)
+        for job_id in log.row.watches:
+            self._unwatch(job_id, write.session_id)
+
+    def _forget_tokens(self, row: SessionRow) -> None:
+        for digest in (row.token, *row.spare_tokens):
+            del self._tables.tokens[digest]
+
+    @_apply.register
+    def _(self, write: FinishJob) -> None:
+        journal = self._tables.journals[write.job_id]
+        journal.entries.append(write.entry)
+        journal.row = attrs.evolve(
+            journal.row,
+            status=write.status,
+            finished_at=write.finished_at,
+            length=write.entry.index + 1,
+            budget=write.budget,
+        )
+        self._tables.finished[write.job_id] = write.finished_at
+
+    def _unwatch(self, job_id: str, session_id: str) -> None:
+        journal = self._tables.journals.get(job_id)
+        if journal is not None:
+            journal.watchers.discard(session_id)
+            if journal.expired and not journal.watchers:
+                del self._tables.journals[job_id]
+
+    @_apply.register
+    def _(self, write: Expire) -> None:
+        """Both maps are in the order in which their entries are due, so what goes stands first."""
+        surplus = len(self._tables.finished) - write.finished_jobs
+        gone: list[str] = []
+        for job_id, finished_at in self._tables.finished.items():
+            if finished_at > write.finished_before and len(gone) >= surplus:
+                break
+            gone.append(job_id)
+        for job_id in gone:
+            del self._tables.finished[job_id]
+            journal = self._tables.journals[job_id]
+            journal.expired = True
+            self._unlist(journal.row)
+            if not journal.watchers:
+                del self._tables.journals[job_id]
+        due = list(takewhile(lambda row: row.expires_at <= write.now, self._tables.keys.values()))
+        for row in due:
+            if row.job_id not in self._tables.journals:
+                del self._tables.keys[row.principal, row.key]
+
+    def _unlist(self, row: JobRow) -> None:
+        for principal in (row.principal, None):
+            listed = self._tables.listed[principal]
+            del listed[bisect_left(listed, (row.created_at, row.job_id))]
+            if not listed:
+                del self._tables.listed[principal]
