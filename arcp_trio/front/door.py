@@ -93,6 +93,18 @@ class _TurnedAway(Exception):  # noqa: N818 - not an error of ours
         self.response = response
 
 
+@attrs.frozen(kw_only=True)
+class Caller:
+    """Who has connected, and by which way."""
+
+    peer: str
+    """For logs."""
+    private: bool
+    """Nobody can read along."""
+    loopback: bool = False
+    """It has come to a loopback address, whatever else is listened on."""
+
+
 @attrs.define(eq=False, kw_only=True)
 class Door:
     """What the connections that come in by one listener have in common."""
@@ -101,10 +113,8 @@ class Door:
     room: WaitingRoom
     origins: Origins = attrs.field(factory=Origins)
     ssl_context: Callable[[], ssl.SSLContext] | None = None
-    loopback: bool = False
-    """It is reached by a loopback address, and by nothing else."""
 
-    async def receive(self, stream: trio.abc.Stream, peer: str, *, private: bool) -> None:
+    async def receive(self, stream: trio.abc.Stream, caller: Caller) -> None:
         """Serve a connection, however it ends, and close it."""
         deadline = trio.current_time() + self.runtime.limits.handshake_seconds
         visitor = self.room.enter(partial(_hang_up, stream), deadline)
@@ -112,37 +122,33 @@ class Door:
             with visitor.scope:
                 try:
                     if self.ssl_context is not None:
-                        stream, private = await _encrypt(stream, self.ssl_context()), True
-                    await self._serve(stream, peer, visitor, private=private)
+                        stream = await _encrypt(stream, self.ssl_context())
+                        caller = attrs.evolve(caller, private=True)
+                    await self._serve(stream, caller, visitor)
                 except _TurnedAway as away:
                     if not visitor.evicted:
-                        self._failed(peer, away.reason, str(away))
+                        self._failed(caller, away.reason, str(away))
                     if away.response:
                         await pages.send(stream, away.response)
             if visitor.evicted:
-                self._failed(peer, "connections_before_handshake", "too many without a session")
+                self._failed(caller, "connections_before_handshake", "too many without a session")
             elif visitor.scope.cancelled_caught:
-                self._failed(peer, "handshake_seconds", "no opening handshake in time")
+                self._failed(caller, "handshake_seconds", "no opening handshake in time")
         finally:
             self.room.let_in(visitor)
             await close_forcefully(stream)  # noqa: ASYNC102 - bounds itself
 
-    def _failed(self, peer: str, reason: str, why: str) -> None:
-        logger.info("connection turned away", extra={"peer": peer, "reason": reason, "why": why})
+    def _failed(self, caller: Caller, reason: str, why: str) -> None:
+        logger.info(
+            "connection turned away", extra={"peer": caller.peer, "reason": reason, "why": why}
+        )
         self.runtime.connection_failed(reason)
 
-    async def _serve(
-        self,
-        stream: trio.abc.Stream,
-        peer: str,
-        visitor: Visitor,
-        *,
-        private: bool,
-    ) -> None:
+    async def _serve(self, stream: trio.abc.Stream, caller: Caller, visitor: Visitor) -> None:
         head = await _read_head(stream)
         if head is None:
             return
-        self._check(head)
+        self._check(head, caller)
         page = pages.page_for(head, self.runtime)
         if page is not None:
             if head.upgrades:  # no browser that looks around, but a client that has gone astray
@@ -158,25 +164,27 @@ class Door:
                 received=head.received,
                 max_bytes=limits.frame_bytes_in,
                 first_bytes=limits.first_frame_bytes,
-                peer=peer,
-                private=private,
+                peer=caller.peer,
+                private=caller.private,
             ) as transport:
                 visitor.scope.deadline = math.inf  # from here on, attending minds the deadline
                 await self.runtime.attend(transport, deadline=deadline, welcomed=let_in)
         except HandshakeFailed as exc:
             raise _TurnedAway("websocket", str(exc)) from exc
         except TransportClosed as exc:
-            logger.info("connection ended", extra={"peer": peer, "why": str(exc)})
+            logger.info("connection ended", extra={"peer": caller.peer, "why": str(exc)})
 
-    def _check(self, head: Head) -> None:
+    def _check(self, head: Head, caller: Caller) -> None:
         """Turn away who means somebody else, and web pages that nobody has allowed."""
         if pages.is_public(head):
             return
-        if not self.origins.admits_host(head.host, loopback=self.loopback):
+        encrypted = self.ssl_context is not None
+        # Under a name that its certificate does not have, no browser gets as far as this with TLS.
+        unproven = caller.loopback and not encrypted
+        if not self.origins.admits_host(head.host, loopback=unproven):
             page = Page(403, "This Host is not served here; --allow-origin allows more.\n")
             name = head.host.name if head.host is not None else ""
             raise _TurnedAway("host", f"asks for the host {name}", page.encode(head))
-        encrypted = self.ssl_context is not None
         if not self.origins.admits_origin(head.origin, head.host, encrypted=encrypted):
             page = Page(403, "This Origin may not connect; --allow-origin allows it.\n")
             quoted = repr((head.origin or "")[:_QUOTED_CHARS])

@@ -121,8 +121,8 @@ class Origins:
     def admits_host(self, host: Host | None, *, loopback: bool) -> bool:
         """Whether a client that asks for `host` means this runtime.
 
-        Only where it is reached by a `loopback` address is it known how it may be called. A client
-        that names no host at all is no browser.
+        Only for one that comes to a `loopback` address is it known how this may be called. A
+        client that names no host at all is no browser.
         """
         return host is None or not loopback or host.is_loopback or host.name in self._names
 

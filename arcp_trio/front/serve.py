@@ -13,8 +13,8 @@ from typing import Final
 
 import trio
 
-from arcp_trio.front.door import Door, Runtime
-from arcp_trio.front.listening import close, is_local, is_unix, listen, url
+from arcp_trio.front.door import Caller, Door, Runtime
+from arcp_trio.front.listening import close, is_unix, listen, url
 from arcp_trio.front.origins import Origins, is_loopback
 from arcp_trio.front.waiting import WaitingRoom
 
@@ -83,7 +83,6 @@ async def serve_on(
                     room=room,
                     origins=origins or Origins(),
                     ssl_context=None if is_unix(listener) else ssl_context,
-                    loopback=is_local(listener) and not is_unix(listener),
                 )
                 where = url(listener, encrypted=door.ssl_context is not None)
                 logger.info("accepting connections", extra={"address": where})
@@ -112,26 +111,28 @@ async def _accept_from(listener: trio.SocketListener, door: Door) -> None:
         with suppress(OSError):  # gone already
             # Without heartbeats, only the kernel finds out that an idle client has vanished.
             stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        peer, private = _peer(stream)
+        caller = _caller(stream)
         try:
             door.runtime.start_connection(
-                partial(door.receive, stream, peer, private=private),
-                name=f"connection from {peer}",
+                partial(door.receive, stream, caller), name=f"connection from {caller.peer}"
             )
         except BaseException:
             stream.socket.close()
             raise
 
 
-def _peer(stream: trio.SocketStream) -> tuple[str, bool]:
-    """The peer's name, and whether it is on this machine."""
+def _caller(stream: trio.SocketStream) -> Caller:
     if stream.socket.family == socket.AF_UNIX:
-        return "a Unix socket", True
+        return Caller(peer="a Unix socket", private=True)
     try:
         host, port, *_ = stream.socket.getpeername()
     except OSError:  # gone already
-        return "unknown", False
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}", is_loopback(host)
+        return Caller(peer="unknown", private=False)
+    return Caller(
+        peer=f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
+        private=is_loopback(host),
+        loopback=is_loopback(stream.socket.getsockname()[0]),
+    )
 
 
 async def serve_stream(
@@ -141,4 +142,5 @@ async def serve_stream(
 
     `private` says that nobody can read along on it.
     """
-    await Door(runtime=runtime, room=WaitingRoom(1)).receive(stream, peer, private=private)
+    caller = Caller(peer=peer, private=private)
+    await Door(runtime=runtime, room=WaitingRoom(1)).receive(stream, caller)

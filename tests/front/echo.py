@@ -12,7 +12,7 @@ import trio
 from attrs import define, field, frozen
 
 from arcp_trio.front import serve
-from arcp_trio.front.door import Door
+from arcp_trio.front.door import Caller, Door
 from arcp_trio.front.origins import Origins
 from arcp_trio.front.waiting import WaitingRoom
 from arcp_trio.transport import MessageTooBig, Transport, connect, memory_streams
@@ -125,12 +125,15 @@ async def assert_echoes(client: Transport, text: str) -> None:
     assert await client.receive() == text
 
 
-def knock(runtime: EchoRuntime, *, room: WaitingRoom | None = None, **door: Any) -> trio.abc.Stream:
+def knock(
+    runtime: EchoRuntime, *, room: WaitingRoom | None = None, loopback: bool = False, **door: Any
+) -> trio.abc.Stream:
     """Come in by a door with these properties; returns the client's end."""
     near, far = memory_streams()
     origins = Origins(door.pop("origins", ()))
     opened = Door(runtime=runtime, room=room or WaitingRoom(512), origins=origins, **door)
-    runtime.start_connection(partial(opened.receive, near, "peer", private=False), "peer")
+    caller = Caller(peer="peer", private=False, loopback=loopback)
+    runtime.start_connection(partial(opened.receive, near, caller), "peer")
     return far
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arcp_trio import Runtime, StaticTokens
-from arcp_trio.front.door import Door
+from arcp_trio.front.door import Caller, Door
 from arcp_trio.front.origins import Host, Origin, Origins, parse_host, parse_origin
 from arcp_trio.front.waiting import WaitingRoom
 from arcp_trio.transport import memory_streams
@@ -244,11 +244,12 @@ async def test_who_is_refused_has_made_no_session() -> None:
     """A real runtime has nothing to do with it."""
     async with Runtime(auth=StaticTokens({})) as runtime, trio.open_nursery() as nursery:
         near, far = memory_streams()
-        door = Door(runtime=runtime, room=WaitingRoom(1), loopback=True)
+        door = Door(runtime=runtime, room=WaitingRoom(1))
+        caller = Caller(peer="peer", private=True, loopback=True)
 
         @nursery.start_soon
         async def receive() -> None:
-            await door.receive(near, "peer", private=True)
+            await door.receive(near, caller)
 
         await far.send_all(request().replace(b"Host: localhost", b"Host: evil.example"))
         assert (await read_answer(far)).status == REFUSED
@@ -269,12 +270,12 @@ async def test_a_line_of_the_log_stays_short(caplog: pytest.LogCaptureFixture) -
 
 
 @pytest.mark.real_tcp
-async def test_a_listener_knows_by_itself_whether_it_is_loopback() -> None:
-    """The check is there without being asked for."""
-    evil = b"GET /metrics HTTP/1.1\r\nHost: evil.example\r\n\r\n"
-    for host, code in (("127.0.0.1", 403), ("0.0.0.0", 200)):
-        async with serving(host=host) as (_, port):
+@pytest.mark.parametrize("listens", ["127.0.0.1", "0.0.0.0"])
+async def test_what_comes_in_over_loopback_is_held_against_its_name(listens: str) -> None:
+    """Without being asked for, also where other machines connect to the same listener."""
+    async with serving(host=listens) as (_, port):
+        for name, code in (("evil.example", 403), ("localhost", 200)):
             stream = await trio.open_tcp_stream("127.0.0.1", port)
-            await stream.send_all(evil)
+            await stream.send_all(f"GET /metrics HTTP/1.1\r\nHost: {name}\r\n\r\n".encode())
             assert (await read_answer(stream)).status == code
             await stream.aclose()

@@ -17,7 +17,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from arcp_trio import Runtime, StaticTokens
 from arcp_trio.front import serve
-from arcp_trio.front.door import Door
+from arcp_trio.front.door import Caller, Door
 from arcp_trio.front.listening import CannotListen, listen
 from arcp_trio.front.origins import is_loopback
 from arcp_trio.front.serve import COMPLAINT_SECONDS, serve_stream
@@ -157,9 +157,9 @@ async def test_the_kernel_looks_after_idle_connections(monkeypatch: pytest.Monke
     accepted: list[int] = []
     receive = Door.receive
 
-    async def look(door: Door, stream: trio.SocketStream, peer: str, *, private: bool) -> None:
+    async def look(door: Door, stream: trio.SocketStream, caller: Caller) -> None:
         accepted.append(stream.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE))
-        await receive(door, stream, peer, private=private)
+        await receive(door, stream, caller)
 
     monkeypatch.setattr(Door, "receive", look)
     async with serving() as (_runtime, port), client_of(port) as client:
