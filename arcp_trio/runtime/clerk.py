@@ -59,6 +59,8 @@ class Request:
     trace: str | None
     """Of its trace, what the client said: the id, or a whole `traceparent` (§11)."""
     message: Message | ArcpError
+    size: int
+    """Of its frame."""
 
 
 Command: TypeAlias = "Request | Reattach"
@@ -85,6 +87,7 @@ class Clerk:
                 else:
                     await command.carry_out(session)
             finally:
+                session.request_done(command.size)
                 session.release()
 
     async def _serve(self, request: Request) -> None:
@@ -133,7 +136,7 @@ class Clerk:
             case Submit():
                 assert request.id is not None
                 self._submissions.begin(
-                    session, request.connection, request.id, request.trace, message
+                    session, request.connection, request.id, request.trace, message, request.size
                 )
             case Cancel():
                 await self._cancel(request, message)

@@ -232,6 +232,8 @@ class Reattach:
     after_seq: int
     features: frozenset[str] | None
     """As negotiated anew; None keeps what the session had."""
+    size = 0
+    """It takes no room."""
     done: trio.Event = attrs.field(factory=trio.Event)
     error: ArcpError | None = None
 

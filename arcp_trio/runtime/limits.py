@@ -34,6 +34,8 @@ class Limits:
     """Per session; past it hints are dropped (the journal has them) and answers wait."""
     inbox_items: int = 256
     """Commands per session that wait for the one before; past it the reader waits."""
+    inbox_bytes: int = 8 * MIB
+    """The same in bytes, submits that are still being decided on included."""
     tail_frames: int = 10_000
     tail_bytes: int = 16 * MIB
     """Numbered and not yet sent, per session; past either nothing more is numbered."""

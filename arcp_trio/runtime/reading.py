@@ -131,15 +131,18 @@ class Reader:
                 return False
             case _:
                 self._fresh = False
-                await self._hand_on(received, message)
+                await self._hand_on(received, message, len(text))
                 return not isinstance(message, Close)
         return True
 
-    async def _hand_on(self, received: Envelope | None, message: Message | ArcpError) -> None:
+    async def _hand_on(
+        self, received: Envelope | None, message: Message | ArcpError, size: int
+    ) -> None:
         frame_id = request_id(message) if received is None else received.id
         trace = None if received is None else received.traceparent or received.trace_id
         with self._heartbeat.not_listening():
-            await self._session.command(Request(self._connection, frame_id, trace, message))
+            request = Request(self._connection, frame_id, trace, message, size)
+            await self._session.command(request, size)
 
     async def _pong(self, ping: Ping) -> None:
         received_at = rfc3339(self._core.clock.now())

@@ -70,6 +70,9 @@ class Session:
         self._holds = 0
         self._let_go = Wake()
         self._answers_taken = Wake()
+        self._most_bytes = limits.inbox_bytes
+        self._bytes = 0
+        self._bytes_done = Wake()
         self._send_inbox, self.inbox = trio.open_memory_channel["Command"](limits.inbox_items)
 
     @property
@@ -152,14 +155,32 @@ class Session:
 
     # -- from the client
 
-    async def command(self, command: Command) -> None:
-        """Have the clerk execute a command behind those before it; waits for room."""
+    async def command(self, command: Command, size: int = 0) -> None:
+        """Have the clerk execute a command behind those before it; waits for room.
+
+        The `size` of the frame that it came in counts until the command is done with.
+        """
         self.hold()
+        taken = 0
         try:
+            while size and self._bytes and self._bytes + size > self._most_bytes:
+                await self._bytes_done.wait()
+            taken = size
+            self.request_begun(taken)
             await self._send_inbox.send(command)
         except BaseException:
+            self.request_done(taken)
             self.release()
             raise
+
+    def request_begun(self, size: int) -> None:
+        """So many bytes are in hand."""
+        self._bytes += size
+
+    def request_done(self, size: int) -> None:
+        """They are not any more."""
+        self._bytes -= size
+        self._bytes_done.set()
 
     def ack(self, seq: int) -> None:
         """The client has processed everything up to `seq`: it need not be replayed (§6.5)."""

@@ -79,6 +79,8 @@ class _Request:
     id: str
     trace: str | None
     submit: Submit
+    size: int
+    """Of its frame."""
     place: _Place
     claim: _Claim | None
     """Held if this submit is the first to bring its key."""
@@ -109,6 +111,7 @@ class Submissions:
         request_id: str,
         trace: str | None,
         submit: Submit,
+        size: int,
     ) -> None:
         """Take the submit's place in line and its key, at once; what takes time is for a task."""
         first_in_line = session.last_place is None or session.last_place.is_set()
@@ -118,6 +121,7 @@ class Submissions:
             id=request_id,
             trace=trace,
             submit=submit,
+            size=size,
             place=_Place(session),
             claim=self._claim(session.principal, submit.idempotency_key),
         )
@@ -126,6 +130,7 @@ class Submissions:
             self._accept_at_once(request)
         else:
             session.hold()
+            session.request_begun(size)
             self._nursery.start_soon(self._process, request, name=f"submit {request_id}")
 
     def _accept_at_once(self, request: _Request) -> None:
@@ -176,6 +181,7 @@ class Submissions:
                 self._release(request, verdict)
         finally:
             request.place.leave()
+            session.request_done(request.size)
             session.release()
 
     async def _judge(self, request: _Request) -> _Accepted | ArcpError:

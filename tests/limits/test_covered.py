@@ -23,6 +23,7 @@ HIT_BY = {
     "close_seconds": "sessions/test_hello.py::test_who_does_not_even_read_is_closed_in_time",
     "outbox_items": "protocol/test_frames.py::test_what_waits_behind_a_slow_submit_is_bounded",
     "inbox_items": "sessions/test_heartbeat.py::test_silence_counts_only_while_somebody_listens",
+    "inbox_bytes": "limits/test_inbox.py::test_large_commands_wait_before_they_are_read",
     "tail_frames": "flow/test_slow_readers.py::test_what_a_session_holds_is_bounded",
     "tail_bytes": "flow/test_slow_readers.py::test_what_a_session_holds_is_bounded",
     "tail_bytes_total": "flow/test_slow_subscribers.py::test_all_tails_together_are_bounded",

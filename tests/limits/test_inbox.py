@@ -1,0 +1,81 @@
+"""What a client asks for is kept until it is dealt with, within bounds in bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from arcp_trio.testing import Peer
+from tests.sessions.support import Stage, open_stage
+
+KB = 1_000
+FEW = [30 * KB] * 100
+LARGE = [300 * KB, *[1 * KB] * 100, 300 * KB]
+
+
+def hold_up(stage: Stage, name: str) -> trio.Event:
+    """Have this look into the store take until the event."""
+    go_on = trio.Event()
+    look = getattr(stage.store, name)
+
+    async def slow_look(*what: object) -> object:
+        await go_on.wait()
+        return await look(*what)
+
+    setattr(stage.store, name, slow_look)
+    return go_on
+
+
+async def submit(peer: Peer, sizes: Sequence[int]) -> None:
+    """Submit an input of each size, under keys of their own."""
+    for n, size in enumerate(sizes):
+        wanted = {"agent": "nobody", "input": "x" * size, "idempotency_key": f"key {n}"}
+        await peer.send("job.submit", wanted)
+
+
+def in_hand(stage: Stage) -> tuple[int, int]:
+    """How many commands wait in the only session's inbox, and the bytes of all that are in hand."""
+    (session,) = stage.runtime._core.sessions._awake.values()
+    return session.inbox.statistics().current_buffer_used, session._bytes
+
+
+@pytest.mark.parametrize("sizes", [FEW, LARGE])
+async def test_large_commands_wait_before_they_are_read(
+    autojump_clock: MockClock, sizes: list[int]
+) -> None:
+    """Behind a slow one a few are kept, the rest stays with the client; all are answered."""
+    async with open_stage(inbox_bytes=100 * KB) as stage, trio.open_nursery() as nursery:
+        peer = await stage.welcomed()
+        go_on = hold_up(stage, "job")
+        await peer.send("job.cancel", {"job_id": "job_unknown"})
+        nursery.start_soon(submit, peer, sizes)
+        await wait_all_tasks_blocked()
+        waiting, taken = in_hand(stage)
+        assert waiting == (3 if sizes is FEW else 0)
+        assert 0 < taken <= 100 * KB
+        go_on.set()
+        await peer.expect("session.error", code="JOB_NOT_FOUND")
+        for _ in sizes:
+            await peer.expect("session.error", code="AGENT_NOT_AVAILABLE")
+        assert in_hand(stage) == (0, 0)
+
+
+@pytest.mark.parametrize("sizes", [FEW, LARGE])
+async def test_submits_that_take_time_count_until_they_are_answered(
+    autojump_clock: MockClock, sizes: list[int]
+) -> None:
+    """Each is in a task of its own, out of the line; and one that alone is too large goes alone."""
+    async with open_stage(inbox_bytes=100 * KB) as stage, trio.open_nursery() as nursery:
+        peer = await stage.welcomed()
+        go_on = hold_up(stage, "key")
+        nursery.start_soon(submit, peer, sizes)
+        await wait_all_tasks_blocked()
+        _, taken = in_hand(stage)
+        assert 90 * KB < taken <= max(100 * KB, sizes[0] + KB)
+        go_on.set()
+        for _ in sizes:
+            await peer.expect("session.error", code="AGENT_NOT_AVAILABLE")
+        assert in_hand(stage) == (0, 0)
