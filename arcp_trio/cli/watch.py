@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from arcp_trio.cli.client_options import WatchOptions
-from arcp_trio.cli.following import follow
+from arcp_trio.cli.following import EXIT_CODES, follow
 from arcp_trio.cli.reaching import connected
 from arcp_trio.cli.running import Interrupts, run_client
 from arcp_trio.cli.views import view
+from arcp_trio.wire.errors import InvalidRequest
 
 
 def run(given: Mapping[str, object]) -> int:
@@ -20,6 +21,14 @@ def run(given: Mapping[str, object]) -> int:
             job = await client.subscribe(
                 options.job_id, history=True, from_event_seq=options.from_seq
             )
-            return await follow(client, job, view(as_json=options.json))
+            shown = view(as_json=options.json)
+            try:
+                return await follow(client, job, shown)
+            except* InvalidRequest:
+                if options.from_seq is None or job.status not in EXIT_CODES:
+                    raise
+            notice = f"it had ended before: {job.status}; without --from-seq all of it is shown"
+            await shown.screen.add([notice])
+            return EXIT_CODES[job.status]
 
     return run_client(options, watch)

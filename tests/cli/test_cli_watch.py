@@ -49,9 +49,17 @@ def test_a_job_that_has_ended(commands: Commands) -> None:
     assert (last["type"], last["result"]) == ("job.result", {"done": 3})
     *events, _ = commands.run("watch", job_id, "--from-seq", "2", "--json").objects
     assert [event["body"]["current"] for event in events] == [3]
-    done = commands.run("watch", job_id, "--from-seq", "99")
-    assert (done.code, done.out) == (1, "")
-    assert "the job had ended (success); its history (history=True) tells how" in done.err
+
+
+def test_behind_the_end(commands: Commands) -> None:
+    """There is nothing to show then; the exit code is that of the job's end all the same."""
+    for agent, code, status in (("echo", 0, "success"), ("failing", 1, "error")):
+        job_id = commands.run("submit", agent, "--json").objects[-1]["job_id"]
+        done = commands.run("watch", job_id, "--from-seq", "99")
+        assert (done.code, done.out) == (code, "")
+        assert done.err.splitlines()[1:] == [
+            f"it had ended before: {status}; without --from-seq all of it is shown"
+        ]
 
 
 @pytest.mark.parametrize(
