@@ -14,6 +14,8 @@ from arcp_trio.wire.json import Json
 
 EXIT_CODES: Final = {"success": 0, "error": 1, "cancelled": 4, "timed_out": 5}
 _FAILED: Final = 1
+_CUT_SHORT: Final = ("the runtime restarted", "the runtime was shut down")
+"""So begins the end of a job that did nothing wrong."""
 
 _LOOK_SECONDS: Final = 0.25
 
@@ -81,5 +83,7 @@ async def _show_end(job: JobHandle | ObservedJob, view: View) -> int:
 
 def _told(job_id: str, status: str, error: ArcpError) -> str:
     how = {"cancelled": "was cancelled", "timed_out": "timed out"}.get(status, "failed")
-    again = "; it may be submitted again" if error.retryable else ""
+    # By its code every failure may be tried again (§12), also that of an input that is no good.
+    cut_short = error.retryable and error.message.startswith(_CUT_SHORT)
+    again = "; it may be submitted again" if cut_short else ""
     return f"{job_id} {how}: {error.code}: {error.message}{again}"

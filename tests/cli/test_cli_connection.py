@@ -75,6 +75,18 @@ def test_the_runtime_starts_again(start: Starter, tmp_path: Path) -> None:
     assert (last["code"], last["retryable"]) == ("INTERNAL_ERROR", True)
 
 
+def test_the_runtime_is_shut_down(start: Starter, tmp_path: Path) -> None:
+    """A job that is cut short may be submitted again, and that is said."""
+    served = start("serve", "--port", "0", "--memory", "--token", f"alice={TOKEN}")
+    with Commands(served.url(), tmp_path).start("submit", "sleeper") as process:
+        assert process.stderr is not None
+        process.stderr.readline()
+        served.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert err.endswith("the runtime was shut down; it may be submitted again\n")
+
+
 def test_it_can_be_left_before_there_is_a_session(commands: Commands) -> None:
     """Where somebody listens and says nothing, Ctrl-C ends it, and no job is left to be named."""
     with socket.create_server(("127.0.0.1", 0)) as silent:

@@ -95,7 +95,7 @@ def test_json_comes_as_it_happens(commands: Commands) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (("failing",), 1, "failed: INTERNAL_ERROR: no luck; it may be submitted again"),
+        (("failing",), 1, "failed: INTERNAL_ERROR: no luck$"),
         (("sleeper", "--max-runtime", "1"), 5, "timed out: TIMEOUT: "),
     ],
 )
@@ -106,7 +106,7 @@ def test_a_job_that_does_not_succeed(
     done = commands.run("submit", *arguments)
     assert (done.code, done.out) == (code, "")
     *_, line = done.err.splitlines()
-    assert re.fullmatch(rf"arcp-trio: {JOB_ID} {words}.*", line)
+    assert re.match(rf"arcp-trio: {JOB_ID} {words}", line)
     done = commands.run("submit", *arguments, "--json")
     assert (done.code, done.err) == (code, "")
     assert done.objects[-1]["type"] == "job.error"
