@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Final
 
 import trio
 
 from arcp_trio.cli.client_options import PingOptions
-from arcp_trio.cli.errors import UNREACHABLE, CommandError
+from arcp_trio.cli.errors import REFUSED, UNREACHABLE, CommandError
 from arcp_trio.cli.output import Output, stdout
 from arcp_trio.cli.reaching import reach
 from arcp_trio.cli.running import Interrupts, run_client
@@ -35,10 +36,11 @@ def run(given: Mapping[str, object]) -> int:
     """Ping and return the exit code."""
     options = PingOptions(**given)  # type: ignore[arg-type]  # the parser held each to its kind
 
-    async def ping(_: Interrupts) -> int:
+    async def ping(interrupts: Interrupts) -> int:
         found = reach(options, os.environ)
         try:
-            await _Pings(options.count, found.shown_url, stdout()).run(found.dialer, found.token)
+            pings = _Pings(options.count, found.shown_url, stdout())
+            await pings.run(found.dialer, found.token, interrupts)
         except (ConnectionFailed, ArcpError) as error:
             raise found.failure(error) from error
         except (TransportClosed, trio.TooSlowError) as error:
@@ -60,8 +62,10 @@ class _Pings:
         self._out = out
         self._times: list[float] = []
 
-    async def run(self, dialer: Dialer, token: str | None) -> None:
+    async def run(self, dialer: Dialer, token: str | None, interrupts: Interrupts) -> None:
         """Connect, ping as often as asked, and say what it came to.
+
+        The session is closed in order, also if a signal ends it before.
 
         Raises:
             ConnectionFailed, ArcpError, TransportClosed, trio.TooSlowError: it came to nothing.
@@ -72,9 +76,13 @@ class _Pings:
             async with dialer.open() as transport:
                 greeting = await greet(transport, hello(token, _FEATURES), _FEATURES)
                 connecting.deadline = math.inf
-                await self._say(f"session opened in {_ms(trio.current_time() - begun)}")
-                await self._ping_all(transport, greeting)
-                await _leave(transport, greeting)
+                try:
+                    with interrupts.leaving():
+                        await self._say(f"session opened in {_ms(trio.current_time() - begun)}")
+                        await self._ping_all(transport, greeting)
+                finally:
+                    with trio.move_on_after(_FAREWELL_SECONDS, shield=True):
+                        await _leave(transport, greeting)
         if connecting.cancelled_caught:
             raise trio.TooSlowError
         best, worst = min(self._times), max(self._times)
@@ -83,7 +91,10 @@ class _Pings:
 
     async def _ping_all(self, transport: Transport, greeting: Greeting) -> None:
         if Feature.HEARTBEAT not in greeting.features:
-            raise CommandError(f"{self._url} is there, but answers no pings: it has no heartbeat")
+            raise CommandError(
+                f"{self._url} is there, but answers no pings: it has no heartbeat",
+                exit_code=REFUSED,
+            )
         for number in range(self._count):
             await trio.sleep(_PAUSE_SECONDS if number else 0)
             begun = trio.current_time()
@@ -110,9 +121,9 @@ async def _ping(transport: Transport, greeting: Greeting) -> None:
 
 
 async def _leave(transport: Transport, greeting: Greeting) -> None:
-    await _send(transport, greeting, "session.close", {"reason": "pinged"})
-    with trio.move_on_after(_FAREWELL_SECONDS):
-        await transport.close()
+    with suppress(TransportClosed):
+        await _send(transport, greeting, "session.close", {"reason": "pinged"})
+    await transport.close()
 
 
 async def _send(transport: Transport, greeting: Greeting, kind: str, payload: JsonObject) -> None:

@@ -1,0 +1,70 @@
+"""`ping`, at runtimes of all kinds."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from websockets.sync.server import ServerConnection, serve
+
+from tests.cli.clients import Commands
+from tests.cli.processes import FRAME_SECONDS
+
+pytestmark = pytest.mark.real_tcp
+
+
+@contextmanager
+def speaking(features: list[str], goes_on: Callable[[ServerConnection], None]) -> Generator[str]:
+    """Have something with these features that welcomes and then goes on; where it is."""
+
+    def speak(socket: ServerConnection) -> None:
+        socket.recv(timeout=FRAME_SECONDS)
+        capabilities = {"encodings": ["json"], "features": features}
+        payload = {"session_id": "sess_1", "capabilities": capabilities}
+        welcome = {"arcp": "1.1", "id": "w", "type": "session.welcome", "payload": payload}
+        socket.send(json.dumps(welcome))
+        goes_on(socket)
+
+    with serve(speak, "127.0.0.1", 0, compression=None) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        yield f"ws://127.0.0.1:{server.socket.getsockname()[1]}/arcp"
+        server.shutdown()
+        thread.join()
+
+
+def next_type(socket: ServerConnection) -> str:
+    """What comes next."""
+    kind: str = json.loads(socket.recv(timeout=FRAME_SECONDS))["type"]
+    return kind
+
+
+def test_without_a_heartbeat(tmp_path: Path) -> None:
+    """A runtime that answers no pings is there, and refuses: 1, behind an orderly goodbye."""
+    seen: list[str] = []
+    with speaking([], lambda socket: seen.append(next_type(socket))) as url:
+        done = Commands(url, tmp_path).run("ping")
+    assert (done.code, seen) == (1, ["session.close"])
+    assert done.err == f"arcp-trio: {url} is there, but answers no pings: it has no heartbeat\n"
+
+
+def test_ctrl_c(tmp_path: Path) -> None:
+    """It closes its session, and ends with 130."""
+    seen: list[str] = []
+
+    def say_nothing(socket: ServerConnection) -> None:
+        seen.append(next_type(socket))
+        process.send_signal(signal.SIGINT)
+        seen.append(next_type(socket))
+
+    with speaking(["heartbeat"], say_nothing) as url:
+        process = Commands(url, tmp_path).start("ping")
+        with process:
+            _, err = process.communicate(timeout=20)
+    assert (process.returncode, err) == (130, "")
+    assert seen == ["session.ping", "session.close"]
