@@ -108,10 +108,14 @@ async def _run(work: Work) -> int:
 
 
 def _first(error: Exception) -> Exception:
-    """One of those in a group: tasks that fail together do so for one reason."""
-    while isinstance(error, ExceptionGroup):
-        error = cast("ExceptionGroup[Exception]", error).exceptions[0]
-    return error
+    """One of those in a group: the one that is made for people, if there is one.
+
+    Tasks that fail together most often do so for one reason.
+    """
+    if not isinstance(error, ExceptionGroup):
+        return error
+    group = cast("ExceptionGroup[Exception]", error)
+    return _first((group.subgroup(CommandError) or group).exceptions[0])
 
 
 def _explain(error: Exception) -> None:

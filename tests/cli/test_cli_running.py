@@ -1,0 +1,35 @@
+"""What comes of the failures of a client command's tasks."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import pytest
+import trio
+
+from arcp_trio.cli import running
+from arcp_trio.cli.client_options import ClientOptions
+from arcp_trio.cli.errors import CommandError
+from arcp_trio.cli.running import Interrupts, run_client
+from arcp_trio.wire.errors import InvalidRequest
+
+
+def set_up_nothing(*_: object) -> None: ...
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+def test_of_several_failures_the_one_for_people_is_told(
+    order: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever task was first, and however deep the failure is in the groups around it."""
+    monkeypatch.setattr(running, "set_up", set_up_nothing)  # the log is this process's
+    told = CommandError("it is like this", exit_code=4)
+    failures = [OSError("no room"), ExceptionGroup("inner", [told]), InvalidRequest("no")]
+
+    async def work(_: Interrupts) -> int:
+        await trio.lowlevel.checkpoint()
+        raise ExceptionGroup("all", [failures[index] for index in order])
+
+    with pytest.raises(CommandError) as raised:
+        run_client(ClientOptions(), work)
+    assert raised.value is told
