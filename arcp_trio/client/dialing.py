@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
-from typing import Final, TypeAlias
-from urllib.parse import SplitResult, urlsplit
+from typing import Final, TypeAlias, cast
+from urllib.parse import SplitResult, quote, urlsplit
 
 import attrs
 import trio
@@ -33,6 +34,10 @@ CONNECT_SECONDS: Final = 10.0
 DEFAULT_PATH: Final = "/arcp"
 UNIX: Final = "unix:"
 _PORTS: Final = {"ws": 80, "wss": 443}
+_LAST_PORT: Final = 65_535
+_FOR_PAGES: Final = {"http": "ws", "https": "wss"}
+_NOT_IN_PATHS: Final = re.compile(r"[^!-~]")
+"""What is left are the printable characters of ASCII, without the space."""
 _NOT_FOUND: Final = 404
 
 StreamOpener: TypeAlias = Callable[[], Awaitable[trio.abc.Stream]]
@@ -55,7 +60,7 @@ Target: TypeAlias = "str | Sequence[str] | trio.abc.Stream | StreamOpener | Dial
 
 
 def dialer(target: Target, ssl_context: ssl.SSLContext | None) -> Dialer:
-    """Find out how to reach `target`; `ValueError` if it is nothing of the kind."""
+    """Find out how to reach `target`; `ValueError` or `TypeError` if it is nothing of the kind."""
     if isinstance(target, Dialer):
         return target
     if isinstance(target, str) and target.startswith(UNIX):
@@ -67,28 +72,53 @@ def dialer(target: Target, ssl_context: ssl.SSLContext | None) -> Dialer:
         return Dialer(partial(_over, target), again=False)
     if callable(target):
         return Dialer(partial(_over_opened, target), again=True)
-    command = list(target)
+    return Dialer(partial(_by_command, _command(target)), again=False)
+
+
+def _command(target: object) -> list[str]:
+    if not isinstance(target, Sequence) or isinstance(target, bytes | bytearray):
+        raise TypeError(
+            "expected a ws:// or wss:// URL, unix: and a path, a command as a list, an open stream "
+            f"or an async function that opens one, not {target!r}"
+        )
+    command = list(cast("Sequence[str]", target))
     if not command:
         raise ValueError("the command is empty")
-    return Dialer(partial(_by_command, command), again=False)
+    return command
 
 
 def _path(url: str) -> str:
     path = url.removeprefix(UNIX)
     if not path or "\0" in path:
-        raise ValueError(f"not a unix: URL with the path of a socket: {url!r}")
+        raise ValueError(
+            f"not the address of a runtime: {url!r}: expected unix: and the path of a socket"
+        )
     return path
 
 
 def _parse(url: str) -> SplitResult:
     parts = urlsplit(url)
-    try:
-        good = parts.scheme in _PORTS and parts.hostname and parts.port != 0
-    except ValueError:  # the port is none
-        good = False
-    if not good:
-        raise ValueError(f"not a ws:// or wss:// URL: {url!r}")
+    if wrong := _fault(parts):
+        raise ValueError(f"not the address of a runtime: {url!r}: {wrong}")
     return parts
+
+
+def _fault(parts: SplitResult) -> str | None:
+    """What keeps anything from being connected to there."""
+    if parts.scheme in _FOR_PAGES:
+        return f"for {parts.scheme}:// write {_FOR_PAGES[parts.scheme]}://"
+    if parts.scheme not in _PORTS:
+        return "it begins with neither ws:// nor wss://"
+    if not parts.hostname:
+        return "it names no host"
+    try:
+        port = parts.port
+    except ValueError:
+        port = 0
+    if port == 0:
+        return f"a port is a number from 1 to {_LAST_PORT}"
+    wrong = _NOT_IN_PATHS.search(f"{parts.path}?{parts.query}")
+    return wrong and f"for {wrong[0]!r} in its path write {quote(wrong[0])}"
 
 
 @asynccontextmanager
@@ -104,7 +134,9 @@ async def _by_url(
         context = ssl_context or ssl.create_default_context()
         stream = await _secure(stream, context, host, port)
     path = (url.path or DEFAULT_PATH) + (f"?{url.query}" if url.query else "")
-    async with _websocket(stream, host=url.netloc.rpartition("@")[2], path=path) as transport:
+    host_and_port = url.netloc.rpartition("@")[2]
+    perhaps = ", or only by wss://" if url.scheme == "ws" else ""
+    async with _websocket(stream, host=host_and_port, path=path, perhaps=perhaps) as transport:
         yield transport
 
 
@@ -117,7 +149,8 @@ async def _secure(
     except (trio.BrokenResourceError, ssl.SSLError) as exc:
         await trio.aclose_forcefully(stream)
         why = exc.__cause__ or exc
-        raise TlsFailed(f"no TLS with {host} port {port}: {why}") from exc
+        perhaps = "" if isinstance(why, ssl.SSLCertVerificationError) else "; perhaps by ws://"
+        raise TlsFailed(f"no TLS with {host} port {port}: {why}{perhaps}") from exc
     except BaseException:
         await trio.aclose_forcefully(stream)
         raise
@@ -142,7 +175,7 @@ async def _over_opened(open_stream: StreamOpener) -> AsyncGenerator[Transport, N
 
 @asynccontextmanager
 async def _websocket(
-    stream: trio.abc.Stream, *, host: str, path: str
+    stream: trio.abc.Stream, *, host: str, path: str, perhaps: str = ""
 ) -> AsyncGenerator[Transport, None]:
     async with AsyncExitStack() as stack:
         opening = open_websocket(stream, host=host, path=path, max_bytes=MOST_FRAME_BYTES)
@@ -155,7 +188,7 @@ async def _websocket(
                 raise NotWebSocket(
                     f"{host} answers {path} with HTTP status {exc.status}, not with a WebSocket"
                 ) from exc
-            raise NotWebSocket(f"{host} does not speak WebSocket") from exc
+            raise NotWebSocket(f"{host} does not speak WebSocket{perhaps}") from exc
         except TransportClosed as exc:
             raise ConnectionLost(f"{host} closed the connection: {exc}") from exc
         yield transport

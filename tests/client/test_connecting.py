@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -168,27 +170,47 @@ async def test_tls() -> None:
                 assert "certificate" in str(untrusted)
                 elsewhere = await refusal(f"wss://127.0.0.1:{port}/arcp", trusting)
                 assert type(elsewhere) is TlsFailed
+                assert "ws://" not in str(untrusted)
+                in_the_open = await refusal(f"ws://localhost:{port}/arcp")
+                assert type(in_the_open) is NotWebSocket
+                assert "does not speak WebSocket, or only by wss://" in str(in_the_open)
         async with listening(plain) as port:
-            assert type(await refusal(f"wss://localhost:{port}/arcp", trusting)) is TlsFailed
+            without = await refusal(f"wss://localhost:{port}/arcp", trusting)
+            assert type(without) is TlsFailed
+            assert str(without).endswith("; perhaps by ws://")
 
 
 @pytest.mark.parametrize(
-    "target",
+    ("target", "words"),
     [
-        "http://localhost",
-        "localhost:7777",
-        "ws://",
-        "ws://localhost:port",
-        "ws://localhost:70000",
-        "unix:",
-        "unix:/a\0b",
-        "",
-        [],
+        ("http://localhost", "for http:// write ws://"),
+        ("https://localhost/arcp", "for https:// write wss://"),
+        ("localhost:7777", "neither ws:// nor wss://"),
+        ("", "neither ws:// nor wss://"),
+        ("ws://", "no host"),
+        ("ws://:7777/arcp", "no host"),
+        ("ws://localhost:port", "a port is a number from 1 to 65535"),
+        ("ws://localhost:70000", "a port is a number"),
+        ("ws://localhost:0", "a port is a number"),
+        ("ws://localhost/a b", "for ' ' in its path write %20"),
+        ("ws://localhost/?é", "for 'é' in its path write %C3%A9"),
+        ("ws://[::1/arcp", "IPv6"),
+        ("unix:", "the path of a socket"),
+        ("unix:/a\0b", "the path of a socket"),
+        ([], "the command is empty"),
     ],
 )
-async def test_what_is_no_target(target: Target) -> None:
+async def test_what_is_no_target(target: Target, words: str) -> None:
     """Something else than a WebSocket URL or a command is a mistake of the caller's."""
-    with pytest.raises(ValueError, match=r"URL|empty"):
+    with pytest.raises(ValueError, match=re.escape(words)):
+        async with connect(target):
+            pytest.fail("it connected")
+
+
+@pytest.mark.parametrize("target", [None, 7777, b"ws://localhost", {"url": "ws://localhost"}])
+async def test_what_is_not_even_a_kind_of_target(target: Any) -> None:
+    """The error says what may be given."""
+    with pytest.raises(TypeError, match=r"expected a ws:// or wss:// URL, unix: .*, not "):
         async with connect(target):
             pytest.fail("it connected")
 
