@@ -61,9 +61,9 @@ class Scribe:
         """Waits for the session to be caught up."""
 
     async def run(self) -> None:
-        """Consume the outbox until cancelled."""
+        """Consume the outbox for as long as the session is needed in memory."""
         session = self._session
-        while True:
+        while session.needed:
             if not self._catching_up:
                 await session.outbox_filled()
             await self._take(session.take())

@@ -65,10 +65,10 @@ class Session:
         # Bounded by hand: hints are dropped and commands wait, but what was promised always finds
         # its place.
         self._outbox: list[OutboxItem] = []
-        self._outbox_filled = trio.lowlevel.ParkingLot()
         self._told = 0
         self._holds = 0
-        self._let_go = Wake()
+        self._changed = trio.lowlevel.ParkingLot()
+        """Woken when the outbox is filled, and when a connection or the last need has gone."""
         self._answers_taken = Wake()
         self._most_bytes = limits.inbox_bytes
         self._bytes = 0
@@ -110,7 +110,7 @@ class Session:
     def _put(self, item: OutboxItem) -> None:
         self._last_hints = None
         self._outbox.append(item)
-        self._outbox_filled.unpark_all()
+        self._changed.unpark_all()
 
     def stop_observing(self, job_id: str) -> None:
         """Nothing more is emitted to it; what was before may still come."""
@@ -126,9 +126,9 @@ class Session:
         return taken
 
     async def outbox_filled(self) -> None:
-        """Wait until there is something in the outbox."""
-        while not self._outbox:
-            await self._outbox_filled.park()
+        """Wait until there is something in the outbox, or nobody needs it in memory any more."""
+        while self.needed and not self._outbox:
+            await self._changed.park()
 
     def taken(self, hints: int, told: int) -> None:
         """The scribe has dealt with so many hints and other items."""
@@ -215,7 +215,7 @@ class Session:
         if self.connection is connection:
             self.connection = None
             self.set_tail(None)
-            self._let_go.set()
+            self._changed.unpark_all()
 
     def set_tail(self, tail: Tail | None) -> None:
         """Have the scribe number for this tail, or for none; what the last one held is logged."""
@@ -237,9 +237,9 @@ class Session:
         self._look_whether_needed()
 
     def _look_whether_needed(self) -> None:
-        # Asked for every command and answer: its keeper is only woken when there is an end to it.
+        # Asked for every command and answer: the scribe is only woken when there is an end to it.
         if not self.needed:
-            self._let_go.set()
+            self._changed.unpark_all()
 
     @property
     def lag(self) -> int:
@@ -259,15 +259,10 @@ class Session:
 
     @property
     def needed(self) -> bool:
-        """Whether it must stay in memory."""
+        """Whether it must stay in memory. No is true only until the next checkpoint."""
         return self.connection is not None or self._holds > 0
 
     async def left(self) -> None:
         """Wait until nobody is attached."""
         while self.connection is not None:
-            await self._let_go.wait()
-
-    async def unneeded(self) -> None:
-        """Wait until nobody needs it in memory. True only until the next checkpoint."""
-        while self.needed:
-            await self._let_go.wait()
+            await self._changed.park()

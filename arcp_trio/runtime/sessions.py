@@ -132,8 +132,7 @@ class Sessions:
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(clerk.run, name=f"clerk of {session.id}")
-                nursery.start_soon(scribe.run, name=f"scribe of {session.id}")
-                await session.unneeded()
+                await scribe.run()
                 self._begin_to_part(session)
                 nursery.cancel_scope.cancel(reason="nobody needs the session awake")
         except Exception:
