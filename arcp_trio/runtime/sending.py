@@ -46,10 +46,11 @@ class Sender:
         self._core = core
         self._connection = connection
         self._session = session
-        self._welcome = welcome
         self._replay = replay
         self._tail = tail
         self._letting_go = False
+        # Before anything else: a client may have sent a ping behind its hello.
+        writer.say(welcome)
 
     def say(self, tail: bytes) -> None:
         """Send a frame of the connection itself, before all others."""
@@ -63,7 +64,7 @@ class Sender:
 
     async def welcome(self) -> None:
         """Send the welcome."""
-        await self.writer.welcome(self._welcome)
+        await self.writer.write(())
 
     async def run(self) -> None:
         """Send everything else, until the farewell is sent or the session is let go."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from itertools import count, repeat
 
@@ -67,7 +66,7 @@ class Tail:
 
     def __init__(self, limits: Limits, total: TailBytes, wake_sender: Wake) -> None:
         # Not frame by frame: a million objects less is what the collector need not look at.
-        self._series: deque[Series] = deque()
+        self._series: list[Series] = []
         self._taken = 0
         """How many frames of the first series were taken."""
         self._count = 0
@@ -114,8 +113,9 @@ class Tail:
     def take(self, frames: int, size: int) -> list[Frame]:
         """The next frames: at most so many, and (but for the last) so many bytes."""
         taken: list[Frame] = []
-        while self._series and len(taken) < frames and size > 0:
-            first_seq, tails = self._series[0]
+        used_up = 0
+        while used_up < len(self._series) and len(taken) < frames and size > 0:
+            first_seq, tails = self._series[used_up]
             start = self._taken
             part, part_size = _cut(tails[start : start + frames - len(taken)], size)
             taken += zip(count(first_seq + start) if first_seq else repeat(0), part, strict=False)
@@ -123,8 +123,9 @@ class Tail:
             self._hold(-len(part), -part_size)
             self._taken += len(part)
             if self._taken == len(tails):
-                self._series.popleft()
+                used_up += 1
                 self._taken = 0
+        del self._series[:used_up]
         if taken:
             self._wake_scribe.set()
         return taken

@@ -55,13 +55,6 @@ class FrameWriter:
 
     # -- writing
 
-    async def welcome(self, tail: bytes) -> None:
-        """Write the welcome, before anything else: a client may have sent a ping behind its hello.
-
-        It is the same for all dialects.
-        """
-        await self._transport.send([self._plain + tail])
-
     async def write(self, frames: Sequence[Frame]) -> None:
         """Write, with a pause behind each frame that the client takes a moment over."""
         busy_behind, begin = self._dialect.busy_behind, 0
