@@ -9,6 +9,7 @@ from contextlib import suppress
 from arcp_trio.cli.errors import CommandError, reason
 from arcp_trio.cli.options import ServeOptions
 from arcp_trio.cli.tokens import LOCAL, Tokens, gather
+from arcp_trio.plainfile import read_plain
 from arcp_trio.runtime.auth import Authenticator, StaticTokens
 
 
@@ -34,7 +35,7 @@ class Admission:
             CommandError: they cannot be had; those before stay good.
         """
         before = self.made
-        self._use(gather(options, os.environ, made=before))
+        self._use(gather(options, os.environ, made=before, read=read_plain))
         if self.made != before:
             self.show()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, cast
 
@@ -18,6 +18,10 @@ STDIO_CHUNK_BYTES: Final = 32 * 1024
 """Of a streamed result, unless it is given: some clients take no line of more than 64 KiB."""
 
 
+ReadFile = Callable[[Path], bytes]
+"""How files are read: at the start also a pipe that the shell has made for one."""
+
+
 @attrs.frozen(kw_only=True)
 class Config:
     """All settings of one `serve`."""
@@ -26,11 +30,11 @@ class Config:
     limits: Limits
 
 
-def settle(given: Mapping[str, object]) -> Config:
+def settle(given: Mapping[str, object], *, read: ReadFile = Path.read_bytes) -> Config:
     """Join what the command line gives with the configuration file that it names, if any."""
     named = dict(given)
     path = named.pop("config", None)
-    tables = {} if path is None else _read(Path(cast("str", path)))
+    tables = {} if path is None else _tables(Path(cast("str", path)), read)
     configured = _options(tables.get("serve", {}), f"{path}: [serve]")
     merged = merge(named, configured)
     _check_stdio(merged)
@@ -45,9 +49,9 @@ def _check_stdio(merged: Mapping[str, object]) -> None:
         raise CommandError(f"--stdio listens nowhere; leave out {', '.join(network)}")
 
 
-def _read(path: Path) -> dict[str, dict[str, object]]:
+def _tables(path: Path, read: ReadFile) -> dict[str, dict[str, object]]:
     try:
-        document: dict[str, object] = tomllib.loads(path.read_text(encoding="utf-8"))
+        document: dict[str, object] = tomllib.loads(read(path).decode())
     except OSError as error:
         raise CommandError(f"cannot read the configuration {path}: {reason(error)}") from error
     except UnicodeDecodeError as error:

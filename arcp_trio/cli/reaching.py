@@ -6,7 +6,6 @@ import ipaddress
 import os
 import socket
 import ssl
-import stat
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -22,6 +21,7 @@ from arcp_trio.cli.running import Interrupts
 from arcp_trio.client import Client, ConnectionFailed, ConnectionRefused, WrongPath, connect
 from arcp_trio.client.dialing import UNIX, Dialer, dialer
 from arcp_trio.client.errors import TlsFailed
+from arcp_trio.plainfile import open_plain
 from arcp_trio.wire.errors import ArcpError, Unauthenticated
 
 PATIENCE_SECONDS: Final = 10.0
@@ -134,10 +134,7 @@ def is_on_this_machine(url: str) -> bool:
 def kept_token(path: Path) -> str | None:
     """Read the token that `serve` keeps; None if there is nothing of the kind."""
     try:
-        # Not blocking, so that a named pipe in the file's place does not hold the command up.
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                return None
+        with open_plain(path) as file:
             text = file.read(_MOST_TOKEN_BYTES).decode("ascii").strip()
     except (OSError, UnicodeDecodeError):
         return None

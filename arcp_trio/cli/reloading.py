@@ -15,6 +15,7 @@ from arcp_trio.cli.admission import Admission
 from arcp_trio.cli.config import Config, settle
 from arcp_trio.cli.errors import CommandError
 from arcp_trio.cli.options import ServeOptions
+from arcp_trio.plainfile import read_plain
 
 Reloads = Mapping[str, Callable[[], None]]
 """What is read again, by its name; one that raises has changed nothing."""
@@ -76,7 +77,7 @@ async def reload_at(hangups: AsyncIterator[int], terminal: Terminal, reloads: Re
 
 def read_tokens_again(given: Mapping[str, object], config: Config, admission: Admission) -> None:
     """Take the tokens of the configuration and the token file as they are now."""
-    now = settle(given)
+    now = settle(given, read=read_plain)
     admission.gather_again(now.options)
     if changed := _needing_restart(config, now):
         _log.warning("changed, but read at the start only: %s", ", ".join(changed))

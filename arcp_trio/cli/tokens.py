@@ -15,8 +15,10 @@ from typing import Final
 
 import attrs
 
+from arcp_trio.cli.config import ReadFile
 from arcp_trio.cli.errors import CommandError, reason
 from arcp_trio.cli.options import ServeOptions
+from arcp_trio.plainfile import NotPlain, open_plain
 from arcp_trio.wire.ids import token_digest
 
 LOCAL: Final = "local"
@@ -42,14 +44,18 @@ class Tokens:
 
 
 def gather(
-    options: ServeOptions, environment: Mapping[str, str], *, made: str | None = None
+    options: ServeOptions,
+    environment: Mapping[str, str],
+    *,
+    made: str | None = None,
+    read: ReadFile = Path.read_bytes,
 ) -> Tokens:
     """Collect the tokens of every source; without any, make one or take the one made before.
 
     None is made beside --jwt-keys. With --memory, only the caller knows which was `made` before.
     """
     principals: dict[str, str] = {}
-    for where, text in _given(options, environment):
+    for where, text in _given(options, environment, read):
         principal, token = parse_token(text, where)
         digest = _hashed(token, where)
         if principals.setdefault(digest, principal) != principal:
@@ -69,12 +75,14 @@ def gather(
     return Tokens(principals={_digest(made): LOCAL}, made=made)
 
 
-def _given(options: ServeOptions, environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def _given(
+    options: ServeOptions, environment: Mapping[str, str], read: ReadFile
+) -> Iterator[tuple[str, str]]:
     yield from _numbered("--token", options.token)
     listed = environment.get(TOKENS_VARIABLE, "").split(",")
     yield from _numbered(TOKENS_VARIABLE, (item for item in listed if item))
     if options.token_file is not None:
-        yield from _file_lines(Path(options.token_file))
+        yield from _file_lines(Path(options.token_file), read)
 
 
 def _numbered(source: str, items: Iterable[str]) -> Iterator[tuple[str, str]]:
@@ -82,9 +90,9 @@ def _numbered(source: str, items: Iterable[str]) -> Iterator[tuple[str, str]]:
         yield f"{source} number {number}", item
 
 
-def _file_lines(path: Path) -> Iterator[tuple[str, str]]:
+def _file_lines(path: Path, read: ReadFile) -> Iterator[tuple[str, str]]:
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = read(path).decode().splitlines()
     except OSError as error:
         raise CommandError(f"cannot read the token file {path}: {reason(error)}") from error
     except UnicodeDecodeError as error:
@@ -140,6 +148,10 @@ def kept_token(folder: Path) -> str:
         if not path.exists():
             _keep(_new_token(), path)
         return _read_kept(path)
+    except NotPlain as error:
+        raise CommandError(
+            f"{path} is {reason(error)}; move it away and a new token is made"
+        ) from error
     except OSError as error:
         raise CommandError(
             f"cannot keep a token in {path}: {reason(error)}; "
@@ -160,11 +172,8 @@ def _keep(token: str, path: Path) -> None:
 
 
 def _read_kept(path: Path) -> str:
-    # Not blocking, so that a named pipe in the file's place does not hold the start up.
-    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+    with open_plain(path) as file:
         facts = os.fstat(file.fileno())
-        if not stat.S_ISREG(facts.st_mode):
-            raise CommandError(f"{path} is not a plain file; move it away and a new token is made")
         if facts.st_uid != os.geteuid():
             raise CommandError(
                 f"{path} belongs to another user, who knows the token; "

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ssl
 from pathlib import Path
 
+from arcp_trio.plainfile import open_plain
+
 
 class UnusableCertificate(Exception):  # noqa: N818 - says what it is
     """The certificate and its key cannot be used, with the reason as text."""
@@ -68,8 +70,9 @@ def _no_password() -> str:
 
 
 def _check_readable(path: Path) -> None:
+    # OpenSSL reads them by their names, and says little.
     try:
-        path.read_bytes()
+        open_plain(path).close()
     except OSError as error:
         why = (error.strerror or str(error)).lower()
         raise UnusableCertificate(f"cannot read {path}: {why}") from error

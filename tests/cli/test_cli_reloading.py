@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import signal
 import ssl
 from collections.abc import AsyncGenerator
@@ -122,6 +123,35 @@ def test_a_broken_file_changes_nothing(start: Starter, tokens: Path) -> None:
     hang_up(served)
     assert answer(url, "mended") == "session.welcome"
     assert answer(url, "a") == "UNAUTHENTICATED"
+
+
+def test_nobody_waits_for_a_pipe(start: Starter, tokens: Path, tmp_path: Path) -> None:
+    """One in the place of a file, or that the shell had made for one, is told; all goes on."""
+    config = tmp_path / "serve.toml"
+    config.write_text("[serve]\ndrain = 0\n", encoding="utf-8")
+    served, url = serve(start, f"--token-file={tokens}", f"--config={config}")
+    for path in (tokens, config):
+        content = path.read_bytes()
+        path.unlink()
+        os.mkfifo(path)
+        why = hang_up(served, "the tokens stay as they were: ")
+        assert why.startswith("cannot read the ")
+        assert why.endswith(f"{path}: not a plain file")
+        assert answer(url, "a") == "session.welcome"
+        path.unlink()
+        path.write_bytes(content)
+    hang_up(served)
+
+
+def test_tokens_may_come_out_of_a_pipe(start: Starter, tmp_path: Path) -> None:
+    """At the start, once: there is nothing to be read again from it, and the log says so."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    served = start("serve", "--port=0", "--memory", f"--token-file={pipe}")
+    pipe.write_text("alice=a\n", encoding="utf-8")  # waits for the reader
+    url = served.url()
+    assert "not a plain file" in hang_up(served, "the tokens stay as they were: ")
+    assert answer(url, "a") == "session.welcome"
 
 
 def test_the_tokens_of_the_configuration_are_read_again(start: Starter, tmp_path: Path) -> None:

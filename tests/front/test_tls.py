@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 from contextlib import suppress
 from functools import partial
@@ -91,7 +92,11 @@ def spoil(folder: Path, authority: trustme.CA, how: str) -> str:
     if how == "a folder":
         key.unlink()
         key.mkdir()
-        return f"cannot read {key}: is a directory"
+        return f"cannot read {key}: not a plain file"
+    if how == "a pipe":
+        key.unlink()
+        os.mkfifo(key)
+        return f"cannot read {key}: not a plain file"
     if how == "another key":
         key.write_bytes(authority.issue_cert("other").private_key_pem.bytes())
         return f"the key {key} does not belong to the certificate {certificate}"
@@ -106,7 +111,8 @@ def spoil(folder: Path, authority: trustme.CA, how: str) -> str:
 
 
 SPOILT = [
-    *("no certificate", "no key", "a folder", "another key", "a password", "no PEM", "an empty key")
+    *("no certificate", "no key", "a folder", "a pipe"),
+    *("another key", "a password", "no PEM", "an empty key"),
 ]
 
 
@@ -134,7 +140,7 @@ def test_a_reload_that_fails_changes_nothing(
         tls.reload()
     assert str(raised.value).startswith(reason)
     assert tls.current() is before
-    if how != "a folder":
+    if how not in ("a folder", "a pipe"):
         write_pair(tmp_path, authority)
         tls.reload()
         assert tls.current() is not before
