@@ -90,9 +90,7 @@ def _command(target: object) -> list[str]:
 def _path(url: str) -> str:
     path = url.removeprefix(UNIX)
     if not path or "\0" in path:
-        raise ValueError(
-            f"not the address of a runtime: {url!r}: expected unix: and the path of a socket"
-        )
+        raise ValueError(f"not the address of a runtime: {url!r}: expected unix: and a path")
     return path
 
 

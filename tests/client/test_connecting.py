@@ -195,8 +195,8 @@ async def test_tls() -> None:
         ("ws://localhost/a b", "for ' ' in its path write %20"),
         ("ws://localhost/?é", "for 'é' in its path write %C3%A9"),
         ("ws://[::1/arcp", "IPv6"),
-        ("unix:", "the path of a socket"),
-        ("unix:/a\0b", "the path of a socket"),
+        ("unix:", "expected unix: and a path"),
+        ("unix:/a\0b", "expected unix: and a path"),
         ([], "the command is empty"),
     ],
 )
