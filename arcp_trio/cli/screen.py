@@ -42,13 +42,14 @@ class Screen:
         """Whether there is somebody to read a question and to type an answer."""
         return self._err.is_terminal and os.isatty(_STDIN)
 
-    async def add(self, lines: Sequence[str]) -> None:
-        """Write lines that stay."""
+    async def add(self, lines: Sequence[str], changing: str | None = None) -> None:
+        """Write lines that stay, and below them what changes: this, or else what was there."""
         text = "".join(f"{line}\n" for line in lines)
         async with self._turn:
-            if self._changing:
-                text = f"{ERASE}{text}{self._changing}"
-            await self._err.write(text)
+            before = self._changing
+            if self.live and changing is not None:
+                self._changing = changing
+            await self._err.write(f"{ERASE if before else ''}{text}{self._changing}")
 
     async def change(self, line: str) -> None:
         """Put this in place of the line that changes."""

@@ -108,7 +108,8 @@ class PeopleView:
     async def event(self, event: Event) -> None:
         """Show it: as a line, or in the one that changes."""
         if lines := self._teller.tell(event):
-            await self.screen.add(lines)
+            # Drawn anew with them: behind a burst of lines it would else be an old one.
+            await self.screen.add(lines, self._teller.live_line(self.screen.columns))
 
     async def keep_up(self) -> None:
         """Draw the line that changes again and again: events may come faster than anybody reads."""

@@ -1,0 +1,43 @@
+"""What people see of events, before anything is drawn again by the clock."""
+
+from __future__ import annotations
+
+import os
+
+from arcp_trio import Event
+from arcp_trio.cli.output import Output
+from arcp_trio.cli.screen import ERASE, Screen
+from arcp_trio.cli.views import PeopleView
+from arcp_trio.wire.json import JsonObject
+
+
+def event(kind: str, body: JsonObject) -> Event:
+    """An event of a job."""
+    return Event(seq=1, job_id="job_1", kind=kind, body=body, ts="2026-01-01T00:00:00.000Z")
+
+
+async def shown(*, live: bool) -> str:
+    """What two rounds of progress and a line of the log come to."""
+    read, write = os.pipe()
+    out = Output(write, {})
+    view = PeopleView(out, Screen(out, live=live))
+    for step in (1, 2):
+        await view.event(event("progress", {"current": step, "units": "steps"}))
+        await view.event(event("log", {"level": "info", "message": f"did {step}"}))
+    os.close(write)
+    text = os.read(read, 4096).decode()
+    os.close(read)
+    return text
+
+
+async def test_the_line_that_changes_keeps_up_with_those_that_stay() -> None:
+    """However fast they come, below a line of the log is what was known when it came."""
+    assert await shown(live=True) == f"info: did 1\n1 steps{ERASE}info: did 2\n2 steps"
+
+
+async def test_where_nothing_changes_there_are_lines_alone() -> None:
+    """What would be in the line that changes has lines of its own."""
+    assert (
+        await shown(live=False)
+        == "progress: 1 steps\ninfo: did 1\nprogress: 2 steps\ninfo: did 2\n"
+    )
