@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import socket
 import stat
-from collections.abc import Sequence
-from contextlib import suppress
+import time
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +21,9 @@ UNIX: Final = "unix:"
 """A host that begins so is the path of a Unix socket."""
 #: What is free on one address may be taken on another; not often.
 FREE_PORT_TRIES: Final = 10
+#: Others hold the lock of a folder for an instant; somebody else's is not waited for.
+LOCK_SECONDS: Final = 2.0
+_LOCK_PAUSE_SECONDS: Final = 0.01
 _BACKLOG: Final = 1_024
 _OWNER_ONLY: Final = 0o600
 
@@ -110,17 +115,41 @@ async def _addresses(host: str, port: int) -> list[str]:
 
 
 def _open_unix(path: Path) -> trio.SocketListener:
-    _remove_stale(path)
-    unix = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    path = path.absolute()  # the process may move to another folder before it removes it
+    with _alone_in(path.parent):
+        _remove_stale(path)
+        unix = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            unix.bind(str(path))
+            # Nobody can connect before it listens, so it is never open to others.
+            path.chmod(_OWNER_ONLY)
+            unix.listen(_BACKLOG)
+            return trio.SocketListener(trio.socket.from_stdlib_socket(unix))
+        except BaseException:
+            unix.close()
+            raise
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Generator[None]:
+    """Keep other servers out of a folder: one that is about to listen looks like one that is gone.
+
+    The lock is on the folder itself, as a file for it could not be removed again.
+    """
+    patience = time.monotonic() + LOCK_SECONDS
+    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        unix.bind(str(path))
-        # Nobody can connect before it listens, so it is never open to others.
-        path.chmod(_OWNER_ONLY)
-        unix.listen(_BACKLOG)
-        return trio.SocketListener(trio.socket.from_stdlib_socket(unix))
-    except BaseException:
-        unix.close()
-        raise
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError as error:
+                if time.monotonic() >= patience:
+                    raise OSError(errno.EBUSY, "its folder is locked") from error
+                time.sleep(_LOCK_PAUSE_SECONDS)
+        yield
+    finally:
+        os.close(lock)
 
 
 def _remove_stale(path: Path) -> None:
@@ -151,7 +180,7 @@ def close(listeners: Sequence[trio.SocketListener]) -> None:
         path = listener.socket.getsockname() if is_unix(listener) else None
         listener.socket.close()
         if path is not None:
-            with suppress(OSError):  # somebody else's by now
+            with suppress(OSError), _alone_in(Path(path).parent):  # somebody else's by now
                 _remove_stale(Path(path))
 
 
@@ -173,7 +202,7 @@ def _port(listener: trio.SocketListener) -> int:
 def url(listener: trio.SocketListener, *, encrypted: bool) -> str:
     """Where clients connect to."""
     if is_unix(listener):
-        return UNIX + str(Path(listener.socket.getsockname()).absolute())
+        return UNIX + str(listener.socket.getsockname())
     host, port = listener.socket.getsockname()[:2]
     scheme = "wss" if encrypted else "ws"
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}/arcp"

@@ -6,13 +6,14 @@ import errno
 import os
 import socket
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
 import pytest
 import trio
 
-from arcp_trio.front import serve
+from arcp_trio.front import listening, serve
 from arcp_trio.front.listening import CannotListen, close, is_local, listen, url
 from arcp_trio.transport import connect
 from tests.front.echo import EchoRuntime, assert_echoes, client_of, serving
@@ -31,6 +32,18 @@ def leave_stale(path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as sock:
         sock.bind(str(path))
         sock.listen()
+
+
+def start_another(path: Path) -> str:
+    """Listen there as another server does; return why that is not possible."""
+    with ThreadPoolExecutor() as threads, pytest.raises(CannotListen) as raised:
+        threads.submit(trio.run, listen, [f"unix:{path}"], 0).result()
+    return str(raised.value)
+
+
+def left_in(folder: Path) -> list[Path]:
+    """What there is in a folder."""
+    return list(folder.iterdir())
 
 
 async def test_a_unix_socket_is_for_its_owner_and_goes_with_the_listener(tmp_path: Path) -> None:
@@ -126,6 +139,65 @@ async def test_a_successor_s_socket_is_not_removed(tmp_path: Path) -> None:
     close(after)
     close(after)
     assert not path.exists()
+
+
+async def test_of_many_that_start_at_once_one_listens(tmp_path: Path) -> None:
+    """The others are told, and none takes the path away from the one, nor at their end."""
+    path = tmp_path / "arcp.sock"
+    leave_stale(path)
+    opened: list[trio.SocketListener] = []
+    refused: list[int | None] = []
+
+    def start() -> None:
+        try:
+            opened.extend(trio.run(listen, [f"unix:{path}"], 0))
+        except CannotListen as error:
+            refused.append(error.errno)
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(8):
+            nursery.start_soon(trio.to_thread.run_sync, start)
+    assert len(opened) == 1
+    assert refused == [errno.EADDRINUSE] * 7
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(path))
+    close(opened)
+    assert left_in(tmp_path) == []
+
+
+async def test_who_is_about_to_listen_is_not_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The path is had already, nobody answers yet, and still nobody else takes it."""
+    path = tmp_path / "arcp.sock"
+    monkeypatch.setattr(listening, "LOCK_SECONDS", 0)
+    really_listen = socket.socket.listen
+    others: list[str] = []
+
+    def listen_late(unix: socket.socket, backlog: int) -> None:
+        if not others:
+            others.append(start_another(path))
+        really_listen(unix, backlog)
+
+    monkeypatch.setattr(socket.socket, "listen", listen_late, raising=False)
+    listeners = await listen([f"unix:{path}"], 0)
+    assert others == [f"unix:{path}: its folder is locked"]
+    assert path.is_socket()
+    close(listeners)
+    assert not path.exists()
+
+
+async def test_a_path_means_the_folder_of_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file goes with the listener, wherever the process has moved to meanwhile."""
+    monkeypatch.chdir(tmp_path)
+    listeners = await listen(["unix:arcp.sock"], 0)
+    assert (tmp_path / "arcp.sock").is_socket()
+    monkeypatch.chdir("/")
+    assert url(listeners[0], encrypted=False) == f"unix:{tmp_path / 'arcp.sock'}"
+    close(listeners)
+    assert left_in(tmp_path) == []
 
 
 async def test_several_addresses_are_served_at_once(tmp_path: Path) -> None:
