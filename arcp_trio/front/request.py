@@ -80,16 +80,29 @@ def _head(request: h11.Request, received: bytes) -> Head:
     host = None if authority is None else parse_host(authority)
     if authority is not None and host is None:
         raise BadRequest(400, "The Host is not one.")
+    # There is no upgrade from HTTP/1.0 (RFC 9110 §7.8).
+    upgrades = request.http_version > b"1.0" and "websocket" in _tokens(
+        value for name, value in headers if name == b"upgrade"
+    )
+    if upgrades:
+        _check_upgrade(headers)
     return Head(
         method=request.method.decode("latin-1"),
         path=path.partition("?")[0],
         host=host,
         origin=origins[0] if origins else None,
-        # There is no upgrade from HTTP/1.0 (RFC 9110 §7.8).
-        upgrades=request.http_version > b"1.0"
-        and "websocket" in _tokens(value for name, value in headers if name == b"upgrade"),
+        upgrades=upgrades,
         received=received,
     )
+
+
+def _check_upgrade(headers: Iterable[tuple[bytes, str]]) -> None:
+    """Refuse what the WebSocket library does not answer, or takes for frames."""
+    for name, value in headers:
+        if name == b"transfer-encoding" or (name == b"content-length" and int(value)):
+            raise BadRequest(400, "A request for a WebSocket has no body.")
+        if (name == b"connection" or name.startswith(b"sec-websocket-")) and not value.isascii():
+            raise BadRequest(400, f"{name.decode()} is not in ASCII.")
 
 
 def _split(target: str) -> tuple[str, str | None]:

@@ -215,6 +215,40 @@ async def test_half_a_websocket_handshake_is_refused(change: tuple[bytes, bytes]
     assert (runtime.turned_away, runtime.attached) == (["websocket"], 0)
 
 
+@pytest.mark.parametrize(
+    "more",
+    [
+        b"Connection: \xe9",
+        b"Sec-WebSocket-Extensions: \xe9",
+        b"Sec-WebSocket-Protocol: arcp, \xff",
+        b"Sec-WebSocket-Key: \x80",
+        b"Sec-WebSocket-Version: 13\xa0",
+        b"Content-Length: 1",
+        b"Content-Length: 0005",
+        b"Transfer-Encoding: chunked",
+    ],
+)
+async def test_an_upgrade_that_cannot_be_is_answered(more: bytes) -> None:
+    """With words that are not ASCII, or with a body in the place of frames: a bad request."""
+    async with trio.open_nursery() as nursery:
+        runtime = EchoRuntime(nursery)
+        stream = knock(runtime)
+        await stream.send_all(request().replace(b"\r\n\r\n", b"\r\n" + more + b"\r\n\r\n"))
+        assert (await read_answer(stream)).status == 400
+    assert (runtime.turned_away, runtime.attached) == (["request"], 0)
+
+
+@pytest.mark.parametrize("more", ["Content-Length: 0", "Cookie: \xe9", "User-Agent: \xe9"])
+async def test_an_upgrade_may_say_more(more: str) -> None:
+    """What is nobody's business is not looked at, and no body is none."""
+    async with trio.open_nursery() as nursery:
+        stream = knock(EchoRuntime(nursery))
+        head = request().replace(b"\r\n\r\n", f"\r\n{more}\r\n\r\n".encode("latin-1"))
+        await stream.send_all(head)
+        assert (await RawPeer(stream).read_head()).startswith(b"HTTP/1.1 101 ")
+        await stream.aclose()
+
+
 async def test_there_is_no_upgrade_from_http_1_0() -> None:
     """The old version does not know of it, whatever its headers say."""
     assert (await ask(get("/arcp", version="1.0", more="Upgrade: websocket\r\n"))).status == 426
