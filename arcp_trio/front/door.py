@@ -207,7 +207,9 @@ async def _read_head(stream: trio.abc.Stream) -> Head | None:
     except BadRequest as exc:
         page = Page(exc.status, f"{exc}\n")
         raise _TurnedAway("request", str(exc), page.encode()) from exc
-    except trio.BrokenResourceError:
+    except trio.BrokenResourceError as exc:
+        if isinstance(exc.__cause__, ssl.SSLError):
+            raise _TurnedAway("tls", f"no TLS any more: {exc.__cause__}") from exc
         return None  # gone
 
 

@@ -264,6 +264,30 @@ async def test_a_page_here_is_from_https(
             nursery.cancel_scope.cancel()
 
 
+@pytest.mark.parametrize(
+    ("sent", "reasons"), [(b"\x17\x03\x03\x00\x20" + b"x" * 32, ["tls"]), (b"", [])]
+)
+async def test_trouble_behind_the_tls_handshake_is_counted(
+    tmp_path: Path,
+    authority: trustme.CA,
+    autojump_clock: MockClock,
+    sent: bytes,
+    reasons: list[str],
+) -> None:
+    """Whoever sends what nobody can decrypt is turned away; who just goes is not."""
+    tls = Tls(*write_pair(tmp_path, authority))
+    async with trio.open_nursery() as nursery:
+        runtime = EchoRuntime(nursery)
+        stream = knock(runtime, ssl_context=tls.current)
+        secure = trio.SSLStream(stream, trusting(authority), server_hostname="localhost")
+        await secure.do_handshake()
+        if sent:
+            await stream.send_all(sent)
+        await stream.aclose()
+    assert runtime.turned_away == reasons
+    assert runtime.failures == []
+
+
 @pytest.mark.real_tcp
 async def test_behind_a_page_the_connection_ends_at_once(
     tmp_path: Path, authority: trustme.CA, monkeypatch: pytest.MonkeyPatch
