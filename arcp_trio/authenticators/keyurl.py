@@ -52,6 +52,7 @@ class KeyUrl:
         self._tls = ssl.create_default_context() if self._url.scheme == "https" else None
         self._keys: KeySet | None = None
         self._asked_at = -math.inf
+        self._answered = False
         self._failing = False
         self._asking = trio.Lock()
 
@@ -60,12 +61,12 @@ class KeyUrl:
         key = self._known(algorithm, key_id)
         if key is not None and self._asking.locked():
             return key  # somebody is refreshing the set; what is known does not wait for that
-        if self._is_due(key):
+        if self._asking.locked() or self._is_due(key):
             async with self._asking:
                 if self._is_due(self._known(algorithm, key_id)):
                     await self._ask()
             key = self._known(algorithm, key_id)
-        if self._keys is None:
+        if self._keys is None or (key is None and not self._answered):
             raise InternalError("the token cannot be checked just now")
         return key
 
@@ -73,10 +74,12 @@ class KeyUrl:
         return None if self._keys is None else self._keys.find(algorithm, key_id)
 
     def _is_due(self, key: Key | None) -> bool:
-        patience = AGAIN_SECONDS if key is None else FRESH_SECONDS
-        return self._now() - self._asked_at >= patience
+        satisfied = key is not None and self._answered
+        return self._now() - self._asked_at >= (FRESH_SECONDS if satisfied else AGAIN_SECONDS)
 
     async def _ask(self) -> None:
+        # It counts from here on: whoever asks may be cut off, and that as often as somebody likes.
+        self._asked_at, self._answered = self._now(), False
         try:
             self._keys = parse_key_set(await self._fetch(), self._algorithms)
         except ValueError as error:
@@ -87,8 +90,7 @@ class KeyUrl:
             if self._failing:
                 _log.info("keys from %s again", self._name)
             self._failing = False
-        # Not if it was cancelled: then the next one that needs the set asks.
-        self._asked_at = self._now()
+        self._answered = True
 
     async def _fetch(self) -> bytes:
         with trio.move_on_after(FETCH_SECONDS):

@@ -114,27 +114,43 @@ async def test_many_at_once_ask_once() -> None:
         assert sorted(each is None for each in found) == [False] * 20 + [True] * 20
 
 
-async def test_who_gives_up_takes_nothing_from_the_others() -> None:
-    """A fetch that is cancelled with its connection does not count: the next in line makes one."""
-    async with publishing(key_set(jwk("ES256"))) as publisher:
-        publisher.gate = trio.Event()
-        keys = keys_of(publisher, Clock())
-        found: list[object] = []
+@pytest.mark.parametrize("known", [False, True])
+async def test_who_gives_up_makes_nobody_ask_at_once(known: bool) -> None:  # noqa: FBT001
+    """A fetch that is cancelled with its connection counts; in the interval nobody is told wrong.
 
-        async def find() -> None:
-            found.append(await keys.find("ES256", "first"))
+    The next in line knows no more than before, and an old set is asked for again sooner than one
+    that has come.
+    """
+    clock = Clock()
+    async with publishing(key_set(jwk("ES256", "old"))) as publisher:
+        keys = keys_of(publisher, clock)
+        if known:
+            await keys.find("ES256", "old")
+            clock.now += FRESH_SECONDS
+        publisher.body = key_set(jwk("ES256", "new"))
+        publisher.gate, publisher.arrived, publisher.asked = trio.Event(), trio.Event(), 0
+
+        async def find_none() -> None:
+            with pytest.raises(arcp_trio.InternalError):
+                await keys.find("ES256", "new")
 
         async with trio.open_nursery() as nursery:
             with trio.CancelScope() as impatient:
                 async with trio.open_nursery() as inner:
-                    inner.start_soon(find)
+                    inner.start_soon(keys.find, "ES256", "new")
                     await publisher.arrived.wait()
-                    nursery.start_soon(find)
+                    nursery.start_soon(find_none)
                     await wait_all_tasks_blocked()
                     impatient.cancel()
             publisher.gate.set()
-        assert len(found) == 1
-        assert found[0] is not None
+        for _ in range(10):
+            await find_none()
+            assert not known or await keys.find("ES256", "old") is not None
+            clock.now += AGAIN_SECONDS / 20
+        assert publisher.asked == 1
+        clock.now += AGAIN_SECONDS / 2
+        assert await keys.find("ES256", "old") is None
+        assert await keys.find("ES256", "new") is not None
         assert publisher.asked == 2
 
 
