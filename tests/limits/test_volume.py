@@ -91,7 +91,7 @@ async def test_keys_of_many_days(count: int, autojump_clock: MockClock) -> None:
             assert len(world.store.tables.keys) <= 722
         assert jobs[0] != jobs[1]
         assert len(world.store.tables.journals) <= 122
-        assert not world.runtime._core.sessions._submissions._claims
+        assert not world.runtime._core.sessions._submissions._judge._claims
 
 
 @sizes(2_000, 100_000)
@@ -113,7 +113,7 @@ async def test_submits_that_are_refused(count: int, autojump_clock: MockClock) -
         await wait_all_tasks_blocked()
         assert trio.lowlevel.current_statistics().tasks_living == before
         assert kept(world) == held
-        assert not world.runtime._core.sessions._submissions._claims
+        assert not world.runtime._core.sessions._submissions._judge._claims
         assert len(world.runtime._core.jobs.live) == 1
 
 

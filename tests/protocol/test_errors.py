@@ -12,7 +12,7 @@ import trio
 from trio.testing import MockClock
 
 from arcp_trio import ArcpError, InternalError, JobContext, JobError, MemoryStore, Runtime
-from arcp_trio.runtime import acceptance, submission
+from arcp_trio.runtime import acceptance, verdict
 from arcp_trio.runtime.jobs import Jobs
 from arcp_trio.testing import Peer, open_peer, open_peers
 from arcp_trio.testing.frames import CODES
@@ -276,7 +276,7 @@ FAULTS: dict[str, tuple[object, str, Callable[..., Any], str, JsonObject]] = {
         "job.submit",
         {"agent": "echo", "idempotency_key": "k"},
     ),
-    "the acceptance": (submission, "acceptance", broken, "job.submit", {"agent": "echo"}),
+    "the acceptance": (verdict, "acceptance", broken, "job.submit", {"agent": "echo"}),
     "its frame": (acceptance, "frame", broken, "job.submit", {"agent": "echo"}),
     "the store's jobs": (MemoryStore, "job", broken_later, "job.cancel", {"job_id": "job_x"}),
 }
