@@ -17,8 +17,6 @@ _FAILED: Final = 1
 _CUT_SHORT: Final = ("the runtime restarted", "the runtime was shut down")
 """So begins the end of a job that did nothing wrong."""
 
-_LOOK_SECONDS: Final = 0.25
-
 
 async def follow(client: Client, job: JobHandle | ObservedJob, view: View) -> int:
     """Show the job to its end and return the exit code that stands for it.
@@ -42,13 +40,11 @@ async def follow(client: Client, job: JobHandle | ObservedJob, view: View) -> in
 
 async def _mind_connection(client: Client, view: View) -> None:
     there_was = True
-    while True:
-        await trio.sleep(_LOOK_SECONDS)
-        there_is = client.connected
+    async for there_is in client.connection_states():
         if there_is != there_was:
-            there_was = there_is
             notice = "connected again" if there_is else "connection lost, trying again"
             await view.screen.add([notice])
+        there_was = there_is
 
 
 async def _show_events(job: JobHandle | ObservedJob, view: View) -> None:

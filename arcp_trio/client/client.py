@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import ssl
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import cast
 
@@ -19,6 +19,7 @@ from arcp_trio.client.events import EventHandler
 from arcp_trio.client.handles import JobHandle, ObservedJob
 from arcp_trio.client.life import Life
 from arcp_trio.client.listing import JobListing
+from arcp_trio.client.presence import ConnectionStates
 from arcp_trio.client.requests import Budget, Lease, listing_payload, submit_payload
 from arcp_trio.client.room import Room
 from arcp_trio.client.stream import JobStream
@@ -112,6 +113,14 @@ class Client:
     def connected(self) -> bool:
         """Whether there is a connection just now; while there is none, calls wait for one."""
         return self._life.link is not None
+
+    def connection_states(self) -> AsyncIterator[bool]:
+        """Iterate over whether there is a connection: now, and then each time that it changes.
+
+        Every loss that the client tries to make good comes as False, and every return as True, also
+        to who is slow to take them. It ends with the session.
+        """
+        return ConnectionStates(self._life.presence)
 
     async def close(self) -> None:
         """Close the session, as leaving the block does; again, it does nothing.

@@ -12,6 +12,7 @@ from arcp_trio.client.calls import Call
 from arcp_trio.client.delivery import Delivery
 from arcp_trio.client.errors import ConnectionLost, afresh
 from arcp_trio.client.link import Link
+from arcp_trio.client.presence import Presence
 from arcp_trio.client.room import Room
 from arcp_trio.client.session import Session
 from arcp_trio.client.supervisor import Supervisor
@@ -55,6 +56,11 @@ class Life:
     def link(self) -> Link | None:
         """The connection, where there is one."""
         return self._supervisor.link
+
+    @property
+    def presence(self) -> Presence:
+        """Whether there is one."""
+        return self._supervisor.presence
 
     async def call(self, call: Call) -> object:
         """Make a request and wait for its answer, on however many connections it takes."""
@@ -138,6 +144,7 @@ class Life:
         except Exception as exc:  # noqa: BLE001 - raised again, in the program
             self._fail(_alone(exc))
         self._ended.set()
+        self.presence.end()
         self._opened.set()
 
     async def _deliver(self) -> None:

@@ -20,6 +20,7 @@ from arcp_trio.client.errors import (
 )
 from arcp_trio.client.handshake import Greeting, Resumption, greet, hello
 from arcp_trio.client.link import Gap, Link
+from arcp_trio.client.presence import Presence
 from arcp_trio.client.recovery import recover
 from arcp_trio.client.room import Room
 from arcp_trio.client.session import Session
@@ -58,6 +59,7 @@ class Supervisor:
     ) -> None:
         self.session: Session | None = None
         self.link: Link | None = None
+        self.presence = Presence()
         self.leaving = False
         """The end of the connection is the end."""
         self._dialer = dialer
@@ -95,6 +97,7 @@ class Supervisor:
         if not self._dialer.again or patience <= 0 or self._resume_token is None:
             raise ConnectionLost(f"the connection was lost: {why}") from why
         log.info("connection lost (%s); trying to get it back", why)
+        self.presence.note(there=False)
         lost_at = trio.current_time()
         pause = FIRST_PAUSE_SECONDS
         while True:
@@ -128,6 +131,7 @@ class Supervisor:
                 session = self._welcome(greeting)
                 opening.deadline = math.inf
                 link = self._link(transport, session)
+                self.presence.note(there=True)
                 opened()
                 try:
                     return await _converse(session, link, recovering=forgot)
