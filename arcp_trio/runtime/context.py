@@ -11,6 +11,7 @@ from typing import IO, TYPE_CHECKING, Any, overload
 
 from arcp_trio.runtime.credentials import Credential
 from arcp_trio.runtime.delegation import Amount, Child, delegate
+from arcp_trio.runtime.emitting import emit
 from arcp_trio.runtime.files import open_file
 from arcp_trio.runtime.streaming import Encoding, ResultStream
 from arcp_trio.runtime.tools import ToolCall
@@ -223,15 +224,15 @@ class JobContext:
 
     async def log(self, message: str, level: str = "info") -> None:
         """A log line. Levels: trace, debug, info, warn, error, critical."""
-        await self._job.emit("log", {"level": level, "message": message})
+        await emit(self._job, "log", {"level": level, "message": message})
 
     async def thought(self, text: str) -> None:
         """What the agent is thinking."""
-        await self._job.emit("thought", {"text": text})
+        await emit(self._job, "thought", {"text": text})
 
     async def status(self, phase: str, message: str | None = None) -> None:
         """A new phase of the work."""
-        await self._job.emit("status", {"phase": phase, "message": message})
+        await emit(self._job, "status", {"phase": phase, "message": message})
 
     async def progress(
         self,
@@ -241,7 +242,8 @@ class JobContext:
         message: str | None = None,
     ) -> None:
         """How far the work is (§8.2.1). `current` is not negative; it may exceed `total`."""
-        await self._job.emit(
+        await emit(
+            self._job,
             "progress",
             {"current": current, "total": total, "units": units, "message": message},
         )
@@ -260,7 +262,7 @@ class JobContext:
             "unit": unit,
             "dimensions": None if dimensions is None else dict(dimensions),
         }
-        await self._job.emit("metric", body)
+        await emit(self._job, "metric", body)
 
     async def artifact(
         self,
@@ -270,7 +272,8 @@ class JobContext:
         sha256: str | None = None,
     ) -> None:
         """A reference to something the agent made."""
-        await self._job.emit(
+        await emit(
+            self._job,
             "artifact_ref",
             {"uri": uri, "content_type": content_type, "byte_size": byte_size, "sha256": sha256},
         )
@@ -295,4 +298,4 @@ class JobContext:
             InvalidEvent: the body is not what its kind wants, or a `result_chunk` is not the next
                 one of the job's result; nothing was emitted.
         """
-        await self._job.emit(kind, body)
+        await emit(self._job, kind, body)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import attrs
 import trio
 
+from arcp_trio.runtime.emitting import add_sealed_event
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.runtime.provisioner import CredentialOrder, Issued
 from arcp_trio.runtime.wake import Wake
@@ -136,7 +137,7 @@ class Wallet:
                 self._held[new.credential.id] = new
             self._part_with(old, first)
             for new in (first, *others):
-                self._job.add_sealed("status", {"phase": ROTATED, **new.credential.public()})
+                add_sealed_event(self._job, "status", {"phase": ROTATED, **new.credential.public()})
             return first.credential
 
     async def _ask_for_another(

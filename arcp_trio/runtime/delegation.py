@@ -19,6 +19,7 @@ from arcp_trio.runtime.acceptance import (
     provide,
     row,
 )
+from arcp_trio.runtime.emitting import add_event, give_way
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.store.records import Status
 from arcp_trio.store.writes import AcceptJob
@@ -107,9 +108,9 @@ async def delegate(
         "lease_request": request,
         "lease_constraints": None if expires_at is None else {"expires_at": expires_at},
     }
-    parent.add("delegate", body)
+    add_event(parent, "delegate", body)
     try:
-        await parent.give_way()
+        await give_way(parent)
         wanted = _wanted(parent, agent, input, request, expires_at, max_runtime)
         child = await _accept(parent, delegate_id, wanted)
     except BaseException as error:
@@ -119,7 +120,7 @@ async def delegate(
         log.info("delegation refused", extra=parent.facts | refused)
         if not parent.sealed:
             why_not = {"call_id": delegate_id, "error": told.payload()}
-            parent.add("tool_result", why_not)
+            add_event(parent, "tool_result", why_not)
         raise
     return Child(child)
 

@@ -8,19 +8,16 @@ from typing import TYPE_CHECKING
 import attrs
 import trio
 
-from arcp_trio.runtime import fence, outcome, spending
+from arcp_trio.runtime import fence, outcome
 from arcp_trio.runtime.agents import Agent
 from arcp_trio.runtime.journal import Journal
-from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.runtime.outcome import Outcome
-from arcp_trio.runtime.streaming import StreamedResult
+from arcp_trio.runtime.streamed import StreamedResult
 from arcp_trio.runtime.wake import Wake
 from arcp_trio.store.records import Status
 from arcp_trio.store.writes import StartJob
-from arcp_trio.wire import events
 from arcp_trio.wire.errors import ArcpError, InternalError, LeaseExpired, error_from_payload
 from arcp_trio.wire.json import Json, dumps
-from arcp_trio.wire.timestamps import rfc3339
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,9 +30,6 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.tracing import Span
 
 log = logging.getLogger(__name__)
-
-EMITS_PER_CHECKPOINT = 64
-"""An emit gives way to other tasks this often; else it only looks for cancellation."""
 
 FRAME_ALLOWANCE = 512
 """Bytes of a frame around its payload, at most."""
@@ -77,10 +71,11 @@ class Job:
     said_its_end: trio.Event = attrs.field(factory=trio.Event)
     streamed: StreamedResult | None = None
     """Its result, once the agent has begun to stream one."""
+    emits: int = 0
+    """Calls in which its agent gave way or could have."""
     _outcome: Outcome | None = None
     sealed: bool = False
     """Its terminal is in the journal: nothing with its id follows."""
-    _emits: int = 0
     _winding_up: bool = False
     _agent_gone: trio.Event = attrs.field(factory=trio.Event)
     _agent_scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
@@ -278,7 +273,7 @@ class Job:
         if self.parent is not None:
             self.parent.part_from(self)
 
-    # -- authority (§9.3)
+    # -- what it may (§9.3)
 
     def authorize(self, capability: str, target: str, *, also: Sequence[str] = ()) -> None:
         """Return if the lease allows it; an expired lease ends the job, if not at once (§9.5).
@@ -286,8 +281,7 @@ class Job:
         Raises:
             LeaseExpired, BudgetExhausted, PermissionDenied: it does not.
         """
-        if self.sealed:
-            raise self._ended()
+        self.refuse_if_sealed()
         try:
             self.authority.check(capability, target, now=trio.current_time(), also=also)
         except LeaseExpired:
@@ -307,42 +301,14 @@ class Job:
         if self._outcome is not None:
             raise self._ended()
 
-    # -- emitting
+    def refuse_if_sealed(self) -> None:
+        """Add nothing behind the terminal.
 
-    async def emit(self, kind: str, body: Mapping[str, Json]) -> None:
-        """Add an event to the journal in one step; then give way, or wait for the store."""
-        self.add(kind, body)
-        await self.give_way()
-
-    def add(self, kind: str, body: Mapping[str, Json]) -> None:
-        """Add an event to the journal, and count what it says was spent."""
-        payload = self._encoded(kind, body)
-        if kind == "result_chunk" and not self._take_chunk(body):
-            return
-        spent = spending.charge(self, body) if kind == "metric" else None
-        self.journal.append("job.event", payload, feature=events.feature_of(kind))
-        if spent is not None:
-            spending.tell(self, spent)
-
-    def add_sealed(self, kind: str, body: Mapping[str, Json]) -> None:
-        """Add an event with a hole, for a secret that is filled in as it is sent."""
-        self.journal.append("job.event", self._encoded(kind, body), sealed=True)
-
-    def _encoded(self, kind: str, body: Mapping[str, Json]) -> bytes:
-        payload = events.encode_event(kind, body, rfc3339(self.core.clock.now()))
-        if len(payload) > self.most_bytes:
-            most = self.core.limits.frame_bytes_out
-            raise self.core.metrics.refused(limit_hit("frame_bytes_out", most))
+        Raises:
+            ArcpError: it was said.
+        """
         if self.sealed:
             raise self._ended()
-        return payload
-
-    def _take_chunk(self, chunk: Mapping[str, Json]) -> bool:
-        """Hold a chunk to its place in the result; tell whether it goes on the wire."""
-        if self.streamed is None:
-            self.streamed = StreamedResult(chunk["result_id"])
-        self.streamed.take(self, chunk)
-        return self.streams
 
     def _ended(self) -> ArcpError:
         """A fresh error each time: the agent may raise it, catch it and change it as it likes."""
@@ -351,18 +317,3 @@ class Job:
         if error is None:
             return InternalError("the job has ended")
         return error_from_payload(error.payload())
-
-    async def give_way(self, *, at_once: bool = False) -> None:
-        """Have an agent that has emitted wait where it must, and let others have their turn."""
-        self._emits += 1
-        job: Job | None = self
-        while job is not None:  # what it spends is also told in the journals above it
-            if job.journal.over:
-                await job.journal.fit()
-            job = job.parent
-        if self.core.store.full:
-            await self.core.store.room()
-        elif at_once or self._emits % EMITS_PER_CHECKPOINT == 0:
-            await trio.lowlevel.checkpoint()
-        else:
-            await trio.lowlevel.checkpoint_if_cancelled()

@@ -9,11 +9,11 @@ import attrs
 from arcp_trio.wire.events import REMAINING, InvalidEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from arcp_trio.authority.budget import Budget
     from arcp_trio.runtime.job import Job
-    from arcp_trio.wire.json import Json
+    from arcp_trio.wire.json import Json, JsonObject
 
 
 @attrs.frozen
@@ -40,12 +40,12 @@ def charge(job: Job, metric: Mapping[str, Json]) -> Spent | None:
     return Spent(currency, budgets) if budgets else None
 
 
-def tell(job: Job, spent: Spent) -> None:
-    """Have each job whose budget has changed say what it has left, behind what changed it."""
+def changed(job: Job, spent: Spent) -> Iterator[tuple[Job, JsonObject]]:
+    """Each job whose budget has changed, and the metric in which it is to say what it has left."""
     line: Job | None = job
     while line is not None:
         budget = line.authority.budget
         if budget in spent.budgets and not line.sealed:
             left = budget.remaining[spent.currency]
-            line.add("metric", {"name": REMAINING, "value": left, "unit": spent.currency})
+            yield line, {"name": REMAINING, "value": left, "unit": spent.currency}
         line = line.parent

@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from arcp_trio.runtime.emitting import add_event, give_way
 from arcp_trio.runtime.groups import unwrapped
 from arcp_trio.runtime.outcome import sound_copy
 from arcp_trio.runtime.tracing import NO_SPAN, Span
@@ -36,11 +37,11 @@ class ToolCall:
 
     async def __aenter__(self) -> Self:
         job = self._job
-        job.add("tool_call", {"tool": self._tool, "call_id": self.id, "args": self._args})
+        add_event(job, "tool_call", {"tool": self._tool, "call_id": self.id, "args": self._args})
         named = {"arcp.tool.name": self._tool, "arcp.tool.call_id": self.id}
         self._span = job.span.start(f"tool {self._tool}", named)
         try:
-            await job.give_way()
+            await give_way(job)
             # Behind the event, and with nothing to wait for between it and the call.
             job.authorize("tool.call", self._tool)
         except BaseException as error:
@@ -61,19 +62,19 @@ class ToolCall:
             self._fail(error)
             return
         try:
-            self._job.add("tool_result", {"call_id": self.id, "result": self.result})
+            add_event(self._job, "tool_result", {"call_id": self.id, "result": self.result})
         except (InvalidEvent, ArcpError) as unfit:
             self._fail(unfit)
             raise
         self._span.end({})
-        await self._job.give_way()  # noqa: ASYNC102 - where the block ended well
+        await give_way(self._job)  # noqa: ASYNC102 - where the block ended well
 
     def _fail(self, error: BaseException) -> None:
         """End the call with an error. In one step: whoever is being cancelled cannot wait."""
         told = self._told(error)
         self._span.end({}, code=told.code)
         if not self._job.sealed:
-            self._job.add("tool_result", {"call_id": self.id, "error": told.payload()})
+            add_event(self._job, "tool_result", {"call_id": self.id, "error": told.payload()})
 
     def _told(self, error: BaseException) -> ArcpError:
         """What the client may read of it: the text of an exception may hold secrets (§12)."""

@@ -20,6 +20,7 @@ import trio
 from trio.testing import MockClock
 
 from arcp_trio import ArcpError, JobContext, Runtime
+from arcp_trio.runtime.emitting import add_event
 from arcp_trio.runtime.job import Job
 from arcp_trio.testing import Peer
 from arcp_trio.wire.json import Json, JsonObject
@@ -259,7 +260,7 @@ async def test_the_check_is_the_last_thing_before_the_opening(
 
     def spending(job: Job, capability: str, target: str, *, also: Sequence[str] = ()) -> None:
         authorize(job, capability, target, also=also)
-        job.add("metric", {"name": "cost.own", "value": 1, "unit": "USD"})
+        add_event(job, "metric", {"name": "cost.own", "value": 1, "unit": "USD"})
 
     monkeypatch.setattr(Job, "authorize", spending)
     path = files.inside / "new.txt"

@@ -21,7 +21,7 @@ from trio.testing import MockClock
 
 from arcp_trio import ArcpError, JobContext, JobError, Limits, Runtime, StaticTokens
 from arcp_trio.authority.budget import Budget
-from arcp_trio.runtime import job, scribe, sending
+from arcp_trio.runtime import emitting, scribe, sending
 from arcp_trio.runtime.batch import Batch
 from arcp_trio.runtime.job import Job
 from arcp_trio.runtime.scribe import Scribe
@@ -336,7 +336,7 @@ def _small_steps() -> Iterator[None]:
     """Make batches so small that a few dozen events cross their bounds."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(scribe, "BATCH_FRAMES", 8)
-        patch.setattr(job, "EMITS_PER_CHECKPOINT", 3)
+        patch.setattr(emitting, "EMITS_PER_CHECKPOINT", 3)
         patch.setattr(sending, "WRITE_FRAMES", 4)
         yield
 

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from arcp_trio import MemoryStore
-from arcp_trio.runtime import job, outcome, scribe, sending
+from arcp_trio.runtime import emitting, outcome, scribe, sending
 from arcp_trio.runtime.batch import Batch
 from arcp_trio.runtime.connection import Connection
 from arcp_trio.runtime.observing import Observing
@@ -40,7 +40,7 @@ def _small_steps() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(scribe, "BATCH_FRAMES", 8)
         patch.setattr(scribe, "BACK_PRESSURE_LAG", 6)
-        patch.setattr(job, "EMITS_PER_CHECKPOINT", 3)
+        patch.setattr(emitting, "EMITS_PER_CHECKPOINT", 3)
         patch.setattr(sending, "WRITE_FRAMES", 4)
         yield
 
