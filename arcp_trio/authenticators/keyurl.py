@@ -8,12 +8,12 @@ import re
 import ssl
 import time
 from collections.abc import Callable, Collection
-from ipaddress import ip_address
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
 import trio
 
+from arcp_trio.addresses import is_this_machine
 from arcp_trio.authenticators.fetching import get
 from arcp_trio.authenticators.keys import MOST_BYTES, Key, KeySet, parse_key_set
 from arcp_trio.wire.errors import InternalError
@@ -104,13 +104,6 @@ def _checked(url: str) -> SplitResult:
         raise ValueError("expected an https URL")
     if "@" in parts.netloc or parts.fragment or not _PLAIN.fullmatch(url):
         raise ValueError("expected a URL without user and fragment, in plain characters")
-    if parts.scheme == "http" and not _is_loopback(parts.hostname):
+    if parts.scheme == "http" and not is_this_machine(parts.hostname):
         raise ValueError("expected https: on the way, anybody could put their own keys in")
     return parts
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -9,11 +9,12 @@ from typing import Final, cast
 
 import attrs
 
+from arcp_trio.addresses import HIGHEST_PORT
+
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 LOG_FORMATS: Final = ("text", "json")
 SYNCHRONOUS: Final = ("full", "normal", "off")
 DATA: Final = ".arcp"
-HIGHEST_PORT: Final = 65_535
 MOST_SECONDS: Final = 2**31 - 1
 """Peers read the seconds of a welcome as a 32-bit number."""
 

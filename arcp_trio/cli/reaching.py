@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import socket
 import ssl
@@ -14,6 +13,7 @@ from urllib.parse import urlsplit
 
 import attrs
 
+from arcp_trio.addresses import is_this_machine
 from arcp_trio.cli.client_options import DEFAULT_URL, TOKEN_VARIABLE, URL_VARIABLE, ClientOptions
 from arcp_trio.cli.commands import PROGRAM
 from arcp_trio.cli.errors import UNREACHABLE, CommandError, reason
@@ -125,8 +125,7 @@ def is_on_this_machine(url: str) -> bool:
     if url.startswith(UNIX):
         return True
     try:
-        host = urlsplit(url).hostname or ""
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+        return is_this_machine(urlsplit(url).hostname or "")
     except ValueError:
         return False
 

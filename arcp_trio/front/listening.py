@@ -15,7 +15,7 @@ from typing import Final
 
 import trio
 
-from arcp_trio.front.origins import is_loopback
+from arcp_trio.addresses import is_loopback
 
 UNIX: Final = "unix:"
 """A host that begins so is the path of a Unix socket."""

@@ -10,12 +10,12 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterable
-from functools import lru_cache
 from typing import Final
 
 import attrs
 
-HIGHEST_PORT: Final = 65_535
+from arcp_trio.addresses import HIGHEST_PORT, is_this_machine, parse_address
+
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443, "ws": 80, "wss": 443}
 _AUTHORITY: Final = re.compile(r"(\[[^][]*\]|[^][:]*)(?::([0-9]{0,5}))?", re.ASCII)
 _NAME: Final = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?", re.ASCII)
@@ -36,14 +36,14 @@ class Host:
     def address(self) -> _Address | None:
         """The address that it is, if it is no name."""
         try:
-            return _address(self.name)
+            return parse_address(self.name)
         except ValueError:
             return None
 
     @property
     def is_loopback(self) -> bool:
         """Whether it means the machine on which it is looked up, whoever answers for names."""
-        return self.name == "localhost" or (self.address is not None and is_loopback(self.name))
+        return is_this_machine(self.name)
 
 
 @attrs.frozen
@@ -53,15 +53,6 @@ class Origin:
     scheme: str
     name: str
     port: int | None
-
-
-_address = lru_cache(maxsize=1_024)(ipaddress.ip_address)  # the same few come again and again
-
-
-def is_loopback(address: str) -> bool:
-    """Whether a peer at this address is on this machine, so that nothing leaves it."""
-    parsed = _address(address)
-    return (getattr(parsed, "ipv4_mapped", None) or parsed).is_loopback
 
 
 def parse_host(text: str) -> Host | None:

@@ -12,6 +12,7 @@ import attrs
 import trio
 
 from arcp_trio.front.request import Head
+from arcp_trio.transport.base import GONE
 
 #: Where WebSockets are.
 SOCKET_PATH: Final = "/arcp"
@@ -19,7 +20,6 @@ SOCKET_PATH: Final = "/arcp"
 DRAIN_SECONDS: Final = 1.0
 _READ_BYTES: Final = 64 * 1024
 _METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-_GONE: Final = (trio.BrokenResourceError, trio.ClosedResourceError)
 
 
 class Reporting(Protocol):
@@ -120,7 +120,7 @@ async def send(stream: trio.abc.Stream, response: bytes) -> None:
 
     Closing a socket with unread data resets it, and a reset can overtake the response.
     """
-    with suppress(*_GONE):
+    with suppress(*GONE):
         await stream.send_all(response)
         # The length has told where the answer ends, so an end of the TLS itself is not missed.
         below: trio.abc.Stream = getattr(stream, "transport_stream", stream)

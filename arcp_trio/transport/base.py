@@ -7,6 +7,9 @@ from typing import Final, Protocol
 
 import trio
 
+GONE: Final = (trio.BrokenResourceError, trio.ClosedResourceError)
+"""What a stream raises that is no more, whichever side ended it."""
+
 #: Closing by force does no network I/O, so this only guards against a stream that misbehaves.
 CLOSE_SECONDS: Final = 1.0
 

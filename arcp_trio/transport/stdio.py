@@ -11,7 +11,7 @@ from typing import Final
 
 import trio
 
-from arcp_trio.transport.base import MessageTooBig, TransportClosed
+from arcp_trio.transport.base import GONE, MessageTooBig, TransportClosed
 
 #: What a child gets to end by itself once its standard input is closed; then again once told to.
 LEAVE_SECONDS: Final = 2.0
@@ -19,7 +19,6 @@ LEAVE_SECONDS: Final = 2.0
 KILL_SECONDS: Final = 1.0
 
 _READ_BYTES: Final = 64 * 1024
-_GONE: Final = (trio.BrokenResourceError, trio.ClosedResourceError)
 
 
 @asynccontextmanager
@@ -165,7 +164,7 @@ class LineTransport:
             try:
                 await self._outgoing.send_all(b"".join(frame + b"\n" for frame in frames))
                 self._torn = False
-            except _GONE as exc:
+            except GONE as exc:
                 raise TransportClosed("the peer does not read any more") from exc
             finally:
                 self.writing_since = None
@@ -199,7 +198,7 @@ class LineTransport:
     async def _read(self) -> None:
         try:
             data = await self._incoming.receive_some(_READ_BYTES)
-        except _GONE:
+        except GONE:
             raise TransportClosed from None
         if not data:
             if self._on_end is not None:

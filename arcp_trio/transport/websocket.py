@@ -24,6 +24,7 @@ from trio_websocket import (
 )
 
 from arcp_trio.transport.base import (
+    GONE,
     HandshakeFailed,
     MessageTooBig,
     Transport,
@@ -42,7 +43,6 @@ _TOO_BIG: Final = 1009
 #: Protocol error and invalid UTF-8: trio-websocket finds them, and leaves the farewell to us.
 _FOUND_BY_LIBRARY: Final = frozenset((1002, 1007))
 
-_GONE: Final = (trio.BrokenResourceError, trio.ClosedResourceError)
 
 _Handshake = Callable[[trio.Nursery, FrameStream], Awaitable[WebSocketConnection]]
 
@@ -243,7 +243,7 @@ class _WebSocketTransport:
     async def send(self, frames: Sequence[bytes]) -> None:
         try:
             await self._frames.send_texts(frames)
-        except _GONE as exc:
+        except GONE as exc:
             raise TransportClosed from exc
 
     async def close(self, code: int = 1000, reason: str = "") -> None:
@@ -251,7 +251,7 @@ class _WebSocketTransport:
         self._frames.shut_tap()
         if self._frames.gauge.exceeded:
             code, reason = _TOO_BIG, self._too_big
-        with suppress(*_GONE):
+        with suppress(*GONE):
             await self._frames.send_close(code, reason)
             with suppress(ConnectionClosed):
                 while True:  # what was still under way comes before the peer's Close
@@ -280,5 +280,5 @@ class _WebSocketTransport:
         return f"a message of more than {most} bytes or {MAX_FRAGMENTS} fragments"
 
     async def _tell(self, code: int, words: str) -> None:
-        with suppress(*_GONE):
+        with suppress(*GONE):
             await self._frames.send_close(code, words)
