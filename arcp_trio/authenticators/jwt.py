@@ -111,7 +111,7 @@ class JwtAuth:
             audience=self._audience,
             issuer=self._issuer,
             leeway=self._leeway,
-            options={"require": ["exp", self._claim], "enforce_minimum_key_length": True},
+            options={"require": ["exp", self._claim]},
         )
 
     def _principal(self, claims: Mapping[str, object]) -> str:

@@ -32,7 +32,10 @@ class Span(Protocol):
         ...
 
     def current(self) -> AbstractContextManager[object]:
-        """Have it be the current one for what runs inside: a context of this task."""
+        """Have it be the current one for what runs inside: a context of this task.
+
+        It does not see what is raised inside, which may hold secrets (§12).
+        """
         ...
 
     def end(self, attributes: Attributes, *, code: str | None = None) -> None:

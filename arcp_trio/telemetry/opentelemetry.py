@@ -66,8 +66,7 @@ class _Span:
         return _Span(self._tracer, span)
 
     def current(self) -> AbstractContextManager[object]:
-        # What is raised inside may hold secrets (§12).
-        return otel.use_span(self.span, record_exception=False, set_status_on_exception=False)
+        return otel.use_span(self.span)
 
     def end(self, attributes: Attributes, *, code: str | None = None) -> None:
         self.span.set_attributes(attributes)
