@@ -257,6 +257,21 @@ def test_what_is_not_a_plain_file_is_refused(tmp_path: Path) -> None:
             kept_token(tmp_path / name)
 
 
+def test_somebody_else_s_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever put it there knows the token; it stays as it is, open or not."""
+    token = kept_token(tmp_path)
+    path = tmp_path / "token"
+    path.chmod(0o644)
+    if os.geteuid() == 0:
+        os.chown(path, 1, -1)
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: path.stat().st_uid + 1)
+    with pytest.raises(CommandError, match="belongs to another user") as caught:
+        kept_token(tmp_path)
+    assert token not in str(caught.value)
+    assert (mode(path), path.read_text(encoding="utf-8").strip()) == (0o644, token)
+
+
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     """A file where the folder should be is one line that says what to do instead."""
     (tmp_path / "data").touch()
