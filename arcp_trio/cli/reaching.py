@@ -77,7 +77,7 @@ class Reach:
 
     def _advice(self, error: ConnectionFailed) -> str:
         if isinstance(error, TlsFailed):
-            return "ws:// goes without TLS, and --ca names whom to trust"
+            return "is --url right? --ca names whom to trust"
         if isinstance(error, WrongPath):
             return "look at the path in --url, which is most often /arcp"
         return "is it a runtime, and is --url right?"
@@ -90,9 +90,7 @@ def reach(options: ClientOptions, environment: Mapping[str, str]) -> Reach:
     try:
         dial = dialer(url, _trust(options.ca))
     except ValueError as error:
-        raise CommandError(
-            f"--url is not the address of a runtime: {error}; write it like {DEFAULT_URL}"
-        ) from error
+        raise CommandError(f"--url is {error}; write it like {DEFAULT_URL}") from error
     return Reach(url=url, token=token, token_from=token_from, dialer=dial)
 
 

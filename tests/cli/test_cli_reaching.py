@@ -184,3 +184,9 @@ def test_over_tls(start: Starter, tmp_path: Path) -> None:
     assert commands.url.startswith("wss://")
     assert commands.run("submit", "echo", "--ca", "ca.pem").code == 0
     assert "--ca names whom to trust" in commands.refused(3, "submit", "echo")
+    in_the_open = evolve(commands, url=commands.url.replace("wss:", "ws:"))
+    assert "or only by wss://; is it a runtime" in in_the_open.refused(3, "submit", "echo")
+    without = evolve(commands, url=start("serve", "--port=0", "--memory").url())
+    assert "; perhaps by ws://; is --url right?" in without.refused(
+        3, "agents", "--url", without.url.replace("ws:", "wss:")
+    )

@@ -149,7 +149,7 @@ def test_input_from_elsewhere(commands: Commands, tmp_path: Path) -> None:
         (("--budget", "USD:4", "--lease", "cost.budget=USD:5"), "give it once"),
         (("--expires-in", "soon"), "argument --expires-in: must be a time like 90s, 10m"),
         (("--max-runtime", "0"), "argument --max-runtime: must be a whole number"),
-        (("--url", "http://localhost"), "--url is not the address of a runtime: "),
+        (("--url", "http://h"), "--url is not the address of a runtime: 'http://h': for http://"),
         (("--ca", "no/such.pem"), "cannot read --ca no/such.pem: no such file"),
     ],
 )
