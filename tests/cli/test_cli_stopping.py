@@ -196,7 +196,7 @@ def test_the_second_signal_counts(
         asked = time.monotonic()
         served.send_signal(second)
         assert served.end()[0] == 128 + second
-    assert time.monotonic() - asked < 2
+    assert time.monotonic() - asked < END_SECONDS
 
 
 def test_ctrl_c_before_it_serves(start: Starter, tmp_path: Path) -> None:
