@@ -99,7 +99,7 @@ COMMANDS: Final = (
         name="serve",
         help="run a runtime",
         description="Run a runtime, until SIGTERM or Ctrl-C.",
-        example=f"{PROGRAM} serve --port 8080 --agents my_agents",
+        example=f"{PROGRAM} serve --port 8080",
         notes=_SERVE_NOTES,
         options=(
             Option("config", TEXT, "FILE.toml", "read options and bounds from a file"),

@@ -11,7 +11,7 @@ import pytest
 from arcp_trio.cli import main
 from arcp_trio.cli.commands import COMMANDS, PROGRAM, Command
 from arcp_trio.cli.parser import build_parser
-from tests.cli.processes import ROOT
+from tests.cli.processes import ROOT, Starter
 
 each = pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
 
@@ -34,6 +34,13 @@ def test_the_example_is_one(command: Command) -> None:
     program, *arguments = shlex.split(command.example)
     assert program == PROGRAM
     assert build_parser().parse_args(arguments).command == command.name
+
+
+@pytest.mark.real_tcp
+def test_the_example_of_serve_runs(start: Starter) -> None:
+    """Who has nothing yet can type it; the port apart, which may be in use here."""
+    (example,) = (command.example for command in COMMANDS if command.name == "serve")
+    assert start(*shlex.split(example)[1:], "--port", "0").url().startswith("ws://")
 
 
 def test_all_commands_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
