@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from arcp_trio.cli.errors import CommandError, reason
 from arcp_trio.cli.options import ServeOptions
-from arcp_trio.cli.tokens import LOCAL, Tokens, gather
+from arcp_trio.cli.tokens import LOCAL, Tokens, gather, given_tokens, make_token
 from arcp_trio.plainfile import read_plain
 from arcp_trio.runtime.auth import Authenticator, StaticTokens
 
@@ -17,9 +17,11 @@ class Admission:
     """An authenticator whose tokens can be gathered again while it is in use."""
 
     def __init__(self, options: ServeOptions) -> None:
-        """Gather the tokens for the first time."""
+        """Take the tokens that are given; nothing is written yet."""
         self._signed = _signed(options)
-        self._use(gather(options, os.environ))
+        given = given_tokens(options, os.environ)
+        self._lacks_token = given is None
+        self._use(given or Tokens(principals={}))
 
     async def __call__(self, token: str) -> str | None:
         """Return the principal of a token, or None if it is not good."""
@@ -27,6 +29,15 @@ class Admission:
         if principal is None and self._signed is not None:
             principal = await self._signed(token)
         return principal
+
+    def make_token(self, options: ServeOptions) -> None:
+        """Have one that nobody gave, where none was given.
+
+        Raises:
+            CommandError: it cannot be kept.
+        """
+        if self._lacks_token:
+            self._use(make_token(options))
 
     def gather_again(self, options: ServeOptions) -> None:
         """Take the tokens that there are now, for the sessions to come.

@@ -113,10 +113,11 @@ async def _serve(
     with contextlib.ExitStack() as opened:
         # Before anything is read that could be replaced from then on.
         hangups = opened.enter_context(trio.open_signal_receiver(signal.SIGHUP))
+        admission = Admission(options)
         doors = await open_doors(options) if streams is None else StandardDoor(streams, stop.set)
         opened.callback(doors.close)
         # Not before there is something to listen on: what cannot start leaves no folder behind.
-        admission = Admission(options)
+        admission.make_token(options)
         again = partial(read_tokens_again, given, config, admission)
         reloads: Reloads = {"tokens": again, **doors.reloads}
         runtime = _runtime(config, admission)

@@ -52,7 +52,17 @@ def gather(
 ) -> Tokens:
     """Collect the tokens of every source; without any, make one or take the one made before.
 
-    None is made beside --jwt-keys. With --memory, only the caller knows which was `made` before.
+    With --memory, only the caller knows which was `made` before.
+    """
+    return given_tokens(options, environment, read) or make_token(options, made)
+
+
+def given_tokens(
+    options: ServeOptions, environment: Mapping[str, str], read: ReadFile = Path.read_bytes
+) -> Tokens | None:
+    """Collect the tokens of every source; None if one is to be made, as is none beside --jwt-keys.
+
+    Nothing is written.
     """
     principals: dict[str, str] = {}
     for where, text in _given(options, environment, read):
@@ -68,6 +78,11 @@ def gather(
     if options.token_file is not None:
         # Written anew just now, perhaps: everybody in it would be shut out for one that is made.
         raise CommandError(f"the token file {options.token_file} has no token in it; add one")
+    return None
+
+
+def make_token(options: ServeOptions, made: str | None = None) -> Tokens:
+    """Take the token that was made before, or make one; without --memory it is kept."""
     if not options.memory:
         made = kept_token(Path(options.data))
     elif made is None:

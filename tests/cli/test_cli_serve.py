@@ -281,12 +281,20 @@ def test_nobody_has_to_read_standard_error(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_port_in_use(start: Starter, tmp_path: Path) -> None:
-    """A port that another process has is one line with the address and a way out, and no trace."""
+    """A port that another process has is one line with the address and a way out, and no trace.
+
+    What is wrong with the options is said before.
+    """
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
         port = other.getsockname()[1]
-        err = assert_refused(start("serve", "--port", str(port)))
+        options = ("serve", "--port", str(port))
+        err = assert_refused(start(*options))
+        wrong = assert_refused(start(*options, "--token", "x"))
+        assert "--token number 1 has no '='; write principal=token" in wrong
+        unsigned = assert_refused(start(*options, "--jwt-audience", "here"))
+        assert "signed tokens need their keys" in unsigned
     assert f"cannot listen on 127.0.0.1:{port}: address already in use; " in err
     assert "--port" in err
     assert not (tmp_path / ".arcp").exists()
