@@ -12,10 +12,11 @@ from typing import Final
 
 import trio
 
+from arcp_trio.client.answers import ENDED
 from arcp_trio.client.calls import LIST, SUBMIT, SUBSCRIBE, Call
 from arcp_trio.client.link import Link
 from arcp_trio.client.listing import JobListing
-from arcp_trio.client.session import ENDED, Session
+from arcp_trio.client.session import Session
 from arcp_trio.client.stream import JobStream
 from arcp_trio.wire.errors import ArcpError, HeartbeatLost, ResumeWindowExpired
 from arcp_trio.wire.json import Json, JsonObject, dumps

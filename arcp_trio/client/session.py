@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Final
 
-from arcp_trio.client.amounts import amounts_in
-from arcp_trio.client.calls import CANCEL, LIST, SUBMIT, SUBSCRIBE, Call, Calls
+from arcp_trio.client.answers import Answers, read
+from arcp_trio.client.calls import CANCEL, SUBMIT, Call, Calls
 from arcp_trio.client.delivery import Answer, Delivery
 from arcp_trio.client.dialects import CANCEL_REFUSALS, STANDARD, refuses_submit
-from arcp_trio.client.errors import ProtocolError
 from arcp_trio.client.events import Event
 from arcp_trio.client.handshake import Greeting
 from arcp_trio.client.known import KnownJobs
@@ -20,22 +19,10 @@ from arcp_trio.client.room import Room
 from arcp_trio.client.stream import JobStream
 from arcp_trio.wire.envelope import Envelope
 from arcp_trio.wire.errors import ArcpError, InvalidRequest, clip, error_from_payload
-from arcp_trio.wire.messages import (
-    TO_CLIENT,
-    Accepted,
-    Cancelled,
-    JobErrorBody,
-    JobResult,
-    Jobs,
-    Subscribed,
-    decode_payload,
-)
+from arcp_trio.wire.messages import JobErrorBody, JobResult
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T")
-
-ENDED: Final = frozenset({"success", "error", "cancelled", "timed_out"})
 _FATAL: Final = frozenset({"UNAUTHENTICATED", "RESUME_WINDOW_EXPIRED"})
 """Codes of a `session.error` that answers nothing and leaves no session to go on with."""
 
@@ -57,14 +44,15 @@ class Session:
         self.over: ArcpError | None = None
         """The runtime has said that there is no session any more."""
         self._delivery = delivery
+        self._answers = Answers(self)
         self._takers: dict[str, Callable[[Envelope, str | bytes], None]] = {
             "job.event": self._event,
             "job.result": self._result,
             "job.error": self._error,
-            "job.accepted": self._accepted,
-            "job.cancelled": self._cancelled,
-            "job.subscribed": self._subscribed,
-            "session.jobs": self._jobs,
+            "job.accepted": self._answers.accepted,
+            "job.cancelled": self._answers.cancelled,
+            "job.subscribed": self._answers.subscribed,
+            "session.jobs": self._answers.jobs,
             "session.error": self._refused,
             "session.closed": self._closed,
         }
@@ -116,7 +104,7 @@ class Session:
         """A subscription is asked for: some runtimes send its events before they say so."""
         self.jobs.left.pop(job_id, None)
         if self.greeting.dialect is not STANDARD and job_id not in self.jobs.running:
-            self._begin(job_id)
+            self.begin(job_id)
 
     def leave(self, job_id: str) -> bool:
         """Stop observing a job; false if that has happened, or it has ended, or is one's own."""
@@ -132,7 +120,7 @@ class Session:
         """Nothing more can be had of a job."""
         if not stream.end.arrived.is_set():
             stream.lose(why)
-            self._retire(stream)
+            self.retire(stream)
 
     # -- numbers (§8.3)
 
@@ -146,17 +134,18 @@ class Session:
 
     # -- jobs
 
-    def _begin(self, job_id: str) -> JobStream:
+    def begin(self, job_id: str) -> JobStream:
+        """Have a stream for a job, from here on."""
         top = 0 if self.greeting.dialect.subscriptions_count_alone else self.top
         return self.jobs.begin(job_id, top=top)
 
-    def _known(self, job_id: str) -> JobStream | None:
+    def known(self, job_id: str) -> JobStream | None:
         """A job that there is a stream of, or was; what has ended is not told again."""
         stream = self.jobs.get(job_id)
         if stream is None and self.jobs.has_ended(job_id):
-            stream = self._begin(job_id)
+            stream = self.begin(job_id)
             stream.ended_before(InvalidRequest(f"{job_id} has ended, and its handle is gone"))
-            self._retire(stream)
+            self.retire(stream)
         return stream
 
     def _event(self, frame: Envelope, text: str | bytes) -> None:
@@ -170,18 +159,18 @@ class Session:
 
     def _result(self, frame: Envelope, _: str | bytes) -> None:
         stream = self.jobs.running.get(frame.job_id or "")
-        body = _read(frame, JobResult)
+        body = read(frame, JobResult)
         if stream is None:
             return
         if isinstance(body, JobResult):
             stream.result(body)
-            self._retire(stream)
+            self.retire(stream)
         else:
             stream.lose(body)
-            self._retire(stream)
+            self.retire(stream)
 
     def _error(self, frame: Envelope, _: str | bytes) -> None:
-        body = _read(frame, JobErrorBody)
+        body = read(frame, JobErrorBody)
         stream = self.jobs.running.get(frame.job_id or "")
         code = str(frame.payload.get("code"))
         call: Call | None = None
@@ -195,12 +184,12 @@ class Session:
             log.debug("ignored: the end of a job that nobody knows")
         elif isinstance(body, JobErrorBody):
             stream.error(body)
-            self._retire(stream)
+            self.retire(stream)
         else:
             stream.lose(body)
-            self._retire(stream)
+            self.retire(stream)
 
-    def _retire(self, stream: JobStream) -> None:
+    def retire(self, stream: JobStream) -> None:
         """It has ended; what of it is unread is its handle's business."""
         self._delivery.settled(stream.end)
         self.jobs.retire(stream)
@@ -215,72 +204,12 @@ class Session:
         while (call := self.calls.about(CANCEL, stream.id)) is not None:
             self.settle(call, None)
 
-    # -- answers
-
-    def _accepted(self, frame: Envelope, text: str | bytes) -> None:
-        body = _read(frame, Accepted)
-        if not isinstance(body, Accepted):
-            call = self.calls.answered(SUBMIT, _request_id(frame))
-            if call is not None:
-                self.refuse(call, body)
-            return
-        call = self.calls.accepted(frame, body)
-        stream = self._known(body.job_id) or self._begin(body.job_id)
-        stream.own = True
-        stream.authorise(body.credentials)
-        stream.budget = amounts_in(text)
-        if call is not None:
-            stream.claimed = True
-            stream.request = call.payload
-            self.settle(call, (stream, body))
-
-    def _subscribed(self, frame: Envelope, text: str | bytes) -> None:
-        body = _read(frame, Subscribed)
-        call = self.calls.answered(
-            SUBSCRIBE, _request_id(frame), text_in(frame.payload.get("job_id"))
-        )
-        if not isinstance(body, Subscribed):
-            if call is not None:
-                self.refuse(call, body)
-            return
-        if call is None:
-            return
-        over = body.current_status in ENDED and not body.replayed
-        stream = (over and self._known(body.job_id)) or self.jobs.running.get(body.job_id)
-        stream = stream or self._begin(body.job_id)
-        stream.authorise(body.credentials)
-        stream.budget = amounts_in(text)
-        stream.claimed = True
-        self.settle(call, (stream, body))
-        if over and not stream.own and not stream.end.arrived.is_set():
-            stream.ended_before(
-                InvalidRequest(
-                    f"the job had ended ({body.current_status}); its history (history=True) tells "
-                    "how, from before its end, as long as the runtime knows"
-                )
-            )
-            self._retire(stream)
-
-    def _jobs(self, frame: Envelope, _: str | bytes) -> None:
-        call = self.calls.answered(LIST, _request_id(frame))
-        if call is None:
-            log.debug("ignored: a listing that nobody asked for")
-            return
-        body = _read(frame, Jobs)
-        if isinstance(body, Jobs):
-            self.settle(call, body)
-        else:
-            self.refuse(call, body)
-
-    def _cancelled(self, frame: Envelope, _: str | bytes) -> None:
-        body = _read(frame, Cancelled)
-        call = self.calls.about(CANCEL, body.job_id) if isinstance(body, Cancelled) else None
-        if call is not None:
-            self.settle(call, None)
+    # -- the session itself
 
     def _refused(self, frame: Envelope, _: str | bytes) -> None:
         error = error_from_payload(frame.payload)
-        call = self._refused_call(frame)
+        answers_none = text_in(frame.payload.get("code")) in _FATAL | {"HEARTBEAT_LOST"}
+        call = self._answers.refused(frame, in_order=not answers_none)
         observed = self.jobs.running.get(frame.job_id or str(frame.payload.get("job_id")))
         if call is not None:
             self.refuse(call, error)
@@ -295,14 +224,6 @@ class Session:
         else:
             log.warning("the runtime says: %s: %s", error.code, clip(error.message))
 
-    def _refused_call(self, frame: Envelope) -> Call | None:
-        fatal = text_in(frame.payload.get("code")) in _FATAL | {"HEARTBEAT_LOST"}
-        return self.calls.refused(
-            _request_id(frame),
-            frame.job_id or text_in(frame.payload.get("job_id")),
-            in_order=self.greeting.dialect.errors_in_order and not fatal,
-        )
-
     def _closed(self, _frame: Envelope, _: str | bytes) -> None:
         self._close(polite=True)
 
@@ -310,17 +231,3 @@ class Session:
         if not self.closed.arrived.is_set():
             self.closed.succeed(polite)
             self._delivery.settled(self.closed)
-
-
-def _request_id(frame: Envelope) -> str | None:
-    return text_in(frame.payload.get("request_id"))
-
-
-def _read(frame: Envelope, cls: type[T]) -> T | ProtocolError:
-    """Read a payload; what is wrong with it is for the one call or job that it is about."""
-    try:
-        body = decode_payload(frame, TO_CLIENT)
-    except InvalidRequest as error:
-        return ProtocolError(f"the runtime sent a {frame.type} that is none: {error}")
-    assert isinstance(body, cls)
-    return body
