@@ -26,7 +26,7 @@ MOST_PRINCIPAL_CHARS: Final = 255
 # Base64 without padding: each token has one spelling.
 _TOKEN: Final = re.compile(r"[\w-]+\.[\w-]+\.[\w-]+", re.ASCII)
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 
 class _NotGoodError(Exception):
@@ -87,9 +87,9 @@ class JwtAuth:
         try:
             return self._principal(await self._claims(token))
         except _NotGoodError as error:
-            _log.info("a signed token is not good: %s", error)
+            log.info("signed token not good", extra={"why": str(error)})
         except jwt.PyJWTError as error:
-            _log.info("a signed token is not good: %s", _in_words(error))
+            log.info("signed token not good", extra={"why": _in_words(error)})
         return None
 
     async def _claims(self, token: str) -> Mapping[str, Any]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from arcp_trio.authenticators.keys import MOST_BYTES, Key, KeySet, parse_key_set
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 
 class KeyFile:
@@ -48,12 +48,13 @@ class KeyFile:
             self._keys = self._read()
         except (OSError, ValueError) as error:
             if stamp != self._complained_of:
-                _log.error("the keys in %s are kept as they were: %s", self._path, error)
+                facts = {"path": str(self._path), "error": str(error)}
+                log.error("keys not reloaded", extra=facts)  # noqa: TRY400
             self._complained_of = stamp
             if isinstance(error, OSError):
                 return  # which may pass, the file being as it is: the next token tries again
         else:
-            _log.info("the keys in %s were read again", self._path)
+            log.info("keys reloaded", extra={"path": str(self._path)})
         self._stamp = stamp
 
     def _read(self) -> KeySet:

@@ -34,7 +34,7 @@ _PUBLIC: Final = frozenset({"kty", "crv", "x", "y", "n", "e"})
 
 Key = str | bytes | jwt.PyJWK
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 
 class KeySource(Protocol):
@@ -142,5 +142,5 @@ def _public_key(member: JsonObject, name: str) -> jwt.PyJWK | None:
     else:
         if problem is None:
             return key
-    _log.warning("a key cannot be used for %s: %s", name, problem)
+    log.warning("key cannot be used", extra={"algorithm": name, "why": problem})
     return None

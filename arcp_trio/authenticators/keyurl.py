@@ -27,7 +27,7 @@ FRESH_SECONDS: Final = 300.0
 
 _PLAIN: Final = re.compile("[!-~]+")
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 
 class KeyUrl:
@@ -84,11 +84,12 @@ class KeyUrl:
             self._keys = parse_key_set(await self._fetch(), self._algorithms)
         except ValueError as error:
             if not self._failing:
-                _log.error("no keys from %s, those it gave before are kept: %s", self._name, error)
+                facts = {"url": self._name, "error": str(error)}
+                log.error("keys not fetched", extra=facts)  # noqa: TRY400
             self._failing = True
         else:
             if self._failing:
-                _log.info("keys from %s again", self._name)
+                log.info("keys fetched again", extra={"url": self._name})
             self._failing = False
         self._answered = True
 

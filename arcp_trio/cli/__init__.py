@@ -15,7 +15,7 @@ from arcp_trio.cli.text import safe_line
 
 _INTERRUPTED = 130
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -34,12 +34,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _run(command, given)
     except CommandError as failure:
-        _log.debug("the whole story of what follows", exc_info=True)
+        log.debug("the whole story of what follows", exc_info=True)
         return _end(str(failure), failure.exit_code)
     except KeyboardInterrupt:
         return _INTERRUPTED
-    except Exception as error:  # noqa: BLE001 - the last fence: people get a line, not a traceback
-        _log.debug("the whole story of what follows", exc_info=True)
+    except Exception as error:  # the last fence: people get a line, not a traceback
+        log.debug("the whole story of what follows", exc_info=True)
         return _end(f"failed with {one_line(error)}; --log-level debug shows where", 1)
 
 

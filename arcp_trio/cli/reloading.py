@@ -22,7 +22,7 @@ Reloads = Mapping[str, Callable[[], None]]
 
 _READ_AGAIN = frozenset({"token", "token_file"})
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 
 class Terminal:
@@ -61,18 +61,18 @@ async def reload_at(hangups: AsyncIterator[int], terminal: Terminal, reloads: Re
     """
     async for _ in hangups:
         if terminal.closed:
-            _log.info("the terminal was closed")
+            log.info("terminal closed")
             return
         for what, read_again in reloads.items():
             try:
                 read_again()
             except CommandError as error:
-                _log.error("the %s stay as they were: %s", what, error)
-            except Exception:  # noqa: BLE001 - a fence, which logs
+                log.error("reload failed", extra={"what": what, "error": str(error)})  # noqa: TRY400
+            except Exception:  # a fence, which logs
                 # Nothing that stands in a file may end the jobs.
-                _log.exception("the %s stay as they were", what)
+                log.exception("reload failed", extra={"what": what})
             else:
-                _log.info("the %s were read again", what)
+                log.info("reloaded", extra={"what": what})
 
 
 def read_tokens_again(given: Mapping[str, object], config: Config, admission: Admission) -> None:
@@ -80,7 +80,7 @@ def read_tokens_again(given: Mapping[str, object], config: Config, admission: Ad
     now = settle(given, read=read_plain)
     admission.gather_again(now.options)
     if changed := _needing_restart(config, now):
-        _log.warning("changed, but read at the start only: %s", ", ".join(changed))
+        log.warning("changes wait for a restart", extra={"options": ", ".join(changed)})
 
 
 def _needing_restart(before: Config, now: Config) -> list[str]:

@@ -27,7 +27,7 @@ _ADVICE: Final[dict[type[StoreError], str]] = {
 _OTHER_ADVICE: Final = "choose another --data"
 
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 
 def store_path(folder: str) -> Path:
@@ -46,7 +46,7 @@ def close_to_others(folder: str) -> None:
     facts = path.stat()
     if facts.st_uid == os.geteuid() and stat.S_IMODE(facts.st_mode) & 0o077:
         path.chmod(0o700)
-        _log.warning("closed to other users", extra={"path": str(path)})
+        log.warning("closed to other users", extra={"path": str(path)})
 
 
 def cannot_use(error: StoreError) -> CommandError:

@@ -31,7 +31,7 @@ _OWNER_ONLY: Final = 0o600
 _OWNER_ONLY_FOLDER: Final = 0o700
 _OTHERS: Final = 0o077
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 
 @attrs.frozen(kw_only=True)
@@ -196,8 +196,8 @@ def _read_kept(path: Path) -> str:
             )
         if stat.S_IMODE(facts.st_mode) & _OTHERS:
             os.fchmod(file.fileno(), _OWNER_ONLY)
-            _log.warning(
-                "%s was open to other users and is not any more; delete it to get a new token", path
+            log.warning(
+                "token was open to others: delete it for a new one", extra={"path": str(path)}
             )
         text = file.read().decode("utf-8", "replace").strip()
     if not _is_word(text) or not text.isascii():

@@ -27,7 +27,7 @@ from arcp_trio.transport import (
     close_forcefully,
 )
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 #: Of what a stranger has said, what a line of the log repeats.
 _QUOTED_CHARS: Final = 100
@@ -139,7 +139,7 @@ class Door:
             await close_forcefully(stream)  # noqa: ASYNC102 - bounds itself
 
     def _failed(self, caller: Caller, reason: str, why: str) -> None:
-        logger.info(
+        log.info(
             "connection turned away", extra={"peer": caller.peer, "reason": reason, "why": why}
         )
         self.runtime.connection_failed(reason)
@@ -172,7 +172,7 @@ class Door:
         except HandshakeFailed as exc:
             raise _TurnedAway("websocket", str(exc)) from exc
         except TransportClosed as exc:
-            logger.info("connection ended", extra={"peer": caller.peer, "why": str(exc)})
+            log.info("connection ended", extra={"peer": caller.peer, "why": str(exc)})
 
     def _check(self, head: Head, caller: Caller) -> None:
         """Turn away who means somebody else, and web pages that nobody has allowed."""

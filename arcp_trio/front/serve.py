@@ -19,7 +19,7 @@ from arcp_trio.front.listening import close, is_unix, listen, url
 from arcp_trio.front.origins import Origins
 from arcp_trio.front.waiting import WaitingRoom
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 #: How long to leave a listener alone that cannot accept: for want of file descriptors, mostly.
 ACCEPT_PAUSE_SECONDS: Final = 0.1
@@ -86,11 +86,11 @@ async def serve_on(
                     ssl_context=None if is_unix(listener) else ssl_context,
                 )
                 where = url(listener, encrypted=door.ssl_context is not None)
-                logger.info("accepting connections", extra={"address": where})
+                log.info("accepting connections", extra={"address": where})
                 nursery.start_soon(_accept_from, listener, door, name=f"accept on {where}")
             task_status.started(listeners)
             await runtime.over()
-            logger.info("accepting no more connections")
+            log.info("accepting no more connections")
             nursery.cancel_scope.cancel(reason="the runtime is over")
     finally:
         close(listeners)
@@ -105,7 +105,7 @@ async def _accept_from(listener: trio.SocketListener, door: Door) -> None:
             stream = await listener.accept()
         except OSError as exc:
             if trio.current_time() >= complain_from:
-                logger.warning("cannot accept connections", extra={"error": str(exc)})
+                log.warning("cannot accept connections", extra={"error": str(exc)})
                 complain_from = trio.current_time() + COMPLAINT_SECONDS
             await trio.sleep(ACCEPT_PAUSE_SECONDS)
             continue

@@ -33,7 +33,7 @@ from arcp_trio.transport.base import (
 from arcp_trio.transport.frames import MAX_FRAGMENTS
 from arcp_trio.transport.stream import QUEUED_MESSAGES, FrameStream
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 _READ_BYTES: Final = 64 * 1024
 
@@ -137,7 +137,7 @@ class _Reader:
         try:
             await read()
         except Exception as exc:  # the fence
-            logger.debug("the peer made trio-websocket fail", exc_info=exc)
+            log.debug("the peer made trio-websocket fail", exc_info=exc)
             self.failure = exc
         finally:
             self.ended.set()

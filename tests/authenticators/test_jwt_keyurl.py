@@ -191,7 +191,7 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.logs_error("no keys from http://127.0.0.1")
+@pytest.mark.logs_error("keys not fetched url=http://127.0.0.1")
 @pytest.mark.parametrize("how", WAYS)
 async def test_keys_outlive_the_trouble_of_their_publisher(
     how: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -239,7 +239,7 @@ async def test_over_tls_the_publisher_is_who_it_says(
         assert publisher.asked == 1
 
 
-@pytest.mark.logs_error("no keys from http://127.0.0.1")
+@pytest.mark.logs_error("keys not fetched url=http://127.0.0.1")
 async def test_nobody_there() -> None:
     """Before there was any key, a token cannot be checked: that is no fault of the token's."""
     clock = Clock()
@@ -251,7 +251,7 @@ async def test_nobody_there() -> None:
             await keys.find("ES256", "first")
 
 
-@pytest.mark.logs_error("no keys from http://127.0.0.1")
+@pytest.mark.logs_error("keys not fetched url=http://127.0.0.1")
 async def test_over_the_wire_trouble_is_not_the_clients() -> None:
     """Without keys a client is told to come again, not that its token is bad."""
     async with publishing(b"") as publisher:

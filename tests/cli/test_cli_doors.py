@@ -207,12 +207,12 @@ def test_a_certificate_is_renewed_at_a_signal(
         session = Peer(client, "x", None)
         write_pair(tmp_path, authority, "127.0.0.1")
         served.send_signal(signal.SIGHUP)
-        served.line("certificates were read again")
+        served.line("reloaded what=certificates")
         second = certificate()
         assert second != first
         (tmp_path / "key.pem").write_bytes(b"")
         served.send_signal(signal.SIGHUP)
-        served.line("certificates stay as they were")
+        served.line("reload failed what=certificates")
         assert certificate() == second
         session.run("echo", 1)
 

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arcp_trio.cli.errors import CommandError
+from arcp_trio.cli.logs import TextFormatter
 from arcp_trio.cli.options import ServeOptions
 from arcp_trio.cli.tokens import gather, kept_token, parse_token
 
@@ -228,8 +229,10 @@ def test_an_open_token_file_is_closed(tmp_path: Path, caplog: pytest.LogCaptureF
     (tmp_path / "token").chmod(0o644)
     assert kept_token(tmp_path) == token
     assert mode(tmp_path / "token") == 0o600
-    assert "was open to other users" in caplog.text
-    assert token not in caplog.text
+    (line,) = (TextFormatter().format(record) for record in caplog.records)
+    assert "was open to others" in line
+    assert str(tmp_path / "token") in line
+    assert token not in line
 
 
 @pytest.mark.parametrize(
