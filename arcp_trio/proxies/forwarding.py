@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from decimal import Decimal
 from typing import Final
@@ -50,6 +50,8 @@ class Forwarding:
         self._delegated = False
         self._unfit = 0
         self._handle: JobHandle | None = None
+        self._events: AsyncIterator[Event] | None = None
+        """Kept: what nobody iterates over is let go while a cancel waits to be answered."""
         self._doing = trio.CancelScope()
         self._stopping = trio.CancelScope()
 
@@ -63,9 +65,10 @@ class Forwarding:
         """
         with self._doing:
             self._handle = await self._submit(agent or self._agent_there())
-            return await self._follow(self._handle)
-        if self._handle is not None:
-            await self._cancel(self._handle)
+            self._events = self._handle.events()
+            return await self._follow(self._handle, self._events)
+        if self._handle is not None and self._events is not None:
+            await self._cancel(self._handle, self._events)
         return None
 
     def stop(self) -> None:
@@ -77,14 +80,14 @@ class Forwarding:
         self._doing.cancel(reason="the job is over")
         self._stopping.cancel(reason="the job is over")
 
-    async def _cancel(self, handle: JobHandle) -> None:
+    async def _cancel(self, handle: JobHandle, events: AsyncIterator[Event]) -> None:
         self._stopping.deadline = trio.current_time() + CANCEL_SECONDS
         with (
             self._stopping,
             suppress(ArcpError, BrokenResult, ConnectionFailed, InvalidEvent),
         ):
             await handle.cancel("the job is to end")
-            await self._follow(handle)
+            await self._follow(handle, events)
 
     # -- there
 
@@ -134,8 +137,8 @@ class Forwarding:
 
     # -- and back
 
-    async def _follow(self, handle: JobHandle) -> Json:
-        async for event in handle.events():
+    async def _follow(self, handle: JobHandle, events: AsyncIterator[Event]) -> Json:
+        async for event in events:
             await self._pass_on(event)
         try:
             result = await handle.result()

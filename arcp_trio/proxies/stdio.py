@@ -19,7 +19,13 @@ from arcp_trio.proxies.forwarding import Forwarding
 from arcp_trio.runtime.agents import AgentFunction
 from arcp_trio.runtime.context import JobContext
 from arcp_trio.transport.stdio import Child, spawn
-from arcp_trio.wire.errors import ArcpError, InternalError, clip
+from arcp_trio.wire.errors import (
+    ArcpError,
+    InternalError,
+    ResumeWindowExpired,
+    Unauthenticated,
+    clip,
+)
 from arcp_trio.wire.json import Json
 
 log = logging.getLogger(__name__)
@@ -37,11 +43,14 @@ _PRINCIPAL: Final = "parent"
 _PASSED_ON: Final = frozenset({"PATH", "HOME", "LANG", "TZ", "TMPDIR"})
 _LOCALE: Final = "LC_"
 
-_WORDS: Final[Mapping[type[ConnectionFailed], str]] = {
+_WORDS: Final[Mapping[type[Exception], str]] = {
     ConnectTimedOut: "the agent's process did not open a session in time",
     ProtocolError: "the agent's process sent what is not ARCP",
 }
 _ENDED: Final = "the agent's process ended"
+
+_LOST: Final = (ConnectionFailed, ResumeWindowExpired, Unauthenticated)
+"""What the session with it can end in. A job's own end with such a code is a `JobFailed`."""
 
 
 def stdio_agent(
@@ -127,7 +136,7 @@ class _Program:
                 await self._live()
             nursery.cancel_scope.cancel(reason="the program has ended")
         await trio.lowlevel.checkpoint()  # if it was cancelled, that is what it comes to
-        if isinstance(self._failure, ConnectionFailed):
+        if isinstance(self._failure, _LOST):
             raise self._lost(self._failure) from self._failure
         if self._failure is not None:
             raise self._failure
@@ -196,7 +205,7 @@ class _Program:
         if text:
             log.info("program says: %s", text, extra=self._facts)
 
-    def _lost(self, failure: ConnectionFailed) -> InternalError:
+    def _lost(self, failure: Exception) -> InternalError:
         log.error(
             "program lost",
             extra=self._facts | {"why": str(failure), "exit_status": self._child.returncode},

@@ -22,9 +22,12 @@ def work(job: dict[str, str]) -> None:
         seq += 1
         send("job.event", {"kind": kind, "ts": "", "body": body}, event_seq=seq, **job)
 
+    def emit_often(times: int, kind: str, body: object) -> None:
+        for _ in range(times):
+            emit(kind, body)
+
     if MODE == "spends":
-        for _ in range(1_000):
-            emit("metric", {"name": "cost.x", "value": 1, "unit": "USD"})
+        emit_often(1_000, "metric", {"name": "cost.x", "value": 1, "unit": "USD"})
     elif MODE == "sloppy":
         emit("log", {"level": "shout", "message": "no such level"})
         emit("no_such_kind", {})
@@ -35,6 +38,16 @@ def work(job: dict[str, str]) -> None:
         emit("result_chunk", {**chunk, "chunk_seq": 0})
         emit("result_chunk", {**chunk, "chunk_seq": 2})
     elif MODE == "closes":
+        sys.exit(0)
+    elif MODE == "floods":
+        emit_often(500, "log", {"level": "info", "message": "on" * 50_000})
+        sys.stdin.readline()  # the cancel
+        send("job.cancelled", job, **job)
+        emit("log", {"level": "info", "message": "cleaned up"})
+    elif MODE == "mumbles":
+        sys.stderr.write("x" * 200_000)
+    elif MODE == "retracts":
+        send("session.error", {"code": "UNAUTHENTICATED", "message": "a secret"})
         sys.exit(0)
     send("job.result", {"final_status": "success", "result": 1}, event_seq=seq + 1, **job)
 

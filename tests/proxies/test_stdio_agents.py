@@ -42,7 +42,18 @@ PROGRAMS = (
     *("mirror", "talker", "counter", "author", "loud", "patient", "stubborn", "crash", "failing"),
     *("spender", "boss"),
 )
-MODES = ("spends", "sloppy", "holes", "closes", "refuses", "babbles", "several")
+MODES = (
+    "spends",
+    "sloppy",
+    "holes",
+    "closes",
+    "retracts",
+    "floods",
+    "mumbles",
+    "refuses",
+    "babbles",
+    "several",
+)
 
 
 def awkward(mode: str) -> list[str]:
@@ -185,6 +196,16 @@ async def test_what_it_writes(caplog: pytest.LogCaptureFixture) -> None:
     assert {vars(record)["agent"] for record in caplog.records} == {"loud"}
 
 
+async def test_a_line_without_an_end(caplog: pytest.LogCaptureFixture) -> None:
+    """It is logged in pieces as it comes: it is not kept until there is an end to it."""
+    caplog.set_level(logging.INFO)
+    async with connected() as client:
+        await run(client, "mumbles")
+    said = [line for line in caplog.messages if line.startswith("program says: x")]
+    assert len(said) > 1
+    assert max(map(len, said)) < 9_000
+
+
 async def test_twenty_at_once() -> None:
     """Programs of several jobs run side by side."""
     results: dict[int, Any] = {}
@@ -239,6 +260,7 @@ async def test_it_crashes(caplog: pytest.LogCaptureFixture) -> None:
         ("refuses", "refused the session"),
         ("babbles", "is not ARCP"),
         ("closes", "process ended"),
+        ("retracts", "process ended"),
     ],
 )
 async def test_it_is_no_runtime(agent: str, message: str) -> None:
@@ -249,6 +271,7 @@ async def test_it_is_no_runtime(agent: str, message: str) -> None:
     assert caught.value.code == InternalError.code
     assert message in caught.value.message
     assert "secret" not in caught.value.message
+    assert caught.value.details == {}
 
 
 async def test_several_agents_and_none_of_the_name() -> None:
@@ -331,12 +354,20 @@ async def test_it_minds_no_budget() -> None:
     assert sum(body["name"] == "cost.x" for _, body in events) == 4
 
 
-async def test_it_cannot_be_bound() -> None:
-    """A program that does not know budgets gets no job with one."""
+@pytest.mark.parametrize(
+    ("terms", "feature"),
+    [
+        ({"budget": {"USD": 1}}, "cost.budget"),
+        ({"expires_in": 60}, "lease_expires_at"),
+        ({"lease": {"model.use": ["small-*"]}}, "model.use"),
+    ],
+)
+async def test_it_cannot_be_bound(terms: Any, feature: str) -> None:
+    """A program that does not know what a job is bound by gets none that is."""
     async with connected() as client:
         with pytest.raises(JobFailed) as caught:
-            await run(client, "sloppy", budget={"USD": 1})
-    assert "has no cost.budget" in caught.value.message
+            await run(client, "sloppy", **terms)
+    assert f"has no {feature}" in caught.value.message
 
 
 # -- ends
@@ -353,6 +384,20 @@ async def test_cancelled_politely() -> None:
             await handle.result()
         assert not alive(pids[0])
         await gone(pids)
+
+
+async def test_cancelled_while_nobody_keeps_up() -> None:
+    """What it has said and nobody has read yet still comes, and what it says of its own end."""
+    async with connected(Limits(journal_bytes=100_000, tail_bytes=100_000)) as client:
+        handle = await client.submit("floods")
+        events = handle.events()
+        await trio.sleep(1.5)  # everything is full by then, or at least on the way to it
+        await handle.cancel()
+        messages = [event.body["message"] async for event in events]
+        said = [message for message in messages if not message.startswith("consumer lag")]
+        assert said == ["on" * 50_000] * 500 + ["cleaned up"]
+        with pytest.raises(JobCancelled):
+            await handle.result()
 
 
 @pytest.mark.spec("7.4-3")
