@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import trio
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from arcp_trio import Client, Event, connect
 from tests.client.support import TOKEN, Network, Wire, real_runtime, scripted
@@ -225,3 +225,25 @@ async def test_each_event_comes_once(autojump_clock: MockClock) -> None:
                 break
         seen += [event.body["message"] async for event in job.events()]
         assert seen == ["0", "1", "2", "3", "4", "5"]
+
+
+async def test_a_cancelled_program_stops_at_the_next_event(autojump_clock: MockClock) -> None:
+    """Events that are there are taken without giving way each time, but never past a cancel."""
+
+    async def script(wire: Wire) -> None:
+        await wire.welcome()
+        await wire.accept("job_1")
+        for seq in range(1, 11):
+            await wire.log(seq, "job_1", str(seq))
+        await wire.end()
+
+    taken: list[int] = []
+    async with scripted(script) as runtime, connect(runtime.open, token=TOKEN) as client:
+        job = await client.submit("echo")
+        await wait_all_tasks_blocked()
+        with trio.CancelScope() as scope:
+            async for event in job.events():
+                taken.append(event.seq)
+                if event.seq == 3:
+                    scope.cancel()
+    assert taken == [1, 2, 3]

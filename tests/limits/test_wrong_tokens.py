@@ -140,3 +140,19 @@ async def test_the_table_is_bounded(
     assert len(counts._counted) == 10
     assert counts.count("address 999") == 2
     assert counts.count("address 0") == 1
+
+
+async def test_who_begins_anew_is_behind_the_others(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second minute has the place of its beginning, not that of the first."""
+    monkeypatch.setattr(pace, "MOST_ADDRESSES", 3)
+    counts = pace.WrongTokens()
+    assert counts.count("again") == 1
+    await trio.sleep(30)
+    assert counts.count("once") == 1
+    await trio.sleep(31)
+    assert counts.count("again") == 1
+    assert counts.count("new") == 1
+    assert counts.count("newer") == 1  # in the place of the one that began half a minute ago
+    assert counts.count("again") == 2

@@ -10,7 +10,7 @@ from enum import IntEnum, StrEnum
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from arcp_trio.wire.errors import InvalidRequest
@@ -110,6 +110,10 @@ texts = st.recursive(
 
 
 @given(texts, st.integers(0, 4))
+@example("1e-0000000000000000000001", 0)
+@example("1e+0000000000000000000001", 0)
+@example(r'["\\", "[["]', 1)
+@example(r'["\"", "[["]', 1)
 def test_what_the_text_shows_is_what_the_value_is(text: str, depth: int) -> None:
     """Brackets, digits and quotes in strings, fractions and exponents mislead nobody."""
     fault = find_fault(json.loads(text), depth)
