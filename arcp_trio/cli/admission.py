@@ -54,7 +54,9 @@ class Admission:
         """Print the token that nobody gave, if there is one."""
         if self.made is not None:
             with suppress(OSError):  # nobody reads along; it is no reason to serve nobody
-                print(f"token for {LOCAL}: {self.made}", file=sys.stderr, flush=True)
+                # In one piece: the log writes its lines there from another thread.
+                sys.stderr.write(f"token for {LOCAL}: {self.made}\n")
+                sys.stderr.flush()
 
     def _use(self, tokens: Tokens) -> None:
         self.made = tokens.made

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from pathlib import Path
 
@@ -20,6 +21,25 @@ def keys(tmp_path: Path) -> Path:
     path = tmp_path / "keys.json"
     path.write_bytes(key_set(jwk("ES256"), jwk("RS256", "rsa")))
     return path
+
+
+def test_the_made_token_is_a_line_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is written whole, as lines of the log may be written at the same time."""
+    writes: list[str] = []
+
+    class Stream(io.StringIO):
+        """Tells its writes apart."""
+
+        def write(self, text: str, /) -> int:
+            writes.append(text)
+            return len(text)
+
+    monkeypatch.setattr(sys, "stderr", Stream())
+    options = ServeOptions(memory=True)
+    admission = Admission(options)
+    admission.make_token(options)
+    admission.show()
+    assert writes == [f"token for local: {admission.made}\n"]
 
 
 @pytest.mark.real_tcp
