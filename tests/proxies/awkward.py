@@ -44,8 +44,6 @@ def work(job: dict[str, str]) -> None:
         sys.stdin.readline()  # the cancel
         send("job.cancelled", job, **job)
         emit("log", {"level": "info", "message": "cleaned up"})
-    elif MODE == "mumbles":
-        sys.stderr.write("x" * 200_000)
     elif MODE == "retracts":
         send("session.error", {"code": "UNAUTHENTICATED", "message": "a secret"})
         sys.exit(0)
@@ -74,4 +72,6 @@ def main() -> None:
                 send("session.closed", {})
 
 
+if MODE == "mumbles":
+    sys.stderr.write("x" * 200_000)
 main()
