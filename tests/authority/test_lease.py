@@ -1,4 +1,4 @@
-"""Leases: how they are read, shown, and narrowed for a delegated job."""
+"""Leases: how they are read and shown, and that no delegation adds to them."""
 
 from __future__ import annotations
 
@@ -11,33 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arcp_trio.authority.budget import Budget
 from arcp_trio.authority.lease import CAPABILITIES, MAX_PATTERNS, MAX_SEGMENTS, Lease, narrowed
 from arcp_trio.authority.targets import forms
-from arcp_trio.wire.errors import InvalidRequest, LeaseSubsetViolation
+from arcp_trio.wire.errors import LeaseSubsetViolation
 from arcp_trio.wire.json import dumps
 from arcp_trio.wire.timestamps import rfc3339
-
-NOW = 1_778_700_000.0
-SOON, LATER = rfc3339(NOW + 60), rfc3339(NOW + 3600)
-
-
-def lease(request: Mapping[str, Any] | None = None, expires_at: Any = None) -> Lease:
-    """Read a lease."""
-    return Lease.read(request, expires_at, now=NOW)
-
-
-def refusal(request: Any, expires_at: Any = None) -> str:
-    """Return the words in which a lease is refused."""
-    with pytest.raises(InvalidRequest) as caught:
-        lease(request, expires_at)
-    return caught.value.message
-
-
-def budget(*amounts: str) -> Lease:
-    """Read a lease of money."""
-    return lease({"cost.budget": list(amounts)})
-
+from tests.authority.support import LATER, NOW, SOON, budget, lease, refusal
 
 # --- reading ---------------------------------------------------------------------------------
 
@@ -306,192 +285,6 @@ def test_one_pattern_is_enough_and_each_form_needs_one() -> None:
 def test_nothing_named_is_nothing_allowed() -> None:
     """Without a form to hold against the patterns the answer is no."""
     assert not lease({"fs.read": ["**"]}).allows("fs.read", ())
-
-
-# --- narrowing -------------------------------------------------------------------------------
-
-
-def violation(child: Lease, parent: Lease, available: Any = None) -> LeaseSubsetViolation:
-    """Return the refusal of a child's lease, which can be sent."""
-    with pytest.raises(LeaseSubsetViolation) as caught:
-        narrowed(child, parent, available)
-    dumps(caught.value.payload())
-    return caught.value
-
-
-@pytest.mark.spec("9.4-1", "9.4-7")
-def test_an_equal_lease_is_a_subset() -> None:
-    """A child may have all that its parent has."""
-    whole = lease(
-        {"fs.read": ["/ws/**"], "tool.call": ["*"], "model.use": ["m/*"], "cost.budget": ["USD:5"]},
-        LATER,
-    )
-    assert narrowed(whole, whole, whole.budget) == whole
-
-
-@pytest.mark.parametrize(
-    ("capability", "children", "parents"),
-    [
-        ("fs.read", ["/a/b/*", "/a/b/c"], ["/a/**"]),
-        ("tool.call", ["search.web"], ["search.*"]),
-        ("model.use", ["tier-fast/haiku"], ["tier-fast/*"]),
-        ("fs.read", ["/a/x", "/b/x"], ["/a/*", "/b/*"]),
-        ("x-vendor.acme.gpu", ["a"], ["*"]),
-        ("net.fetch", ["HTTPS://H.example:443/a"], ["https://h.example/**"]),
-    ],
-)
-def test_narrower_patterns_are_accepted(
-    capability: str, children: list[str], parents: list[str]
-) -> None:
-    """What the parent covers can be given away."""
-    child, parent = lease({capability: children}), lease({capability: parents})
-    assert narrowed(child, parent, None) == child
-
-
-@pytest.mark.spec("9.4-1", "9.4-2", "9.4-8", "9.4-9")
-@pytest.mark.parametrize(
-    ("capability", "child", "parent"),
-    [
-        ("fs.read", "/a/**", {"fs.read": ["/a/*"]}),
-        ("fs.write", "/a/b", {"fs.read": ["/a/**"]}),
-        ("tool.call", "*", {"tool.call": ["search.*"]}),
-        ("tool.call", "x", {"tool.call": []}),
-        ("model.use", "tier-slow/x", {"model.use": ["tier-fast/*"]}),
-        ("model.use", "tier-fast/x", {}),
-        ("x-vendor.acme.gpu", "a", {"x-vendor.acme": ["**"]}),
-    ],
-)
-def test_a_wider_pattern_is_named(capability: str, child: str, parent: dict[str, Any]) -> None:
-    """The refusal says which pattern of which capability the parent does not cover."""
-    error = violation(lease({capability: [child]}), lease(parent))
-    assert error.message == f"beyond the parent's lease: {capability} {child!r}"
-    assert error.details == {"beyond": [{"capability": capability, "pattern": child}]}
-
-
-@pytest.mark.spec("9.4-3", "9.4-4")
-def test_a_childs_budget_is_held_against_what_is_left() -> None:
-    """Of 5.00 with 3.00 spent a child may have 2.00, and no cent more."""
-    parent = budget("USD:5.00")
-    counters = Budget(parent.budget)
-    counters.charge("USD", 3)
-    accepted = narrowed(budget("USD:2.00"), parent, counters.available())
-    assert accepted.budget == {"USD": Decimal(2)}
-    error = violation(budget("USD:2.01"), parent, counters.available())
-    assert error.message == "beyond the parent's lease: cost.budget USD:2.01 of 2.00 available"
-    assert error.details == {
-        "beyond": [
-            {
-                "capability": "cost.budget",
-                "currency": "USD",
-                "asked": "2.01",
-                "available": "2.00",
-            }
-        ]
-    }
-
-
-def test_amounts_are_compared_as_numbers() -> None:
-    """9 is less than 10.00, and 10.01 is more."""
-    parent = budget("USD:10.00")
-    assert narrowed(budget("USD:9"), parent, parent.budget).budget == {"USD": Decimal(9)}
-    violation(budget("USD:10.01"), parent, parent.budget)
-
-
-@pytest.mark.spec("9.4-3")
-def test_two_children_together_get_no_more_than_there_is() -> None:
-    """The second of two that would each fit is refused while the first runs."""
-    parent = budget("USD:2")
-    counters = Budget(parent.budget)
-    first = Budget(narrowed(budget("USD:2"), parent, counters.available()).budget, counters)
-    violation(budget("USD:2"), parent, counters.available())
-    first.close()
-    narrowed(budget("USD:2"), parent, counters.available())
-
-
-def test_a_currency_that_the_parent_lacks_is_beyond_it() -> None:
-    """A budget in dollars gives no euros, not even none of them."""
-    error = violation(budget("USD:1", "EUR:0"), budget("USD:5"), {"USD": Decimal(5)})
-    assert error.message == "beyond the parent's lease: cost.budget EUR:0 of none available"
-    assert error.details["beyond"][0]["available"] is None
-
-
-def test_a_parent_without_a_budget_sets_no_ceiling() -> None:
-    """Then a child may have a budget of its own."""
-    assert narrowed(budget("USD:7"), lease(), None).budget == {"USD": Decimal(7)}
-
-
-def test_a_parents_ancestors_set_one() -> None:
-    """A parent that did not ask for a budget of its own cannot give more than there is above it."""
-    middle = Budget(None, Budget({"USD": Decimal(5)}))
-    narrowed(budget("USD:5"), lease(), middle.available())
-    violation(budget("USD:6"), lease(), middle.available())
-
-
-def test_a_budget_without_counters_is_its_own_ceiling() -> None:
-    """No counter found is never the same as no bound."""
-    violation(budget("USD:6"), budget("USD:5"), None)
-
-
-def test_a_child_need_not_have_a_budget() -> None:
-    """It spends its parent's."""
-    assert narrowed(lease(), budget("USD:5"), {"USD": Decimal(5)}).budget is None
-
-
-@pytest.mark.spec("9.4-5", "9.4-6", "9.4-7")
-def test_a_child_expires_with_its_parent_or_before() -> None:
-    """An earlier end is its own, a later one is refused."""
-    parent = lease(None, LATER)
-    assert narrowed(lease(None, SOON), parent, None).expires_at == SOON
-    assert narrowed(lease(None, LATER), parent, None).expires_at == LATER
-    assert narrowed(lease(None, SOON), lease(), None).expires_at == SOON
-    error = violation(lease(None, LATER), lease(None, SOON))
-    assert error.message == f"beyond the parent's lease: expires_at {LATER} is later than {SOON}"
-    assert error.details == {"beyond": [{"expires_at": LATER, "available": SOON}]}
-
-
-@pytest.mark.spec("9.4-7")
-def test_a_child_inherits_its_parents_expiry() -> None:
-    """Without one of its own it has its parent's, in the parent's words."""
-    parent = lease(None, SOON)
-    child = narrowed(lease({}), parent, None)
-    assert (child.expires_at, child.expires) == (SOON, parent.expires)
-
-
-def test_everything_beyond_is_named_at_once() -> None:
-    """A wider glob, another capability, more money and a later end are four things."""
-    parent = lease({"fs.read": ["/a/*"], "cost.budget": ["USD:5"]}, SOON)
-    child = lease({"fs.read": ["/**"], "tool.call": ["x"], "cost.budget": ["USD:6"]}, LATER)
-    error = violation(child, parent, parent.budget)
-    assert len(error.details["beyond"]) == 4
-    for words in ("fs.read '/**'", "tool.call 'x'", "cost.budget USD:6 of 5", "expires_at"):
-        assert words in error.message
-
-
-def test_the_list_of_what_is_beyond_has_an_end() -> None:
-    """A refusal is an event of its parent, and not a long one."""
-    error = violation(lease({f"x-vendor.a{n}": ["a"] for n in range(20)}), lease())
-    assert len(error.details["beyond"]) == 8
-    assert error.message.endswith("; and more")
-
-
-@pytest.mark.spec("9.4-8")
-def test_a_child_without_models_gets_none_from_a_parent_with_some() -> None:
-    """Not naming `model.use` is no way to more models than the parent has."""
-    parent = lease({"model.use": ["tier-fast/*"]})
-    child = narrowed(lease(), parent, None, any_model=True)
-    assert child.names("model.use")
-    assert not child.allows("model.use", ("tier-fast/a",))
-    assert child.wire() == {}
-
-
-def test_where_any_model_may_be_used_a_child_may_be_given_some() -> None:
-    """There a parent that does not name `model.use` has all models to give."""
-    some = lease({"model.use": ["tier-fast/*"]})
-    assert narrowed(some, lease(), None, any_model=True) == some
-    with pytest.raises(LeaseSubsetViolation):
-        narrowed(some, lease({"model.use": []}), None, any_model=True)
-    with pytest.raises(LeaseSubsetViolation):
-        narrowed(some, lease(), None)
 
 
 # --- any lease -------------------------------------------------------------------------------

@@ -7,7 +7,9 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from arcp_trio import Policy
+from arcp_trio.testing import Peer
 from tests.flow.observing import STORE_NAMES, STORES, Scene, open_scene
+from tests.flow.support import Flow, open_flow
 
 
 @pytest.fixture
@@ -24,3 +26,16 @@ async def scene(
     with request.param() as store:
         async with open_scene(store, policy=policy) as opened:
             yield opened
+
+
+@pytest.fixture
+async def flow() -> AsyncGenerator[Flow, None]:
+    """A runtime with the default limits."""
+    async with open_flow() as opened:
+        yield opened
+
+
+@pytest.fixture
+async def peer(flow: Flow) -> Peer:
+    """A peer with a session."""
+    return await flow.welcomed()

@@ -149,3 +149,8 @@ def told(frames: list[Frame]) -> list[Frame]:
         if frame["payload"].get("kind") == "status"
         and frame["payload"]["body"]["phase"] == "back_pressure"
     ]
+
+
+def same(one: JsonObject, other: JsonObject) -> bool:
+    """Whether two acceptances are the same but for the request they answer."""
+    return one | {"request_id": None} == other | {"request_id": None}

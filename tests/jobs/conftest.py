@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Generator
+from pathlib import Path
 
 import pytest
 
 from arcp_trio import Runtime
 from arcp_trio.testing import Peer, open_peer
 from tests.jobs.runtimes import make_runtime
+from tests.jobs.workspace import Workspace
 
 
 @pytest.fixture
@@ -24,3 +26,18 @@ async def peer(runtime: Runtime) -> AsyncGenerator[Peer, None]:
     async with open_peer(runtime) as connected:
         await connected.hello()
         yield connected
+
+
+@pytest.fixture
+def files(runtime: Runtime, peer: Peer, tmp_path: Path) -> Generator[Workspace, None, None]:
+    """A workspace; in the end nothing outside it has changed, and nothing is left open."""
+    workspace = Workspace(runtime, peer, tmp_path.resolve())
+    before = descriptors()
+    yield workspace
+    assert workspace.untouched()
+    assert descriptors() <= before
+
+
+def descriptors() -> int:
+    """How many this process has."""
+    return sum(1 for _ in Path("/dev/fd").iterdir())

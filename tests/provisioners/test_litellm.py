@@ -5,68 +5,18 @@ from __future__ import annotations
 import importlib
 import logging
 import sys
-import traceback
-from collections.abc import AsyncGenerator, Mapping, Sequence
 from decimal import Decimal
 
 import httpx2
 import pytest
-import trio
-from trio.testing import MockClock
 
 from arcp_trio.provisioners.litellm import LiteLlmError, LiteLlmProvisioner
-from arcp_trio.runtime.provisioner import CannotRevoke, CredentialOrder, Issued, Provisioner
+from arcp_trio.runtime.provisioner import CannotRevoke, Issued, Provisioner
 from arcp_trio.wire.errors import BudgetExhausted, PermissionDenied
-from tests.provisioners.gateway import MASTER_KEY, Fault, Gateway, open_gateway, problem
+from tests.provisioners.gateway import MASTER_KEY, Fault, problem
+from tests.provisioners.orders import MODELS, an_order, issue, provisioner_of, shown_with_locals
 
 pytestmark = pytest.mark.real_tcp
-
-MODELS = ("gpt-4o", "openai/gpt-4o", "openai/eu/gpt-4o", "tier-fast/mini", "tier-slow/big")
-
-
-@pytest.fixture(autouse=True)
-def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The loopback interface is not reached through what proxy this machine may have."""
-    monkeypatch.setenv("NO_PROXY", "*")
-
-
-@pytest.fixture
-async def gateway() -> AsyncGenerator[Gateway]:
-    """A gateway without keys."""
-    async with open_gateway() as gateway:
-        yield gateway
-
-
-def provisioner_of(gateway: Gateway, master_key: str = MASTER_KEY) -> LiteLlmProvisioner:
-    """A provisioner for it."""
-    return LiteLlmProvisioner(gateway.url, master_key, models=MODELS)
-
-
-def an_order(
-    order_id: str = "cred_1",
-    *,
-    models: Sequence[str] | None = ("tier-fast/*",),
-    budget: Mapping[str, Decimal] | None = None,
-    seconds_left: float | None = None,
-) -> CredentialOrder:
-    """An order, as of a job with such a lease."""
-    return CredentialOrder(
-        id=order_id,
-        job_id="job_1",
-        principal="ada",
-        agent="echo",
-        trace_id="0af7651916cd43dd8448eb211c80319c",
-        lease={} if models is None else {"model.use": models},
-        budget=budget or {},
-        expires_at=None if seconds_left is None else "2026-05-13T23:42:00Z",
-        seconds_left=seconds_left,
-    )
-
-
-async def issue(provisioner: LiteLlmProvisioner, order: CredentialOrder) -> Issued:
-    """Issue exactly one."""
-    [issued] = await provisioner.issue(order)
-    return issued
 
 
 async def call(issued: Issued, model: str) -> Exception | None:
@@ -82,14 +32,6 @@ async def call(issued: Issued, model: str) -> Exception | None:
     except httpx2.HTTPStatusError as error:
         return error
     return None
-
-
-def shown_with_locals(error: BaseException) -> str:
-    """A traceback with the variables of each frame but the test's own."""
-    frames = traceback.TracebackException.from_exception(error, capture_locals=True)
-    del frames.stack[0]
-    assert frames.stack
-    return "".join(frames.format())
 
 
 # --- issuing ---------------------------------------------------------------------------------
@@ -250,165 +192,6 @@ async def test_a_rotation_of_what_is_not_known_is_trouble(gateway):
     with pytest.raises(LiteLlmError, match="/key/info: without max_budget and spend"):
         await provisioner.rotate(order, "hash")
     assert gateway.keys == []
-
-
-# --- revoking --------------------------------------------------------------------------------
-
-
-@pytest.mark.spec("9.8.2-4")
-@pytest.mark.parametrize("by_handle", [True, False])
-async def test_revoking_again_is_success(gateway, by_handle):
-    """A key is deleted by its handle or by its order; what is not there is revoked already."""
-    provisioner = provisioner_of(gateway)
-    issued = await issue(provisioner, an_order())
-    handle = issued.handle if by_handle else None
-    await provisioner.revoke("cred_1", handle)
-    assert gateway.keys == []
-    await provisioner.revoke("cred_1", handle)
-    await provisioner.revoke("cred_never", None)
-
-
-async def test_a_lost_answer_leaves_nothing_live(gateway):
-    """The key whose answer never came is found by its order, and deleted."""
-    provisioner = provisioner_of(gateway)
-    gateway.faults.append(Fault(cut=True))
-    with pytest.raises(LiteLlmError, match="/key/generate: RemoteProtocolError"):
-        await provisioner.issue(an_order())
-    assert len(gateway.keys) == 1
-    await provisioner.revoke("cred_1", None)
-    assert gateway.keys == []
-
-
-@pytest.mark.parametrize("how", ["timeout", "cancellation"])
-async def test_a_key_that_may_yet_appear_is_not_taken_for_revoked(
-    gateway, mock_clock: MockClock, how
-):
-    """While the gateway may still mint it, not to find a key is no proof that there is none."""
-    provisioner = provisioner_of(gateway)
-    release = trio.Event()
-    gateway.faults.append(Fault(hold=release))
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(_issue_in_vain, provisioner)
-        await gateway.arrived.wait()
-        if how == "timeout":
-            mock_clock.jump(10)
-        else:
-            nursery.cancel_scope.cancel()
-    with pytest.raises(LiteLlmError, match="no key yet for cred_1, but one may appear"):
-        await provisioner.revoke("cred_1", None)
-    release.set()
-    await gateway.minted.wait()
-    await provisioner.revoke("cred_1", None)
-    assert gateway.keys == []
-    await provisioner.revoke("cred_1", None)
-
-
-async def _issue_in_vain(provisioner: LiteLlmProvisioner) -> None:
-    with pytest.raises(LiteLlmError, match="no answer within 10 s"):
-        await provisioner.issue(an_order())
-
-
-async def test_a_key_that_never_appears_is_given_up(gateway, mock_clock: MockClock):
-    """What stood before the gateway answered for it: after a while there is no key to come."""
-    provisioner = provisioner_of(gateway)
-    gateway.faults.append(Fault(answer=(502, "<html>Bad Gateway</html>")))
-    with pytest.raises(LiteLlmError, match="502: no reason given"):
-        await provisioner.issue(an_order())
-    with pytest.raises(LiteLlmError, match="one may appear"):
-        await provisioner.revoke("cred_1", None)
-    mock_clock.jump(10)
-    await provisioner.revoke("cred_1", None)
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        problem(500, "internal_server_error", "Not connected to DB!", None),
-        problem(429, "throttling_error", "Too many requests", None),
-        problem(400, "bad_request_error", "No", None),
-        (503, "<html>Service Unavailable</html>"),
-        (404, {"detail": "Not Found"}),
-        (404, "<html>Not Found</html>"),
-        (307, {}),
-    ],
-    ids=["500", "429", "400", "503", "no such route", "no such page", "elsewhere"],
-)
-async def test_trouble_passes(gateway, answer):
-    """Neither success nor its opposite: the key is still there, and may be revoked later."""
-    provisioner = provisioner_of(gateway)
-    issued = await issue(provisioner, an_order())
-    for handle in (issued.handle, None):
-        gateway.faults.append(Fault(answer=answer))
-        with pytest.raises(LiteLlmError, match=f"/key/delete: {answer[0]}"):
-            await provisioner.revoke("cred_1", handle)
-    gateway.faults.append(Fault(answer=answer))
-    with pytest.raises(LiteLlmError, match=f"/key/generate: {answer[0]}"):
-        await provisioner.issue(an_order("cred_2"))
-    await provisioner.revoke("cred_1", issued.handle)
-    assert gateway.keys == []
-
-
-@pytest.mark.parametrize(
-    "answer", [{"key": "sk-minted-x"}, {"token_id": "x"}, {"key": 1, "token_id": "x"}, [], "sk-x"]
-)
-async def test_an_answer_without_a_key_is_trouble(gateway, answer):
-    """What says 200 but not the key and its hash cannot be handed out."""
-    gateway.faults.append(Fault(answer=(200, answer)))
-    with pytest.raises(LiteLlmError, match="200 without key and token_id") as raised:
-        await provisioner_of(gateway).issue(an_order())
-    assert "sk-minted" not in shown_with_locals(raised.value)
-
-
-async def test_a_gateway_that_is_gone(gateway):
-    """Nobody listens: trouble that may pass."""
-    [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
-    port = listener.socket.getsockname()[1]
-    await listener.aclose()
-    provisioner = LiteLlmProvisioner(f"http://127.0.0.1:{port}", MASTER_KEY, models=MODELS)
-    with pytest.raises(LiteLlmError, match="/key/delete: ConnectError"):
-        await provisioner.revoke("cred_1", None)
-
-
-async def test_revoking_without_an_answer_is_trouble(gateway, mock_clock: MockClock):
-    """A revocation that takes too long, or loses its answer, is tried again."""
-    provisioner = provisioner_of(gateway)
-    issued = await issue(provisioner, an_order())
-    gateway.faults.append(Fault(hold=trio.Event()))
-    gateway.arrived = trio.Event()
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(_revoke_in_vain, provisioner, issued.handle)
-        await gateway.arrived.wait()
-        mock_clock.jump(10)
-    gateway.faults.append(Fault(cut=True))
-    with pytest.raises(LiteLlmError, match="RemoteProtocolError"):
-        await provisioner.revoke("cred_1", issued.handle)
-    await provisioner.revoke("cred_1", issued.handle)
-    assert gateway.keys == []
-
-
-async def _revoke_in_vain(provisioner: LiteLlmProvisioner, handle: str) -> None:
-    with pytest.raises(LiteLlmError, match="/key/delete: no answer within 10 s"):
-        await provisioner.revoke("cred_1", handle)
-
-
-@pytest.mark.parametrize("status", [401, 403])
-async def test_a_master_key_that_is_not_accepted_cannot_revoke(gateway, status):
-    """An operator has to see to it; to issue without it is trouble like any other."""
-    answer = problem(status, "auth_error", "Authentication Error", None)
-    gateway.faults.extend([Fault(answer=answer), Fault(answer=answer)])
-    provisioner = provisioner_of(gateway)
-    with pytest.raises(CannotRevoke, match=f"{status}: master key not accepted"):
-        await provisioner.revoke("cred_1", "hash")
-    with pytest.raises(LiteLlmError, match=f"/key/generate: {status}"):
-        await provisioner.issue(an_order())
-
-
-async def test_the_wrong_master_key(gateway):
-    """The gateway itself tells them apart."""
-    await issue(provisioner_of(gateway), an_order())
-    with pytest.raises(CannotRevoke):
-        await provisioner_of(gateway, "sk-wrong").revoke("cred_1", None)
-    assert len(gateway.keys) == 1
 
 
 # --- explaining ------------------------------------------------------------------------------

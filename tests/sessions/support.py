@@ -170,3 +170,11 @@ async def close_code(peer: Peer) -> int | None:
 def lines(frames: list[Frame]) -> list[str]:
     """What was logged in these frames."""
     return [frame["payload"]["body"]["message"] for frame in frames if frame["type"] == "job.event"]
+
+
+async def up_to(peer: Peer, seq: int) -> list[Frame]:
+    """Receive until the frame with this number."""
+    frames = [await peer.receive()]
+    while frames[-1].get("event_seq") != seq:
+        frames.append(await peer.receive())
+    return frames

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from pathlib import Path
 
 import pytest
 
@@ -28,3 +29,9 @@ async def store(engine: Engine) -> AsyncGenerator[Store, None]:
 def feeder(store: Store) -> Feeder:
     """Writes to `store`."""
     return Feeder(store)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where a store may be made."""
+    return tmp_path / "data" / "arcp.db"

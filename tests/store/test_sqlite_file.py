@@ -31,39 +31,7 @@ from arcp_trio.store.errors import (
 )
 from arcp_trio.store.sqlite import SqliteStore, open_read_only, schema
 from tests.store.engines import Feeder, job_row, read_all, running, session_row
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """Where a store may be made."""
-    return tmp_path / "data" / "arcp.db"
-
-
-def on(path: Path) -> SqliteStore:
-    """A store at this path; that of a test need not survive the power."""
-    return SqliteStore(path, synchronous="OFF")
-
-
-async def fill(path: Path, entries: int = 3) -> None:
-    """Make a store of one session that was sent all of one job."""
-    async with running(on(path)) as store:
-        feeder = Feeder(store)
-        feeder.session()
-        feeder.job()
-        feeder.emit(count=entries - 1)
-        feeder.finish()
-        feeder.number_all()
-        await store.flushed()
-
-
-async def refusal(path: Path) -> StoreError:
-    """Why the store cannot be opened."""
-    with pytest.raises(StoreError) as refused:
-        await on(path).run()
-    sentence = str(refused.value)
-    assert str(path) in sentence
-    assert "\n" not in sentence
-    return refused.value
+from tests.store.files import fill, on, refusal
 
 
 def sql(path: Path, *statements: str) -> None:
@@ -71,14 +39,6 @@ def sql(path: Path, *statements: str) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         for statement in statements:
             db.execute(statement)
-
-
-def kept(path: Path) -> dict[str, tuple[bytes, int]]:
-    """What is in the folder, and when it was last written to."""
-    return {
-        each.name: (each.read_bytes(), each.stat().st_mtime_ns)
-        for each in sorted(path.parent.iterdir())
-    }
 
 
 # -- what is stored stays
@@ -377,67 +337,3 @@ async def test_a_step_that_fails_changes_nothing(
     monkeypatch.setattr(schema, "MIGRATIONS", steps)
     async with running(on(path)) as store:
         assert await store.session("S") is not None
-
-
-# -- looking at it
-
-
-async def test_looking_at_a_store_changes_nothing(path: Path) -> None:
-    """A read-only file in a read-only folder can be read, and stays as it is to the byte."""
-    await fill(path)
-    path.chmod(0o400)
-    before = kept(path)
-    path.parent.chmod(0o500)
-    try:
-        async with open_read_only(path) as reader:
-            assert dict((await reader.recover()).sessions) == {"S": "alice"}
-            row = await reader.session("S")
-            assert row is not None
-            frames = await read_all(reader.replay("S", 0, row.top, row.rows))
-            assert [seq for seq, _ in frames] == [0, 1, 2, 3]
-    finally:
-        path.parent.chmod(0o700)
-    assert kept(path) == before
-
-
-async def test_looking_at_what_a_killed_runtime_left(path: Path) -> None:
-    """What is only in the write-ahead log is part of the store, and stays there."""
-    async with running(on(path)) as store:
-        await Feeder(store).session().committed()
-        left = path.parent.parent / "left"
-        left.mkdir()
-        for each in path.parent.iterdir():
-            (left / each.name).write_bytes(each.read_bytes())
-    left /= path.name
-    before = kept(left)
-    async with open_read_only(left) as reader:
-        assert await reader.session("S") == session_row()
-    assert kept(left) == before
-
-
-async def test_nobody_looks_at_a_store_in_use(path: Path) -> None:
-    """And while somebody looks, no runtime starts; two may look."""
-    async with running(on(path)):
-        with pytest.raises(StoreInUse, match="by another runtime"):
-            async with open_read_only(path):
-                pass
-    async with open_read_only(path), open_read_only(path):
-        assert isinstance(refused := await refusal(path), StoreInUse)
-        assert str(refused) == f"{path} is in use by someone who reads it"
-
-
-async def test_looking_at_what_is_not_there(path: Path) -> None:
-    """A tool that reads makes nothing."""
-    with pytest.raises(StoreError, match="no store at"):
-        async with open_read_only(path):
-            pass
-    assert not path.parent.exists()
-
-
-async def test_looking_at_an_earlier_version(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would have to be changed first, so it is refused."""
-    await fill(path)
-    monkeypatch.setattr(schema, "MIGRATIONS", [*schema.MIGRATIONS, ()])
-    with pytest.raises(OtherVersion, match="earlier version"):
-        async with open_read_only(path):
-            pass

@@ -2,65 +2,18 @@
 
 from __future__ import annotations
 
-import random
-import subprocess
-import sys
-from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, contextmanager, suppress
-from pathlib import Path
-
 import pytest
 import trio
 from opentelemetry import trace as otel
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import StatusCode
 from trio.testing import MockClock
 
-from arcp_trio import ArcpError, JobContext, JobError, Limits, Runtime, StaticTokens, Tracer
-from arcp_trio.runtime import tracing
+from arcp_trio import ArcpError, JobContext
 from arcp_trio.telemetry.opentelemetry import OpenTelemetry
-from arcp_trio.testing import Peer, TrioClock, open_peer
-from arcp_trio.testing.peer import TEST_TOKEN
-from arcp_trio.wire.json import Json, JsonObject
+from arcp_trio.wire.json import JsonObject
 from arcp_trio.wire.timestamps import rfc3339
-from tests.credentials import runtimes as providing
-from tests.credentials.upstream import Upstream
-from tests.jobs.runtimes import simple_agents
-
-ROOT = Path(__file__).parents[2]
-TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
-SENT = f"00-{TRACE}-{SPAN}-01"
-LEASE: JsonObject = {"tool.call": ["good.*"], "agent.delegate": ["*"], "cost.budget": ["USD:5"]}
-SECRET = "hunter2"
-
-
-class Spans:
-    """What was traced."""
-
-    def __init__(self) -> None:
-        self._exporter = InMemorySpanExporter()
-        self.provider = TracerProvider()
-        self.provider.add_span_processor(SimpleSpanProcessor(self._exporter))
-
-    def all(self) -> list[ReadableSpan]:
-        """All that have ended, in the order of their ends."""
-        return list(self._exporter.get_finished_spans())
-
-    def of(self, name: str, **attributes: Json) -> ReadableSpan:
-        """The one with this name and these attributes."""
-        (span,) = [
-            span
-            for span in self.all()
-            if span.name == name
-            and all(_attributes(span).get(f"arcp.{key}") == attributes[key] for key in attributes)
-        ]
-        return span
-
-
-def _attributes(span: ReadableSpan) -> JsonObject:
-    return dict(span.attributes or {})
+from tests.telemetry.spans import LEASE, SECRET, SENT, SPAN, TRACE, Spans, _attributes, run, traced
 
 
 def trace_of(span: ReadableSpan) -> str:
@@ -75,53 +28,6 @@ def under(span: ReadableSpan, above: ReadableSpan) -> bool:
         and span.parent.span_id == above.context.span_id
         and span.context.trace_id == above.context.trace_id
     )
-
-
-@pytest.fixture
-def spans() -> Spans:
-    """A provider of its own: the global one of OpenTelemetry can be set but once."""
-    return Spans()
-
-
-@asynccontextmanager
-async def traced(tracer: Tracer | None) -> AsyncGenerator[tuple[Runtime, Peer]]:
-    """A runtime with some agents, and a client that has said hello."""
-    runtime = Runtime(
-        auth=StaticTokens({TEST_TOKEN: "tester"}),
-        clock=TrioClock(),
-        tracer=tracer,
-        limits=Limits(cancel_grace_seconds=1),
-    )
-    runtime.add(simple_agents)
-
-    @runtime.agent("caller", version="2.1.0")
-    async def caller(job: JobContext) -> Json:
-        async with job.tool_call("good.one") as call:
-            await trio.sleep(job.input or 1)
-            call.result = 1
-        return job.trace_id
-
-    @runtime.agent("boss")
-    async def boss(job: JobContext) -> Json:
-        return await (await job.delegate("echo", 1)).result()
-
-    @runtime.agent("sorry")
-    async def sorry(_job: JobContext) -> None:
-        raise JobError(SECRET)
-
-    async with runtime, open_peer(runtime) as peer:
-        await peer.hello()
-        yield runtime, peer
-
-
-async def run(peer: Peer, agent: str, input_: Json = None, **fields: Json) -> JsonObject:
-    """Submit a job, wait for its end, and return the payload of its acceptance."""
-    trace = {"trace_id": fields.pop("trace")} if "trace" in fields else {}
-    payload = {"agent": agent, "input": input_, "lease_request": LEASE, **fields}
-    request = await peer.send("job.submit", payload, **trace)
-    accepted = await peer.answer("job.accepted", request)
-    await peer.until_terminal(accepted["job_id"])
-    return accepted
 
 
 # -- which trace
@@ -375,136 +281,3 @@ async def test_every_span_ends(spans: Spans, autojump_clock: MockClock) -> None:
         await trio.sleep(0.1)
     assert sorted(span.name for span in spans.all()) == ["job sleeper", "job stubborn"]
     assert all(_attributes(span)["arcp.job.outcome"] == "error" for span in spans.all())
-
-
-# -- without
-
-
-@pytest.mark.spec("11-1")
-async def test_without_a_tracer_trace_ids_go_on_and_nothing_is_traced(
-    spans: Spans, autojump_clock: MockClock
-) -> None:
-    """The client's trace id is on the wire as before; no span is begun."""
-    async with traced(None) as (_, peer):
-        job = await run(peer, "caller", trace=SENT)
-    assert job["trace_id"] == TRACE
-    assert spans.all() == []
-
-
-@pytest.mark.spec("11-1", "11-2")
-async def test_a_trace_is_everywhere(autojump_clock: MockClock) -> None:
-    """In the acceptances and all that follows, of a child too, for the upstream and in listings."""
-    upstream = Upstream()
-    async with providing.provided(upstream, providing.SafeStore()) as (runtime, peer):
-
-        @runtime.agent("chief")
-        async def chief(job: JobContext) -> Json:
-            await job.log("at it")
-            child = await job.delegate("worker", 1, lease={"model.use": ["tier-fast/x"]})
-            await child.result()
-            return job.trace_id
-
-        submit = {"agent": "chief", "lease_request": providing.LEASE}
-        request = await peer.send("job.submit", submit, trace_id=SENT)
-        accepted = await peer.answer("job.accepted", request)
-        await peer.until_terminal(accepted["job_id"])
-        await peer.send("session.list_jobs", {})
-        listed = (await peer.expect("session.jobs"))["payload"]["jobs"]
-    frames = [frame for frame in peer.seen if "job_id" in frame]
-    assert {frame["type"] for frame in frames} == {"job.accepted", "job.event", "job.result"}
-    assert {frame["trace_id"] for frame in frames} == {TRACE}
-    assert len({frame["job_id"] for frame in frames}) == len(listed) == 2
-    assert {entry["trace_id"] for entry in listed} == {TRACE}
-    assert {order.trace_id for order in upstream.orders.values()} == {TRACE}
-
-
-async def test_ids_cannot_be_foretold(autojump_clock: MockClock) -> None:
-    """Whoever knows the state of Python's generator knows no id: they are the system's."""
-    made: list[object] = []
-    for _ in range(2):
-        random.seed(1)
-        async with traced(None) as (_, peer):
-            job = await run(peer, "echo")
-            made += [job["trace_id"], job["job_id"][-12:], peer.session_id, peer.resume_token]
-    assert len(set(made)) == 8
-
-
-class Broken:
-    """A tracer, and a span, of which nothing works from some call on."""
-
-    trace_id = None
-
-    def __init__(self, good_calls: int) -> None:
-        self._good_calls = good_calls
-
-    def _call(self) -> Broken:
-        self._good_calls -= 1
-        if self._good_calls < 0:
-            raise OSError("the collector is gone")
-        return self
-
-    def start(self, *_args: object, **_named: object) -> Broken:
-        """Begin."""
-        return self._call()
-
-    @contextmanager
-    def current(self) -> Generator[None]:
-        """Be current."""
-        self._call()
-        with suppress(BaseException):  # what comes in here is not for it to swallow
-            yield
-        self._call()
-
-    def end(self, *_args: object, **_named: object) -> None:
-        """Finish."""
-        self._call()
-
-
-@pytest.mark.logs_error("tracer failed")
-@pytest.mark.parametrize("good_calls", range(9))
-async def test_a_tracer_that_fails_costs_no_job(good_calls: int, autojump_clock: MockClock) -> None:
-    """Wherever it fails, the job ends as it would have."""
-    async with traced(Broken(good_calls)) as (_, peer):
-        job = await run(peer, "caller", trace=SENT)
-        end = await peer.until_terminal(job["job_id"])
-        if good_calls == 8:
-            await run(peer, "caller")
-    assert end["payload"]["result"] == TRACE
-
-
-async def test_a_tracer_swallows_no_error(autojump_clock: MockClock) -> None:
-    """What an agent raises is the end of its job, whatever the span does with it."""
-    async with traced(Broken(100)) as (_, peer):
-        job = await run(peer, "sorry")
-        end = await peer.until_terminal(job["job_id"])
-    assert (end["type"], end["payload"]["message"]) == ("job.error", SECRET)
-
-
-def test_nothing_of_it_is_needed() -> None:
-    """Without OpenTelemetry installed all the rest is imported and works."""
-    script = """
-import sys
-sys.modules["opentelemetry"] = None
-import trio, arcp_trio
-for name in arcp_trio.__all__:
-    getattr(arcp_trio, name)
-import arcp_trio.cli.serve, arcp_trio.testing.pair
-async def main():
-    runtime = arcp_trio.Runtime(auth=arcp_trio.StaticTokens({"t": "p"}))
-    @runtime.agent("echo")
-    async def echo(job):
-        return job.trace_id
-    async with runtime, arcp_trio.testing.open_pair(runtime, token="t") as client:
-        assert len(await (await client.submit("echo")).result()) == 32
-trio.run(main)
-"""
-    subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True, timeout=30)
-
-
-def test_no_tracer_is_a_tracer() -> None:
-    """Where there is none, the runtime has something to call all the same."""
-    span = tracing.NoTracer().start("job x", {}, trace=None, parent=None)
-    with span.current():
-        assert span.start("tool y", {}) is span
-    span.end({})
-    assert span.trace_id is None

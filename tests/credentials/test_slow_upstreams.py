@@ -1,0 +1,214 @@
+"""Credentials that are late or never come, and what goes on meanwhile (§9.8.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from arcp_trio import InternalError
+from arcp_trio.testing import open_peer, open_peers
+from arcp_trio.wire.json import JsonObject
+from tests.credentials.runtimes import LEASE, SafeStore, make_runtime, provided
+from tests.credentials.upstream import Upstream, down
+
+# -- when it fails
+
+
+def unusable(upstream: Upstream) -> None:
+    """Answer with what no client could be shown."""
+    upstream.extra["model.use"] = [float("nan")]
+
+
+def silent(upstream: Upstream) -> None:
+    """Mint, and take too long to say so."""
+    upstream.slow_answer = 60
+
+
+def failing(upstream: Upstream) -> None:
+    """Do not mint."""
+    upstream.failing = down("issue", times=1)
+
+
+def failing_late(upstream: Upstream) -> None:
+    """Mint, and fail."""
+    upstream.failing_after = down("issue", times=1)
+
+
+@pytest.mark.parametrize("fail", [failing, failing_late, unusable, silent])
+async def test_no_credentials_no_job(
+    fail: Callable[[Upstream], None], caplog: pytest.LogCaptureFixture, autojump_clock: MockClock
+) -> None:
+    """An error that may be tried again, nothing listed, the key free, and nothing left alive."""
+    upstream, store = Upstream(mints=2), SafeStore()
+    fail(upstream)
+    async with provided(upstream, store, jobs_per_principal=1) as (runtime, peer):
+        tasks = trio.lowlevel.current_statistics().tasks_living
+        with pytest.raises(InternalError) as refused:
+            await peer.submit("worker", lease_request=LEASE, idempotency_key="k", max_runtime_sec=5)
+        assert refused.value.retryable
+        assert "gateway" not in refused.value.message
+        assert trio.current_time() <= 10.5
+        await trio.sleep(1)
+        assert upstream.live == set()
+        listing = await peer.send("session.list_jobs")
+        assert (await peer.answer("session.jobs", listing))["jobs"] == []
+        await trio.sleep(15)
+        assert store.credentials == []
+        assert trio.lowlevel.current_statistics().tasks_living == tasks
+        assert not runtime._core.jobs.live
+        upstream.extra.clear()
+        upstream.slow_answer = 0
+        accepted = await peer.submit("worker", lease_request=LEASE, idempotency_key="k")
+        assert len(accepted["credentials"]) == 2
+    assert any(r.message == "credentials not issued" for r in caplog.records)
+
+
+async def test_what_is_minted_after_all_is_revoked(autojump_clock: MockClock) -> None:
+    """A key that appears behind an order that was given up is found at the second look."""
+    upstream, store = Upstream(), SafeStore()
+    upstream.failing = down("issue")
+    async with provided(upstream, store) as (_, peer):
+        with pytest.raises(InternalError):
+            await peer.submit("worker", lease_request=LEASE)
+        await trio.sleep(3)
+        (row,) = store.credentials
+        assert row.order_id in upstream.orders
+        upstream.mint_late()
+        assert upstream.live
+        await trio.sleep(10)
+        assert upstream.live == set()
+        assert store.credentials == []
+
+
+# -- while it takes its time
+
+
+async def test_a_slow_upstream_holds_up_nothing_else(autojump_clock: MockClock) -> None:
+    """Meanwhile pings, acks, cancels and listings are served; answers keep their order."""
+    upstream = Upstream()
+    async with provided(upstream, heartbeat_seconds=3) as (_, peer):
+        other = await peer.submit("sleeper", lease_request=LEASE)
+        await peer.expect("job.event")
+        upstream.slow = 8
+        began = trio.current_time()
+        slow = await peer.send("job.submit", {"agent": "worker", "lease_request": LEASE})
+        wrong = await peer.send("job.submit", {"agent": "nobody"})
+        await peer.send("session.ack", {"last_processed_seq": 1})
+        await peer.send("session.ping", {"nonce": "n"})
+        await peer.expect("session.pong", ping_nonce="n")
+        listing = await peer.send("session.list_jobs")
+        await peer.answer("session.jobs", listing)
+        await peer.send("job.cancel", {"job_id": other["job_id"]})
+        await peer.expect("job.cancelled", job_id=other["job_id"])
+        await peer.until_terminal(other["job_id"])
+        assert trio.current_time() - began < 1
+        peer.seen.clear()
+        await peer.answer("job.accepted", slow)
+        assert trio.current_time() - began >= 8
+        assert not [f for f in peer.seen if f["payload"].get("request_id") == wrong]
+        await peer.expect("session.error", request_id=wrong)
+
+
+@pytest.mark.spec("9.8.2-4")
+async def test_who_drops_meanwhile_finds_the_job(autojump_clock: MockClock) -> None:
+    """A session that lost its connection is still there: its job runs, and it gets the value."""
+    upstream = Upstream(slow=0.5, slow_answer=0.5)
+    async with make_runtime(upstream) as runtime, open_peers(runtime) as peers:
+        peer = await peers.connect()
+        await peer.hello()
+        await peer.send("job.submit", {"agent": "sleeper", "lease_request": LEASE})
+        await trio.sleep(0.5)
+        resume = peer.resume_from()
+        await peer.drop()
+        await trio.sleep(3)
+        back = await peers.connect()
+        await back.hello(resume=resume)
+        accepted = (await back.expect("job.accepted"))["payload"]
+        assert accepted["credentials"][0]["value"] in upstream.live_values
+        await back.send("job.cancel", {"job_id": accepted["job_id"]})
+        await back.until_terminal(accepted["job_id"])
+        assert upstream.live == set()
+
+
+@pytest.mark.spec("9.8.2-4")
+@pytest.mark.parametrize("at", [0.2, 0.7])
+async def test_who_never_comes_back_leaves_nothing_alive(
+    at: float, autojump_clock: MockClock
+) -> None:
+    """The session's window ends, the job goes on with its credential, and both come to an end."""
+    upstream = Upstream(slow=0.5, slow_answer=0.5)
+    async with (
+        make_runtime(upstream, resume_window_seconds=1) as runtime,
+        open_peer(runtime) as peer,
+    ):
+        await peer.hello()
+        submit: JsonObject = {"agent": "worker", "input": 10, "lease_request": LEASE}
+        await peer.send("job.submit", submit)
+        await trio.sleep(at)
+        await peer.drop()
+        await trio.sleep(8)
+        assert upstream.live == {"vk_1"}
+        await trio.sleep(8)
+        assert upstream.live == set()
+
+
+@pytest.mark.spec("9.8.2-4")
+@pytest.mark.parametrize("at", [0.2, 0.7])
+async def test_a_shutdown_meanwhile_leaves_nothing_alive(
+    at: float, autojump_clock: MockClock
+) -> None:
+    """The submit is refused at once, and what was minted for it by then is revoked."""
+    upstream, store = Upstream(slow=0.5, slow_answer=0.5), SafeStore()
+    async with make_runtime(upstream, store) as runtime, open_peer(runtime) as peer:
+        await peer.hello()
+        request = await peer.send("job.submit", {"agent": "worker", "lease_request": LEASE})
+        await trio.sleep(at)
+        began = trio.current_time()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(runtime.shutdown)
+            with pytest.raises(InternalError) as refused:
+                await peer.answer("job.accepted", request)
+            assert refused.value.retryable
+            assert trio.current_time() == began
+        assert upstream.live == set()
+    assert not store.tables.journals
+    async with make_runtime(upstream, store):  # what was on its way may have been minted since
+        upstream.mint_late()
+        await trio.sleep(11)
+        assert upstream.live == set()
+        assert store.credentials == []
+
+
+@pytest.mark.spec("9.8.2-4")
+async def test_an_answer_that_comes_behind_a_shutdown(autojump_clock: MockClock) -> None:
+    """An upstream that cannot be interrupted: what it answers in the end is revoked as well."""
+    upstream, store = Upstream(slow=0.3, slow_answer=0.3, stubborn=True), SafeStore()
+    async with make_runtime(upstream, store) as runtime, open_peer(runtime) as peer:
+        await peer.hello()
+        request = await peer.send("job.submit", {"agent": "worker", "lease_request": LEASE})
+        await trio.sleep(0.2)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(runtime.shutdown)
+            with pytest.raises(InternalError):
+                await peer.answer("job.accepted", request)
+        assert upstream.live == set()
+    assert not store.tables.journals
+
+
+@pytest.mark.spec("9.8.2-4")
+async def test_no_job_begins_in_a_drain(autojump_clock: MockClock) -> None:
+    """A submit that waits for its credentials when new work is refused is refused, too."""
+    upstream = Upstream(slow=1)
+    async with make_runtime(upstream) as runtime, open_peer(runtime) as peer:
+        await peer.hello()
+        request = await peer.send("job.submit", {"agent": "worker", "lease_request": LEASE})
+        await trio.sleep(0.5)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(runtime.shutdown, 10)
+            with pytest.raises(InternalError, match="shutting down"):
+                await peer.answer("job.accepted", request)
+        assert len(upstream.keys) == 1
+        assert upstream.live == set()

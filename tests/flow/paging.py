@@ -1,0 +1,62 @@
+"""Listings, page by page."""
+
+from __future__ import annotations
+
+import json
+import time
+from base64 import b64encode
+from collections.abc import AsyncGenerator
+
+from arcp_trio.store.interface import Store
+from arcp_trio.store.records import Entry, JobRow, Status
+from arcp_trio.store.writes import AcceptJob, FinishJob
+from arcp_trio.testing import Peer
+from arcp_trio.wire.ids import new_id
+from arcp_trio.wire.json import Json
+from tests.flow.observing import listing
+
+
+async def listed(peer: Peer, **fields: Json) -> list[Json]:
+    """The ids of the jobs of a listing."""
+    return [entry["job_id"] for entry in (await listing(peer, **fields))["jobs"]]
+
+
+async def pages(peer: Peer, limit: int = 1, **fields: Json) -> AsyncGenerator[str, None]:
+    """All jobs, page by page."""
+    cursor: Json = None
+    while True:
+        page = await listing(peer, limit=limit, cursor=cursor, **fields)
+        for entry in page["jobs"]:
+            yield entry["job_id"]
+        cursor = page["next_cursor"]
+        if cursor is None:
+            return
+
+
+def ended_jobs(store: Store, principal: str, count: int) -> list[str]:
+    """Have a store keep so many jobs of one time, the newest of which have ended first."""
+    ids = [new_id("job_") for _ in range(count)]
+    for job_id in ids:
+        row = JobRow(
+            job_id=job_id,
+            agent="echo@1.0.0",
+            principal=principal,
+            session_id="sess_gone",
+            trace_id="0" * 31 + "1",
+            accepted=b'{"lease":{}}',
+            created_at=1e9,
+        )
+        store.put(AcceptJob(row, None))
+    for place, job_id in enumerate(reversed(ids)):
+        end = Entry(0, place, b'"', terminal=True)
+        store.put(FinishJob(job_id, Status.SUCCESS, EARLIER + place, end))
+    return ids
+
+
+EARLIER = time.time() - 80_000
+"""A job that has ended then is not past its retention, but goes before any of a test's own."""
+
+
+def encoded(value: object) -> str:
+    """What looks like a cursor."""
+    return b64encode(json.dumps(value).encode()).decode()

@@ -1,0 +1,204 @@
+"""Subscriptions to one's own job, more than one, and ended ones (§7.6)."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from arcp_trio.runtime.job import Job
+from arcp_trio.wire.json import JsonObject
+from tests.flow.observing import (
+    Scene,
+    listing,
+    numbers,
+    open_scene,
+    said,
+    settled,
+    subscribe,
+    until_end,
+    watched,
+)
+
+# -- one's own job, and more than once
+
+
+async def test_ones_own_job_is_acknowledged_and_not_fed_twice(scene: Scene) -> None:
+    """While it runs and when it has ended, with history and without."""
+    owner = await scene.peer()
+    job_id = (await owner.submit("teller"))["job_id"]
+    await scene.say(job_id, 2)
+    for history in (False, True):
+        answer = await subscribe(owner, job_id, history=history)
+        assert answer["current_status"] == "running"
+        assert answer["replayed"] is False
+    await scene.say(job_id, 2)
+    await owner.send("job.unsubscribe", {"job_id": job_id})
+    await scene.say(job_id, 1)
+    await scene.end(owner, job_id)
+    for history in (False, True):
+        answer = await subscribe(owner, job_id, history=history)
+        assert answer["current_status"] == "success"
+        assert answer["replayed"] is False
+    assert said(owner.seen) == ["0", "1", "2", "3", "4"]
+    assert not numbers([f for f in await settled(owner) if f.get("event_seq", 0) > 6])
+
+
+async def test_ones_own_job_by_a_key(scene: Scene) -> None:
+    """Who submitted it again under its key is its submitter, too."""
+    owner, again = await scene.peer(), await scene.peer()
+    fields: JsonObject = {"idempotency_key": "k"}
+    job_id = (await owner.submit("teller", **fields))["job_id"]
+    await again.submit("teller", **fields)
+    await scene.say(job_id, 2)
+    assert (await subscribe(again, job_id, history=True))["replayed"] is False
+    await scene.end(owner, job_id)
+    await again.until_terminal(job_id)
+    assert (await subscribe(again, job_id, history=True))["replayed"] is False
+    assert said(await settled(again)) == ["0", "1"]
+
+
+@pytest.mark.parametrize("quiet", [True, False])
+async def test_who_submits_what_it_observes(scene: Scene, *, quiet: bool) -> None:
+    """Submitting under the key of an observed job brings its events from the first, each once."""
+    owner, watcher = await scene.peer(), await scene.peer()
+    fields: JsonObject = {"idempotency_key": "k"}
+    job_id = (await owner.submit("teller", **fields))["job_id"]
+    if not quiet:
+        await scene.say(job_id, 2)
+    await subscribe(watcher, job_id)
+    await watcher.submit("teller", **fields)
+    await scene.say(job_id, 2)
+    await watcher.send("job.unsubscribe", {"job_id": job_id})
+    await scene.say(job_id, 1)
+    await scene.end(owner, job_id)
+    total = 3 if quiet else 5
+    frames = [*watcher.seen, *await until_end(watcher, job_id)]
+    assert said(frames) == [*map(str, range(total)), "job.result"]
+
+
+@pytest.mark.spec("7.6-12")
+async def test_subscribing_twice_changes_nothing(scene: Scene) -> None:
+    """Each event comes once, and one unsubscribe stops it."""
+    owner, watcher = await scene.peer(), await scene.peer()
+    job_id = (await owner.submit("teller"))["job_id"]
+    await scene.say(job_id, 2)
+    first = await subscribe(watcher, job_id, history=True)
+    second = await subscribe(watcher, job_id, history=True)
+    assert (first["replayed"], second["replayed"]) == (True, False)
+    await scene.say(job_id, 1)
+    await settled(watcher)
+    await watcher.send("job.unsubscribe", {"job_id": job_id})
+    await settled(watcher)
+    await scene.say(job_id, 1)
+    assert said(await settled(watcher)) == ["0", "1", "2"]
+
+
+@pytest.mark.spec("7.6-12")
+async def test_unsubscribe_and_subscribe_in_one_segment(scene: Scene) -> None:
+    """The new subscription is one, whatever of the old one is still on its way."""
+    owner, watcher = await scene.peer(), await scene.peer()
+    job_id = (await owner.submit("teller"))["job_id"]
+    await subscribe(watcher, job_id)
+    for round_ in range(20):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(scene.say, job_id, 3)
+            await watcher.send("job.unsubscribe", {"job_id": job_id})
+            request = await watcher.send("job.subscribe", {"job_id": job_id, "history": True})
+        await watcher.answer("job.subscribed", request)
+        await settled(watcher)
+        assert said(watcher.seen)[-3 * round_ - 3 :] == [str(n) for n in range(3 * round_ + 3)]
+        watcher.seen.clear()
+    await scene.end(owner, job_id)
+    assert said(await until_end(watcher, job_id)) == ["job.result"]
+
+
+async def test_unsubscribe_while_the_store_is_slow(autojump_clock: MockClock) -> None:
+    """What is asked for while a batch is being stored finds its place behind it."""
+    async with open_scene() as scene:
+        owner, watcher = await scene.peer(), await scene.peer()
+        job_id = (await owner.submit("teller"))["job_id"]
+        await subscribe(watcher, job_id)
+        commit = scene.store._commit
+
+        async def slow(writes: object) -> None:
+            await trio.sleep(1)
+            await commit(writes)  # type: ignore[arg-type]
+
+        scene.store._commit = slow  # type: ignore[method-assign]
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(scene.say, job_id, 3)
+            await trio.sleep(0.5)
+            await watcher.send("job.unsubscribe", {"job_id": job_id})
+            request = await watcher.send("job.subscribe", {"job_id": job_id})
+            await wait_all_tasks_blocked()
+        await watcher.answer("job.subscribed", request)
+        await scene.say(job_id, 2)
+        await scene.end(owner, job_id)
+        assert said(await until_end(watcher, job_id)) == ["3", "4", "job.result"]
+
+
+async def test_unsubscribe_of_what_is_not_observed(scene: Scene) -> None:
+    """It is not answered, whether or not there is such a job."""
+    owner, watcher = await scene.peer(), await scene.peer()
+    job_id = (await owner.submit("teller"))["job_id"]
+    for name in (job_id, "job_nobody"):
+        await watcher.send("job.unsubscribe", {"job_id": name})
+    assert await settled(watcher) == []
+
+
+@pytest.mark.spec("7.6-12")
+async def test_unsubscribe_of_a_job_that_catches_up(autojump_clock: MockClock) -> None:
+    """A long history is broken off, and what the session is owed besides goes on."""
+    async with open_scene(tail_frames=8) as scene:
+        owner, watcher = await scene.peer(), await scene.peer()
+        own = (await watcher.submit("teller"))["job_id"]
+        job_id = (await owner.submit("teller"))["job_id"]
+        await scene.say(job_id, 20_000)
+        await scene.end(owner, job_id)
+        await subscribe(watcher, job_id, history=True)
+        await watcher.send("job.unsubscribe", {"job_id": job_id})
+        await scene.say(own, 3)
+        await scene.end(watcher, own)
+        events = scene.recorder.events(job_id, session_id=str(watcher.session_id))
+        assert said(events) == [str(n) for n in range(len(events))]
+        assert len(events) < 20_000
+        assert len(scene.recorder.events(own)) == 3
+
+
+async def test_a_subscription_between_the_end_and_its_commit(autojump_clock: MockClock) -> None:
+    """A job whose terminal is on its way is not watched for something that never comes."""
+    async with open_scene() as scene:
+        owner, watcher = await scene.peer(), await scene.peer()
+        job_id = (await owner.submit("teller"))["job_id"]
+        commit = scene.store._commit
+
+        async def slow(writes: object) -> None:
+            await trio.sleep(1)
+            await commit(writes)  # type: ignore[arg-type]
+
+        scene.store._commit = slow  # type: ignore[method-assign]
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(scene.end, owner, job_id)
+            await wait_all_tasks_blocked()
+            answer = await subscribe(watcher, job_id)
+        assert answer["current_status"] == "success"
+        assert not await watched(scene, watcher)
+
+
+@pytest.mark.spec("7.6-5")
+async def test_a_job_that_has_not_begun(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is pending, and is followed from its first event on."""
+    owner, watcher = await scene.peer(), await scene.peer()
+    jobs = scene.runtime._core.jobs
+    start, held = jobs.start, list[Job]()
+    monkeypatch.setattr(jobs, "start", held.append)
+    job_id = (await owner.submit("teller"))["job_id"]
+    answer = await subscribe(watcher, job_id, history=True)
+    assert answer["current_status"] == "pending"
+    assert answer["replayed"] is False
+    assert [e["status"] for e in (await listing(watcher))["jobs"]] == ["pending"]
+    start(held[0])
+    await scene.say(job_id, 1)
+    await scene.end(owner, job_id)
+    assert said(await until_end(watcher, job_id)) == ["0", "job.result"]

@@ -1,0 +1,30 @@
+"""Cancels, granted and refused."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from arcp_trio import ArcpError
+from arcp_trio.testing import Peer
+from arcp_trio.wire.json import Json
+
+
+async def refused(peer: Peer, job_id: str) -> ArcpError:
+    """How a cancel of this job is refused."""
+    request = await peer.send("job.cancel", {"job_id": job_id})
+    with pytest.raises(ArcpError) as refusal:
+        await peer.answer("nothing else", request)
+    return refusal.value
+
+
+async def cancelled(peer: Peer, job_id: str) -> None:
+    """Cancel a job and see it acknowledged."""
+    await peer.send("job.cancel", {"job_id": job_id})
+    await peer.expect("job.cancelled", job_id=job_id)
+
+
+def encoded(kind: str, payload: Json) -> bytes:
+    """A frame to be written together with others."""
+    return json.dumps({"arcp": "1.1", "id": "1", "type": kind, "payload": payload}).encode()

@@ -1,0 +1,85 @@
+"""An agent that opens files, in a folder of its own with an outside."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+
+from arcp_trio import ArcpError, JobContext, Runtime
+from arcp_trio.testing import Peer
+from arcp_trio.wire.json import Json, JsonObject
+
+DENIED = "PERMISSION_DENIED"
+SECRET = "secret"
+
+Act = Callable[[JobContext], Awaitable[Json]]
+
+
+async def attempt(job: JobContext, path: str | Path, mode: str, text: str | None = None) -> str:
+    """Open and write, or else read: what was read, or in one word why nothing was."""
+    try:
+        async with job.open(path, mode) as file:  # type: ignore[call-overload]  # any mode
+            if text is not None:
+                await file.write(text if "b" not in mode else text.encode())
+                return "written"
+            found = await file.read()
+            return found if isinstance(found, str) else found.decode()
+    except ArcpError as error:
+        return error.code
+    except (OSError, ValueError) as error:
+        return type(error).__name__
+
+
+class Workspace:
+    """A directory that jobs may use beside one that they may not, and an agent that tries to."""
+
+    def __init__(self, runtime: Runtime, peer: Peer, root: Path) -> None:
+        self.inside = root / "ws"
+        self.outside = root / "out"
+        for each, text in ((self.inside, "inside"), (self.outside, SECRET)):
+            (each / "deep").mkdir(parents=True)
+            (each / "a.txt").write_text(text)
+            (each / "deep" / "a.txt").write_text(text)
+        self.lease: JsonObject = {
+            "fs.read": [f"{self.inside}/**"],
+            "fs.write": [f"{self.inside}/**"],
+        }
+        self.peer = peer
+        self._act: Act
+
+        @runtime.agent("opener")
+        async def opener(job: JobContext) -> Json:
+            return await self._act(job)
+
+    async def start(self, act: Act, **fields: Json) -> str:
+        """Let an agent act, and return the job's id."""
+        self._act = act
+        accepted = await self.peer.submit("opener", **({"lease_request": self.lease} | fields))
+        job_id: str = accepted["job_id"]
+        return job_id
+
+    async def run(self, act: Act, **fields: Json) -> JsonObject:
+        """Let an agent act, and return the payload of its terminal."""
+        end = await self.peer.until_terminal(await self.start(act, **fields))
+        payload: JsonObject = end["payload"]
+        return payload
+
+    async def attempt(
+        self,
+        path: str | Path,
+        mode: str = "r",
+        text: str | None = None,
+        *,
+        lease: Mapping[str, Sequence[str]] | None = None,
+    ) -> str:
+        """What one attempt comes to; `lease` replaces grants."""
+        asked: JsonObject = self.lease | dict(lease or {})
+        payload = await self.run(lambda job: attempt(job, path, mode, text), lease_request=asked)
+        result = payload["result"]
+        assert isinstance(result, str)
+        return result
+
+    def untouched(self) -> bool:
+        """Whether what lies outside is as it was."""
+        found = [path.read_text() for path in self.outside.rglob("*.txt")]
+        return found == [SECRET, SECRET]

@@ -1,0 +1,183 @@
+"""Resume tokens (§6.3): each is good once, and no loss on the way costs a session."""
+
+from __future__ import annotations
+
+import hmac
+
+import msgspec
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from arcp_trio.runtime.handshake import MOST_SPARE_TOKENS
+from tests.sessions.support import hello_payload, open_stage, up_to
+
+# --- tokens
+
+
+@pytest.mark.spec("6.3-1")
+async def test_a_token_is_good_once(autojump_clock: MockClock) -> None:
+    """Each welcome brings a new one; the one before is refused once the client was heard."""
+    async with open_stage() as stage:
+        peer = await stage.welcomed()
+        used = peer.resume_from()
+        await peer.drop()
+        second = await stage.resumed(used)
+        assert second.resume_token != peer.resume_token
+        await second.send("session.ping", {"nonce": "heard"})
+        await second.expect("session.pong")
+        await second.drop()
+        assert (await stage.refused(used))["code"] == "RESUME_WINDOW_EXPIRED"
+        await stage.resumed(second.resume_from())
+
+
+async def test_a_welcome_that_was_lost_costs_nothing(autojump_clock: MockClock) -> None:
+    """Until the client is heard under the new token, the one before opens the session."""
+    async with open_stage() as stage:
+        peer = await stage.welcomed()
+        await peer.submit("puppet")
+        await stage.puppet.say("1", "2")
+        await up_to(peer, 1)
+        await peer.drop()
+        resume = peer.resume_from()
+        for _ in range(5):
+            lost = await stage.connect()
+            await lost.send("session.hello", hello_payload() | {"resume": resume})
+            await wait_all_tasks_blocked()
+            await lost.drop()  # the welcome is in the pipe, and never read
+        second = await stage.resumed(resume)
+        assert (await second.receive())["event_seq"] == 2
+        await second.send("session.ping", {"nonce": "heard"})
+        await second.expect("session.pong")
+        assert (await stage.refused(resume))["code"] == "RESUME_WINDOW_EXPIRED"
+
+
+async def test_a_rotation_that_is_stored_too_late_costs_nothing(autojump_clock: MockClock) -> None:
+    """Clients that gave up waiting for their welcome leave the session as it was for the next."""
+    async with open_stage(handshake_seconds=10) as stage:
+        peer = await stage.welcomed()
+        await peer.submit("puppet")
+        await peer.drop()
+        await trio.sleep(1)
+        before = trio.lowlevel.current_statistics().tasks_living
+        resume = peer.resume_from()
+        stage.store.pause()
+        for _ in range(3):
+            assert (await stage.refused(resume))["code"] == "UNAUTHENTICATED"
+        stage.store.go_on()
+        await wait_all_tasks_blocked()
+        assert trio.lowlevel.current_statistics().tasks_living == before
+        assert not stage.runtime._core.sessions._connected
+        second = await stage.resumed(resume)
+        await stage.puppet.say("here")
+        await second.expect("job.event", event_seq=1)
+
+
+async def test_resuming_with_the_new_token_is_being_heard(autojump_clock: MockClock) -> None:
+    """A client that presents its newest token has it, so the one before is used up."""
+    async with open_stage() as stage:
+        peer = await stage.welcomed()
+        oldest = peer.resume_from()
+        await peer.drop()
+        second = await stage.resumed(oldest)
+        await second.drop()
+        third = await stage.resumed(second.resume_from())
+        await third.drop()
+        assert (await stage.refused(oldest))["code"] == "RESUME_WINDOW_EXPIRED"
+
+
+@pytest.mark.parametrize("restarts", [False, True], ids=["awake", "parked"])
+async def test_an_abandoned_attempt_does_not_cost_the_newest_token(
+    autojump_clock: MockClock, *, restarts: bool
+) -> None:
+    """An older attempt that comes in late takes nothing from a client that has its welcome.
+
+    Every token issued since the client was last heard opens the session; then only the newest does.
+    """
+    async with open_stage() as stage:
+        peer = await stage.welcomed()
+        await peer.drop()
+        oldest = peer.resume_from()
+        newer = await stage.resumed(oldest)
+        late = await stage.connect()
+        await late.send("session.hello", hello_payload() | {"resume": oldest})
+        await wait_all_tasks_blocked()
+        await late.drop()
+        if restarts:
+            await trio.sleep(1)
+        again = await stage.resumed(newer.resume_from())
+        assert (await stage.refused(oldest))["code"] == "RESUME_WINDOW_EXPIRED"
+        await again.send("session.ping", {"nonce": "heard"})
+        await again.expect("session.pong")
+        await again.drop()
+        for used in (oldest, newer.resume_from()):
+            assert (await stage.refused(used))["code"] == "RESUME_WINDOW_EXPIRED"
+        await stage.resumed(again.resume_from())
+
+
+async def test_lost_welcomes_do_not_pile_up(autojump_clock: MockClock) -> None:
+    """Of the tokens that nobody may ever have read, the newest are kept, and the one in use."""
+    async with open_stage() as stage:
+        peer = await stage.welcomed()
+        await peer.drop()
+        resume = peer.resume_from()
+        for _ in range(3 * MOST_SPARE_TOKENS):
+            peer = await stage.resumed(resume)
+            await peer.drop()
+        await trio.sleep(1)
+        row = await stage.store.session(str(peer.session_id))
+        assert row is not None
+        assert len(row.spare_tokens) == MOST_SPARE_TOKENS
+        await stage.resumed(peer.resume_from())
+
+
+@pytest.mark.parametrize("frames", [1, 2, 10])
+async def test_what_was_sent_before_the_welcome_is_not_being_heard(
+    frames: int, autojump_clock: MockClock
+) -> None:
+    """A client that does not wait for its welcome has not read it: the token before stays good."""
+    async with open_stage() as stage:
+        peer = await stage.welcomed()
+        await peer.drop()
+        resume = peer.resume_from()
+        hello = {"arcp": "1.1", "id": "h", "type": "session.hello"}
+        payload = hello_payload() | {"resume": resume}
+        texts = [msgspec.json.encode(hello | {"payload": payload})]
+        for n in range(frames):
+            ping = {"arcp": "1.1", "id": f"p{n}", "type": "session.ping", "payload": {"nonce": "n"}}
+            texts.append(msgspec.json.encode(ping))
+        eager = await stage.connect()
+        await eager.transport.send(texts)
+        await wait_all_tasks_blocked()
+        await eager.drop()  # the welcome is in the pipe, and never read
+        again = await stage.resumed(resume)
+        await again.send("session.ping", {"nonce": "heard"})
+        await again.expect("session.pong")
+        await again.drop()
+        assert (await stage.refused(resume))["code"] == "RESUME_WINDOW_EXPIRED"
+
+
+async def test_tokens_are_compared_by_digest_in_constant_time(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    """A token presented for a session meets each of its tokens' digests, right or wrong."""
+    compared: list[tuple[bytes, bytes]] = []
+    compare = hmac.compare_digest
+
+    def spy(one: bytes, other: bytes) -> bool:
+        compared.append((one, other))
+        return compare(one, other)
+
+    async with open_stage() as stage:
+        peer = await stage.welcomed()
+        await peer.drop()
+        resume = peer.resume_from()
+        monkeypatch.setattr(hmac, "compare_digest", spy)
+        counts = []
+        for guess in ("", "rt_", str(peer.resume_token)[:-1], "rt_" + "0" * 64):
+            del compared[:]
+            await stage.refused(resume | {"resume_token": guess})
+            # The bearer token of the hello is compared in the same way.
+            counts.append(len([pair for pair in compared if len(pair[0]) == 32]))
+        assert set(counts) == {2 + 1}
+        await stage.resumed(resume)

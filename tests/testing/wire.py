@@ -1,0 +1,86 @@
+"""A runtime's side of the wire, written by hand for a recorder to judge."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from arcp_trio.testing import WireRecorder
+
+Frame = dict[str, Any]
+
+TIME = "2026-01-01T00:00:00.000Z"
+ERROR: Frame = {"code": "INTERNAL_ERROR", "message": "it broke", "retryable": True}
+
+
+class Wire:
+    """Makes right frames, and feeds frames to a connection of a recorder."""
+
+    def __init__(self, recorder: WireRecorder | None = None, session: str = "sess_1") -> None:
+        self.recorder = recorder or WireRecorder()
+        self.session = session
+        self.record = self.recorder.connection()
+        self.ids = iter(range(10_000))
+        self.token: Iterator[str] = (f"rt_{n}" for n in range(100))
+
+    def reconnect(self, last_event_seq: int) -> None:
+        """Go on with the same session on another connection."""
+        self.record = self.recorder.connection()
+        self.record.resumed(last_event_seq)
+        self.see(self.welcome())
+
+    def frame(self, kind: str, payload: Frame, **envelope: Any) -> Frame:
+        """A frame of this session, under an id of its own."""
+        return {
+            "arcp": "1.1",
+            "id": f"{self.session}-{next(self.ids)}",
+            "type": kind,
+            "session_id": self.session,
+            **envelope,
+            "payload": payload,
+        }
+
+    def welcome(self) -> Frame:
+        """A welcome, with the next token."""
+        payload = {"resume_token": next(self.token), "accepted_at": TIME}
+        return self.frame("session.welcome", payload)
+
+    def accepted(self, job: str = "job_1", **payload: Any) -> Frame:
+        """A job's acceptance."""
+        payload = {"job_id": job, "agent": "a@1", "request_id": "r1", "accepted_at": TIME} | payload
+        return self.frame("job.accepted", payload, job_id=job)
+
+    def event(self, number: int, job: str = "job_1", kind: str = "log", **body: Any) -> Frame:
+        """An event under this number."""
+        payload = {"kind": kind, "ts": TIME, "body": body}
+        return self.frame("job.event", payload, job_id=job, event_seq=number)
+
+    def result(self, number: int, job: str = "job_1", **payload: Any) -> Frame:
+        """A terminal of a job that succeeded."""
+        payload = {"final_status": "success", "result": None, "completed_at": TIME} | payload
+        return self.frame("job.result", payload, job_id=job, event_seq=number)
+
+    def error(self, number: int, job: str = "job_1", **payload: Any) -> Frame:
+        """A terminal of a job that did not."""
+        payload = {"final_status": "error", **ERROR, "completed_at": TIME} | payload
+        return self.frame("job.error", payload, job_id=job, event_seq=number)
+
+    def subscribed(self, job: str = "job_1") -> Frame:
+        """The answer to a subscription."""
+        payload = {"job_id": job, "request_id": "r2", "parent_job_id": None}
+        return self.frame("job.subscribed", payload, job_id=job)
+
+    def see(self, *frames: Frame) -> None:
+        """Have these frames arrive."""
+        for frame in frames:
+            self.record.saw(copy.deepcopy(frame))
+
+    def refuses(self, frame: Frame, why: str) -> None:
+        """Show that the recorder refuses a frame, for this reason, and names it."""
+        with pytest.raises(AssertionError, match=why) as caught:
+            self.see(frame)
+        assert json.dumps(frame.get("id"), separators=(",", ":")) in str(caught.value)
