@@ -68,3 +68,16 @@ class LogWriter(logging.Handler):
             facts = {"name": __name__, "levelno": logging.WARNING, "levelname": "WARNING"}
             facts |= {"msg": "lines lost: nobody read the log", "lines": lost}
             self._stream.write(f"{self.format(logging.makeLogRecord(facts))}\n")
+
+
+def beside(stream: TextIO) -> LogWriter:
+    """Write to where `stream` leads, in whole lines: what others print comes between them."""
+    own = open(  # noqa: SIM115 - open as long as the process
+        stream.fileno(),
+        "w",
+        buffering=1,
+        encoding="utf-8",
+        errors="backslashreplace",
+        closefd=False,
+    )
+    return LogWriter(own)

@@ -35,7 +35,7 @@ def set_up(
     level: str, style: str, kind: Callable[[TextIO], logging.Handler] = logging.StreamHandler
 ) -> None:
     """Send the process's log to standard error, in UTF-8: `text` for people, or `json`."""
-    _have_utf8(sys.stderr)
+    _have_whole_lines(sys.stderr)
     handler = kind(sys.stderr)
     handler.setFormatter(JsonFormatter() if style == "json" else TextFormatter())
     logging.basicConfig(handlers=[handler], level=level.upper())
@@ -44,9 +44,12 @@ def set_up(
             logging.getLogger(name).setLevel(logging.WARNING)
 
 
-def _have_utf8(stream: TextIO) -> None:
+def _have_whole_lines(stream: TextIO) -> None:
+    """In UTF-8; and a line that is printed in pieces does not get another one in between."""
     if isinstance(stream, io.TextIOWrapper):
-        stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+        stream.reconfigure(
+            encoding="utf-8", errors="backslashreplace", line_buffering=True, write_through=False
+        )
 
 
 def fields_of(record: logging.LogRecord) -> dict[str, object]:

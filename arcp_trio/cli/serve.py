@@ -21,7 +21,7 @@ from arcp_trio.cli.config import Config, settle
 from arcp_trio.cli.demo import demo_agents
 from arcp_trio.cli.doors import open_doors
 from arcp_trio.cli.errors import CommandError
-from arcp_trio.cli.log_writer import LogWriter
+from arcp_trio.cli.log_writer import beside
 from arcp_trio.cli.options import ServeOptions
 from arcp_trio.cli.reloading import Reloads, Terminal, read_tokens_again, reload_at
 from arcp_trio.cli.stdio import StandardDoor, StandardStreams
@@ -43,7 +43,7 @@ def run(given: Mapping[str, object]) -> int:
     _have_descriptors()
     config = settle(given)
     options = config.options
-    logs.set_up(options.log_level, options.log_format, LogWriter)
+    logs.set_up(options.log_level, options.log_format, beside)
     # Standard output carries the address or the frames and nothing else, whatever an agent prints.
     address_out = sys.stdout
     streams = StandardStreams.take() if options.stdio else None

@@ -72,6 +72,27 @@ def test_a_stream_that_is_gone_takes_nothing_along() -> None:
     writer.flush()
 
 
+PRINTS_AND_LOGS = """
+import logging, sys
+from arcp_trio.cli import logs
+from arcp_trio.cli.log_writer import beside
+logs.set_up("info", "text", beside)
+for number in range(1_000):
+    print("printed", number, file=sys.stderr)
+    logging.getLogger("x").info("logged")
+"""
+
+
+def test_whole_lines_beside_what_is_printed() -> None:
+    """What a process prints is written in pieces; no line of the log stands in the middle."""
+    command = [sys.executable, "-c", PRINTS_AND_LOGS]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    lines = ended.stderr.splitlines()
+    printed = [line for line in lines if line.startswith("printed")]
+    assert printed == [f"printed {number}" for number in range(1_000)]
+    assert sum(line.endswith(" x: logged") for line in lines) == 1_000
+
+
 @pytest.mark.real_tcp
 def test_a_runtime_whose_log_nobody_reads_goes_on(tmp_path: Path) -> None:
     """More than a pipe holds is logged, every job ends, and so does the process when told to."""

@@ -92,8 +92,8 @@ def test_where_every_task_stands(served: Serve) -> None:
     assert lines.index(inside) == lines.index(job) + 1
     assert depth(inside) == depth(job) + 2
     session_id = session.answer["session_id"]
-    for kind in ("reader", "sender", "clerk", "scribe"):
-        assert "/arcp_trio/" in named[f"{kind} of {session_id}"]
+    for task in ("sender of", "clerk of", "session"):
+        assert "/arcp_trio/" in named[f"{task} {session_id}"]
     assert depth(lines[0]) == 0
     assert all(depth(line) > 0 for line in lines[1:])
 

@@ -57,12 +57,12 @@ async def test_answers_without_a_request(autojump_clock: MockClock, vendor: Any)
         await wire.end()
 
     async with scripted(script) as runtime, connect(runtime.open, token=TOKEN) as client:
-        jobs: list[JobHandle] = []
+        jobs: dict[int, JobHandle] = {}
         async with trio.open_nursery() as nursery:
             for n in range(2):
                 nursery.start_soon(_submit_into, client.submit, jobs, n)
                 await trio.testing.wait_all_tasks_blocked()
-        assert [job.id for job in jobs] == ["job_1", "job_2"]
+        assert {n: job.id for n, job in jobs.items()} == {0: "job_1", 1: "job_2"}
         assert jobs[1].budget == {"USD": 5.5}
         (info,) = [info async for info in client.jobs()]
         assert (info.created_at, info.lease, info.last_event_seq) == ("now", {}, None)
@@ -71,8 +71,8 @@ async def test_answers_without_a_request(autojump_clock: MockClock, vendor: Any)
         assert await observed.result() == 3
 
 
-async def _submit_into(submit: Callable[..., Any], jobs: list[JobHandle], n: int) -> None:
-    jobs.append(await submit("echo", n))
+async def _submit_into(submit: Callable[..., Any], jobs: dict[int, JobHandle], n: int) -> None:
+    jobs[n] = await submit("echo", n)
 
 
 async def test_by_trace(autojump_clock: MockClock) -> None:
