@@ -105,14 +105,19 @@ class Delivery:
                 await self._filled.park()
             item = self._items[0]  # it is behind until it is handed on
             if isinstance(item, trio.Event):
+                self._items.popleft()
                 item.set()
+                # The caller goes on before the next event is handled. In the first round it may
+                # have its turn behind us.
+                await trio.lowlevel.checkpoint()
+                await trio.lowlevel.checkpoint()
             else:
                 event, size, top = item
                 await handler(event)
                 self._room.take(size)
                 self._processed = top
-            self._items.popleft()
-            await self._turns.take()
+                self._items.popleft()
+                await self._turns.take()
 
     def end(self) -> None:
         """Hand on answers alone from now on, and at once: nobody takes events any more."""

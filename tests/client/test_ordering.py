@@ -247,3 +247,40 @@ async def test_a_cancelled_program_stops_at_the_next_event(autojump_clock: MockC
                 if event.seq == 3:
                     scope.cancel()
     assert taken == [1, 2, 3]
+
+
+@pytest.mark.parametrize("round_", range(8))
+async def test_a_handle_is_there_before_its_events(autojump_clock: MockClock, round_: int) -> None:
+    """Whoever submits has the handle before the handler is called with the job's first event.
+
+    However many of them came while the handler was busy, and whoever has which turn.
+    """
+
+    async def script(wire: Wire) -> None:
+        await wire.welcome()
+        await wire.accept("job_0")
+        await wire.log(1, "job_0", "busy")
+        for n in range(1, 6):
+            await wire.accept(f"job_{n}")
+            await wire.log(n + 1, f"job_{n}", "first")
+        await wire.end()
+
+    known = {"job_0"}
+    handled: list[str] = []
+
+    async def on_event(event: Event) -> None:
+        handled.append(event.job_id)
+        assert event.job_id in known
+        await trio.sleep(event.job_id == "job_0")
+
+    async def submit(client: Client) -> None:
+        known.add((await client.submit("echo", round_)).id)
+
+    async with (
+        scripted(script) as runtime,
+        connect(runtime.open, token=TOKEN, on_event=on_event) as client,
+        trio.open_nursery() as nursery,
+    ):
+        for _ in range(6):
+            nursery.start_soon(submit, client)
+    assert handled == [f"job_{n}" for n in range(6)]
