@@ -16,7 +16,7 @@ from arcp_trio.transport import TransportClosed
 from arcp_trio.wire.errors import ArcpError
 from arcp_trio.wire.json import JsonObject
 from tests.limits.scrape import scrape
-from tests.sessions.support import Stage, hello_payload, open_stage
+from tests.sessions.support import TOKENS, Stage, hello_payload, open_stage
 
 LIMITS = {
     "resume_window_seconds": 20,
@@ -85,7 +85,7 @@ def test_every_gauge_falls_to_nothing(visits: list[tuple[str, list[str], str]]) 
     """Once nobody is there, windows are over and jobs have ended, nothing is counted any more."""
 
     async def main() -> None:
-        async with open_stage(**LIMITS) as stage:
+        async with open_stage(auth=TOKENS, **LIMITS) as stage:
             before: Peer | None = None
             for first, acts, last in visits:
                 peer = await visit(stage, first, acts, last, before)
