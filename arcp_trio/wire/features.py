@@ -37,19 +37,10 @@ ALL_FEATURES: Final[tuple[str, ...]] = (
 )
 """Every feature of ARCP 1.1, in the order of §6.2."""
 
-SUPPORTED: Final[tuple[str, ...]] = (
-    Feature.HEARTBEAT,
-    Feature.ACK,
-    Feature.LIST_JOBS,
-    Feature.SUBSCRIBE,
-    Feature.LEASE_EXPIRES_AT,
-    Feature.COST_BUDGET,
-    Feature.MODEL_USE,
-    Feature.PROGRESS,
-    Feature.RESULT_CHUNK,
-    Feature.AGENT_VERSIONS,
+SUPPORTED: Final[tuple[str, ...]] = tuple(
+    feature for feature in ALL_FEATURES if feature != Feature.PROVISIONED_CREDENTIALS
 )
-"""What this runtime offers in its welcome."""
+"""What every runtime offers; credentials it offers only where it can provide them (§9.8)."""
 
 
 def negotiate(offered: Iterable[str], supported: Iterable[str]) -> frozenset[str]:

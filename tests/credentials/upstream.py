@@ -42,7 +42,6 @@ class Key:
     handle: str
     value: str = attrs.field(repr=False)
     order: CredentialOrder
-    minted_at: float
 
 
 @attrs.define(eq=False)
@@ -107,7 +106,7 @@ class Upstream:
     def _new_key(self, order: CredentialOrder) -> Key:
         number = len(self.keys) + 1
         handle = f"vk_{number}"
-        key = Key(handle, f"{SECRET}{number:04}-{order.id}", order, trio.current_time())
+        key = Key(handle, f"{SECRET}{number:04}-{order.id}", order)
         self.keys[handle] = key
         self._minted.setdefault(order.id, []).append(handle)
         return key

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import trio
 
-from arcp_trio import JobContext, Json, Limits, MemoryStore, Runtime, StaticTokens
+from arcp_trio import JobContext, Json, MemoryStore, Runtime, StaticTokens
 from arcp_trio.store.errors import StoreError
 from arcp_trio.store.interface import Store
 from arcp_trio.store.writes import Write
@@ -28,12 +28,11 @@ class FailingStore(MemoryStore):
         await super()._commit(writes)
 
 
-def new_runtime(store: Store, limits: Limits | None = None) -> Runtime:
+def new_runtime(store: Store) -> Runtime:
     """A runtime over this store, with agents that tick and that stay."""
     runtime = Runtime(
         auth=StaticTokens({TEST_TOKEN: "tester"}),
         store=store,
-        limits=limits or Limits(),
         clock=TrioClock(),
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
 
 import trio
@@ -11,6 +11,7 @@ from arcp_trio import JobContext, MemoryStore, Runtime, StaticTokens
 from arcp_trio.runtime.limits import Limits
 from arcp_trio.runtime.policy import Policy
 from arcp_trio.store.interface import Store
+from arcp_trio.store.writes import Write
 from arcp_trio.testing import Peer, PeerFactory, TrioClock, WireRecorder, open_peers
 from arcp_trio.testing.frames import TERMINAL, Frame
 from arcp_trio.testing.peer import TEST_TOKEN
@@ -73,6 +74,16 @@ class Scene:
         """A peer that goes on where another, whose connection is dropped, has come to."""
         await peer.drop()
         return await self.peer(resume=peer.resume_from())
+
+    def slow_down_commits(self) -> None:
+        """From now on each takes a second."""
+        commit = self.store._commit
+
+        async def slow(writes: Sequence[Write]) -> None:
+            await trio.sleep(1)
+            await commit(writes)
+
+        self.store._commit = slow  # type: ignore[method-assign]
 
     async def say(self, job_id: str, count: int = 1) -> None:
         """Have a job say its next numbers; return once they are stored."""

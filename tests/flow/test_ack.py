@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-
 import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
@@ -12,13 +10,6 @@ from arcp_trio.testing import Peer
 from arcp_trio.wire.errors import ResumeWindowExpired
 from arcp_trio.wire.json import Json
 from tests.flow.support import Flow, ack, open_flow, read_to, told
-
-
-@pytest.fixture
-async def flow() -> AsyncGenerator[Flow, None]:
-    """A runtime with the default limits."""
-    async with open_flow() as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -119,13 +119,7 @@ async def test_unsubscribe_while_the_store_is_slow(autojump_clock: MockClock) ->
         owner, watcher = await scene.peer(), await scene.peer()
         job_id = (await owner.submit("teller"))["job_id"]
         await subscribe(watcher, job_id)
-        commit = scene.store._commit
-
-        async def slow(writes: object) -> None:
-            await trio.sleep(1)
-            await commit(writes)  # type: ignore[arg-type]
-
-        scene.store._commit = slow  # type: ignore[method-assign]
+        scene.slow_down_commits()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(scene.say, job_id, 3)
             await trio.sleep(0.5)
@@ -171,13 +165,7 @@ async def test_a_subscription_between_the_end_and_its_commit(autojump_clock: Moc
     async with open_scene() as scene:
         owner, watcher = await scene.peer(), await scene.peer()
         job_id = (await owner.submit("teller"))["job_id"]
-        commit = scene.store._commit
-
-        async def slow(writes: object) -> None:
-            await trio.sleep(1)
-            await commit(writes)  # type: ignore[arg-type]
-
-        scene.store._commit = slow  # type: ignore[method-assign]
+        scene.slow_down_commits()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(scene.end, owner, job_id)
             await wait_all_tasks_blocked()

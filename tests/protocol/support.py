@@ -10,7 +10,6 @@ from arcp_trio import Agents, JobContext, Limits, Runtime, StaticTokens
 from arcp_trio.testing import Peer, TrioClock
 from arcp_trio.testing.frames import Frame
 from arcp_trio.testing.peer import TEST_TOKEN
-from arcp_trio.transport import TransportClosed
 from arcp_trio.wire.json import Json
 
 OTHER_TOKEN = "other-token"
@@ -58,12 +57,3 @@ async def answers(peer: Peer, count: int) -> list[Frame]:
         else:
             peer.seen.append(frame)
     return found
-
-
-async def close_code(peer: Peer) -> int | None:
-    """Read on until the socket is closed, and return the code it was closed with."""
-    try:
-        while True:
-            peer.seen.append(await peer.receive())
-    except TransportClosed as closed:
-        return closed.code

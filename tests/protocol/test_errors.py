@@ -18,7 +18,8 @@ from arcp_trio.testing import Peer, open_peer, open_peers
 from arcp_trio.testing.frames import CODES
 from arcp_trio.wire import errors
 from arcp_trio.wire.json import Json, JsonObject
-from tests.protocol.support import OTHER_TOKEN, answers, close_code, make_runtime, text_of
+from tests.protocol.support import OTHER_TOKEN, answers, make_runtime, text_of
+from tests.sessions.support import close_code
 
 RETRYABLE = {"INTERNAL_ERROR", "TIMEOUT", "HEARTBEAT_LOST"}
 """Codes after which trying again may help; the rest fail again in the same way."""

@@ -13,7 +13,8 @@ from arcp_trio import InvalidRequest, JobContext, JobNotFound, MemoryStore
 from arcp_trio.runtime import scribe
 from arcp_trio.testing import open_peer, open_peers
 from arcp_trio.wire.json import Json
-from tests.protocol.support import OTHER_TOKEN, answers, close_code, make_runtime, text_of
+from tests.protocol.support import OTHER_TOKEN, answers, make_runtime, text_of
+from tests.sessions.support import close_code
 
 
 def nested(levels: int) -> str:

@@ -193,23 +193,16 @@ class Feeder:
         )
 
     def watch(
-        self,
-        session_id: str = "S",
-        job_id: str = "J",
-        *,
-        top: int = 0,
-        observed: Sequence[str] = (),
+        self, session_id: str = "S", job_id: str = "J", *, observed: Sequence[str] = ()
     ) -> Group:
         """Have a session watch a job from its first entry on."""
-        return self.log(
-            session_id, top=top, cursors={job_id: 0}, watched=[job_id], observed=observed
-        )
+        return self.log(session_id, top=0, cursors={job_id: 0}, watched=[job_id], observed=observed)
 
-    def number_all(self, session_id: str = "S", job_id: str = "J") -> Group:
-        """Give a fresh session the numbers of everything a job emitted, and end the watch."""
+    def number_all(self, job_id: str = "J") -> Group:
+        """Give the fresh session S the numbers of all that a job emitted, and end the watch."""
         count = self._lengths[job_id]
         return self.log(
-            session_id,
+            "S",
             [Mark(0, 0, b"accepted"), Range(1, job_id, 0, count)],
             top=count,
             cursors={job_id: count},
@@ -228,9 +221,9 @@ class Feeder:
         return Entry(index, self._ordinal, tail(job_id, index), None, terminal)
 
 
-async def read_all(replay: Replay, frames: int = 1_000, size: int = 1_000_000) -> list[Frame]:
-    """Everything a replay has, in pieces of at most so many frames and bytes."""
+async def read_all(replay: Replay, frames: int = 1_000) -> list[Frame]:
+    """Everything a replay has, in pieces of at most so many frames."""
     found: list[Frame] = []
-    while piece := await replay.next(frames, size):
+    while piece := await replay.next(frames, 1_000_000):
         found += piece
     return found

@@ -10,10 +10,10 @@ from arcp_trio.store.writes import DropSession, MoveFloor, RotateToken
 from tests.store.engines import Engine, Feeder, read_all, session_row
 
 
-async def row_of(store: Store, session_id: str = "S") -> SessionRow:
-    """The stored session."""
+async def row_of(store: Store) -> SessionRow:
+    """The stored session S."""
     await store.flushed()
-    row = await store.session(session_id)
+    row = await store.session("S")
     assert row is not None
     return row
 
