@@ -200,7 +200,12 @@ class ConnectionRecord:
         require(frame["arcp"] == self._arcp, "another arcp version than the welcome's")
         if not self._is_replay(self._session, frame, text):
             self._end_subscriptions(self._session, frame)
-            self._session.take(frame)
+            if not self._is_late(self._session, frame):
+                self._session.take(frame)
+
+    def _is_late(self, session: _SessionRecord, frame: Frame) -> bool:
+        """Whether it begins nothing: it is read when the session has gone on elsewhere."""
+        return frame["type"] == "job.subscribed" and self._next_seq <= session.highest
 
     def _end_subscriptions(self, session: _SessionRecord, frame: Frame) -> None:
         """An answer comes behind all that was still on its way of what was parted from before."""

@@ -320,6 +320,18 @@ def test_after_an_unsubscribe_comes_only_what_was_on_its_way(observing: Wire) ->
     observing.refuses(observing.event(3), "not observed any more")
 
 
+def test_an_answer_of_a_connection_that_was_left_begins_nothing(observing: Wire) -> None:
+    """Read when the session has gone on elsewhere, it comes behind what it was sent before."""
+    left = observing.record
+    observing.reconnect(1)
+    observing.see(observing.result(2))
+    observing.record = left
+    observing.see(observing.subscribed())
+    (only,) = observing.recorder.subscriptions("job_1", session_id="sess_1")
+    assert [frame["event_seq"] for frame in only.frames] == [1, 2]
+    assert observing.recorder.terminal("job_1") is not None
+
+
 def test_an_unsubscribe_is_undone_by_a_subscription(observing: Wire) -> None:
     """Behind the new answer the events are right again, also those that were seen before."""
     _ask(observing, "job.unsubscribe", "r8", job_id="job_1")
