@@ -81,6 +81,7 @@ def ask(url: str, path: str, **headers: str) -> tuple[int, str]:
 # --- addresses ---
 
 
+@pytest.mark.spec("1.0/4.1-3")
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])
 def test_other_machines_are_let_in_on_purpose_only(start: Starter, host: str) -> None:
     """An address that others can reach needs TLS, or the word of the operator; it is one line."""

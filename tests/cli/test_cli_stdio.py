@@ -156,6 +156,7 @@ def test_a_session(tmp_path: Path) -> None:
     assert "listening on" not in err
 
 
+@pytest.mark.spec("1.0/4.2-1")
 @pytest.mark.parametrize("how", [{"LC_ALL": "C"}, {"PYTHONIOENCODING": "latin1", "LANG": "C"}])
 def test_only_frames_on_standard_output(tmp_path: Path, how: dict[str, str]) -> None:
     """Neither the log nor an agent gets in between, whatever they try, in UTF-8 in any locale."""
