@@ -20,6 +20,8 @@ from arcp_trio.wire.json import Json, JsonObject, dumps
 from arcp_trio.wire.messages import AgentInfo
 
 CLIENT_NAME: Final = "arcp_trio"
+SHORTEST_INTERVAL: Final = 1.0
+"""Seconds of a heartbeat."""
 
 
 @attrs.frozen(kw_only=True)
@@ -97,7 +99,7 @@ def _greeting(frame: Envelope, offered: frozenset[str]) -> Greeting:
         session_id=session_id,
         resume_token=text_in(payload.get("resume_token")),
         resume_window=_positive(payload.get("resume_window_sec")),
-        heartbeat_interval=_positive(payload.get("heartbeat_interval_sec")),
+        heartbeat_interval=_interval(payload.get("heartbeat_interval_sec")),
         features=offered & features,
         agents=tuple(_agents(list_in(capabilities.get("agents")))),
         dialect=recognise(frame),
@@ -118,6 +120,12 @@ def _agents(inventory: list[Json]) -> Iterable[AgentInfo]:
                 versions=[v for v in list_in(fields.get("versions")) if isinstance(v, str)],
                 default=text_in(fields.get("default")),
             )
+
+
+def _interval(value: Json) -> float | None:
+    """Whatever a runtime wants, it is not pinged without a pause."""
+    seconds = _positive(value)
+    return None if seconds is None else max(seconds, SHORTEST_INTERVAL)
 
 
 def _positive(value: Json) -> float | None:

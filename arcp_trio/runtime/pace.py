@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ipaddress
+from contextlib import suppress
+
 import trio
 
 BURST_SECONDS = 4.0
@@ -74,5 +77,13 @@ class WrongTokens:
 
 
 def address_of(peer: str) -> str:
-    """A peer's name without its port; those that have none share an address."""
-    return peer.rpartition(":")[0] or peer
+    """What wrong tokens are counted for: a peer's address, or the network of an IPv6 one.
+
+    Whoever has one IPv6 address has 2**64. Peers without an address share one.
+    """
+    host = peer.rpartition(":")[0]
+    if host.startswith("["):
+        with suppress(ValueError):
+            network = ipaddress.IPv6Network((host.strip("[]").partition("%")[0], 64), strict=False)
+            return str(network)
+    return host or peer

@@ -71,6 +71,8 @@ class Child:
         )
         self.stderr: Final = process.stderr
         self._process = process
+        self._over = False
+        """Nothing is left of it: its number may be another's by now."""
 
     @property
     def returncode(self) -> int | None:
@@ -79,6 +81,8 @@ class Child:
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to it and to what it has started, unless they have left its group."""
+        if self._over:
+            return
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, number)
 
@@ -98,6 +102,7 @@ class Child:
             self.signal(signal.SIGKILL)  # what it started and left behind, too
             with trio.move_on_after(KILL_SECONDS):
                 await self._process.wait()
+                self._over = True
 
 
 class LineTransport:

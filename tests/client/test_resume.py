@@ -331,6 +331,22 @@ async def test_an_idle_client_pings(autojump_clock: MockClock) -> None:
     assert len(runtime.wires) == 2
 
 
+async def test_no_runtime_is_pinged_without_a_pause(autojump_clock: MockClock) -> None:
+    """An interval that is next to nothing is a second."""
+
+    async def script(wire: Wire) -> None:
+        await wire.welcome(heartbeat_interval_sec=1e-9)
+        while (await wire.receive())["type"] != "session.close":
+            pings.append(trio.current_time())
+            await wire.send("session.pong", {"ping_nonce": "n"})
+        await wire.send("session.closed")
+
+    pings: list[float] = []
+    async with scripted(script) as runtime, connect(runtime.open, token=TOKEN):
+        await trio.sleep(4.5)
+    assert pings == [1, 2, 3, 4]
+
+
 @pytest.mark.spec("6.5-1", "6.5-5", "6.5-6")
 async def test_acknowledgements_are_coalesced(autojump_clock: MockClock) -> None:
     """At most one every 250 ms, only if something came; what is last is acknowledged as well."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -184,3 +185,15 @@ async def test_nothing_of_a_child_stays() -> None:
         assert child.returncode == -9
         assert not has_children()
         await gone([grandchild])
+
+
+async def test_the_number_of_a_child_that_is_gone_is_not_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It may be another's by then."""
+    async with spawn([sys.executable, "-c", ""], max_bytes=MIB) as child:
+        await child.end()
+        signalled: list[int] = []
+        monkeypatch.setattr(os, "killpg", lambda pid, _number: signalled.append(pid))
+        child.signal(signal.SIGTERM)
+    assert signalled == []
