@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-import stat
 from collections.abc import Collection
 from pathlib import Path
 
 from arcp_trio.authenticators.keys import MOST_BYTES, Key, KeySet, parse_key_set
+from arcp_trio.plainfile import NotPlain, open_plain
 
 log = logging.getLogger(__name__)
 
@@ -58,9 +58,12 @@ class KeyFile:
         self._stamp = stamp
 
     def _read(self) -> KeySet:
-        facts = self._path.stat()
-        if not stat.S_ISREG(facts.st_mode):
-            raise ValueError("not a plain file")
-        if facts.st_size > MOST_BYTES:
+        try:
+            file = open_plain(self._path)
+        except NotPlain as error:
+            raise ValueError("not a plain file") from error
+        with file:
+            content = file.read(MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
             raise ValueError(f"larger than {MOST_BYTES} bytes")
-        return parse_key_set(self._path.read_bytes(), self._algorithms)
+        return parse_key_set(content, self._algorithms)
