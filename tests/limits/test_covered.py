@@ -60,9 +60,9 @@ HIT_BY = {
     ),
     "cancel_grace_seconds": "jobs/test_cancel.py::test_an_agent_that_shields_itself_is_cut_off",
     "lease_grace_seconds": "jobs/test_expiry.py::test_the_grace_is_configured",
-    "delegation_depth": "jobs/test_delegation.py::test_a_tree_has_a_bounded_depth",
+    "delegation_depth": "jobs/test_refused_delegations.py::test_a_tree_has_a_bounded_depth",
     "children_per_job": (
-        "jobs/test_delegation.py::test_a_child_that_is_refused_keeps_none_of_the_money"
+        "jobs/test_refused_delegations.py::test_a_child_that_is_refused_keeps_none_of_the_money"
     ),
     "issue_seconds": "limits/test_upstream.py::test_issuing_takes_no_longer",
     "revoke_seconds": "limits/test_upstream.py::test_an_end_waits_no_longer_for_revoking",
