@@ -17,7 +17,7 @@ from arcp_trio.runtime.notices import frame, refusal
 from arcp_trio.runtime.pace import Malformed, Pace
 from arcp_trio.runtime.reading import Reader, read_frame, request_id
 from arcp_trio.runtime.sending import Sender
-from arcp_trio.runtime.tail import Farewell, Tail
+from arcp_trio.runtime.tail import GOING_AWAY, NORMAL, POLICY, TOO_BIG, Farewell, Tail
 from arcp_trio.runtime.wake import Wake
 from arcp_trio.runtime.writing import FrameWriter
 from arcp_trio.store.interface import Replay
@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from arcp_trio.transport.base import Transport
 
 log = logging.getLogger(__name__)
-
-NORMAL, GOING_AWAY, POLICY, TOO_BIG = 1000, 1001, 1008, 1009
 
 
 class Connection:

@@ -10,6 +10,7 @@ import trio
 from arcp_trio.runtime.clerk import Request
 from arcp_trio.runtime.metrics import Failure
 from arcp_trio.runtime.notices import frame
+from arcp_trio.runtime.tail import NORMAL
 from arcp_trio.wire import envelope
 from arcp_trio.wire.envelope import Envelope, MalformedFrame
 from arcp_trio.wire.errors import InvalidRequest
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from arcp_trio.transport.base import Transport
     from arcp_trio.wire.errors import ArcpError
     from arcp_trio.wire.messages import Message
-
-NORMAL = 1000
 
 
 def read_frame(text: str | bytes, max_depth: int) -> Envelope:

@@ -16,7 +16,7 @@ from arcp_trio.runtime.agents import AgentFunction, Agents
 from arcp_trio.runtime.auth import Authenticator
 from arcp_trio.runtime.clean import start_clean
 from arcp_trio.runtime.clock import Clock, SystemClock
-from arcp_trio.runtime.connection import GOING_AWAY, Connection
+from arcp_trio.runtime.connection import Connection
 from arcp_trio.runtime.core import Core
 from arcp_trio.runtime.exposition import exposition
 from arcp_trio.runtime.groups import unwrapped
@@ -28,7 +28,7 @@ from arcp_trio.runtime.provisioner import Provisioner
 from arcp_trio.runtime.restart import take_over
 from arcp_trio.runtime.revocation import Revoker
 from arcp_trio.runtime.sessions import SWEEP_SECONDS, Sessions
-from arcp_trio.runtime.tail import Farewell
+from arcp_trio.runtime.tail import GOING_AWAY, Farewell
 from arcp_trio.runtime.tracing import FencedTracer, NoTracer, Tracer
 from arcp_trio.runtime.trouble import mind_store
 from arcp_trio.runtime.wake import Wake

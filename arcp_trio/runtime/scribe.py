@@ -13,7 +13,7 @@ from arcp_trio.runtime.batch import Batch
 from arcp_trio.runtime.notices import back_pressure, refusal
 from arcp_trio.runtime.outbox import Answer, Attach, Hints, Leave, OutboxItem, Promise, Unwatch
 from arcp_trio.runtime.session import Session
-from arcp_trio.runtime.tail import Farewell, Series, Tail
+from arcp_trio.runtime.tail import POLICY, Farewell, Series, Tail
 from arcp_trio.runtime.trouble import FAILED, store_trouble
 from arcp_trio.runtime.watch import Watch
 from arcp_trio.store.errors import StoreError
@@ -293,7 +293,7 @@ class Scribe:
         session.over = True
         session.behind = False
         if session.tail is not None:
-            session.tail.end(Farewell(1008, "events are gone", told))
+            session.tail.end(Farewell(POLICY, "events are gone", told))
 
 
 def _is_plain(entry: Entry) -> bool:

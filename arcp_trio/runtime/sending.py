@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from arcp_trio.runtime.notices import refusal
 from arcp_trio.runtime.sealing import reveal
-from arcp_trio.runtime.tail import Farewell, Tail
+from arcp_trio.runtime.tail import POLICY, Farewell, Tail
 from arcp_trio.runtime.trouble import FAILED, store_trouble
 from arcp_trio.runtime.writing import FrameWriter
 from arcp_trio.store.errors import StoreError
@@ -25,8 +25,6 @@ log = logging.getLogger(__name__)
 WRITE_FRAMES = 512
 WRITE_BYTES = 256 * 1024
 """One write is what is there, up to these."""
-
-POLICY = 1008
 
 
 class Sender:

@@ -11,6 +11,9 @@ from arcp_trio.runtime.limits import Limits
 from arcp_trio.runtime.wake import Wake
 from arcp_trio.store.records import Frame
 
+NORMAL, GOING_AWAY, POLICY, TOO_BIG = 1000, 1001, 1008, 1009
+"""Close codes."""
+
 
 @attrs.frozen
 class Farewell:
