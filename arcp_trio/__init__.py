@@ -32,19 +32,19 @@ if TYPE_CHECKING:
     from arcp_trio.client.listing import JobInfo
     from arcp_trio.front.serve import serve
     from arcp_trio.proxies.stdio import stdio_agent
-    from arcp_trio.runtime.agents import AgentFunction, Agents
     from arcp_trio.runtime.auth import Authenticator, StaticTokens
     from arcp_trio.runtime.clock import Clock, SystemClock
-    from arcp_trio.runtime.context import JobContext
-    from arcp_trio.runtime.credentials import Credential
-    from arcp_trio.runtime.limits import Limits
-    from arcp_trio.runtime.policy import Policy
-    from arcp_trio.runtime.provisioner import (
+    from arcp_trio.runtime.credentials.provisioner import (
         CannotRevoke,
         CredentialOrder,
         Issued,
         Provisioner,
     )
+    from arcp_trio.runtime.credentials.wallet import Credential
+    from arcp_trio.runtime.job.agents import AgentFunction, Agents
+    from arcp_trio.runtime.job.context import JobContext
+    from arcp_trio.runtime.limits import Limits
+    from arcp_trio.runtime.policy import Policy
     from arcp_trio.runtime.runtime import Runtime
     from arcp_trio.runtime.tracing import Span, Tracer
     from arcp_trio.store.memory import MemoryStore
@@ -156,18 +156,18 @@ _HOMES = {
     "JobInfo": "arcp_trio.client.listing",
     "serve": "arcp_trio.front.serve",
     "stdio_agent": "arcp_trio.proxies.stdio",
-    "AgentFunction": "arcp_trio.runtime.agents",
-    "Agents": "arcp_trio.runtime.agents",
+    "AgentFunction": "arcp_trio.runtime.job.agents",
+    "Agents": "arcp_trio.runtime.job.agents",
     "Authenticator": "arcp_trio.runtime.auth",
     "StaticTokens": "arcp_trio.runtime.auth",
     "Clock": "arcp_trio.runtime.clock",
     "SystemClock": "arcp_trio.runtime.clock",
-    "JobContext": "arcp_trio.runtime.context",
-    "Credential": "arcp_trio.runtime.credentials",
-    "CannotRevoke": "arcp_trio.runtime.provisioner",
-    "CredentialOrder": "arcp_trio.runtime.provisioner",
-    "Issued": "arcp_trio.runtime.provisioner",
-    "Provisioner": "arcp_trio.runtime.provisioner",
+    "JobContext": "arcp_trio.runtime.job.context",
+    "Credential": "arcp_trio.runtime.credentials.wallet",
+    "CannotRevoke": "arcp_trio.runtime.credentials.provisioner",
+    "CredentialOrder": "arcp_trio.runtime.credentials.provisioner",
+    "Issued": "arcp_trio.runtime.credentials.provisioner",
+    "Provisioner": "arcp_trio.runtime.credentials.provisioner",
     "Limits": "arcp_trio.runtime.limits",
     "Policy": "arcp_trio.runtime.policy",
     "Runtime": "arcp_trio.runtime.runtime",

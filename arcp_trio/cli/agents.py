@@ -14,7 +14,7 @@ from typing import Final, cast
 import arcp_trio
 from arcp_trio.cli.errors import CommandError, one_line
 from arcp_trio.cli.options import ServeOptions
-from arcp_trio.runtime.agents import AgentFunction
+from arcp_trio.runtime.job.agents import AgentFunction
 from arcp_trio.wire.agent_ref import parse_agent_ref
 from arcp_trio.wire.errors import InvalidRequest
 

@@ -25,7 +25,7 @@ import trio
 from arcp_trio.authority.budget import exact
 from arcp_trio.authority.lease import BUDGET, MODEL
 from arcp_trio.authority.patterns import parse_grant
-from arcp_trio.runtime.provisioner import CannotRevoke, CredentialOrder, Issued
+from arcp_trio.runtime.credentials.provisioner import CannotRevoke, CredentialOrder, Issued
 from arcp_trio.wire.errors import ArcpError, BudgetExhausted, InvalidRequest, PermissionDenied, clip
 from arcp_trio.wire.json import Json, JsonObject, dumps, loads
 

@@ -16,8 +16,8 @@ from arcp_trio.client.client import connect
 from arcp_trio.client.dialing import MOST_FRAME_BYTES, Dialer
 from arcp_trio.client.errors import ConnectionFailed, ConnectTimedOut, ProtocolError
 from arcp_trio.proxies.forwarding import Forwarding
-from arcp_trio.runtime.agents import AgentFunction
-from arcp_trio.runtime.context import JobContext
+from arcp_trio.runtime.job.agents import AgentFunction
+from arcp_trio.runtime.job.context import JobContext
 from arcp_trio.transport.stdio import Child, spawn
 from arcp_trio.wire.errors import (
     ArcpError,

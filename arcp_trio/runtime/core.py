@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING
 import attrs
 import trio
 
-from arcp_trio.runtime.agents import Agents
 from arcp_trio.runtime.auth import Authenticator
 from arcp_trio.runtime.clock import Clock
+from arcp_trio.runtime.connection.pace import WrongTokens
+from arcp_trio.runtime.job.agents import Agents
 from arcp_trio.runtime.limits import Limits
 from arcp_trio.runtime.metrics import Metrics
-from arcp_trio.runtime.pace import WrongTokens
 from arcp_trio.runtime.policy import Policy
-from arcp_trio.runtime.tail import TailBytes
+from arcp_trio.runtime.session.unsent import TailBytes
 from arcp_trio.runtime.tracing import Tracer
 from arcp_trio.store.interface import Store
 
 if TYPE_CHECKING:
-    from arcp_trio.runtime.jobs import Jobs
-    from arcp_trio.runtime.provisioner import Provisioner
-    from arcp_trio.runtime.revocation import Revoker
-    from arcp_trio.runtime.sessions import Sessions
+    from arcp_trio.runtime.credentials.provisioner import Provisioner
+    from arcp_trio.runtime.credentials.revocation import Revoker
+    from arcp_trio.runtime.job.jobs import Jobs
+    from arcp_trio.runtime.session.sessions import Sessions
 
 
 @attrs.define(eq=False, kw_only=True)

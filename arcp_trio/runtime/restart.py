@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from arcp_trio.runtime import outcome
+from arcp_trio.runtime.job import outcome
 from arcp_trio.store.records import Entry, JobRow
 from arcp_trio.store.writes import FinishJob
 from arcp_trio.wire import envelope

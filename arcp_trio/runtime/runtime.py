@@ -11,24 +11,24 @@ from typing import Self, TypeVar, TypeVarTuple
 
 import trio
 
-from arcp_trio.runtime import outcome
-from arcp_trio.runtime.agents import AgentFunction, Agents
 from arcp_trio.runtime.auth import Authenticator
 from arcp_trio.runtime.clean import start_clean
 from arcp_trio.runtime.clock import Clock, SystemClock
-from arcp_trio.runtime.connection import Connection
+from arcp_trio.runtime.connection.connection import Connection
 from arcp_trio.runtime.core import Core
+from arcp_trio.runtime.credentials.provisioner import Provisioner
+from arcp_trio.runtime.credentials.revocation import Revoker
 from arcp_trio.runtime.exposition import exposition
 from arcp_trio.runtime.groups import unwrapped
-from arcp_trio.runtime.jobs import Jobs
+from arcp_trio.runtime.job import outcome
+from arcp_trio.runtime.job.agents import AgentFunction, Agents
+from arcp_trio.runtime.job.jobs import Jobs
 from arcp_trio.runtime.limits import Limits
 from arcp_trio.runtime.metrics import Failure
 from arcp_trio.runtime.policy import Policy
-from arcp_trio.runtime.provisioner import Provisioner
 from arcp_trio.runtime.restart import take_over
-from arcp_trio.runtime.revocation import Revoker
-from arcp_trio.runtime.sessions import SWEEP_SECONDS, Sessions
-from arcp_trio.runtime.tail import GOING_AWAY, Farewell
+from arcp_trio.runtime.session.sessions import SWEEP_SECONDS, Sessions
+from arcp_trio.runtime.session.unsent import GOING_AWAY, Farewell
 from arcp_trio.runtime.tracing import FencedTracer, NoTracer, Tracer
 from arcp_trio.runtime.trouble import mind_store
 from arcp_trio.runtime.wake import Wake

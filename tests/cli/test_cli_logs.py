@@ -28,7 +28,7 @@ def record(
 ) -> logging.LogRecord:
     """A record as a log call with `extra` makes it."""
     made = logging.LogRecord(
-        *("arcp_trio.runtime.job", logging.INFO, __file__, 1, message, args),
+        *("arcp_trio.runtime.job.job", logging.INFO, __file__, 1, message, args),
         None if exception is None else (type(exception), exception, exception.__traceback__),
     )
     made.created = 1_700_000_000.1239
@@ -56,7 +56,8 @@ def test_a_line_of_json() -> None:
     """Time, level, logger and event first; then the fields, in their own types."""
     line = JsonFormatter().format(record("%d done", 3, job_id="job_1", seconds=0.5, code=None))
     assert line == (
-        '{"ts": "2023-11-14T22:13:20.123Z", "level": "info", "logger": "arcp_trio.runtime.job", '
+        '{"ts": "2023-11-14T22:13:20.123Z", "level": "info", '
+        '"logger": "arcp_trio.runtime.job.job", '
         '"event": "3 done", "job_id": "job_1", "seconds": 0.5}'
     )
 
@@ -65,7 +66,7 @@ def test_a_line_of_text() -> None:
     """What happened, then the fields; quoted where a value would not stand for itself."""
     made = record(job_id="job_1", seconds=0.5, error='no "x" = y', empty="", code=None)
     assert TextFormatter().format(made) == (
-        "2023-11-14T22:13:20.123Z info    arcp_trio.runtime.job: job ended "
+        "2023-11-14T22:13:20.123Z info    arcp_trio.runtime.job.job: job ended "
         'job_id=job_1 seconds=0.5 error="no \\"x\\" = y" empty=""'
     )
 
@@ -123,7 +124,7 @@ def test_a_field_cannot_pass_for_what_every_line_has() -> None:
     read = json.loads(JsonFormatter().format(record(ts="never", event="nothing", logger="me")))
     assert read["ts"] == "2023-11-14T22:13:20.123Z"
     assert read["event"] == "job ended"
-    assert read["logger"] == "arcp_trio.runtime.job"
+    assert read["logger"] == "arcp_trio.runtime.job.job"
 
 
 @pytest.mark.real_tcp

@@ -15,7 +15,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from arcp_trio import JobContext, MemoryStore, Runtime
-from arcp_trio.runtime.sessions import SWEEP_SECONDS
+from arcp_trio.runtime.session.sessions import SWEEP_SECONDS
 from arcp_trio.testing.frames import Frame
 from arcp_trio.testing.peer import Peer
 from arcp_trio.wire.json import JsonObject

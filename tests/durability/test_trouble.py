@@ -7,7 +7,7 @@ import trio
 from trio.testing import MockClock
 
 from arcp_trio import InternalError, MemoryStore
-from arcp_trio.runtime.sessions import Sessions
+from arcp_trio.runtime.session.sessions import Sessions
 from arcp_trio.store.errors import StoreError
 from arcp_trio.testing import open_peers
 from arcp_trio.transport import TransportClosed

@@ -11,8 +11,8 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from arcp_trio import MemoryStore
-from arcp_trio.runtime import scribe
-from arcp_trio.runtime.session import Session
+from arcp_trio.runtime.session import scribe
+from arcp_trio.runtime.session.session import Session
 from arcp_trio.store.writes import AppendLog, Write
 from arcp_trio.testing import Peer
 from tests.flow.support import QUIET, Flow, open_flow, read_to

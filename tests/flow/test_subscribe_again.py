@@ -6,7 +6,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from arcp_trio.runtime.job import Job
+from arcp_trio.runtime.job.job import Job
 from arcp_trio.wire.json import JsonObject
 from tests.flow.observing import (
     Scene,

@@ -14,8 +14,8 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from arcp_trio import InternalError, JobContext, MemoryStore
-from arcp_trio.runtime.session import Session
-from arcp_trio.runtime.watch import Watch
+from arcp_trio.runtime.session.session import Session
+from arcp_trio.runtime.session.watch import Watch
 from arcp_trio.store.interface import Store
 from arcp_trio.store.records import Entry
 from arcp_trio.store.sqlite import SqliteStore

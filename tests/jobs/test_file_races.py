@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import pytest
 
 from arcp_trio import JobContext
-from arcp_trio.runtime.job import Job
+from arcp_trio.runtime.job.job import Job
 from arcp_trio.wire.json import Json
 from tests.jobs.workspace import DENIED, Workspace, attempt
 

@@ -15,8 +15,8 @@ import trio
 from trio.testing import MockClock
 
 from arcp_trio import ArcpError, JobContext
-from arcp_trio.runtime.emitting import add_event
-from arcp_trio.runtime.job import Job
+from arcp_trio.runtime.job.emitting import add_event
+from arcp_trio.runtime.job.job import Job
 from arcp_trio.wire.json import Json
 from arcp_trio.wire.timestamps import rfc3339
 from tests.jobs.workspace import DENIED, Workspace, attempt

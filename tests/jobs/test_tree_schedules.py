@@ -21,10 +21,12 @@ from trio.testing import MockClock
 
 from arcp_trio import ArcpError, JobContext, JobError, Limits, Runtime, StaticTokens
 from arcp_trio.authority.budget import Budget
-from arcp_trio.runtime import emitting, scribe, sending
-from arcp_trio.runtime.batch import Batch
-from arcp_trio.runtime.job import Job
-from arcp_trio.runtime.scribe import Scribe
+from arcp_trio.runtime.connection import sender as sending
+from arcp_trio.runtime.job import emitting
+from arcp_trio.runtime.job.job import Job
+from arcp_trio.runtime.session import scribe
+from arcp_trio.runtime.session.batch import Batch
+from arcp_trio.runtime.session.scribe import Scribe
 from arcp_trio.store.interface import Owed
 from arcp_trio.testing import Peer, TrioClock, WireRecorder
 from arcp_trio.testing.frames import TERMINAL, Frame

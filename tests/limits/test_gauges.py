@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
-from arcp_trio.runtime.sessions import SWEEP_SECONDS
+from arcp_trio.runtime.session.sessions import SWEEP_SECONDS
 from arcp_trio.testing import Peer
 from arcp_trio.transport import TransportClosed
 from arcp_trio.wire.errors import ArcpError

@@ -8,7 +8,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from arcp_trio import JobContext, JobError
-from arcp_trio.runtime.sessions import SWEEP_SECONDS
+from arcp_trio.runtime.session.sessions import SWEEP_SECONDS
 from arcp_trio.store.sqlite import SqliteStore
 from arcp_trio.testing import open_peer
 from tests.credentials.runtimes import LEASE, SafeStore, provided

@@ -7,8 +7,8 @@ import trio
 from trio.testing import MockClock
 
 from arcp_trio import Runtime
-from arcp_trio.runtime import pace
-from arcp_trio.runtime.sessions import SWEEP_SECONDS
+from arcp_trio.runtime.connection import pace
+from arcp_trio.runtime.session.sessions import SWEEP_SECONDS
 from arcp_trio.testing.peer import TEST_TOKEN
 from arcp_trio.wire.errors import PermissionDenied, Unauthenticated
 from arcp_trio.wire.json import JsonObject

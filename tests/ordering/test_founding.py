@@ -12,11 +12,11 @@ from trio.testing import MockClock
 from arcp_trio import Event, Limits
 from arcp_trio.client import delivery
 from arcp_trio.client.delivery import Delivery
-from arcp_trio.runtime import outcome
-from arcp_trio.runtime.batch import Batch
-from arcp_trio.runtime.connection import Connection
-from arcp_trio.runtime.scribe import Scribe
-from arcp_trio.runtime.session import Session
+from arcp_trio.runtime.connection.connection import Connection
+from arcp_trio.runtime.job import outcome
+from arcp_trio.runtime.session.batch import Batch
+from arcp_trio.runtime.session.scribe import Scribe
+from arcp_trio.runtime.session.session import Session
 from arcp_trio.testing import open_pair, open_peer
 from arcp_trio.testing.pair import PeerFactory, open_peers
 from arcp_trio.testing.peer import Peer

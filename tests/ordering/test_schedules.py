@@ -16,13 +16,15 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from arcp_trio import MemoryStore
-from arcp_trio.runtime import emitting, outcome, scribe, sending
-from arcp_trio.runtime.batch import Batch
-from arcp_trio.runtime.connection import Connection
-from arcp_trio.runtime.observing import Observing
-from arcp_trio.runtime.outbox import Promise
-from arcp_trio.runtime.session import Session
-from arcp_trio.runtime.watch import Watch
+from arcp_trio.runtime.connection import sender as sending
+from arcp_trio.runtime.connection.connection import Connection
+from arcp_trio.runtime.job import emitting, outcome
+from arcp_trio.runtime.session import scribe
+from arcp_trio.runtime.session.batch import Batch
+from arcp_trio.runtime.session.observing import Observing
+from arcp_trio.runtime.session.outbox import Promise
+from arcp_trio.runtime.session.session import Session
+from arcp_trio.runtime.session.watch import Watch
 from arcp_trio.store.interface import Owed, Replay
 from arcp_trio.store.records import Entry
 from tests.ordering.programs import Program, observations, overflows, programs

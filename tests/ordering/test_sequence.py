@@ -9,9 +9,9 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from arcp_trio import JobContext, JobError, Limits, MemoryStore
-from arcp_trio.runtime import scribe
-from arcp_trio.runtime.batch import Batch
-from arcp_trio.runtime.scribe import Scribe
+from arcp_trio.runtime.session import scribe
+from arcp_trio.runtime.session.batch import Batch
+from arcp_trio.runtime.session.scribe import Scribe
 from arcp_trio.store.interface import Owed
 from arcp_trio.store.queue import WriteQueue
 from arcp_trio.store.records import KeyRow

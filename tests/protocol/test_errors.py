@@ -12,8 +12,9 @@ import trio
 from trio.testing import MockClock
 
 from arcp_trio import ArcpError, InternalError, JobContext, JobError, MemoryStore, Runtime
-from arcp_trio.runtime import acceptance, verdict
-from arcp_trio.runtime.jobs import Jobs
+from arcp_trio.runtime.job import acceptance
+from arcp_trio.runtime.job.jobs import Jobs
+from arcp_trio.runtime.session import judge as verdict
 from arcp_trio.testing import Peer, open_peer, open_peers
 from arcp_trio.testing.frames import CODES
 from arcp_trio.wire import errors

@@ -10,7 +10,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from arcp_trio import InvalidRequest, JobContext, JobNotFound, MemoryStore
-from arcp_trio.runtime import scribe
+from arcp_trio.runtime.session import scribe
 from arcp_trio.testing import open_peer, open_peers
 from arcp_trio.wire.json import Json
 from tests.protocol.support import OTHER_TOKEN, answers, make_runtime, text_of

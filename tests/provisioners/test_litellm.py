@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from arcp_trio.provisioners.litellm import LiteLlmError, LiteLlmProvisioner
-from arcp_trio.runtime.provisioner import CannotRevoke, Issued, Provisioner
+from arcp_trio.runtime.credentials.provisioner import CannotRevoke, Issued, Provisioner
 from arcp_trio.wire.errors import BudgetExhausted, PermissionDenied
 from tests.provisioners.gateway import MASTER_KEY, Fault, problem
 from tests.provisioners.orders import MODELS, an_order, issue, provisioner_of, shown_with_locals

@@ -9,7 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from arcp_trio.runtime.scribe import Scribe
+from arcp_trio.runtime.session.scribe import Scribe
 from tests.sessions.support import close_code, lines, open_stage
 
 

@@ -10,7 +10,7 @@ import trio
 from trio.testing import MockClock
 
 from arcp_trio import BudgetExhausted, Client, Event, JobContext, LeaseExpired, Runtime
-from arcp_trio.runtime.connection import Connection
+from arcp_trio.runtime.connection.connection import Connection
 from arcp_trio.testing import TrioClock, WireRecorder, open_pair
 from arcp_trio.transport import Transport
 from arcp_trio.wire.errors import JobFailed, Unauthenticated

@@ -1,0 +1,1 @@
+"""Connections: transports, and the tasks that move frames between them and sessions."""

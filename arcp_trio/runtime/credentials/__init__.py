@@ -1,0 +1,1 @@
+"""Credentials: minting them for jobs, and revoking them."""

@@ -1,0 +1,1 @@
+"""Jobs: agents at work, their events, results and ends."""

@@ -1,0 +1,301 @@
+"""What an agent sees of its job."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from decimal import Decimal
+from typing import IO, TYPE_CHECKING, Any, overload
+
+from arcp_trio.runtime.credentials.wallet import Credential
+from arcp_trio.runtime.job.delegation import Amount, Child, delegate
+from arcp_trio.runtime.job.emitting import emit
+from arcp_trio.runtime.job.files import open_file
+from arcp_trio.runtime.job.result_stream import Encoding, ResultStream
+from arcp_trio.runtime.job.tools import ToolCall
+from arcp_trio.wire.json import Json
+
+if TYPE_CHECKING:
+    from _typeshed import (
+        OpenBinaryModeReading,
+        OpenBinaryModeUpdating,
+        OpenBinaryModeWriting,
+        OpenTextMode,
+    )
+    from trio._file_io import AsyncIOWrapper
+
+    from arcp_trio.runtime.job.job import Job
+
+
+class JobContext:
+    """Handed to an agent's function; its methods add events to the job's ordered stream.
+
+    Cancellation: every awaited method is a place where the job can be cancelled.
+    Ordering: events stand in the order of the calls, whichever of the agent's tasks makes them. An
+    event is in the job's journal when the call returns; most calls return without giving way to
+    other tasks, so an agent that emits in a tight loop gives way every few dozen events only.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+
+    @property
+    def id(self) -> str:
+        """The job's id."""
+        return self._job.id
+
+    @property
+    def agent(self) -> str:
+        """The agent's name."""
+        return self._job.agent.name
+
+    @property
+    def version(self) -> str:
+        """The agent's version, resolved at submission and fixed since (§7.5)."""
+        return self._job.agent.version
+
+    @property
+    def input(self) -> Json:
+        """What the client sent along."""
+        return self._job.input
+
+    @property
+    def principal(self) -> str:
+        """Who submitted the job."""
+        return self._job.principal
+
+    @property
+    def trace_id(self) -> str:
+        """The W3C trace id the job belongs to, 32 hex digits (§11)."""
+        return self._job.trace_id
+
+    @property
+    def parent_id(self) -> str | None:
+        """The job that delegated to this one, if one did (§10)."""
+        return None if self._job.parent is None else self._job.parent.id
+
+    @property
+    def lease(self) -> Mapping[str, Json]:
+        """What the job may do, as its acceptance says it (§9)."""
+        return self._job.authority.lease.wire()
+
+    @property
+    def expires_at(self) -> str | None:
+        """When the lease expires, as its acceptance says it; None if it does not (§9.5)."""
+        return self._job.authority.lease.expires_at
+
+    @property
+    def budget(self) -> Mapping[str, Decimal]:
+        """What is left of the job's own budget, by currency; empty without one (§9.6)."""
+        return self._job.authority.budget.remaining
+
+    @property
+    def deadline(self) -> float | None:
+        """When `max_runtime_sec` is over, on `trio.current_time()`; None without one."""
+        return self._job.deadline
+
+    async def over(self) -> None:
+        """Wait until the job is over: at its end, or once its grace for an end is used up.
+
+        For what has to be gone by then, even if the agent is not. It needs a shield, because the
+        agent is cancelled before.
+        """
+        await self._job.said_its_end.wait()
+
+    @property
+    def credentials(self) -> list[Credential]:
+        """What the job was provided with, as it is now; none when it is at its end (§9.8)."""
+        return [] if self._job.wallet is None else self._job.wallet.all()
+
+    async def rotate(self, credential_id: str) -> Credential:
+        """Have another credential in place of this one, and this one revoked (§9.8.2).
+
+        Whoever submitted the job is told of the new value. If the upstream mints more than one,
+        the others are among `credentials`.
+
+        Raises:
+            KeyError: the job has no such credential.
+            InternalError: there is no other; this one is as good as before.
+        """
+        if self._job.wallet is None:
+            raise KeyError(credential_id)
+        return await self._job.wallet.rotate(credential_id)
+
+    # -- authority (§9.3)
+
+    def authorize(self, capability: str, target: str) -> None:
+        """Return if the lease allows it, or raise; with nothing to wait for, so act at once.
+
+        Raises:
+            LeaseExpired, BudgetExhausted, PermissionDenied: it does not.
+        """
+        self._job.authorize(capability, target)
+
+    def tool_call(self, tool: str, args: Json = None) -> ToolCall:
+        """Around a tool's call: `async with job.tool_call("search.web", {…}) as call:`.
+
+        Emits `tool_call`, then `tool_result` with `call.result`, or with the error that left the
+        block. What the lease does not allow is refused before the block is entered: as the call's
+        error, and raised.
+        """
+        return ToolCall(self._job, tool, args)
+
+    @overload
+    def open(
+        self,
+        path: str | os.PathLike[str],
+        mode: OpenTextMode = "r",
+        *,
+        encoding: str | None = None,
+        errors: str | None = None,
+        newline: str | None = None,
+    ) -> AbstractAsyncContextManager[AsyncIOWrapper[io.TextIOWrapper]]: ...
+
+    @overload
+    def open(
+        self, path: str | os.PathLike[str], mode: OpenBinaryModeReading
+    ) -> AbstractAsyncContextManager[AsyncIOWrapper[io.BufferedReader]]: ...
+
+    @overload
+    def open(
+        self, path: str | os.PathLike[str], mode: OpenBinaryModeWriting
+    ) -> AbstractAsyncContextManager[AsyncIOWrapper[io.BufferedWriter]]: ...
+
+    @overload
+    def open(
+        self, path: str | os.PathLike[str], mode: OpenBinaryModeUpdating
+    ) -> AbstractAsyncContextManager[AsyncIOWrapper[io.BufferedRandom]]: ...
+
+    def open(
+        self,
+        path: str | os.PathLike[str],
+        mode: str = "r",
+        *,
+        encoding: str | None = None,
+        errors: str | None = None,
+        newline: str | None = None,
+    ) -> AbstractAsyncContextManager[AsyncIOWrapper[IO[Any]]]:
+        """Open a regular file as Trio's async file: `async with job.open("/ws/a.txt") as file:`.
+
+        Needs `fs.read` for `r`, `fs.write` for `w`, `a` and `x`, and both with `+`: for the path
+        and for the real one behind its links. The file that was authorised is the one that is
+        opened, whatever becomes of the path meanwhile. The parameters are those of Python's `open`.
+
+        Raises:
+            LeaseExpired, BudgetExhausted, PermissionDenied: the lease does not allow it, or it is
+                no regular file.
+            OSError: what opening a file may raise.
+        """
+        return open_file(self._job, path, mode, encoding=encoding, errors=errors, newline=newline)
+
+    async def delegate(
+        self,
+        agent: str,
+        input: Json = None,  # noqa: A002 - its name on the wire
+        lease: Mapping[str, Sequence[str]] | None = None,
+        budget: Mapping[str, Amount] | None = None,
+        expires_in: float | None = None,
+        max_runtime: float | None = None,
+    ) -> Child:
+        """Give work to another agent, with a part of this job's lease (§10).
+
+        The child has what `lease` and `budget` say and nothing else; it ends with this job at the
+        latest, and its spending counts here too.
+
+        Raises:
+            LeaseSubsetViolation: it would have more than this job has.
+            PermissionDenied: there is no `agent.delegate` for that agent.
+            ArcpError: what an operation or a submit would be refused with.
+            ValueError: `budget` has a currency that is in the lease's `cost.budget`, too.
+        """
+        return await delegate(
+            self._job,
+            agent,
+            input,
+            lease=lease,
+            budget=budget,
+            expires_in=expires_in,
+            max_runtime=max_runtime,
+        )
+
+    # -- events (§8.2)
+
+    async def log(self, message: str, level: str = "info") -> None:
+        """A log line. Levels: trace, debug, info, warn, error, critical."""
+        await emit(self._job, "log", {"level": level, "message": message})
+
+    async def thought(self, text: str) -> None:
+        """What the agent is thinking."""
+        await emit(self._job, "thought", {"text": text})
+
+    async def status(self, phase: str, message: str | None = None) -> None:
+        """A new phase of the work."""
+        await emit(self._job, "status", {"phase": phase, "message": message})
+
+    async def progress(
+        self,
+        current: float,
+        total: float | None = None,
+        units: str | None = None,
+        message: str | None = None,
+    ) -> None:
+        """How far the work is (§8.2.1). `current` is not negative; it may exceed `total`."""
+        await emit(
+            self._job,
+            "progress",
+            {"current": current, "total": total, "units": units, "message": message},
+        )
+
+    async def metric(
+        self,
+        name: str,
+        value: float | Decimal,
+        unit: str | None = None,
+        dimensions: Mapping[str, Json] | None = None,
+    ) -> None:
+        """A measurement. One whose name begins with `cost.` is never negative (§9.6)."""
+        body = {
+            "name": name,
+            "value": value,
+            "unit": unit,
+            "dimensions": None if dimensions is None else dict(dimensions),
+        }
+        await emit(self._job, "metric", body)
+
+    async def artifact(
+        self,
+        uri: str,
+        content_type: str,
+        byte_size: int | None = None,
+        sha256: str | None = None,
+    ) -> None:
+        """A reference to something the agent made."""
+        await emit(
+            self._job,
+            "artifact_ref",
+            {"uri": uri, "content_type": content_type, "byte_size": byte_size, "sha256": sha256},
+        )
+
+    def stream_result(self, encoding: Encoding = "utf8") -> ResultStream:
+        """Stream the result (§8.4): `async with job.stream_result() as out: await out.write(…)`.
+
+        In chunks of at most `chunk_bytes` as the runtime's limits have it. Then return nothing; a
+        job that has begun to stream ends as INTERNAL_ERROR if it does not finish, streams twice or
+        returns a value. Where the client cannot take chunks, the result is sent inline, and has to
+        fit into a frame.
+
+        Args:
+            encoding: "utf8" for text, "base64" for bytes.
+        """
+        return ResultStream(self._job, encoding)
+
+    async def emit(self, kind: str, body: Mapping[str, Json]) -> None:
+        """Any event of §8.2, or an `x-vendor.*` one.
+
+        Raises:
+            InvalidEvent: the body is not what its kind wants, or a `result_chunk` is not the next
+                one of the job's result; nothing was emitted.
+        """
+        await emit(self._job, kind, body)

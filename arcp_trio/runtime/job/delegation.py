@@ -1,0 +1,211 @@
+"""A job giving part of its work, and part of its lease, to another agent (§10)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from functools import partial
+from typing import TYPE_CHECKING
+
+from arcp_trio.authority.lease import Lease, narrowed
+from arcp_trio.runtime.job.acceptance import (
+    Origin,
+    Wanted,
+    acceptance,
+    accepted_tail,
+    draft,
+    give_up,
+    provide,
+    row,
+)
+from arcp_trio.runtime.job.emitting import add_event, give_way
+from arcp_trio.runtime.limits import limit_hit
+from arcp_trio.store.records import Status
+from arcp_trio.store.writes import AcceptJob
+from arcp_trio.wire.agent_ref import parse_agent_ref
+from arcp_trio.wire.errors import (
+    ArcpError,
+    InternalError,
+    InvalidRequest,
+    JobCancelled,
+    JobFailed,
+    JobTimedOut,
+)
+from arcp_trio.wire.ids import new_id
+from arcp_trio.wire.json import Json, JsonObject, dumps, loads
+from arcp_trio.wire.lease_request import lease_request
+from arcp_trio.wire.timestamps import rfc3339
+
+if TYPE_CHECKING:
+    from arcp_trio.runtime.job.job import Job
+
+log = logging.getLogger(__name__)
+
+Amount = str | int | float | Decimal
+
+_FAILURES: Mapping[Status, type[ArcpError]] = {
+    Status.CANCELLED: JobCancelled,
+    Status.TIMED_OUT: JobTimedOut,
+}
+
+
+class Child:
+    """A delegated job, as the agent that delegated has it."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+
+    @property
+    def id(self) -> str:
+        """The child job's id."""
+        return self._job.id
+
+    async def result(self) -> Json:
+        """Wait for the child's end and return what its agent returned, or streamed.
+
+        A streamed result comes whole: as text if it was streamed as utf8, else as bytes.
+
+        Raises:
+            JobFailed, JobCancelled, JobTimedOut: it ended otherwise.
+            InternalError: what it streamed is not stored any more.
+        """
+        await self._job.said_its_end.wait()
+        outcome = self._job.outcome
+        assert outcome is not None
+        error = outcome.error
+        if error is None:
+            if self._job.streamed is not None:
+                return await self._job.streamed.whole(self._job)
+            result: Json = loads(outcome.result)
+            return result
+        raise _FAILURES.get(outcome.status, JobFailed)(
+            error.message, details=error.details, retryable=error.retryable, code=error.code
+        )
+
+
+async def delegate(
+    parent: Job,
+    agent: str,
+    input: Json,  # noqa: A002 - its name on the wire
+    *,
+    lease: Mapping[str, Sequence[str]] | None,
+    budget: Mapping[str, Amount] | None,
+    expires_in: float | None,
+    max_runtime: float | None,
+) -> Child:
+    """Say on the wire what is wanted, then accept the child or say why not."""
+    delegate_id = new_id("del_")
+    amounts = {currency: _plain(amount) for currency, amount in (budget or {}).items()}
+    request = lease_request(lease, None if budget is None else amounts)
+    expires_at = None
+    if expires_in is not None:
+        expires_at = rfc3339(parent.core.clock.now() + expires_in)
+    body: JsonObject = {
+        "delegate_id": delegate_id,
+        "agent": agent,
+        "input": input,
+        "lease_request": request,
+        "lease_constraints": None if expires_at is None else {"expires_at": expires_at},
+    }
+    add_event(parent, "delegate", body)
+    try:
+        await give_way(parent)
+        wanted = _wanted(parent, agent, input, request, expires_at, max_runtime)
+        child = await _accept(parent, delegate_id, wanted)
+    except BaseException as error:
+        # In one step: whoever is being cancelled cannot wait.
+        told = parent.core.metrics.refused(_told(error))
+        refused = {"wanted": agent, "code": told.code, "error": told.message}
+        log.info("delegation refused", extra=parent.facts | refused)
+        if not parent.sealed:
+            why_not = {"call_id": delegate_id, "error": told.payload()}
+            add_event(parent, "tool_result", why_not)
+        raise
+    return Child(child)
+
+
+def _told(error: BaseException) -> ArcpError:
+    """What the client reads of a delegation that came to nothing."""
+    if isinstance(error, ArcpError):
+        return error
+    if isinstance(error, Exception):
+        return InternalError("the delegation failed")
+    return JobCancelled("the delegation was given up")
+
+
+def _plain(amount: Amount) -> str:
+    return amount if isinstance(amount, str) else format(Decimal(str(amount)), "f")
+
+
+def _some_time(seconds: float) -> float:
+    seconds = float(seconds)
+    if not seconds > 0:  # nan is none, either
+        raise InvalidRequest("expected a number of seconds above 0 @ max_runtime")
+    return seconds
+
+
+def _wanted(
+    parent: Job,
+    agent: str,
+    input: Json,  # noqa: A002
+    request: Mapping[str, Sequence[str]],
+    expires_at: str | None,
+    max_runtime: float | None,
+) -> Wanted:
+    """What the child is to be, within what its parent has.
+
+    Raises:
+        ArcpError: the parent may not delegate, or not that.
+    """
+    core = parent.core
+    parent.refuse_if_ending()
+    parent.authorize("agent.delegate", parse_agent_ref(agent).name)
+    asked = Lease.read(request, expires_at, now=core.clock.now())
+    above = parent.authority
+    wanted = Wanted(
+        agent=core.agents.resolve(agent),
+        input=loads(dumps(input)),  # from here on each of the two has its own
+        lease=narrowed(
+            asked, above.lease, above.budget.available(), any_model=core.policy.any_model
+        ),
+        max_runtime=None if max_runtime is None else _some_time(max_runtime),
+    )
+    limits = core.limits
+    if parent.depth >= limits.delegation_depth:
+        raise limit_hit("delegation_depth", limits.delegation_depth)
+    if len(parent.children) >= limits.children_per_job:
+        raise limit_hit("children_per_job", limits.children_per_job)
+    return wanted
+
+
+async def _accept(parent: Job, delegate_id: str, wanted: Wanted) -> Job:
+    """The child exists once it is stored; its acceptance has its place in the parent's journal.
+
+    So whoever submitted the parent learns of the child behind the `delegate` event, also if it
+    was away, and also if it is another session that submitted the same key later.
+    """
+    core = parent.core
+    child = draft(core, wanted, Origin.delegation(parent, delegate_id))
+    parent.adopt(child)
+    try:
+        await provide(child)
+        now = core.clock.now()
+        accepted = acceptance(child, now)
+        tail = accepted_tail(accepted)
+        group = core.store.put(AcceptJob(row(child, dumps(accepted), now), None, parent.id))
+    except BaseException:
+        await _part(parent, child)  # noqa: ASYNC102 - it bounds and shields itself
+        raise
+    parent.tell_of(child, tail)
+    group.then(partial(core.jobs.start, child))
+    return child
+
+
+async def _part(parent: Job, child: Job) -> None:
+    """There is no child after all; what was issued for it does not outlast its parent (§9.8.2)."""
+    if child.wallet is not None:
+        child.wallet.end()
+        await child.wallet.ended()
+    give_up(child)
+    parent.part_from(child)

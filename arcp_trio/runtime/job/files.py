@@ -1,0 +1,162 @@
+"""Files that agents open within their lease (§9.2, §9.3): what was authorised is what is opened.
+
+Two names have to be allowed: the path as given, and the real one behind all links. The real path is
+then walked down from the root by directory descriptors, and no link on it is followed: there are
+none on it, unless someone put one there since, and that one leads nowhere. So whatever is renamed
+or replaced meanwhile, bytes go to and come from an allowed path only.
+
+What this cannot tell: another name of the same file (a hard link), another file system mounted on
+an allowed path, or a directory that is moved out of an allowed one while it is being walked. And
+the check is made when a file is opened; one that is open stays so until the block is left.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Final
+
+import trio
+
+from arcp_trio.wire.errors import PermissionDenied, clip
+
+if TYPE_CHECKING:
+    from trio._file_io import AsyncIOWrapper
+
+    from arcp_trio.runtime.job.job import Job
+
+CLOSE_SECONDS: Final = 10.0
+"""How long closing may take, which may have to write what is buffered."""
+
+# Where there is O_PATH, passing through a directory does not ask for the permission to list it.
+_O_PATH: Final[int] = getattr(os, "O_PATH", os.O_RDONLY)
+_DIRECTORY: Final = _O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# Not blocking: to open a FIFO may mean to wait for its other end.
+_FILE: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+
+@asynccontextmanager
+async def open_file(
+    job: Job,
+    path: str | os.PathLike[str],
+    mode: str,
+    *,
+    encoding: str | None,
+    errors: str | None,
+    newline: str | None,
+) -> AsyncGenerator[AsyncIOWrapper[IO[Any]], None]:
+    """Authorise and open a regular file; see `JobContext.open`."""
+    named = _absolute(os.fspath(path))
+    capabilities = _capabilities(mode)
+
+    def authorize(*also: str) -> None:
+        for capability in capabilities:
+            job.authorize(capability, named, also=also)
+
+    def opener(_path: str, flags: int) -> int:
+        real = _real_path(named, new=bool(flags & os.O_EXCL))
+        # At the last moment, and the thread does nothing else before it opens what was allowed.
+        trio.from_thread.run_sync(authorize, real)
+        return _open_regular(real, flags, named)
+
+    authorize()  # even links are looked at within the lease only
+    # io.open takes the mode apart and makes flags of it, as for everyone.
+    opening = partial(
+        io.open,
+        named,
+        mode,
+        encoding=encoding,
+        errors=errors,
+        newline=newline,
+        opener=opener,
+    )
+    file = await trio.to_thread.run_sync(opening)
+    try:
+        yield trio.wrap_file(file)
+    finally:
+        # Not silent when it takes too long: the agent believes that what it wrote is in the file.
+        # A limiter of its own: there is always a thread for it.
+        with trio.fail_after(CLOSE_SECONDS, shield=True):
+            await trio.to_thread.run_sync(
+                file.close, abandon_on_cancel=True, limiter=trio.CapacityLimiter(1)
+            )
+
+
+def _capabilities(mode: str) -> Sequence[str]:
+    if "+" in mode:
+        return ("fs.read", "fs.write")
+    return ("fs.read",) if "r" in mode else ("fs.write",)
+
+
+def _absolute(path: str) -> str:
+    """Make a path absolute and leave it as it is otherwise: `..` may stand behind a link."""
+    return path if path.startswith("/") else f"{Path.cwd()}/{path}"
+
+
+def _real_path(path: str, *, new: bool) -> str:
+    """Where a path leads; one of a new file has no link at its end, or else is not new."""
+    directory, _, name = path.rpartition("/")
+    if name in {"", ".", ".."}:
+        raise PermissionDenied(f"{clip(repr(path))} names a directory")
+    if new:
+        return os.path.realpath(directory + "/").rstrip("/") + "/" + name
+    return os.path.realpath(path)
+
+
+def _open_regular(real: str, flags: int, named: str) -> int:
+    """Open a real path without following any link."""
+    try:
+        directory, name = _open_parent(real)
+        try:
+            if not flags & os.O_EXCL:
+                # Opening alone can make a device do things.
+                with suppress(FileNotFoundError):
+                    _check(os.stat(name, dir_fd=directory, follow_symlinks=False), named)
+            # Emptied only when it is known to be a file.
+            file = os.open(name, flags & ~os.O_TRUNC | _FILE, 0o666, dir_fd=directory)
+        finally:
+            os.close(directory)
+        try:
+            _check(os.fstat(file), named)
+            os.set_blocking(file, True)
+            if flags & os.O_TRUNC:
+                os.ftruncate(file, 0)
+        except BaseException:
+            os.close(file)
+            raise
+    except OSError as error:
+        error.filename = named
+        raise
+    return file
+
+
+def _open_parent(real: str) -> tuple[int, str]:
+    *directories, name = real.split("/")[1:]
+    parent = os.open("/", _DIRECTORY)
+    for each in directories:
+        above = parent
+        try:
+            parent = os.open(each, _DIRECTORY, dir_fd=above)
+        finally:
+            os.close(above)
+    return parent, name or "."
+
+
+def _check(found: os.stat_result, named: str) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise PermissionDenied(f"{clip(repr(named))} is {_kind(found.st_mode)}, no regular file")
+
+
+def _kind(mode: int) -> str:
+    if stat.S_ISLNK(mode):
+        return "a link"
+    if stat.S_ISDIR(mode):
+        return "a directory"
+    if stat.S_ISFIFO(mode):
+        return "a FIFO"
+    return "a socket" if stat.S_ISSOCK(mode) else "a device"

@@ -1,0 +1,105 @@
+"""The jobs that are alive."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import trio
+
+from arcp_trio.runtime.clean import start_clean
+from arcp_trio.runtime.job.context import JobContext
+from arcp_trio.runtime.limits import limit_hit
+from arcp_trio.runtime.wake import Wake
+
+if TYPE_CHECKING:
+    from arcp_trio.runtime.core import Core
+    from arcp_trio.runtime.job.job import Job
+    from arcp_trio.runtime.job.outcome import Outcome
+
+
+log = logging.getLogger(__name__)
+
+
+class Jobs:
+    """Jobs by id from their acceptance to their stored end; what has ended is in the store only."""
+
+    def __init__(self, core: Core, nursery: trio.Nursery) -> None:
+        self.live: dict[str, Job] = {}
+        self._core = core
+        self._nursery = nursery
+        self._count: Counter[str] = Counter()
+        self._ordinal = 0
+        self._one_ended = Wake()
+        self._closed = False
+
+    def go_on_from(self, ordinal: int) -> None:
+        """The highest ordinal that the store has."""
+        self._ordinal = ordinal
+
+    def next_ordinal(self) -> int:
+        """The place of an entry among all entries of the runtime."""
+        self._ordinal += 1
+        return self._ordinal
+
+    def refuse_if_full(self, principal: str) -> None:
+        """Have no more jobs than there may be.
+
+        Raises:
+            InternalError: a limit is reached.
+        """
+        limits = self._core.limits
+        if len(self.live) >= limits.jobs:
+            raise limit_hit("jobs", limits.jobs)
+        if self._count[principal] >= limits.jobs_per_principal:
+            raise limit_hit("jobs_per_principal", limits.jobs_per_principal)
+
+    def admit(self, job: Job) -> None:
+        """Count a job among those that are alive."""
+        self._count[job.principal] += 1
+        self.live[job.id] = job
+
+    def start(self, job: Job) -> None:
+        """Let a job run, in a context that has nothing of the connection it came by."""
+        if not self._closed:
+            log.info("job accepted", extra=job.facts | {"trace_id": job.trace_id})
+            start_clean(self._nursery, job.run, JobContext(job), name=f"job {job.id}")
+
+    def mind_end(self, job: Job) -> None:
+        """Let a job's agent stop within its grace, and no later."""
+        if not self._closed:
+            self._nursery.start_soon(job.cut_off, name=f"end of {job.id}")
+
+    def close(self) -> None:
+        """Start nothing any more: the nursery is about to end."""
+        self._closed = True
+
+    def ended(self, job: Job) -> None:
+        """A job's terminal is stored."""
+        del self.live[job.id]
+        self._count[job.principal] -= 1
+        if not self._count[job.principal]:
+            del self._count[job.principal]
+        self._one_ended.set()
+
+    def session_gone(self, session_id: str) -> None:
+        """A session is closed or over: it is no longer one of those that may cancel its jobs."""
+        for job in self.live.values():
+            job.submitters.discard(session_id)
+
+    async def none_left(self) -> None:
+        """Wait until no job is alive."""
+        while self.live:
+            await self._one_ended.wait()
+
+    def abandon_all(self) -> None:
+        """Wait no longer for the ends of jobs to be stored; the next start sees to them."""
+        for job in self.live.values():
+            job.abandon()
+
+    def end_all(self, outcome: Outcome, grace: float) -> None:
+        """End every job that is alive, with at most this grace."""
+        for job in reversed(self.live.values()):  # children before their parents
+            job.shorten_grace(grace)
+            job.end(outcome)

@@ -1,0 +1,262 @@
+"""What a session may see of jobs it did not submit: listings and subscriptions (§6.6, §7.6)."""
+
+from __future__ import annotations
+
+import logging
+from base64 import b64decode, b64encode
+from functools import partial
+from typing import TYPE_CHECKING
+
+import attrs
+
+from arcp_trio.runtime.credentials.holes import sealed
+from arcp_trio.runtime.limits import limit_hit
+from arcp_trio.runtime.notices import frame
+from arcp_trio.runtime.session.outbox import Answer, Promise
+from arcp_trio.runtime.session.watch import Watch
+from arcp_trio.store.records import JobQuery, Status
+from arcp_trio.wire.errors import ArcpError, InvalidRequest, JobNotFound, clip
+from arcp_trio.wire.json import JsonObject, dumps, loads, loads_exact
+from arcp_trio.wire.messages import (
+    JobEntry,
+    Jobs,
+    ListJobs,
+    Subscribe,
+    Subscribed,
+    Unsubscribe,
+)
+from arcp_trio.wire.schema import to_json
+from arcp_trio.wire.timestamps import parse_rfc3339, rfc3339
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from arcp_trio.runtime.core import Core
+    from arcp_trio.runtime.job.job import Job
+    from arcp_trio.runtime.session.clerk import Request
+    from arcp_trio.runtime.session.session import Session
+    from arcp_trio.store.records import JobRow
+
+audit = logging.getLogger("arcp_trio.audit")
+"""Who wanted to observe whose job, and what was decided (§14)."""
+
+
+ENTRY_ALLOWANCE = 512
+"""More than an entry of a listing takes beyond what its job's `job.accepted` has, too."""
+
+
+class Observing:
+    """One session's view of the jobs."""
+
+    def __init__(self, core: Core, session: Session) -> None:
+        self._core = core
+        self._session = session
+
+    # -- subscriptions (§7.6)
+
+    async def subscribe(self, request: Request, message: Subscribe) -> None:
+        """Watch a job from here on, or from further back.
+
+        Raises:
+            JobNotFound: there is none, or none that the principal may know of: the same words.
+        """
+        core, session = self._core, self._session
+        row = await core.store.job(message.job_id)
+        allowed = row is not None and core.policy.may_observe(session.principal, row.principal)
+        audit.info(
+            "subscribe: subscriber=%r job=%r owner=%r decision=%s",
+            session.principal,
+            message.job_id,
+            None if row is None else row.principal,
+            "allowed" if allowed else "refused",
+        )
+        if row is None or not allowed:
+            raise JobNotFound("there is no such job")
+        cursor = await self._cursor(message)
+        job = core.jobs.live.get(row.job_id)
+        if job is None and row.finished_at is None:
+            row = await core.store.job(row.job_id)  # it has ended since
+            if row is None:
+                raise JobNotFound("there is no such job")
+        self._begin(request, row, job, cursor)
+
+    async def _cursor(self, message: Subscribe) -> int | None:
+        """Where in the journal to begin; None at its end."""
+        if not message.history:
+            return None
+        after = max(0, message.from_event_seq or 0)
+        return await self._core.store.index_after(message.job_id, after)
+
+    def _begin(self, request: Request, row: JobRow, job: Job | None, cursor: int | None) -> None:
+        session = self._session
+        length = row.length if job is None else job.journal.length
+        watch: Watch | None = None
+        if not self._has(row, job):
+            cursor = length if cursor is None else cursor
+            if job is not None:
+                cursor = max(cursor, job.journal.first)
+            if cursor < length or (job is not None and not job.sealed):
+                self._check_room()
+                watch = Watch(session, row.job_id, job, cursor, observer=True)
+        replayed = 0 if watch is None else length - watch.cursor
+        subscribed = Subscribed(
+            request_id=request.id,
+            current_status=row.status if job is None else job.status,
+            replayed=replayed > 0,
+            credentials=None if job is None else _credentials(job),
+            **_descriptor(row, job),
+        )
+        tail = partial(_subscribed_tail, subscribed, replayed)
+        if watch is None:
+            # Nothing is owed that it would not get anyway: its own job, or one that is over.
+            session.tell(Answer(request.connection, tail))
+            return
+        session.tell(Promise(tail, watch))
+        session.subscriptions[row.job_id] = watch
+        if job is not None:
+            job.journal.watches[session.id] = watch
+
+    def _has(self, row: JobRow, job: Job | None) -> bool:
+        """Whether the session gets the job's events anyway, or had them: it submitted it."""
+        session = self._session
+        watch = session.watches.get(row.job_id)
+        return (
+            row.session_id == session.id
+            or session.id in row.submitters
+            or row.job_id in session.subscriptions
+            or (watch is not None and not watch.observer)
+            or (job is not None and session.id in job.journal.watches)
+        )
+
+    def _check_room(self) -> None:
+        most = self._core.limits.subscriptions_per_session
+        if len(self._session.subscriptions) >= most:
+            raise limit_hit("subscriptions_per_session", most)
+
+    def unsubscribe(self, message: Unsubscribe) -> None:
+        """Stop watching a job that was subscribed to, at once; that is not answered."""
+        self._session.stop_observing(message.job_id)
+
+    # -- listings (§6.6)
+
+    async def list(self, request: Request, message: ListJobs) -> None:
+        """Answer with a page of the jobs that the principal may observe, newest first."""
+        core, principal = self._core, self._session.principal
+        found = await core.store.jobs(self._query(message))
+        page = _fitting(found[: message.page_size], core.limits.frame_bytes_out)
+        entries = [
+            _entry(row, core.jobs.live.get(row.job_id))
+            for row in page
+            if core.policy.may_observe(principal, row.principal)
+        ]
+        listing = Jobs(
+            request_id=request.id,
+            jobs=entries,
+            next_cursor=_cursor_behind(page[-1]) if len(page) < len(found) else None,
+        )
+        self._session.tell(Answer(request.connection, frame("session.jobs", to_json(listing))))
+
+    def _query(self, message: ListJobs) -> JobQuery:
+        wanted, principal = message.filter, self._session.principal
+        everybody = self._core.policy.observes_all(principal)
+        query = JobQuery(
+            principal=None if everybody else principal,
+            agent=wanted.agent,
+            behind=None if message.cursor is None else _place(message.cursor),
+            limit=message.page_size + 1,
+            size=self._core.limits.frame_bytes_out,
+        )
+        if wanted.status is not None:
+            query = attrs.evolve(query, statuses=_statuses(wanted.status))
+        if wanted.created_after is not None:
+            query = attrs.evolve(query, created_after=parse_rfc3339(wanted.created_after))
+        if wanted.created_before is not None:
+            query = attrs.evolve(query, created_before=parse_rfc3339(wanted.created_before))
+        return query
+
+
+# -- what an observer may know of a job
+
+
+def _subscribed_tail(subscribed: Subscribed, replayed: int, after_seq: int) -> bytes:
+    """The replay comes right behind this; `subscribed_from` is the last number of it (§7.6)."""
+    said = attrs.evolve(subscribed, subscribed_from=after_seq + replayed)
+    tail = frame(said.type, to_json(said), job_id=said.job_id, trace_id=said.trace_id)
+    return tail if said.credentials is None else sealed(tail)
+
+
+def _credentials(job: Job) -> list[JsonObject] | None:
+    """Without their values: whoever may see these gets them as the frame is numbered (§14)."""
+    held = [] if job.wallet is None else job.wallet.all()
+    return [credential.public() for credential in held] or None
+
+
+def _descriptor(row: JobRow, job: Job | None) -> JsonObject:
+    accepted: JsonObject = loads(row.accepted)
+    known = {
+        "job_id": row.job_id,
+        "agent": row.agent,
+        "lease": accepted["lease"],
+        "lease_constraints": accepted.get("lease_constraints"),
+        "parent_job_id": accepted.get("parent_job_id"),
+        "trace_id": row.trace_id,
+    }
+    budget = loads_exact(row.budget) if row.budget is not None else None
+    if job is not None:
+        budget = job.authority.budget.remaining or None
+    return known | {"budget": budget}
+
+
+def _entry(row: JobRow, job: Job | None) -> JobEntry:
+    known = _descriptor(row, job)
+    created_at = rfc3339(row.created_at)
+    return JobEntry(
+        job_id=row.job_id,
+        agent=row.agent,
+        status=row.status if job is None else job.status,
+        lease=known["lease"],
+        parent_job_id=known["parent_job_id"],
+        created_at=created_at,
+        submitted_at=created_at,  # what some clients look for
+        trace_id=row.trace_id,
+        last_event_seq=row.last_seq,
+    )
+
+
+def _fitting(rows: Sequence[JobRow], most: int) -> Sequence[JobRow]:
+    """As many of them, but at least one, as fit into one frame."""
+    size = ENTRY_ALLOWANCE
+    for count, row in enumerate(rows):
+        size += len(row.accepted) + ENTRY_ALLOWANCE
+        if size > most and count:
+            return rows[:count]
+    return rows
+
+
+def _statuses(names: Sequence[str]) -> frozenset[Status]:
+    known = {status.value for status in Status}
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise InvalidRequest(
+            f"{clip(repr(unknown[0]))} is none of {', '.join(Status)} @ $.filter.status"
+        )
+    return frozenset(map(Status, names))
+
+
+# -- cursors: opaque to the client
+
+
+def _cursor_behind(row: JobRow) -> str:
+    return b64encode(dumps([row.created_at, row.job_id])).decode()
+
+
+def _place(cursor: str) -> tuple[float, str]:
+    try:
+        match loads(b64decode(cursor, validate=True)):
+            case [float() as created_at, str() as job_id]:
+                return created_at, job_id
+            case _:
+                pass
+    except (ValueError, ArcpError):
+        pass
+    raise InvalidRequest("the cursor is not one that a listing has given")

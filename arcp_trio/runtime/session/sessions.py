@@ -1,0 +1,266 @@
+"""The sessions: awake, parked, and over."""
+
+from __future__ import annotations
+
+import heapq
+import logging
+import math
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import attrs
+import trio
+
+from arcp_trio.runtime.clean import start_clean
+from arcp_trio.runtime.session.clerk import Clerk
+from arcp_trio.runtime.session.outbox import Leave
+from arcp_trio.runtime.session.scribe import Scribe
+from arcp_trio.runtime.session.session import Session
+from arcp_trio.runtime.session.submission import Submissions
+from arcp_trio.runtime.session.unsent import Farewell
+from arcp_trio.runtime.session.watch import Watch
+from arcp_trio.runtime.trouble import FAILED, store_trouble
+from arcp_trio.store.records import SessionRow
+from arcp_trio.store.writes import DropSession, Expire, PutSession
+from arcp_trio.wire.errors import InternalError
+from arcp_trio.wire.ids import new_id
+
+if TYPE_CHECKING:
+    from arcp_trio.runtime.core import Core
+    from arcp_trio.store.queue import Group
+
+log = logging.getLogger(__name__)
+
+SWEEP_SECONDS = 5.0
+"""How late, at most, something past its retention goes."""
+
+
+@attrs.frozen
+class _Parked:
+    deadline: float
+    principal: str
+
+
+class Sessions:
+    """Sessions by id: awake ones have tasks, a parked one is a stored row and a deadline here."""
+
+    def __init__(self, core: Core, nursery: trio.Nursery) -> None:
+        self._core = core
+        self._nursery = nursery
+        self._submissions = Submissions(core, nursery)
+        self._awake: dict[str, Session] = {}
+        self._between: dict[str, trio.Event] = {}
+        """On their way between awake and parked: not to be touched before the event."""
+        self._parked: dict[str, _Parked] = {}
+        self._deadlines: list[tuple[float, str]] = []
+        """A heap; an entry whose session is not parked until that time any more means nothing."""
+        self._parked_of: dict[str, dict[str, None]] = {}
+        """Ids of the parked sessions by principal, oldest first."""
+        self._connected: Counter[str] = Counter()
+
+    # -- awake
+
+    def create(
+        self, principal: str, features: frozenset[str], dialect: str, token: bytes
+    ) -> tuple[Session, Group]:
+        """A new session, awake and held for the caller, to be told of once the group is stored."""
+        row = SessionRow(
+            session_id=new_id("sess_"),
+            principal=principal,
+            features=features,
+            dialect=dialect,
+            token=token,
+        )
+        session = Session(self._core.store, self._core.limits, row)
+        self._start(session)
+        return session, self._core.store.put(PutSession(row))
+
+    async def wake(self, session_id: str) -> Session | None:
+        """The session, awake and held; None if there is none. The caller releases it."""
+        while session_id in self._between:
+            await self._between[session_id].wait()
+        session = self._awake.get(session_id)
+        if session is None:
+            return await self._wake_from_store(session_id)
+        session.hold()
+        return session
+
+    async def _wake_from_store(self, session_id: str) -> Session | None:
+        # From here on its window cannot end: an attach that has begun wins (§6.3).
+        parked = self._unpark(session_id)
+        if parked is None:
+            return None
+        if parked.deadline <= trio.current_time():
+            self._drop(session_id, "its window is over")
+            return None
+        between = self._between[session_id] = trio.Event()
+        try:
+            row = await self._core.store.session(session_id)
+            assert row is not None, "what is parked is stored"
+            session = Session(self._core.store, self._core.limits, row)
+            session.window_ends = parked.deadline
+            for job_id, cursor in row.watches.items():
+                job = self._core.jobs.live.get(job_id)
+                observer = job_id in row.observed
+                watch = session.watches[job_id] = Watch(session, job_id, job, cursor, observer)
+                if observer:
+                    session.subscriptions[job_id] = watch
+                if job is not None:
+                    job.journal.watches[session_id] = watch
+            self._start(session)
+        except BaseException:
+            self._park(session_id, parked)
+            raise
+        else:
+            return session
+        finally:
+            del self._between[session_id]
+            between.set()
+
+    def _start(self, session: Session) -> None:
+        """Give a session its tasks, held for whoever wanted it awake."""
+        self._awake[session.id] = session
+        session.hold()
+        start_clean(self._nursery, self._keep, session, name=f"session {session.id}")
+
+    async def _keep(self, session: Session) -> None:
+        """Be a session for as long as something needs it awake; then park it."""
+        core = self._core
+        clerk = Clerk(core, session, self._submissions)
+        scribe = Scribe(core, session)
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(clerk.run, name=f"clerk of {session.id}")
+                await scribe.run()
+                self._begin_to_part(session)
+                nursery.cancel_scope.cancel(reason="nobody needs the session awake")
+        except Exception:
+            log.exception("session failed", extra=session.facts)
+            if session.id in self._awake:
+                self._begin_to_part(session)
+            if session.connection is not None:
+                session.connection.fail(InternalError("the session failed"), FAILED)
+                session.connection.hurry()
+                await session.left()  # what it says meanwhile must not meet another of that id
+        # Woken again, it is read from its row: not before everything it said is in there.
+        await core.store.flushed()
+        self._part(session)
+
+    def _begin_to_part(self, session: Session) -> None:
+        del self._awake[session.id]
+        self._between[session.id] = trio.Event()
+        for watch in session.watches.values():
+            watch.leave_job()
+
+    def _part(self, session: Session) -> None:
+        if session.over:
+            self._drop(session.id, "exchanged for another")
+        else:
+            window = self._core.limits.resume_window_seconds
+            now = trio.current_time()
+            deadline = session.window_ends or now + window
+            log.info("session parked", extra=session.facts | {"seconds": round(deadline - now, 3)})
+            self._park(session.id, _Parked(deadline, session.principal))
+        self._between.pop(session.id).set()
+
+    # -- parked
+
+    def park_all(self, principals: Mapping[str, str]) -> None:
+        """Sessions that were in the store before this runtime; each has its full window."""
+        deadline = trio.current_time() + self._core.limits.resume_window_seconds
+        for session_id, principal in principals.items():
+            self._park(session_id, _Parked(deadline, principal))
+
+    def _park(self, session_id: str, parked: _Parked) -> None:
+        self._parked[session_id] = parked
+        heapq.heappush(self._deadlines, (parked.deadline, session_id))
+        siblings = self._parked_of.setdefault(parked.principal, {})
+        siblings[session_id] = None
+        if len(siblings) > self._core.limits.parked_sessions_per_principal:
+            oldest = next(iter(siblings))
+            self._unpark(oldest)
+            self._drop(oldest, "parked_sessions_per_principal")
+
+    def _unpark(self, session_id: str) -> _Parked | None:
+        parked = self._parked.pop(session_id, None)
+        if parked is not None:
+            siblings = self._parked_of[parked.principal]
+            del siblings[session_id]
+            if not siblings:
+                del self._parked_of[parked.principal]
+        return parked
+
+    def _drop(self, session_id: str, why: str) -> None:
+        """The session is over. Its jobs run on, and their events stay in their journals."""
+        log.info("session dropped", extra={"session_id": session_id, "why": why})
+        self._core.store.put(DropSession(session_id))
+        self._core.jobs.session_gone(session_id)
+
+    async def sweep(self) -> None:
+        """End windows that are over and let go of what is past its retention, until cancelled."""
+        core = self._core
+        while True:
+            now = trio.current_time()
+            while self._deadlines and self._deadlines[0][0] <= now:
+                deadline, session_id = heapq.heappop(self._deadlines)
+                parked = self._parked.get(session_id)
+                if parked is not None and parked.deadline == deadline:
+                    self._unpark(session_id)
+                    self._drop(session_id, "its window is over")
+            core.wrong_tokens.forget()
+            wall = core.clock.now()
+            core.store.put(
+                Expire(
+                    now=wall,
+                    finished_before=wall - core.limits.finished_job_seconds,
+                    finished_jobs=core.limits.finished_jobs,
+                )
+            )
+            next_window = self._deadlines[0][0] if self._deadlines else math.inf
+            await trio.sleep_until(min(next_window, now + SWEEP_SECONDS))
+
+    # -- how they are
+
+    @property
+    def attached(self) -> int:
+        """How many have a connection."""
+        return sum(session.holder is not None for session in self._awake.values())
+
+    @property
+    def left_alone(self) -> int:
+        """How many have none, and may be resumed."""
+        return len(self._awake) + len(self._between) + len(self._parked) - self.attached
+
+    @property
+    def most_lag(self) -> int:
+        """How many events the connected session is behind that is furthest behind."""
+        return max((session.lag for session in self._awake.values()), default=0)
+
+    # -- connected
+
+    def connected(self, principal: str) -> int:
+        """How many connections this principal has sessions on."""
+        return self._connected[principal]
+
+    def connection_began(self, principal: str) -> None:
+        """A connection has a session of this principal."""
+        self._connected[principal] += 1
+
+    def connection_ended(self, principal: str) -> None:
+        """It is over."""
+        self._connected[principal] -= 1
+        if not self._connected[principal]:
+            del self._connected[principal]
+
+    def tell_of_trouble(self) -> None:
+        """End the connections whose sessions wait for a store that is in trouble."""
+        for session in self._awake.values():
+            if session.connection is not None and session.waits_for_store:
+                session.connection.fail(store_trouble(), FAILED)
+
+    def say_goodbye(self, farewell: Farewell) -> None:
+        """Have every connection closed behind what its session is owed."""
+        for session in self._awake.values():
+            if session.connection is not None:
+                session.tell(Leave(session.connection, farewell, caught_up=True))
