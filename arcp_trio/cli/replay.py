@@ -15,7 +15,7 @@ from arcp_trio.cli.options import ReplayOptions
 from arcp_trio.cli.storing import cannot_use, store_path
 from arcp_trio.store.errors import StoreError
 from arcp_trio.store.interface import JournalTrimmed, LogTrimmed
-from arcp_trio.store.records import SEAL, Frame, SessionRow
+from arcp_trio.store.records import HOLES, Frame, SessionRow
 from arcp_trio.store.sqlite import SqliteReader, open_read_only
 from arcp_trio.wire import envelope
 
@@ -76,7 +76,7 @@ async def _print_frames(reader: SqliteReader, session_id: str, after: int) -> No
     if after < row.floor:
         _remark(f"numbers up to {row.floor} are not kept: acknowledged, or more than the bound")
     last = max(after, row.floor)
-    replay = reader.replay(session_id, last, row.top, row.rows)
+    replay = reader.replay(session_id, last, row.top, row.log_rows)
     try:
         while frames := await replay.next(_PIECE_FRAMES, _PIECE_BYTES):
             sys.stdout.buffer.write(b"".join(_lines(row, frames)))
@@ -96,7 +96,7 @@ def _lines(row: SessionRow, frames: Sequence[Frame]) -> list[bytes]:
     numbered, plain = envelope.numbered_head(row.session_id), envelope.plain_head(row.session_id)
     lines: list[bytes] = []
     for seq, stored in frames:
-        tail = stored[1:] if stored[0] == SEAL else stored  # secrets are not stored
+        tail = stored[1:] if stored[0] == HOLES else stored  # secrets are not stored
         lines.append(b"%b%d%b\n" % (numbered, seq, tail) if seq else b"%b%b\n" % (plain, tail))
     return lines
 

@@ -15,7 +15,7 @@ from arcp_trio.runtime.job.agents import Agents
 from arcp_trio.runtime.limits import Limits
 from arcp_trio.runtime.metrics import Metrics
 from arcp_trio.runtime.policy import Policy
-from arcp_trio.runtime.session.unsent import TailBytes
+from arcp_trio.runtime.session.unsent import UnsentBytes
 from arcp_trio.runtime.tracing import Tracer
 from arcp_trio.store.interface import Store
 
@@ -45,10 +45,10 @@ class Core:
     jobs: Jobs = attrs.field(init=False)
     sessions: Sessions = attrs.field(init=False)
     revoker: Revoker = attrs.field(init=False)
-    tail_bytes: TailBytes = attrs.field(
+    tail_bytes: UnsentBytes = attrs.field(
         init=False,
         default=attrs.Factory(
-            lambda core: TailBytes(core.limits.tail_bytes_total), takes_self=True
+            lambda core: UnsentBytes(core.limits.tail_bytes_total), takes_self=True
         ),
     )
     wrong_tokens: WrongTokens = attrs.field(factory=WrongTokens)

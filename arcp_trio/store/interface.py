@@ -172,5 +172,5 @@ class Store(ABC):
         """Whether every frame of the session behind `after` can still be replayed."""
 
     @abstractmethod
-    def replay(self, session_id: str, after: int, top: int, rows: int) -> Replay:
-        """Frames behind `after` up to number `top`, with the marks of the first `rows` batches."""
+    def replay(self, session_id: str, after: int, top: int, log_rows: int) -> Replay:
+        """Frames behind `after` up to number `top`, with the marks of the first `log_rows` batches."""

@@ -47,7 +47,7 @@ class Entry(msgspec.Struct, eq=False, gc=False):
     whoever submitted the parent watches the child from here on (§10)."""
 
 
-SEAL = 0
+HOLES = 0
 """The first byte of a tail that has holes where secrets go; no other tail begins so. Whoever sends
 it fills them; whoever shows it leaves the byte out."""
 
@@ -139,15 +139,15 @@ class SessionRow:
     principal: str
     features: frozenset[str]
     dialect: str
-    token: bytes
+    token_digest: bytes
     """Digest of the resume token that was handed out last."""
-    spare_tokens: tuple[bytes, ...] = ()
+    spare_digests: tuple[bytes, ...] = ()
     """Digests of the tokens before it, oldest first, that are good until the client is heard."""
     top: int = 0
     """The highest number taken."""
     floor: int = 0
     """Numbers up to this one are acknowledged or evicted: no resume reaches behind it."""
-    rows: int = 0
+    log_rows: int = 0
     """How many batches its log was given."""
     acked: bool = False
     """Whether the client has ever acknowledged anything."""

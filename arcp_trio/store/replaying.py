@@ -32,11 +32,11 @@ class LogReader(Protocol):
 class ReplayPlace:
     """Keeps the next place to read, so that the log may change in between."""
 
-    def __init__(self, session_id: str, after: int, top: int, rows: int) -> None:
+    def __init__(self, session_id: str, after: int, top: int, log_rows: int) -> None:
         self._session_id = session_id
         self._next = 2 * after + 1
         self._last = 2 * top + 1
-        self._rows = rows
+        self._log_rows = log_rows
 
     def read(self, log: LogReader, frames: int, size: int) -> Sequence[Frame]:
         """The next frames, at most so many and (but for one) so many bytes; empty at the end."""
@@ -64,7 +64,7 @@ class ReplayPlace:
     def _frames(self, log: LogReader, item: LogItem, most: int) -> Iterator[Frame]:
         match item:
             case Mark():
-                if item.row < self._rows:
+                if item.row < self._log_rows:
                     yield 0, item.tail
             case Inline():
                 yield item.seq, item.tail

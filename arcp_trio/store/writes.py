@@ -55,8 +55,8 @@ class RotateToken:
     """A session was attached: another resume token is out."""
 
     session_id: str
-    token: bytes
-    spare_tokens: tuple[bytes, ...]
+    token_digest: bytes
+    spare_digests: tuple[bytes, ...]
     features: frozenset[str]
     dialect: str
 

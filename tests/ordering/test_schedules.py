@@ -159,7 +159,7 @@ def _forgets_token(patch: pytest.MonkeyPatch) -> None:
     def begin(self: Connection, *args: object) -> None:
         heard(self, *args)  # type: ignore[arg-type]
         assert self._session is not None
-        self._session.spare_tokens = ()
+        self._session.spare_digests = ()
 
     patch.setattr(Connection, "begin", begin)
 

@@ -9,7 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from arcp_trio.runtime.connection.handshake import MOST_SPARE_TOKENS
+from arcp_trio.runtime.connection.handshake import MOST_SPARE_DIGESTS
 from tests.sessions.support import hello_payload, open_stage, up_to
 
 # --- tokens
@@ -121,13 +121,13 @@ async def test_lost_welcomes_do_not_pile_up(autojump_clock: MockClock) -> None:
         peer = await stage.welcomed()
         await peer.drop()
         resume = peer.resume_from()
-        for _ in range(3 * MOST_SPARE_TOKENS):
+        for _ in range(3 * MOST_SPARE_DIGESTS):
             peer = await stage.resumed(resume)
             await peer.drop()
         await trio.sleep(1)
         row = await stage.store.session(str(peer.session_id))
         assert row is not None
-        assert len(row.spare_tokens) == MOST_SPARE_TOKENS
+        assert len(row.spare_digests) == MOST_SPARE_DIGESTS
         await stage.resumed(peer.resume_from())
 
 

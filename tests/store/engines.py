@@ -106,7 +106,7 @@ def session_row(session_id: str = "S", *, token: bytes = b"token") -> SessionRow
         principal="alice",
         features=frozenset({"ack"}),
         dialect="standard",
-        token=token,
+        token_digest=token,
     )
 
 

@@ -47,11 +47,11 @@ async def test_a_batch_moves_everything_together(store: Store, feeder: Feeder) -
         feeder.emit(job_id, 2)
     feeder.log(items=[Mark(0, 0, b"m")], top=0, cursors={"J": 0, "K": 0}, watched=["J", "K"])
     row = await row_of(store)
-    assert (row.top, row.rows, row.watches) == (0, 1, {"J": 0, "K": 0})
+    assert (row.top, row.log_rows, row.watches) == (0, 1, {"J": 0, "K": 0})
     items = [Range(1, "K", 0, 2), Range(3, "J", 0, 1)]
     feeder.log(items=items, top=3, cursors={"J": 1, "K": 2}, ended=["K"])
     row = await row_of(store)
-    assert (row.top, row.rows, row.watches) == (3, 2, {"J": 1})
+    assert (row.top, row.log_rows, row.watches) == (3, 2, {"J": 1})
 
 
 async def test_a_watch_can_begin_and_end_in_one_batch(store: Store, feeder: Feeder) -> None:
@@ -97,7 +97,7 @@ async def test_the_newest_token_and_its_spares_find_the_session(
     store.put(rotation(b"third", b"second", b"token"))
     assert await known() == {b"second", b"token", b"third"}
     row = await row_of(store)
-    assert (row.token, row.spare_tokens) == (b"third", (b"second", b"token"))
+    assert (row.token_digest, row.spare_digests) == (b"third", (b"second", b"token"))
 
 
 async def test_a_rotation_after_a_resume_with_the_spare(store: Store, feeder: Feeder) -> None:

@@ -30,7 +30,7 @@ async def main(path):
             feeder = Feeder(store)
             feeder.session()
             await feeder.job().committed()
-        top, rows = (0, 0) if row is None else (row.top, row.rows)
+        top, rows = (0, 0) if row is None else (row.top, row.log_rows)
         while True:
             count = rows % 7 + 1  # each group: so many entries, and the batch that numbers them
             for index in range(top, top + count):
@@ -68,7 +68,7 @@ async def stored(path: Path) -> tuple[int, list[Frame]]:
     async with running(SqliteStore(path)) as store:
         row = await store.session("S")
         assert row is not None
-        return row.top, await read_all(store.replay("S", 0, row.top, row.rows))
+        return row.top, await read_all(store.replay("S", 0, row.top, row.log_rows))
 
 
 async def test_what_was_acknowledged_survives_the_process(tmp_path: Path) -> None:

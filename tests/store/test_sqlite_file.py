@@ -56,9 +56,9 @@ async def test_everything_is_there_again(path: Path) -> None:
         feeder = Feeder(store)
         row = await store.session("S")
         assert row is not None
-        assert (row.principal, row.token) == ("alice", b"token")
+        assert (row.principal, row.token_digest) == ("alice", b"token")
         assert row.features == {"ack"}
-        assert (row.top, row.rows, row.watches) == (3, 1, {})
+        assert (row.top, row.log_rows, row.watches) == (3, 1, {})
         assert len(await read_all(store.replay("S", 0, 3, 1))) == 4
         job = await store.job("J")
         assert job is not None

@@ -35,7 +35,7 @@ async def test_looking_at_a_store_changes_nothing(path: Path) -> None:
             assert dict((await reader.recover()).sessions) == {"S": "alice"}
             row = await reader.session("S")
             assert row is not None
-            frames = await read_all(reader.replay("S", 0, row.top, row.rows))
+            frames = await read_all(reader.replay("S", 0, row.top, row.log_rows))
             assert [seq for seq, _ in frames] == [0, 1, 2, 3]
     finally:
         path.parent.chmod(0o700)

@@ -18,7 +18,7 @@ from arcp_trio.runtime.connection.writer import FrameWriter
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.runtime.metrics import Failure
 from arcp_trio.runtime.notices import frame, refusal
-from arcp_trio.runtime.session.unsent import GOING_AWAY, NORMAL, POLICY, TOO_BIG, Farewell, Tail
+from arcp_trio.runtime.session.unsent import GOING_AWAY, NORMAL, POLICY, TOO_BIG, Farewell, Unsent
 from arcp_trio.runtime.wake import Wake
 from arcp_trio.store.interface import Replay
 from arcp_trio.transport.base import MessageTooBig, TransportClosed
@@ -204,7 +204,7 @@ class Connection:
         session.give_to(self)
         self._core.sessions.connection_began(session.principal)
 
-    def begin(self, tail: Tail, welcome: bytes, replay: Replay, after_seq: int) -> None:
+    def begin(self, tail: Unsent, welcome: bytes, replay: Replay, after_seq: int) -> None:
         """The scribe attached the session: frames come from this replay, then from this tail."""
         assert self._session is not None
         writer = FrameWriter(self._transport, self._session.id, self._arcp, self.dialect, after_seq)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-MOST_SPARE_TOKENS = 16
+MOST_SPARE_DIGESTS = 16
 """Tokens of a session that are good besides the newest: as many resumes in a row may go wrong."""
 
 
@@ -212,13 +212,13 @@ def _still_good(session: Session, token: bytes) -> tuple[bytes, ...]:
     It has been heard with this one, which does away with those before. Not with those issued since:
     this may be an attempt that it gave up, handled late.
     """
-    issued = (*session.spare_tokens, session.token)
+    issued = (*session.spare_digests, session.token_digest)
     since = issued[issued.index(token) + 1 :]
-    return (token, *since[-(MOST_SPARE_TOKENS - 1) :])
+    return (token, *since[-(MOST_SPARE_DIGESTS - 1) :])
 
 
 def _holds_token(session: Session, token: bytes) -> bool:
-    good = (session.token, *session.spare_tokens)
+    good = (session.token_digest, *session.spare_digests)
     return any(hmac.compare_digest(token, digest) for digest in good)
 
 
@@ -257,14 +257,18 @@ class Reattach:
         if session.holder is None:
             _check_connected(core, session.principal)
         token = resume_token()
-        session.spare_tokens = _still_good(session, self.token)
-        session.token = token_digest(token)
+        session.spare_digests = _still_good(session, self.token)
+        session.token_digest = token_digest(token)
         if self.features is not None:
             session.features, session.dialect = self.features, self.connection.dialect.name
         # Negotiated on another connection, perhaps, that was more private than this one.
         session.features = negotiate(session.features, _offered(core, self.connection))
         rotation = RotateToken(
-            session.id, session.token, session.spare_tokens, session.features, session.dialect
+            session.id,
+            session.token_digest,
+            session.spare_digests,
+            session.features,
+            session.dialect,
         )
         self.connection.join(session)
         await core.store.put(rotation).committed()

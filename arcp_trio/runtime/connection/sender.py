@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from arcp_trio.runtime.connection.writer import FrameWriter
 from arcp_trio.runtime.credentials.holes import reveal
 from arcp_trio.runtime.notices import refusal
-from arcp_trio.runtime.session.unsent import POLICY, Farewell, Tail
+from arcp_trio.runtime.session.unsent import POLICY, Farewell, Unsent
 from arcp_trio.runtime.trouble import FAILED, store_trouble
 from arcp_trio.store.errors import StoreError
 from arcp_trio.store.interface import JournalTrimmed, LogTrimmed, Replay
-from arcp_trio.store.records import SEAL
+from arcp_trio.store.records import HOLES
 from arcp_trio.wire.errors import ResumeWindowExpired
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Sender:
         writer: FrameWriter,
         welcome: bytes,
         replay: Replay,
-        tail: Tail,
+        tail: Unsent,
     ) -> None:
         self.writer = writer
         self._core = core
@@ -73,7 +73,7 @@ class Sender:
         session, live = self._session, self._core.jobs.live
         try:
             while frames := await self._replay.next(WRITE_FRAMES, WRITE_BYTES):
-                if any(tail[0] == SEAL for _, tail in frames):
+                if any(tail[0] == HOLES for _, tail in frames):
                     frames = [(seq, reveal(tail, session, live)) for seq, tail in frames]
                 await self.writer.write(frames)
         except StoreError:

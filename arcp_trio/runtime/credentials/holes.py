@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from arcp_trio.store.records import SEAL
+from arcp_trio.store.records import HOLES
 from arcp_trio.wire.features import Feature
 from arcp_trio.wire.json import Json, JsonObject, dumps, loads
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.job.job import Job
     from arcp_trio.runtime.session.session import Session
 
-_SEAL = bytes([SEAL])
+_HOLES = bytes([HOLES])
 
 
 def sealed(tail: bytes) -> bytes:
     """The tail of a frame, marked as one that has holes."""
-    return _SEAL + tail
+    return _HOLES + tail
 
 
 def reveal(tail: bytes, session: Session, live: Mapping[str, Job]) -> bytes:
@@ -29,9 +29,9 @@ def reveal(tail: bytes, session: Session, live: Mapping[str, Job]) -> bytes:
     They are shown until the job has ended. A credential whose value the session may not see is left
     out where credentials are listed: without a value it is none.
     """
-    if tail[0] != SEAL:
+    if tail[0] != HOLES:
         return tail
-    fields: JsonObject = loads(b"{" + tail[len(_SEAL) + 1 :])
+    fields: JsonObject = loads(b"{" + tail[len(_HOLES) + 1 :])
     payload: JsonObject = fields["payload"]
     wallet = _wallet(session, live.get(fields["job_id"]))
     if fields["type"] in ("job.accepted", "job.subscribed"):

@@ -106,7 +106,7 @@ class Batch:
         """A promise takes its place in the log, whether or not somebody is there to read it."""
         session = self._session
         self._end_run()
-        self._items.append(Mark(session.top, session.rows, self.answer(item.tail)))
+        self._items.append(Mark(session.top, session.log_rows, self.answer(item.tail)))
         watch = item.watch
         if watch is not None and watch.job_id not in session.watches:
             self._watched.append(watch.job_id)
@@ -126,8 +126,8 @@ class Batch:
         """The log row; taking it ends the batch."""
         self._end_run()
         session = self._session
-        row = session.rows
-        session.rows += 1
+        row = session.log_rows
+        session.log_rows += 1
         for watch in self._moved.values():
             if watch.job is not None:
                 watch.job.journal.reader_moved()

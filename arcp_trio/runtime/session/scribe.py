@@ -21,13 +21,13 @@ from arcp_trio.runtime.session.outbox import (
     Unwatch,
 )
 from arcp_trio.runtime.session.session import Session
-from arcp_trio.runtime.session.unsent import POLICY, Farewell, Series, Tail
+from arcp_trio.runtime.session.unsent import POLICY, Farewell, Series, Unsent
 from arcp_trio.runtime.session.watch import Watch
 from arcp_trio.runtime.trouble import FAILED, store_trouble
 from arcp_trio.store.errors import StoreError
 from arcp_trio.store.interface import JournalTrimmed, Owed
 from arcp_trio.store.queue import Group
-from arcp_trio.store.records import SEAL, Entry
+from arcp_trio.store.records import HOLES, Entry
 from arcp_trio.store.writes import AddSubmitter, AppendLog, MoveFloor
 from arcp_trio.wire.errors import ResumeWindowExpired
 
@@ -226,7 +226,7 @@ class Scribe:
         return group
 
     def _let_be_seen(
-        self, series: Sequence[Series], tail: Tail | None, top: int, told: Iterable[str]
+        self, series: Sequence[Series], tail: Unsent | None, top: int, told: Iterable[str]
     ) -> None:
         session = self._session
         session.storing -= 1
@@ -259,10 +259,10 @@ class Scribe:
             return
         session.connection = item.connection
         session.window_ends = None
-        tail = Tail(self._limits, self._tail_bytes, item.connection.wake)
+        tail = Unsent(self._limits, self._tail_bytes, item.connection.wake)
         session.set_tail(tail)
         self._leave = None
-        replay = self._store.replay(session.id, item.after_seq, session.top, session.rows)
+        replay = self._store.replay(session.id, item.after_seq, session.top, session.log_rows)
         item.connection.begin(tail, item.welcome, replay, item.after_seq)
 
     def _part(self, item: Leave) -> None:
@@ -310,5 +310,5 @@ def _is_plain(entry: Entry) -> bool:
         entry.feature is None
         and entry.child is None
         and not entry.terminal
-        and entry.tail[0] != SEAL
+        and entry.tail[0] != HOLES
     )

@@ -15,7 +15,7 @@ from arcp_trio.runtime.session.outbox import (
     Promise,
     Unwatch,
 )
-from arcp_trio.runtime.session.unsent import Tail
+from arcp_trio.runtime.session.unsent import Unsent
 from arcp_trio.runtime.session.watch import Watch
 from arcp_trio.runtime.wake import Wake
 from arcp_trio.store.interface import Store
@@ -40,11 +40,11 @@ class Session:
         self.principal = row.principal
         self.features = row.features
         self.dialect = row.dialect
-        self.token = row.token
-        self.spare_tokens = row.spare_tokens
+        self.token_digest = row.token_digest
+        self.spare_digests = row.spare_digests
         self.top = row.top
         self.floor = row.floor
-        self.rows = row.rows
+        self.log_rows = row.log_rows
         self.acked = row.acked
         self.over = False
         """It cannot go on: it will not be parked, but dropped."""
@@ -55,7 +55,7 @@ class Session:
         """Who is sent what gets a number."""
         self.holder: Connection | None = None
         """Who was given the newest token, and is attached or about to be."""
-        self.tail: Tail | None = None
+        self.tail: Unsent | None = None
         self.behind = True
         self.window_ends: float | None = None
         """When it stops being resumable, unless it is attached before."""
@@ -200,9 +200,11 @@ class Session:
 
     def heard(self, connection: Connection) -> None:
         """A frame came from a client that has the newest token: the others are used up (§6.3)."""
-        if self.spare_tokens and connection is self.holder:
-            self.spare_tokens = ()
-            self._store.put(RotateToken(self.id, self.token, (), self.features, self.dialect))
+        if self.spare_digests and connection is self.holder:
+            self.spare_digests = ()
+            self._store.put(
+                RotateToken(self.id, self.token_digest, (), self.features, self.dialect)
+            )
 
     # -- its life
 
@@ -225,7 +227,7 @@ class Session:
             self.set_tail(None)
             self._changed.unpark_all()
 
-    def set_tail(self, tail: Tail | None) -> None:
+    def set_tail(self, tail: Unsent | None) -> None:
         """Have the scribe number for this tail, or for none; what the last one held is logged."""
         if self.tail is not None:
             self.tail.close()

@@ -62,7 +62,7 @@ class Sessions:
     # -- awake
 
     def create(
-        self, principal: str, features: frozenset[str], dialect: str, token: bytes
+        self, principal: str, features: frozenset[str], dialect: str, token_digest: bytes
     ) -> tuple[Session, Group]:
         """A new session, awake and held for the caller, to be told of once the group is stored."""
         row = SessionRow(
@@ -70,7 +70,7 @@ class Sessions:
             principal=principal,
             features=features,
             dialect=dialect,
-            token=token,
+            token_digest=token_digest,
         )
         session = Session(self._core.store, self._core.limits, row)
         self._start(session)

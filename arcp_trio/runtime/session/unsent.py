@@ -29,7 +29,7 @@ Series = tuple[int, Sequence[bytes]]
 """Frames that follow each other: the number of the first, 0 if none has one, and their tails."""
 
 
-class TailBytes:
+class UnsentBytes:
     """What the tails of all sessions hold together."""
 
     def __init__(self, most: int) -> None:
@@ -59,7 +59,7 @@ class TailBytes:
             self._waiting.discard(wake)
 
 
-class Tail:
+class Unsent:
     """Between one session's scribe, who adds, and one connection's sender, who takes.
 
     Holds references to encoded frames, not copies. When it is full the scribe numbers nothing more,
@@ -67,7 +67,7 @@ class Tail:
     together are, only those who have read everything get more, a batch at a time.
     """
 
-    def __init__(self, limits: Limits, total: TailBytes, wake_sender: Wake) -> None:
+    def __init__(self, limits: Limits, total: UnsentBytes, wake_sender: Wake) -> None:
         # Not frame by frame: a million objects less is what the collector need not look at.
         self._series: list[Series] = []
         self._taken = 0

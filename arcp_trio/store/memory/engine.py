@@ -130,8 +130,8 @@ class MemoryStore(Store):
                 return True
             place = piece[-1].last_place + 1
 
-    def replay(self, session_id: str, after: int, top: int, rows: int) -> Replay:
-        return _MemoryReplay(self.tables, ReplayPlace(session_id, after, top, rows))
+    def replay(self, session_id: str, after: int, top: int, log_rows: int) -> Replay:
+        return _MemoryReplay(self.tables, ReplayPlace(session_id, after, top, log_rows))
 
 
 class _MemoryReplay:

@@ -110,7 +110,7 @@ class Writer:
     @_apply.register
     def _(self, write: PutSession) -> None:
         self._tables.sessions[write.row.session_id] = Log(write.row)
-        for digest in (write.row.token, *write.row.spare_tokens):
+        for digest in (write.row.token_digest, *write.row.spare_digests):
             self._tables.tokens[digest] = write.row.session_id
 
     @_apply.register
@@ -133,7 +133,7 @@ class Writer:
         for job_id in write.ended:
             watches.pop(job_id, None)
             self._unwatch(job_id, write.session_id)
-        log.row = attrs.evolve(log.row, top=write.top, rows=write.row + 1, observed=observed)
+        log.row = attrs.evolve(log.row, top=write.top, log_rows=write.row + 1, observed=observed)
 
     def _number(self, session_id: str, item: Range) -> None:
         journal = self._tables.journals.get(item.job_id)
@@ -144,12 +144,12 @@ class Writer:
     def _(self, write: RotateToken) -> None:
         log = self._tables.sessions[write.session_id]
         self._forget_tokens(log.row)
-        for digest in (write.token, *write.spare_tokens):
+        for digest in (write.token_digest, *write.spare_digests):
             self._tables.tokens[digest] = write.session_id
         log.row = attrs.evolve(
             log.row,
-            token=write.token,
-            spare_tokens=write.spare_tokens,
+            token_digest=write.token_digest,
+            spare_digests=write.spare_digests,
             features=write.features,
             dialect=write.dialect,
         )
@@ -168,7 +168,7 @@ class Writer:
             self._unwatch(job_id, write.session_id)
 
     def _forget_tokens(self, row: SessionRow) -> None:
-        for digest in (row.token, *row.spare_tokens):
+        for digest in (row.token_digest, *row.spare_digests):
             del self._tables.tokens[digest]
 
     @_apply.register

@@ -85,8 +85,8 @@ class SqliteReader:
             pass
         return cover.complete
 
-    def replay(self, session_id: str, after: int, top: int, rows: int) -> Replay:
-        return _SqliteReplay(self, ReplayPlace(session_id, after, top, rows))
+    def replay(self, session_id: str, after: int, top: int, log_rows: int) -> Replay:
+        return _SqliteReplay(self, ReplayPlace(session_id, after, top, log_rows))
 
 
 class _SqliteReplay:

@@ -104,7 +104,7 @@ class Snapshot:
         watches = self.db.execute(
             "SELECT job_id, cursor, observed FROM watch WHERE sid = ?", row[:1]
         ).fetchall()
-        *spare_tokens, token = self.db.execute(
+        *spare_digests, token = self.db.execute(
             "SELECT digest FROM token WHERE sid = ? ORDER BY place", row[:1]
         ).fetchall()
         return SessionRow(
@@ -112,11 +112,11 @@ class Snapshot:
             principal=row[1],
             features=frozenset(row[2].split()),
             dialect=row[3],
-            token=token[0],
-            spare_tokens=tuple(digest for (digest,) in spare_tokens),
+            token_digest=token[0],
+            spare_digests=tuple(digest for (digest,) in spare_digests),
             top=row[4],
             floor=row[5],
-            rows=row[6],
+            log_rows=row[6],
             acked=bool(row[7]),
             watches={job_id: cursor for job_id, cursor, _ in watches},
             observed=frozenset(job_id for job_id, _, observed in watches if observed),

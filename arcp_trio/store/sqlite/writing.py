@@ -87,11 +87,11 @@ class GroupWriter:
                 row.dialect,
                 row.top,
                 row.floor,
-                row.rows,
+                row.log_rows,
                 row.acked,
             ),
         )
-        self._put_tokens(row.session_id, (*row.spare_tokens, row.token))
+        self._put_tokens(row.session_id, (*row.spare_digests, row.token_digest))
 
     @_apply.register
     def _(self, write: RotateToken) -> None:
@@ -100,7 +100,7 @@ class GroupWriter:
             (" ".join(sorted(write.features)), write.dialect, write.session_id),
         )
         self._drop_tokens(write.session_id)
-        self._put_tokens(write.session_id, (*write.spare_tokens, write.token))
+        self._put_tokens(write.session_id, (*write.spare_digests, write.token_digest))
 
     def _put_tokens(self, session_id: str, digests: Sequence[bytes]) -> None:
         self._db.executemany(
