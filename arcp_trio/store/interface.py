@@ -173,4 +173,4 @@ class Store(ABC):
 
     @abstractmethod
     def replay(self, session_id: str, after: int, top: int, log_rows: int) -> Replay:
-        """Frames behind `after` up to number `top`, with the marks of the first `log_rows` batches."""
+        """Frames after `after` up to number `top`, with the marks of the first `log_rows` rows."""
