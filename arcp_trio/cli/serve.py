@@ -27,7 +27,7 @@ from arcp_trio.cli.reloading import Reloads, Terminal, read_tokens_again, reload
 from arcp_trio.cli.stdio import StandardDoor, StandardStreams
 from arcp_trio.cli.stopping import LastResort, on_signal
 from arcp_trio.cli.storing import cannot_use, close_to_others, store_path
-from arcp_trio.runtime.policy import Policy
+from arcp_trio.runtime.access import Policy
 from arcp_trio.store.errors import StoreError
 from arcp_trio.store.interface import Store
 

@@ -107,7 +107,7 @@ async def test_a_parent_that_ends_while_its_child_is_issued(
                 nursery.start_soon(runtime.shutdown)
             await peer.until_terminal(accepted["job_id"])
             assert upstream.live == set()
-            assert not runtime._core.jobs.live
+            assert not runtime._jobs.live
         assert not [frame for frame in peer.seen if frame["type"] == "job.accepted"]
         if by != "shutdown":
             await trio.sleep(15)

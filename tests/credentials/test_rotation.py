@@ -320,6 +320,6 @@ async def test_a_rotation_and_the_end_at_once(autojump_clock: MockClock) -> None
             peer.seen.clear()
         await trio.sleep(30)
         assert upstream.live == set()
-        assert runtime._core.revoker.outstanding == 0
+        assert runtime._revoker.outstanding == 0
     assert len(upstream.keys) > 4_000
     assert store.credentials == []

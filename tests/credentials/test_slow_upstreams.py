@@ -58,7 +58,7 @@ async def test_no_credentials_no_job(
         await trio.sleep(15)
         assert store.credentials == []
         assert trio.lowlevel.current_statistics().tasks_living == tasks
-        assert not runtime._core.jobs.live
+        assert not runtime._jobs.live
         upstream.extra.clear()
         upstream.slow_answer = 0
         accepted = await peer.submit("worker", lease_request=LEASE, idempotency_key="k")

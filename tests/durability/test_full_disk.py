@@ -86,7 +86,7 @@ async def test_work_waits_for_the_disk_and_goes_on_by_itself(
 
 async def stands_still(world: World, client: Client, job_id: str) -> None:
     """A minute brings nothing: neither from the agent nor to its client."""
-    journal = world.runtime._core.jobs.live[job_id].journal
+    journal = world.runtime._jobs.live[job_id].journal
     length, seen = journal.length, len(client.told(job_id))
     await trio.sleep(60)
     assert (journal.length, len(client.told(job_id))) == (length, seen)

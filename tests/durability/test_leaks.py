@@ -30,8 +30,7 @@ ROUNDS = 4
 
 def held(runtime: Runtime) -> dict[str, int]:
     """How many entries there are in the runtime's tables, by name; only what is not empty."""
-    core = runtime._core
-    owners = [core.sessions, core.sessions._submissions, core.jobs, runtime]
+    owners = [runtime._sessions, runtime._sessions._submissions, runtime._jobs, runtime]
     sizes = {
         f"{type(owner).__name__}.{name}": len(table)
         for owner in owners

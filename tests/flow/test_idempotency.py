@@ -402,7 +402,7 @@ async def test_many_keys_leave_nothing_behind(autojump_clock) -> None:
         await trio.sleep(110)
         assert flow.store.tables.keys == {}
         assert flow.store.tables.journals == {}
-        assert flow.runtime._core.jobs.live == {}
+        assert flow.runtime._jobs.live == {}
 
 
 async def test_repeats_do_not_grow_the_log(autojump_clock) -> None:

@@ -268,7 +268,7 @@ async def test_what_a_session_holds_is_bounded(autojump_clock) -> None:
     """However much a job says, an unread session holds its tail and the bounded journal."""
     async with open_flow(**FEW) as flow:
         _, job_id = await filled(flow)
-        (session,) = flow.runtime._core.sessions._awake.values()
+        (session,) = flow.runtime._sessions._awake.values()
         assert session.tail is not None
         batch = 2 * 1024 * KB
         assert session.tail._bytes <= FEW["tail_bytes"] + batch
@@ -284,7 +284,7 @@ async def test_what_an_absent_session_holds_is_a_cursor(autojump_clock) -> None:
         await peer.drop()
         await wait_all_tasks_blocked()
         await flow.tap.let_out(20_000)
-        assert flow.runtime._core.sessions._awake == {}
+        assert flow.runtime._sessions._awake == {}
         (log,) = flow.store.tables.sessions.values()
         assert log.row.top == 0
         assert len(log.items) == 1
@@ -307,7 +307,7 @@ async def test_a_throttled_session_ends_with_its_socket(autojump_clock) -> None:
         await flow.tap.let_out(5_000)
         await peer.drop()
         await trio.sleep(1)
-        assert flow.runtime._core.sessions._awake == {}
+        assert flow.runtime._sessions._awake == {}
         job_tasks = 2
         assert trio.lowlevel.current_statistics().tasks_living <= tasks + job_tasks
 

@@ -76,7 +76,7 @@ async def relay(flow: Flow, peers: Sequence[Peer], start: int, stop: int) -> Non
 def awake(flow: Flow, peer: Peer) -> Session:
     """A peer's session in memory."""
     assert peer.session_id is not None
-    return flow.runtime._core.sessions._awake[peer.session_id]
+    return flow.runtime._sessions._awake[peer.session_id]
 
 
 def held(flow: Flow, peer: Peer) -> int:
@@ -126,7 +126,7 @@ async def test_they_may_come_and_go_while_a_job_speaks(autojump_clock) -> None:
     async with open_flow() as flow:
         owner = await flow.welcomed()
         job_id = (await owner.submit("tap"))["job_id"]
-        job = flow.runtime._core.jobs.live[job_id]
+        job = flow.runtime._jobs.live[job_id]
         for round_ in range(5):
             crowd = [await subscriber(flow, job_id) for _ in range(10)]
             await relay(flow, [owner], 100 * round_, 100 * round_ + 100)
@@ -135,7 +135,7 @@ async def test_they_may_come_and_go_while_a_job_speaks(autojump_clock) -> None:
                 await peer.drop()
             await wait_all_tasks_blocked()
             assert set(job.journal.watches) == {owner.session_id}
-            assert flow.runtime._core.tail_bytes.held == 0
+            assert flow.runtime._sessions.unsent_bytes.held == 0
 
 
 # -- what all tails hold together
@@ -151,7 +151,7 @@ async def test_all_tails_together_are_bounded(autojump_clock, monkeypatch) -> No
         job_id = (await owner.submit("tap"))["job_id"]
         reader = await subscriber(flow, job_id)
         crowd = [await subscriber(flow, job_id) for _ in range(10)]
-        total = flow.runtime._core.tail_bytes
+        total = flow.runtime._sessions.unsent_bytes
         await relay(flow, [owner, reader], 0, 1_000)
         assert total.passed
         full = total.held
@@ -179,7 +179,7 @@ async def test_room_that_one_leaves_is_for_the_others(autojump_clock, monkeypatc
         assert held(flow, second) > max(before, 500 * KB)
         await second.drop()
         await wait_all_tasks_blocked()
-        assert flow.runtime._core.tail_bytes.held == 0
+        assert flow.runtime._sessions.unsent_bytes.held == 0
 
 
 # -- an absent subscriber
@@ -198,7 +198,7 @@ async def test_an_absent_subscriber_costs_a_cursor(events: int, autojump_clock) 
         await owner.drop()
         await peer.drop()
         await wait_all_tasks_blocked()
-        assert flow.runtime._core.sessions._awake == {}
+        assert flow.runtime._sessions._awake == {}
         assert peer.session_id is not None
         kept, rows = repr(store.tables.sessions[peer.session_id]), store.rows.copy()
         assert len(kept) < KB
@@ -207,8 +207,8 @@ async def test_an_absent_subscriber_costs_a_cursor(events: int, autojump_clock) 
         assert flow.tap.emitted == events
         assert repr(store.tables.sessions[peer.session_id]) == kept
         assert store.rows == rows
-        assert flow.runtime._core.jobs.live[job_id].journal.watches == {}
-        assert flow.runtime._core.tail_bytes.held == 0
+        assert flow.runtime._jobs.live[job_id].journal.watches == {}
+        assert flow.runtime._sessions.unsent_bytes.held == 0
 
         again = await flow.connect()
         await again.hello(features=FEATURES, resume=peer.resume_from())

@@ -178,7 +178,7 @@ async def test_a_subscription_between_the_end_and_its_commit(autojump_clock: Moc
 async def test_a_job_that_has_not_begun(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is pending, and is followed from its first event on."""
     owner, watcher = await scene.peer(), await scene.peer()
-    jobs = scene.runtime._core.jobs
+    jobs = scene.runtime._jobs
     start, held = jobs.start, list[Job]()
     monkeypatch.setattr(jobs, "start", held.append)
     job_id = (await owner.submit("teller"))["job_id"]

@@ -174,7 +174,7 @@ async def test_many_observers_that_do_not_read_are_bounded(autojump_clock: MockC
         for watcher in watchers:
             await subscribe(watcher, job_id)
         await scene.say(job_id, 3_000)
-        job = scene.runtime._core.jobs.live[job_id]
+        job = scene.runtime._jobs.live[job_id]
         await wait_all_tasks_blocked()
         for watch in job.journal.watches.values():
             assert watch.session.tail is not None
@@ -311,7 +311,7 @@ async def test_subscribe_and_drop_leaves_nothing(autojump_clock: MockClock) -> N
         assert isinstance(scene.store, MemoryStore)
         assert len(scene.store.tables.journals[job_id].watchers) == 1_001
         await trio.sleep(30)
-        assert list(scene.runtime._core.jobs.live[job_id].journal.watches) == [owner.session_id]
+        assert list(scene.runtime._jobs.live[job_id].journal.watches) == [owner.session_id]
         assert scene.store.tables.journals[job_id].watchers == {owner.session_id}
         assert list(scene.store.tables.sessions) == [owner.session_id]
         await scene.say(job_id, 1)

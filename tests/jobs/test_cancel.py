@@ -191,7 +191,7 @@ async def test_a_malformed_cancel_cancels_nothing(
     await peer.send_raw(json.dumps(frame))
     with pytest.raises(InvalidRequest):
         await peer.answer("nothing else", "bad")
-    assert job["job_id"] in runtime._core.jobs.live
+    assert job["job_id"] in runtime._jobs.live
 
 
 @pytest.mark.parametrize("reason", ["ü", '\u0000\n"\\', "\U0001f600" * 1000, "null"])

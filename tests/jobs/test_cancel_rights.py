@@ -7,7 +7,7 @@ import trio
 from trio.testing import MockClock
 
 from arcp_trio import JobContext, JobNotFound, MemoryStore, PermissionDenied, Runtime
-from arcp_trio.runtime.policy import Policy
+from arcp_trio.runtime.access import Policy
 from arcp_trio.store.records import KeyRow
 from arcp_trio.testing import Peer, open_peer, open_peers
 from arcp_trio.wire.json import Json
@@ -50,7 +50,7 @@ async def test_another_session_of_the_principal_may_not(
         async with open_peer(runtime) as other:
             await other.hello()
             assert isinstance(await refused(other, job["job_id"]), PermissionDenied)
-    assert job["job_id"] in runtime._core.jobs.live
+    assert job["job_id"] in runtime._jobs.live
 
 
 @pytest.mark.spec("7.4-1")
@@ -224,7 +224,7 @@ async def test_an_observer_of_other_principals_may_not(
         await bob.send("job.subscribe", {"job_id": job_id})
         await bob.expect("job.subscribed")
         assert isinstance(await refused(bob, job_id), PermissionDenied)
-        assert job_id in runtime._core.jobs.live
+        assert job_id in runtime._jobs.live
 
 
 async def test_an_operator_may_cancel_any_job(autojump_clock: MockClock) -> None:

@@ -157,7 +157,7 @@ async def test_ten_thousand_fast_jobs_leave_nothing_behind(autojump_clock: MockC
                 await peer.expect("job.result")
             peer.seen.clear()
         assert await tasks_back_to(statistics.tasks_living)
-        assert not runtime._core.jobs.live
+        assert not runtime._jobs.live
         seconds = trio.lowlevel.current_statistics().seconds_to_next_deadline
         assert seconds <= statistics.seconds_to_next_deadline + 60
 
@@ -196,7 +196,7 @@ async def test_a_job_outlives_its_session_and_connection(
     job = await peer.submit("worker")
     await leave(peer)
     await trio.sleep(200)
-    assert job["job_id"] in runtime._core.jobs.live
+    assert job["job_id"] in runtime._jobs.live
     await trio.sleep(101)
     assert ends == [job["job_id"]]
     row = await runtime._core.store.job(job["job_id"])

@@ -103,7 +103,7 @@ async def test_a_bad_submit_is_refused_and_leaves_no_trace(
     assert refusal["payload"]["retryable"] is False
     assert len(refusal["payload"]["message"]) < 1000
     assert await tasks_back_to(tasks)
-    assert not runtime._core.jobs.live
+    assert not runtime._jobs.live
     await peer.submit("echo", "still here")
 
 

@@ -38,7 +38,7 @@ async def submit(peer: Peer, sizes: Sequence[int]) -> None:
 
 def in_hand(stage: Stage) -> tuple[int, int]:
     """How many commands wait in the only session's inbox, and the bytes of all that are in hand."""
-    (session,) = stage.runtime._core.sessions._awake.values()
+    (session,) = stage.runtime._sessions._awake.values()
     return session.inbox.statistics().current_buffer_used, session._bytes
 
 

@@ -35,7 +35,7 @@ async def test_an_end_waits_no_longer_for_revoking(autojump_clock: MockClock) ->
         began = trio.current_time()
         await peer.until_terminal(job["job_id"])
         assert trio.current_time() - began == pytest.approx(2, abs=0.1)
-        assert runtime._core.revoker.outstanding == 1
+        assert runtime._revoker.outstanding == 1
         upstream.slow_revoke = 0
         await trio.sleep(70)
-        assert runtime._core.revoker.outstanding == 0
+        assert runtime._revoker.outstanding == 0

@@ -67,7 +67,7 @@ async def test_a_job_that_never_stops_talking(count: int, autojump_clock: MockCl
         await peer.send("job.submit", {"agent": "chatty", "input": count})
         await next_of(peer, "job.accepted")
         await peer.close()
-        await world.runtime._core.jobs.none_left()
+        await world.runtime._jobs.none_left()
         (journal,) = world.store.tables.journals.values()
         assert journal.base > count - 10_000
         assert sum(len(entry.tail) for entry in journal.entries) < 1_100_000
@@ -91,7 +91,7 @@ async def test_keys_of_many_days(count: int, autojump_clock: MockClock) -> None:
             assert len(world.store.tables.keys) <= 722
         assert jobs[0] != jobs[1]
         assert len(world.store.tables.journals) <= 122
-        assert not world.runtime._core.sessions._submissions._judge._claims
+        assert not world.runtime._sessions._submissions._judge._claims
 
 
 @sizes(2_000, 100_000)
@@ -113,8 +113,8 @@ async def test_submits_that_are_refused(count: int, autojump_clock: MockClock) -
         await wait_all_tasks_blocked()
         assert trio.lowlevel.current_statistics().tasks_living == before
         assert kept(world) == held
-        assert not world.runtime._core.sessions._submissions._judge._claims
-        assert len(world.runtime._core.jobs.live) == 1
+        assert not world.runtime._sessions._submissions._judge._claims
+        assert len(world.runtime._jobs.live) == 1
 
 
 @sizes(20, 2_000)

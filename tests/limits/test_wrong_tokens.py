@@ -7,7 +7,7 @@ import trio
 from trio.testing import MockClock
 
 from arcp_trio import Runtime
-from arcp_trio.runtime.connection import pace
+from arcp_trio.runtime import access
 from arcp_trio.runtime.session.sessions import SWEEP_SECONDS
 from arcp_trio.testing.peer import TEST_TOKEN
 from arcp_trio.wire.errors import PermissionDenied, Unauthenticated
@@ -135,8 +135,8 @@ async def test_the_table_is_bounded(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From more addresses than are kept, it is those that began last that are counted."""
-    monkeypatch.setattr(pace, "MOST_ADDRESSES", 10)
-    counts = pace.WrongTokens()
+    monkeypatch.setattr(access, "MOST_ADDRESSES", 10)
+    counts = access.WrongTokens()
     for n in range(1_000):
         assert counts.count(f"address {n}") == 1
     assert len(counts._counted) == 10
@@ -148,8 +148,8 @@ async def test_who_begins_anew_is_behind_the_others(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A second minute has the place of its beginning, not that of the first."""
-    monkeypatch.setattr(pace, "MOST_ADDRESSES", 3)
-    counts = pace.WrongTokens()
+    monkeypatch.setattr(access, "MOST_ADDRESSES", 3)
+    counts = access.WrongTokens()
     assert counts.count("again") == 1
     await trio.sleep(30)
     assert counts.count("once") == 1

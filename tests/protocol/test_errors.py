@@ -310,7 +310,7 @@ async def test_a_fault_is_answered_and_the_session_goes_on(
         assert {frame["type"] for frame in peer.seen} <= {"job.result", "job.cancelled"}
         # What failed left nothing behind that counts as a job.
         await trio.sleep(1)
-        assert not runtime._core.jobs.live
+        assert not runtime._jobs.live
 
 
 @pytest.mark.logs_error(SECRET)

@@ -343,4 +343,4 @@ async def test_all_that_is_not_in_effect_is_named(missing: str, autojump_clock: 
             )
         assert missing in refused.value.message
         assert "lease_expires_at" in refused.value.message
-        assert not runtime._core.jobs.live
+        assert not runtime._jobs.live

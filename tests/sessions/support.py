@@ -10,7 +10,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from arcp_trio import JobContext, MemoryStore, Runtime, StaticTokens
-from arcp_trio.runtime.auth import Authenticator
+from arcp_trio.runtime.access import Authenticator
 from arcp_trio.runtime.limits import Limits
 from arcp_trio.store.writes import Write
 from arcp_trio.testing import Peer, PeerFactory, TrioClock, open_peers
@@ -120,7 +120,7 @@ class Stage:
 
     def remembered(self) -> dict[str, int]:
         """How many entries there are in whatever has something per session."""
-        sessions = self.runtime._core.sessions
+        sessions = self.runtime._sessions
         stored = attrs.asdict(self.store.tables, recurse=False)
         of_jobs = {"journals", "listed", "finished", "keys"}
         return {

@@ -305,7 +305,7 @@ async def test_a_session_that_is_stored_too_late_is_nobodys(autojump_clock: Mock
         stage.store.go_on()
         await wait_all_tasks_blocked()
         assert trio.lowlevel.current_statistics().tasks_living == before
-        assert not stage.runtime._core.sessions._connected
+        assert not stage.runtime._sessions._connected
         await trio.sleep(110)
         assert not stage.store.tables.sessions
 

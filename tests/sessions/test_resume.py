@@ -55,7 +55,7 @@ async def test_an_end_that_was_missed_is_replayed(autojump_clock: MockClock) -> 
         job = (await peer.submit("sleeper", 30))["job_id"]
         await peer.drop()
         await trio.sleep(60)
-        assert not stage.runtime._core.jobs.live
+        assert not stage.runtime._jobs.live
         second = await stage.resumed(peer.resume_from())
         frames = await up_to(second, 3)
         assert lines(frames) == ["asleep", "awake"]

@@ -67,7 +67,7 @@ async def test_a_rotation_that_is_stored_too_late_costs_nothing(autojump_clock: 
         stage.store.go_on()
         await wait_all_tasks_blocked()
         assert trio.lowlevel.current_statistics().tasks_living == before
-        assert not stage.runtime._core.sessions._connected
+        assert not stage.runtime._sessions._connected
         second = await stage.resumed(resume)
         await stage.puppet.say("here")
         await second.expect("job.event", event_seq=1)

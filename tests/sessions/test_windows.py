@@ -170,9 +170,9 @@ async def test_a_job_outlives_the_window_of_its_session(autojump_clock: MockCloc
         await trio.sleep(16)
         assert await forgotten(stage, peer.resume_from())
         assert not stage.store.tables.sessions
-        assert job in stage.runtime._core.jobs.live
+        assert job in stage.runtime._jobs.live
         await trio.sleep(500)
-        assert job not in stage.runtime._core.jobs.live
+        assert job not in stage.runtime._jobs.live
         other = await stage.welcomed()
         assert (await other.submit("sleeper", 500, idempotency_key="k"))["job_id"] == job
         assert (await other.until_terminal(job))["payload"]["result"] == "slept"
