@@ -12,6 +12,7 @@ from typing import Final
 import trio
 
 from arcp_trio.transport.base import GONE, MessageTooBig, TransportClosed
+from arcp_trio.transport.close_codes import CloseCode
 
 #: What a child gets to end by itself once its standard input is closed; then again once told to.
 LEAVE_SECONDS: Final = 2.0
@@ -174,7 +175,7 @@ class LineTransport:
             finally:
                 self.writing_since = None
 
-    async def close(self, code: int = 1000, reason: str = "") -> None:
+    async def close(self, code: int = CloseCode.NORMAL, reason: str = "") -> None:
         """Close both streams: that is all the farewell there is.
 
         What the peer still writes is not read to the end: what it started may hold it open.

@@ -30,6 +30,7 @@ from arcp_trio.transport.base import (
     Transport,
     TransportClosed,
 )
+from arcp_trio.transport.close_codes import CloseCode
 from arcp_trio.transport.frames import MAX_FRAGMENTS
 from arcp_trio.transport.stream import QUEUED_MESSAGES, FrameStream
 
@@ -39,10 +40,8 @@ _READ_BYTES: Final = 64 * 1024
 
 _HOST: Final = re.compile(rb"^Host:[^\r\n]*", re.IGNORECASE | re.MULTILINE)
 
-_TOO_BIG: Final = 1009
-#: Protocol error and invalid UTF-8: trio-websocket finds them, and leaves the farewell to us.
-_FOUND_BY_LIBRARY: Final = frozenset((1002, 1007))
-
+#: trio-websocket finds these errors, and leaves the Close to this module.
+_FOUND_BY_LIBRARY: Final = frozenset((CloseCode.PROTOCOL_ERROR, CloseCode.INVALID_TEXT))
 
 _Handshake = Callable[[trio.Nursery, FrameStream], Awaitable[WebSocketConnection]]
 
@@ -246,11 +245,11 @@ class _WebSocketTransport:
         except GONE as exc:
             raise TransportClosed from exc
 
-    async def close(self, code: int = 1000, reason: str = "") -> None:
+    async def close(self, code: int = CloseCode.NORMAL, reason: str = "") -> None:
         self._closing = True
         self._frames.shut_tap()
         if self._frames.gauge.exceeded:
-            code, reason = _TOO_BIG, self._too_big
+            code, reason = CloseCode.TOO_BIG, self._too_big
         with suppress(*GONE):
             await self._frames.send_close(code, reason)
             with suppress(ConnectionClosed):
@@ -264,7 +263,7 @@ class _WebSocketTransport:
     async def _end(self, reason: CloseReason | None) -> TransportClosed:
         """Return what to raise, having told the peer if it is this side that ends it."""
         if self._frames.gauge.exceeded:
-            return MessageTooBig(self._too_big, code=_TOO_BIG)
+            return MessageTooBig(self._too_big, code=CloseCode.TOO_BIG)
         if reason is None:
             return TransportClosed()
         words = reason.reason or ""
