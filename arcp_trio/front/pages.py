@@ -11,11 +11,10 @@ from typing import Final, Protocol
 import attrs
 import trio
 
+from arcp_trio.addresses import WEBSOCKET_PATH
 from arcp_trio.front.request import Head
 from arcp_trio.transport.base import GONE
 
-#: Where WebSockets are.
-SOCKET_PATH: Final = "/arcp"
 #: How long a client may take to read its response and go, before it is closed by force.
 DRAIN_SECONDS: Final = 1.0
 _READ_BYTES: Final = 64 * 1024
@@ -87,16 +86,16 @@ _PAGES: Final[dict[str, Callable[[Reporting], Page]]] = {
 
 def is_public(head: Head) -> bool:
     """Whether everybody may ask: probes know addresses and no names."""
-    return head.path not in (SOCKET_PATH, "/metrics")
+    return head.path not in (WEBSOCKET_PATH, "/metrics")
 
 
 def page_for(head: Head, runtime: Reporting) -> Page | None:
     """Return the answer; None if a WebSocket is asked for in the place for it."""
-    if head.path == SOCKET_PATH:
+    if head.path == WEBSOCKET_PATH:
         return _no_socket(head)
     page = _PAGES.get(head.path)
     if page is None:
-        return Page(404, f"There is nothing here; the WebSocket is at {SOCKET_PATH}.\n")
+        return Page(404, f"There is nothing here; the WebSocket is at {WEBSOCKET_PATH}.\n")
     if head.method not in ("GET", "HEAD"):
         return _not_allowed("GET, HEAD")
     return page(runtime)

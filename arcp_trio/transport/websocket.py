@@ -23,6 +23,7 @@ from trio_websocket import (
     wrap_server_stream,
 )
 
+from arcp_trio.addresses import WEBSOCKET_PATH
 from arcp_trio.transport.base import (
     GONE,
     HandshakeFailed,
@@ -96,7 +97,11 @@ def accept(
 
 
 def connect(
-    stream: trio.abc.Stream, *, host: str = "localhost", path: str = "/arcp", max_bytes: int
+    stream: trio.abc.Stream,
+    *,
+    host: str = "localhost",
+    path: str = WEBSOCKET_PATH,
+    max_bytes: int,
 ) -> AbstractAsyncContextManager[Transport]:
     """Do the client's part of the opening handshake on `stream`; else like `accept`.
 
