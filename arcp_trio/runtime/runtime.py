@@ -11,6 +11,7 @@ from typing import Self, TypeVar, TypeVarTuple
 
 import trio
 
+from arcp_trio.groups import unwrapped
 from arcp_trio.runtime.auth import Authenticator
 from arcp_trio.runtime.clean import start_clean
 from arcp_trio.runtime.clock import Clock, SystemClock
@@ -19,7 +20,6 @@ from arcp_trio.runtime.core import Core
 from arcp_trio.runtime.credentials.provisioner import Provisioner
 from arcp_trio.runtime.credentials.revocation import Revoker
 from arcp_trio.runtime.exposition import exposition
-from arcp_trio.runtime.groups import unwrapped
 from arcp_trio.runtime.job import outcome
 from arcp_trio.runtime.job.agents import AgentFunction, Agents
 from arcp_trio.runtime.job.jobs import Jobs

@@ -1,4 +1,4 @@
-"""Exceptions that nurseries have put into groups."""
+"""Exception groups, as nurseries raise them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import cast
 
 
 def unwrapped(error: BaseException) -> BaseException:
-    """The one exception inside the groups around it; several stay a group."""
+    """Return the one exception inside the groups around it; a group of several stays a group."""
     if not isinstance(error, BaseExceptionGroup):
         return error
     group = cast("BaseExceptionGroup[BaseException]", error)
