@@ -29,10 +29,10 @@ async def spawn(
     max_bytes: int,
     environment: Mapping[str, str] | None = None,
     keep_stderr: bool = False,
-) -> AsyncGenerator[Child, None]:
+) -> AsyncGenerator[ChildProcess, None]:
     """Start `command`; the block talks to it.
 
-    Leaving the block ends it with all of its process group: see `Child.end`.
+    Leaving the block ends it with all of its process group: see `ChildProcess.end`.
 
     Args:
         command: a program and its arguments.
@@ -51,7 +51,7 @@ async def spawn(
         env=environment,
         start_new_session=True,
     )
-    child = Child(process, max_bytes=max_bytes, name=command[0])
+    child = ChildProcess(process, max_bytes=max_bytes, name=command[0])
     try:
         yield child
     finally:
@@ -61,7 +61,7 @@ async def spawn(
                 await trio.aclose_forcefully(process.stderr)
 
 
-class Child:
+class ChildProcess:
     """A process that speaks on its standard input and output, and leads a group of its own."""
 
     def __init__(self, process: trio.Process, *, max_bytes: int, name: str) -> None:

@@ -124,7 +124,7 @@ def connect(
     return _open(frames, ask, host)
 
 
-class _Reader:
+class _FrameReader:
     """Stands in for the nursery in which trio-websocket starts its reader task, its only one."""
 
     def __init__(self, nursery: trio.Nursery, frames: FrameStream) -> None:
@@ -160,7 +160,7 @@ async def _open(
     aside = _Aside()
     try:
         async with trio.open_nursery() as nursery:
-            reader = _Reader(nursery, frames)
+            reader = _FrameReader(nursery, frames)
             with aside:
                 websocket = await _shake_hands(reader, frames, handshake)
                 yield _WebSocketTransport(websocket, frames, reader.ended, peer, private=private)
@@ -188,7 +188,7 @@ class _Aside:
 
 
 async def _shake_hands(
-    reader: _Reader, frames: FrameStream, handshake: _Handshake
+    reader: _FrameReader, frames: FrameStream, handshake: _Handshake
 ) -> WebSocketConnection:
     with reader.handshake, suppress(ConnectionClosed):
         return await handshake(cast("trio.Nursery", reader), frames)
