@@ -18,7 +18,6 @@ from arcp_trio import JobContext, MemoryStore, Runtime
 from arcp_trio.runtime.session.sessions import SWEEP_SECONDS
 from arcp_trio.testing.frames import Frame
 from arcp_trio.testing.peer import Peer
-from arcp_trio.wire.json import JsonObject
 from tests.durability.stores import TABLES
 from tests.durability.story import FEATURES, World
 from tests.sessions.support import hello_payload
@@ -177,7 +176,7 @@ async def test_short_jobs_leave_nothing_in_their_session(autojump_clock: MockClo
     ],
 )
 async def test_what_is_answered_is_forgotten(
-    kind: str, payload: JsonObject, answer: str, autojump_clock: MockClock
+    kind: str, payload: Frame, answer: str, autojump_clock: MockClock
 ) -> None:
     """Thousands of messages, refused or not, leave neither tasks nor memory in use."""
     world = World(MemoryStore())

@@ -9,9 +9,9 @@ from trio.testing import MockClock
 from arcp_trio import Runtime
 from arcp_trio.runtime import access
 from arcp_trio.runtime.session.sessions import SWEEP_SECONDS
+from arcp_trio.testing.frames import Frame
 from arcp_trio.testing.peer import TEST_TOKEN
 from arcp_trio.wire.errors import PermissionDenied, Unauthenticated
-from arcp_trio.wire.json import JsonObject
 from tests.limits.support import peer_at
 from tests.sessions.support import hello_payload, open_stage, refusal
 
@@ -25,7 +25,7 @@ async def told(runtime: Runtime, peer: str, token: str = "wrong") -> str:
         return name_of(await refusal(client))
 
 
-def name_of(words: JsonObject) -> str:
+def name_of(words: Frame) -> str:
     """The limit, if there is one; then the refusal must be worth a retry."""
     if "details" in words:
         assert words["code"] == "INTERNAL_ERROR"
@@ -70,7 +70,7 @@ async def test_a_minute_later_it_begins_anew(autojump_clock: MockClock) -> None:
         {"resume": {"session_id": "s", "resume_token": "rt_wrong", "last_event_seq": 0}},
     ],
 )
-async def test_only_a_wrong_token_counts(changes: JsonObject, autojump_clock: MockClock) -> None:
+async def test_only_a_wrong_token_counts(changes: Frame, autojump_clock: MockClock) -> None:
     """No token, another scheme, a bad frame and a bad resume are refused as ever."""
     async with open_stage(failed_auth_per_minute=3) as stage:
         for _ in range(10):

@@ -19,7 +19,7 @@ from arcp_trio.runtime.tracing import Span
 from arcp_trio.store.records import JobRow
 from arcp_trio.wire.errors import InternalError
 from arcp_trio.wire.ids import new_id
-from arcp_trio.wire.json import Json, JsonObject
+from arcp_trio.wire.json import Json
 from arcp_trio.wire.timestamps import parse_rfc3339, rfc3339
 
 if TYPE_CHECKING:
@@ -177,14 +177,14 @@ def give_up(job: Job) -> None:
     job.span.end({"arcp.job.outcome": "not accepted"}, code=InternalError.code)
 
 
-def acceptance(job: Job, now: float) -> JsonObject:
+def acceptance(job: Job, now: float) -> dict[str, Json]:
     """The payload of the job's `job.accepted`, but for the request that it answers (§7.1, §10).
 
     The values of credentials are not in it: they are not stored.
     """
     credentials = [] if job.wallet is None else job.wallet.all()
     lease = job.authority.lease
-    payload: JsonObject = {
+    payload: dict[str, Json] = {
         "job_id": job.id,
         "agent": job.agent.ref,
         "lease": lease.wire(),
@@ -199,7 +199,7 @@ def acceptance(job: Job, now: float) -> JsonObject:
     return {name: value for name, value in payload.items() if value is not None}
 
 
-def accepted_tail(payload: JsonObject) -> bytes:
+def accepted_tail(payload: dict[str, Json]) -> bytes:
     """The tail of a `job.accepted`, sealed if the values of credentials belong into it."""
     # Some clients match it to their submit by the envelope's trace id.
     tail = frame("job.accepted", payload, job_id=payload["job_id"], trace_id=payload["trace_id"])

@@ -33,7 +33,7 @@ from arcp_trio.wire.errors import (
     JobTimedOut,
 )
 from arcp_trio.wire.ids import new_id
-from arcp_trio.wire.json import Json, JsonObject, dumps, loads
+from arcp_trio.wire.json import Json, JsonLike, dumps, loads
 from arcp_trio.wire.lease_request import lease_request
 from arcp_trio.wire.timestamps import rfc3339
 
@@ -101,7 +101,7 @@ async def delegate(
     expires_at = None
     if expires_in is not None:
         expires_at = rfc3339(parent.core.clock.now() + expires_in)
-    body: JsonObject = {
+    body: dict[str, JsonLike] = {
         "delegate_id": delegate_id,
         "agent": agent,
         "input": input,

@@ -16,7 +16,7 @@ from arcp_trio.runtime.session.outbox import Answer, Promise
 from arcp_trio.runtime.session.watch import Watch
 from arcp_trio.store.records import JobQuery, Status
 from arcp_trio.wire.errors import ArcpError, InvalidRequest, JobNotFound, clip
-from arcp_trio.wire.json import JsonObject, dumps, loads, loads_exact
+from arcp_trio.wire.json import Json, JsonObject, dumps, loads, loads_exact
 from arcp_trio.wire.messages import (
     JobEntry,
     ListJobs,
@@ -193,9 +193,9 @@ def _credentials(job: Job) -> list[JsonObject] | None:
     return [credential.public() for credential in held] or None
 
 
-def _descriptor(row: JobRow, job: Job | None) -> JsonObject:
+def _descriptor(row: JobRow, job: Job | None) -> dict[str, Json]:
     accepted: JsonObject = loads(row.accepted)
-    known = {
+    known: dict[str, Json] = {
         "job_id": row.job_id,
         "agent": row.agent,
         "lease": accepted["lease"],
