@@ -12,7 +12,6 @@ from arcp_trio.runtime.session.sessions import SWEEP_SECONDS
 from arcp_trio.testing.frames import Frame
 from arcp_trio.testing.peer import TEST_TOKEN
 from arcp_trio.wire.errors import PermissionDenied, Unauthenticated
-from arcp_trio.wire.json import JsonObject
 from tests.inside import counted_addresses
 from tests.limits.support import peer_at
 from tests.sessions.support import hello_payload, open_stage, refusal

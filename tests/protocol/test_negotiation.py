@@ -13,7 +13,7 @@ from arcp_trio import AgentVersionNotAvailable, InvalidRequest, JobContext, Runt
 from arcp_trio.testing import Peer, PeerFactory, open_peer, open_peers
 from arcp_trio.testing.frames import Frame
 from arcp_trio.wire.features import ALL_FEATURES, SUPPORTED, Feature
-from arcp_trio.wire.json import Json, JsonObject
+from arcp_trio.wire.json import Json
 from tests.inside import live_jobs
 from tests.protocol.support import make_runtime
 

@@ -17,7 +17,6 @@ from arcp_trio.testing import Peer, PeerFactory, TrioClock, open_peers
 from arcp_trio.testing.frames import Frame
 from arcp_trio.testing.peer import TEST_TOKEN
 from arcp_trio.transport import TransportClosed
-from arcp_trio.wire.json import JsonObject
 from tests.inside import table_sizes
 
 OTHER_TOKEN = "other-token"

@@ -16,7 +16,7 @@ from arcp_trio.transport import TransportClosed, memory_streams
 from arcp_trio.transport.stdio import LineTransport
 from arcp_trio.wire.errors import JobNotFound
 from arcp_trio.wire.features import ALL_FEATURES, SUPPORTED
-from arcp_trio.wire.json import Json, JsonObject
+from arcp_trio.wire.json import Json
 from tests.inside import connected_principals
 from tests.sessions.support import OTHER_TOKEN, TOKENS, hello_payload, open_stage, refusal
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from arcp_trio.testing import Peer
-from arcp_trio.wire.json import JsonObject
+from arcp_trio.testing.frames import Frame
 from tests.inside import live_jobs
 from tests.sessions.support import Stage, lines, open_stage, up_to
 

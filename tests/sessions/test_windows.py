@@ -7,6 +7,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from arcp_trio.store.records import SessionRow
+from arcp_trio.testing.frames import Frame
 from tests.inside import live_jobs
 from tests.metrics import scrape
 from tests.sessions.support import OTHER_TOKEN, Stage, close_code, open_stage
