@@ -22,7 +22,7 @@ from arcp_trio import (
     ResumeWindowExpired,
     connect,
 )
-from arcp_trio.client.amounts import amounts_in
+from arcp_trio.client.reading import budget_in
 from tests.client.support import TOKEN, Network, Wire, real_runtime, scripted
 
 
@@ -323,7 +323,7 @@ async def test_a_budget_is_exact(autojump_clock: MockClock) -> None:
 def test_amounts(said: object, understood: object) -> None:
     """Numbers, and the texts of some runtimes; what is no amount is left out."""
     assert (
-        amounts_in(json.dumps({"type": "job.accepted", "payload": {"budget": said}})) == understood
+        budget_in(json.dumps({"type": "job.accepted", "payload": {"budget": said}})) == understood
     )
 
 
@@ -383,7 +383,7 @@ async def test_observing(autojump_clock: MockClock) -> None:
                 await observed.unsubscribe()
                 await observed.unsubscribe()
         assert seen == ["0", "1", "2"]
-        with pytest.raises(InvalidRequest, match="not observed"):
+        with pytest.raises(InvalidRequest, match="no longer observed"):
             await observed.result()
         again = await watcher.subscribe(job.id, history=True, from_event_seq=1)
         assert [e.body["message"] async for e in again.events()] == ["1", "2", "3", "4"]

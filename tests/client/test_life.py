@@ -12,7 +12,7 @@ from trio.testing import MockClock
 
 import arcp_trio
 from arcp_trio import Client, ConnectionLost, Event, connect
-from arcp_trio.client.stream import JobStream
+from arcp_trio.client.job_stream import JobStream
 from arcp_trio.transport import TransportClosed
 from tests.client.support import TOKEN, Network, Scripted, Wire, real_runtime, scripted
 
@@ -120,8 +120,22 @@ async def test_a_fault_of_the_client_is_not_swallowed(
         raise MineError
 
     async with real_runtime() as runtime:
-        monkeypatch.setattr(JobStream, "authorise", crash)
+        monkeypatch.setattr(JobStream, "add_credentials", crash)
         with pytest.raises(MineError):
+            await _submit_and_wait(connect(Network(runtime).open, token=TOKEN))
+
+
+async def test_an_interrupt_in_a_task_of_the_clients(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C while the client's reader runs ends the block instead of hanging it."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    async with real_runtime() as runtime:
+        monkeypatch.setattr(JobStream, "add_credentials", interrupt)
+        with pytest.RaisesGroup(KeyboardInterrupt, flatten_subgroups=True):
             await _submit_and_wait(connect(Network(runtime).open, token=TOKEN))
 
 

@@ -15,10 +15,10 @@ from arcp_trio import ProtocolError, connect
 from arcp_trio.client import dialects
 from arcp_trio.client.calls import CANCEL, LIST, SUBMIT, SUBSCRIBE, Call
 from arcp_trio.client.delivery import Delivery
+from arcp_trio.client.errors import Gap
 from arcp_trio.client.handshake import Greeting
-from arcp_trio.client.link import Gap
-from arcp_trio.client.room import Room
-from arcp_trio.client.session import Session
+from arcp_trio.client.session import ClientSession
+from arcp_trio.client.unread import Unread
 from arcp_trio.wire import envelope
 from arcp_trio.wire.json import JsonObject
 from arcp_trio.wire.messages import TO_CLIENT
@@ -46,9 +46,9 @@ VALUES = st.recursive(
 TYPES = sorted({*TO_CLIENT, "job.event", "session.error", "session.closed"})
 
 
-def session_of(dialect: dialects.Dialect) -> Session:
+def session_of(dialect: dialects.RuntimeDialect) -> ClientSession:
     """A session in which one of everything is asked for, and one job runs."""
-    room = Room()
+    unread = Unread()
     greeting = Greeting(
         session_id="sess_1",
         resume_token=None,
@@ -58,10 +58,10 @@ def session_of(dialect: dialects.Dialect) -> Session:
         agents=(),
         dialect=dialect,
     )
-    session = Session(greeting, Delivery(None, room), room, 1_000)
-    session.jobs.begin("job_1", top=0)
+    session = ClientSession(greeting, Delivery(None, unread), unread, max_result_bytes=1_000)
+    session.jobs.begin("job_1")
     for kind in (SUBMIT, SUBSCRIBE, CANCEL, LIST):
-        call = Call(kind, b"{}", job_id="job_1")
+        call: Call[object] = Call(kind, b"{}", job_id="job_1")
         session.calls.add(call)
         session.calls.frame(call, "sess_1")
     return session
@@ -76,13 +76,13 @@ def session_of(dialect: dialects.Dialect) -> Session:
 @example([("session.jobs", {"jobs": 1})], dialects.STANDARD)
 @settings(deadline=None)
 def test_any_payload_is_taken(
-    frames: list[tuple[str, JsonObject]], dialect: dialects.Dialect
+    frames: list[tuple[str, JsonObject]], dialect: dialects.RuntimeDialect
 ) -> None:
     """Whatever is in a frame, it is a gap in the numbers or nothing that a session minds."""
     session = session_of(dialect)
     for kind, payload in frames:
         frame = {"arcp": "1.1", "id": "x", "type": kind, "job_id": "job_1", "payload": payload}
-        text = json.dumps(frame | {"event_seq": session.top + 1})
+        text = json.dumps(frame | {"event_seq": session.jobs.top + 1})
         with suppress(Gap):
             session.take(envelope.decode(text), text)
 

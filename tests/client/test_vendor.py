@@ -19,7 +19,7 @@ from arcp_trio import (
     Unauthenticated,
     connect,
 )
-from arcp_trio.client.life import CLOSE_SECONDS
+from arcp_trio.client.lifecycle import CLOSE_SECONDS
 
 RUNTIME = Path(__file__).with_name("vendor_runtime.py")
 

@@ -9,7 +9,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from arcp_trio import Client, Event, EventsNotKept, JobHandle, connect
-from arcp_trio.client import room
+from arcp_trio.client import unread
 from tests.client.support import TOKEN, Network, Wire, real_runtime, scripted
 
 MOST = 100
@@ -17,7 +17,7 @@ MOST = 100
 
 @pytest.fixture(autouse=True)
 def _little_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "MOST_EVENTS", MOST)
+    monkeypatch.setattr(unread, "MAX_EVENTS", MOST)
 
 
 def kept() -> int:
@@ -172,7 +172,7 @@ async def test_bytes_count_as_well(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Few events that are large fill the room as many small ones do."""
-    monkeypatch.setattr(room, "MOST_BYTES", 10_000)
+    monkeypatch.setattr(unread, "MAX_BYTES", 10_000)
     fountain = Fountain(2_000)
     async with scripted(fountain) as runtime, connect(runtime.open, token=TOKEN) as client:
         job, _ = await client.submit("echo"), await client.submit("echo")
@@ -209,10 +209,10 @@ async def test_memory_is_given_back(autojump_clock: MockClock) -> None:
     ):
         for _ in range(100):
             await _read_one(client)
-        session = client._life.session
+        session = client._session
         assert session.jobs.running == {}
         assert list(session.calls) == []
-        assert client._life.room.backlogs == set()
-        assert not client._life.room.full
-        assert (client._life.room._events, client._life.room._bytes) == (0, 0)
+        assert session.unread.backlogs == set()
+        assert not session.unread.full
+        assert (session.unread._events, session.unread._bytes) == (0, 0)
         assert kept() == 0
