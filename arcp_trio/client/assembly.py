@@ -9,7 +9,7 @@ from typing import Final
 from arcp_trio.client.errors import BrokenResult
 from arcp_trio.wire.errors import clip
 from arcp_trio.wire.events import InvalidEvent, ResultChunk, read_body
-from arcp_trio.wire.json import Json
+from arcp_trio.wire.json import JsonValue
 
 MAX_RESULT_BYTES: Final = 256 * 1024 * 1024
 """The largest streamed result, unless the program sets another bound."""
@@ -31,7 +31,7 @@ class Assembly:
         """Whether there were any chunks, valid or not."""
         return self._result_id is not None or self._fault is not None
 
-    def add(self, body: Json) -> None:
+    def add(self, body: JsonValue) -> None:
         """Add a chunk. A fault is kept for `result`, so that it fails this one job."""
         if self._fault is not None:
             return
@@ -65,7 +65,7 @@ class Assembly:
             return "".join(part for part in self._parts if isinstance(part, str))
         return b"".join(part.encode() if isinstance(part, str) else part for part in self._parts)
 
-    def _add(self, body: Json) -> None:
+    def _add(self, body: JsonValue) -> None:
         try:
             chunk = read_body("result_chunk", body)
         except InvalidEvent as error:

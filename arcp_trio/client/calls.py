@@ -13,7 +13,7 @@ from arcp_trio.client.dialects import STANDARD, RuntimeDialect
 from arcp_trio.client.job_stream import JobStream
 from arcp_trio.wire import envelope
 from arcp_trio.wire.ids import new_id
-from arcp_trio.wire.json import Json, JsonObject, dumps
+from arcp_trio.wire.json import JsonLike, dumps
 from arcp_trio.wire.lease_request import lease_request
 from arcp_trio.wire.messages import Accepted, Jobs, Subscribed
 from arcp_trio.wire.timestamps import rfc3339
@@ -56,7 +56,7 @@ class Call(Generic[T]):
 
 def submit_call(
     agent: str,
-    input: Json,  # noqa: A002 - its name on the wire
+    input: JsonLike,  # noqa: A002 - its name on the wire
     *,
     lease: LeaseRequest | None,
     budget: BudgetRequest | None,
@@ -66,7 +66,11 @@ def submit_call(
     trace_id: str,
 ) -> Call[tuple[JobStream, Accepted]]:
     """Make a `job.submit` (§7.1); `ValueError` or `TypeError` if an argument is invalid."""
-    payload: JsonObject = {"agent": agent, "input": input, "idempotency_key": idempotency_key}
+    payload: dict[str, JsonLike] = {
+        "agent": agent,
+        "input": input,
+        "idempotency_key": idempotency_key,
+    }
     amounts = {currency: _plain(amount) for currency, amount in (budget or {}).items()}
     if request := lease_request(lease, amounts or None):
         payload["lease_request"] = request
@@ -89,7 +93,7 @@ def subscribe_call(
     job_id: str, *, history: bool, from_event_seq: int | None = None
 ) -> Call[tuple[JobStream, Subscribed]]:
     """Make a `job.subscribe` (§7.6)."""
-    payload: JsonObject = {"job_id": job_id, "history": history}
+    payload: dict[str, JsonLike] = {"job_id": job_id, "history": history}
     if from_event_seq is not None:
         payload["from_event_seq"] = from_event_seq
     return Call(SUBSCRIBE, dumps(payload), job_id=job_id)
@@ -100,10 +104,10 @@ def cancel_call(job_id: str, reason: str) -> Call[None]:
     return Call(CANCEL, dumps({"job_id": job_id, "reason": reason}), job_id=job_id)
 
 
-def list_call(filters: JsonObject, cursor: str | None) -> Call[Jobs]:
+def list_call(filters: Mapping[str, JsonLike], cursor: str | None) -> Call[Jobs]:
     """Make a `session.list_jobs` (§6.6). Absent fields are left out: some runtimes mind nulls."""
     given = {name: value for name, value in filters.items() if value is not None}
-    payload: JsonObject = {"filter": given} if given else {}
+    payload: dict[str, JsonLike] = {"filter": given} if given else {}
     if cursor is not None:
         payload["cursor"] = cursor
     return Call(LIST, dumps(payload))

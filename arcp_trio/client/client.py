@@ -31,7 +31,7 @@ from arcp_trio.client.unread import Unread
 from arcp_trio.wire.errors import InvalidRequest
 from arcp_trio.wire.features import ALL_FEATURES, Feature
 from arcp_trio.wire.ids import new_id
-from arcp_trio.wire.json import Json, JsonObject
+from arcp_trio.wire.json import Json, JsonLike
 from arcp_trio.wire.messages import AgentInfo, Jobs
 
 
@@ -217,7 +217,7 @@ class Client:
         except trio.Cancelled:
             self._session.unsubscribe(job_id)
             raise
-        stream.about = {"agent": subscribed.agent} | stream.about
+        stream.about = {"agent": subscribed.agent, **stream.about}
         return ObservedJob(self._session, stream, subscribed)
 
     async def cancel(self, job_id: str, reason: str = "no longer needed") -> None:
@@ -245,7 +245,7 @@ class Client:
             ArcpError: while iterating, the class of the refusal's code.
         """
         self._require(Feature.LIST_JOBS)
-        filters: JsonObject = {
+        filters: dict[str, JsonLike] = {
             "status": None if status is None else list(status),
             "agent": agent,
             "created_after": created_after,

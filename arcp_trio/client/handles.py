@@ -14,7 +14,7 @@ from arcp_trio.client.events import Event, EventCheckpoints
 from arcp_trio.client.job_stream import JobStream
 from arcp_trio.client.session import ClientSession
 from arcp_trio.wire.errors import InvalidRequest
-from arcp_trio.wire.json import Json, JsonObject
+from arcp_trio.wire.json import Json
 from arcp_trio.wire.messages import Accepted, Subscribed
 from arcp_trio.wire.schema import to_json
 
@@ -43,12 +43,12 @@ class _Handle:
         return f"<{type(self).__name__} {self.id}>"
 
     @property
-    def credentials(self) -> list[JsonObject]:
+    def credentials(self) -> list[dict[str, Json]]:
         """The credentials of the job, with their newest values; empty after its end (§9.8)."""
         return list(self._stream.credentials.values())
 
     @property
-    def terminal(self) -> JsonObject | None:
+    def terminal(self) -> dict[str, Json] | None:
         """The payload of the message that ended the job, with its type; None before that (§7.3)."""
         end = self._stream.end.value
         if end is None or end.message is None:

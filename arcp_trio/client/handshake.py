@@ -16,7 +16,7 @@ from arcp_trio.version import __version__
 from arcp_trio.wire import envelope
 from arcp_trio.wire.envelope import Envelope
 from arcp_trio.wire.errors import clip, error_from_payload
-from arcp_trio.wire.json import Json, JsonObject, dumps
+from arcp_trio.wire.json import JsonLike, JsonValue, dumps
 from arcp_trio.wire.messages import AgentInfo
 
 CLIENT_NAME: Final = "arcp_trio"
@@ -51,14 +51,17 @@ def hello(
     token: str | None, features: Iterable[str], resumption: Resumption | None = None
 ) -> bytes:
     """Make a `session.hello`. It asks for a resume in both of the forms that runtimes read."""
-    payload: JsonObject = {
+    payload: dict[str, JsonLike] = {
         "client": {"name": CLIENT_NAME, "version": __version__},
         "capabilities": {"encodings": ["json"], "features": list(features)},
     }
     if token is not None:
         payload["auth"] = {"scheme": "bearer", "token": token}
     if resumption is not None:
-        flat = {"resume_token": resumption.token, "last_event_seq": resumption.after_seq}
+        flat: dict[str, JsonLike] = {
+            "resume_token": resumption.token,
+            "last_event_seq": resumption.after_seq,
+        }
         payload |= {"resume": {"session_id": resumption.session_id, **flat}, **flat}
     return envelope.encode("session.hello", dumps(payload))
 
@@ -106,7 +109,7 @@ def _greeting(frame: Envelope, offered: frozenset[str]) -> Greeting:
     )
 
 
-def _agents(inventory: list[Json]) -> Iterable[AgentInfo]:
+def _agents(inventory: list[JsonValue]) -> Iterable[AgentInfo]:
     """Yield the agents, each of which is a bare name or an object (§6.2)."""
     for entry in inventory:
         if isinstance(entry, str):
@@ -122,11 +125,12 @@ def _agents(inventory: list[Json]) -> Iterable[AgentInfo]:
             )
 
 
-def _interval(value: Json) -> float | None:
+def _interval(value: JsonValue) -> float | None:
     seconds = _positive(value)
     return None if seconds is None else max(seconds, MIN_HEARTBEAT_SECONDS)
 
 
-def _positive(value: Json) -> float | None:
-    good = isinstance(value, int | float) and not isinstance(value, bool) and value > 0
-    return float(value) if good else None
+def _positive(value: JsonValue) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+        return None
+    return float(value)

@@ -86,7 +86,7 @@ class JobStream:
 
     def summary(self) -> JsonObject:
         """Return what is known of the job, for a program that loses its session."""
-        return {"job_id": self.id, "last_event_seq": self.top} | self.about
+        return {"job_id": self.id, "last_event_seq": self.top, **self.about}
 
     # -- what arrives
 
@@ -117,9 +117,10 @@ class JobStream:
         """Replace the value of a credential (§9.8.2)."""
         if body.get("phase") != "credential_rotated":
             return
-        known, value = self.credentials.get(str(body.get("id"))), text_in(body.get("value"))
+        credential_id, value = str(body.get("id")), text_in(body.get("value"))
+        known = self.credentials.get(credential_id)
         if known is not None and value is not None:
-            self.credentials[known["id"]] = {**known, "value": value}
+            self.credentials[credential_id] = {**known, "value": value}
 
     # -- its end
 

@@ -10,7 +10,7 @@ import msgspec
 from arcp_trio.client.errors import ProtocolError
 from arcp_trio.wire.envelope import Envelope
 from arcp_trio.wire.errors import InvalidRequest
-from arcp_trio.wire.json import Json, JsonObject
+from arcp_trio.wire.json import JsonObject, JsonValue
 from arcp_trio.wire.messages import TO_CLIENT, decode_payload
 
 T = TypeVar("T")
@@ -32,26 +32,26 @@ def read_payload(frame: Envelope, cls: type[T]) -> T | ProtocolError:
 # -- JSON values
 
 
-def object_in(value: Json) -> JsonObject:
+def object_in(value: JsonValue) -> JsonObject:
     """Return an object, or an empty one in place of any other value."""
     return value if _is_object(value) else {}
 
 
-def list_in(value: Json) -> list[Json]:
+def list_in(value: JsonValue) -> list[JsonValue]:
     """Return an array, or an empty one in place of any other value."""
     return value if _is_list(value) else []
 
 
-def text_in(value: Json) -> str | None:
+def text_in(value: JsonValue) -> str | None:
     """Return a string that is not empty, or None in place of any other value."""
     return value if isinstance(value, str) and value else None
 
 
-def _is_object(value: Json) -> TypeGuard[JsonObject]:
+def _is_object(value: JsonValue) -> TypeGuard[JsonObject]:
     return isinstance(value, dict)
 
 
-def _is_list(value: Json) -> TypeGuard[list[Json]]:
+def _is_list(value: JsonValue) -> TypeGuard[list[JsonValue]]:
     return isinstance(value, list)
 
 
