@@ -25,6 +25,7 @@ from arcp_trio.client.recovery import recover
 from arcp_trio.client.session import ClientSession
 from arcp_trio.client.unread import Unread
 from arcp_trio.transport.base import MessageTooBig, Transport, TransportClosed
+from arcp_trio.transport.close_codes import CloseCode
 from arcp_trio.wire.errors import ArcpError, InvalidRequest, ResumeWindowExpired
 from arcp_trio.wire.features import Feature
 
@@ -37,7 +38,6 @@ DEFAULT_WINDOW_SECONDS: Final = 60.0
 MAX_GAPS: Final = 3
 """After this many resumes with the same gap the runtime is not asked to fill it again."""
 
-_TOO_BIG: Final = 1009
 _NOT_YET: Final = frozenset({"PERMISSION_DENIED", "INTERNAL_ERROR", "HEARTBEAT_LOST"})
 """Refusals of a resume that are worth another try: some runtimes have not noticed yet that the old
 connection is lost."""
@@ -192,7 +192,7 @@ class Supervisor:
             raise self._expired(session.refusal)
         if isinstance(why, MessageTooBig):
             raise ProtocolError(f"the runtime sent {why}") from why
-        if isinstance(why, TransportClosed) and why.code == _TOO_BIG:
+        if isinstance(why, TransportClosed) and why.code == CloseCode.TOO_BIG:
             _refuse_largest(session)
         if isinstance(why, Gap | ProtocolError):
             top = session.jobs.top
