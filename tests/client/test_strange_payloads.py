@@ -1,4 +1,4 @@
-"""Payloads of any shape, from a runtime that is broken or wants to break something."""
+"""Payloads of any shape, from a runtime that is broken or hostile."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NAMES = [
 
 
 def objects(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Frame]:
-    """Objects with the names that mean something."""
+    """Objects with the field names that the client reads."""
     return st.dictionaries(st.sampled_from(NAMES), values, max_size=6)
 
 
@@ -47,7 +47,7 @@ TYPES = sorted({*TO_CLIENT, "job.event", "session.error", "session.closed"})
 
 
 def session_of(dialect: dialects.RuntimeDialect) -> ClientSession:
-    """A session in which one of everything is asked for, and one job runs."""
+    """Return a session with a pending call of each kind and a running job."""
     unread = Unread()
     greeting = Greeting(
         session_id="sess_1",
@@ -78,7 +78,7 @@ def session_of(dialect: dialects.RuntimeDialect) -> ClientSession:
 def test_any_payload_is_taken(
     frames: list[tuple[str, Frame]], dialect: dialects.RuntimeDialect
 ) -> None:
-    """Whatever is in a frame, it is a gap in the numbers or nothing that a session minds."""
+    """No payload makes a session raise anything but a gap."""
     session = session_of(dialect)
     for kind, payload in frames:
         frame = {"arcp": "1.1", "id": "x", "type": kind, "job_id": "job_1", "payload": payload}
@@ -91,8 +91,8 @@ def test_any_payload_is_taken(
     "budget",
     ['3,"budget":{}', '{"USD":1e-99999999999999999999}', '{"USD":0e99999999999999999999}'],
 )
-async def test_a_budget_that_cannot_be_read_is_none(autojump_clock: MockClock, budget: str) -> None:
-    """A budget said twice, or too close to nothing for a decimal, costs nobody the session."""
+async def test_an_unreadable_budget_is_empty(autojump_clock: MockClock, budget: str) -> None:
+    """A budget that is repeated, or beyond a Decimal's exponents, reads as empty."""
 
     async def script(wire: Wire) -> None:
         await wire.welcome()
@@ -109,8 +109,8 @@ async def test_a_budget_that_cannot_be_read_is_none(autojump_clock: MockClock, b
         assert await job.result() == "done"
 
 
-async def test_what_is_no_list_fails_its_call_alone(autojump_clock: MockClock) -> None:
-    """A listing whose jobs are a number is the listing's failure; the session goes on."""
+async def test_an_invalid_listing_fails_its_call_alone(autojump_clock: MockClock) -> None:
+    """An invalid listing fails its call, and the session goes on."""
 
     async def script(wire: Wire) -> None:
         await wire.welcome()
