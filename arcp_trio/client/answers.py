@@ -1,4 +1,4 @@
-"""What the answers of the runtime settle: a call, and the stream of the job that it is about."""
+"""Takes the answers of the runtime, each of which settles the call that it is for."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ CANCEL: Final = "job.cancel"
 LIST: Final = "session.list_jobs"
 
 _IN_ORDER: Final = frozenset({SUBMIT, SUBSCRIBE, LIST})
-"""What a runtime whose refusals name no request refuses in the order of asking."""
+"""The calls that are refused in the order of asking, where refusals name no request."""
 
 T = TypeVar("T")
 

@@ -68,8 +68,8 @@ async def connect(
         now: returns the time of day, in seconds since 1970.
 
     Raises:
-        ConnectionFailed: there is no connection: a subclass says why. Raised out of the block, too,
-            if the connection ends for good while no call is waiting that could raise it.
+        ConnectionFailed: the connection cannot be opened; a subclass says why. The block raises it,
+            too, if the session is lost while no call is waiting that could raise it.
         ArcpError: the runtime refused the session, with the class of its code.
         ResumeWindowExpired: the connection was lost for longer than the session can be resumed.
     """

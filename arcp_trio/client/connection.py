@@ -1,4 +1,4 @@
-"""One connection of a session: it reads, writes, pings and acknowledges."""
+"""A connection of a session: its reader, writer, heartbeat and acknowledgements."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class ClientConnection:
                     elif frame.type != "session.pong":
                         self._take(frame, text)
         except MalformedFrame as error:
-            self._end(ProtocolError(f"the runtime sent what is no ARCP frame: {error}"))
+            self._end(ProtocolError(f"the runtime sent a frame that is not ARCP: {error}"))
         except (TransportClosed, Gap) as error:
             self._end(error)
 

@@ -30,7 +30,7 @@ class RuntimeDialect:
 
 
 STANDARD: Final = RuntimeDialect(name="standard", errors_in_order=False)
-"""This project's runtime: every answer names its request."""
+"""The runtime of this project: every answer names its request."""
 PYTHON: Final = RuntimeDialect(
     name="python", subscriptions_count_alone=True, forgets_while_away=True
 )

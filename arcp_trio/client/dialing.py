@@ -54,7 +54,7 @@ class Dialer:
 
 
 Target: TypeAlias = "str | Sequence[str] | trio.abc.Stream | StreamOpener | Dialer"
-"""What `connect` takes. A `Dialer` is for callers that wrap the transport."""
+"""A runtime to connect to. A `Dialer` is for callers that wrap the transport."""
 
 
 def dialer(target: Target, ssl_context: ssl.SSLContext | None) -> Dialer:

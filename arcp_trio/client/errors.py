@@ -1,4 +1,4 @@
-"""What can go wrong on the client's side. What a runtime refuses has the classes of §12."""
+"""Errors on the client's side. Refusals by the runtime have the classes of §12 instead."""
 
 # ruff: noqa: N818 - each class is named after what happened
 
@@ -10,7 +10,7 @@ from arcp_trio.wire.errors import ArcpError
 
 
 class ConnectionFailed(Exception):
-    """There is no connection to the runtime, or there is no longer one."""
+    """A connection to the runtime cannot be opened, or is lost for good."""
 
 
 class ConnectionRefused(ConnectionFailed):
@@ -26,11 +26,11 @@ class TlsFailed(ConnectionFailed):
 
 
 class WrongPath(ConnectionFailed):
-    """There is a server, but it has nothing at this path."""
+    """The server has nothing at this path."""
 
 
 class NotWebSocket(ConnectionFailed):
-    """There is a server, but it does not speak WebSocket here."""
+    """The server does not speak WebSocket here."""
 
 
 class CommandFailed(ConnectionFailed):

@@ -1,4 +1,4 @@
-"""What a program holds of a job: a handle, and an iterator over the job's events."""
+"""Handles: a program's side of a job, with an iterator over the job's events."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from arcp_trio.wire.schema import to_json
 
 
 class _Handle:
-    """What the handles of submitters and observers have in common."""
+    """The common part of the handles of submitters and observers."""
 
     def __init__(
         self, session: ClientSession, stream: JobStream, body: Accepted | Subscribed

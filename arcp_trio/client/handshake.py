@@ -26,7 +26,7 @@ MIN_HEARTBEAT_SECONDS: Final = 1.0
 
 @attrs.frozen(kw_only=True)
 class Greeting:
-    """What a `session.welcome` says. A field that the runtime left out is None or empty."""
+    """The contents of a `session.welcome`. Fields that the runtime left out are None or empty."""
 
     session_id: str
     resume_token: str | None = attrs.field(repr=False)
@@ -40,7 +40,7 @@ class Greeting:
 
 @attrs.frozen(kw_only=True)
 class Resumption:
-    """Which session to resume, and after which number."""
+    """A session to resume, and the number after which it goes on."""
 
     session_id: str
     token: str = attrs.field(repr=False)

@@ -1,4 +1,4 @@
-"""One job as its session receives it: its unread events, the chunks of its result, its end."""
+"""A job as its session receives it: its unread events, the chunks of its result, its end."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class JobEnd:
 
 
 class JobStream:
-    """What the session has received of a job. Handles and their iterators take from it."""
+    """Keeps what the session receives of one job, for its handles and their iterators."""
 
     def __init__(
         self, job_id: str, delivery: Delivery, unread: Unread, *, top: int, max_result_bytes: int
@@ -57,7 +57,7 @@ class JobStream:
         self.submission: bytes | None = None
         """The payload of the `job.submit` that led to the job, if this session sent it."""
         self.about: JsonObject = {}
-        """What helps the program to find the job again, for `summary`."""
+        """Fields of `summary` that the handle knows."""
         self.credentials: dict[str, JsonObject] = {}
         self.budget: dict[str, Decimal] = {}
         """The budget when the job was accepted, or last subscribed to."""

@@ -25,7 +25,7 @@ _MAX_PAST: Final = 10_000
 
 
 class SessionJobs:
-    """A session's. Running jobs have a stream; of others only what frames may refer to is kept."""
+    """The jobs of one session. Each running job has a stream, which its frames are given to."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class SessionJobs:
         stream = self.running.get(job_id) or self._ended.get(job_id)
         if stream is None and job_id in self._past:
             stream = self.begin(job_id)
-            self.end_unknown(stream, f"{job_id} has ended, and its handle is gone")
+            self.end_unknown(stream, f"{job_id} has ended, and its handle no longer exists")
         return stream
 
     def expect(self, job_id: str) -> None:

@@ -33,7 +33,7 @@ class Lifecycle:
         self._supervision = trio.CancelScope(shield=True)
         self._end: SessionEnd | None = None
         self._ended = trio.Event()
-        """Set when there is no connection any longer, and there will be no other."""
+        """Set when the session has ended: there will be no other connection."""
         self._lost = False
         """Whether the session ended without the program's doing."""
         self._watchers = 0
@@ -126,7 +126,6 @@ class Lifecycle:
             if self._supervisor.session is not None:
                 self._supervisor.session.finish(end)
             self._ended.set()
-            self._supervisor.opened.set()
 
     async def _deliver(self) -> None:
         try:

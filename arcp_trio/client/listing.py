@@ -13,7 +13,7 @@ from arcp_trio.wire.messages import JobEntry, Jobs
 
 @attrs.frozen(kw_only=True)
 class JobInfo:
-    """One job of a listing."""
+    """A job of a listing."""
 
     id: str
     agent: str

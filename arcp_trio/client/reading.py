@@ -77,7 +77,7 @@ def budget_in(frame: str | bytes) -> dict[str, Decimal]:
     try:
         budget = _decode_exactly(frame).payload.budget or {}
     except (msgspec.DecodeError, InvalidOperation):
-        # A second `budget` that is no object, or an exponent that a Decimal cannot have.
+        # A second `budget` that is not an object, or an exponent that a Decimal cannot have.
         return {}
     found = {currency: _amount(value) for currency, value in budget.items()}
     return {currency: amount for currency, amount in found.items() if amount is not None}

@@ -48,7 +48,7 @@ class ClientSession:
         self, greeting: Greeting, delivery: Delivery, unread: Unread, *, max_result_bytes: int
     ) -> None:
         self.greeting = greeting
-        """What the runtime said at the beginning of the last connection."""
+        """The welcome at the beginning of the last connection."""
         self.calls = PendingCalls(delivery, greeting.dialect)
         self.jobs = SessionJobs(
             self.calls,
@@ -88,8 +88,8 @@ class ClientSession:
 
     # -- its connections
 
-    def greet(self, greeting: Greeting) -> None:
-        """Take what the runtime says at the beginning of another connection."""
+    def resume(self, greeting: Greeting) -> None:
+        """Go on with another connection, which has begun with this welcome."""
         self.greeting = greeting
         self.calls.dialect = self.jobs.dialect = greeting.dialect
 
@@ -127,13 +127,12 @@ class ClientSession:
             self.connection.send("job.unsubscribe", {"job_id": job_id}, job_id=job_id)
 
     async def close(self) -> None:
-        """Close the session and its connection (§6.7), unless there is no connection.
+        """Close the session and then its connection (§6.7); there has to be one.
 
-        Returns once the runtime has answered and there is nothing more to send.
+        Returns once the runtime has answered. The connection ends when everything is sent.
         """
         connection = self.connection
-        if connection is None:
-            return
+        assert connection is not None
         if not self._closing:
             self._closing = True
             connection.send("session.close", {"reason": "the client leaves"})

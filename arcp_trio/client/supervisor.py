@@ -61,7 +61,7 @@ class Supervisor:
         self.session: ClientSession | None = None
         """The session, from the first welcome on."""
         self.opened = trio.Event()
-        """Set when there is a session."""
+        """Set when there is a session, or when there will be none."""
         self.leaving = False
         """Whether the program leaves, so that the end of the connection is not a loss."""
         self._dialer = dialer
@@ -74,18 +74,21 @@ class Supervisor:
         self._now = now
         self._resume_token: str | None = None
         self._gaps = (0, 0)  # after which number the last gap was, and how often in a row
-        self._step_back = False
+        self._step_back = False  # whether to ask for one frame more: see `resumes_from_before`
 
     async def run(self) -> None:
         """Stay connected, until a connection ends while the program leaves.
 
         Raises:
-            ConnectionFailed, ArcpError: there is no session, or it cannot be resumed.
+            ConnectionFailed, ArcpError: the session cannot be opened, or cannot be resumed.
         """
-        why = await self._use_connection()
-        while not self.leaving:
-            self._judge(why)
-            why = await self._reconnect(why)
+        try:
+            why = await self._use_connection()
+            while not self.leaving:
+                self._judge(why)
+                why = await self._reconnect(why)
+        finally:
+            self.opened.set()
 
     # -- connections
 
@@ -132,7 +135,7 @@ class Supervisor:
                 except TransportClosed as error:
                     raise ConnectionLost(f"the runtime hung up on hello: {error}") from error
                 forgot = self.session is not None and greeting.dialect.forgets_while_away
-                session = self._greet(greeting)
+                session = self._welcome(greeting)
                 opening.deadline = math.inf
                 connection = self._connection(transport, session)
                 session.attach(connection)
@@ -154,7 +157,7 @@ class Supervisor:
             )
         return hello(self._token, self._features, resumption)
 
-    def _greet(self, greeting: Greeting) -> ClientSession:
+    def _welcome(self, greeting: Greeting) -> ClientSession:
         """Return the session that is opened, or resumed, by this greeting."""
         self._resume_token = greeting.resume_token or self._resume_token
         self._step_back = False
@@ -165,7 +168,7 @@ class Supervisor:
         elif self.session.id != greeting.session_id:
             raise self._expired(ResumeWindowExpired("the runtime began another session"))
         else:
-            self.session.greet(greeting)
+            self.session.resume(greeting)
         return self.session
 
     def _connection(self, transport: Transport, session: ClientSession) -> ClientConnection:

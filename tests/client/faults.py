@@ -17,7 +17,7 @@ FAR = 200.0
 
 
 class Fault(enum.Enum):
-    """What happens to a frame."""
+    """A fault that a frame meets."""
 
     CUT = "the connection ends before it"
     CUT_WITHIN = "the connection ends in the middle of it"
