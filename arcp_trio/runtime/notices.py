@@ -8,9 +8,6 @@ from arcp_trio.wire.ids import new_id
 from arcp_trio.wire.json import Json, dumps
 from arcp_trio.wire.timestamps import rfc3339
 
-FAILED = 1011
-"""The close code of a connection whose session, or whose store, has failed."""
-
 
 def store_trouble() -> InternalError:
     """Return the answer to what needs the store: what is not stored is not said."""

@@ -19,6 +19,7 @@ from arcp_trio.runtime.core import Core
 from arcp_trio.runtime.credentials.provisioner import Provisioner
 from arcp_trio.runtime.credentials.revocation import Revoker
 from arcp_trio.runtime.exposition import exposition
+from arcp_trio.runtime.farewell import Farewell
 from arcp_trio.runtime.job import outcome
 from arcp_trio.runtime.job.agents import AgentFunction, Agents
 from arcp_trio.runtime.job.jobs import Jobs
@@ -26,13 +27,13 @@ from arcp_trio.runtime.limits import Limits
 from arcp_trio.runtime.metrics import Failure
 from arcp_trio.runtime.restart import take_over
 from arcp_trio.runtime.session.sessions import Sessions
-from arcp_trio.runtime.session.unsent import GOING_AWAY, Farewell
 from arcp_trio.runtime.tasks import first_of, keep_running, start_clean
 from arcp_trio.runtime.tracing import FencedTracer, NoTracer, Tracer
 from arcp_trio.runtime.wake import Wake
 from arcp_trio.store.interface import Store
 from arcp_trio.store.memory import MemoryStore
 from arcp_trio.transport.base import Transport
+from arcp_trio.transport.close_codes import CloseCode
 from arcp_trio.version import __version__
 from arcp_trio.wire.errors import InternalError
 
@@ -280,7 +281,7 @@ class Runtime:
         core.farewells_end = trio.current_time() + self.limits.close_seconds
         if self._attended:
             log.info("closing connections", extra={"connections": len(self._attended)})
-        farewell = Farewell(GOING_AWAY, "the runtime is shutting down")
+        farewell = Farewell(CloseCode.GOING_AWAY, "the runtime is shutting down")
         sessions.say_goodbye(farewell)
         for connection in self._attended:
             connection.end_without_session(farewell)

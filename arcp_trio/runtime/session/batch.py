@@ -23,9 +23,10 @@ class Batch:
         self.series: list[tuple[int, list[bytes]]] = []
         """The frames to send, in order."""
         self.size = 0
-        self.after_seq = session.top
+        self.after_seq = session.record.top
         """The highest number before its own."""
         self._session = session
+        self._record = session.record
         self._live = live
         self._items: list[LogItem] = []
         self._moved: dict[str, Watch] = {}
@@ -44,7 +45,7 @@ class Batch:
     def number(self, watch: Watch, entry: Entry) -> None:
         """The entry the watch is owed goes out under the session's next number."""
         if entry.child is None and (
-            entry.feature is None or entry.feature in self._session.features
+            entry.feature is None or entry.feature in self._record.features
         ):
             self.number_events(watch, [self._revealed(entry.tail)])
         else:
@@ -60,9 +61,8 @@ class Batch:
 
     def number_events(self, watch: Watch, tails: Sequence[bytes]) -> None:
         """The next entries the watch is owed go out, all of them, under the next numbers."""
-        session, count = self._session, len(tails)
-        first_seq, first_index = session.top + 1, watch.cursor
-        session.top += count
+        count, first_index = len(tails), watch.cursor
+        first_seq = self._record.take_numbers(count)
         watch.cursor += count
         self._moved[watch.job_id] = watch
         self._send(first_seq, tails)
@@ -88,13 +88,13 @@ class Batch:
     def inline(self, tail: bytes) -> None:
         """A frame of this session only goes out under the next number."""
         self._end_run()
-        seq = self._session.top = self._session.top + 1
+        seq = self._record.take_numbers(1)
         self._send(seq, [tail])
         self._items.append(Inline(seq, tail))
 
     def answer(self, tail: bytes | AfterNumber) -> bytes:
         """A frame without a number takes its place."""
-        said = tail if isinstance(tail, bytes) else tail(self._session.top)
+        said = tail if isinstance(tail, bytes) else tail(self._record.top)
         self._send(0, [self._revealed(said)])
         return said
 
@@ -104,9 +104,9 @@ class Batch:
 
     def promise(self, item: Promise) -> None:
         """A promise takes its place in the log, whether or not somebody is there to read it."""
-        session = self._session
+        session, record = self._session, self._record
         self._end_run()
-        self._items.append(Mark(session.top, session.log_rows, self.answer(item.tail)))
+        self._items.append(Mark(record.top, record.log_rows, self.answer(item.tail)))
         watch = item.watch
         if watch is not None and watch.job_id not in session.watches:
             self._watched.append(watch.job_id)
@@ -114,7 +114,7 @@ class Batch:
                 self._observed.append(watch.job_id)
             self._moved[watch.job_id] = watch
             session.watches[watch.job_id] = watch
-            session.behind = session.behind or watch.behind
+            session.outbox.behind = session.outbox.behind or watch.behind
 
     def unwatch(self, watch: Watch) -> None:
         """A subscription is over, unless the job was before."""
@@ -125,17 +125,15 @@ class Batch:
     def write(self) -> AppendLog:
         """The log row; taking it ends the batch."""
         self._end_run()
-        session = self._session
-        row = session.log_rows
-        session.log_rows += 1
+        record = self._record
         for watch in self._moved.values():
             if watch.job is not None:
                 watch.job.journal.reader_moved()
         return AppendLog(
-            session_id=session.id,
-            row=row,
+            session_id=record.id,
+            row=record.take_log_row(),
             items=self._items,
-            top=session.top,
+            top=record.top,
             cursors={job_id: watch.cursor for job_id, watch in self._moved.items()},
             watched=self._watched,
             ended=self._ended,

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
+from arcp_trio.runtime.farewell import Farewell
 from arcp_trio.runtime.job import outcome
 from arcp_trio.runtime.notices import frame, refusal
 from arcp_trio.runtime.session.observing import Observing
 from arcp_trio.runtime.session.outbox import Answer, Leave, Promise
-from arcp_trio.runtime.session.unsent import Farewell
 from arcp_trio.store.writes import CancelJob
+from arcp_trio.transport.close_codes import CloseCode
 from arcp_trio.wire.errors import (
     ArcpError,
     InternalError,
@@ -37,25 +38,23 @@ from arcp_trio.wire.messages import (
 )
 
 if TYPE_CHECKING:
-    from arcp_trio.runtime.connection.connection import Connection
-    from arcp_trio.runtime.connection.handshake import Reattach
     from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.job.job import Job
     from arcp_trio.runtime.job.jobs import Jobs
+    from arcp_trio.runtime.session.attachment import Attachment
+    from arcp_trio.runtime.session.resuming import Resume
     from arcp_trio.runtime.session.session import Session
     from arcp_trio.runtime.session.submission import Submissions
     from arcp_trio.store.records import Status
 
 log = logging.getLogger(__name__)
 
-NORMAL_CLOSURE = 1000
-
 
 @attrs.define(eq=False)
 class Request:
     """Something a client asked for, or a frame of its that could not be read."""
 
-    connection: Connection
+    attachment: Attachment
     id: str | None
     trace: str | None
     """Of its trace, what the client said: the id, or a whole `traceparent` (§11)."""
@@ -64,7 +63,7 @@ class Request:
     """Of its frame."""
 
 
-Command: TypeAlias = "Request | Reattach"
+Command: TypeAlias = "Request | Resume"
 
 
 class Clerk:
@@ -81,15 +80,15 @@ class Clerk:
         """Execute commands until cancelled."""
         session = self._session
         while True:
-            await session.room_for_answers()
-            command = await session.inbox.receive()
+            await session.outbox.room_for_answers()
+            command = await session.inbox.get()
             try:
                 if isinstance(command, Request):
                     await self._serve(command)
                 else:
                     await command.carry_out(session)
             finally:
-                session.request_done(command.size)
+                session.inbox.done(command.size)
                 session.release()
 
     async def _serve(self, request: Request) -> None:
@@ -114,7 +113,7 @@ class Clerk:
         log.debug("request refused", extra=self._facts(request) | refused)
         job_id = message.job_id if isinstance(message, Cancel | Subscribe) else None
         tail = refusal(error, request_id=request.id, job_id=job_id)
-        self._session.tell(Answer(request.connection, tail))
+        self._session.tell(Answer(request.attachment, tail))
 
     def _facts(self, request: Request) -> dict[str, object]:
         kind = type(request.message).__name__
@@ -138,7 +137,7 @@ class Clerk:
             case Submit():
                 assert request.id is not None
                 self._submissions.begin(
-                    session, request.connection, request.id, request.trace, message, request.size
+                    session, request.attachment, request.id, request.trace, message, request.size
                 )
             case Cancel():
                 await self._cancel(request, message)
@@ -168,8 +167,8 @@ class Clerk:
         log.info("session closed", extra=session.facts)
         payload = {} if message.reason is None else {"reason": message.reason}
         closed = frame("session.closed", payload)
-        session.tell(Leave(request.connection, Farewell(NORMAL_CLOSURE, "closed", closed)))
-        request.connection.hurry()
+        session.tell(Leave(request.attachment, Farewell(CloseCode.NORMAL, "closed", closed)))
+        request.attachment.closing.within(self._core.limits.close_seconds)
 
     # -- cancel (§7.4)
 
@@ -205,7 +204,7 @@ class Clerk:
             # Before the promise: what comes between it and the job's end does not break it.
             self._core.store.put(CancelJob(job.id, message.reason or ""))
         # Logged is the first, however often it is asked for.
-        self._session.tell(Promise(tail) if decided else Answer(request.connection, tail))
+        self._session.tell(Promise(tail) if decided else Answer(request.attachment, tail))
         job.wind_up()
 
     def _check_visible(self, owner: str | None) -> None:
@@ -233,5 +232,5 @@ class Clerk:
         return self._session.principal in self._core.operators
 
     def _refuse_ended(self, request: Request, job_id: str, status: Status) -> None:
-        if not request.connection.dialect.quiet_after_end:
+        if not request.attachment.dialect.quiet_after_end:
             raise InvalidRequest(f"job {job_id} has ended: {status}")

@@ -111,7 +111,7 @@ class Observing:
         tail = partial(_subscribed_tail, subscribed, replayed)
         if watch is None:
             # Nothing is owed that it would not get anyway: its own job, or one that is over.
-            session.tell(Answer(request.connection, tail))
+            session.tell(Answer(request.attachment, tail))
             return
         session.tell(Promise(tail, watch))
         session.subscriptions[row.job_id] = watch
@@ -156,7 +156,7 @@ class Observing:
             jobs=entries,
             next_cursor=_cursor_behind(page[-1]) if len(page) < len(found) else None,
         )
-        self._session.tell(Answer(request.connection, frame("session.jobs", to_json(listing))))
+        self._session.tell(Answer(request.attachment, frame("session.jobs", to_json(listing))))
 
     def _query(self, message: ListJobs) -> JobQuery:
         wanted, principal = message.filter, self._session.principal

@@ -9,25 +9,28 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from arcp_trio.runtime.notices import FAILED, back_pressure, refusal, store_trouble
+from arcp_trio.runtime.farewell import Farewell
+from arcp_trio.runtime.notices import back_pressure, refusal, store_trouble
 from arcp_trio.runtime.session.batch import Batch
 from arcp_trio.runtime.session.outbox import (
     Answer,
     Attach,
     Hints,
     Leave,
+    Look,
     OutboxItem,
     Promise,
     Unwatch,
 )
 from arcp_trio.runtime.session.session import Session
-from arcp_trio.runtime.session.unsent import POLICY, Farewell, Series, Unsent, UnsentBytes
+from arcp_trio.runtime.session.unsent import Series, Unsent
 from arcp_trio.runtime.session.watch import Watch
 from arcp_trio.store.errors import StoreError
 from arcp_trio.store.interface import JournalTrimmed, Owed
 from arcp_trio.store.queue import Group
 from arcp_trio.store.records import HOLES, Entry
-from arcp_trio.store.writes import AddSubmitter, AppendLog, MoveFloor
+from arcp_trio.store.writes import AddSubmitter, AppendLog
+from arcp_trio.transport.close_codes import CloseCode
 from arcp_trio.wire.errors import ResumeWindowExpired
 
 if TYPE_CHECKING:
@@ -52,56 +55,58 @@ class Scribe:
     is owed.
     """
 
-    def __init__(self, core: Core, jobs: Jobs, session: Session, unsent_bytes: UnsentBytes) -> None:
+    def __init__(self, core: Core, jobs: Jobs, session: Session) -> None:
         self._session = session
+        self._record = session.record
+        self._outbox = session.outbox
         self._store = core.store
         self._limits = core.limits
-        self._unsent_bytes = unsent_bytes
         self._metrics = core.metrics
         self._clock = core.clock
         self._live = jobs.live
         self._pressed = False
         self._unseen: Group | None = None
         """What the last batch is stored with."""
-        self._seen_seq = session.top
+        self._seen_seq = session.record.top
         """The highest number that was let be seen."""
         self._leave: Leave | None = None
         """Waits for the session to be caught up."""
 
     async def run(self) -> None:
         """Consume the outbox for as long as the session is needed in memory."""
-        session = self._session
+        session, outbox = self._session, self._outbox
         while session.needed:
-            if not self._catching_up:
-                await session.outbox_filled()
-            await self._take(session.take())
+            items = outbox.take() if self._catching_up else await outbox.wait_and_take()
+            await self._take(items)
             if self._catching_up:
-                await self._all_seen()  # what is to be read is there, a new job at least
-            if session.tail is not None:
-                await session.tail.room()
+                await self._all_seen()  # the journals to be read are stored, even a new job's
+            if outbox.unsent is not None:
+                await outbox.unsent.room()
             if self._catching_up:
                 await self._catch_up()
 
     @property
     def _catching_up(self) -> bool:
-        return self._session.tail is not None and self._session.behind
+        return self._outbox.unsent is not None and self._outbox.behind
 
     @property
     def _owed_something(self) -> bool:
         return any(watch.behind for watch in self._session.watches.values())
 
     async def _take(self, items: Sequence[OutboxItem]) -> None:
-        session = self._session
+        session, outbox = self._session, self._outbox
         batch = Batch(session, self._live)
         hints, told = 0, len(items)
         for item in items:
             match item:
                 case Hints():
                     hints, told = hints + len(item.entries), told - 1
-                    if not session.behind:
+                    if not outbox.behind:
                         self._number_all(batch, item.watch, item.entries)
+                case Look():
+                    told -= 1
                 case Answer():
-                    if item.connection is session.connection:
+                    if item.attachment is session.attached:
                         batch.answer(item.tail)
                 case Promise():
                     batch.promise(item)
@@ -109,19 +114,15 @@ class Scribe:
                     batch.unwatch(item.watch)
                     await self._publish(batch)
                     batch = Batch(session, self._live)
-                case Attach():
+                case Attach() | Leave():
                     await self._publish(batch)
                     batch = Batch(session, self._live)
                     await self._all_seen()
-                    self._attach(item)
-                case Leave():
-                    await self._publish(batch)
-                    batch = Batch(session, self._live)
-                    await self._all_seen()
-                    self._part(item)
-        session.taken(hints, 0)  # before waiting, in which the outbox fills again
+                    self._switch(item)
+        outbox.taken(hints, 0)  # before the wait, during which the outbox fills again
         await self._publish(batch)
-        session.taken(0, told)
+        outbox.taken(0, told)
+        session.told(told)
 
     async def _catch_up(self) -> None:
         session = self._session
@@ -141,12 +142,12 @@ class Scribe:
                 await self._store.flushed()
             # What was told before these were emitted, that a job is cancelled for one, comes first;
             # and what a job emitted that has begun meanwhile may belong in between.
-            await self._take(session.take())
+            await self._take(self._outbox.take())
             if session.watches.keys() - cursors.keys():
                 return
             await self._publish(self._owed_batch(owed))
-        if session.tail is not None and not self._owed_something:
-            session.behind = False
+        if self._outbox.unsent is not None and not self._owed_something:
+            self._outbox.behind = False
             if self._leave is not None:
                 await self._all_seen()
                 self._part(self._leave)
@@ -163,29 +164,29 @@ class Scribe:
 
     def _number_all(self, batch: Batch, watch: Watch, entries: Sequence[Entry]) -> None:
         """Number what a job emitted in a row: in one go, if nothing about it is special."""
-        session = self._session
-        tails = [entry.tail for entry in entries if _is_plain(entry)]
+        outbox = self._outbox
+        tails = [entry.tail for entry in entries if _goes_to_anyone(entry)]
         if (
             len(tails) == len(entries)
             and entries[0].index == watch.cursor
             and entries[-1].index == watch.cursor + len(entries) - 1
-            and session.tail is not None
+            and outbox.unsent is not None
             and batch.size + sum(map(len, tails)) <= 2 * BATCH_BYTES
         ):
             batch.number_events(watch, tails)
             return
-        behind = session.behind
+        behind = outbox.behind
         for entry in entries:
             self._number(batch, watch, entry)
-            if session.behind and not behind:
-                return  # what is to be read now, a child's for one, may belong before the rest
+            if outbox.behind and not behind:
+                return  # what has to be read now, a child's events say, may belong before the rest
 
     def _number(self, batch: Batch, watch: Watch, entry: Entry) -> None:
         """Number an entry, if it is the one the watch is owed and somebody is there to read it."""
-        session = self._session
-        if entry.index != watch.cursor or session.tail is None or batch.size > 2 * BATCH_BYTES:
+        outbox = self._outbox
+        if entry.index != watch.cursor or outbox.unsent is None or batch.size > 2 * BATCH_BYTES:
             if entry.index >= watch.cursor:
-                session.behind = True
+                outbox.behind = True
             return
         batch.number(watch, entry)
 
@@ -195,45 +196,42 @@ class Scribe:
         Returns as soon as its group is being committed: what was emitted meanwhile can be numbered
         for the next.
         """
-        session, tail = self._session, self._session.tail
-        if tail is not None and session.top > batch.after_seq:
+        session, unsent = self._session, self._outbox.unsent
+        if unsent is not None and self._record.top > batch.after_seq:
             self._press(batch)
         if batch.logged:
             write = batch.write()
             told = session.accepting.intersection(write.watched)
             group = self._unseen = self._put(write, told)
-            session.storing += 1
-            group.then(partial(self._let_be_seen, batch.series, tail, write.top, told))
+            session.hold()
+            group.then(partial(self._let_be_seen, batch.series, unsent, write.top, told))
             await group.begun()
         elif batch.series:
             await self._all_seen()
-            if tail is not None:
-                tail.extend(batch.series)
+            if unsent is not None:
+                unsent.extend(batch.series)
 
     def _put(self, write: AppendLog, told: Iterable[str]) -> Group:
         session = self._session
-        if self._store.trouble is not None and session.connection is not None:
-            session.connection.fail(store_trouble(), FAILED)
+        if self._store.trouble is not None and session.attached is not None:
+            session.attached.fail(store_trouble(), CloseCode.FAILED)
         group = self._store.put(write)
         for job_id in told:
             # With the acceptance, or neither: who says that it was told, was.
             group = self._store.put(AddSubmitter(job_id, session.id))
-        too_many = session.top - session.floor - self._limits.unacked_frames
-        if too_many > 0:
-            session.floor += too_many
-            self._metrics.evicted_events += too_many
-            group = self._store.put(MoveFloor(session.id, session.floor, acked=False))
-        return group
+        gone, moved = self._record.keep_at_most(self._limits.unacked_frames)
+        self._metrics.evicted_events += gone
+        return moved or group
 
     def _let_be_seen(
-        self, series: Sequence[Series], tail: Unsent | None, top: int, told: Iterable[str]
+        self, series: Sequence[Series], unsent: Unsent | None, top: int, told: Iterable[str]
     ) -> None:
         session = self._session
-        session.storing -= 1
         session.accepting.difference_update(told)
         self._seen_seq = top
-        if tail is not None:
-            tail.extend(series)
+        if unsent is not None:
+            unsent.extend(series)
+        session.release()
 
     async def _all_seen(self) -> None:
         """Wait until every batch is stored, for what must come behind or be read with them."""
@@ -242,44 +240,47 @@ class Scribe:
 
     def _press(self, batch: Batch) -> None:
         """Tell a client that acknowledges, once per crossing, that it is falling behind."""
-        session = self._session
-        # What nobody could have acknowledged yet is not counted.
-        lag = self._seen_seq - session.floor
+        # Numbers that the client cannot have acknowledged yet are not counted.
+        lag = self._seen_seq - self._record.floor
         if lag <= BACK_PRESSURE_LAG // 2:
             self._pressed = False
-        elif lag > BACK_PRESSURE_LAG and session.acked and not self._pressed:
+        elif lag > BACK_PRESSURE_LAG and self._record.acked and not self._pressed:
             job = batch.job_that_goes_on()
             if job is not None:
                 self._pressed = True
                 batch.inline(back_pressure(job.id, job.trace_id, lag, self._clock.now()))
 
+    def _switch(self, item: Attach | Leave) -> None:
+        """Begin to number for another connection, or have the one there is closed."""
+        if isinstance(item, Attach):
+            self._attach(item)
+        else:
+            self._part(item)
+
     def _attach(self, item: Attach) -> None:
         session = self._session
-        if item.connection.over:
+        if item.attachment.over:
             return
-        session.connection = item.connection
-        session.window_ends = None
-        tail = Unsent(self._limits, self._unsent_bytes, item.connection.wake)
-        session.set_tail(tail)
+        session.attach(item.attachment)
         self._leave = None
-        replay = self._store.replay(session.id, item.after_seq, session.top, session.log_rows)
-        item.connection.begin(tail, item.welcome, replay, item.after_seq)
+        top, log_rows = self._record.top, self._record.log_rows
+        item.attachment.begin(self._store.replay(session.id, item.after_seq, top, log_rows))
 
     def _part(self, item: Leave) -> None:
-        session = self._session
-        if item.connection is not session.connection or session.tail is None:
+        unsent = self._outbox.unsent
+        if item.attachment is not self._session.attached or unsent is None:
             return
-        if item.caught_up and session.behind:
+        if item.caught_up and self._outbox.behind:
             self._leave = item
         else:
-            session.tail.end(item.farewell)
+            unsent.end(item.farewell)
 
     def _lose_connection(self) -> None:
         """Go on as if nobody were attached: what the session is owed is read for the next one."""
         session = self._session
-        if session.connection is not None:
-            session.connection.fail(store_trouble(), FAILED)
-        session.set_tail(None)
+        if session.attached is not None:
+            session.attached.fail(store_trouble(), CloseCode.FAILED)
+        session.stop_numbering()
 
     async def _give_up(self, gone: JournalTrimmed) -> None:
         """Owed events are gone: whoever is owed them is told, rather than go on with a hole.
@@ -298,13 +299,14 @@ class Scribe:
             await self._publish(batch)
             return
         watch.leave_job()
-        session.over = True
-        session.behind = False
-        if session.tail is not None:
-            session.tail.end(Farewell(POLICY, "events are gone", told))
+        session.lost = True
+        outbox = self._outbox
+        outbox.behind = False
+        if outbox.unsent is not None:
+            outbox.unsent.end(Farewell(CloseCode.POLICY, "events are gone", told))
 
 
-def _is_plain(entry: Entry) -> bool:
+def _goes_to_anyone(entry: Entry) -> bool:
     """Whether it is a frame for any session, with no hole in it, and the job goes on behind it."""
     return (
         entry.feature is None

@@ -12,23 +12,27 @@ from typing import TYPE_CHECKING
 import attrs
 import trio
 
-from arcp_trio.runtime.notices import FAILED, store_trouble
+from arcp_trio.runtime.limits import limit_hit
+from arcp_trio.runtime.notices import store_trouble
 from arcp_trio.runtime.session.clerk import Clerk
 from arcp_trio.runtime.session.outbox import Leave
 from arcp_trio.runtime.session.scribe import Scribe
 from arcp_trio.runtime.session.session import Session
 from arcp_trio.runtime.session.submission import Submissions
-from arcp_trio.runtime.session.unsent import Farewell, UnsentBytes
+from arcp_trio.runtime.session.unsent import UnsentBytes
 from arcp_trio.runtime.session.watch import Watch
 from arcp_trio.runtime.tasks import start_clean
 from arcp_trio.store.records import SessionRow
 from arcp_trio.store.writes import DropSession, Expire, PutSession
+from arcp_trio.transport.close_codes import CloseCode
 from arcp_trio.wire.errors import InternalError
 from arcp_trio.wire.ids import new_id
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.core import Core
+    from arcp_trio.runtime.farewell import Farewell
     from arcp_trio.runtime.job.jobs import Jobs
+    from arcp_trio.runtime.session.attachment import Attachment
     from arcp_trio.store.queue import Group
 
 log = logging.getLogger(__name__)
@@ -131,7 +135,7 @@ class Sessions:
         """Be a session for as long as something needs it awake; then park it."""
         core = self._core
         clerk = Clerk(core, self.jobs, session, self._submissions)
-        scribe = Scribe(core, self.jobs, session, self.unsent_bytes)
+        scribe = Scribe(core, self.jobs, session)
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(clerk.run, name=f"clerk of {session.id}")
@@ -142,9 +146,9 @@ class Sessions:
             log.exception("session failed", extra=session.facts)
             if session.id in self._awake:
                 self._begin_to_part(session)
-            if session.connection is not None:
-                session.connection.fail(InternalError("the session failed"), FAILED)
-                session.connection.hurry()
+            if session.attached is not None:
+                session.attached.fail(InternalError("the session failed"), CloseCode.FAILED)
+                session.attached.closing.within(core.limits.close_seconds)
                 await session.left()  # what it says meanwhile must not meet another of that id
         # Woken again, it is read from its row: not before everything it said is in there.
         await core.store.flushed()
@@ -157,7 +161,7 @@ class Sessions:
             watch.leave_job()
 
     def _part(self, session: Session) -> None:
-        if session.over:
+        if session.lost:
             self._drop(session.id, "exchanged for another")
         else:
             window = self._core.limits.resume_window_seconds
@@ -242,19 +246,31 @@ class Sessions:
 
     # -- connected
 
-    def connected(self, principal: str) -> int:
-        """How many connections this principal has sessions on."""
-        return self._connected[principal]
+    def refuse_if_full(self, principal: str) -> None:
+        """Let a principal have no more connected sessions than it may.
 
-    def connection_began(self, principal: str) -> None:
-        """A connection has a session of this principal."""
-        self._connected[principal] += 1
+        Raises:
+            InternalError: the limit is reached.
+        """
+        most = self._core.limits.sessions_per_principal
+        if self._connected[principal] >= most:
+            raise limit_hit("sessions_per_principal", most)
 
-    def connection_ended(self, principal: str) -> None:
-        """It is over."""
-        self._connected[principal] -= 1
-        if not self._connected[principal]:
-            del self._connected[principal]
+    def join(self, session: Session, attachment: Attachment) -> None:
+        """Give a session to a connection, and count the connection for its principal."""
+        session.give_to(attachment)
+        attachment.joined = True
+        self._connected[session.principal] += 1
+
+    def leave(self, session: Session, attachment: Attachment) -> None:
+        """Take a session from a connection that has ended, or that goes on with another."""
+        attachment.over = True
+        session.detach(attachment)
+        if attachment.joined:
+            attachment.joined = False
+            self._connected[session.principal] -= 1
+            if not self._connected[session.principal]:
+                del self._connected[session.principal]
 
     async def mind_store(self) -> None:
         """End the connections that wait for a store in trouble, until cancelled.
@@ -269,11 +285,11 @@ class Sessions:
     def _tell_of_trouble(self) -> None:
         """End the connections whose sessions wait for a store that is in trouble."""
         for session in self._awake.values():
-            if session.connection is not None and session.waits_for_store:
-                session.connection.fail(store_trouble(), FAILED)
+            if session.attached is not None and session.waits_for_store:
+                session.attached.fail(store_trouble(), CloseCode.FAILED)
 
     def say_goodbye(self, farewell: Farewell) -> None:
         """Have every connection closed behind what its session is owed."""
         for session in self._awake.values():
-            if session.connection is not None:
-                session.tell(Leave(session.connection, farewell, caught_up=True))
+            if session.attached is not None:
+                session.tell(Leave(session.attached, farewell, caught_up=True))
