@@ -56,7 +56,7 @@ class Handshake:
         self, core: Core, sessions: Sessions, transport: Transport, closing: Closing
     ) -> None:
         self.principal: str | None = None
-        """Who said hello on this connection."""
+        """The principal of the last hello on this connection."""
         self._core = core
         self._sessions = sessions
         self._transport = transport

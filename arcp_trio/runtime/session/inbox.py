@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Inbox:
-    """Commands in the order they came; whoever reads the connection adds, the clerk takes."""
+    """Commands in the order they came: the connection's reader adds them, the clerk takes them."""
 
     def __init__(self, limits: Limits) -> None:
         self._most_bytes = limits.inbox_bytes

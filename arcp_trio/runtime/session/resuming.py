@@ -57,7 +57,7 @@ class Resume:
     offered: Sequence[str]
     """What the runtime offers on this connection, which may be less private than the last one."""
     size = 0
-    """It takes no room in the inbox."""
+    """In bytes: a resume takes no room in the inbox."""
     token: str = ""
     """The new token, once the session is to be attached."""
     error: ArcpError | None = None

@@ -1,4 +1,4 @@
-"""The scribe: a session's one consumer, the only place where numbers are taken (§8.3)."""
+"""The scribe: the one consumer of a session's outbox, and the only one to take numbers (§8.3)."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ log = logging.getLogger(__name__)
 
 BATCH_FRAMES = 1_024
 BATCH_BYTES = 1024 * 1024
-"""A batch is what is there, up to these; it never waits for more."""
+"""A batch takes what is there, up to these bounds; it never waits for more."""
 
 BACK_PRESSURE_LAG = 1_000
-"""Numbers that an acknowledging client may be behind before it is told so (§6.5)."""
+"""How many numbers a client that acknowledges may be behind before it is told so (§6.5)."""
 
 
 class Scribe:
-    """Numbers what a session is owed while a connection is attached and its tail has room.
+    """Numbers what a session is owed while a connection is attached and has room.
 
-    A hint below its watch's cursor is skipped, one at the cursor is numbered, one above means the
-    session is behind: then journals are read, merged in the order the jobs emitted, until nothing
-    is owed.
+    A hint below its watch's cursor is skipped, and one at the cursor is numbered. A hint above it
+    means that the session is behind: then the scribe reads the journals, merged in the order in
+    which the jobs emitted, until the session is owed nothing.
     """
 
     def __init__(self, core: Core, jobs: Jobs, session: Session) -> None:
@@ -66,11 +66,11 @@ class Scribe:
         self._live = jobs.live
         self._pressed = False
         self._unseen: Group | None = None
-        """What the last batch is stored with."""
+        """The store's group of the last batch."""
         self._seen_seq = session.record.top
-        """The highest number that was let be seen."""
+        """The highest number that the client may have been sent."""
         self._leave: Leave | None = None
-        """Waits for the session to be caught up."""
+        """Carried out once the session is caught up."""
 
     async def run(self) -> None:
         """Consume the outbox for as long as the session is needed in memory."""
@@ -127,7 +127,7 @@ class Scribe:
     async def _catch_up(self) -> None:
         session = self._session
         if self._owed_something:
-            # Of all that it watches: who is not behind now may have emitted by the time of reading.
+            # The cursors of all watches: a job that is not behind now may emit before the read.
             cursors = {job_id: watch.cursor for job_id, watch in session.watches.items()}
             try:
                 owed = await self._store.owed(cursors, BATCH_FRAMES, BATCH_BYTES)
@@ -140,8 +140,8 @@ class Scribe:
                 return
             if not owed:
                 await self._store.flushed()
-            # What was told before these were emitted, that a job is cancelled for one, comes first;
-            # and what a job emitted that has begun meanwhile may belong in between.
+            # Items told before these entries were emitted come first, such as the promise that a
+            # job is cancelled; and a job that has begun meanwhile may have emitted in between.
             await self._take(self._outbox.take())
             if session.watches.keys() - cursors.keys():
                 return
@@ -154,16 +154,16 @@ class Scribe:
 
     def _owed_batch(self, owed: Sequence[Owed]) -> Batch:
         batch = Batch(self._session, self._live)
-        # What a child has emitted since may belong before what is behind its acceptance.
+        # Events of a child may belong before the entries that follow its acceptance.
         child = next((at for at, (_, entry) in enumerate(owed, 1) if entry.child is not None), None)
         for job_id, run in groupby(owed[:child], key=itemgetter(0)):
             watch = self._session.watches.get(job_id)
-            if watch is not None:  # else a subscription that has just ended
+            if watch is not None:  # else it is a subscription that has just ended
                 self._number_all(batch, watch, [entry for _, entry in run])
         return batch
 
     def _number_all(self, batch: Batch, watch: Watch, entries: Sequence[Entry]) -> None:
-        """Number what a job emitted in a row: in one go, if nothing about it is special."""
+        """Number consecutive entries of a job; in one step, if all of them are ordinary events."""
         outbox = self._outbox
         tails = [entry.tail for entry in entries if _goes_to_anyone(entry)]
         if (
@@ -182,7 +182,7 @@ class Scribe:
                 return  # what has to be read now, a child's events say, may belong before the rest
 
     def _number(self, batch: Batch, watch: Watch, entry: Entry) -> None:
-        """Number an entry, if it is the one the watch is owed and somebody is there to read it."""
+        """Number an entry, if the watch is owed it next and a client is there to read it."""
         outbox = self._outbox
         if entry.index != watch.cursor or outbox.unsent is None or batch.size > 2 * BATCH_BYTES:
             if entry.index >= watch.cursor:
@@ -191,10 +191,9 @@ class Scribe:
         batch.number(watch, entry)
 
     async def _publish(self, batch: Batch) -> None:
-        """Store a batch, then let it be seen: what has a number is never forgotten.
+        """Store a batch, then send it: a client never sees a number that could be lost.
 
-        Returns as soon as its group is being committed: what was emitted meanwhile can be numbered
-        for the next.
+        Return as soon as the batch is being committed, so that the next one can be numbered.
         """
         session, unsent = self._session, self._outbox.unsent
         if unsent is not None and self._record.top > batch.after_seq:
@@ -204,7 +203,7 @@ class Scribe:
             told = session.accepting.intersection(write.watched)
             group = self._unseen = self._put(write, told)
             session.hold()
-            group.then(partial(self._let_be_seen, batch.series, unsent, write.top, told))
+            group.then(partial(self._send, batch.series, unsent, write.top, told))
             await group.begun()
         elif batch.series:
             await self._all_seen()
@@ -217,13 +216,13 @@ class Scribe:
             session.attached.fail(store_trouble(), CloseCode.FAILED)
         group = self._store.put(write)
         for job_id in told:
-            # With the acceptance, or neither: who says that it was told, was.
+            # In the group of the promise: a session is a submitter only if it was told so.
             group = self._store.put(AddSubmitter(job_id, session.id))
         gone, moved = self._record.keep_at_most(self._limits.unacked_frames)
         self._metrics.evicted_events += gone
         return moved or group
 
-    def _let_be_seen(
+    def _send(
         self, series: Sequence[Series], unsent: Unsent | None, top: int, told: Iterable[str]
     ) -> None:
         session = self._session
@@ -234,12 +233,12 @@ class Scribe:
         session.release()
 
     async def _all_seen(self) -> None:
-        """Wait until every batch is stored, for what must come behind or be read with them."""
+        """Wait until every batch is stored: what follows must be read or sent after them."""
         if self._unseen is not None:
             await self._unseen.committed()
 
     def _press(self, batch: Batch) -> None:
-        """Tell a client that acknowledges, once per crossing, that it is falling behind."""
+        """Tell a client that acknowledges that it is falling behind, once per crossing."""
         # Numbers that the client cannot have acknowledged yet are not counted.
         lag = self._seen_seq - self._record.floor
         if lag <= BACK_PRESSURE_LAG // 2:
@@ -276,21 +275,21 @@ class Scribe:
             unsent.end(item.farewell)
 
     def _lose_connection(self) -> None:
-        """Go on as if nobody were attached: what the session is owed is read for the next one."""
+        """End the connection and number no more: the next connection is sent what is owed."""
         session = self._session
         if session.attached is not None:
             session.attached.fail(store_trouble(), CloseCode.FAILED)
         session.stop_numbering()
 
     async def _give_up(self, gone: JournalTrimmed) -> None:
-        """Owed events are gone: whoever is owed them is told, rather than go on with a hole.
+        """Tell the client that events it is owed are gone, rather than go on with a hole.
 
-        That ends a subscription; and the session of who submitted the job. Its watch stays behind:
-        a connection that is on its way here meets the same, and is told.
+        This ends a subscription; for a job that the session submitted it ends the session, whose
+        watch stays behind, so that a connection already on its way here is told the same.
         """
         session = self._session
         watch = session.watches[gone.job_id]
-        error = ResumeWindowExpired(f"events of {gone.job_id} are gone, before they could be sent")
+        error = ResumeWindowExpired(f"events of {gone.job_id} are gone before they could be sent")
         told = refusal(error, job_id=gone.job_id)
         if watch.observer:
             batch = Batch(session, self._live)
@@ -307,7 +306,7 @@ class Scribe:
 
 
 def _goes_to_anyone(entry: Entry) -> bool:
-    """Whether it is a frame for any session, with no hole in it, and the job goes on behind it."""
+    """Whether any session gets the entry as it is, and the job goes on after it."""
     return (
         entry.feature is None
         and entry.child is None

@@ -39,13 +39,13 @@ class Session:
         self.subscriptions: dict[str, Watch] = {}
         """The watches that observe, from the subscribe request to the request to stop."""
         self.attached: Attachment | None = None
-        """Whose client is sent what gets a number."""
+        """The connection for which the scribe numbers."""
         self.holder: Attachment | None = None
-        """Whose client was given the newest token; attached, or about to be."""
+        """The connection whose client was given the newest token: attached, or about to be."""
         self.window_ends: float | None = None
         """On Trio's clock: when the session stops being resumable, unless it is attached before."""
         self.lost = False
-        """It cannot go on: it is dropped rather than parked."""
+        """The session cannot go on: it is dropped rather than parked."""
         self.last_place: trio.Event | None = None
         """The end of the line in which submits are answered."""
         self.accepting: set[str] = set()
