@@ -68,25 +68,25 @@ def awake_sessions(runtime: Runtime) -> set[str]:
 
 def unsent_bytes(runtime: Runtime, session_id: str | None) -> int:
     """Return how many bytes of numbered frames wait to be sent on a session's connection."""
-    unsent = _awake_session(runtime, session_id).tail
+    unsent = _awake_session(runtime, session_id).outbox.unsent
     assert unsent is not None, "nobody is attached"
     return unsent._bytes
 
 
 def outbox_items(runtime: Runtime, session_id: str | None) -> int:
     """Return how many items an awake session's scribe has to deal with."""
-    return len(_awake_session(runtime, session_id)._outbox)
+    return _awake_session(runtime, session_id).outbox._receive.statistics().current_buffer_used
 
 
 def hints(runtime: Runtime, session_id: str | None) -> int:
     """Return how many hints an awake session's scribe has to deal with."""
-    return _awake_session(runtime, session_id)._hints
+    return _awake_session(runtime, session_id).outbox.hints
 
 
 def inbox(runtime: Runtime, session_id: str | None) -> Inbox:
     """Return what waits in an awake session's inbox."""
-    session = _awake_session(runtime, session_id)
-    return Inbox(session.inbox.statistics().current_buffer_used, session._bytes)
+    found = _awake_session(runtime, session_id).inbox
+    return Inbox(found._receive.statistics().current_buffer_used, found._bytes)
 
 
 def _awake_session(runtime: Runtime, session_id: str | None) -> Session:

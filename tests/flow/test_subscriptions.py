@@ -14,7 +14,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from arcp_trio import InternalError, JobContext, MemoryStore
-from arcp_trio.runtime.session.session import Session
+from arcp_trio.runtime.session.outbox import Outbox
 from arcp_trio.runtime.session.watch import Watch
 from arcp_trio.store.interface import Store
 from arcp_trio.store.records import Entry
@@ -382,13 +382,13 @@ async def test_an_event_costs_those_who_watch_its_job(
 ) -> None:
     """A session with a thousand subscriptions is told of an event of one of them once."""
     hints: Counter[str] = Counter()
-    hint = Session.hint
+    hint = Outbox.hint
 
-    def counted(session: Session, watch: Watch, entry: Entry) -> None:
-        hints[session.id] += 1
-        hint(session, watch, entry)
+    def counted(outbox: Outbox, watch: Watch, entry: Entry) -> None:
+        hints[watch.session.id] += 1
+        hint(outbox, watch, entry)
 
-    monkeypatch.setattr(Session, "hint", counted)
+    monkeypatch.setattr(Outbox, "hint", counted)
     async with open_scene(jobs=1_000, jobs_per_principal=1_000) as scene:
         owner, watcher = await scene.peer(), await scene.peer()
         jobs = [(await owner.submit("teller"))["job_id"] for _ in range(1_000)]

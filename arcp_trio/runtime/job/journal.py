@@ -92,7 +92,7 @@ class Journal:
 
     def _hint(self, entry: Entry) -> None:
         for watch in self.watches.values():
-            watch.session.hint(watch, entry)
+            watch.session.outbox.hint(watch, entry)
 
     def _count(self, entry: Entry) -> None:
         self.length = entry.index + 1
@@ -146,7 +146,7 @@ class Journal:
         """Wait for the session that submitted the job, while it is attached; for nobody else."""
         while True:
             journal, watch = self._first_reader()
-            attached = watch is not None and watch.session.tail is not None
+            attached = watch is not None and watch.session.outbox.unsent is not None
             # Told of an ancestor only, so far, it has yet to read all of this one.
             cursor = watch.cursor if watch is not None and journal is self else 0
             self._trim(cursor if attached else None)

@@ -29,10 +29,10 @@ from arcp_trio.wire.json import JsonObject, dumps, loads_exact
 from arcp_trio.wire.messages import Submit
 
 if TYPE_CHECKING:
-    from arcp_trio.runtime.connection.connection import Connection
     from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.job.job import Job
     from arcp_trio.runtime.job.jobs import Jobs
+    from arcp_trio.runtime.session.attachment import Attachment
     from arcp_trio.runtime.session.session import Session
 
 
@@ -48,7 +48,7 @@ class Request:
     """One submit, of one session."""
 
     session: Session
-    connection: Connection
+    attachment: Attachment
     id: str
     trace: str | None
     submit: Submit
