@@ -104,16 +104,20 @@ def _not_allowed(methods: str) -> Page:
 
 
 async def send(stream: trio.abc.Stream, response: bytes) -> None:
-    """Send a response, and wait a little until the client has gone.
+    """Send a response, unless the client has closed the connection."""
+    with suppress(*GONE):
+        await stream.send_all(response)
+
+
+async def drain(stream: trio.abc.Stream) -> None:
+    """Say that nothing follows, and wait up to `DRAIN_SECONDS` for the client to close.
 
     Closing a socket with unread data resets it, and a reset can overtake the response.
     """
-    with suppress(*GONE):
-        await stream.send_all(response)
-        # The length has told where the answer ends, so an end of the TLS itself is not missed.
-        below: trio.abc.Stream = getattr(stream, "transport_stream", stream)
-        with trio.move_on_after(DRAIN_SECONDS):
-            if isinstance(below, trio.abc.HalfCloseableStream):
-                await below.send_eof()
-            while await below.receive_some(_READ_BYTES):
-                pass
+    # Content-Length has said where the response ends, so no close_notify of TLS is needed.
+    below: trio.abc.Stream = getattr(stream, "transport_stream", stream)
+    with suppress(*GONE), trio.move_on_after(DRAIN_SECONDS):
+        if isinstance(below, trio.abc.HalfCloseableStream):
+            await below.send_eof()
+        while await below.receive_some(_READ_BYTES):
+            pass
