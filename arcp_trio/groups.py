@@ -1,10 +1,14 @@
-"""Exception groups, as nurseries raise them."""
+"""Exceptions inside the groups that nurseries put them in."""
 
 from __future__ import annotations
 
-from typing import cast
+from typing import cast, overload
 
 
+@overload
+def unwrapped(error: Exception) -> Exception: ...
+@overload
+def unwrapped(error: BaseException) -> BaseException: ...
 def unwrapped(error: BaseException) -> BaseException:
     """Return the one exception inside the groups around it; a group of several stays a group."""
     if not isinstance(error, BaseExceptionGroup):
