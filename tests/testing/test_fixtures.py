@@ -25,7 +25,7 @@ async def test_greeting(arcp_runtime, arcp_client, autojump_clock):
 
 
 def test_a_user_needs_one_line(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One line in `conftest.py` makes the fixtures available, in virtual time and in any trio mode."""
+    """One line in `conftest.py` makes the fixtures available, in virtual time."""
     monkeypatch.setenv("PYTHONPATH", str(Path(arcp_trio.__file__).parents[1]))
     pytester.makeconftest('pytest_plugins = ["arcp_trio.testing.fixtures"]')
     pytester.makeini("[pytest]\nfilterwarnings = error")

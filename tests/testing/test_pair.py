@@ -105,7 +105,7 @@ def transports(monkeypatch: pytest.MonkeyPatch) -> list[Transport]:
 async def test_a_connection_lost_is_resumed_and_still_checked(
     arcp_runtime: Runtime, autojump_clock: MockClock, transports: list[Transport]
 ) -> None:
-    """The client resumes after a lost connection, and the recorder checks the session across both."""
+    """The client resumes after a lost connection; the recorder checks the session across both."""
     recorder = WireRecorder()
     async with open_pair(arcp_runtime, recorder=recorder) as client:
         first = await client.submit("chatty", 3)
@@ -126,7 +126,7 @@ async def test_a_refused_session(arcp_runtime: Runtime) -> None:
 
 
 class _Stutter:
-    """The runtime's end of a transport, which sends the second event with the number of the first."""
+    """The runtime's end of a transport, which gives the second event the number of the first."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport

@@ -57,7 +57,7 @@ async def test_a_terminal_can_be_asked_for_after_it_has_passed(
 async def test_expect_passes_over_what_does_not_fit(
     arcp_runtime: Runtime, autojump_clock: MockClock
 ) -> None:
-    """`expect` selects by fields of the payload and of the envelope, and keeps other frames in `seen`."""
+    """`expect` selects by fields of payload and envelope, and keeps other frames in `seen`."""
     async with open_peer(arcp_runtime) as peer:
         await peer.hello()
         job_id = (await peer.submit("ticker", 3))["job_id"]
@@ -67,7 +67,7 @@ async def test_expect_passes_over_what_does_not_fit(
 
 
 async def test_patience_ends(arcp_runtime: Runtime, autojump_clock: MockClock) -> None:
-    """A frame that does not come raises an AssertionError, which names it and the frames that came."""
+    """A frame that does not come raises an AssertionError that names it and those that came."""
     async with open_peer(arcp_runtime) as peer:
         await peer.hello()
         peer.patience = 5

@@ -145,7 +145,7 @@ def test_a_child_comes_behind_its_delegation(running: Wire) -> None:
 
 
 def test_a_child_ends_before_its_parent(running: Wire) -> None:
-    """The recorder refuses a parent's terminal before its child's, and a child after that terminal."""
+    """The recorder refuses a parent's terminal before its child's, and a child after it."""
     running.see(running.event(3, kind="delegate", delegate_id="d1", agent="a"))
     running.see(running.event(4, kind="delegate", delegate_id="d2", agent="a"))
     running.see(running.accepted("job_2", parent_job_id="job_1", delegate_id="d1"))
