@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import partial
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -107,6 +106,10 @@ class Runtime:
         self._one_left = Wake()
         self._over = trio.Event()
         self._running: AbstractAsyncContextManager[None] | None = None
+        self._block = trio.CancelScope()
+        """The block of `async with runtime`."""
+        self._store_failure: BaseException | None = None
+        """Why the store's writer ended before the block did."""
 
     # -- agents
 
@@ -211,7 +214,8 @@ class Runtime:
         async with trio.open_nursery() as nursery:
             try:
                 await nursery.start(self._live, stop, name="runtime")
-                yield
+                with self._block:
+                    yield
             except BaseException as raised:  # noqa: ASYNC103, BLE001
                 error = unwrapped(raised) if self._nursery is None else raised
             if self._nursery is not None:
@@ -219,6 +223,8 @@ class Runtime:
                     await self.shutdown()
             stop.set()
             self._over.set()
+        if error is None:
+            error = self._store_failure
         if error is not None:
             raise error
 
@@ -229,8 +235,7 @@ class Runtime:
         core = self._core
         with trio.CancelScope(shield=True):
             async with trio.open_nursery() as writer:
-                run_store = partial(core.store.run, core.metrics.commits.observe)
-                await writer.start(run_store, name="store writer")
+                await writer.start(self._write, writer.cancel_scope, name="store writer")
                 async with trio.open_nursery() as sessions, trio.open_nursery() as jobs:
                     self._jobs = Jobs(core, self.agents, self._revoker, jobs)
                     self._sessions = Sessions(core, self._jobs, sessions)
@@ -248,12 +253,34 @@ class Runtime:
                     await stop.wait()
                     self._jobs.close()
                     sessions.cancel_scope.cancel(reason="the runtime is over")
-                with trio.move_on_after(self.limits.close_seconds) as flushing:
+                patience = 0 if self._store_failure else self.limits.close_seconds
+                with trio.move_on_after(patience) as flushing:
                     await core.store.flushed()
                 if flushing.cancelled_caught:
                     log.warning("store not flushed, the next start sees to the rest")
                 log.info("runtime over")
                 writer.cancel_scope.cancel(reason="the runtime is over")
+
+    async def _write(
+        self,
+        scope: trio.CancelScope,
+        *,
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Run the store's writer, until `scope` is cancelled.
+
+        A writer that fails is not run again: what it left unstored would be lost in silence. The
+        block of `async with runtime` is cancelled instead, and the runtime shuts down in order.
+        """
+        core = self._core
+        try:
+            await core.store.run(core.metrics.commits.observe, task_status=task_status)
+        except BaseException as error:  # noqa: ASYNC103
+            if scope.cancel_called or self._nursery is None:
+                raise
+            self._store_failure = unwrapped(error)
+            log.critical("store writer failed", exc_info=self._store_failure)
+            self._block.cancel(reason="the store writer failed")
 
     async def shutdown(self, drain: float = 0) -> None:
         """Refuse new work, let jobs go on for `drain` seconds, end the rest, close connections."""
@@ -270,7 +297,9 @@ class Runtime:
         self._revoker.hurry(SHUTDOWN_REVOKE_SECONDS)
         jobs.end_all(outcome.failed(error), SHUTDOWN_GRACE_SECONDS)
         # Ends that a store in trouble does not take now are made up for by the next start.
-        patience = 0 if core.store.trouble else SHUTDOWN_GRACE_SECONDS + self.limits.close_seconds
+        patience = SHUTDOWN_GRACE_SECONDS + self.limits.close_seconds
+        if core.store.trouble or self._store_failure:
+            patience = 0
         with trio.move_on_after(patience):
             await jobs.none_left()
         with trio.CancelScope(deadline=revocations_end):
