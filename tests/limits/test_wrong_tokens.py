@@ -8,11 +8,10 @@ from trio.testing import MockClock
 
 from arcp_trio import Runtime
 from arcp_trio.runtime.connection import pace
-from arcp_trio.runtime.session.sessions import SWEEP_SECONDS
 from arcp_trio.testing.peer import TEST_TOKEN
 from arcp_trio.wire.errors import PermissionDenied, Unauthenticated
 from arcp_trio.wire.json import JsonObject
-from tests.inside import counted_addresses
+from tests.inside import SWEEP_SECONDS, counted_addresses
 from tests.limits.support import peer_at
 from tests.sessions.support import hello_payload, open_stage, refusal
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from decimal import Decimal
+from typing import Any, cast
 
 import pytest
 import trio
 from trio.testing import MockClock
 
 from arcp_trio import BudgetExhausted, Client, Event, JobContext, LeaseExpired, Runtime
-from arcp_trio.runtime.connection.connection import Connection
 from arcp_trio.testing import TrioClock, WireRecorder, open_pair
 from arcp_trio.transport import Transport
 from arcp_trio.wire.errors import JobFailed, Unauthenticated
@@ -89,28 +89,28 @@ async def test_the_fixtures_go_by_one_clock(arcp_runtime: Runtime) -> None:
 
 
 @pytest.fixture
-def connections(monkeypatch: pytest.MonkeyPatch) -> list[Connection]:
+def connections(arcp_runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> list[Transport]:
     """The runtime's ends of all connections so far."""
-    seen: list[Connection] = []
-    run = Connection.run
+    seen: list[Transport] = []
+    attend = arcp_runtime.attend
 
-    async def noted(connection: Connection, deadline: float) -> None:
-        seen.append(connection)
-        await run(connection, deadline)
+    async def noted(transport: Transport, **options: Any) -> None:
+        seen.append(transport)
+        await attend(transport, **options)
 
-    monkeypatch.setattr(Connection, "run", noted)
+    monkeypatch.setattr(arcp_runtime, "attend", noted)
     return seen
 
 
 async def test_a_connection_lost_is_resumed_and_still_checked(
-    arcp_runtime: Runtime, autojump_clock: MockClock, connections: list[Connection]
+    arcp_runtime: Runtime, autojump_clock: MockClock, connections: list[Transport]
 ) -> None:
     """The pair survives its connection; the recorder follows the session to the next one."""
     recorder = WireRecorder()
     async with open_pair(arcp_runtime, recorder=recorder) as client:
         first = await client.submit("chatty", 3)
         await first.result()
-        await connections[-1]._transport.close()
+        await connections[-1].close()
         second = await client.submit("chatty", 2)
         assert [event.seq async for event in second.events()] == [5, 6]
     assert len(connections) == 2
@@ -143,13 +143,12 @@ async def test_a_runtime_that_breaks_a_promise_is_found_out(
     arcp_runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A frame against the protocol fails the test, even one that the client would put up with."""
-    run = Connection.run
+    attend = arcp_runtime.attend
 
-    async def stutter(connection: Connection, deadline: float) -> None:
-        connection._transport = _Stutter(connection._transport)  # type: ignore[assignment]
-        await run(connection, deadline)
+    async def stutter(transport: Transport, **options: Any) -> None:
+        await attend(cast("Transport", _Stutter(transport)), **options)
 
-    monkeypatch.setattr(Connection, "run", stutter)
+    monkeypatch.setattr(arcp_runtime, "attend", stutter)
     async with open_pair(arcp_runtime) as client:
         job = await client.submit("chatty", 3)
         with pytest.raises(AssertionError, match="event_seq 1 where 2 is due"):
