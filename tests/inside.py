@@ -42,22 +42,22 @@ class Inbox:
 
 def live_jobs(runtime: Runtime) -> set[str]:
     """Return the ids of the jobs in memory: accepted, or about to be, and without a stored end."""
-    return set(runtime._core.jobs.live)
+    return set(runtime._jobs.live)
 
 
 def watching_sessions(runtime: Runtime, job_id: str) -> set[str]:
     """Return the ids of the sessions that get hints of a live job's events."""
-    return set(runtime._core.jobs.live[job_id].journal.watches)
+    return set(runtime._jobs.live[job_id].journal.watches)
 
 
 def claimed_keys(runtime: Runtime) -> int:
     """Return how many idempotency keys are held by submits that are being decided."""
-    return len(runtime._core.sessions._submissions._judge._claims)
+    return len(runtime._sessions._submissions._judge._claims)
 
 
 def hold_jobs(runtime: Runtime, patch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Keep jobs that are accepted from now on from starting; return what starts them."""
-    jobs = runtime._core.jobs
+    jobs = runtime._jobs
     start, held = jobs.start, list[Job]()
     patch.setattr(jobs, "start", held.append)
 
@@ -73,7 +73,7 @@ def hold_jobs(runtime: Runtime, patch: pytest.MonkeyPatch) -> Callable[[], None]
 
 def awake_sessions(runtime: Runtime) -> set[str]:
     """Return the ids of the sessions that have tasks."""
-    return set(runtime._core.sessions._awake)
+    return set(runtime._sessions._awake)
 
 
 def unsent_bytes(runtime: Runtime, session_id: str | None) -> int:
@@ -101,7 +101,7 @@ def inbox(runtime: Runtime, session_id: str | None) -> Inbox:
 
 def _awake_session(runtime: Runtime, session_id: str | None) -> Session:
     assert session_id is not None, "a session is open"
-    return runtime._core.sessions._awake[session_id]
+    return runtime._sessions._awake[session_id]
 
 
 # -- connections
@@ -109,7 +109,7 @@ def _awake_session(runtime: Runtime, session_id: str | None) -> Session:
 
 def connected_principals(runtime: Runtime) -> dict[str, int]:
     """Return how many connections count towards `sessions_per_principal`, by principal."""
-    return dict(runtime._core.sessions._connected)
+    return dict(runtime._sessions._connected)
 
 
 def counted_addresses(runtime: Runtime) -> int:
@@ -122,9 +122,8 @@ def counted_addresses(runtime: Runtime) -> int:
 
 def table_sizes(runtime: Runtime) -> dict[str, int]:
     """Return how many entries each table of the runtime has in memory, by owner and name."""
-    core = runtime._core
-    submissions = core.sessions._submissions
-    owners = [runtime, core.jobs, core.sessions, submissions, submissions._judge]
+    submissions = runtime._sessions._submissions
+    owners = [runtime, runtime._jobs, runtime._sessions, submissions, submissions._judge]
     return {
         f"{type(owner).__name__}.{name}": len(table)
         for owner in owners

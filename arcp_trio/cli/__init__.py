@@ -57,7 +57,7 @@ def _occupy_closed_streams() -> None:
 
 def _run(name: str, given: Mapping[str, object]) -> int:
     module = next(command.module for command in COMMANDS if command.name == name)
-    loaded = importlib.import_module(f"{__name__}.{module}")
+    loaded = importlib.import_module(module)
     run: Callable[[Mapping[str, object]], int] = loaded.run
     return run(given)
 

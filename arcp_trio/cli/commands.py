@@ -6,7 +6,7 @@ from typing import Final
 
 import attrs
 
-from arcp_trio.cli import client_options as of
+from arcp_trio.cli.client import options as of
 from arcp_trio.cli.options import REPLAY, SERVE, TEXT, Option
 
 PROGRAM: Final = "arcp-trio"
@@ -24,7 +24,7 @@ class Argument:
 
 @attrs.frozen(kw_only=True)
 class Command:
-    """One command. Its module of this package, imported only to run it, has a function `run`."""
+    """One command. Its module, imported only to run it, has a function `run`."""
 
     name: str
     help: str
@@ -36,7 +36,7 @@ class Command:
     exclusive: frozenset[str] = frozenset()
     """Options of which only one may be given."""
 
-    module: str = attrs.field(default=attrs.Factory(lambda command: command.name, takes_self=True))
+    module: str
 
 
 _SERVE_NOTES: Final = """\
@@ -97,6 +97,7 @@ _JOB_ID: Final = Argument(name="job_id", metavar="JOB_ID", help="as submit print
 COMMANDS: Final = (
     Command(
         name="serve",
+        module="arcp_trio.cli.serve.serve",
         help="run a runtime",
         description="Run a runtime, until SIGTERM or Ctrl-C.",
         example=f"{PROGRAM} serve --port 8080",
@@ -109,6 +110,7 @@ COMMANDS: Final = (
     ),
     Command(
         name="submit",
+        module="arcp_trio.cli.client.submit",
         help="submit a job and show it to its end",
         description="Submit a job, show what it does, and print its result.",
         example=f"""{PROGRAM} submit countdown --input '{{"n": 3}}'""",
@@ -120,6 +122,7 @@ COMMANDS: Final = (
     ),
     Command(
         name="watch",
+        module="arcp_trio.cli.client.watch",
         help="show a job that was submitted elsewhere, to its end",
         description="Show a job from its first event to its end. Ctrl-C leaves it running.",
         example=f"{PROGRAM} watch job_01JABC",
@@ -129,6 +132,7 @@ COMMANDS: Final = (
     ),
     Command(
         name="jobs",
+        module="arcp_trio.cli.client.jobs",
         help="list jobs",
         description="List the jobs that may be observed, newest first.",
         example=f"{PROGRAM} jobs --status running",
@@ -139,6 +143,7 @@ COMMANDS: Final = (
     ),
     Command(
         name="cancel",
+        module="arcp_trio.cli.client.cancel",
         help="cancel a job",
         description="Cancel a job whose submitter has left, or anybody's as an operator.",
         example=f'{PROGRAM} cancel job_01JABC --reason "wrong input"',
@@ -148,15 +153,16 @@ COMMANDS: Final = (
     ),
     Command(
         name="agents",
+        module="arcp_trio.cli.client.agents",
         help="list the agents of a runtime",
         description="List the agents of a runtime, with their versions.",
         example=f"{PROGRAM} agents --url ws://127.0.0.1:7777/arcp",
         notes=_LISTING_NOTES.format('"name", "versions" and "default"'),
         options=(*of.AGENTS, *of.CONNECTION),
-        module="inventory",
     ),
     Command(
         name="ping",
+        module="arcp_trio.cli.client.ping",
         help="see whether a runtime answers, and how fast",
         description="Open a session and measure how long the runtime takes to answer a ping.",
         example=f"{PROGRAM} ping --count 10",
@@ -165,6 +171,7 @@ COMMANDS: Final = (
     ),
     Command(
         name="bench",
+        module="arcp_trio.cli.client.bench",
         help="measure, for a few seconds, what a runtime takes",
         description="Measure round trips and events per second, with the demo agents.",
         example=f"{PROGRAM} bench --json",
@@ -173,6 +180,7 @@ COMMANDS: Final = (
     ),
     Command(
         name="replay",
+        module="arcp_trio.cli.replay",
         help="print the sessions, or the frames of one, that a runtime has left in its store",
         description="Print what is in the store of a runtime that is not running.",
         example=f"{PROGRAM} replay --data .arcp",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from arcp_trio.runtime.groups import unwrapped
+from arcp_trio.groups import unwrapped
 
 REFUSED: Final = 1
 """The exit code where the runtime says no."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import ssl
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import cast
 
@@ -27,7 +27,7 @@ from arcp_trio.client.supervisor import Supervisor
 from arcp_trio.wire.errors import InvalidRequest
 from arcp_trio.wire.features import ALL_FEATURES, Feature
 from arcp_trio.wire.ids import new_id
-from arcp_trio.wire.json import Json, JsonObject, dumps
+from arcp_trio.wire.json import Json, JsonLike, JsonObject, dumps
 from arcp_trio.wire.messages import Accepted, AgentInfo, Jobs, Subscribed
 
 
@@ -219,7 +219,7 @@ class Client:
             self._unsubscribe(job_id)
             raise
         stream, subscribed = cast("tuple[JobStream, Subscribed]", answer)
-        stream.about = {"agent": subscribed.agent} | stream.about
+        stream.about = {"agent": subscribed.agent, **stream.about}
         return ObservedJob(
             stream, self._life.room, subscribed, unsubscribe=lambda: self._unsubscribe(job_id)
         )
@@ -253,7 +253,7 @@ class Client:
         )
         return JobListing(self._list, wanted)
 
-    async def _list(self, wanted: JsonObject) -> Jobs:
+    async def _list(self, wanted: Mapping[str, JsonLike]) -> Jobs:
         return cast("Jobs", await self._life.call(Call(LIST, dumps(wanted))))
 
     async def _cancel(self, stream: JobStream, reason: str) -> None:

@@ -11,7 +11,7 @@ import trio
 from arcp_trio.client.events import Event
 from arcp_trio.client.room import Room
 from arcp_trio.client.stream import EventIterator, JobStream
-from arcp_trio.wire.json import Json, JsonObject
+from arcp_trio.wire.json import Json
 from arcp_trio.wire.messages import Accepted, Subscribed
 from arcp_trio.wire.schema import to_json
 
@@ -38,12 +38,12 @@ class _Handle:
         return f"<{type(self).__name__} {self.id}>"
 
     @property
-    def credentials(self) -> list[JsonObject]:
+    def credentials(self) -> list[dict[str, Json]]:
         """What the job was given to use, with the newest values; nothing after its end (§9.8)."""
         return list(self._stream.credentials.values())
 
     @property
-    def terminal(self) -> JsonObject | None:
+    def terminal(self) -> dict[str, Json] | None:
         """The payload of the message that ended the job, with its type; None before that (§7.3)."""
         outcome = self._stream.end.value
         if outcome is None or outcome.message is None:

@@ -16,7 +16,7 @@ from arcp_trio.version import __version__
 from arcp_trio.wire import envelope
 from arcp_trio.wire.envelope import Envelope
 from arcp_trio.wire.errors import clip, error_from_payload
-from arcp_trio.wire.json import Json, JsonObject, dumps
+from arcp_trio.wire.json import Json, JsonLike, dumps
 from arcp_trio.wire.messages import AgentInfo
 
 CLIENT_NAME: Final = "arcp_trio"
@@ -51,14 +51,17 @@ def hello(
     token: str | None, features: Iterable[str], resumption: Resumption | None = None
 ) -> bytes:
     """Make a `session.hello`; a resume is in it in both forms that runtimes understand."""
-    payload: JsonObject = {
+    payload: dict[str, JsonLike] = {
         "client": {"name": CLIENT_NAME, "version": __version__},
         "capabilities": {"encodings": ["json"], "features": list(features)},
     }
     if token is not None:
         payload["auth"] = {"scheme": "bearer", "token": token}
     if resumption is not None:
-        flat = {"resume_token": resumption.token, "last_event_seq": resumption.after_seq}
+        flat: dict[str, JsonLike] = {
+            "resume_token": resumption.token,
+            "last_event_seq": resumption.after_seq,
+        }
         payload |= {"resume": {"session_id": resumption.session_id, **flat}, **flat}
     return envelope.encode("session.hello", dumps(payload))
 

@@ -16,6 +16,7 @@ from arcp_trio.client.presence import Presence
 from arcp_trio.client.room import Room
 from arcp_trio.client.session import Session
 from arcp_trio.client.supervisor import Supervisor
+from arcp_trio.groups import unwrapped
 
 CLOSE_SECONDS: Final = 5.0
 """How long leaving waits for event handlers to be done, and for the session's end."""
@@ -142,7 +143,7 @@ class Life:
             self._told = True  # it is the program that leaves
             self._settle(ConnectionLost("the client is closed"))
         except Exception as exc:  # noqa: BLE001 - raised again, in the program
-            self._fail(_alone(exc))
+            self._fail(unwrapped(exc))
         self._ended.set()
         self.presence.end()
         self._opened.set()
@@ -151,7 +152,7 @@ class Life:
         try:
             await self._delivery.run()
         except Exception as exc:  # noqa: BLE001 - raised again, out of the block
-            self._raised = _alone(exc)
+            self._raised = unwrapped(exc)
             self._block.cancel()
         finally:
             self._delivery.end()
@@ -188,9 +189,3 @@ class Life:
                 link.send("session.bye", {"reason": "the client leaves"})
             link.finish()
             await self._ended.wait()
-
-
-def _alone(error: Exception) -> Exception:
-    """Take an exception out of the groups that nurseries put it in."""
-    within: tuple[Exception, ...] = getattr(error, "exceptions", ())
-    return _alone(within[0]) if len(within) == 1 else error

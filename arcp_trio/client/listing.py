@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import attrs
 
-from arcp_trio.wire.json import Json, JsonObject
+from arcp_trio.wire.json import Json, JsonLike
 from arcp_trio.wire.messages import JobEntry, Jobs
 
 
@@ -43,7 +43,11 @@ class JobInfo:
 class JobListing:
     """Iterates over the jobs; asks for the next page when one is used up."""
 
-    def __init__(self, ask: Callable[[JsonObject], Awaitable[Jobs]], wanted: JsonObject) -> None:
+    def __init__(
+        self,
+        ask: Callable[[Mapping[str, JsonLike]], Awaitable[Jobs]],
+        wanted: Mapping[str, JsonLike],
+    ) -> None:
         self._ask = ask
         self._wanted = wanted
         self._page: deque[JobEntry] = deque()
@@ -56,7 +60,7 @@ class JobListing:
     async def __anext__(self) -> JobInfo:
         while not self._page and self._more:
             cursor = {} if self._cursor is None else {"cursor": self._cursor}
-            answer = await self._ask(self._wanted | cursor)
+            answer = await self._ask({**self._wanted, **cursor})
             self._page.extend(answer.jobs)
             self._cursor = answer.next_cursor
             self._more = self._cursor is not None

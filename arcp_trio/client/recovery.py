@@ -8,6 +8,7 @@ cannot: `events()` says so, rather than going on with a hole.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Final
 
 import trio
@@ -19,7 +20,7 @@ from arcp_trio.client.listing import JobListing
 from arcp_trio.client.session import Session
 from arcp_trio.client.stream import JobStream
 from arcp_trio.wire.errors import ArcpError, HeartbeatLost, ResumeWindowExpired
-from arcp_trio.wire.json import Json, JsonObject, dumps
+from arcp_trio.wire.json import Json, JsonLike, dumps
 from arcp_trio.wire.messages import Jobs
 
 log = logging.getLogger(__name__)
@@ -52,7 +53,7 @@ class _Recovery:
                 self._session.give_up(stream, error)
 
     async def _statuses(self) -> dict[str, str]:
-        async def page(wanted: JsonObject) -> Jobs:
+        async def page(wanted: Mapping[str, JsonLike]) -> Jobs:
             answer: Jobs = await self._ask(Call(LIST, dumps(wanted)))
             return answer
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import TypeAlias
 
-from arcp_trio.wire.json import Json, JsonObject
+from arcp_trio.wire.json import Json, JsonLike
 from arcp_trio.wire.lease_request import lease_request
 from arcp_trio.wire.timestamps import rfc3339
 
@@ -24,9 +24,13 @@ def submit_payload(
     expires_at: float | None,
     idempotency_key: str,
     max_runtime: int | None,
-) -> JsonObject:
+) -> dict[str, JsonLike]:
     """Make the payload of a `job.submit` (§7.1)."""
-    payload: JsonObject = {"agent": agent, "input": input, "idempotency_key": idempotency_key}
+    payload: dict[str, JsonLike] = {
+        "agent": agent,
+        "input": input,
+        "idempotency_key": idempotency_key,
+    }
     amounts = {currency: _plain(amount) for currency, amount in (budget or {}).items()}
     if request := lease_request(lease, amounts or None):
         payload["lease_request"] = request
@@ -51,7 +55,7 @@ def listing_payload(
     agent: str | None,
     created_after: str | None,
     created_before: str | None,
-) -> JsonObject:
+) -> dict[str, JsonLike]:
     """Make the payload of a `session.list_jobs` (§6.6); some runtimes mind nulls."""
     wanted = {
         "status": None if status is None else list(status),

@@ -84,7 +84,7 @@ class JobStream:
 
     def known(self) -> JsonObject:
         """What is known of the job, for somebody who loses sight of it."""
-        return {"job_id": self.id, "last_event_seq": self.top} | self.about
+        return {"job_id": self.id, "last_event_seq": self.top, **self.about}
 
     # -- what comes
 
@@ -164,9 +164,10 @@ class JobStream:
         """Take the new value of a credential (§9.8.2)."""
         if body.get("phase") != "credential_rotated":
             return
-        known, value = self.credentials.get(str(body.get("id"))), text_in(body.get("value"))
+        id_, value = str(body.get("id")), text_in(body.get("value"))
+        known = self.credentials.get(id_)
         if known is not None and value is not None:
-            self.credentials[known["id"]] = {**known, "value": value}
+            self.credentials[id_] = {**known, "value": value}
 
     def miss(self, why: Exception) -> None:
         """There are events that did not come, and will not; its end may."""

@@ -6,10 +6,10 @@ import logging
 import math
 import socket
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 import attrs
 import trio
@@ -19,9 +19,9 @@ from arcp_trio.front.origins import Origins
 from arcp_trio.front.pages import Page
 from arcp_trio.front.request import BadRequest, Head, read_head
 from arcp_trio.front.waiting import Visitor, WaitingRoom
+from arcp_trio.runtime.runtime import Runtime
 from arcp_trio.transport import (
     HandshakeFailed,
-    Transport,
     TransportClosed,
     accept,
     close_forcefully,
@@ -31,57 +31,6 @@ log = logging.getLogger(__name__)
 
 #: Of what a stranger has said, what a line of the log repeats.
 _QUOTED_CHARS: Final = 100
-
-
-class Limits(Protocol):
-    """The bounds that hold from the first byte."""
-
-    @property
-    def handshake_seconds(self) -> float:
-        """From TCP accept to welcome."""
-        ...
-
-    @property
-    def frame_bytes_in(self) -> int:
-        """What one message may have."""
-        ...
-
-    @property
-    def first_frame_bytes(self) -> int:
-        """What the first one may have, from somebody who is not known yet."""
-        ...
-
-    @property
-    def connections_before_handshake(self) -> int:
-        """How many connections may be open that have no session yet."""
-        ...
-
-
-class Runtime(pages.Reporting, Protocol):
-    """What serving needs of a runtime."""
-
-    @property
-    def limits(self) -> Limits:
-        """Its bounds."""
-        ...
-
-    def start_connection(self, serve: Callable[[], Awaitable[None]], name: str) -> None:
-        """Start a task that outlives the listener; what it raises is logged and goes no further."""
-        ...
-
-    async def attend(
-        self, transport: Transport, *, deadline: float, welcomed: Callable[[], None] | None = None
-    ) -> None:
-        """Run a connection until it ends; its client has until `deadline` to introduce itself."""
-        ...
-
-    def connection_failed(self, reason: str) -> None:
-        """Count a connection that was turned away."""
-        ...
-
-    async def over(self) -> None:
-        """Wait until it takes no connections any more."""
-        ...
 
 
 class _TurnedAway(Exception):  # noqa: N818 - not an error of ours

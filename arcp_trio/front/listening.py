@@ -15,10 +15,8 @@ from typing import Final
 
 import trio
 
-from arcp_trio.addresses import is_loopback
+from arcp_trio.addresses import UNIX_PREFIX, WEBSOCKET_PATH, is_loopback
 
-UNIX: Final = "unix:"
-"""A host that begins so is the path of a Unix socket."""
 #: What is free on one address may be taken on another; not often.
 FREE_PORT_TRIES: Final = 10
 #: Others hold the lock of a folder for an instant; somebody else's is not waited for.
@@ -72,8 +70,8 @@ async def _open(hosts: Sequence[str], port: int) -> list[trio.SocketListener]:
 
 async def _open_one(host: str, port: int) -> list[trio.SocketListener]:
     try:
-        if host.startswith(UNIX):
-            return [_open_unix(Path(host.removeprefix(UNIX)))]
+        if host.startswith(UNIX_PREFIX):
+            return [_open_unix(Path(host.removeprefix(UNIX_PREFIX)))]
         return await _open_tcp(host, port)
     except OSError as error:
         number = error.errno or errno.EINVAL
@@ -202,7 +200,7 @@ def _port(listener: trio.SocketListener) -> int:
 def url(listener: trio.SocketListener, *, encrypted: bool) -> str:
     """Where clients connect to."""
     if is_unix(listener):
-        return UNIX + str(listener.socket.getsockname())
+        return UNIX_PREFIX + str(listener.socket.getsockname())
     host, port = listener.socket.getsockname()[:2]
     scheme = "wss" if encrypted else "ws"
-    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}/arcp"
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}{WEBSOCKET_PATH}"

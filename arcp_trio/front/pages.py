@@ -6,32 +6,20 @@ from collections.abc import Callable
 from contextlib import suppress
 from email.utils import formatdate
 from http import HTTPStatus
-from typing import Final, Protocol
+from typing import Final
 
 import attrs
 import trio
 
+from arcp_trio.addresses import WEBSOCKET_PATH
 from arcp_trio.front.request import Head
+from arcp_trio.runtime.runtime import Runtime
 from arcp_trio.transport.base import GONE
 
-#: Where WebSockets are.
-SOCKET_PATH: Final = "/arcp"
 #: How long a client may take to read its response and go, before it is closed by force.
 DRAIN_SECONDS: Final = 1.0
 _READ_BYTES: Final = 64 * 1024
 _METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-
-
-class Reporting(Protocol):
-    """What a runtime says about itself."""
-
-    def ready(self) -> str | None:
-        """Why it takes no work just now; None when it does."""
-        ...
-
-    def exposition(self) -> str:
-        """Its metrics, as Prometheus reads them."""
-        ...
 
 
 @attrs.frozen
@@ -62,23 +50,23 @@ class Page:
         return head if request is not None and request.method == "HEAD" else head + body
 
 
-def healthz(_runtime: Reporting) -> Page:
+def healthz(_runtime: Runtime) -> Page:
     """Whoever gets this can tell that the process is alive."""
     return Page(200, "alive\n")
 
 
-def readyz(runtime: Reporting) -> Page:
+def readyz(runtime: Runtime) -> Page:
     """Whether it takes work, and if not, why."""
     reason = runtime.ready()
     return Page(200, "ready\n") if reason is None else Page(503, f"{reason}\n")
 
 
-def metrics(runtime: Reporting) -> Page:
+def metrics(runtime: Runtime) -> Page:
     """Figures, for Prometheus."""
     return Page(200, runtime.exposition(), type=_METRICS_TYPE)
 
 
-_PAGES: Final[dict[str, Callable[[Reporting], Page]]] = {
+_PAGES: Final[dict[str, Callable[[Runtime], Page]]] = {
     "/healthz": healthz,
     "/readyz": readyz,
     "/metrics": metrics,
@@ -87,16 +75,16 @@ _PAGES: Final[dict[str, Callable[[Reporting], Page]]] = {
 
 def is_public(head: Head) -> bool:
     """Whether everybody may ask: probes know addresses and no names."""
-    return head.path not in (SOCKET_PATH, "/metrics")
+    return head.path not in (WEBSOCKET_PATH, "/metrics")
 
 
-def page_for(head: Head, runtime: Reporting) -> Page | None:
+def page_for(head: Head, runtime: Runtime) -> Page | None:
     """Return the answer; None if a WebSocket is asked for in the place for it."""
-    if head.path == SOCKET_PATH:
+    if head.path == WEBSOCKET_PATH:
         return _no_socket(head)
     page = _PAGES.get(head.path)
     if page is None:
-        return Page(404, f"There is nothing here; the WebSocket is at {SOCKET_PATH}.\n")
+        return Page(404, f"There is nothing here; the WebSocket is at {WEBSOCKET_PATH}.\n")
     if head.method not in ("GET", "HEAD"):
         return _not_allowed("GET, HEAD")
     return page(runtime)

@@ -14,10 +14,11 @@ from typing import Final
 import trio
 
 from arcp_trio.addresses import is_loopback
-from arcp_trio.front.door import Caller, Door, Runtime
+from arcp_trio.front.door import Caller, Door
 from arcp_trio.front.listening import close, is_unix, listen, url
 from arcp_trio.front.origins import Origins
 from arcp_trio.front.waiting import WaitingRoom
+from arcp_trio.runtime.runtime import Runtime
 
 log = logging.getLogger(__name__)
 

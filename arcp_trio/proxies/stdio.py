@@ -18,7 +18,7 @@ from arcp_trio.client.errors import ConnectionFailed, ConnectTimedOut, ProtocolE
 from arcp_trio.proxies.forwarding import Forwarding
 from arcp_trio.runtime.job.agents import AgentFunction
 from arcp_trio.runtime.job.context import JobContext
-from arcp_trio.transport.stdio import Child, spawn
+from arcp_trio.transport.stdio import ChildProcess, spawn
 from arcp_trio.wire.errors import (
     ArcpError,
     InternalError,
@@ -116,7 +116,7 @@ class _Program:
     It lives behind a shield: a job that is cancelled still has to talk to it.
     """
 
-    def __init__(self, job: JobContext, child: Child, token: str, agent: str | None) -> None:
+    def __init__(self, job: JobContext, child: ChildProcess, token: str, agent: str | None) -> None:
         self._job = job
         self._child = child
         self._token = token

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from arcp_trio.wire import envelope, events
-from arcp_trio.wire.errors import ArcpError
+from arcp_trio.wire.errors import ArcpError, InternalError
 from arcp_trio.wire.ids import new_id
 from arcp_trio.wire.json import Json, dumps
 from arcp_trio.wire.timestamps import rfc3339
+
+FAILED = 1011
+"""The close code of a connection whose session, or whose store, has failed."""
+
+
+def store_trouble() -> InternalError:
+    """Return the answer to what needs the store: what is not stored is not said."""
+    return InternalError("the store cannot be used at the moment")
 
 
 def refusal(error: ArcpError, *, request_id: str | None = None, job_id: str | None = None) -> bytes:

@@ -7,30 +7,28 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from types import TracebackType
-from typing import Self, TypeVar, TypeVarTuple
+from typing import Self, TypeVar
 
 import trio
 
-from arcp_trio.runtime.auth import Authenticator
-from arcp_trio.runtime.clean import start_clean
+from arcp_trio.groups import unwrapped
+from arcp_trio.runtime.access import Authenticator, Policy
 from arcp_trio.runtime.clock import Clock, SystemClock
 from arcp_trio.runtime.connection.connection import Connection
 from arcp_trio.runtime.core import Core
 from arcp_trio.runtime.credentials.provisioner import Provisioner
 from arcp_trio.runtime.credentials.revocation import Revoker
 from arcp_trio.runtime.exposition import exposition
-from arcp_trio.runtime.groups import unwrapped
 from arcp_trio.runtime.job import outcome
 from arcp_trio.runtime.job.agents import AgentFunction, Agents
 from arcp_trio.runtime.job.jobs import Jobs
 from arcp_trio.runtime.limits import Limits
 from arcp_trio.runtime.metrics import Failure
-from arcp_trio.runtime.policy import Policy
 from arcp_trio.runtime.restart import take_over
-from arcp_trio.runtime.session.sessions import SWEEP_SECONDS, Sessions
+from arcp_trio.runtime.session.sessions import Sessions
 from arcp_trio.runtime.session.unsent import GOING_AWAY, Farewell
+from arcp_trio.runtime.tasks import first_of, keep_running, start_clean
 from arcp_trio.runtime.tracing import FencedTracer, NoTracer, Tracer
-from arcp_trio.runtime.trouble import mind_store
 from arcp_trio.runtime.wake import Wake
 from arcp_trio.store.interface import Store
 from arcp_trio.store.memory import MemoryStore
@@ -47,7 +45,6 @@ SHUTDOWN_REVOKE_SECONDS = 1.0
 """What the revocation of credentials gets then; the next start sees to the rest."""
 
 _F = TypeVar("_F", bound=AgentFunction)
-_Ts = TypeVarTuple("_Ts")
 
 
 class Runtime:
@@ -58,6 +55,10 @@ class Runtime:
     cancellation, ends the jobs, delivers their terminals to whoever is connected, and closes the
     store, each within a bound.
     """
+
+    _jobs: Jobs
+    _sessions: Sessions
+    # Made when it is entered: they need its nurseries.
 
     def __init__(
         self,
@@ -91,16 +92,14 @@ class Runtime:
             version=__version__,
             authenticate=auth,
             operators=frozenset(operators),
-            agents=self.agents,
             store=store or MemoryStore(),
             limits=self.limits,
             policy=policy or Policy(),
             clock=clock or SystemClock(),
-            provisioner=provisioner,
             tracer=NoTracer() if tracer is None else FencedTracer(tracer),
         )
-        self._core.revoker = Revoker(self._core)
-        if provisioner is not None and not self._core.provides:
+        self._revoker = Revoker(self._core, provisioner)
+        if provisioner is not None and not self._revoker.offered:
             log.warning("provisioned_credentials is not offered: the store is not durable")
         self._nursery: trio.Nursery | None = None
         self._attended: set[Connection] = set()
@@ -163,7 +162,7 @@ class Runtime:
         `welcomed` is called once it has. Without a deadline, `math.inf`, it is a client that cannot
         connect again: what of it cannot be read before the session is refused, and forgiven.
         """
-        connection = Connection(self._core, transport, welcomed)
+        connection = Connection(self._core, self._sessions, transport, welcomed)
         self._attended.add(connection)
         try:
             await connection.run(deadline)
@@ -184,7 +183,7 @@ class Runtime:
     def exposition(self) -> str:
         """The metrics as they are now, for Prometheus (text format 0.0.4)."""
         assert self._nursery is not None, "the runtime has not been entered"
-        return exposition(self._core, len(self._attended))
+        return exposition(self._core, self._sessions, len(self._attended))
 
     # -- its life
 
@@ -233,19 +232,21 @@ class Runtime:
                 run_store = partial(core.store.run, core.metrics.commits.observe)
                 await writer.start(run_store, name="store writer")
                 async with trio.open_nursery() as sessions, trio.open_nursery() as jobs:
-                    core.jobs = Jobs(core, jobs)
-                    core.sessions = Sessions(core, sessions)
-                    sessions.start_soon(_keep_at_it, core.revoker.run, name="revocations")
-                    sessions.start_soon(take_over, core, name="restart")
+                    self._jobs = Jobs(core, self.agents, self._revoker, jobs)
+                    self._sessions = Sessions(core, self._jobs, sessions)
+                    sessions.start_soon(keep_running, self._revoker.run, name="revocations")
+                    sessions.start_soon(take_over, core, self._sessions, name="restart")
                     # In trouble it is a runtime all the same: it says so to whoever comes.
-                    await _first_of(core.taken_over.wait, core.store.troubled)
-                    sessions.start_soon(_keep_at_it, core.sessions.sweep, name="sweep")
-                    sessions.start_soon(_keep_at_it, mind_store, core, name="store trouble")
+                    await first_of(core.taken_over.wait, core.store.troubled)
+                    sessions.start_soon(keep_running, self._sessions.sweep, name="sweep")
+                    sessions.start_soon(
+                        keep_running, self._sessions.mind_store, name="store trouble"
+                    )
                     self._nursery = sessions
                     log.info("runtime started", extra={"version": __version__})
                     task_status.started()
                     await stop.wait()
-                    core.jobs.close()
+                    self._jobs.close()
                     sessions.cancel_scope.cancel(reason="the runtime is over")
                 with trio.move_on_after(self.limits.close_seconds) as flushing:
                     await core.store.flushed()
@@ -256,53 +257,33 @@ class Runtime:
 
     async def shutdown(self, drain: float = 0) -> None:
         """Refuse new work, let jobs drain for so many seconds, end the rest, say goodbye."""
-        core = self._core
+        core, jobs, sessions = self._core, self._jobs, self._sessions
         if not core.closing:
-            log.info("shutting down", extra={"jobs": len(core.jobs.live), "drain_seconds": drain})
+            log.info("shutting down", extra={"jobs": len(jobs.live), "drain_seconds": drain})
         core.closing = True
         with trio.move_on_after(drain):
-            await core.jobs.none_left()
-        if core.jobs.live:
-            log.info("ending jobs", extra={"jobs": len(core.jobs.live)})
+            await jobs.none_left()
+        if jobs.live:
+            log.info("ending jobs", extra={"jobs": len(jobs.live)})
         error = InternalError("the runtime was shut down")
         revocations_end = trio.current_time() + SHUTDOWN_REVOKE_SECONDS
-        core.revoker.hurry(SHUTDOWN_REVOKE_SECONDS)
-        core.jobs.end_all(outcome.failed(error), SHUTDOWN_GRACE_SECONDS)
+        self._revoker.hurry(SHUTDOWN_REVOKE_SECONDS)
+        jobs.end_all(outcome.failed(error), SHUTDOWN_GRACE_SECONDS)
         # What a store in trouble does not take now, the next start sees to.
         patience = 0 if core.store.trouble else SHUTDOWN_GRACE_SECONDS + self.limits.close_seconds
         with trio.move_on_after(patience):
-            await core.jobs.none_left()
+            await jobs.none_left()
         with trio.CancelScope(deadline=revocations_end):
-            await core.revoker.idle()
-        core.revoker.hurry(0)
-        core.jobs.abandon_all()
+            await self._revoker.idle()
+        self._revoker.hurry(0)
+        jobs.abandon_all()
         core.farewells_end = trio.current_time() + self.limits.close_seconds
         if self._attended:
             log.info("closing connections", extra={"connections": len(self._attended)})
         farewell = Farewell(GOING_AWAY, "the runtime is shutting down")
-        core.sessions.say_goodbye(farewell)
+        sessions.say_goodbye(farewell)
         for connection in self._attended:
             connection.end_without_session(farewell)
         with trio.CancelScope(deadline=core.farewells_end):
             while self._attended:
                 await self._one_left.wait()
-
-
-async def _first_of(*waits: Callable[[], Awaitable[None]]) -> None:
-    async def wait_for(wait: Callable[[], Awaitable[None]]) -> None:
-        await wait()
-        nursery.cancel_scope.cancel(reason="one is enough")
-
-    async with trio.open_nursery() as nursery:
-        for wait in waits:
-            nursery.start_soon(wait_for, wait)
-
-
-async def _keep_at_it(work: Callable[[*_Ts], Awaitable[None]], *args: *_Ts) -> None:
-    """Do what goes on in the background, whatever becomes of it."""
-    while True:
-        try:
-            await work(*args)
-        except Exception:
-            log.exception("background work failed, and goes on")
-            await trio.sleep(SWEEP_SECONDS)

@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator
 from typing import Final, NoReturn, TypeAlias, TypeGuard, cast
 
-from arcp_trio.wire.json import Json, JsonObject
+from arcp_trio.wire.json import Json
 
-Frame: TypeAlias = JsonObject
+Frame: TypeAlias = dict[str, Json]
 """One parsed frame."""
 
 NUMBERED: Final = frozenset({"job.event", "job.result", "job.error"})
@@ -113,12 +113,12 @@ def parse_frame(text: str | bytes) -> Frame:
     return _object(frame, f"no JSON object: {text!r}")
 
 
-def _object(value: Json, problem: str) -> JsonObject:
+def _object(value: Json, problem: str) -> Frame:
     require(isinstance(value, dict), problem)
-    return cast("JsonObject", value)
+    return cast("Frame", value)
 
 
-def _without_repeats(pairs: list[tuple[str, Json]]) -> JsonObject:
+def _without_repeats(pairs: list[tuple[str, Json]]) -> Frame:
     fields = dict(pairs)
     require(len(fields) == len(pairs), f"a field twice in one object: {pairs}")
     return fields
@@ -199,7 +199,7 @@ def _fields(value: Frame) -> Iterator[tuple[str, Json]]:
         for member in inner if _is_list(inner) else [inner]:
             require(member is not None or inner is None, f"{field} holds a null")
             if isinstance(member, dict):
-                yield from _fields(cast("JsonObject", member))
+                yield from _fields(cast("Frame", member))
 
 
 def _is_list(value: Json) -> TypeGuard[list[Json]]:

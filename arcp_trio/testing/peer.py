@@ -15,7 +15,7 @@ from arcp_trio.transport.frames import frame_header
 from arcp_trio.wire.errors import error_from_payload
 from arcp_trio.wire.features import ALL_FEATURES
 from arcp_trio.wire.ids import new_id
-from arcp_trio.wire.json import Json, JsonObject
+from arcp_trio.wire.json import Json
 
 TEST_TOKEN: Final = "test-token"  # noqa: S105 - it opens nothing but a test's runtime
 """What clients present unless told otherwise."""
@@ -63,7 +63,7 @@ class Peer:
         *,
         token: str = TEST_TOKEN,
         features: tuple[str, ...] = ALL_FEATURES,
-        resume: JsonObject | None = None,
+        resume: Frame | None = None,
         **extra: Json,
     ) -> Frame:
         """Open a session, or resume one, and return the welcome; `extra` goes into the payload.
@@ -71,7 +71,7 @@ class Peer:
         Raises:
             ArcpError: the class of the refusal's code.
         """
-        payload: JsonObject = {
+        payload: Frame = {
             "client": {"name": "arcp_trio.testing", "version": "1"},
             "auth": {"scheme": "bearer", "token": token},
             "capabilities": {"encodings": ["json"], "features": list(features)},
@@ -84,7 +84,7 @@ class Peer:
             raise error_from_payload(frame["payload"])
         return frame
 
-    def resume_from(self) -> JsonObject:
+    def resume_from(self) -> Frame:
         """Return what `hello(resume=…)` of the next connection needs to go on from here."""
         assert self.session_id is not None, "no session to resume"
         return {
@@ -93,7 +93,7 @@ class Peer:
             "last_event_seq": self.recorder.highest(self.session_id),
         }
 
-    async def send(self, kind: str, payload: JsonObject | None = None, /, **envelope: Json) -> str:
+    async def send(self, kind: str, payload: Frame | None = None, /, **envelope: Json) -> str:
         """Send one frame and return its id; `envelope` adds fields or replaces ours."""
         frame: Frame = {"arcp": "1.1", "id": new_id(), "type": kind}
         if self.session_id is not None:
@@ -143,7 +143,7 @@ class Peer:
 
         return await self._next(f"{kind} {fields or ''}", fits)
 
-    async def submit(self, agent: str, input: Json = None, **fields: Json) -> JsonObject:  # noqa: A002 - the wire's name
+    async def submit(self, agent: str, input: Json = None, **fields: Json) -> Frame:  # noqa: A002 - the wire's name
         """Submit a job and return the payload of its acceptance.
 
         Raises:
@@ -152,7 +152,7 @@ class Peer:
         request = await self.send("job.submit", {"agent": agent, "input": input, **fields})
         return await self.answer("job.accepted", request)
 
-    async def answer(self, kind: str, request: str) -> JsonObject:
+    async def answer(self, kind: str, request: str) -> Frame:
         """Wait for the answer to a request, of that type, and return its payload.
 
         Raises:
@@ -164,7 +164,7 @@ class Peer:
         if frame["type"] == "session.error":
             raise error_from_payload(frame["payload"])
         assert frame["type"] == kind, f"not a {kind}: {frame}"
-        payload: JsonObject = frame["payload"]
+        payload: Frame = frame["payload"]
         return payload
 
     async def until_terminal(self, job_id: str) -> Frame:

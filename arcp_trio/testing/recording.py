@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from arcp_trio.testing.frames import parse_frame
 from arcp_trio.testing.recorder import ConnectionRecord
 from arcp_trio.transport import Transport
+from arcp_trio.transport.close_codes import CloseCode
 
 
 class RecordedTransport:
@@ -55,6 +56,6 @@ class RecordedTransport:
             self._record.sent(parse_frame(frame.decode()))
         await self._transport.send(frames)
 
-    async def close(self, code: int = 1000, reason: str = "") -> None:
+    async def close(self, code: int = CloseCode.NORMAL, reason: str = "") -> None:
         """Say farewell."""
         await self._transport.close(code, reason)

@@ -7,6 +7,8 @@ from typing import Final, Protocol
 
 import trio
 
+from arcp_trio.transport.close_codes import CloseCode
+
 GONE: Final = (trio.BrokenResourceError, trio.ClosedResourceError)
 """What a stream raises that is no more, whichever side ended it."""
 
@@ -89,7 +91,7 @@ class Transport(Protocol):
         """
         ...
 
-    async def close(self, code: int = 1000, reason: str = "") -> None:
+    async def close(self, code: int = CloseCode.NORMAL, reason: str = "") -> None:
         """Say farewell and wait for the peer's; does nothing but return once the peer is gone."""
         ...
 

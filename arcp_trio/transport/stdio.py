@@ -12,6 +12,7 @@ from typing import Final
 import trio
 
 from arcp_trio.transport.base import GONE, MessageTooBig, TransportClosed
+from arcp_trio.transport.close_codes import CloseCode
 
 #: What a child gets to end by itself once its standard input is closed; then again once told to.
 LEAVE_SECONDS: Final = 2.0
@@ -28,10 +29,10 @@ async def spawn(
     max_bytes: int,
     environment: Mapping[str, str] | None = None,
     keep_stderr: bool = False,
-) -> AsyncGenerator[Child, None]:
+) -> AsyncGenerator[ChildProcess, None]:
     """Start `command`; the block talks to it.
 
-    Leaving the block ends it with all of its process group: see `Child.end`.
+    Leaving the block ends it with all of its process group: see `ChildProcess.end`.
 
     Args:
         command: a program and its arguments.
@@ -50,7 +51,7 @@ async def spawn(
         env=environment,
         start_new_session=True,
     )
-    child = Child(process, max_bytes=max_bytes, name=command[0])
+    child = ChildProcess(process, max_bytes=max_bytes, name=command[0])
     try:
         yield child
     finally:
@@ -60,7 +61,7 @@ async def spawn(
                 await trio.aclose_forcefully(process.stderr)
 
 
-class Child:
+class ChildProcess:
     """A process that speaks on its standard input and output, and leads a group of its own."""
 
     def __init__(self, process: trio.Process, *, max_bytes: int, name: str) -> None:
@@ -174,7 +175,7 @@ class LineTransport:
             finally:
                 self.writing_since = None
 
-    async def close(self, code: int = 1000, reason: str = "") -> None:
+    async def close(self, code: int = CloseCode.NORMAL, reason: str = "") -> None:
         """Close both streams: that is all the farewell there is.
 
         What the peer still writes is not read to the end: what it started may hold it open.

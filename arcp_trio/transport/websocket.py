@@ -23,6 +23,7 @@ from trio_websocket import (
     wrap_server_stream,
 )
 
+from arcp_trio.addresses import WEBSOCKET_PATH
 from arcp_trio.transport.base import (
     GONE,
     HandshakeFailed,
@@ -30,6 +31,7 @@ from arcp_trio.transport.base import (
     Transport,
     TransportClosed,
 )
+from arcp_trio.transport.close_codes import CloseCode
 from arcp_trio.transport.frames import MAX_FRAGMENTS
 from arcp_trio.transport.stream import QUEUED_MESSAGES, FrameStream
 
@@ -39,10 +41,8 @@ _READ_BYTES: Final = 64 * 1024
 
 _HOST: Final = re.compile(rb"^Host:[^\r\n]*", re.IGNORECASE | re.MULTILINE)
 
-_TOO_BIG: Final = 1009
-#: Protocol error and invalid UTF-8: trio-websocket finds them, and leaves the farewell to us.
-_FOUND_BY_LIBRARY: Final = frozenset((1002, 1007))
-
+#: trio-websocket finds these errors, and leaves the Close to this module.
+_FOUND_BY_LIBRARY: Final = frozenset((CloseCode.PROTOCOL_ERROR, CloseCode.INVALID_TEXT))
 
 _Handshake = Callable[[trio.Nursery, FrameStream], Awaitable[WebSocketConnection]]
 
@@ -97,7 +97,11 @@ def accept(
 
 
 def connect(
-    stream: trio.abc.Stream, *, host: str = "localhost", path: str = "/arcp", max_bytes: int
+    stream: trio.abc.Stream,
+    *,
+    host: str = "localhost",
+    path: str = WEBSOCKET_PATH,
+    max_bytes: int,
 ) -> AbstractAsyncContextManager[Transport]:
     """Do the client's part of the opening handshake on `stream`; else like `accept`.
 
@@ -120,7 +124,7 @@ def connect(
     return _open(frames, ask, host)
 
 
-class _Reader:
+class _FrameReader:
     """Stands in for the nursery in which trio-websocket starts its reader task, its only one."""
 
     def __init__(self, nursery: trio.Nursery, frames: FrameStream) -> None:
@@ -156,7 +160,7 @@ async def _open(
     aside = _Aside()
     try:
         async with trio.open_nursery() as nursery:
-            reader = _Reader(nursery, frames)
+            reader = _FrameReader(nursery, frames)
             with aside:
                 websocket = await _shake_hands(reader, frames, handshake)
                 yield _WebSocketTransport(websocket, frames, reader.ended, peer, private=private)
@@ -184,7 +188,7 @@ class _Aside:
 
 
 async def _shake_hands(
-    reader: _Reader, frames: FrameStream, handshake: _Handshake
+    reader: _FrameReader, frames: FrameStream, handshake: _Handshake
 ) -> WebSocketConnection:
     with reader.handshake, suppress(ConnectionClosed):
         return await handshake(cast("trio.Nursery", reader), frames)
@@ -246,11 +250,11 @@ class _WebSocketTransport:
         except GONE as exc:
             raise TransportClosed from exc
 
-    async def close(self, code: int = 1000, reason: str = "") -> None:
+    async def close(self, code: int = CloseCode.NORMAL, reason: str = "") -> None:
         self._closing = True
         self._frames.shut_tap()
         if self._frames.gauge.exceeded:
-            code, reason = _TOO_BIG, self._too_big
+            code, reason = CloseCode.TOO_BIG, self._too_big
         with suppress(*GONE):
             await self._frames.send_close(code, reason)
             with suppress(ConnectionClosed):
@@ -264,7 +268,7 @@ class _WebSocketTransport:
     async def _end(self, reason: CloseReason | None) -> TransportClosed:
         """Return what to raise, having told the peer if it is this side that ends it."""
         if self._frames.gauge.exceeded:
-            return MessageTooBig(self._too_big, code=_TOO_BIG)
+            return MessageTooBig(self._too_big, code=CloseCode.TOO_BIG)
         if reason is None:
             return TransportClosed()
         words = reason.reason or ""

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from arcp_trio.cli.admission import Admission
 from arcp_trio.cli.errors import CommandError
 from arcp_trio.cli.options import ServeOptions
+from arcp_trio.cli.serve.admission import Admission
 from tests.authenticators.issuer import AUDIENCE, jwk, key_set, sign
 from tests.cli.processes import Starter, peer
 

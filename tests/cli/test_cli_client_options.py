@@ -5,10 +5,10 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from arcp_trio.cli import client_options as of
-from arcp_trio.cli.client_options import seconds_of
+from arcp_trio.cli.client import options as of
+from arcp_trio.cli.client.options import seconds_of
+from arcp_trio.cli.client.submit import budget, lease
 from arcp_trio.cli.commands import COMMANDS
-from arcp_trio.cli.submit import budget, lease
 
 CLASSES: dict[str, type[of.ClientOptions]] = {
     "submit": of.SubmitOptions,

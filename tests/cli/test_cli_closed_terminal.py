@@ -72,7 +72,7 @@ def test_it_outlives_its_terminal_under_nohup(tmp_path: Path) -> None:
 
 OUT_OF_FILES = """
 import os, resource
-from arcp_trio.cli.reloading import Terminal
+from arcp_trio.cli.serve.reloading import Terminal
 
 os.close(os.open("/dev/tty", os.O_RDWR))
 terminal = Terminal()

@@ -8,9 +8,9 @@ import attrs
 import pytest
 
 from arcp_trio import Limits
-from arcp_trio.cli.config import Config, settle
 from arcp_trio.cli.errors import CommandError
 from arcp_trio.cli.options import ServeOptions
+from arcp_trio.cli.serve.config import Config, settle
 
 
 def settled(tmp_path: Path, text: str, **given: object) -> Config:

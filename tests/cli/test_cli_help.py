@@ -62,7 +62,7 @@ for name in {names}:
     try: main([name, "--help"])
     except SystemExit: pass
     if time.process_time() - begun > 0.2: print(name, "is slow", file=sys.stderr)
-heavy = {{"trio", "cattrs", "msgspec", "ssl", "arcp_trio.client", "arcp_trio.cli.running"}}
+heavy = {{"trio", "cattrs", "msgspec", "ssl", "arcp_trio.client", "arcp_trio.cli.client.runner"}}
 print(heavy & set(sys.modules), file=sys.stderr)
 """
     done = subprocess.run(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from arcp_trio.cli.jobs import NEWEST
+from arcp_trio.cli.client.jobs import NEWEST
 from tests.cli.clients import Commands, served
 
 pytestmark = pytest.mark.real_tcp

@@ -14,7 +14,7 @@ import pytest
 import trustme
 from websockets.sync.client import connect
 
-from arcp_trio.cli.reloading import Terminal, reload_at
+from arcp_trio.cli.serve.reloading import Terminal, reload_at
 from tests.cli.processes import Peer, Serve, Starter, peer
 
 pytestmark = pytest.mark.real_tcp

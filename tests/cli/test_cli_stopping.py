@@ -136,7 +136,7 @@ def test_past_the_drain_no_agent_holds_the_end_up(start: Starter, agent: str) ->
 
 LAST_RESORT = """
 import contextlib, os, sys, time
-from arcp_trio.cli.stopping import LastResort
+from arcp_trio.cli.serve.stopping import LastResort
 
 read, write = os.pipe()
 if sys.argv[1] == "closed":

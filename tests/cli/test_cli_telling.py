@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arcp_trio import Event
-from arcp_trio.cli.tables import table
-from arcp_trio.cli.telling import Teller
+from arcp_trio.cli.client.columns import table
+from arcp_trio.cli.client.telling import Teller
 from arcp_trio.cli.text import cells
 from arcp_trio.wire.events import KINDS
 from tests.cli.clients import HOSTILE

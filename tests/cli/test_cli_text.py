@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arcp_trio.cli.output import json_line
+from arcp_trio.cli.client.output import json_line
 from arcp_trio.cli.text import cells, fitted, padded, safe_line, safe_lines
 from tests.cli.clients import HOSTILE
 

@@ -14,9 +14,10 @@ from attrs import define, field
 from arcp_trio import JobContext, Limits, MemoryStore, Runtime, StaticTokens
 from arcp_trio.front.serve import serve_stream
 from arcp_trio.testing import TrioClock
+from arcp_trio.testing.frames import Frame
 from arcp_trio.transport import Transport, TransportClosed, accept, memory_streams
 from arcp_trio.wire.ids import new_id, resume_token
-from arcp_trio.wire.json import Json, JsonObject
+from arcp_trio.wire.json import Json
 
 TOKEN = "s3cret"
 MAX_BYTES = 4 * 1024 * 1024
@@ -115,26 +116,26 @@ class Wire:
         self.transport = transport
         self.session_id = session_id
         self.token = token
-        self.hello: JsonObject = {}
-        self.seen: list[JsonObject] = []
+        self.hello: Frame = {}
+        self.seen: list[Frame] = []
 
-    async def receive(self, *kinds: str) -> JsonObject:
+    async def receive(self, *kinds: str) -> Frame:
         """The next frame, of one of these types if there are any; others are put aside."""
         while True:
-            frame: JsonObject = json.loads(await self.transport.receive())
+            frame: Frame = json.loads(await self.transport.receive())
             self.seen.append(frame)
             if not kinds or frame["type"] in kinds:
                 return frame
 
     async def send(self, kind: str, payload: Json = None, /, **envelope: Json) -> None:
         """Send a frame; the session's id is on it unless another, or None, is given."""
-        frame: JsonObject = {"arcp": "1.1", "id": new_id(), "type": kind}
+        frame: Frame = {"arcp": "1.1", "id": new_id(), "type": kind}
         frame["session_id"] = self.session_id
         frame = {**frame, **envelope, "payload": {} if payload is None else payload}
         kept = {name: value for name, value in frame.items() if value is not None}
         await self.transport.send([json.dumps(kept).encode()])
 
-    async def welcome(self, *, frame_id: str | None = None, **fields: Json) -> JsonObject:
+    async def welcome(self, *, frame_id: str | None = None, **fields: Json) -> Frame:
         """Take the hello and answer it; a field that is None is left out."""
         self.hello = await self.receive("session.hello")
         features = self.hello["payload"]["capabilities"]["features"]
@@ -152,7 +153,7 @@ class Wire:
         await self.send("session.welcome", payload, id=frame_id or new_id())
         return self.hello
 
-    async def accept(self, job_id: str, submit: JsonObject | None = None, **extra: Json) -> None:
+    async def accept(self, job_id: str, submit: Frame | None = None, **extra: Json) -> None:
         """Accept a submit, the next one unless one is given."""
         submit = submit or await self.receive("job.submit")
         payload = {"job_id": job_id, "request_id": submit["id"], "agent": "echo@1", "lease": {}}

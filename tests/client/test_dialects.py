@@ -21,7 +21,7 @@ from arcp_trio import (
     ResumeWindowExpired,
     connect,
 )
-from arcp_trio.wire.json import JsonObject
+from arcp_trio.testing.frames import Frame
 from tests.client.support import TOKEN, Wire, scripted
 
 PYTHON: dict[str, Any] = {"resume_token": "rtk_01ABC"}
@@ -267,7 +267,7 @@ async def test_the_end_of_a_job_is_asked_for(autojump_clock: MockClock) -> None:
                 await wire.result(1, "job_1", "kept")
         await wire.end()
 
-    submits: list[JsonObject] = []
+    submits: list[Frame] = []
     async with scripted(first, second) as runtime, connect(runtime.open, token=TOKEN) as client:
         jobs = [await client.submit("echo", n) for n in range(2)]
         assert await jobs[0].result() == "kept"

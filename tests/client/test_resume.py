@@ -16,7 +16,7 @@ from arcp_trio import (
     Unauthenticated,
     connect,
 )
-from arcp_trio.wire.json import JsonObject
+from arcp_trio.testing.frames import Frame
 from tests.client.support import TOKEN, Network, Wire, real_runtime, scripted
 
 
@@ -40,7 +40,7 @@ async def test_a_gap_is_resumed_from_what_is_complete(autojump_clock: MockClock)
         await wire.result(4, "job_1", "done")
         await wire.end()
 
-    hellos: list[JsonObject] = []
+    hellos: list[Frame] = []
     async with (
         scripted(first, second, token="rt_first") as runtime,
         connect(runtime.open, token=TOKEN) as client,
@@ -74,7 +74,7 @@ async def test_a_gap_that_nobody_fills_is_the_end(autojump_clock: MockClock) -> 
         assert len(runtime.wires) == 3
 
 
-async def _answer(wire: Wire, frame: JsonObject) -> None:
+async def _answer(wire: Wire, frame: Frame) -> None:
     reply = {"request_id": frame["id"]}
     match frame["type"]:
         case "job.submit":
@@ -108,7 +108,7 @@ async def test_calls_survive(autojump_clock: MockClock) -> None:
             await _answer(wire, frame)
         await wire.end()
 
-    asked: list[JsonObject] = []
+    asked: list[Frame] = []
     answers: list[str] = []
 
     async def submit() -> None:

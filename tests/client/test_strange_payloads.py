@@ -19,8 +19,8 @@ from arcp_trio.client.handshake import Greeting
 from arcp_trio.client.link import Gap
 from arcp_trio.client.room import Room
 from arcp_trio.client.session import Session
+from arcp_trio.testing.frames import Frame
 from arcp_trio.wire import envelope
-from arcp_trio.wire.json import JsonObject
 from arcp_trio.wire.messages import TO_CLIENT
 from tests.client.support import TOKEN, Wire, scripted
 
@@ -32,7 +32,7 @@ NAMES = [
 ]
 
 
-def objects(values: st.SearchStrategy[Any]) -> st.SearchStrategy[JsonObject]:
+def objects(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Frame]:
     """Objects with the names that mean something."""
     return st.dictionaries(st.sampled_from(NAMES), values, max_size=6)
 
@@ -75,9 +75,7 @@ def session_of(dialect: dialects.Dialect) -> Session:
 @example([("job.accepted", {"job_id": "job_1", "credentials": 1.5})], dialects.STANDARD)
 @example([("session.jobs", {"jobs": 1})], dialects.STANDARD)
 @settings(deadline=None)
-def test_any_payload_is_taken(
-    frames: list[tuple[str, JsonObject]], dialect: dialects.Dialect
-) -> None:
+def test_any_payload_is_taken(frames: list[tuple[str, Frame]], dialect: dialects.Dialect) -> None:
     """Whatever is in a frame, it is a gap in the numbers or nothing that a session minds."""
     session = session_of(dialect)
     for kind, payload in frames:

@@ -15,45 +15,44 @@ from arcp_trio import InternalError
 from arcp_trio.cli.logs import fields_of
 from arcp_trio.store.records import CredentialState
 from arcp_trio.testing import Peer, TrioClock, open_peer
-from arcp_trio.testing.frames import TERMINAL
-from arcp_trio.wire.json import JsonObject
+from arcp_trio.testing.frames import TERMINAL, Frame
 from arcp_trio.wire.timestamps import rfc3339
 from tests.credentials.runtimes import LEASE, SafeStore, make_runtime, provided
 from tests.credentials.upstream import Upstream, down, refusing
 from tests.metrics import scrape
 
-Ending = Callable[[Peer, TrioClock], Awaitable[JsonObject]]
+Ending = Callable[[Peer, TrioClock], Awaitable[Frame]]
 
 
-async def succeeds(peer: Peer, clock: TrioClock) -> JsonObject:
+async def succeeds(peer: Peer, clock: TrioClock) -> Frame:
     """The agent returns."""
     return await peer.submit("worker", 1, lease_request=LEASE)
 
 
-async def fails(peer: Peer, clock: TrioClock) -> JsonObject:
+async def fails(peer: Peer, clock: TrioClock) -> Frame:
     """The agent raises."""
     return await peer.submit("failer", lease_request=LEASE)
 
 
-async def is_cancelled(peer: Peer, clock: TrioClock) -> JsonObject:
+async def is_cancelled(peer: Peer, clock: TrioClock) -> Frame:
     """The client cancels."""
     accepted = await peer.submit("sleeper", lease_request=LEASE)
     await peer.send("job.cancel", {"job_id": accepted["job_id"]})
     return accepted
 
 
-async def times_out(peer: Peer, clock: TrioClock) -> JsonObject:
+async def times_out(peer: Peer, clock: TrioClock) -> Frame:
     """It runs too long."""
     return await peer.submit("sleeper", lease_request=LEASE, max_runtime_sec=3)
 
 
-async def expires(peer: Peer, clock: TrioClock) -> JsonObject:
+async def expires(peer: Peer, clock: TrioClock) -> Frame:
     """Its lease is over."""
     constraints = {"expires_at": rfc3339(clock.now() + 3)}
     return await peer.submit("expirer", lease_request=LEASE, lease_constraints=constraints)
 
 
-async def is_cut_off(peer: Peer, clock: TrioClock) -> JsonObject:
+async def is_cut_off(peer: Peer, clock: TrioClock) -> Frame:
     """Its agent does not stop when it is cancelled."""
     accepted = await peer.submit("stubborn", lease_request=LEASE)
     await peer.send("job.cancel", {"job_id": accepted["job_id"]})
@@ -70,11 +69,11 @@ STATUS: dict[Ending, str] = {
 }
 
 
-async def terminal(peer: Peer, job_id: str) -> JsonObject:
+async def terminal(peer: Peer, job_id: str) -> Frame:
     """The job's end, looked at in the moment that it comes."""
     frame = await peer.until_terminal(job_id)
     assert frame["type"] in TERMINAL
-    payload: JsonObject = frame["payload"]
+    payload: Frame = frame["payload"]
     return payload
 
 

@@ -10,7 +10,7 @@ from trio.testing import MockClock
 
 from arcp_trio import InternalError
 from arcp_trio.testing import open_peer, open_peers
-from arcp_trio.wire.json import JsonObject
+from arcp_trio.testing.frames import Frame
 from tests.credentials.runtimes import LEASE, SafeStore, make_runtime, provided
 from tests.credentials.upstream import Upstream, down
 from tests.inside import live_jobs
@@ -146,7 +146,7 @@ async def test_who_never_comes_back_leaves_nothing_alive(
         open_peer(runtime) as peer,
     ):
         await peer.hello()
-        submit: JsonObject = {"agent": "worker", "input": 10, "lease_request": LEASE}
+        submit: Frame = {"agent": "worker", "input": 10, "lease_request": LEASE}
         await peer.send("job.submit", submit)
         await trio.sleep(at)
         await peer.drop()

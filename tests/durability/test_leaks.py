@@ -17,7 +17,6 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from arcp_trio import JobContext, MemoryStore, Runtime
 from arcp_trio.testing.frames import Frame
 from arcp_trio.testing.peer import Peer
-from arcp_trio.wire.json import JsonObject
 from tests.durability.stores import TABLES
 from tests.durability.story import FEATURES, World
 from tests.inside import SWEEP_SECONDS, table_sizes
@@ -170,7 +169,7 @@ async def test_short_jobs_leave_nothing_in_their_session(autojump_clock: MockClo
     ],
 )
 async def test_what_is_answered_is_forgotten(
-    kind: str, payload: JsonObject, answer: str, autojump_clock: MockClock
+    kind: str, payload: Frame, answer: str, autojump_clock: MockClock
 ) -> None:
     """Thousands of messages, refused or not, leave neither tasks nor memory in use."""
     world = World(MemoryStore())

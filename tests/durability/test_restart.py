@@ -11,9 +11,10 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from arcp_trio import DuplicateKey, InternalError, JobContext, MemoryStore
 from arcp_trio.store.errors import StoreError
 from arcp_trio.testing import open_peers
+from arcp_trio.testing.frames import Frame
 from arcp_trio.testing.peer import Peer
 from arcp_trio.wire.errors import ResumeWindowExpired
-from arcp_trio.wire.json import Json, JsonObject
+from arcp_trio.wire.json import Json
 from tests.durability.stores import FaultyStore, copy_into, crash
 from tests.durability.story import BOB, FEATURES, World, told
 from tests.durability.support import new_runtime
@@ -39,7 +40,7 @@ async def welcomed(world: World) -> Peer:
     return peer
 
 
-async def resumed(world: World, resume: JsonObject, **hello: str) -> Peer:
+async def resumed(world: World, resume: Frame, **hello: str) -> Peer:
     """A peer that goes on with a session.
 
     Raises:

@@ -13,7 +13,7 @@ from arcp_trio.store.writes import Write
 from arcp_trio.testing import Peer, PeerFactory, TrioClock, WireRecorder, open_peers
 from arcp_trio.testing.frames import TERMINAL, Frame
 from arcp_trio.testing.peer import TEST_TOKEN
-from arcp_trio.wire.json import Json, JsonObject
+from arcp_trio.wire.json import Json
 from tests.store.engines import ENGINES
 
 BOB, AUDITOR, OPERATOR = "bob-token", "auditor-token", "operator-token"
@@ -62,7 +62,7 @@ class Scene:
     def _desk(self, job_id: str) -> _Desk:
         return self._desks.setdefault(job_id, _Desk())
 
-    async def peer(self, *, token: str = TEST_TOKEN, resume: JsonObject | None = None) -> Peer:
+    async def peer(self, *, token: str = TEST_TOKEN, resume: Frame | None = None) -> Peer:
         """A peer with a session, a new one or another's."""
         peer = await self._connect()
         await peer.hello(token=token, features=FEATURES, resume=resume)
@@ -123,7 +123,7 @@ async def open_scene(
         yield Scene(runtime, peers, store)
 
 
-async def subscribe(peer: Peer, job_id: str, **fields: Json) -> JsonObject:
+async def subscribe(peer: Peer, job_id: str, **fields: Json) -> Frame:
     """Subscribe; what that is answered.
 
     Raises:
@@ -133,7 +133,7 @@ async def subscribe(peer: Peer, job_id: str, **fields: Json) -> JsonObject:
     return await peer.answer("job.subscribed", request)
 
 
-async def listing(peer: Peer, **fields: Json) -> JsonObject:
+async def listing(peer: Peer, **fields: Json) -> Frame:
     """Ask for a listing.
 
     Raises:

@@ -12,7 +12,7 @@ from arcp_trio import JobContext, Limits, MemoryStore, Runtime, StaticTokens
 from arcp_trio.testing import Peer, PeerFactory, TrioClock, open_peers
 from arcp_trio.testing.frames import Frame
 from arcp_trio.testing.peer import TEST_TOKEN
-from arcp_trio.wire.json import Json, JsonObject
+from arcp_trio.wire.json import Json
 
 BOB = "bob-token"
 """Of another principal than the one of `TEST_TOKEN`."""
@@ -99,7 +99,7 @@ class Flow:
         Raises:
             ArcpError: the resume was refused.
         """
-        resume: JsonObject = peer.resume_from()
+        resume: Frame = peer.resume_from()
         if after is not None:
             resume["last_event_seq"] = after
         again = await self.connect()
@@ -150,6 +150,6 @@ def told(frames: list[Frame]) -> list[Frame]:
     ]
 
 
-def same(one: JsonObject, other: JsonObject) -> bool:
+def same(one: Frame, other: Frame) -> bool:
     """Whether two acceptances are the same but for the request they answer."""
     return one | {"request_id": None} == other | {"request_id": None}

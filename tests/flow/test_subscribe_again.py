@@ -6,7 +6,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from arcp_trio.wire.json import JsonObject
+from arcp_trio.testing.frames import Frame
 from tests.flow.observing import (
     Scene,
     listing,
@@ -47,7 +47,7 @@ async def test_ones_own_job_is_acknowledged_and_not_fed_twice(scene: Scene) -> N
 async def test_ones_own_job_by_a_key(scene: Scene) -> None:
     """Who submitted it again under its key is its submitter, too."""
     owner, again = await scene.peer(), await scene.peer()
-    fields: JsonObject = {"idempotency_key": "k"}
+    fields: Frame = {"idempotency_key": "k"}
     job_id = (await owner.submit("teller", **fields))["job_id"]
     await again.submit("teller", **fields)
     await scene.say(job_id, 2)
@@ -62,7 +62,7 @@ async def test_ones_own_job_by_a_key(scene: Scene) -> None:
 async def test_who_submits_what_it_observes(scene: Scene, *, quiet: bool) -> None:
     """Submitting under the key of an observed job brings its events from the first, each once."""
     owner, watcher = await scene.peer(), await scene.peer()
-    fields: JsonObject = {"idempotency_key": "k"}
+    fields: Frame = {"idempotency_key": "k"}
     job_id = (await owner.submit("teller", **fields))["job_id"]
     if not quiet:
         await scene.say(job_id, 2)

@@ -17,10 +17,9 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from arcp_trio import Runtime, StaticTokens
 from arcp_trio.addresses import is_loopback
-from arcp_trio.front import serve
 from arcp_trio.front.door import Caller, Door
 from arcp_trio.front.listening import CannotListen, listen
-from arcp_trio.front.serve import COMPLAINT_SECONDS, serve_stream
+from arcp_trio.front.serve import COMPLAINT_SECONDS, serve, serve_stream
 from arcp_trio.transport import TransportClosed, connect, memory_streams
 from tests.front.echo import EchoRuntime, assert_echoes, client_of, serving
 from tests.transport.peers import CLOSE, PING, TEXT, RawPeer, closing, frame, request

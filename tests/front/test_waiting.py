@@ -7,7 +7,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from arcp_trio import Limits, Runtime, StaticTokens
-from arcp_trio.front import serve
+from arcp_trio.front.serve import serve
 from arcp_trio.front.waiting import WaitingRoom
 from arcp_trio.testing.peer import TEST_TOKEN, Peer
 from arcp_trio.testing.recorder import WireRecorder

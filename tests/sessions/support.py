@@ -15,7 +15,6 @@ from arcp_trio.testing import Peer, PeerFactory, TrioClock, open_peers
 from arcp_trio.testing.frames import Frame
 from arcp_trio.testing.peer import TEST_TOKEN
 from arcp_trio.transport import TransportClosed
-from arcp_trio.wire.json import JsonObject
 from tests.inside import table_sizes
 
 OTHER_TOKEN = "other-token"
@@ -103,13 +102,13 @@ class Stage:
         await peer.hello()
         return peer
 
-    async def resumed(self, resume: JsonObject) -> Peer:
+    async def resumed(self, resume: Frame) -> Peer:
         """A peer that goes on with a session."""
         peer = await self.connect()
         await peer.hello(resume=resume)
         return peer
 
-    async def refused(self, resume: JsonObject, *, token: str = TEST_TOKEN) -> JsonObject:
+    async def refused(self, resume: Frame, *, token: str = TEST_TOKEN) -> Frame:
         """The words with which a resume in a hello is refused."""
         peer = await self.connect()
         await peer.send("session.hello", hello_payload(token=token) | {"resume": resume})
@@ -140,7 +139,7 @@ async def open_stage(
         yield Stage(runtime, peers, store)
 
 
-def hello_payload(*, token: str = TEST_TOKEN) -> JsonObject:
+def hello_payload(*, token: str = TEST_TOKEN) -> Frame:
     """A hello with nothing special about it."""
     return {
         "client": {"name": "tests", "version": "1"},
@@ -149,7 +148,7 @@ def hello_payload(*, token: str = TEST_TOKEN) -> JsonObject:
     }
 
 
-async def refusal(peer: Peer) -> JsonObject:
+async def refusal(peer: Peer) -> Frame:
     """The one frame that comes before the socket is closed, its payload without `request_id`."""
     frame = await peer.receive()
     assert frame["type"] == "session.error", frame

@@ -13,6 +13,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from arcp_trio import Limits
 from arcp_trio.front.serve import serve_stream
 from arcp_trio.testing import Peer
+from arcp_trio.testing.frames import Frame
 from arcp_trio.transport import memory_streams
 from arcp_trio.transport.frames import client_texts
 from arcp_trio.wire.errors import InternalError
@@ -306,7 +307,7 @@ _UPGRADE = (
 )
 
 
-def opening(*payloads: tuple[str, dict[str, object]]) -> bytes:
+def opening(*payloads: tuple[str, Frame]) -> bytes:
     """Everything a client sends to get a session, as it is in the pipe."""
     frames = [
         {"arcp": "1.1", "id": new_id(), "type": kind, "payload": payload}

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from arcp_trio.testing import Peer
-from arcp_trio.wire.json import JsonObject
+from arcp_trio.testing.frames import Frame
 from tests.inside import live_jobs
 from tests.sessions.support import Stage, lines, open_stage, up_to
 
 
-async def raw_replay(stage: Stage, resume: JsonObject, count: int) -> tuple[Peer, list[str]]:
+async def raw_replay(stage: Stage, resume: Frame, count: int) -> tuple[Peer, list[str]]:
     """Resume, and return the texts of so many frames behind the welcome, as they were sent."""
     peer = await stage.resumed(resume)
     texts = [await peer.transport.receive() for _ in range(count)]

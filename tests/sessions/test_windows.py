@@ -7,6 +7,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from arcp_trio.store.records import SessionRow
+from arcp_trio.testing.frames import Frame
 from tests.inside import live_jobs
 from tests.metrics import scrape
 from tests.sessions.support import OTHER_TOKEN, Stage, close_code, open_stage
@@ -15,7 +16,7 @@ SWEEP_SECONDS = 5
 """How late what is over may be forgotten."""
 
 
-async def forgotten(stage: Stage, resume: dict[str, object]) -> bool:
+async def forgotten(stage: Stage, resume: Frame) -> bool:
     """Whether this session cannot be resumed any more."""
     return bool((await stage.refused(resume))["code"] == "RESUME_WINDOW_EXPIRED")
 

@@ -133,7 +133,7 @@ sys.modules["opentelemetry"] = None
 import trio, arcp_trio
 for name in arcp_trio.__all__:
     getattr(arcp_trio, name)
-import arcp_trio.cli.serve, arcp_trio.testing.pair
+import arcp_trio.cli.serve.serve, arcp_trio.testing.pair
 async def main():
     runtime = arcp_trio.Runtime(auth=arcp_trio.StaticTokens({"t": "p"}))
     @runtime.agent("echo")

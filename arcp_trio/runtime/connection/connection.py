@@ -38,6 +38,7 @@ from arcp_trio.wire.timestamps import rfc3339
 if TYPE_CHECKING:
     from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.session.session import Session
+    from arcp_trio.runtime.session.sessions import Sessions
     from arcp_trio.transport.base import Transport
 
 log = logging.getLogger(__name__)
@@ -47,7 +48,11 @@ class Connection:
     """One transport's life: the handshake, then a conversation, then the farewell."""
 
     def __init__(
-        self, core: Core, transport: Transport, welcomed: Callable[[], None] | None = None
+        self,
+        core: Core,
+        sessions: Sessions,
+        transport: Transport,
+        welcomed: Callable[[], None] | None = None,
     ) -> None:
         self.dialect: Dialect = STANDARD
         self.principal: str | None = None
@@ -56,6 +61,7 @@ class Connection:
         self.wake = Wake()
         """Wakes the sender."""
         self._core = core
+        self._sessions = sessions
         self._transport = transport
         self._welcomed = welcomed
         self._arcp = envelope.VERSION
@@ -131,7 +137,7 @@ class Connection:
                     return None
                 self._arcp = first.arcp
                 self._begun = trio.Event()
-                session = await open_session(self._core, self, first)
+                session = await open_session(self._core, self._sessions, self, first)
                 await self._begun.wait()
             except ArcpError as error:
                 await self._turn_away(error, first)
@@ -202,14 +208,16 @@ class Connection:
         self._leave_session()
         self._session, self._fresh = session, fresh
         session.give_to(self)
-        self._core.sessions.connection_began(session.principal)
+        self._sessions.connection_began(session.principal)
 
     def begin(self, tail: Unsent, welcome: bytes, replay: Replay, after_seq: int) -> None:
         """The scribe attached the session: frames come from this replay, then from this tail."""
         assert self._session is not None
         writer = FrameWriter(self._transport, self._session.id, self._arcp, self.dialect, after_seq)
         self._tail = tail
-        self._sender = Sender(self._core, self, self._session, writer, welcome, replay, tail)
+        self._sender = Sender(
+            self._sessions.jobs, self, self._session, writer, welcome, replay, tail
+        )
         self._begun.set()
 
     def end(self, code: int, reason: str) -> None:
@@ -245,7 +253,7 @@ class Connection:
         session, self._session = self._session, None
         if session is not None:
             session.detach(self)
-            self._core.sessions.connection_ended(session.principal)
+            self._sessions.connection_ended(session.principal)
 
     # -- the conversation
 

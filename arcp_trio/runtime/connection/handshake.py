@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 import attrs
 import trio
 
-from arcp_trio.runtime.connection.pace import address_of
+from arcp_trio.runtime.access import address_of
 from arcp_trio.runtime.limits import limit_hit
-from arcp_trio.runtime.notices import frame
+from arcp_trio.runtime.notices import frame, store_trouble
 from arcp_trio.runtime.session.outbox import Attach
-from arcp_trio.runtime.trouble import store_trouble
 from arcp_trio.store.errors import StoreError
 from arcp_trio.store.writes import RotateToken
 from arcp_trio.wire.dialects import named, recognise
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.connection.connection import Connection
     from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.session.session import Session
+    from arcp_trio.runtime.session.sessions import Sessions
 
 log = logging.getLogger(__name__)
 
@@ -41,20 +41,24 @@ MOST_SPARE_DIGESTS = 16
 """Tokens of a session that are good besides the newest: as many resumes in a row may go wrong."""
 
 
-async def open_session(core: Core, connection: Connection, first: Envelope) -> Session:
+async def open_session(
+    core: Core, sessions: Sessions, connection: Connection, first: Envelope
+) -> Session:
     """Give the connection the session that its first frame asks for.
 
     Raises:
         ArcpError: it does not get one.
     """
     try:
-        return await _open_session(core, connection, first)
+        return await _open_session(core, sessions, connection, first)
     except StoreError:
         log.exception("session cannot be opened", extra={"peer": connection.peer})
         raise store_trouble() from None
 
 
-async def _open_session(core: Core, connection: Connection, first: Envelope) -> Session:
+async def _open_session(
+    core: Core, sessions: Sessions, connection: Connection, first: Envelope
+) -> Session:
     message = parse(first)
     if core.closing:
         raise InternalError("the runtime is shutting down")
@@ -64,15 +68,17 @@ async def _open_session(core: Core, connection: Connection, first: Envelope) -> 
         case Hello():
             connection.dialect = recognise(first)
             connection.principal = principal = await _authenticate(core, connection, message.auth)
-            features = negotiate(message.features, _offered(core, connection))
+            features = negotiate(message.features, _offered(sessions, connection))
             if message.resumption is None:
-                return await _begin(core, connection, principal, features)
-            return await _resume(core, connection, message.resumption, principal, features)
+                return await _begin(core, sessions, connection, principal, features)
+            return await _resume(
+                core, sessions, connection, message.resumption, principal, features
+            )
         case SessionResume():
             claimed = connection.principal
             if message.auth is not None:
                 claimed = await _authenticate(core, connection, message.auth)
-            return await _resume(core, connection, message, claimed, None)
+            return await _resume(core, sessions, connection, message, claimed, None)
         case _:
             raise Unauthenticated("the first frame must be a session.hello")
 
@@ -103,9 +109,9 @@ def _wrong_token(core: Core, connection: Connection, error: Unauthenticated) -> 
     return error
 
 
-def _check_connected(core: Core, principal: str) -> None:
+def _check_connected(core: Core, sessions: Sessions, principal: str) -> None:
     most = core.limits.sessions_per_principal
-    if core.sessions.connected(principal) >= most:
+    if sessions.connected(principal) >= most:
         raise limit_hit("sessions_per_principal", most)
 
 
@@ -113,26 +119,32 @@ def _check_connected(core: Core, principal: str) -> None:
 
 
 async def _begin(
-    core: Core, connection: Connection, principal: str, features: frozenset[str]
+    core: Core,
+    sessions: Sessions,
+    connection: Connection,
+    principal: str,
+    features: frozenset[str],
 ) -> Session:
-    _check_connected(core, principal)
+    _check_connected(core, sessions, principal)
     token = resume_token()
-    session, stored = core.sessions.create(
+    session, stored = sessions.create(
         principal, features, connection.dialect.name, token_digest(token)
     )
     try:
         connection.join(session, fresh=True)
         await stored.committed()
-        session.tell(Attach(connection, welcome(core, connection, session, token), after_seq=0))
+        session.tell(
+            Attach(connection, welcome(core, sessions, connection, session, token), after_seq=0)
+        )
         log.info("session opened", extra=session.facts | {"peer": connection.peer})
     finally:
         session.release()
     return session
 
 
-def _offered(core: Core, connection: Connection) -> list[str]:
+def _offered(sessions: Sessions, connection: Connection) -> list[str]:
     """What the runtime can do here; secrets do not go where somebody can read along (§14)."""
-    credentials = core.provides and connection.private
+    credentials = sessions.jobs.revoker.offered and connection.private
     return [
         feature
         for feature in ALL_FEATURES
@@ -140,13 +152,17 @@ def _offered(core: Core, connection: Connection) -> list[str]:
     ]
 
 
-def welcome(core: Core, connection: Connection, session: Session, token: str) -> bytes:
+def welcome(
+    core: Core, sessions: Sessions, connection: Connection, session: Session, token: str
+) -> bytes:
     """A `session.welcome` (§6.2), its session id in the payload too, where some clients look."""
     flat = Feature.AGENT_VERSIONS not in session.features
     capabilities: dict[str, Json] = {
         "encodings": ["json"],
-        "features": _offered(core, connection),
-        "agents": sorted(core.agents.names()) if flat else core.agents.inventory(),
+        "features": _offered(sessions, connection),
+        "agents": sorted(sessions.jobs.agents.names())
+        if flat
+        else sessions.jobs.agents.inventory(),
     }
     payload: dict[str, Json] = {
         "runtime": {"name": core.name, "version": core.version},
@@ -171,6 +187,7 @@ def _cannot_resume() -> ResumeWindowExpired:
 
 async def _resume(
     core: Core,
+    sessions: Sessions,
     connection: Connection,
     resume: SessionResume,
     principal: str | None,
@@ -178,7 +195,7 @@ async def _resume(
 ) -> Session:
     token = token_digest(resume.resume_token)
     session_id = resume.session_id or await core.store.session_of_token(token)
-    session = None if session_id is None else await core.sessions.wake(session_id)
+    session = None if session_id is None else await sessions.wake(session_id)
     if session is None:
         raise _cannot_resume()
     try:
@@ -188,7 +205,7 @@ async def _resume(
             connection.dialect = named(session.dialect)
         await _check_place(core, session, token, resume.last_event_seq)
         session.evict()  # already here: what it does not read would hold up the command
-        attempt = Reattach(core, connection, token, resume.last_event_seq, features)
+        attempt = Reattach(core, sessions, connection, token, resume.last_event_seq, features)
         await session.command(attempt)
         await attempt.done.wait()
         if attempt.error is not None:
@@ -227,6 +244,7 @@ class Reattach:
     """A resume, as a command of its session: one at a time, and a failed one changes nothing."""
 
     core: Core
+    sessions: Sessions
     connection: Connection
     token: bytes
     after_seq: int
@@ -250,19 +268,19 @@ class Reattach:
             self.done.set()
 
     async def _attach(self, session: Session) -> None:
-        core = self.core
+        core, sessions = self.core, self.sessions
         await _check_place(core, session, self.token, self.after_seq)
         if self.connection.over:
             raise _cannot_resume()
         if session.holder is None:
-            _check_connected(core, session.principal)
+            _check_connected(core, sessions, session.principal)
         token = resume_token()
         session.spare_digests = _still_good(session, self.token)
         session.token_digest = token_digest(token)
         if self.features is not None:
             session.features, session.dialect = self.features, self.connection.dialect.name
         # Negotiated on another connection, perhaps, that was more private than this one.
-        session.features = negotiate(session.features, _offered(core, self.connection))
+        session.features = negotiate(session.features, _offered(sessions, self.connection))
         rotation = RotateToken(
             session.id,
             session.token_digest,
@@ -272,7 +290,7 @@ class Reattach:
         )
         self.connection.join(session)
         await core.store.put(rotation).committed()
-        told = welcome(core, self.connection, session, token)
+        told = welcome(core, sessions, self.connection, session, token)
         session.tell(Attach(self.connection, told, self.after_seq))
         resumed = {"peer": self.connection.peer, "after_seq": self.after_seq}
         log.info("session resumed", extra=session.facts | resumed)

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from arcp_trio.runtime.connection.writer import FrameWriter
 from arcp_trio.runtime.credentials.holes import reveal
-from arcp_trio.runtime.notices import refusal
+from arcp_trio.runtime.notices import FAILED, refusal, store_trouble
 from arcp_trio.runtime.session.unsent import POLICY, Farewell, Unsent
-from arcp_trio.runtime.trouble import FAILED, store_trouble
 from arcp_trio.store.errors import StoreError
 from arcp_trio.store.interface import JournalTrimmed, LogTrimmed, Replay
 from arcp_trio.store.records import HOLES
@@ -17,7 +16,7 @@ from arcp_trio.wire.errors import ResumeWindowExpired
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.connection.connection import Connection
-    from arcp_trio.runtime.core import Core
+    from arcp_trio.runtime.job.jobs import Jobs
     from arcp_trio.runtime.session.session import Session
 
 log = logging.getLogger(__name__)
@@ -32,7 +31,7 @@ class Sender:
 
     def __init__(
         self,
-        core: Core,
+        jobs: Jobs,
         connection: Connection,
         session: Session,
         writer: FrameWriter,
@@ -41,7 +40,7 @@ class Sender:
         tail: Unsent,
     ) -> None:
         self.writer = writer
-        self._core = core
+        self._jobs = jobs
         self._connection = connection
         self._session = session
         self._replay = replay
@@ -70,7 +69,7 @@ class Sender:
             await self._follow_tail()
 
     async def _send_replay(self) -> bool:
-        session, live = self._session, self._core.jobs.live
+        session, live = self._session, self._jobs.live
         try:
             while frames := await self._replay.next(WRITE_FRAMES, WRITE_BYTES):
                 if any(tail[0] == HOLES for _, tail in frames):

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.connection.handshake import Reattach
     from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.job.job import Job
+    from arcp_trio.runtime.job.jobs import Jobs
     from arcp_trio.runtime.session.session import Session
     from arcp_trio.runtime.session.submission import Submissions
     from arcp_trio.store.records import Status
@@ -69,11 +70,12 @@ Command: TypeAlias = "Request | Reattach"
 class Clerk:
     """Never waits for a commit or an agent: what takes time goes on in a task of its own."""
 
-    def __init__(self, core: Core, session: Session, submissions: Submissions) -> None:
+    def __init__(self, core: Core, jobs: Jobs, session: Session, submissions: Submissions) -> None:
         self._core = core
+        self._jobs = jobs
         self._session = session
         self._submissions = submissions
-        self._observing = Observing(core, session)
+        self._observing = Observing(core, jobs, session)
 
     async def run(self) -> None:
         """Execute commands until cancelled."""
@@ -162,7 +164,7 @@ class Clerk:
         The session stays resumable for its window.
         """
         session = self._session
-        self._core.jobs.session_gone(session.id)
+        self._jobs.session_gone(session.id)
         log.info("session closed", extra=session.facts)
         payload = {} if message.reason is None else {"reason": message.reason}
         closed = frame("session.closed", payload)
@@ -172,7 +174,7 @@ class Clerk:
     # -- cancel (§7.4)
 
     async def _cancel(self, request: Request, message: Cancel) -> None:
-        job = self._core.jobs.live.get(message.job_id)
+        job = self._jobs.live.get(message.job_id)
         if job is None:
             row = await self._core.store.job(message.job_id)
             self._check_visible(None if row is None else row.principal)

@@ -16,15 +16,15 @@ from arcp_trio.runtime.session.outbox import Answer, Promise
 from arcp_trio.runtime.session.watch import Watch
 from arcp_trio.store.records import JobQuery, Status
 from arcp_trio.wire.errors import ArcpError, InvalidRequest, JobNotFound, clip
-from arcp_trio.wire.json import JsonObject, dumps, loads, loads_exact
+from arcp_trio.wire.json import Json, JsonObject, dumps, loads, loads_exact
 from arcp_trio.wire.messages import (
     JobEntry,
-    Jobs,
     ListJobs,
     Subscribe,
     Subscribed,
     Unsubscribe,
 )
+from arcp_trio.wire.messages import Jobs as JobListing
 from arcp_trio.wire.schema import to_json
 from arcp_trio.wire.timestamps import parse_rfc3339, rfc3339
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.job.job import Job
+    from arcp_trio.runtime.job.jobs import Jobs
     from arcp_trio.runtime.session.clerk import Request
     from arcp_trio.runtime.session.session import Session
     from arcp_trio.store.records import JobRow
@@ -48,8 +49,9 @@ ENTRY_ALLOWANCE = 512
 class Observing:
     """One session's view of the jobs."""
 
-    def __init__(self, core: Core, session: Session) -> None:
+    def __init__(self, core: Core, jobs: Jobs, session: Session) -> None:
         self._core = core
+        self._jobs = jobs
         self._session = session
 
     # -- subscriptions (§7.6)
@@ -73,7 +75,7 @@ class Observing:
         if row is None or not allowed:
             raise JobNotFound("there is no such job")
         cursor = await self._cursor(message)
-        job = core.jobs.live.get(row.job_id)
+        job = self._jobs.live.get(row.job_id)
         if job is None and row.finished_at is None:
             row = await core.store.job(row.job_id)  # it has ended since
             if row is None:
@@ -145,11 +147,11 @@ class Observing:
         found = await core.store.jobs(self._query(message))
         page = _fitting(found[: message.page_size], core.limits.frame_bytes_out)
         entries = [
-            _entry(row, core.jobs.live.get(row.job_id))
+            _entry(row, self._jobs.live.get(row.job_id))
             for row in page
             if core.policy.may_observe(principal, row.principal)
         ]
-        listing = Jobs(
+        listing = JobListing(
             request_id=request.id,
             jobs=entries,
             next_cursor=_cursor_behind(page[-1]) if len(page) < len(found) else None,
@@ -191,9 +193,9 @@ def _credentials(job: Job) -> list[JsonObject] | None:
     return [credential.public() for credential in held] or None
 
 
-def _descriptor(row: JobRow, job: Job | None) -> JsonObject:
+def _descriptor(row: JobRow, job: Job | None) -> dict[str, Json]:
     accepted: JsonObject = loads(row.accepted)
-    known = {
+    known: dict[str, Json] = {
         "job_id": row.job_id,
         "agent": row.agent,
         "lease": accepted["lease"],

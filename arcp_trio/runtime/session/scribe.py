@@ -9,7 +9,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from arcp_trio.runtime.notices import back_pressure, refusal
+from arcp_trio.runtime.notices import FAILED, back_pressure, refusal, store_trouble
 from arcp_trio.runtime.session.batch import Batch
 from arcp_trio.runtime.session.outbox import (
     Answer,
@@ -21,9 +21,8 @@ from arcp_trio.runtime.session.outbox import (
     Unwatch,
 )
 from arcp_trio.runtime.session.session import Session
-from arcp_trio.runtime.session.unsent import POLICY, Farewell, Series, Unsent
+from arcp_trio.runtime.session.unsent import POLICY, Farewell, Series, Unsent, UnsentBytes
 from arcp_trio.runtime.session.watch import Watch
-from arcp_trio.runtime.trouble import FAILED, store_trouble
 from arcp_trio.store.errors import StoreError
 from arcp_trio.store.interface import JournalTrimmed, Owed
 from arcp_trio.store.queue import Group
@@ -33,6 +32,7 @@ from arcp_trio.wire.errors import ResumeWindowExpired
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.core import Core
+    from arcp_trio.runtime.job.jobs import Jobs
 
 log = logging.getLogger(__name__)
 
@@ -52,14 +52,14 @@ class Scribe:
     is owed.
     """
 
-    def __init__(self, core: Core, session: Session) -> None:
+    def __init__(self, core: Core, jobs: Jobs, session: Session, unsent_bytes: UnsentBytes) -> None:
         self._session = session
         self._store = core.store
         self._limits = core.limits
-        self._tail_bytes = core.tail_bytes
+        self._unsent_bytes = unsent_bytes
         self._metrics = core.metrics
         self._clock = core.clock
-        self._live = core.jobs.live
+        self._live = jobs.live
         self._pressed = False
         self._unseen: Group | None = None
         """What the last batch is stored with."""
@@ -259,7 +259,7 @@ class Scribe:
             return
         session.connection = item.connection
         session.window_ends = None
-        tail = Unsent(self._limits, self._tail_bytes, item.connection.wake)
+        tail = Unsent(self._limits, self._unsent_bytes, item.connection.wake)
         session.set_tail(tail)
         self._leave = None
         replay = self._store.replay(session.id, item.after_seq, session.top, session.log_rows)

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 import attrs
 import trio
 
-from arcp_trio.runtime.clean import start_clean
+from arcp_trio.runtime.notices import FAILED, store_trouble
 from arcp_trio.runtime.session.clerk import Clerk
 from arcp_trio.runtime.session.outbox import Leave
 from arcp_trio.runtime.session.scribe import Scribe
 from arcp_trio.runtime.session.session import Session
 from arcp_trio.runtime.session.submission import Submissions
-from arcp_trio.runtime.session.unsent import Farewell
+from arcp_trio.runtime.session.unsent import Farewell, UnsentBytes
 from arcp_trio.runtime.session.watch import Watch
-from arcp_trio.runtime.trouble import FAILED, store_trouble
+from arcp_trio.runtime.tasks import start_clean
 from arcp_trio.store.records import SessionRow
 from arcp_trio.store.writes import DropSession, Expire, PutSession
 from arcp_trio.wire.errors import InternalError
@@ -28,6 +28,7 @@ from arcp_trio.wire.ids import new_id
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.core import Core
+    from arcp_trio.runtime.job.jobs import Jobs
     from arcp_trio.store.queue import Group
 
 log = logging.getLogger(__name__)
@@ -45,10 +46,12 @@ class _Parked:
 class Sessions:
     """Sessions by id: awake ones have tasks, a parked one is a stored row and a deadline here."""
 
-    def __init__(self, core: Core, nursery: trio.Nursery) -> None:
+    def __init__(self, core: Core, jobs: Jobs, nursery: trio.Nursery) -> None:
+        self.jobs = jobs
+        self.unsent_bytes = UnsentBytes(core.limits.tail_bytes_total)
         self._core = core
         self._nursery = nursery
-        self._submissions = Submissions(core, nursery)
+        self._submissions = Submissions(core, jobs, nursery)
         self._awake: dict[str, Session] = {}
         self._between: dict[str, trio.Event] = {}
         """On their way between awake and parked: not to be touched before the event."""
@@ -101,7 +104,7 @@ class Sessions:
             session = Session(self._core.store, self._core.limits, row)
             session.window_ends = parked.deadline
             for job_id, cursor in row.watches.items():
-                job = self._core.jobs.live.get(job_id)
+                job = self.jobs.live.get(job_id)
                 observer = job_id in row.observed
                 watch = session.watches[job_id] = Watch(session, job_id, job, cursor, observer)
                 if observer:
@@ -127,8 +130,8 @@ class Sessions:
     async def _keep(self, session: Session) -> None:
         """Be a session for as long as something needs it awake; then park it."""
         core = self._core
-        clerk = Clerk(core, session, self._submissions)
-        scribe = Scribe(core, session)
+        clerk = Clerk(core, self.jobs, session, self._submissions)
+        scribe = Scribe(core, self.jobs, session, self.unsent_bytes)
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(clerk.run, name=f"clerk of {session.id}")
@@ -195,7 +198,7 @@ class Sessions:
         """The session is over. Its jobs run on, and their events stay in their journals."""
         log.info("session dropped", extra={"session_id": session_id, "why": why})
         self._core.store.put(DropSession(session_id))
-        self._core.jobs.session_gone(session_id)
+        self.jobs.session_gone(session_id)
 
     async def sweep(self) -> None:
         """End windows that are over and let go of what is past its retention, until cancelled."""
@@ -253,7 +256,17 @@ class Sessions:
         if not self._connected[principal]:
             del self._connected[principal]
 
-    def tell_of_trouble(self) -> None:
+    async def mind_store(self) -> None:
+        """End the connections that wait for a store in trouble, until cancelled.
+
+        The jobs wait at their next emit and go on by themselves; a client comes back and resumes.
+        """
+        while True:
+            await self._core.store.troubled()
+            self._tell_of_trouble()
+            await self._core.store.recovered()
+
+    def _tell_of_trouble(self) -> None:
         """End the connections whose sessions wait for a store that is in trouble."""
         for session in self._awake.values():
             if session.connection is not None and session.waits_for_store:

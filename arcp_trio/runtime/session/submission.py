@@ -18,6 +18,7 @@ from arcp_trio.wire.messages import Submit
 if TYPE_CHECKING:
     from arcp_trio.runtime.connection.connection import Connection
     from arcp_trio.runtime.core import Core
+    from arcp_trio.runtime.job.jobs import Jobs
     from arcp_trio.runtime.session.session import Session
 
 log = logging.getLogger(__name__)
@@ -49,10 +50,11 @@ class _Place:
 class Submissions:
     """Decides on submits, each in a task of its own: a slow one holds up no other command."""
 
-    def __init__(self, core: Core, nursery: trio.Nursery) -> None:
+    def __init__(self, core: Core, jobs: Jobs, nursery: trio.Nursery) -> None:
         self._core = core
+        self._jobs = jobs
         self._nursery = nursery
-        self._judge = Judge(core)
+        self._judge = Judge(core, jobs)
 
     def begin(
         self,
@@ -97,7 +99,7 @@ class Submissions:
         else:
             assert accepted.new is not None
             self._promise(session, accepted)
-            group.then(partial(self._core.jobs.start, accepted.new))
+            group.then(partial(self._jobs.start, accepted.new))
         finally:
             place.leave()
 
@@ -155,7 +157,7 @@ class Submissions:
             return
         self._promise(session, verdict)
         if verdict.new is not None:
-            self._core.jobs.start(verdict.new)
+            self._jobs.start(verdict.new)
 
     def _promise(self, session: Session, verdict: Accepted) -> None:
         watch = verdict.watch

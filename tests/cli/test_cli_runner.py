@@ -7,10 +7,10 @@ from itertools import permutations
 import pytest
 import trio
 
-from arcp_trio.cli import running
-from arcp_trio.cli.client_options import ClientOptions
+from arcp_trio.cli.client import runner
+from arcp_trio.cli.client.options import ClientOptions
+from arcp_trio.cli.client.runner import Interrupts, run_client
 from arcp_trio.cli.errors import CommandError
-from arcp_trio.cli.running import Interrupts, run_client
 from arcp_trio.wire.errors import InvalidRequest
 
 
@@ -23,7 +23,7 @@ def test_of_several_failures_the_one_for_people_is_told(
     order: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whichever task was first, and however deep the failure is in the groups around it."""
-    monkeypatch.setattr(running, "set_up", set_up_nothing)  # the log is this process's
+    monkeypatch.setattr(runner, "set_up", set_up_nothing)  # the log is this process's
     told = CommandError("it is like this", exit_code=4)
     failures = [OSError("no room"), ExceptionGroup("inner", [told]), InvalidRequest("no")]
 

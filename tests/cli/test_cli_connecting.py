@@ -9,9 +9,9 @@ import pytest
 import trustme
 from attrs import evolve
 
-from arcp_trio.cli.client_options import ClientOptions
+from arcp_trio.cli.client.connecting import is_on_this_machine, kept_token, reach
+from arcp_trio.cli.client.options import ClientOptions
 from arcp_trio.cli.errors import CommandError
-from arcp_trio.cli.reaching import is_on_this_machine, kept_token, reach
 from tests.cli.clients import Commands
 from tests.cli.processes import Starter
 

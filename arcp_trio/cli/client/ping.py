@@ -10,11 +10,11 @@ from typing import Final
 
 import trio
 
-from arcp_trio.cli.client_options import PingOptions
+from arcp_trio.cli.client.connecting import reach
+from arcp_trio.cli.client.options import PingOptions
+from arcp_trio.cli.client.output import Output, stdout
+from arcp_trio.cli.client.runner import Interrupts, run_client
 from arcp_trio.cli.errors import REFUSED, UNREACHABLE, CommandError
-from arcp_trio.cli.output import Output, stdout
-from arcp_trio.cli.reaching import reach
-from arcp_trio.cli.running import Interrupts, run_client
 from arcp_trio.cli.text import safe_line
 from arcp_trio.client import ConnectionFailed
 from arcp_trio.client.dialing import Dialer

@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import Final
 
 from arcp_trio.authority.lease import CAPABILITIES, is_capability
-from arcp_trio.cli.client_options import SubmitOptions
+from arcp_trio.cli.client.connecting import connected
+from arcp_trio.cli.client.display import view
+from arcp_trio.cli.client.follow import follow
+from arcp_trio.cli.client.options import SubmitOptions
+from arcp_trio.cli.client.output import STDOUT, json_line
+from arcp_trio.cli.client.runner import Interrupts, run_client
+from arcp_trio.cli.client.screen import Screen
 from arcp_trio.cli.commands import PROGRAM
 from arcp_trio.cli.errors import CommandError, reason
-from arcp_trio.cli.following import follow
-from arcp_trio.cli.output import STDOUT, json_line
-from arcp_trio.cli.reaching import connected
-from arcp_trio.cli.running import Interrupts, run_client
-from arcp_trio.cli.screen import Screen
 from arcp_trio.cli.text import safe_line
-from arcp_trio.cli.views import view
 from arcp_trio.client import ConnectionFailed, JobHandle
 from arcp_trio.wire import json
 from arcp_trio.wire.errors import InvalidRequest, ResumeWindowExpired

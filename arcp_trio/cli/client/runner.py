@@ -9,7 +9,7 @@ from typing import Final, cast
 
 import trio
 
-from arcp_trio.cli.client_options import ClientOptions
+from arcp_trio.cli.client.options import ClientOptions
 from arcp_trio.cli.commands import PROGRAM
 from arcp_trio.cli.errors import REFUSED, UNREACHABLE, CommandError, reason
 from arcp_trio.cli.logs import set_up

@@ -15,9 +15,9 @@ from typing import Final
 
 import attrs
 
-from arcp_trio.cli.config import ReadFile
 from arcp_trio.cli.errors import CommandError, reason
 from arcp_trio.cli.options import ServeOptions
+from arcp_trio.cli.serve.config import ReadFile
 from arcp_trio.plainfile import NotPlain, open_plain
 from arcp_trio.wire.ids import token_digest
 

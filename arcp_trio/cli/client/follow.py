@@ -6,8 +6,8 @@ from typing import Final
 
 import trio
 
+from arcp_trio.cli.client.display import View
 from arcp_trio.cli.errors import CommandError
-from arcp_trio.cli.views import View
 from arcp_trio.client import BrokenResult, Client, EventsNotKept, JobHandle, ObservedJob
 from arcp_trio.wire.errors import ArcpError, ResumeWindowExpired
 from arcp_trio.wire.json import Json

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from arcp_trio.cli.client_options import JobsOptions
-from arcp_trio.cli.output import Output, json_line, stderr, stdout
-from arcp_trio.cli.reaching import connected
-from arcp_trio.cli.running import Interrupts, run_client
-from arcp_trio.cli.tables import table
+from arcp_trio.cli.client.columns import table
+from arcp_trio.cli.client.connecting import connected
+from arcp_trio.cli.client.options import JobsOptions
+from arcp_trio.cli.client.output import Output, json_line, stderr, stdout
+from arcp_trio.cli.client.runner import Interrupts, run_client
 from arcp_trio.client import Client, JobInfo
 from arcp_trio.wire.json import JsonObject
 

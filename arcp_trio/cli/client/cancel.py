@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 
-from arcp_trio.cli.client_options import CancelOptions
+from arcp_trio.cli.client.connecting import connected
+from arcp_trio.cli.client.options import CancelOptions
+from arcp_trio.cli.client.runner import Interrupts, run_client
 from arcp_trio.cli.errors import REFUSED, CommandError
-from arcp_trio.cli.reaching import connected
-from arcp_trio.cli.running import Interrupts, run_client
 from arcp_trio.cli.text import safe_line
 from arcp_trio.wire.errors import PermissionDenied
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from arcp_trio.cli.client_options import WatchOptions
-from arcp_trio.cli.following import EXIT_CODES, follow
-from arcp_trio.cli.reaching import connected
-from arcp_trio.cli.running import Interrupts, run_client
-from arcp_trio.cli.views import view
+from arcp_trio.cli.client.connecting import connected
+from arcp_trio.cli.client.display import view
+from arcp_trio.cli.client.follow import EXIT_CODES, follow
+from arcp_trio.cli.client.options import WatchOptions
+from arcp_trio.cli.client.runner import Interrupts, run_client
 from arcp_trio.wire.errors import InvalidRequest
 
 

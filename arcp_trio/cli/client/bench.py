@@ -12,11 +12,11 @@ from typing import Final
 import attrs
 import trio
 
-from arcp_trio.cli.client_options import BenchOptions
+from arcp_trio.cli.client.connecting import connected
+from arcp_trio.cli.client.options import BenchOptions
+from arcp_trio.cli.client.output import Output, json_line, stdout
+from arcp_trio.cli.client.runner import Interrupts, run_client
 from arcp_trio.cli.errors import CommandError
-from arcp_trio.cli.output import Output, json_line, stdout
-from arcp_trio.cli.reaching import connected
-from arcp_trio.cli.running import Interrupts, run_client
 from arcp_trio.client import Client
 
 _SECONDS: Final = 1.0

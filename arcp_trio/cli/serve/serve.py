@@ -14,20 +14,21 @@ from typing import Final, Literal, TextIO, cast
 import trio
 
 import arcp_trio
-from arcp_trio.cli import logs, task_tree
-from arcp_trio.cli.admission import Admission
-from arcp_trio.cli.agents import collect
-from arcp_trio.cli.config import Config, settle
-from arcp_trio.cli.demo import demo_agents
-from arcp_trio.cli.doors import open_doors
+from arcp_trio.cli import logs
 from arcp_trio.cli.errors import CommandError
 from arcp_trio.cli.log_writer import beside
 from arcp_trio.cli.options import ServeOptions
-from arcp_trio.cli.reloading import Reloads, Terminal, read_tokens_again, reload_at
-from arcp_trio.cli.stdio import StandardDoor, StandardStreams
-from arcp_trio.cli.stopping import LastResort, on_signal
+from arcp_trio.cli.serve import task_tree
+from arcp_trio.cli.serve.admission import Admission
+from arcp_trio.cli.serve.config import Config, settle
+from arcp_trio.cli.serve.demo import demo_agents
+from arcp_trio.cli.serve.doors import open_doors
+from arcp_trio.cli.serve.loading import collect
+from arcp_trio.cli.serve.reloading import Reloads, Terminal, read_tokens_again, reload_at
+from arcp_trio.cli.serve.stdio import StandardDoor, StandardStreams
+from arcp_trio.cli.serve.stopping import LastResort, on_signal
 from arcp_trio.cli.storing import cannot_use, close_to_others, store_path
-from arcp_trio.runtime.policy import Policy
+from arcp_trio.runtime.access import Policy
 from arcp_trio.store.errors import StoreError
 from arcp_trio.store.interface import Store
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from arcp_trio.cli.agents import collect
 from arcp_trio.cli.errors import CommandError
 from arcp_trio.cli.options import ServeOptions
+from arcp_trio.cli.serve.loading import collect
 
 GOOD = """
 import functools

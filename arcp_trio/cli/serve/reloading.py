@@ -11,10 +11,10 @@ from types import FrameType
 
 import attrs
 
-from arcp_trio.cli.admission import Admission
-from arcp_trio.cli.config import Config, settle
 from arcp_trio.cli.errors import CommandError
 from arcp_trio.cli.options import ServeOptions
+from arcp_trio.cli.serve.admission import Admission
+from arcp_trio.cli.serve.config import Config, settle
 from arcp_trio.plainfile import read_plain
 
 Reloads = Mapping[str, Callable[[], None]]

@@ -14,10 +14,10 @@ from urllib.parse import urlsplit
 import attrs
 
 from arcp_trio.addresses import is_this_machine
-from arcp_trio.cli.client_options import DEFAULT_URL, TOKEN_VARIABLE, URL_VARIABLE, ClientOptions
+from arcp_trio.cli.client.options import DEFAULT_URL, TOKEN_VARIABLE, URL_VARIABLE, ClientOptions
+from arcp_trio.cli.client.runner import Interrupts
 from arcp_trio.cli.commands import PROGRAM
 from arcp_trio.cli.errors import UNREACHABLE, CommandError, reason
-from arcp_trio.cli.running import Interrupts
 from arcp_trio.client import Client, ConnectionFailed, ConnectionRefused, WrongPath, connect
 from arcp_trio.client.dialing import UNIX, Dialer, dialer
 from arcp_trio.client.errors import TlsFailed

@@ -8,7 +8,7 @@ from typing import Final
 
 import trio
 
-from arcp_trio.cli.output import Output
+from arcp_trio.cli.client.output import Output
 
 ERASE: Final = "\r\x1b[K"
 """Go to the line's beginning and clear it."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 
 from arcp_trio import Event
-from arcp_trio.cli.output import Output
-from arcp_trio.cli.screen import ERASE, Screen
-from arcp_trio.cli.views import PeopleView
+from arcp_trio.cli.client.display import PeopleView
+from arcp_trio.cli.client.output import Output
+from arcp_trio.cli.client.screen import ERASE, Screen
 from arcp_trio.wire.json import JsonObject
 
 

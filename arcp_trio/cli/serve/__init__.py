@@ -1,0 +1,1 @@
+"""`arcp-trio serve`: a runtime on a port or on the standard streams of its process."""
