@@ -9,6 +9,7 @@ import attrs
 if TYPE_CHECKING:
     from arcp_trio.runtime.job.job import Job
     from arcp_trio.runtime.session.session import Session
+    from arcp_trio.store.records import Entry
 
 
 @attrs.define(eq=False)
@@ -25,6 +26,15 @@ class Watch:
     cursor: int = 0
     observer: bool = False
     """The session did not submit the job, but subscribed to it (§7.6)."""
+
+    @property
+    def attached(self) -> bool:
+        """Whether the session has a connection that it numbers entries for."""
+        return self.session.tail is not None
+
+    def hint(self, entry: Entry) -> None:
+        """Pass a hint on to the session; the job's journal calls this for every entry."""
+        self.session.hint(self, entry)
 
     @property
     def behind(self) -> bool:
