@@ -6,8 +6,8 @@ import logging
 from typing import TYPE_CHECKING
 
 from arcp_trio.runtime.connection.writer import FrameWriter
-from arcp_trio.runtime.credentials.holes import reveal
 from arcp_trio.runtime.notices import FAILED, refusal, store_trouble
+from arcp_trio.runtime.session.secrets import with_secrets
 from arcp_trio.runtime.session.unsent import POLICY, Farewell, Unsent
 from arcp_trio.store.errors import StoreError
 from arcp_trio.store.interface import JournalTrimmed, LogTrimmed, Replay
@@ -73,7 +73,7 @@ class Sender:
         try:
             while frames := await self._replay.next(WRITE_FRAMES, WRITE_BYTES):
                 if any(tail[0] == HOLES for _, tail in frames):
-                    frames = [(seq, reveal(tail, session, live)) for seq, tail in frames]
+                    frames = [(seq, with_secrets(tail, session, live)) for seq, tail in frames]
                 await self.writer.write(frames)
         except StoreError:
             log.exception("replay failed", extra=session.facts)

@@ -14,7 +14,7 @@ import attrs
 import trio
 
 from arcp_trio.runtime.credentials.provisioner import CredentialOrder, Issued
-from arcp_trio.runtime.job.emitting import add_sealed_event
+from arcp_trio.runtime.job.emitting import add_event_with_holes
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.runtime.wake import Wake
 from arcp_trio.store.records import CredentialRow, CredentialState
@@ -137,7 +137,9 @@ class Wallet:
                 self._held[new.credential.id] = new
             self._part_with(old, first)
             for new in (first, *others):
-                add_sealed_event(self._job, "status", {"phase": ROTATED, **new.credential.public()})
+                add_event_with_holes(
+                    self._job, "status", {"phase": ROTATED, **new.credential.public()}
+                )
             return first.credential
 
     async def _ask_for_another(

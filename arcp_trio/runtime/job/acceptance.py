@@ -10,7 +10,7 @@ import trio
 
 from arcp_trio.authority.authority import Authority
 from arcp_trio.authority.budget import Budget
-from arcp_trio.runtime.credentials.holes import sealed
+from arcp_trio.runtime.credentials.holes import with_holes
 from arcp_trio.runtime.credentials.wallet import Wallet
 from arcp_trio.runtime.job.job import Job
 from arcp_trio.runtime.job.journal import Journal
@@ -200,10 +200,10 @@ def acceptance(job: Job, now: float) -> dict[str, Json]:
 
 
 def accepted_tail(payload: dict[str, Json]) -> bytes:
-    """The tail of a `job.accepted`, sealed if the values of credentials belong into it."""
+    """Return the tail of a `job.accepted`; it has holes if the job has credentials."""
     # Some clients match it to their submit by the envelope's trace id.
     tail = frame("job.accepted", payload, job_id=payload["job_id"], trace_id=payload["trace_id"])
-    return sealed(tail) if "credentials" in payload else tail
+    return with_holes(tail) if "credentials" in payload else tail
 
 
 def row(job: Job, accepted: bytes, now: float) -> JobRow:

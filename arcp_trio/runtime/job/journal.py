@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import trio
 
-from arcp_trio.runtime.credentials import holes as sealing
+from arcp_trio.runtime.credentials.holes import with_holes
 from arcp_trio.store.records import Entry
 from arcp_trio.store.writes import AppendJournal, FinishJob, TrimJournal
 from arcp_trio.wire import envelope
@@ -71,11 +71,11 @@ class Journal:
     # -- writing: each entry in one step, so that concurrent emitters cannot change places
 
     def append(
-        self, message_type: str, payload: bytes, *, feature: str | None = None, sealed: bool = False
+        self, message_type: str, payload: bytes, *, feature: str | None = None, holes: bool = False
     ) -> None:
-        """Add an event; a sealed one has a hole for a secret."""
+        """Add an event; with `holes`, secrets are filled in as it is sent."""
         tail = self._tails.tail(message_type, payload, id=new_id())
-        self._append(self._entry(sealing.sealed(tail) if sealed else tail, feature=feature))
+        self._append(self._entry(with_holes(tail) if holes else tail, feature=feature))
         self._metrics.events += 1
         self._metrics.event_bytes += len(tail)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from arcp_trio.runtime.credentials.holes import reveal
 from arcp_trio.runtime.session.outbox import AfterNumber, Promise
+from arcp_trio.runtime.session.secrets import with_secrets
 from arcp_trio.runtime.session.session import Session
 from arcp_trio.runtime.session.watch import Watch
 from arcp_trio.store.records import Entry, Inline, LogItem, Mark, Range
@@ -46,7 +46,7 @@ class Batch:
         if entry.child is None and (
             entry.feature is None or entry.feature in self._session.features
         ):
-            self.number_events(watch, [self._revealed(entry.tail)])
+            self.number_events(watch, [self._with_secrets(entry.tail)])
         else:
             # A feature that was not negotiated is not used (§6.2): the entry is passed over,
             # without a number.
@@ -95,12 +95,12 @@ class Batch:
     def answer(self, tail: bytes | AfterNumber) -> bytes:
         """A frame without a number takes its place."""
         said = tail if isinstance(tail, bytes) else tail(self._session.top)
-        self._send(0, [self._revealed(said)])
+        self._send(0, [self._with_secrets(said)])
         return said
 
-    def _revealed(self, tail: bytes) -> bytes:
+    def _with_secrets(self, tail: bytes) -> bytes:
         # Now rather than when it is sent: by then the job may have ended, and with it its secrets.
-        return reveal(tail, self._session, self._live)
+        return with_secrets(tail, self._session, self._live)
 
     def promise(self, item: Promise) -> None:
         """A promise takes its place in the log, whether or not somebody is there to read it."""

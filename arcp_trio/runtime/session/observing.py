@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from arcp_trio.runtime.credentials.holes import sealed
+from arcp_trio.runtime.credentials.holes import with_holes
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.runtime.notices import frame
 from arcp_trio.runtime.session.outbox import Answer, Promise
@@ -184,7 +184,7 @@ def _subscribed_tail(subscribed: Subscribed, replayed: int, after_seq: int) -> b
     """The replay comes right behind this; `subscribed_from` is the last number of it (§7.6)."""
     said = attrs.evolve(subscribed, subscribed_from=after_seq + replayed)
     tail = frame(said.type, to_json(said), job_id=said.job_id, trace_id=said.trace_id)
-    return tail if said.credentials is None else sealed(tail)
+    return tail if said.credentials is None else with_holes(tail)
 
 
 def _credentials(job: Job) -> list[JsonObject] | None:
