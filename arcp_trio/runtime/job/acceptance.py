@@ -10,10 +10,10 @@ import trio
 
 from arcp_trio.authority.authority import Authority
 from arcp_trio.authority.budget import Budget
-from arcp_trio.runtime.credentials.holes import sealed
-from arcp_trio.runtime.credentials.wallet import Wallet
+from arcp_trio.runtime.credentials.holes import with_holes
 from arcp_trio.runtime.job.job import Job
 from arcp_trio.runtime.job.journal import Journal
+from arcp_trio.runtime.job.provisioning import wallet_for
 from arcp_trio.runtime.notices import frame, store_trouble
 from arcp_trio.runtime.tracing import Span
 from arcp_trio.store.records import JobRow
@@ -106,8 +106,8 @@ def draft(jobs: Jobs, wanted: Wanted, origin: Origin) -> Job:
         delegate_id=origin.delegate_id,
     )
     jobs.admit(job)
-    if origin.credentials and jobs.revoker.provisioner is not None:
-        job.wallet = Wallet(job, jobs.revoker.provisioner)
+    if origin.credentials:
+        job.wallet = wallet_for(job)
     return job
 
 
@@ -128,23 +128,6 @@ def _span(core: Core, job_id: str, wanted: Wanted, origin: Origin) -> Span:
 def _trace_id(trace: str | None) -> str | None:
     """The one that it is, or that is in it."""
     return trace if trace is None or "-" not in trace else trace.split("-")[1]
-
-
-async def provide(job: Job) -> None:
-    """Have the credentials issued that a drafted job is to have, before it is accepted (§9.8.2).
-
-    One that is to have none goes on at once, with no checkpoint.
-
-    Raises:
-        ArcpError: there are none, or the job must not begin any more.
-    """
-    if job.wallet is None:
-        return
-    await job.wallet.issue()
-    if job.core.closing:
-        raise InternalError("the runtime is shutting down")
-    job.refuse_if_ending()
-    job.wallet.issued = True
 
 
 def _authority(core: Core, lease: Lease, parent: Job | None) -> Authority:
@@ -171,7 +154,7 @@ def _deadline(core: Core, lease: Lease, above: Authority | None) -> float | None
 def give_up(job: Job) -> None:
     """It will not be stored, and has no credentials any more."""
     if job.wallet is not None:
-        job.wallet.end()
+        job.wallet.close()
     job.authority.budget.close()
     job.jobs.ended(job)
     job.span.end({"arcp.job.outcome": "not accepted"}, code=InternalError.code)
@@ -200,10 +183,10 @@ def acceptance(job: Job, now: float) -> dict[str, Json]:
 
 
 def accepted_tail(payload: dict[str, Json]) -> bytes:
-    """The tail of a `job.accepted`, sealed if the values of credentials belong into it."""
+    """Return the tail of a `job.accepted`; it has holes if the job has credentials."""
     # Some clients match it to their submit by the envelope's trace id.
     tail = frame("job.accepted", payload, job_id=payload["job_id"], trace_id=payload["trace_id"])
-    return sealed(tail) if "credentials" in payload else tail
+    return with_holes(tail) if "credentials" in payload else tail
 
 
 def row(job: Job, accepted: bytes, now: float) -> JobRow:

@@ -16,10 +16,10 @@ from arcp_trio.runtime.job.acceptance import (
     accepted_tail,
     draft,
     give_up,
-    provide,
     row,
 )
 from arcp_trio.runtime.job.emitting import add_event, give_way
+from arcp_trio.runtime.job.provisioning import provide
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.store.records import Status
 from arcp_trio.store.writes import AcceptJob
@@ -205,7 +205,7 @@ async def _accept(parent: Job, delegate_id: str, wanted: Wanted) -> Job:
 async def _part(parent: Job, child: Job) -> None:
     """There is no child after all; what was issued for it does not outlast its parent (§9.8.2)."""
     if child.wallet is not None:
-        child.wallet.end()
-        await child.wallet.ended()
+        child.wallet.close()
+        await child.wallet.revoked()
     give_up(child)
     parent.part_from(child)

@@ -170,7 +170,7 @@ class Job:
         """Let the agent go on to its own end, now that the job's is decided, for its grace."""
         self._end_children()
         if self.wallet is not None and not self.wallet.issued:
-            self.wallet.end()  # nobody has heard of the job, and nobody will
+            self.wallet.close()  # nobody has heard of the job, and nobody will
         elif not self._winding_up:
             self._winding_up = True
             self.jobs.mind_end(self)
@@ -211,11 +211,11 @@ class Job:
         """Say the terminal: from here on nothing with this job's id follows."""
         self._end_children()
         if self.wallet is not None:
-            self.wallet.end()
+            self.wallet.close()
         while self.children and not self._abandoned:  # leaf first
             await self._child_left.wait()
         if self.wallet is not None:
-            await self.wallet.ended()
+            await self.wallet.revoked()
         if self.sealed:
             return
         outcome = self._outcome

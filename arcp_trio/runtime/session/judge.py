@@ -15,9 +15,9 @@ from arcp_trio.runtime.job.acceptance import (
     accepted_tail,
     draft,
     give_up,
-    provide,
     row,
 )
+from arcp_trio.runtime.job.provisioning import provide
 from arcp_trio.runtime.session.watch import Watch
 from arcp_trio.store.queue import Group
 from arcp_trio.store.records import KeyRow

@@ -113,8 +113,7 @@ class Sessions:
                 watch = session.watches[job_id] = Watch(session, job_id, job, cursor, observer)
                 if observer:
                     session.subscriptions[job_id] = watch
-                if job is not None:
-                    job.journal.watches[session_id] = watch
+                watch.join_job()
             self._start(session)
         except BaseException:
             self._park(session_id, parked)
