@@ -25,7 +25,7 @@ _OF_EVERY_RECORD: Final = frozenset(vars(logging.makeLogRecord({}))) | {
     "asctime",
     "taskName",
 }
-_PLAIN: Final = re.compile(r"[\w./:@+*%~-]+")
+_NEEDS_NO_QUOTES: Final = re.compile(r"[\w./:@+*%~-]+")
 _UNSEEN: Final = re.compile(
     r"[\x00-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
 )
@@ -105,7 +105,7 @@ def _trace(formatter: logging.Formatter, record: logging.LogRecord) -> str:
 
 def _value(value: object) -> str:
     text = value if isinstance(value, str) else str(value)
-    return text if _PLAIN.fullmatch(text) else visible(json.dumps(text, ensure_ascii=False))
+    return text if _NEEDS_NO_QUOTES.fullmatch(text) else visible(json.dumps(text, ensure_ascii=False))
 
 
 def _json(line: dict[str, object]) -> str:

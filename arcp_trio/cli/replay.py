@@ -93,11 +93,11 @@ async def _print_frames(reader: SqliteReader, session_id: str, after: int) -> No
 
 
 def _lines(row: SessionRow, frames: Sequence[Frame]) -> list[bytes]:
-    numbered, plain = envelope.numbered_head(row.session_id), envelope.plain_head(row.session_id)
+    head, unnumbered = envelope.numbered_head(row.session_id), envelope.plain_head(row.session_id)
     lines: list[bytes] = []
     for seq, stored in frames:
         tail = stored[1:] if stored[0] == HOLES else stored  # the holes stay: no secret is stored
-        lines.append(b"%b%d%b\n" % (numbered, seq, tail) if seq else b"%b%b\n" % (plain, tail))
+        lines.append(b"%b%d%b\n" % (head, seq, tail) if seq else b"%b%b\n" % (unnumbered, tail))
     return lines
 
 
