@@ -14,7 +14,6 @@ from trio.testing import MockClock
 from arcp_trio import ArcpError, InternalError, JobContext, JobError, MemoryStore, Runtime
 from arcp_trio.runtime.job import acceptance
 from arcp_trio.runtime.job.jobs import Jobs
-from arcp_trio.runtime.session import judge as verdict
 from arcp_trio.testing import Peer, open_peer, open_peers
 from arcp_trio.testing.frames import CODES
 from arcp_trio.wire import errors
@@ -278,7 +277,7 @@ FAULTS: dict[str, tuple[object, str, Callable[..., Any], str, JsonObject]] = {
         "job.submit",
         {"agent": "echo", "idempotency_key": "k"},
     ),
-    "the acceptance": (verdict, "acceptance", broken, "job.submit", {"agent": "echo"}),
+    "the acceptance": (acceptance, "_payload", broken, "job.submit", {"agent": "echo"}),
     "its frame": (acceptance, "frame", broken, "job.submit", {"agent": "echo"}),
     "the store's jobs": (MemoryStore, "job", broken_later, "job.cancel", {"job_id": "job_x"}),
 }
