@@ -20,7 +20,7 @@ Sample = tuple[Labels, float]
 
 
 def exposition(core: Core, sessions: Sessions, connections: int) -> str:
-    """Everything there is to know, as of now: what is alive is looked at, the rest was counted."""
+    """Return every metric as of now: gauges are computed, counters were counted."""
     return "".join(f"{line}\n" for line in _lines(core, sessions, connections))
 
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from arcp_trio import Limits
 from arcp_trio.cli import main, options
 from arcp_trio.cli.options import SERVE, ServeOptions, merge
 from arcp_trio.cli.parser import build_parser
-from arcp_trio.runtime.limits import Limits
 
 
 def parsed(*arguments: str) -> dict[str, object]:

@@ -70,7 +70,7 @@ async def test_an_expiry_is_told_in_utc(given: str, autojump_clock: MockClock) -
     """It ends in `Z` and is the lease's, however the upstream wrote it; an earlier one is told."""
     upstream = Upstream()
     async with provided(upstream) as (runtime, peer):
-        now = runtime._core.clock.now()
+        now = runtime.clock.now()
         expires_at = rfc3339(now + 600)
         if given == "with an offset":
             upstream.extra["expires_at"] = expires_at.replace("Z", "+00:00")

@@ -19,6 +19,7 @@ from arcp_trio.testing.frames import TERMINAL, Frame
 from arcp_trio.wire.timestamps import rfc3339
 from tests.credentials.runtimes import LEASE, SafeStore, make_runtime, provided
 from tests.credentials.upstream import Upstream, down, refusing
+from tests.metrics import scrape
 
 Ending = Callable[[Peer, TrioClock], Awaitable[Frame]]
 
@@ -93,7 +94,7 @@ async def test_it_is_revoked_by_the_time_of_the_terminal(
         assert upstream.live == set()
         await trio.lowlevel.checkpoint()
         assert store.credentials == []
-        assert runtime._revoker.outstanding == 0
+        assert scrape(runtime)("credentials_outstanding") == 0
 
 
 @pytest.mark.spec("9.8.2-4")
@@ -129,7 +130,7 @@ async def test_a_job_does_not_wait_long_for_an_upstream_that_is_down(
         assert upstream.live == {"vk_1"}
         (row,) = store.credentials
         assert row.state == CredentialState.REVOKING
-        assert runtime._revoker.outstanding == 1
+        assert scrape(runtime)("credentials_outstanding") == 1
         await trio.sleep(600)
         assert upstream.live == {"vk_1"}
         upstream.failing, upstream.slow_revoke = down(), 0
@@ -242,7 +243,7 @@ async def test_what_cannot_be_revoked_is_said_to_operators_and_kept(
         await terminal(peer, accepted["job_id"])
         await trio.sleep(600)
         assert len(upstream.times("revoke")) == 1
-        assert runtime._revoker.outstanding == 1
+        assert scrape(runtime)("credentials_outstanding") == 1
     (row,) = store.credentials
     assert row.state == CredentialState.UNREVOCABLE
     (told,) = [fields_of(r) for r in caplog.records if r.levelno == logging.ERROR]
@@ -265,7 +266,7 @@ async def test_a_start_without_the_provisioner_says_what_it_cannot_do(
         upstream.failing = down("revoke")
         await peer.submit("sleeper", lease_request=LEASE)
     async with make_runtime(None, store) as runtime:
-        assert runtime._revoker.outstanding == 1
+        assert scrape(runtime)("credentials_outstanding") == 1
     assert len(store.credentials) == 1
 
 

@@ -15,6 +15,7 @@ from arcp_trio.testing import Peer, PeerFactory, open_peer, open_peers
 from arcp_trio.testing.frames import Frame
 from tests.credentials.runtimes import LEASE, OBSERVER, SafeStore, make_runtime, provided
 from tests.credentials.upstream import ENDPOINT, SECRET, Upstream, down
+from tests.metrics import scrape
 
 
 def is_rotation(frame: Frame) -> bool:
@@ -319,6 +320,6 @@ async def test_a_rotation_and_the_end_at_once(autojump_clock: MockClock) -> None
             peer.seen.clear()
         await trio.sleep(30)
         assert upstream.live == set()
-        assert runtime._revoker.outstanding == 0
+        assert scrape(runtime)("credentials_outstanding") == 0
     assert len(upstream.keys) > 4_000
     assert store.credentials == []

@@ -13,6 +13,7 @@ from arcp_trio.testing import open_peer, open_peers
 from arcp_trio.testing.frames import Frame
 from tests.credentials.runtimes import LEASE, SafeStore, make_runtime, provided
 from tests.credentials.upstream import Upstream, down
+from tests.inside import live_jobs
 
 # -- when it fails
 
@@ -58,7 +59,7 @@ async def test_no_credentials_no_job(
         await trio.sleep(15)
         assert store.credentials == []
         assert trio.lowlevel.current_statistics().tasks_living == tasks
-        assert not runtime._jobs.live
+        assert not live_jobs(runtime)
         upstream.extra.clear()
         upstream.slow_answer = 0
         accepted = await peer.submit("worker", lease_request=LEASE, idempotency_key="k")

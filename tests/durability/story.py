@@ -9,7 +9,16 @@ from typing import cast
 
 import trio
 
-from arcp_trio import InternalError, JobContext, Json, Limits, MemoryStore, Runtime, StaticTokens
+from arcp_trio import (
+    InternalError,
+    JobContext,
+    Json,
+    Limits,
+    MemoryStore,
+    Provisioner,
+    Runtime,
+    StaticTokens,
+)
 from arcp_trio.testing import TrioClock
 from arcp_trio.testing.background import background_tasks
 from arcp_trio.testing.frames import TERMINAL, Frame
@@ -35,6 +44,7 @@ class World:
         *,
         recorder: WireRecorder | None = None,
         clock: TrioClock | None = None,
+        provisioner: Provisioner | None = None,
         **limits: float,
     ) -> None:
         self.store = store
@@ -49,6 +59,7 @@ class World:
             store=store,
             limits=Limits(**limits),  # type: ignore[arg-type]
             clock=self.clock,
+            provisioner=provisioner,
         )
 
         @self.runtime.agent("teller")

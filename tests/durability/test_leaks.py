@@ -15,11 +15,11 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from arcp_trio import JobContext, MemoryStore, Runtime
-from arcp_trio.runtime.session.sessions import SWEEP_SECONDS
 from arcp_trio.testing.frames import Frame
 from arcp_trio.testing.peer import Peer
 from tests.durability.stores import TABLES
 from tests.durability.story import FEATURES, World
+from tests.inside import SWEEP_SECONDS, table_sizes
 from tests.sessions.support import hello_payload
 from tests.store.engines import ENGINES, Engine
 
@@ -29,14 +29,7 @@ ROUNDS = 4
 
 def held(runtime: Runtime) -> dict[str, int]:
     """How many entries there are in the runtime's tables, by name; only what is not empty."""
-    owners = [runtime._sessions, runtime._sessions._submissions, runtime._jobs, runtime]
-    sizes = {
-        f"{type(owner).__name__}.{name}": len(table)
-        for owner in owners
-        for name, table in vars(owner).items()
-        if isinstance(table, dict | list | set)
-    }
-    return {name: size for name, size in sizes.items() if size}
+    return {name: size for name, size in table_sizes(runtime).items() if size}
 
 
 def blocks() -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
@@ -26,7 +28,7 @@ def world() -> World:
     return World(MemoryStore())
 
 
-def successor(world: World, **limits: float) -> World:
+def successor(world: World, **limits: Any) -> World:
     """Another runtime, over what this one would leave if it were killed now."""
     return World(crash(world.store), recorder=world.recorder, clock=world.clock, **limits)
 

@@ -7,9 +7,7 @@ from contextlib import AbstractContextManager, asynccontextmanager
 
 import trio
 
-from arcp_trio import JobContext, MemoryStore, Runtime, StaticTokens
-from arcp_trio.runtime.access import Policy
-from arcp_trio.runtime.limits import Limits
+from arcp_trio import JobContext, Limits, MemoryStore, Policy, Runtime, StaticTokens
 from arcp_trio.store.interface import Store
 from arcp_trio.store.writes import Write
 from arcp_trio.testing import Peer, PeerFactory, TrioClock, WireRecorder, open_peers
@@ -38,9 +36,9 @@ class _Desk:
 class Scene:
     """A runtime with an agent that says what its test wants, and peers to it."""
 
-    def __init__(self, runtime: Runtime, peers: PeerFactory) -> None:
+    def __init__(self, runtime: Runtime, peers: PeerFactory, store: Store) -> None:
         self.runtime = runtime
-        self.store = runtime._core.store
+        self.store = store
         self.recorder = peers.recorder
         self._connect = peers.connect
         self._desks: dict[str, _Desk] = {}
@@ -110,10 +108,11 @@ async def open_scene(
 
     With the recorder of another one, sessions of that may be gone on with.
     """
+    store = store or MemoryStore()
     tokens = {TEST_TOKEN: "alice", BOB: "bob", AUDITOR: "auditor", OPERATOR: "operator"}
     runtime = Runtime(
         auth=StaticTokens(tokens),
-        store=store or MemoryStore(),
+        store=store,
         limits=Limits(**limits),  # type: ignore[arg-type]
         clock=TrioClock(),
         operators=["operator"],
@@ -121,7 +120,7 @@ async def open_scene(
     )
     async with runtime, open_peers(runtime) as peers:
         peers.recorder = recorder or peers.recorder
-        yield Scene(runtime, peers)
+        yield Scene(runtime, peers, store)
 
 
 async def subscribe(peer: Peer, job_id: str, **fields: Json) -> Frame:

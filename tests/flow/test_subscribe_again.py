@@ -6,7 +6,6 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from arcp_trio.runtime.job.job import Job
 from arcp_trio.testing.frames import Frame
 from tests.flow.observing import (
     Scene,
@@ -19,6 +18,7 @@ from tests.flow.observing import (
     until_end,
     watched,
 )
+from tests.inside import hold_jobs
 
 # -- one's own job, and more than once
 
@@ -178,15 +178,13 @@ async def test_a_subscription_between_the_end_and_its_commit(autojump_clock: Moc
 async def test_a_job_that_has_not_begun(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is pending, and is followed from its first event on."""
     owner, watcher = await scene.peer(), await scene.peer()
-    jobs = scene.runtime._jobs
-    start, held = jobs.start, list[Job]()
-    monkeypatch.setattr(jobs, "start", held.append)
+    start_held = hold_jobs(scene.runtime, monkeypatch)
     job_id = (await owner.submit("teller"))["job_id"]
     answer = await subscribe(watcher, job_id, history=True)
     assert answer["current_status"] == "pending"
     assert answer["replayed"] is False
     assert [e["status"] for e in (await listing(watcher))["jobs"]] == ["pending"]
-    start(held[0])
+    start_held()
     await scene.say(job_id, 1)
     await scene.end(owner, job_id)
     assert said(await until_end(watcher, job_id)) == ["0", "job.result"]

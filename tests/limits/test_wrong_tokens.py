@@ -8,10 +8,10 @@ from trio.testing import MockClock
 
 from arcp_trio import Runtime
 from arcp_trio.runtime import access
-from arcp_trio.runtime.session.sessions import SWEEP_SECONDS
 from arcp_trio.testing.frames import Frame
 from arcp_trio.testing.peer import TEST_TOKEN
 from arcp_trio.wire.errors import PermissionDenied, Unauthenticated
+from tests.inside import SWEEP_SECONDS, counted_addresses
 from tests.limits.support import peer_at
 from tests.sessions.support import hello_payload, open_stage, refusal
 
@@ -120,15 +120,14 @@ async def test_an_address_is_a_peer_without_its_port(
 async def test_what_is_counted_is_forgotten_with_no_traffic(autojump_clock: MockClock) -> None:
     """At the latest with the sweep behind its minute."""
     async with open_stage(failed_auth_per_minute=3) as stage:
-        counted = stage.runtime._core.wrong_tokens._counted
         for n in range(20):
             await told(stage.runtime, f"192.0.2.{n}:1")
             await trio.sleep(1)
-        assert len(counted) == 20
+        assert counted_addresses(stage.runtime) == 20
         await trio.sleep(60 - 20 + 10 + SWEEP_SECONDS)
-        assert 0 < len(counted) <= 10
+        assert 0 < counted_addresses(stage.runtime) <= 10
         await trio.sleep(10)
-        assert not counted
+        assert counted_addresses(stage.runtime) == 0
 
 
 async def test_the_table_is_bounded(

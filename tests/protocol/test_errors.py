@@ -12,12 +12,11 @@ import trio
 from trio.testing import MockClock
 
 from arcp_trio import ArcpError, InternalError, JobContext, JobError, MemoryStore, Runtime
-from arcp_trio.runtime.job import acceptance
-from arcp_trio.runtime.job.jobs import Jobs
-from arcp_trio.testing import Peer, open_peer, open_peers
+from arcp_trio.testing import Peer, TrioClock, open_peer, open_peers
 from arcp_trio.testing.frames import CODES
 from arcp_trio.wire import errors
 from arcp_trio.wire.json import Json, JsonObject
+from tests.inside import ACCEPTANCE, ACCEPTANCE_FRAME, SESSION_CLOSE, live_jobs
 from tests.protocol.support import OTHER_TOKEN, answers, make_runtime, text_of
 from tests.sessions.support import close_code
 
@@ -277,8 +276,8 @@ FAULTS: dict[str, tuple[object, str, Callable[..., Any], str, JsonObject]] = {
         "job.submit",
         {"agent": "echo", "idempotency_key": "k"},
     ),
-    "the acceptance": (acceptance, "_payload", broken, "job.submit", {"agent": "echo"}),
-    "its frame": (acceptance, "frame", broken, "job.submit", {"agent": "echo"}),
+    "the acceptance": (*ACCEPTANCE, broken, "job.submit", {"agent": "echo"}),
+    "its frame": (*ACCEPTANCE_FRAME, broken, "job.submit", {"agent": "echo"}),
     "the store's jobs": (MemoryStore, "job", broken_later, "job.cancel", {"job_id": "job_x"}),
 }
 
@@ -309,7 +308,7 @@ async def test_a_fault_is_answered_and_the_session_goes_on(
         assert {frame["type"] for frame in peer.seen} <= {"job.result", "job.cancelled"}
         # What failed left nothing behind that counts as a job.
         await trio.sleep(1)
-        assert not runtime._jobs.live
+        assert not live_jobs(runtime)
 
 
 @pytest.mark.logs_error(SECRET)
@@ -322,7 +321,7 @@ async def test_a_close_that_fails_is_answered_and_the_session_can_be_resumed(
         peer = await peers.connect()
         await peer.hello()
         with monkeypatch.context() as patch:
-            patch.setattr(Jobs, "session_gone", broken)
+            patch.setattr(*SESSION_CLOSE, broken)
             body = await refused(peer, "session.close", {})
         assert (body["code"], body["retryable"]) == ("INTERNAL_ERROR", True)
         again = await peers.connect()
@@ -367,15 +366,25 @@ async def test_no_frame_tells_of_the_inside(
 
 @pytest.mark.logs_error("authenticator failed")
 async def test_a_failing_authenticator_says_nothing_of_its_fault(
-    monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+    autojump_clock: MockClock,
 ) -> None:
     """The client reads INTERNAL_ERROR and may try again, and the next one is let in."""
-    async with make_runtime() as runtime, open_peers(runtime) as peers:
+    first = True
+
+    async def failing_once(_token: str) -> str:
+        nonlocal first
+        if first:
+            first = False
+            await broken_later()
+        return "alice"
+
+    async with (
+        Runtime(auth=failing_once, clock=TrioClock()) as runtime,
+        open_peers(runtime) as peers,
+    ):
         peer = await peers.connect()
-        with monkeypatch.context() as patch:
-            patch.setattr(runtime._core, "authenticate", broken_later)
-            with pytest.raises(InternalError) as failed:
-                await peer.hello()
+        with pytest.raises(InternalError) as failed:
+            await peer.hello()
         assert failed.value.retryable
         assert SECRET not in failed.value.message
         await (await peers.connect()).hello()

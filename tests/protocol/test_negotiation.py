@@ -14,6 +14,7 @@ from arcp_trio.testing import Peer, PeerFactory, open_peer, open_peers
 from arcp_trio.testing.frames import Frame
 from arcp_trio.wire.features import ALL_FEATURES, SUPPORTED, Feature
 from arcp_trio.wire.json import Json
+from tests.inside import live_jobs
 from tests.protocol.support import make_runtime
 
 
@@ -341,4 +342,4 @@ async def test_all_that_is_not_in_effect_is_named(missing: str, autojump_clock: 
             )
         assert missing in refused.value.message
         assert "lease_expires_at" in refused.value.message
-        assert not runtime._jobs.live
+        assert not live_jobs(runtime)

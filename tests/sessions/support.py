@@ -9,14 +9,13 @@ import attrs
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from arcp_trio import JobContext, MemoryStore, Runtime, StaticTokens
-from arcp_trio.runtime.access import Authenticator
-from arcp_trio.runtime.limits import Limits
+from arcp_trio import Authenticator, JobContext, Limits, MemoryStore, Runtime, StaticTokens
 from arcp_trio.store.writes import Write
 from arcp_trio.testing import Peer, PeerFactory, TrioClock, open_peers
 from arcp_trio.testing.frames import Frame
 from arcp_trio.testing.peer import TEST_TOKEN
 from arcp_trio.transport import TransportClosed
+from tests.inside import table_sizes
 
 OTHER_TOKEN = "other-token"
 """Of a principal that has nothing to do with the one of `TEST_TOKEN`."""
@@ -118,15 +117,15 @@ class Stage:
         return words
 
     def remembered(self) -> dict[str, int]:
-        """How many entries there are in whatever has something per session."""
-        sessions = self.runtime._sessions
-        stored = attrs.asdict(self.store.tables, recurse=False)
+        """How many entries there are in the runtime's tables, and in the store's but for jobs."""
+        tables = attrs.asdict(self.store.tables, recurse=False)
         of_jobs = {"journals", "listed", "finished", "keys"}
-        return {
+        stored = {
             name: len(table)
-            for name, table in {**vars(sessions), **stored}.items()
+            for name, table in tables.items()
             if isinstance(table, dict | list) and name not in of_jobs
         }
+        return table_sizes(self.runtime) | stored
 
 
 @asynccontextmanager

@@ -17,6 +17,7 @@ from arcp_trio.transport.stdio import LineTransport
 from arcp_trio.wire.errors import JobNotFound
 from arcp_trio.wire.features import ALL_FEATURES, SUPPORTED
 from arcp_trio.wire.json import Json
+from tests.inside import connected_principals
 from tests.sessions.support import OTHER_TOKEN, TOKENS, hello_payload, open_stage, refusal
 
 # --- the welcome
@@ -163,6 +164,7 @@ async def test_no_good_token_no_session(auth: Json, autojump_clock: MockClock) -
         with pytest.raises(TransportClosed) as closed:
             await peer.receive()
         assert closed.value.code == 1008
+        await wait_all_tasks_blocked()
         assert stage.remembered() == dict.fromkeys(stage.remembered(), 0)
 
 
@@ -306,7 +308,7 @@ async def test_a_session_that_is_stored_too_late_is_nobodys(autojump_clock: Mock
         stage.store.go_on()
         await wait_all_tasks_blocked()
         assert trio.lowlevel.current_statistics().tasks_living == before
-        assert not stage.runtime._sessions._connected
+        assert not connected_principals(stage.runtime)
         await trio.sleep(110)
         assert not stage.store.tables.sessions
 

@@ -13,13 +13,13 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from arcp_trio.addresses import is_this_machine
+from arcp_trio.addresses import UNIX_PREFIX, is_this_machine
 from arcp_trio.cli.client.options import DEFAULT_URL, TOKEN_VARIABLE, URL_VARIABLE, ClientOptions
 from arcp_trio.cli.client.runner import Interrupts
 from arcp_trio.cli.commands import PROGRAM
 from arcp_trio.cli.errors import UNREACHABLE, CommandError, reason
 from arcp_trio.client import Client, ConnectionFailed, ConnectionRefused, WrongPath, connect
-from arcp_trio.client.dialing import UNIX, Dialer, dialer
+from arcp_trio.client.dialing import Dialer, dialer
 from arcp_trio.client.errors import TlsFailed
 from arcp_trio.plainfile import open_plain
 from arcp_trio.wire.errors import ArcpError, Unauthenticated
@@ -42,7 +42,7 @@ class Reach:
     @property
     def shown_url(self) -> str:
         """The address, without what may be a secret in it."""
-        if self.url.startswith(UNIX):
+        if self.url.startswith(UNIX_PREFIX):
             return self.url
         parts = urlsplit(self.url)
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
@@ -120,7 +120,7 @@ def _token(
 
 def is_on_this_machine(url: str) -> bool:
     """Whether what is sent there stays here."""
-    if url.startswith(UNIX):
+    if url.startswith(UNIX_PREFIX):
         return True
     try:
         return is_this_machine(urlsplit(url).hostname or "")

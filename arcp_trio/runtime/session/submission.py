@@ -30,7 +30,7 @@ class _Place:
     """
 
     def __init__(self, session: Session) -> None:
-        session.answer_due()
+        session.outbox.answer_due()
         self._session = session
         self._before = session.last_place
         self._done = session.last_place = trio.Event()
@@ -43,7 +43,7 @@ class _Place:
     def leave(self) -> None:
         """Give the next place its turn."""
         self._done.set()
-        self._session.answer_given()
+        self._session.outbox.answer_given()
 
 
 class Submissions:
@@ -68,7 +68,7 @@ class Submissions:
             self._answer_at_once(submission, place)
         else:
             session.hold()
-            session.request_begun(request.size)
+            session.inbox.begun(request.size)
             self._nursery.start_soon(self._answer, submission, place, name=f"submit {request.id}")
 
     def _answer_at_once(self, submission: Submission, place: _Place) -> None:
@@ -95,12 +95,12 @@ class Submissions:
                 self._refuse(submission, decision)
             elif decision.watch is None:
                 # The acceptance is said again, without a promise: the first one was promised.
-                session.tell(Answer(submission.request.connection, decision.tail))
+                session.tell(Answer(submission.request.attachment, decision.tail))
             else:
                 self._promise(submission, decision)
         finally:
             place.leave()
-            session.request_done(submission.request.size)
+            session.inbox.done(submission.request.size)
             session.release()
 
     async def _decision(self, submission: Submission) -> Decision | ArcpError:
@@ -117,7 +117,7 @@ class Submissions:
         self._core.metrics.refused(error)
         refused = {"code": error.code, "error": error.message}
         log.info("submit refused", extra=_facts(submission) | refused)
-        submission.session.tell(Answer(request.connection, refusal(error, request_id=request.id)))
+        submission.session.tell(Answer(request.attachment, refusal(error, request_id=request.id)))
 
     def _promise(self, submission: Submission, decision: Decision) -> None:
         """Promise, then watch, then start: nothing of a job comes before its acceptance."""
