@@ -20,7 +20,7 @@ from arcp_trio.runtime.connection import sender
 from arcp_trio.runtime.job import acceptance, emitting
 from arcp_trio.runtime.job.job import Job
 from arcp_trio.runtime.job.jobs import Jobs
-from arcp_trio.runtime.session import judge, record, scribe, sessions
+from arcp_trio.runtime.session import record, scribe, sessions
 from arcp_trio.runtime.session.outbox import Outbox
 from arcp_trio.runtime.session.scribe import Scribe
 from arcp_trio.runtime.session.session import Session
@@ -186,7 +186,7 @@ def batch_bytes() -> int:
 Place = tuple[object, str]
 """An attribute of the runtime, for `pytest.MonkeyPatch.setattr`."""
 
-ACCEPTANCE: Place = (judge, "acceptance")
+ACCEPTANCE: Place = (acceptance, "_payload")
 """Makes a job of a submit that is granted."""
 
 ACCEPTANCE_FRAME: Place = (acceptance, "frame")

@@ -64,8 +64,6 @@ class Wallet:
             issue_seconds: how long the upstream may take to mint.
             facts: what each line of the log says of the job.
         """
-        self.issued = False
-        """The job may be accepted with what the wallet holds."""
         self._closed = False
         """Everything is being revoked, and nothing new is kept."""
         self._closed_at = 0.0

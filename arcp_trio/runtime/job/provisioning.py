@@ -51,7 +51,6 @@ async def provide(job: Job) -> None:
     if job.core.closing:
         raise InternalError("the runtime is shutting down")
     job.refuse_if_ending()
-    job.wallet.issued = True
 
 
 def _order(job: Job) -> CredentialOrder:

@@ -135,10 +135,7 @@ class Clerk:
                 # It may be a malformed submit, and some clients match answers by their order.
                 self._in_turn(request, partial(self._refuse, request, message))
             case Submit():
-                assert request.id is not None
-                self._submissions.begin(
-                    session, request.attachment, request.id, request.trace, message, request.size
-                )
+                self._submissions.begin(session, request, message)
             case Cancel():
                 await self._cancel(request, message)
             case Close():
