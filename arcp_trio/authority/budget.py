@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from decimal import Context, Decimal, Inexact, InvalidOperation
 from typing import TypeAlias, TypeVar
 
-from arcp_trio.wire.json import plain
+from arcp_trio.wire.faults import plain
 
 Number: TypeAlias = int | float | Decimal
 _Bounded = TypeVar("_Bounded", int, Decimal)

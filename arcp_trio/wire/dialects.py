@@ -12,7 +12,7 @@ from decimal import Decimal
 import attrs
 
 from arcp_trio.wire.envelope import Envelope
-from arcp_trio.wire.json import Json, dumps, loads
+from arcp_trio.wire.json import Json, dumps, loads_object
 
 
 @attrs.frozen(kw_only=True)
@@ -56,7 +56,7 @@ def _to_python(tail: bytes) -> bytes | None:
         rewrite = _ended_as_result
     else:
         return tail
-    fields: dict[str, Json] = loads(b"{" + tail[1:])
+    fields = loads_object(b"{" + tail[1:])
     if "parent_job_id" in fields["payload"]:
         return None  # it would take a child's acceptance for the answer to its oldest submit
     return b"," + dumps(rewrite(fields))[1:]

@@ -8,7 +8,7 @@ import msgspec
 
 from arcp_trio.wire.json import Json
 from arcp_trio.wire.messages import Submit
-from arcp_trio.wire.schema import to_json
+from arcp_trio.wire.payloads import to_json
 
 
 def fingerprint(submit: Submit) -> bytes:

@@ -42,7 +42,7 @@ from arcp_trio.wire.messages.session import (
     SessionResume,
     Welcome,
 )
-from arcp_trio.wire.schema import read, to_json
+from arcp_trio.wire.payloads import read, to_json
 
 __all__ = [
     "TO_CLIENT",

@@ -9,7 +9,7 @@ import attrs
 
 from arcp_trio.wire.errors import ArcpError
 from arcp_trio.wire.json import Json, JsonObject
-from arcp_trio.wire.schema import KEEP_NULL, Identifier, Remark, Rule, always
+from arcp_trio.wire.schema import KEEP_NULL, Identifier, NonEmpty, Remark, Rule, always
 from arcp_trio.wire.timestamps import parse_utc
 
 
@@ -40,7 +40,7 @@ class Submit:
 
     agent: str
     input: Json = attrs.field(default=None, metadata={KEEP_NULL: always})
-    lease_request: dict[str, list[str]] | None = None
+    lease_request: dict[NonEmpty, list[NonEmpty]] | None = None
     lease_constraints: LeaseConstraints | None = None
     idempotency_key: Identifier | None = None
     max_runtime_sec: PositiveInt | None = None
