@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from arcp_trio.client.listing import JobInfo
     from arcp_trio.front.serve import serve
     from arcp_trio.proxies.stdio import stdio_agent
-    from arcp_trio.runtime.auth import Authenticator, StaticTokens
+    from arcp_trio.runtime.access import Authenticator, Policy, StaticTokens
     from arcp_trio.runtime.clock import Clock, SystemClock
     from arcp_trio.runtime.credentials.provisioner import (
         CannotRevoke,
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.job.agents import AgentFunction, Agents
     from arcp_trio.runtime.job.context import JobContext
     from arcp_trio.runtime.limits import Limits
-    from arcp_trio.runtime.policy import Policy
     from arcp_trio.runtime.runtime import Runtime
     from arcp_trio.runtime.tracing import Span, Tracer
     from arcp_trio.store.memory import MemoryStore
@@ -158,8 +157,8 @@ _HOMES = {
     "stdio_agent": "arcp_trio.proxies.stdio",
     "AgentFunction": "arcp_trio.runtime.job.agents",
     "Agents": "arcp_trio.runtime.job.agents",
-    "Authenticator": "arcp_trio.runtime.auth",
-    "StaticTokens": "arcp_trio.runtime.auth",
+    "Authenticator": "arcp_trio.runtime.access",
+    "StaticTokens": "arcp_trio.runtime.access",
     "Clock": "arcp_trio.runtime.clock",
     "SystemClock": "arcp_trio.runtime.clock",
     "JobContext": "arcp_trio.runtime.job.context",
@@ -169,7 +168,7 @@ _HOMES = {
     "Issued": "arcp_trio.runtime.credentials.provisioner",
     "Provisioner": "arcp_trio.runtime.credentials.provisioner",
     "Limits": "arcp_trio.runtime.limits",
-    "Policy": "arcp_trio.runtime.policy",
+    "Policy": "arcp_trio.runtime.access",
     "Runtime": "arcp_trio.runtime.runtime",
     "Span": "arcp_trio.runtime.tracing",
     "Tracer": "arcp_trio.runtime.tracing",

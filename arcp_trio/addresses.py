@@ -1,4 +1,4 @@
-"""What is true of network addresses in every part."""
+"""How addresses are written and what they mean, for every part of the project."""
 
 from __future__ import annotations
 
@@ -8,18 +8,23 @@ from typing import Final
 
 HIGHEST_PORT: Final = 65_535
 
+UNIX_PREFIX: Final = "unix:"
+"""The beginning of an address that is the path of a Unix socket."""
+WEBSOCKET_PATH: Final = "/arcp"
+"""The path of the WebSocket in a runtime's URL."""
+
 parse_address = lru_cache(maxsize=1_024)(ipaddress.ip_address)
-"""Read an address, or raise ValueError; the same few come again and again."""
+"""Return the IP address written as a string, or raise ValueError; the same few recur, so cached."""
 
 
 def is_loopback(address: str) -> bool:
-    """Whether a peer at this address is on this machine, so that nothing leaves it."""
+    """Return whether `address` is a loopback address, also one mapped into IPv6."""
     parsed = parse_address(address)
     return (getattr(parsed, "ipv4_mapped", None) or parsed).is_loopback
 
 
 def is_this_machine(host: str) -> bool:
-    """Whether a name or an address means the machine it is used on, whoever answers for names."""
+    """Return whether `host` means this machine, whatever a name server says (RFC 6761 §6.3)."""
     try:
         return host == "localhost" or is_loopback(host)
     except ValueError:

@@ -17,7 +17,7 @@ from arcp_trio.authority.budget import add
 from arcp_trio.authority.patterns import Pattern, parse_grant
 from arcp_trio.authority.subset import uncovered
 from arcp_trio.wire.errors import InvalidRequest, LeaseSubsetViolation, clip
-from arcp_trio.wire.json import JsonObject
+from arcp_trio.wire.json import JsonLike
 from arcp_trio.wire.timestamps import parse_utc
 
 BUDGET = "cost.budget"
@@ -107,9 +107,9 @@ class Lease:
             any(pattern.matches(form) for pattern in patterns) for form in forms
         )
 
-    def wire(self) -> JsonObject:
+    def wire(self) -> dict[str, list[str]]:
         """Write the lease as `job.accepted` shows it (§7.1); what grants nothing is left out."""
-        lease: JsonObject = {
+        lease = {
             capability: [pattern.text for pattern in patterns]
             for capability, patterns in self.grants.items()
             if patterns
@@ -118,7 +118,7 @@ class Lease:
             lease[BUDGET] = [f"{currency}:{left:f}" for currency, left in self.budget.items()]
         return lease
 
-    def constraints(self) -> JsonObject | None:
+    def constraints(self) -> dict[str, str] | None:
         """Write the `lease_constraints` of `job.accepted`; None if there are none."""
         return None if self.expires_at is None else {"expires_at": self.expires_at}
 
@@ -218,7 +218,9 @@ def _listed(problems: list[str]) -> str:
 
 # --- narrowing -------------------------------------------------------------------------------
 
-_Excess: TypeAlias = tuple[str, JsonObject]  # what goes beyond the parent: in words, in details
+_Excess: TypeAlias = tuple[
+    str, dict[str, JsonLike]
+]  # what goes beyond the parent: in words, in details
 
 
 def narrowed(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final
 
-from arcp_trio.runtime.groups import unwrapped
+from arcp_trio.groups import unwrapped
 
 PROGRAM: Final = "arcp-trio"
 """The name of the program in what it prints."""

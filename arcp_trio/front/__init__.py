@@ -1,7 +1,1 @@
-"""The listening socket in front of a runtime."""
-
-from __future__ import annotations
-
-from arcp_trio.front.serve import serve
-
-__all__ = ["serve"]
+"""The front: it listens, and decides what each connection that comes in may have."""

@@ -27,7 +27,7 @@ from arcp_trio.authority.lease import BUDGET, MODEL
 from arcp_trio.authority.patterns import parse_grant
 from arcp_trio.runtime.credentials.provisioner import CannotRevoke, CredentialOrder, Issued
 from arcp_trio.wire.errors import ArcpError, BudgetExhausted, InvalidRequest, PermissionDenied, clip
-from arcp_trio.wire.json import Json, JsonObject, dumps, loads
+from arcp_trio.wire.json import Json, JsonLike, JsonObject, dumps, loads
 
 try:
     import httpx2
@@ -88,7 +88,7 @@ class LiteLlmProvisioner:
         models = self._allowed(order.lease)
         if not models or _is_over(order):
             return ()
-        body: JsonObject = {
+        body: dict[str, JsonLike] = {
             "key_alias": order.id,
             "key_type": "llm_api",  # it cannot manage keys
             "models": models,
@@ -98,7 +98,7 @@ class LiteLlmProvisioner:
                 "arcp_trace_id": order.trace_id,
             },
         }
-        constraints: JsonObject = {MODEL: models}
+        constraints: dict[str, JsonLike] = {MODEL: models}
         if _CURRENCY in order.budget:
             left = order.budget[_CURRENCY]
             body["max_budget"] = left
@@ -180,7 +180,7 @@ class LiteLlmProvisioner:
         except ValueError:
             raise LiteLlmError(f"{path}: without max_budget and spend") from None
 
-    async def _generate(self, order_id: str, body: JsonObject) -> tuple[str, str]:
+    async def _generate(self, order_id: str, body: Mapping[str, JsonLike]) -> tuple[str, str]:
         """Ask for a key: its value, and the hash that the gateway knows it by."""
         path = "/key/generate"
         answered = False
@@ -204,7 +204,7 @@ class LiteLlmProvisioner:
         path: str,
         *,
         params: Mapping[str, str] | None = None,
-        body: JsonObject | None = None,
+        body: Mapping[str, JsonLike] | None = None,
     ) -> httpx2.Response:
         """Send one request, on a connection of its own: a job needs but a few."""
         reason = f"no answer within {self._timeout_seconds:g} s"

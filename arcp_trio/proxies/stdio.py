@@ -13,12 +13,12 @@ from typing import Final
 import trio
 
 from arcp_trio.client.client import connect
-from arcp_trio.client.dialing import MOST_FRAME_BYTES, Dialer
+from arcp_trio.client.dialing import MAX_FRAME_BYTES, Dialer
 from arcp_trio.client.errors import ConnectionFailed, ConnectTimedOut, ProtocolError
 from arcp_trio.proxies.forwarding import Forwarding
 from arcp_trio.runtime.job.agents import AgentFunction
 from arcp_trio.runtime.job.context import JobContext
-from arcp_trio.transport.stdio import Child, spawn
+from arcp_trio.transport.stdio import ChildProcess, spawn
 from arcp_trio.wire.errors import (
     ArcpError,
     InternalError,
@@ -86,7 +86,7 @@ def stdio_agent(
         async with AsyncExitStack() as stack:
             starting = spawn(
                 words,
-                max_bytes=MOST_FRAME_BYTES,
+                max_bytes=MAX_FRAME_BYTES,
                 environment=_environment(token) | added,
                 keep_stderr=True,
             )
@@ -116,7 +116,7 @@ class _Program:
     It lives behind a shield: a job that is cancelled still has to talk to it.
     """
 
-    def __init__(self, job: JobContext, child: Child, token: str, agent: str | None) -> None:
+    def __init__(self, job: JobContext, child: ChildProcess, token: str, agent: str | None) -> None:
         self._job = job
         self._child = child
         self._token = token

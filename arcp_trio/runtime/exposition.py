@@ -11,19 +11,21 @@ from arcp_trio.store.records import Status
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.core import Core
+    from arcp_trio.runtime.job.jobs import Jobs
     from arcp_trio.runtime.metrics import Histogram
+    from arcp_trio.runtime.session.sessions import Sessions
 
 Labels = Mapping[str, str]
 Sample = tuple[Labels, float]
 
 
-def exposition(core: Core, connections: int) -> str:
-    """Everything there is to know, as of now: what is alive is looked at, the rest was counted."""
-    return "".join(f"{line}\n" for line in _lines(core, connections))
+def exposition(core: Core, sessions: Sessions, connections: int) -> str:
+    """Return every metric as of now: gauges are computed, counters were counted."""
+    return "".join(f"{line}\n" for line in _lines(core, sessions, connections))
 
 
-def _lines(core: Core, connections: int) -> Iterator[str]:
-    metrics, sessions = core.metrics, core.sessions
+def _lines(core: Core, sessions: Sessions, connections: int) -> Iterator[str]:
+    metrics, jobs = core.metrics, sessions.jobs
     yield from _gauge("arcp_connections", "Open ARCP connections.", connections)
     yield from _family(
         "arcp_sessions",
@@ -32,7 +34,7 @@ def _lines(core: Core, connections: int) -> Iterator[str]:
         _by("state", {"connected": sessions.attached, "parked": sessions.left_alone}),
     )
     yield from _family(
-        "arcp_jobs", "gauge", "Jobs that are not at their end.", _by("state", _states(core))
+        "arcp_jobs", "gauge", "Jobs that are not at their end.", _by("state", _states(jobs))
     )
     yield from _family(
         "arcp_jobs_finished_total",
@@ -53,7 +55,9 @@ def _lines(core: Core, connections: int) -> Iterator[str]:
         metrics.evicted_events,
     )
     yield from _gauge(
-        "arcp_tail_bytes", "Bytes numbered for sessions and not sent yet.", core.tail_bytes.held
+        "arcp_tail_bytes",
+        "Bytes numbered for sessions and not sent yet.",
+        sessions.unsent_bytes.held,
     )
     yield from _histogram(
         "arcp_store_commit_seconds",
@@ -75,16 +79,16 @@ def _lines(core: Core, connections: int) -> Iterator[str]:
     yield from _gauge(
         "arcp_credentials_outstanding",
         "Credentials that are not revoked, those of running jobs included.",
-        core.revoker.outstanding,
+        jobs.revoker.outstanding,
     )
     yield from _family(
         "arcp_build_info", "gauge", "Which version this is.", [({"version": core.version}, 1)]
     )
 
 
-def _states(core: Core) -> Mapping[str, int]:
-    # One whose credentials are being issued is not accepted yet, and may never be.
-    accepted = (job for job in core.jobs.live.values() if not job.wallet or job.wallet.issued)
+def _states(jobs: Jobs) -> Mapping[str, int]:
+    # A job whose credentials are being issued is not accepted yet, and may never be.
+    accepted = (job for job in jobs.live.values() if not job.wallet or job.wallet.issued)
     counted = Counter(job.status for job in accepted)
     return {status: counted[status] for status in (Status.PENDING, Status.RUNNING)}
 

@@ -1,4 +1,4 @@
-"""A runtime that finds what another has left in its store."""
+"""What a runtime does with the jobs and sessions that an earlier one left in the store."""
 
 from __future__ import annotations
 
@@ -15,35 +15,38 @@ from arcp_trio.wire.timestamps import rfc3339
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.core import Core
+    from arcp_trio.runtime.job.jobs import Jobs
+    from arcp_trio.runtime.session.sessions import Sessions
 
 log = logging.getLogger(__name__)
 
 
-async def take_over(core: Core) -> None:
-    """End the jobs that went down with the runtime before, and park its sessions for a full window.
+async def take_over(core: Core, sessions: Sessions) -> None:
+    """End the jobs that were running, revoke their credentials, and park the sessions.
 
-    Their credentials are revoked before anyone is let in, or go on being tried (§14).
+    Revocation is tried before clients are let in, and goes on later if it fails (§14).
 
-    Nothing is added to the sessions: their cursors are behind the jobs' new terminals, and they
-    catch up when they are next used. That is not before the terminals are stored, however long the
+    Nothing is added to the sessions: the jobs' new terminals make them behind, and they catch up
+    when they are next used. Clients are let in only once the terminals are stored, however long the
     store is in trouble.
     """
+    jobs = sessions.jobs
     found = await core.store.recover()
-    core.jobs.go_on_from(found.ordinal)
+    jobs.go_on_from(found.ordinal)
     for row in reversed(found.unfinished):  # children before their parents
-        lost = _lost(core, row)
+        lost = _lost(core, jobs, row)
         core.metrics.finished[lost.status] += 1
         core.store.put(lost)
     await core.store.flushed()
-    await core.revoker.take_over(found.credentials)
-    core.sessions.park_all(found.sessions)
+    await jobs.revoker.take_over(found.credentials)
+    sessions.park_all(found.sessions)
     if found.sessions or found.unfinished:
         taken = {"sessions": len(found.sessions), "jobs_ended": len(found.unfinished)}
         log.info("took over what was left", extra=taken)
     core.taken_over.set()
 
 
-def _lost(core: Core, row: JobRow) -> FinishJob:
+def _lost(core: Core, jobs: Jobs, row: JobRow) -> FinishJob:
     now = core.clock.now()
     if row.cancelled is not None:
         end = outcome.cancelled(row.cancelled)
@@ -56,5 +59,5 @@ def _lost(core: Core, row: JobRow) -> FinishJob:
         job_id=row.job_id,
         trace_id=row.trace_id,
     )
-    entry = Entry(row.length, core.jobs.next_ordinal(), tail, terminal=True)
+    entry = Entry(row.length, jobs.next_ordinal(), tail, terminal=True)
     return FinishJob(row.job_id, end.status, now, entry)

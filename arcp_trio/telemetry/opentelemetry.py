@@ -39,15 +39,15 @@ class OpenTelemetry:
         """Begin a job's span."""
         kind = otel.SpanKind.SERVER
         above = Context()
-        if isinstance(parent, _Span):
+        if isinstance(parent, _OtelSpan):
             kind, above = otel.SpanKind.INTERNAL, _under(parent.span)
         elif trace is not None:
             above = _under(otel.NonRecordingSpan(_remote(trace)))
-        return _Span(self._tracer, self._tracer.start_span(name, above, kind, attributes))
+        return _OtelSpan(self._tracer, self._tracer.start_span(name, above, kind, attributes))
 
 
 @attrs.frozen
-class _Span:
+class _OtelSpan:
     _tracer: otel.Tracer
     span: otel.Span
 
@@ -63,7 +63,7 @@ class _Span:
         if above.get_span_context().trace_id != self.span.get_span_context().trace_id:
             above = self.span
         span = self._tracer.start_span(name, _under(above), attributes=attributes)
-        return _Span(self._tracer, span)
+        return _OtelSpan(self._tracer, span)
 
     def current(self) -> AbstractContextManager[object]:
         return otel.use_span(self.span)

@@ -12,7 +12,7 @@ from decimal import Decimal
 import attrs
 
 from arcp_trio.wire.envelope import Envelope
-from arcp_trio.wire.json import Json, JsonObject, dumps, loads
+from arcp_trio.wire.json import Json, dumps, loads
 
 
 @attrs.frozen(kw_only=True)
@@ -56,16 +56,16 @@ def _to_python(tail: bytes) -> bytes | None:
         rewrite = _ended_as_result
     else:
         return tail
-    fields: JsonObject = loads(b"{" + tail[1:])
+    fields: dict[str, Json] = loads(b"{" + tail[1:])
     if "parent_job_id" in fields["payload"]:
         return None  # it would take a child's acceptance for the answer to its oldest submit
     return b"," + dumps(rewrite(fields))[1:]
 
 
-def _budget_as_strings(fields: JsonObject) -> JsonObject:
+def _budget_as_strings(fields: dict[str, Json]) -> dict[str, Json]:
     """Its model of `job.accepted` has amounts as in the lease, `{"USD": "USD:5.00"}`."""
-    payload: JsonObject = fields["payload"]
-    budget: JsonObject | None = payload.get("budget")
+    payload: dict[str, Json] = fields["payload"]
+    budget: dict[str, Json] | None = payload.get("budget")
     if budget is None:
         return fields
     amounts = {currency: f"{currency}:{_plain(amount)}" for currency, amount in budget.items()}
@@ -76,9 +76,9 @@ def _plain(amount: Json) -> str:
     return format(Decimal(str(amount)), "f")
 
 
-def _ended_as_result(fields: JsonObject) -> JsonObject:
+def _ended_as_result(fields: dict[str, Json]) -> dict[str, Json]:
     """Its `job.error` knows no status but "error", its `job.result` knows the others."""
-    payload: JsonObject = fields["payload"]
+    payload: dict[str, Json] = fields["payload"]
     if payload.get("final_status") not in _TRANSLATED_STATUS:
         return fields
     kept = {name: payload[name] for name in ("final_status", "completed_at") if name in payload}

@@ -16,7 +16,7 @@ import attrs
 
 from arcp_trio.wire.errors import CODES, clip
 from arcp_trio.wire.features import Feature
-from arcp_trio.wire.json import MAX_DEPTH, Json, JsonObject, dumps, is_finite, plain
+from arcp_trio.wire.json import MAX_DEPTH, Json, dumps, is_finite, plain
 
 Number: TypeAlias = int | float | Decimal
 
@@ -82,7 +82,7 @@ class ToolResult:
 
     call_id: str = attrs.field(metadata=_NON_EMPTY)
     result: Json = attrs.field(default=None, metadata={_ANYTHING: True})
-    error: JsonObject | None = None
+    error: dict[str, Json] | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -100,7 +100,7 @@ class Metric:
     name: str = attrs.field(metadata=_NON_EMPTY)
     value: Number
     unit: str | None = None
-    dimensions: JsonObject | None = None
+    dimensions: dict[str, Json] | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -120,8 +120,8 @@ class Delegate:
     delegate_id: str = attrs.field(metadata=_NON_EMPTY)
     agent: str = attrs.field(metadata=_NON_EMPTY)
     input: Json = None
-    lease_request: JsonObject | None = None
-    lease_constraints: JsonObject | None = None
+    lease_request: dict[str, Json] | None = None
+    lease_constraints: dict[str, Json] | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -210,9 +210,9 @@ def read_body(kind: str, body: Json) -> Body:
     return cls(**{f.name: checked[f.name] for f in attrs.fields(cls) if f.name in checked})
 
 
-def check_body(kind: str, body: Json) -> JsonObject:
+def check_body(kind: str, body: Json) -> dict[str, Json]:
     """Take a body as it may be sent under this kind; `InvalidEvent` if it may not."""
-    checked: JsonObject = body if body.__class__ is dict else _copy_mapping(kind, body)
+    checked: dict[str, Json] = body if body.__class__ is dict else _copy_mapping(kind, body)
     fields = _SCHEMA.get(kind)
     if fields is None:
         _check_vendor_kind(kind)
@@ -236,7 +236,7 @@ def _fits(value: Json, types: frozenset[type], rule: _Rule | None) -> bool:
     return rule is None or bool(rule(value))
 
 
-def _copy_mapping(kind: str, body: object) -> JsonObject:
+def _copy_mapping(kind: str, body: object) -> dict[str, Json]:
     if not isinstance(body, Mapping):
         raise InvalidEvent(f"{clip(kind)}: expected an object @ $")
     return dict(cast("Mapping[str, Json]", body))
@@ -249,7 +249,7 @@ def _check_vendor_kind(kind: str) -> None:
         )
 
 
-def _check_tool_result(body: JsonObject) -> JsonObject:
+def _check_tool_result(body: dict[str, Json]) -> dict[str, Json]:
     error = body.get("error")
     if error is None:
         if "result" not in body:  # null is a result, too
@@ -270,13 +270,13 @@ REMAINING = "cost.budget.remaining"
 """The metric that tells what is left of a budget, which may be less than nothing; it is no cost."""
 
 
-def _check_metric(body: JsonObject) -> JsonObject:
+def _check_metric(body: dict[str, Json]) -> dict[str, Json]:
     if body["value"] < 0 and body["name"].startswith("cost.") and body["name"] != REMAINING:
         raise InvalidEvent("metric: expected a cost that is not negative @ $.value")
     return body
 
 
-_WHOLE_BODY: Mapping[str, Callable[[JsonObject], JsonObject]] = {
+_WHOLE_BODY: Mapping[str, Callable[[dict[str, Json]], dict[str, Json]]] = {
     "tool_result": _check_tool_result,
     "metric": _check_metric,
 }

@@ -10,21 +10,42 @@ from __future__ import annotations
 import gc
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from functools import partial
 from itertools import accumulate
 from math import isfinite
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
 from arcp_trio.wire.errors import InvalidRequest, clip
 
 Json: TypeAlias = Any
-"""Any JSON value. What is in it is checked when it is read or written, not by type checkers."""
+"""Any JSON value, for the public edge only: what agents take and return, and what users read.
 
-JsonObject: TypeAlias = dict[str, Json]
+A program that indexes into such a value knows its shape better than a type checker does. Code
+inside the package uses `JsonValue`, which has to be narrowed before it is used.
+"""
+
+if TYPE_CHECKING:
+    JsonValue: TypeAlias = (
+        bool | int | float | Decimal | str | "list[JsonValue]" | "dict[str, JsonValue]" | None
+    )
+    JsonLike: TypeAlias = (
+        bool | int | float | Decimal | str | "Sequence[JsonLike]" | "Mapping[str, JsonLike]" | None
+    )
+else:
+    # cattrs and msgspec read annotations at run time, and follow no recursive alias.
+    JsonValue = Any
+    """A JSON value as a decoder makes it: `isinstance` narrows it to `list` or `dict`."""
+    JsonLike = Any
+    """A value that `dumps` is asked to write, in containers that are only read.
+
+    Covariant, unlike `JsonValue`: a `dict[str, list[str]]` is one.
+    """
+
+JsonObject: TypeAlias = dict[str, JsonValue]
 
 MAX_DEPTH = 64  # levels of nesting, counted from the outermost value
 LARGE = 256 * 1024  # characters; what is wrong in a larger text may be named without its place

@@ -190,7 +190,7 @@ def _refuse_any(problems: Iterator[_Problem]) -> None:
         raise _WrongError(first)
 
 
-def _wrong_grants(grants: JsonObject) -> Iterator[_Problem]:
+def _wrong_grants(grants: dict[str, Json]) -> Iterator[_Problem]:
     for name, patterns in grants.items():
         path = _key(name)
         if not name:

@@ -14,7 +14,6 @@ from arcp_trio.testing import Peer, WireRecorder
 from arcp_trio.testing.frames import TERMINAL, Frame
 from arcp_trio.transport.base import Transport, TransportClosed
 from arcp_trio.transport.websocket import connect
-from arcp_trio.wire.json import JsonObject
 from tests.crash.process import Server, token_of
 
 FRAME_BYTES: Final = 4 * 1024 * 1024
@@ -155,7 +154,7 @@ class Client:
             self._peer.patience = PATIENCE_SECONDS
             yield tap
 
-    def _resume(self, after: int) -> JsonObject | None:
+    def _resume(self, after: int) -> Frame | None:
         if self._session_id is None:
             return None
         return {

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 import trio
 
 from arcp_trio import Agents, JobContext, JobError, Json, Limits, MemoryStore, Runtime, StaticTokens
-from arcp_trio.runtime.policy import Policy
+from arcp_trio.runtime.access import Policy
 from arcp_trio.store.interface import Store
 from arcp_trio.store.records import CredentialRow
 from arcp_trio.testing import Peer, TrioClock, open_peer
@@ -146,10 +146,11 @@ async def provided(
     upstream: Upstream, store: Store | None = None, **limits: float
 ) -> AsyncGenerator[tuple[Runtime, Peer], None]:
     """A running runtime and a connected peer."""
+    store = SafeStore() if store is None else store
     async with (
         make_runtime(upstream, store, clock=None, **limits) as runtime,
         open_peer(runtime) as peer,
     ):
         await peer.hello()
         yield runtime, peer
-    assert SECRET not in repr(vars(runtime._core.store))
+    assert SECRET not in repr(vars(store))

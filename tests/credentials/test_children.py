@@ -9,15 +9,16 @@ import trio
 from trio.testing import MockClock
 
 from arcp_trio.testing import Peer, open_peer
+from arcp_trio.testing.frames import Frame
 from arcp_trio.wire.features import ALL_FEATURES, Feature
-from arcp_trio.wire.json import JsonObject
 from tests.credentials.runtimes import LEASE, SafeStore, make_runtime, provided
 from tests.credentials.upstream import Upstream, down
+from tests.inside import live_jobs
 
 
-async def child_of(peer: Peer, job_id: str) -> JsonObject:
+async def child_of(peer: Peer, job_id: str) -> Frame:
     """The acceptance of the job's child."""
-    accepted: JsonObject = (await peer.expect("job.accepted", parent_job_id=job_id))["payload"]
+    accepted: Frame = (await peer.expect("job.accepted", parent_job_id=job_id))["payload"]
     return accepted
 
 
@@ -107,7 +108,7 @@ async def test_a_parent_that_ends_while_its_child_is_issued(
                 nursery.start_soon(runtime.shutdown)
             await peer.until_terminal(accepted["job_id"])
             assert upstream.live == set()
-            assert not runtime._core.jobs.live
+            assert not live_jobs(runtime)
         assert not [frame for frame in peer.seen if frame["type"] == "job.accepted"]
         if by != "shutdown":
             await trio.sleep(15)

@@ -40,8 +40,7 @@ def _negotiated(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def provided_world(store: MemoryStore, upstream: Upstream) -> World:
     """A world in which jobs get credentials."""
-    world = World(store)
-    world.runtime._core.provisioner = upstream
+    world = World(store, provisioner=upstream)
 
     @world.runtime.agent("rotator")
     async def rotator(job: JobContext) -> Json:

@@ -13,9 +13,9 @@ from trio.testing import MockClock
 from arcp_trio import MemoryStore, Runtime, Unauthenticated
 from arcp_trio.front.serve import serve_stream
 from arcp_trio.testing import Peer, WireRecorder, open_peer, open_peers
+from arcp_trio.testing.frames import Frame
 from arcp_trio.transport import connect, memory_streams
 from arcp_trio.wire.features import ALL_FEATURES, Feature
-from arcp_trio.wire.json import JsonObject
 from arcp_trio.wire.timestamps import rfc3339
 from tests.credentials.runtimes import LEASE, SafeStore, make_runtime, provided
 from tests.credentials.upstream import ENDPOINT, Upstream
@@ -70,7 +70,7 @@ async def test_an_expiry_is_told_in_utc(given: str, autojump_clock: MockClock) -
     """It ends in `Z` and is the lease's, however the upstream wrote it; an earlier one is told."""
     upstream = Upstream()
     async with provided(upstream) as (runtime, peer):
-        now = runtime._core.clock.now()
+        now = runtime.clock.now()
         expires_at = rfc3339(now + 600)
         if given == "with an offset":
             upstream.extra["expires_at"] = expires_at.replace("Z", "+00:00")
@@ -226,7 +226,7 @@ async def test_a_submit_that_is_repeated_gets_the_same_credential(
     upstream = Upstream(slow=2)
     async with make_runtime(upstream) as runtime, open_peers(runtime) as peers:
         one, other = await peers.connect(), await peers.connect()
-        submit: JsonObject = {"agent": "sleeper", "lease_request": LEASE, "idempotency_key": "k"}
+        submit: Frame = {"agent": "sleeper", "lease_request": LEASE, "idempotency_key": "k"}
         requests = []
         for peer in (one, other):
             await peer.hello()
@@ -248,7 +248,7 @@ async def test_a_session_that_was_closed_still_gets_values(autojump_clock: MockC
     async with make_runtime(upstream) as runtime, open_peers(runtime) as peers:
         peer = await peers.connect()
         await peer.hello()
-        submit: JsonObject = {"agent": "sleeper", "lease_request": LEASE, "idempotency_key": "k"}
+        submit: Frame = {"agent": "sleeper", "lease_request": LEASE, "idempotency_key": "k"}
         accepted = await peer.submit(**submit)
         await peer.send("session.close")
         await peer.expect("session.closed")

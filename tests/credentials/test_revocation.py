@@ -15,44 +15,44 @@ from arcp_trio import InternalError
 from arcp_trio.cli.logs import fields_of
 from arcp_trio.store.records import CredentialState
 from arcp_trio.testing import Peer, TrioClock, open_peer
-from arcp_trio.testing.frames import TERMINAL
-from arcp_trio.wire.json import JsonObject
+from arcp_trio.testing.frames import TERMINAL, Frame
 from arcp_trio.wire.timestamps import rfc3339
 from tests.credentials.runtimes import LEASE, SafeStore, make_runtime, provided
 from tests.credentials.upstream import Upstream, down, refusing
+from tests.metrics import scrape
 
-Ending = Callable[[Peer, TrioClock], Awaitable[JsonObject]]
+Ending = Callable[[Peer, TrioClock], Awaitable[Frame]]
 
 
-async def succeeds(peer: Peer, clock: TrioClock) -> JsonObject:
+async def succeeds(peer: Peer, clock: TrioClock) -> Frame:
     """The agent returns."""
     return await peer.submit("worker", 1, lease_request=LEASE)
 
 
-async def fails(peer: Peer, clock: TrioClock) -> JsonObject:
+async def fails(peer: Peer, clock: TrioClock) -> Frame:
     """The agent raises."""
     return await peer.submit("failer", lease_request=LEASE)
 
 
-async def is_cancelled(peer: Peer, clock: TrioClock) -> JsonObject:
+async def is_cancelled(peer: Peer, clock: TrioClock) -> Frame:
     """The client cancels."""
     accepted = await peer.submit("sleeper", lease_request=LEASE)
     await peer.send("job.cancel", {"job_id": accepted["job_id"]})
     return accepted
 
 
-async def times_out(peer: Peer, clock: TrioClock) -> JsonObject:
+async def times_out(peer: Peer, clock: TrioClock) -> Frame:
     """It runs too long."""
     return await peer.submit("sleeper", lease_request=LEASE, max_runtime_sec=3)
 
 
-async def expires(peer: Peer, clock: TrioClock) -> JsonObject:
+async def expires(peer: Peer, clock: TrioClock) -> Frame:
     """Its lease is over."""
     constraints = {"expires_at": rfc3339(clock.now() + 3)}
     return await peer.submit("expirer", lease_request=LEASE, lease_constraints=constraints)
 
 
-async def is_cut_off(peer: Peer, clock: TrioClock) -> JsonObject:
+async def is_cut_off(peer: Peer, clock: TrioClock) -> Frame:
     """Its agent does not stop when it is cancelled."""
     accepted = await peer.submit("stubborn", lease_request=LEASE)
     await peer.send("job.cancel", {"job_id": accepted["job_id"]})
@@ -69,11 +69,11 @@ STATUS: dict[Ending, str] = {
 }
 
 
-async def terminal(peer: Peer, job_id: str) -> JsonObject:
+async def terminal(peer: Peer, job_id: str) -> Frame:
     """The job's end, looked at in the moment that it comes."""
     frame = await peer.until_terminal(job_id)
     assert frame["type"] in TERMINAL
-    payload: JsonObject = frame["payload"]
+    payload: Frame = frame["payload"]
     return payload
 
 
@@ -94,7 +94,7 @@ async def test_it_is_revoked_by_the_time_of_the_terminal(
         assert upstream.live == set()
         await trio.lowlevel.checkpoint()
         assert store.credentials == []
-        assert runtime._core.revoker.outstanding == 0
+        assert scrape(runtime)("credentials_outstanding") == 0
 
 
 @pytest.mark.spec("9.8.2-4")
@@ -130,7 +130,7 @@ async def test_a_job_does_not_wait_long_for_an_upstream_that_is_down(
         assert upstream.live == {"vk_1"}
         (row,) = store.credentials
         assert row.state == CredentialState.REVOKING
-        assert runtime._core.revoker.outstanding == 1
+        assert scrape(runtime)("credentials_outstanding") == 1
         await trio.sleep(600)
         assert upstream.live == {"vk_1"}
         upstream.failing, upstream.slow_revoke = down(), 0
@@ -243,7 +243,7 @@ async def test_what_cannot_be_revoked_is_said_to_operators_and_kept(
         await terminal(peer, accepted["job_id"])
         await trio.sleep(600)
         assert len(upstream.times("revoke")) == 1
-        assert runtime._core.revoker.outstanding == 1
+        assert scrape(runtime)("credentials_outstanding") == 1
     (row,) = store.credentials
     assert row.state == CredentialState.UNREVOCABLE
     (told,) = [fields_of(r) for r in caplog.records if r.levelno == logging.ERROR]
@@ -266,7 +266,7 @@ async def test_a_start_without_the_provisioner_says_what_it_cannot_do(
         upstream.failing = down("revoke")
         await peer.submit("sleeper", lease_request=LEASE)
     async with make_runtime(None, store) as runtime:
-        assert runtime._core.revoker.outstanding == 1
+        assert scrape(runtime)("credentials_outstanding") == 1
     assert len(store.credentials) == 1
 
 

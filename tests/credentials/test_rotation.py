@@ -13,9 +13,9 @@ from trio.testing import MockClock
 from arcp_trio import Credential, CredentialOrder, InternalError, Issued, JobContext, Json
 from arcp_trio.testing import Peer, PeerFactory, open_peer, open_peers
 from arcp_trio.testing.frames import Frame
-from arcp_trio.wire.json import JsonObject
 from tests.credentials.runtimes import LEASE, OBSERVER, SafeStore, make_runtime, provided
 from tests.credentials.upstream import ENDPOINT, SECRET, Upstream, down
+from tests.metrics import scrape
 
 
 def is_rotation(frame: Frame) -> bool:
@@ -306,7 +306,7 @@ async def test_a_rotation_and_the_end_at_once(autojump_clock: MockClock) -> None
     async with runtime, open_peer(runtime) as peer:
         await peer.hello()
         for burst in range(20):
-            submit: JsonObject = {"agent": "racer", "lease_request": LEASE}
+            submit: Frame = {"agent": "racer", "lease_request": LEASE}
             for _ in range(50):
                 submit["input"] = chance.uniform(0.004, 0.04)
                 await peer.send("job.submit", submit)
@@ -320,6 +320,6 @@ async def test_a_rotation_and_the_end_at_once(autojump_clock: MockClock) -> None
             peer.seen.clear()
         await trio.sleep(30)
         assert upstream.live == set()
-        assert runtime._core.revoker.outstanding == 0
+        assert scrape(runtime)("credentials_outstanding") == 0
     assert len(upstream.keys) > 4_000
     assert store.credentials == []

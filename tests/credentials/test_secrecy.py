@@ -15,6 +15,7 @@ from arcp_trio.cli.logs import JsonFormatter
 from arcp_trio.testing import open_peer
 from tests.credentials.runtimes import LEASE, make_runtime
 from tests.credentials.upstream import SECRET, Upstream, down
+from tests.inside import shown_by_repr
 
 VALUE = f"{SECRET}value"
 
@@ -40,7 +41,7 @@ async def live_through_everything(folder: Path, upstream: Upstream) -> str:
         await job.rotate(credential.id)
         child = await job.delegate("worker", lease={"model.use": ["tier-fast/x"]})
         await child.result()
-        raise RuntimeError(f"{job!r} {vars(job)} {job.credentials} {runtime._core!r}")
+        raise RuntimeError(f"{job!r} {vars(job)} {job.credentials} {shown_by_repr(runtime)}")
 
     async with runtime, open_peer(runtime) as peer:
         welcome = await peer.hello()

@@ -10,9 +10,10 @@ from trio.testing import MockClock
 
 from arcp_trio import InternalError
 from arcp_trio.testing import open_peer, open_peers
-from arcp_trio.wire.json import JsonObject
+from arcp_trio.testing.frames import Frame
 from tests.credentials.runtimes import LEASE, SafeStore, make_runtime, provided
 from tests.credentials.upstream import Upstream, down
+from tests.inside import live_jobs
 
 # -- when it fails
 
@@ -58,7 +59,7 @@ async def test_no_credentials_no_job(
         await trio.sleep(15)
         assert store.credentials == []
         assert trio.lowlevel.current_statistics().tasks_living == tasks
-        assert not runtime._core.jobs.live
+        assert not live_jobs(runtime)
         upstream.extra.clear()
         upstream.slow_answer = 0
         accepted = await peer.submit("worker", lease_request=LEASE, idempotency_key="k")
@@ -145,7 +146,7 @@ async def test_who_never_comes_back_leaves_nothing_alive(
         open_peer(runtime) as peer,
     ):
         await peer.hello()
-        submit: JsonObject = {"agent": "worker", "input": 10, "lease_request": LEASE}
+        submit: Frame = {"agent": "worker", "input": 10, "lease_request": LEASE}
         await peer.send("job.submit", submit)
         await trio.sleep(at)
         await peer.drop()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import attrs
 
 from arcp_trio.testing.frames import Frame
-from arcp_trio.wire.json import JsonObject
 from tests.durability.story import Client
 
 PROMISES = ("job.accepted", "job.cancelled")
@@ -20,7 +19,7 @@ class Memory:
     token: str
     floor: int
     frames: list[Frame]
-    keys: dict[str, JsonObject]
+    keys: dict[str, Frame]
     keyed: dict[str, str]
     """The jobs that were accepted under a key."""
 

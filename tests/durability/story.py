@@ -9,14 +9,22 @@ from typing import cast
 
 import trio
 
-from arcp_trio import InternalError, JobContext, Json, Limits, MemoryStore, Runtime, StaticTokens
+from arcp_trio import (
+    InternalError,
+    JobContext,
+    Json,
+    Limits,
+    MemoryStore,
+    Provisioner,
+    Runtime,
+    StaticTokens,
+)
 from arcp_trio.testing import TrioClock
 from arcp_trio.testing.background import background_tasks
 from arcp_trio.testing.frames import TERMINAL, Frame
 from arcp_trio.testing.peer import TEST_TOKEN, Peer
 from arcp_trio.testing.recorder import WireRecorder
 from arcp_trio.transport import TransportClosed
-from arcp_trio.wire.json import JsonObject
 from tests.ordering.lines import line
 
 FEATURES = ("ack", "progress", "agent_versions")
@@ -36,6 +44,7 @@ class World:
         *,
         recorder: WireRecorder | None = None,
         clock: TrioClock | None = None,
+        provisioner: Provisioner | None = None,
         **limits: float,
     ) -> None:
         self.store = store
@@ -50,6 +59,7 @@ class World:
             store=store,
             limits=Limits(**limits),  # type: ignore[arg-type]
             clock=self.clock,
+            provisioner=provisioner,
         )
 
         @self.runtime.agent("teller")
@@ -88,7 +98,7 @@ class Client:
         """How its connections ended, but for those that it ended itself."""
         self.refused = 0
         """How many times it was told to ask again."""
-        self.keys: dict[str, JsonObject] = {}
+        self.keys: dict[str, Frame] = {}
         """What was submitted under each key."""
         self.keyed: dict[str, str] = {}
         """The jobs that were accepted under a key."""
@@ -155,7 +165,7 @@ class Client:
             self._changed.unpark_all()
             return peer
 
-    def _resume(self) -> JsonObject | None:
+    def _resume(self) -> Frame | None:
         if not self.session_id:
             return None
         resume = {"resume_token": self.token, "last_event_seq": self.highest}
@@ -171,7 +181,7 @@ class Client:
             return
         raise AssertionError(f"it never comes, only {[frame['type'] for frame in self.frames]}")
 
-    async def send(self, kind: str, payload: JsonObject) -> str | None:
+    async def send(self, kind: str, payload: Frame) -> str | None:
         """Send a frame, and return its id, unless there is no connection after all."""
         await self.until(lambda: self._peer is not None)
         assert self._peer is not None
@@ -182,7 +192,7 @@ class Client:
 
     async def submit(self, agent: str, input: Json = None, *, key: str | None = None) -> str:  # noqa: A002
         """Submit a job, again and again until it is accepted, and return its id."""
-        payload: JsonObject = {"agent": agent, "input": input}
+        payload: Frame = {"agent": agent, "input": input}
         if key is not None:
             payload["idempotency_key"] = key
             self.keys[key] = payload
@@ -196,7 +206,7 @@ class Client:
             self.refused += 1
             await trio.sleep(1)
 
-    async def _ask(self, kind: str, payload: JsonObject) -> Frame | None:
+    async def _ask(self, kind: str, payload: Frame) -> Frame | None:
         """Ask, and return the answer; None when the connection was lost before it came."""
         request = await self.send(kind, payload)
         peer = self._peer

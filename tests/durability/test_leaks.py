@@ -18,9 +18,9 @@ from arcp_trio import JobContext, MemoryStore, Runtime
 from arcp_trio.runtime.session.sessions import SWEEP_SECONDS
 from arcp_trio.testing.frames import Frame
 from arcp_trio.testing.peer import Peer
-from arcp_trio.wire.json import JsonObject
 from tests.durability.stores import TABLES
 from tests.durability.story import FEATURES, World
+from tests.inside import table_sizes
 from tests.sessions.support import hello_payload
 from tests.store.engines import ENGINES, Engine
 
@@ -30,15 +30,7 @@ ROUNDS = 4
 
 def held(runtime: Runtime) -> dict[str, int]:
     """How many entries there are in the runtime's tables, by name; only what is not empty."""
-    core = runtime._core
-    owners = [core.sessions, core.sessions._submissions, core.jobs, runtime]
-    sizes = {
-        f"{type(owner).__name__}.{name}": len(table)
-        for owner in owners
-        for name, table in vars(owner).items()
-        if isinstance(table, dict | list | set)
-    }
-    return {name: size for name, size in sizes.items() if size}
+    return {name: size for name, size in table_sizes(runtime).items() if size}
 
 
 def blocks() -> int:
@@ -178,7 +170,7 @@ async def test_short_jobs_leave_nothing_in_their_session(autojump_clock: MockClo
     ],
 )
 async def test_what_is_answered_is_forgotten(
-    kind: str, payload: JsonObject, answer: str, autojump_clock: MockClock
+    kind: str, payload: Frame, answer: str, autojump_clock: MockClock
 ) -> None:
     """Thousands of messages, refused or not, leave neither tasks nor memory in use."""
     world = World(MemoryStore())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
@@ -9,9 +11,10 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from arcp_trio import DuplicateKey, InternalError, JobContext, MemoryStore
 from arcp_trio.store.errors import StoreError
 from arcp_trio.testing import open_peers
+from arcp_trio.testing.frames import Frame
 from arcp_trio.testing.peer import Peer
 from arcp_trio.wire.errors import ResumeWindowExpired
-from arcp_trio.wire.json import Json, JsonObject
+from arcp_trio.wire.json import Json
 from tests.durability.stores import FaultyStore, copy_into, crash
 from tests.durability.story import BOB, FEATURES, World, told
 from tests.durability.support import new_runtime
@@ -25,7 +28,7 @@ def world() -> World:
     return World(MemoryStore())
 
 
-def successor(world: World, **limits: float) -> World:
+def successor(world: World, **limits: Any) -> World:
     """Another runtime, over what this one would leave if it were killed now."""
     return World(crash(world.store), recorder=world.recorder, clock=world.clock, **limits)
 
@@ -37,7 +40,7 @@ async def welcomed(world: World) -> Peer:
     return peer
 
 
-async def resumed(world: World, resume: JsonObject, **hello: str) -> Peer:
+async def resumed(world: World, resume: Frame, **hello: str) -> Peer:
     """A peer that goes on with a session.
 
     Raises:

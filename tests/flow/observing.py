@@ -8,14 +8,14 @@ from contextlib import AbstractContextManager, asynccontextmanager
 import trio
 
 from arcp_trio import JobContext, MemoryStore, Runtime, StaticTokens
+from arcp_trio.runtime.access import Policy
 from arcp_trio.runtime.limits import Limits
-from arcp_trio.runtime.policy import Policy
 from arcp_trio.store.interface import Store
 from arcp_trio.store.writes import Write
 from arcp_trio.testing import Peer, PeerFactory, TrioClock, WireRecorder, open_peers
 from arcp_trio.testing.frames import TERMINAL, Frame
 from arcp_trio.testing.peer import TEST_TOKEN
-from arcp_trio.wire.json import Json, JsonObject
+from arcp_trio.wire.json import Json
 from tests.store.engines import ENGINES
 
 BOB, AUDITOR, OPERATOR = "bob-token", "auditor-token", "operator-token"
@@ -38,9 +38,9 @@ class _Desk:
 class Scene:
     """A runtime with an agent that says what its test wants, and peers to it."""
 
-    def __init__(self, runtime: Runtime, peers: PeerFactory) -> None:
+    def __init__(self, runtime: Runtime, peers: PeerFactory, store: Store) -> None:
         self.runtime = runtime
-        self.store = runtime._core.store
+        self.store = store
         self.recorder = peers.recorder
         self._connect = peers.connect
         self._desks: dict[str, _Desk] = {}
@@ -64,7 +64,7 @@ class Scene:
     def _desk(self, job_id: str) -> _Desk:
         return self._desks.setdefault(job_id, _Desk())
 
-    async def peer(self, *, token: str = TEST_TOKEN, resume: JsonObject | None = None) -> Peer:
+    async def peer(self, *, token: str = TEST_TOKEN, resume: Frame | None = None) -> Peer:
         """A peer with a session, a new one or another's."""
         peer = await self._connect()
         await peer.hello(token=token, features=FEATURES, resume=resume)
@@ -110,10 +110,11 @@ async def open_scene(
 
     With the recorder of another one, sessions of that may be gone on with.
     """
+    store = store or MemoryStore()
     tokens = {TEST_TOKEN: "alice", BOB: "bob", AUDITOR: "auditor", OPERATOR: "operator"}
     runtime = Runtime(
         auth=StaticTokens(tokens),
-        store=store or MemoryStore(),
+        store=store,
         limits=Limits(**limits),  # type: ignore[arg-type]
         clock=TrioClock(),
         operators=["operator"],
@@ -121,10 +122,10 @@ async def open_scene(
     )
     async with runtime, open_peers(runtime) as peers:
         peers.recorder = recorder or peers.recorder
-        yield Scene(runtime, peers)
+        yield Scene(runtime, peers, store)
 
 
-async def subscribe(peer: Peer, job_id: str, **fields: Json) -> JsonObject:
+async def subscribe(peer: Peer, job_id: str, **fields: Json) -> Frame:
     """Subscribe; what that is answered.
 
     Raises:
@@ -134,7 +135,7 @@ async def subscribe(peer: Peer, job_id: str, **fields: Json) -> JsonObject:
     return await peer.answer("job.subscribed", request)
 
 
-async def listing(peer: Peer, **fields: Json) -> JsonObject:
+async def listing(peer: Peer, **fields: Json) -> Frame:
     """Ask for a listing.
 
     Raises:

@@ -13,7 +13,7 @@ from arcp_trio.runtime.limits import Limits
 from arcp_trio.testing import Peer, PeerFactory, TrioClock, open_peers
 from arcp_trio.testing.frames import Frame
 from arcp_trio.testing.peer import TEST_TOKEN
-from arcp_trio.wire.json import Json, JsonObject
+from arcp_trio.wire.json import Json
 
 BOB = "bob-token"
 """Of another principal than the one of `TEST_TOKEN`."""
@@ -100,7 +100,7 @@ class Flow:
         Raises:
             ArcpError: the resume was refused.
         """
-        resume: JsonObject = peer.resume_from()
+        resume: Frame = peer.resume_from()
         if after is not None:
             resume["last_event_seq"] = after
         again = await self.connect()
@@ -151,6 +151,6 @@ def told(frames: list[Frame]) -> list[Frame]:
     ]
 
 
-def same(one: JsonObject, other: JsonObject) -> bool:
+def same(one: Frame, other: Frame) -> bool:
     """Whether two acceptances are the same but for the request they answer."""
     return one | {"request_id": None} == other | {"request_id": None}

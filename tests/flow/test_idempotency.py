@@ -15,6 +15,7 @@ from arcp_trio.testing import Peer
 from arcp_trio.wire.errors import ArcpError, DuplicateKey, InvalidRequest, JobNotFound
 from arcp_trio.wire.json import Json, JsonObject
 from tests.flow.support import BOB, Flow, open_flow, read_to, same
+from tests.inside import live_jobs
 
 DAY = 86_400
 
@@ -402,7 +403,7 @@ async def test_many_keys_leave_nothing_behind(autojump_clock) -> None:
         await trio.sleep(110)
         assert flow.store.tables.keys == {}
         assert flow.store.tables.journals == {}
-        assert flow.runtime._core.jobs.live == {}
+        assert live_jobs(flow.runtime) == set()
 
 
 async def test_repeats_do_not_grow_the_log(autojump_clock) -> None:

@@ -7,12 +7,13 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from arcp_trio.testing import Peer
+from arcp_trio.testing.frames import Frame
 from arcp_trio.wire.errors import DuplicateKey, InvalidRequest
-from arcp_trio.wire.json import Json, JsonObject
+from arcp_trio.wire.json import Json
 from tests.flow.support import Flow, same
 
 
-async def submit_raw(peer: Peer, payload: str) -> JsonObject:
+async def submit_raw(peer: Peer, payload: str) -> Frame:
     """Submit with a payload in these very characters; return the acceptance's.
 
     Raises:
@@ -29,7 +30,7 @@ async def submit_raw(peer: Peer, payload: str) -> JsonObject:
 # -- what the same parameters are
 
 
-FIELDS: JsonObject = {"agent": "echo@1.0.0", "input": {"a": 1}, "idempotency_key": "k"}
+FIELDS: Frame = {"agent": "echo@1.0.0", "input": {"a": 1}, "idempotency_key": "k"}
 
 
 @pytest.mark.spec("7.2-2", "1.0/7.2-4")
@@ -52,7 +53,7 @@ FIELDS: JsonObject = {"agent": "echo@1.0.0", "input": {"a": 1}, "idempotency_key
     ids=str,
 )
 async def test_one_other_field_is_a_conflict(
-    flow: Flow, peer: Peer, autojump_clock, change: JsonObject
+    flow: Flow, peer: Peer, autojump_clock, change: Frame
 ) -> None:
     """A known key with any other parameter is refused, and the first job is not touched by it."""
     first = await submit(peer, FIELDS)
@@ -67,7 +68,7 @@ async def test_one_other_field_is_a_conflict(
     assert flow.runs == [{"a": 1}]
 
 
-async def submit(peer: Peer, fields: JsonObject) -> JsonObject:
+async def submit(peer: Peer, fields: Frame) -> Frame:
     """Submit with these fields; return the acceptance."""
     return await peer.answer("job.accepted", await peer.send("job.submit", fields))
 
@@ -107,7 +108,7 @@ async def test_other_words_for_the_same(
     ],
     ids=str,
 )
-async def test_what_is_as_good_as_absent(peer: Peer, autojump_clock, fields: JsonObject) -> None:
+async def test_what_is_as_good_as_absent(peer: Peer, autojump_clock, fields: Frame) -> None:
     """Null, empty and unknown fields make no difference, nor does another trace."""
     first = await submit(peer, FIELDS)
     trace_id = "4bf92f3577b34da6a3ce929d0e0e4736"

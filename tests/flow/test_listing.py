@@ -11,12 +11,12 @@ from trio.testing import MockClock
 from arcp_trio import InvalidRequest, JobContext, JobNotFound
 from arcp_trio.store.records import Status
 from arcp_trio.testing.frames import Frame
-from arcp_trio.wire.json import Json, JsonObject
+from arcp_trio.wire.json import Json
 from tests.flow.observing import BOB, Scene, listing, numbers, open_scene, settled, subscribe
 from tests.flow.paging import encoded, ended_jobs, listed, pages
 
 
-def entry_of(page: JsonObject, job_id: str) -> Frame:
+def entry_of(page: Frame, job_id: str) -> Frame:
     """A job's entry in a page."""
     (entry,) = [each for each in page["jobs"] if each["job_id"] == job_id]
     found: Frame = entry
@@ -30,7 +30,7 @@ def entry_of(page: JsonObject, job_id: str) -> Frame:
 async def test_an_entry_has_everything(scene: Scene) -> None:
     """All that §6.6 shows and nothing else, running and ended; to be listed observes nothing."""
     owner, reader = await scene.peer(), await scene.peer()
-    request: JsonObject = {"tool.call": ["search.*"], "cost.budget": ["USD:1.00"]}
+    request: Frame = {"tool.call": ["search.*"], "cost.budget": ["USD:1.00"]}
     job = await owner.submit("teller", lease_request=request)
     page = await listing(reader)
     assert set(page) == {"request_id", "jobs", "next_cursor"}
@@ -215,7 +215,7 @@ async def test_only_so_many_ended_jobs_are_kept(autojump_clock: MockClock) -> No
 
 
 @pytest.mark.parametrize("filter_", [{}, {"status": ["error"], "agent": "nobody"}])
-async def test_a_hundred_thousand_jobs(scene: Scene, filter_: JsonObject) -> None:
+async def test_a_hundred_thousand_jobs(scene: Scene, filter_: Frame) -> None:
     """A page costs what is on it, far back as in front; what nothing fits is looked through."""
     ended_jobs(scene.store, "alice", 100_000)
     await scene.store.flushed()

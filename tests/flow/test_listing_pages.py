@@ -9,7 +9,8 @@ import pytest
 
 from arcp_trio import InvalidRequest
 from arcp_trio.store.writes import Expire
-from arcp_trio.wire.json import Json, JsonObject
+from arcp_trio.testing.frames import Frame
+from arcp_trio.wire.json import Json
 from tests.flow.observing import Scene, listing, open_scene
 from tests.flow.paging import EARLIER, encoded, ended_jobs, pages
 
@@ -157,7 +158,7 @@ async def test_a_page_fits_into_a_frame() -> None:
     """Jobs with large leases are spread over more pages than were asked for."""
     async with open_scene(frame_bytes_out=20_000) as scene:
         owner = await scene.peer()
-        lease: JsonObject = {"tool.call": [f"tool-{n}.{'x' * 100}" for n in range(40)]}
+        lease: Frame = {"tool.call": [f"tool-{n}.{'x' * 100}" for n in range(40)]}
         for _ in range(12):
             await owner.submit("echo", lease_request=lease)
         seen: list[str] = []

@@ -11,8 +11,9 @@ from trio.testing import MockClock
 
 from arcp_trio import ArcpError, InvalidRequest, JobNotFound, PermissionDenied, Policy
 from arcp_trio.testing import Peer
+from arcp_trio.testing.frames import Frame
 from arcp_trio.testing.peer import TEST_TOKEN
-from arcp_trio.wire.json import Json, JsonObject
+from arcp_trio.wire.json import Json
 from tests.flow.observing import (
     AUDITOR,
     BOB,
@@ -215,7 +216,7 @@ async def test_what_was_not_negotiated_is_refused(scene: Scene, missing: str) ->
     welcome = await plain.hello(features=tuple(name for name in FEATURES if name != missing))
     assert {"list_jobs", "subscribe"} <= set(welcome["payload"]["capabilities"]["features"])
     job_id = (await owner.submit("teller"))["job_id"]
-    requests: dict[str, JsonObject] = {
+    requests: dict[str, Frame] = {
         "session.list_jobs": {},
         "job.subscribe": {"job_id": job_id},
         "job.unsubscribe": {"job_id": job_id},
@@ -237,7 +238,7 @@ async def test_what_was_not_negotiated_is_refused(scene: Scene, missing: str) ->
 async def test_a_subscription_names_its_job(scene: Scene, kind: str, job_id: object) -> None:
     """A request that does not is refused as such, and the session lives."""
     peer = await scene.peer()
-    payload: JsonObject = {} if job_id is ... else {"job_id": job_id}
+    payload: Frame = {} if job_id is ... else {"job_id": job_id}
     request = await peer.send(kind, payload)
     with pytest.raises(InvalidRequest, match="job_id"):
         await peer.answer("job.subscribed", request)
@@ -254,7 +255,7 @@ async def test_a_subscription_names_its_job(scene: Scene, kind: str, job_id: obj
         {"history": "true"},
     ],
 )
-async def test_fields_of_another_type_are_refused(scene: Scene, fields: JsonObject) -> None:
+async def test_fields_of_another_type_are_refused(scene: Scene, fields: Frame) -> None:
     """They are named, and nothing is subscribed to."""
     owner, peer = await scene.peer(), await scene.peer()
     job_id = (await owner.submit("teller"))["job_id"]

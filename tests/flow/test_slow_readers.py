@@ -17,6 +17,7 @@ from arcp_trio.testing import Peer
 from arcp_trio.transport import TransportClosed
 from arcp_trio.wire.errors import ResumeWindowExpired
 from tests.flow.support import QUIET, Flow, ack, open_flow, read_to
+from tests.inside import awake_sessions, outbox_items, unsent_bytes
 
 KB = 1_000
 FEW = {"journal_bytes": 100 * KB, "tail_bytes": 100 * KB, "tail_frames": 50}
@@ -267,12 +268,10 @@ async def test_a_second_submitter_that_does_not_read_delays_nobody(autojump_cloc
 async def test_what_a_session_holds_is_bounded(autojump_clock) -> None:
     """However much a job says, an unread session holds its tail and the bounded journal."""
     async with open_flow(**FEW) as flow:
-        _, job_id = await filled(flow)
-        (session,) = flow.runtime._core.sessions._awake.values()
-        assert session.tail is not None
+        peer, job_id = await filled(flow)
         batch = 2 * 1024 * KB
-        assert session.tail._bytes <= FEW["tail_bytes"] + batch
-        assert len(session._outbox) <= Limits().outbox_items
+        assert unsent_bytes(flow.runtime, peer.session_id) <= FEW["tail_bytes"] + batch
+        assert outbox_items(flow.runtime, peer.session_id) <= Limits().outbox_items
         assert journal_bytes(flow, job_id) <= 3 * FEW["journal_bytes"]
 
 
@@ -284,7 +283,7 @@ async def test_what_an_absent_session_holds_is_a_cursor(autojump_clock) -> None:
         await peer.drop()
         await wait_all_tasks_blocked()
         await flow.tap.let_out(20_000)
-        assert flow.runtime._core.sessions._awake == {}
+        assert awake_sessions(flow.runtime) == set()
         (log,) = flow.store.tables.sessions.values()
         assert log.row.top == 0
         assert len(log.items) == 1
@@ -307,7 +306,7 @@ async def test_a_throttled_session_ends_with_its_socket(autojump_clock) -> None:
         await flow.tap.let_out(5_000)
         await peer.drop()
         await trio.sleep(1)
-        assert flow.runtime._core.sessions._awake == {}
+        assert awake_sessions(flow.runtime) == set()
         job_tasks = 2
         assert trio.lowlevel.current_statistics().tasks_living <= tasks + job_tasks
 

@@ -12,10 +12,11 @@ from trio.testing import wait_all_tasks_blocked
 
 from arcp_trio import MemoryStore
 from arcp_trio.runtime.session import scribe
-from arcp_trio.runtime.session.session import Session
 from arcp_trio.store.writes import AppendLog, Write
 from arcp_trio.testing import Peer
 from tests.flow.support import QUIET, Flow, open_flow, read_to
+from tests.inside import awake_sessions, unsent_bytes, watching_sessions
+from tests.metrics import scrape
 
 KB = 1_000
 FEATURES = (*QUIET, "subscribe")
@@ -73,17 +74,14 @@ async def relay(flow: Flow, peers: Sequence[Peer], start: int, stop: int) -> Non
             await read_to(peer, top)
 
 
-def awake(flow: Flow, peer: Peer) -> Session:
-    """A peer's session in memory."""
-    assert peer.session_id is not None
-    return flow.runtime._core.sessions._awake[peer.session_id]
-
-
 def held(flow: Flow, peer: Peer) -> int:
     """The bytes that wait to be sent to a peer."""
-    tail = awake(flow, peer).tail
-    assert tail is not None
-    return tail._bytes
+    return unsent_bytes(flow.runtime, peer.session_id)
+
+
+def held_in_all(flow: Flow) -> float:
+    """The bytes that wait to be sent to any peer."""
+    return scrape(flow.runtime)("tail_bytes")
 
 
 # -- who pays
@@ -126,16 +124,15 @@ async def test_they_may_come_and_go_while_a_job_speaks(autojump_clock) -> None:
     async with open_flow() as flow:
         owner = await flow.welcomed()
         job_id = (await owner.submit("tap"))["job_id"]
-        job = flow.runtime._core.jobs.live[job_id]
         for round_ in range(5):
             crowd = [await subscriber(flow, job_id) for _ in range(10)]
             await relay(flow, [owner], 100 * round_, 100 * round_ + 100)
-            assert len(job.journal.watches) == 1 + len(crowd)
+            assert len(watching_sessions(flow.runtime, job_id)) == 1 + len(crowd)
             for peer in crowd:
                 await peer.drop()
             await wait_all_tasks_blocked()
-            assert set(job.journal.watches) == {owner.session_id}
-            assert flow.runtime._core.tail_bytes.held == 0
+            assert watching_sessions(flow.runtime, job_id) == {owner.session_id}
+            assert held_in_all(flow) == 0
 
 
 # -- what all tails hold together
@@ -151,14 +148,12 @@ async def test_all_tails_together_are_bounded(autojump_clock, monkeypatch) -> No
         job_id = (await owner.submit("tap"))["job_id"]
         reader = await subscriber(flow, job_id)
         crowd = [await subscriber(flow, job_id) for _ in range(10)]
-        total = flow.runtime._core.tail_bytes
         await relay(flow, [owner, reader], 0, 1_000)
-        assert total.passed
-        full = total.held
-        assert full <= 500 * KB + len(crowd) * 4 * batch
+        full = held_in_all(flow)
+        assert 500 * KB <= full <= 500 * KB + len(crowd) * 4 * batch
         assert full == sum(held(flow, peer) for peer in (owner, reader, *crowd))
         await relay(flow, [owner, reader], 1_000, 5_000)
-        assert total.held == full
+        assert held_in_all(flow) == full
 
 
 async def test_room_that_one_leaves_is_for_the_others(autojump_clock, monkeypatch) -> None:
@@ -179,7 +174,7 @@ async def test_room_that_one_leaves_is_for_the_others(autojump_clock, monkeypatc
         assert held(flow, second) > max(before, 500 * KB)
         await second.drop()
         await wait_all_tasks_blocked()
-        assert flow.runtime._core.tail_bytes.held == 0
+        assert held_in_all(flow) == 0
 
 
 # -- an absent subscriber
@@ -198,7 +193,7 @@ async def test_an_absent_subscriber_costs_a_cursor(events: int, autojump_clock) 
         await owner.drop()
         await peer.drop()
         await wait_all_tasks_blocked()
-        assert flow.runtime._core.sessions._awake == {}
+        assert awake_sessions(flow.runtime) == set()
         assert peer.session_id is not None
         kept, rows = repr(store.tables.sessions[peer.session_id]), store.rows.copy()
         assert len(kept) < KB
@@ -207,8 +202,8 @@ async def test_an_absent_subscriber_costs_a_cursor(events: int, autojump_clock) 
         assert flow.tap.emitted == events
         assert repr(store.tables.sessions[peer.session_id]) == kept
         assert store.rows == rows
-        assert flow.runtime._core.jobs.live[job_id].journal.watches == {}
-        assert flow.runtime._core.tail_bytes.held == 0
+        assert watching_sessions(flow.runtime, job_id) == set()
+        assert held_in_all(flow) == 0
 
         again = await flow.connect()
         await again.hello(features=FEATURES, resume=peer.resume_from())

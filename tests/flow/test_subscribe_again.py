@@ -6,8 +6,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from arcp_trio.runtime.job.job import Job
-from arcp_trio.wire.json import JsonObject
+from arcp_trio.testing.frames import Frame
 from tests.flow.observing import (
     Scene,
     listing,
@@ -19,6 +18,7 @@ from tests.flow.observing import (
     until_end,
     watched,
 )
+from tests.inside import hold_jobs
 
 # -- one's own job, and more than once
 
@@ -47,7 +47,7 @@ async def test_ones_own_job_is_acknowledged_and_not_fed_twice(scene: Scene) -> N
 async def test_ones_own_job_by_a_key(scene: Scene) -> None:
     """Who submitted it again under its key is its submitter, too."""
     owner, again = await scene.peer(), await scene.peer()
-    fields: JsonObject = {"idempotency_key": "k"}
+    fields: Frame = {"idempotency_key": "k"}
     job_id = (await owner.submit("teller", **fields))["job_id"]
     await again.submit("teller", **fields)
     await scene.say(job_id, 2)
@@ -62,7 +62,7 @@ async def test_ones_own_job_by_a_key(scene: Scene) -> None:
 async def test_who_submits_what_it_observes(scene: Scene, *, quiet: bool) -> None:
     """Submitting under the key of an observed job brings its events from the first, each once."""
     owner, watcher = await scene.peer(), await scene.peer()
-    fields: JsonObject = {"idempotency_key": "k"}
+    fields: Frame = {"idempotency_key": "k"}
     job_id = (await owner.submit("teller", **fields))["job_id"]
     if not quiet:
         await scene.say(job_id, 2)
@@ -178,15 +178,13 @@ async def test_a_subscription_between_the_end_and_its_commit(autojump_clock: Moc
 async def test_a_job_that_has_not_begun(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is pending, and is followed from its first event on."""
     owner, watcher = await scene.peer(), await scene.peer()
-    jobs = scene.runtime._core.jobs
-    start, held = jobs.start, list[Job]()
-    monkeypatch.setattr(jobs, "start", held.append)
+    start_held = hold_jobs(scene.runtime, monkeypatch)
     job_id = (await owner.submit("teller"))["job_id"]
     answer = await subscribe(watcher, job_id, history=True)
     assert answer["current_status"] == "pending"
     assert answer["replayed"] is False
     assert [e["status"] for e in (await listing(watcher))["jobs"]] == ["pending"]
-    start(held[0])
+    start_held()
     await scene.say(job_id, 1)
     await scene.end(owner, job_id)
     assert said(await until_end(watcher, job_id)) == ["0", "job.result"]

@@ -7,16 +7,15 @@ import trio
 from trio.testing import MockClock
 
 from arcp_trio.testing.frames import Frame
-from arcp_trio.wire.json import JsonObject
 from tests.flow.support import open_flow
 
-PYTHON: JsonObject = {"encodings": ["json"], "features": ["subscribe"], "agents": []}
+PYTHON: Frame = {"encodings": ["json"], "features": ["subscribe"], "agents": []}
 """What the capabilities of one vendor's client look like."""
 
 
 @pytest.mark.parametrize(("capabilities", "pause"), [({}, 0), ({"capabilities": PYTHON}, 0.01)])
 async def test_history_does_not_come_together_with_the_answer(
-    capabilities: JsonObject, pause: float, autojump_clock: MockClock
+    capabilities: Frame, pause: float, autojump_clock: MockClock
 ) -> None:
     """A client that would lose it gets it a moment later; others at once."""
     async with open_flow() as flow:

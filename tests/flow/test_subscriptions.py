@@ -14,7 +14,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from arcp_trio import InternalError, JobContext, MemoryStore
-from arcp_trio.runtime.session.session import Session
+from arcp_trio.runtime.session.outbox import Outbox
 from arcp_trio.runtime.session.watch import Watch
 from arcp_trio.store.interface import Store
 from arcp_trio.store.records import Entry
@@ -34,6 +34,7 @@ from tests.flow.observing import (
     until_end,
     watched,
 )
+from tests.inside import hints, unsent_bytes, watching_sessions
 from tests.store.engines import row_counts
 
 # -- drop and resume
@@ -174,12 +175,12 @@ async def test_many_observers_that_do_not_read_are_bounded(autojump_clock: MockC
         for watcher in watchers:
             await subscribe(watcher, job_id)
         await scene.say(job_id, 3_000)
-        job = scene.runtime._core.jobs.live[job_id]
         await wait_all_tasks_blocked()
-        for watch in job.journal.watches.values():
-            assert watch.session.tail is not None
-            assert watch.session.tail._bytes <= most + 1_024 * 300
-            assert watch.session._hints <= 16
+        watching = watching_sessions(scene.runtime, job_id)
+        assert watching == {peer.session_id for peer in (owner, *watchers)}
+        for session_id in watching:
+            assert unsent_bytes(scene.runtime, session_id) <= most + 1_024 * 300
+            assert hints(scene.runtime, session_id) <= 16
         await scene.end(owner, job_id)
 
 
@@ -311,7 +312,7 @@ async def test_subscribe_and_drop_leaves_nothing(autojump_clock: MockClock) -> N
         assert isinstance(scene.store, MemoryStore)
         assert len(scene.store.tables.journals[job_id].watchers) == 1_001
         await trio.sleep(30)
-        assert list(scene.runtime._core.jobs.live[job_id].journal.watches) == [owner.session_id]
+        assert watching_sessions(scene.runtime, job_id) == {owner.session_id}
         assert scene.store.tables.journals[job_id].watchers == {owner.session_id}
         assert list(scene.store.tables.sessions) == [owner.session_id]
         await scene.say(job_id, 1)
@@ -381,13 +382,13 @@ async def test_an_event_costs_those_who_watch_its_job(
 ) -> None:
     """A session with a thousand subscriptions is told of an event of one of them once."""
     hints: Counter[str] = Counter()
-    hint = Session.hint
+    hint = Outbox.hint
 
-    def counted(session: Session, watch: Watch, entry: Entry) -> None:
-        hints[session.id] += 1
-        hint(session, watch, entry)
+    def counted(outbox: Outbox, watch: Watch, entry: Entry) -> None:
+        hints[watch.session.id] += 1
+        hint(outbox, watch, entry)
 
-    monkeypatch.setattr(Session, "hint", counted)
+    monkeypatch.setattr(Outbox, "hint", counted)
     async with open_scene(jobs=1_000, jobs_per_principal=1_000) as scene:
         owner, watcher = await scene.peer(), await scene.peer()
         jobs = [(await owner.submit("teller"))["job_id"] for _ in range(1_000)]

@@ -1,4 +1,4 @@
-"""A runtime that only echoes, and ways to knock at the door in front of it."""
+"""A runtime that only echoes, and ways to connect to the front of it."""
 
 from __future__ import annotations
 
@@ -9,72 +9,69 @@ from typing import Any
 
 import h11
 import trio
-from attrs import define, field, frozen
+from attrs import frozen
 
-from arcp_trio.front import serve
+from arcp_trio import Limits, Runtime, StaticTokens
 from arcp_trio.front.door import Caller, Door
 from arcp_trio.front.origins import Origins
+from arcp_trio.front.serve import serve
 from arcp_trio.front.waiting import WaitingRoom
 from arcp_trio.transport import MessageTooBig, Transport, connect, memory_streams
+from arcp_trio.transport.close_codes import CloseCode
+
+ECHO_LIMITS = Limits(frame_bytes_in=1000, first_frame_bytes=1000)
 
 
-@frozen(kw_only=True)
-class EchoLimits:
-    """The bounds of an `EchoRuntime`."""
+class EchoRuntime(Runtime):
+    """A runtime whose connections send back each message, and which need not be entered.
 
-    handshake_seconds: float = 10.0
-    frame_bytes_in: int = 1000
-    first_frame_bytes: int = 1000
-    connections_before_handshake: int = 512
+    A connection ends on the message `bye` and fails on `bug`; `hello` opens its session.
+    """
 
-
-@define(eq=False)
-class EchoRuntime:
-    """Sends back what it gets; ends a connection that says `bye`, fails on one that says `bug`."""
-
-    nursery: trio.Nursery
-    limits: EchoLimits = EchoLimits()
-    attached: int = 0
-    deadlines: list[float] = field(factory=list)
-    private: list[bool] = field(factory=list)
-    failures: list[BaseException] = field(factory=list)
-    names: list[str] = field(factory=list)
-    turned_away: list[str] = field(factory=list)
-    trouble: str | None = None
-    figures: str = "echoes 1\n"
-    ended: trio.Event = field(factory=trio.Event)
+    def __init__(self, nursery: trio.Nursery, limits: Limits = ECHO_LIMITS) -> None:
+        super().__init__(auth=StaticTokens({}), limits=limits)
+        self.nursery = nursery
+        self.attached = 0
+        self.deadlines: list[float] = []
+        self.private: list[bool] = []
+        self.failures: list[BaseException] = []
+        self.names: list[str] = []
+        self.turned_away: list[str] = []
+        self.trouble: str | None = None
+        self.figures = "echoes 1\n"
+        self.ended = trio.Event()
 
     async def over(self) -> None:
-        """Wait until a test ends it."""
+        """Wait until a test sets `ended`."""
         await self.ended.wait()
 
     def start_connection(self, serve: Callable[[], Awaitable[None]], name: str) -> None:
-        """Run `serve` behind a fence."""
+        """Run `serve` as a task of `nursery`, and keep the exception that it raises."""
         self.names.append(name)
-        self.nursery.start_soon(self._fence, serve, name=name)
+        self.nursery.start_soon(self._keep_failure, serve, name=name)
 
-    async def _fence(self, serve: Callable[[], Awaitable[None]]) -> None:
+    async def _keep_failure(self, serve: Callable[[], Awaitable[None]]) -> None:
         try:
             await serve()
-        except Exception as exc:  # noqa: BLE001 - the fence
-            self.failures.append(exc)
+        except Exception as error:  # noqa: BLE001 - the real runtime has a fence here, too
+            self.failures.append(error)
 
     def ready(self) -> str | None:
-        """What a test has set."""
+        """Return `trouble`, as a test has set it."""
         return self.trouble
 
     def exposition(self) -> str:
-        """One figure."""
+        """Return `figures`, as a test has set them."""
         return self.figures
 
     def connection_failed(self, reason: str) -> None:
-        """Note why."""
+        """Record the reason in `turned_away`."""
         self.turned_away.append(reason)
 
     async def attend(
         self, transport: Transport, *, deadline: float, welcomed: Callable[[], None] | None = None
     ) -> None:
-        """Echo until the end; `hello` is what makes a session."""
+        """Echo the messages of one connection until it ends."""
         self.deadlines.append(deadline)
         self.private.append(transport.private)
         self.attached += 1
@@ -94,12 +91,12 @@ class EchoRuntime:
 
 async def _say_farewell(transport: Transport) -> None:
     with trio.move_on_after(2):
-        await transport.close(1000)
+        await transport.close(CloseCode.NORMAL)
 
 
 @asynccontextmanager
 async def serving(**options: Any) -> AsyncGenerator[tuple[EchoRuntime, int], None]:
-    """Serve an echo on a free port, with these options of `serve`."""
+    """Serve an `EchoRuntime` on a free port with these options of `serve`; the block has both."""
     with trio.fail_after(60):
         async with trio.open_nursery() as connections:
             runtime = EchoRuntime(connections)
@@ -113,14 +110,14 @@ async def serving(**options: Any) -> AsyncGenerator[tuple[EchoRuntime, int], Non
 
 @asynccontextmanager
 async def client_of(port: int) -> AsyncGenerator[Transport, None]:
-    """Connect as a client of ours."""
+    """Connect a client to the server on `port`."""
     stream = await trio.open_tcp_stream("127.0.0.1", port)
     async with connect(stream, max_bytes=1000) as transport:
         yield transport
 
 
 async def assert_echoes(client: Transport, text: str) -> None:
-    """Hold that a connection is served."""
+    """Assert that the server sends `text` back."""
     await client.send([text.encode()])
     assert await client.receive() == text
 
@@ -128,7 +125,7 @@ async def assert_echoes(client: Transport, text: str) -> None:
 def knock(
     runtime: EchoRuntime, *, room: WaitingRoom | None = None, loopback: bool = False, **door: Any
 ) -> trio.abc.Stream:
-    """Come in by a door with these properties; returns the client's end."""
+    """Connect through a door with these attributes, and return the client's end of the stream."""
     near, far = memory_streams()
     origins = Origins(door.pop("origins", ()))
     opened = Door(runtime=runtime, room=room or WaitingRoom(512), origins=origins, **door)
@@ -139,7 +136,7 @@ def knock(
 
 @frozen
 class Answer:
-    """A response, up to the end of the stream."""
+    """An HTTP response, up to the end of the stream."""
 
     status: int
     headers: dict[str, str]
@@ -147,7 +144,7 @@ class Answer:
 
 
 async def read_answer(stream: trio.abc.Stream, method: str = "GET") -> Answer:
-    """Read a response as a client that minds every rule does, and then the end."""
+    """Read one response with h11, a client that follows every rule of HTTP/1.1."""
     client = h11.Connection(h11.CLIENT)
     client.send(h11.Request(method=method, target="/", headers=[("Host", "x")]))
     client.send(h11.EndOfMessage())

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
-from arcp_trio import MemoryStore, Runtime, StaticTokens
+from arcp_trio import Limits, MemoryStore, Runtime, StaticTokens
 from arcp_trio.front.request import HEAD_BYTES, BadRequest, read_head
 from arcp_trio.front.serve import serve_stream
 from arcp_trio.transport import HandshakeFailed, connect, memory_streams
-from tests.front.echo import Answer, EchoLimits, EchoRuntime, knock, read_answer, serving
+from tests.front.echo import Answer, EchoRuntime, knock, read_answer, serving
 from tests.transport.peers import CLOSE, TEXT, RawPeer, closing, frame, request
 
 
@@ -111,7 +111,8 @@ async def test_metrics_come_in_the_format_of_prometheus() -> None:
 async def test_who_is_not_ready_says_why() -> None:
     """A runtime in trouble is alive and not ready."""
     async with trio.open_nursery() as nursery:
-        runtime = EchoRuntime(nursery, trouble="the store cannot be used")
+        runtime = EchoRuntime(nursery)
+        runtime.trouble = "the store cannot be used"
         ready = await ask(get("/readyz"), runtime=runtime)
         assert (ready.status, ready.body) == (503, "the store cannot be used\n")
         assert (await ask(get("/healthz"), runtime=runtime)).status == 200
@@ -317,7 +318,7 @@ async def test_a_slow_head_is_closed_at_the_deadline(
 async def test_an_answer_that_nobody_reads_is_given_up(autojump_clock: MockClock) -> None:
     """A client that does not read, or does not go, is not waited for."""
     async with trio.open_nursery() as nursery:
-        runtime = EchoRuntime(nursery, limits=EchoLimits(handshake_seconds=5))
+        runtime = EchoRuntime(nursery, limits=Limits(handshake_seconds=5))
         runtime.figures = "x" * 1_000_000
         stream = knock(runtime)
         await stream.send_all(get("/metrics"))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import resource
 import socket
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -17,14 +19,14 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from arcp_trio import Runtime, StaticTokens
 from arcp_trio.addresses import is_loopback
-from arcp_trio.front import serve
 from arcp_trio.front.door import Caller, Door
 from arcp_trio.front.listening import CannotListen, listen
-from arcp_trio.front.serve import COMPLAINT_SECONDS, serve_stream
+from arcp_trio.front.serve import COMPLAINT_SECONDS, serve, serve_stream
 from arcp_trio.transport import TransportClosed, connect, memory_streams
 from tests.front.echo import EchoRuntime, assert_echoes, client_of, serving
 from tests.transport.peers import CLOSE, PING, TEXT, RawPeer, closing, frame, request
 
+ACCEPT_FAILED = r"^ws://127\.0\.0\.[12]:\d+/arcp: no longer accepts connections: "
 RESET = struct.pack("ii", 1, 0)  # SO_LINGER: closing sends RST
 
 
@@ -221,6 +223,85 @@ async def test_a_lasting_lack_of_file_descriptors_does_not_fill_the_log(
 
 
 @pytest.mark.real_tcp
+@pytest.mark.parametrize(
+    "number",
+    [
+        *(errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM),
+        *(errno.ECONNABORTED, errno.EPROTO, errno.ENETDOWN, errno.EHOSTUNREACH, errno.EPERM),
+    ],
+    ids=errno.errorcode.get,
+)
+async def test_errors_of_accept_that_pass_are_survived(
+    number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lack of memory or descriptors, and the error of one connection, end no listener."""
+    failures = [OSError(number, os.strerror(number))] * 2
+    with fails_to_accept(failures, monkeypatch):
+        async with serving() as (_runtime, port), client_of(port) as client:
+            await assert_echoes(client, "after all")
+            assert failures == []
+
+
+@pytest.mark.real_tcp
+@pytest.mark.parametrize(
+    "number", [errno.EBADF, errno.ENOTSOCK, errno.EINVAL, errno.EFAULT], ids=errno.errorcode.get
+)
+async def test_an_error_of_accept_that_lasts_ends_serve(
+    number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`serve` raises it with the address that failed, and closes its other listeners."""
+    opened: list[trio.SocketListener] = []
+    hosts = ["127.0.0.1", "127.0.0.2"]
+    failures = [OSError(number, os.strerror(number))]
+    with trio.fail_after(10), fails_to_accept(failures, monkeypatch):
+        async with trio.open_nursery() as nursery:
+
+            async def fail(task_status: trio.TaskStatus[list[trio.SocketListener]]) -> None:
+                with pytest.raises(CannotListen, match=ACCEPT_FAILED) as raised:
+                    await serve(EchoRuntime(nursery), hosts, 0, task_status=task_status)
+                assert raised.value.errno in (number, errno.EBADF)
+                assert [listener.socket.fileno() for listener in opened] == [-1, -1]
+
+            opened += await nursery.start(fail)
+
+
+@pytest.mark.real_tcp
+@pytest.mark.parametrize("how", ["shut down", "closed"])
+async def test_a_listener_that_is_taken_away_ends_serve(how: str) -> None:
+    """A socket that listens no longer is an error, not something to wait for."""
+    with trio.fail_after(10):
+        async with trio.open_nursery() as nursery:
+
+            async def fail(task_status: trio.TaskStatus[list[trio.SocketListener]]) -> None:
+                with pytest.raises(CannotListen, match=ACCEPT_FAILED):
+                    await serve(EchoRuntime(nursery), "127.0.0.1", 0, task_status=task_status)
+
+            (listener,) = await nursery.start(fail)
+            await wait_all_tasks_blocked()
+            if how == "closed":
+                await listener.aclose()
+            else:
+                listener.socket.shutdown(socket.SHUT_RDWR)
+
+
+@contextmanager
+def fails_to_accept(failures: list[OSError], monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
+    """Have the next calls of the system's accept raise these errors, one each."""
+    with trio.socket.socket() as example:
+        kind = type(example)
+    really_accept = kind.accept
+
+    async def accept(sock: trio.socket.SocketType) -> object:
+        if failures:
+            raise failures.pop()
+        return await really_accept(sock)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(kind, "accept", accept)
+        yield
+
+
+@pytest.mark.real_tcp
 async def test_it_ends_with_its_runtime() -> None:
     """Once the runtime is over nobody is let in any more, also where the listener outlives it."""
     runtime = Runtime(auth=StaticTokens({}))
@@ -252,8 +333,7 @@ async def refused_by_the_runtime(  # noqa: ASYNC128 - passes it on
     runtime: EchoRuntime, *, task_status: trio.TaskStatus[list[trio.SocketListener]]
 ) -> None:
     """Serve, and expect the runtime to take nobody."""
-    closed = pytest.RaisesExc(RuntimeError, match="closed to new arrivals")
-    with pytest.RaisesGroup(closed, flatten_subgroups=True):
+    with pytest.raises(RuntimeError, match="closed to new arrivals"):
         await serve(runtime, "127.0.0.1", 0, task_status=task_status)
 
 

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 import trio
 
-from arcp_trio.front import listening, serve
+from arcp_trio.front import listening
 from arcp_trio.front.listening import CannotListen, close, is_local, listen, url
+from arcp_trio.front.serve import serve
 from arcp_trio.transport import connect
 from tests.front.echo import EchoRuntime, assert_echoes, client_of, serving
 

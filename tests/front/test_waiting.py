@@ -7,7 +7,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from arcp_trio import Limits, Runtime, StaticTokens
-from arcp_trio.front import serve
+from arcp_trio.front.serve import serve
 from arcp_trio.front.waiting import WaitingRoom
 from arcp_trio.testing.peer import TEST_TOKEN, Peer
 from arcp_trio.testing.recorder import WireRecorder
@@ -71,6 +71,44 @@ async def test_a_websocket_without_a_session_waits_as_well(autojump_clock: MockC
         assert not await is_open(first)
         assert runtime.attached == 0
         nursery.cancel_scope.cancel()
+
+
+LATE_REFUSALS = {
+    "no HTTP": (b"\r\n\r\n", ["request"]),
+    "no place": (request("/elsewhere"), ["path"]),
+    "a page": (b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", []),
+}
+
+
+@pytest.mark.parametrize(("sent", "reasons"), LATE_REFUSALS.values(), ids=LATE_REFUSALS)
+async def test_an_answered_visitor_that_stays_past_the_deadline_is_counted_once(
+    sent: bytes, reasons: list[str], autojump_clock: MockClock
+) -> None:
+    """The deadline closes a connection that was answered, and adds no second failure to it."""
+    async with trio.open_nursery() as nursery:
+        runtime = EchoRuntime(nursery)
+        stream = knock(runtime)
+        await trio.sleep(9.5)
+        await stream.send_all(sent)
+    assert trio.current_time() == 10
+    assert runtime.turned_away == reasons
+
+
+@pytest.mark.parametrize(("sent", "reasons"), LATE_REFUSALS.values(), ids=LATE_REFUSALS)
+async def test_an_answered_visitor_that_has_to_make_room_is_counted_once(
+    sent: bytes, reasons: list[str], autojump_clock: MockClock
+) -> None:
+    """A visitor that was answered and does not hang up goes first, without a second failure."""
+    async with trio.open_nursery() as nursery:
+        runtime, room = EchoRuntime(nursery), WaitingRoom(1)
+        answered = knock(runtime, room=room)
+        await answered.send_all(sent)
+        await wait_all_tasks_blocked()
+        waiting = knock(runtime, room=room)
+        assert await is_open(waiting)
+        assert runtime.turned_away == reasons
+        nursery.cancel_scope.cancel()
+    assert trio.current_time() < 0.1
 
 
 @pytest.mark.real_tcp

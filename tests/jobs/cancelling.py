@@ -25,6 +25,14 @@ async def cancelled(peer: Peer, job_id: str) -> None:
     await peer.expect("job.cancelled", job_id=job_id)
 
 
+async def status_of(peer: Peer, job_id: str) -> str:
+    """The status of a job of the peer's principal, as a listing has it."""
+    request = await peer.send("session.list_jobs")
+    listing = await peer.answer("session.jobs", request)
+    (status,) = [entry["status"] for entry in listing["jobs"] if entry["job_id"] == job_id]
+    return str(status)
+
+
 def encoded(kind: str, payload: Json) -> bytes:
     """A frame to be written together with others."""
     return json.dumps({"arcp": "1.1", "id": "1", "type": kind, "payload": payload}).encode()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from arcp_trio import Agents, ArcpError, JobContext
 from arcp_trio.testing import Peer
-from arcp_trio.wire.json import Json, JsonObject
+from arcp_trio.testing.frames import Frame
+from arcp_trio.wire.json import Json
 
-LEASE: JsonObject = {
+LEASE: Frame = {
     "agent.delegate": ["*"],
     "tool.call": ["search.*"],
     "cost.budget": ["USD:5.00"],
@@ -19,7 +20,7 @@ agents = Agents()
 @agents.agent("boss")
 async def boss(job: JobContext) -> Json:
     """Delegate what the input says, and tell what came of it."""
-    asked: JsonObject = dict(job.input)
+    asked: Frame = dict(job.input)
     wait = asked.pop("wait", True)
     for name, value in asked.pop("spend", {}).items():
         await job.metric("cost.own", value, unit=name)

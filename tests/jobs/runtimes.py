@@ -8,7 +8,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from arcp_trio import Agents, Clock, JobContext, Limits, MemoryStore, Runtime, StaticTokens
-from arcp_trio.runtime.policy import Policy
+from arcp_trio.runtime.access import Policy
 from arcp_trio.testing import TrioClock
 from arcp_trio.testing.peer import TEST_TOKEN
 from arcp_trio.wire.json import Json

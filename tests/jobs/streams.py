@@ -10,7 +10,7 @@ from arcp_trio import JobContext, Limits, MemoryStore, Runtime
 from arcp_trio.testing import Peer, PeerFactory, open_peers
 from arcp_trio.testing.frames import Frame
 from arcp_trio.wire.features import ALL_FEATURES
-from arcp_trio.wire.json import Json, JsonObject
+from arcp_trio.wire.json import Json
 from tests.jobs.runtimes import make_runtime
 
 UNABLE = tuple(feature for feature in ALL_FEATURES if feature != "result_chunk")
@@ -45,7 +45,7 @@ class Stage:
         await peer.hello(features=tuple(features))
         return peer
 
-    async def play(self, act: Act, *, peer: Peer | None = None) -> tuple[list[JsonObject], Frame]:
+    async def play(self, act: Act, *, peer: Peer | None = None) -> tuple[list[Frame], Frame]:
         """Have a job do this; return its chunks and its terminal."""
         self.act = act
         peer = peer or await self.connect()
@@ -69,13 +69,13 @@ def as_text(value: str | bytes) -> str:
     return value if isinstance(value, str) else value.hex()
 
 
-def chunks(peer: Peer, job_id: str) -> list[JsonObject]:
+def chunks(peer: Peer, job_id: str) -> list[Frame]:
     """The chunks of a job that this peer's session has seen, in order."""
     events = peer.recorder.events(job_id, session_id=peer.session_id)
     return [e["payload"]["body"] for e in events if e["payload"]["kind"] == "result_chunk"]
 
 
-def joined(found: Sequence[JsonObject], end: Frame) -> bytes:
+def joined(found: Sequence[Frame], end: Frame) -> bytes:
     """What the chunks make together, having checked each of them and what the terminal says."""
     assert [chunk["chunk_seq"] for chunk in found] == list(range(len(found)))
     assert [chunk["more"] for chunk in found] == [True] * (len(found) - 1) + [False]
@@ -91,7 +91,7 @@ def joined(found: Sequence[JsonObject], end: Frame) -> bytes:
     return whole
 
 
-def decoded(chunk: JsonObject) -> bytes:
+def decoded(chunk: Frame) -> bytes:
     """A chunk's bytes."""
     if chunk["encoding"] == "utf8":
         return str(chunk["data"]).encode()

@@ -21,7 +21,7 @@ from arcp_trio import (
 from arcp_trio.store.writes import FinishJob, Write
 from arcp_trio.testing import Peer, open_peer
 from arcp_trio.wire.json import Json
-from tests.jobs.cancelling import cancelled, encoded, refused
+from tests.jobs.cancelling import cancelled, encoded, refused, status_of
 from tests.jobs.runtimes import make_runtime
 
 # -- the answer
@@ -81,9 +81,7 @@ async def test_a_finished_job_is_not_cancelled_again(
         error = await refused(peer, job["job_id"])
         assert error.code == "INVALID_REQUEST"
         assert status in error.message
-    row = await runtime._core.store.job(job["job_id"])
-    assert row is not None
-    assert row.status == status
+    assert await status_of(peer, job["job_id"]) == status
 
 
 async def test_a_cancelled_job_is_not_cancelled_again(
@@ -191,7 +189,7 @@ async def test_a_malformed_cancel_cancels_nothing(
     await peer.send_raw(json.dumps(frame))
     with pytest.raises(InvalidRequest):
         await peer.answer("nothing else", "bad")
-    assert job["job_id"] in runtime._core.jobs.live
+    assert await status_of(peer, job["job_id"]) == "running"
 
 
 @pytest.mark.parametrize("reason", ["ü", '\u0000\n"\\', "\U0001f600" * 1000, "null"])

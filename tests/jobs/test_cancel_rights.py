@@ -7,11 +7,11 @@ import trio
 from trio.testing import MockClock
 
 from arcp_trio import JobContext, JobNotFound, MemoryStore, PermissionDenied, Runtime
-from arcp_trio.runtime.policy import Policy
+from arcp_trio.runtime.access import Policy
 from arcp_trio.store.records import KeyRow
 from arcp_trio.testing import Peer, open_peer, open_peers
 from arcp_trio.wire.json import Json
-from tests.jobs.cancelling import cancelled, encoded, refused
+from tests.jobs.cancelling import cancelled, encoded, refused, status_of
 from tests.jobs.runtimes import BOB, OPERATOR, make_runtime
 
 # -- who may
@@ -32,9 +32,7 @@ async def test_anothers_job_is_like_none(
         unknown = await refused(bob, "job_01ARZ3NDEKTSV4RRFFQ69G5FAV")
     assert isinstance(foreign, JobNotFound)
     assert foreign.payload() == unknown.payload()
-    row = await runtime._core.store.job(job["job_id"])
-    assert row is not None
-    assert row.status == status
+    assert await status_of(peer, job["job_id"]) == status
 
 
 @pytest.mark.spec("7.6-14", "14-2")
@@ -50,7 +48,7 @@ async def test_another_session_of_the_principal_may_not(
         async with open_peer(runtime) as other:
             await other.hello()
             assert isinstance(await refused(other, job["job_id"]), PermissionDenied)
-    assert job["job_id"] in runtime._core.jobs.live
+            assert await status_of(other, job["job_id"]) == "running"
 
 
 @pytest.mark.spec("7.4-1")
@@ -224,7 +222,7 @@ async def test_an_observer_of_other_principals_may_not(
         await bob.send("job.subscribe", {"job_id": job_id})
         await bob.expect("job.subscribed")
         assert isinstance(await refused(bob, job_id), PermissionDenied)
-        assert job_id in runtime._core.jobs.live
+        assert await status_of(bob, job_id) == "running"
 
 
 async def test_an_operator_may_cancel_any_job(autojump_clock: MockClock) -> None:

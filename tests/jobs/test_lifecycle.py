@@ -14,7 +14,9 @@ from arcp_trio.store.queue import Group
 from arcp_trio.store.writes import AcceptJob, FinishJob, StartJob, Write
 from arcp_trio.testing import Peer, open_peer, open_peers
 from arcp_trio.wire.json import Json
+from tests.inside import live_jobs
 from tests.jobs.runtimes import make_runtime, tasks_back_to
+from tests.metrics import scrape
 
 
 class Diary(MemoryStore):
@@ -73,24 +75,24 @@ async def test_a_job_is_pending_then_running_then_over(
         assert store.statuses[job["job_id"]] == ["pending", "running", status]
 
 
-async def test_an_agent_is_running_when_it_looks(
-    runtime: Runtime, peer: Peer, autojump_clock: MockClock
-) -> None:
+async def test_an_agent_is_running_when_it_looks(autojump_clock: MockClock) -> None:
     """While the agent works its job is stored as running; never again after its terminal."""
-    store = runtime._core.store
+    store = MemoryStore()
+    async with make_runtime(store=store) as runtime, open_peer(runtime) as peer:
 
-    @runtime.agent("curious")
-    async def curious(job: JobContext) -> Json:
-        await store.flushed()
-        row = await store.job(job.id)
-        return None if row is None else str(row.status)
+        @runtime.agent("curious")
+        async def curious(job: JobContext) -> Json:
+            await store.flushed()
+            row = await store.job(job.id)
+            return None if row is None else str(row.status)
 
-    job = await peer.submit("curious")
-    assert (await peer.until_terminal(job["job_id"]))["payload"]["result"] == "running"
-    await trio.sleep(60)
-    row = await store.job(job["job_id"])
-    assert row is not None
-    assert row.status == "success"
+        await peer.hello()
+        job = await peer.submit("curious")
+        assert (await peer.until_terminal(job["job_id"]))["payload"]["result"] == "running"
+        await trio.sleep(60)
+        row = await store.job(job["job_id"])
+        assert row is not None
+        assert row.status == "success"
 
 
 @pytest.mark.spec("7.5-7", "7.5-6")
@@ -157,7 +159,7 @@ async def test_ten_thousand_fast_jobs_leave_nothing_behind(autojump_clock: MockC
                 await peer.expect("job.result")
             peer.seen.clear()
         assert await tasks_back_to(statistics.tasks_living)
-        assert not runtime._core.jobs.live
+        assert not live_jobs(runtime)
         seconds = trio.lowlevel.current_statistics().seconds_to_next_deadline
         assert seconds <= statistics.seconds_to_next_deadline + 60
 
@@ -196,12 +198,10 @@ async def test_a_job_outlives_its_session_and_connection(
     job = await peer.submit("worker")
     await leave(peer)
     await trio.sleep(200)
-    assert job["job_id"] in runtime._core.jobs.live
+    assert scrape(runtime)("jobs", state="running") == 1
     await trio.sleep(101)
     assert ends == [job["job_id"]]
-    row = await runtime._core.store.job(job["job_id"])
-    assert row is not None
-    assert row.status == "success"
+    assert scrape(runtime)("jobs_finished_total", outcome="success") == 1
 
 
 async def test_another_submitter_gets_the_end_when_the_canceller_drops(

@@ -12,11 +12,10 @@ import pytest
 import trio
 
 from arcp_trio import JobContext, Runtime, SqliteStore, StaticTokens
-from arcp_trio.testing.frames import parse_frame
+from arcp_trio.testing.frames import Frame, parse_frame
 from arcp_trio.testing.pair import open_transport
 from arcp_trio.testing.peer import TEST_TOKEN
 from arcp_trio.transport import Transport
-from arcp_trio.wire.json import JsonObject
 
 MIB = 1024 * 1024
 RESULT_MIB = 120
@@ -30,7 +29,7 @@ HELLO = {
 }
 
 
-async def send(transport: Transport, kind: str, payload: JsonObject) -> None:
+async def send(transport: Transport, kind: str, payload: Frame) -> None:
     """Send a frame."""
     frame = {"arcp": "1.1", "id": kind, "type": kind, "payload": payload}
     await transport.send([msgspec.json.encode(frame)])

@@ -20,6 +20,7 @@ from arcp_trio import (
 from arcp_trio.store.records import KeyRow
 from arcp_trio.testing import Peer, open_peer
 from arcp_trio.wire.json import Json
+from tests.inside import live_jobs
 from tests.jobs.runtimes import BOB, make_runtime, tasks_back_to
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -103,7 +104,7 @@ async def test_a_bad_submit_is_refused_and_leaves_no_trace(
     assert refusal["payload"]["retryable"] is False
     assert len(refusal["payload"]["message"]) < 1000
     assert await tasks_back_to(tasks)
-    assert not runtime._core.jobs.live
+    assert not live_jobs(runtime)
     await peer.submit("echo", "still here")
 
 

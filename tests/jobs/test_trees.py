@@ -12,7 +12,7 @@ from arcp_trio import Agents, ArcpError, JobContext, Limits, MemoryStore, Runtim
 from arcp_trio.testing import Peer, open_peers
 from arcp_trio.testing.background import background_tasks
 from arcp_trio.testing.frames import TERMINAL, Frame
-from arcp_trio.wire.json import Json, JsonObject
+from arcp_trio.wire.json import Json
 from tests.durability.stores import crash
 from tests.durability.support import FailingStore
 from tests.jobs.doer import until_terminal
@@ -20,7 +20,7 @@ from tests.jobs.runtimes import make_runtime
 
 GRACE = Limits().cancel_grace_seconds
 DEPTH = 8
-LEASE: JsonObject = {"agent.delegate": ["*"]}
+LEASE: Frame = {"agent.delegate": ["*"]}
 END_OF_PARENT = ("cancelled", "CANCELLED", "the parent job ended")
 
 
@@ -325,7 +325,7 @@ async def test_another_session_that_submits_the_same_sees_the_whole_tree(
         first, second = await peers.connect(), await peers.connect()
         await first.hello()
         await second.hello()
-        same: JsonObject = {"lease_request": LEASE, "idempotency_key": "k"}
+        same: Frame = {"lease_request": LEASE, "idempotency_key": "k"}
         root = (await first.submit("fan", 2, **same))["job_id"]
         await trio.sleep(after)
         assert (await second.submit("fan", 2, **same))["job_id"] == root
@@ -343,7 +343,7 @@ async def test_a_tree_without_a_session_goes_on(
     async with open_peers(runtime) as peers:
         first = await peers.connect()
         await first.hello()
-        same: JsonObject = {"lease_request": LEASE, "idempotency_key": "k"}
+        same: Frame = {"lease_request": LEASE, "idempotency_key": "k"}
         await first.send("job.submit", {"agent": "fan", "input": 2, **same})
         await first.send("session.close")
         await first.expect("session.closed")
@@ -435,7 +435,7 @@ async def test_a_child_waits_for_a_slow_submitter_from_its_first_event_on(
 
         peer = await peers.connect()
         await peer.hello()
-        same: JsonObject = {"lease_request": LEASE, "idempotency_key": "k"}
+        same: Frame = {"lease_request": LEASE, "idempotency_key": "k"}
         job_id = (await peer.submit("root", **same))["job_id"]
         await trio.sleep(10)
         if leaves:
@@ -472,7 +472,7 @@ async def test_what_children_spend_does_not_overfill_their_ancestors_journals(
 
         peer = await peers.connect()
         await peer.hello()
-        lease: JsonObject = {**LEASE, "cost.budget": ["USD:5000"]}
+        lease: Frame = {**LEASE, "cost.budget": ["USD:5000"]}
         await peer.submit("payer", ["spender", "payer"], lease_request=lease)
         await peer.drop()
         await trio.sleep(5)

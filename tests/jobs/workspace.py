@@ -7,7 +7,8 @@ from pathlib import Path
 
 from arcp_trio import ArcpError, JobContext, Runtime
 from arcp_trio.testing import Peer
-from arcp_trio.wire.json import Json, JsonObject
+from arcp_trio.testing.frames import Frame
+from arcp_trio.wire.json import Json
 
 DENIED = "PERMISSION_DENIED"
 SECRET = "secret"
@@ -40,7 +41,7 @@ class Workspace:
             (each / "deep").mkdir(parents=True)
             (each / "a.txt").write_text(text)
             (each / "deep" / "a.txt").write_text(text)
-        self.lease: JsonObject = {
+        self.lease: Frame = {
             "fs.read": [f"{self.inside}/**"],
             "fs.write": [f"{self.inside}/**"],
         }
@@ -58,10 +59,10 @@ class Workspace:
         job_id: str = accepted["job_id"]
         return job_id
 
-    async def run(self, act: Act, **fields: Json) -> JsonObject:
+    async def run(self, act: Act, **fields: Json) -> Frame:
         """Let an agent act, and return the payload of its terminal."""
         end = await self.peer.until_terminal(await self.start(act, **fields))
-        payload: JsonObject = end["payload"]
+        payload: Frame = end["payload"]
         return payload
 
     async def attempt(
@@ -73,7 +74,7 @@ class Workspace:
         lease: Mapping[str, Sequence[str]] | None = None,
     ) -> str:
         """What one attempt comes to; `lease` replaces grants."""
-        asked: JsonObject = self.lease | dict(lease or {})
+        asked: Frame = self.lease | dict(lease or {})
         payload = await self.run(lambda job: attempt(job, path, mode, text), lease_request=asked)
         result = payload["result"]
         assert isinstance(result, str)

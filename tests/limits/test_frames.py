@@ -12,7 +12,7 @@ from arcp_trio import JobContext
 from arcp_trio.testing import Peer
 from arcp_trio.wire import envelope
 from arcp_trio.wire.json import JsonObject
-from tests.limits.scrape import scrape
+from tests.metrics import scrape
 from tests.sessions.support import close_code, hello_payload, open_stage
 
 MIB = 1024 * 1024

@@ -15,7 +15,7 @@ from arcp_trio.testing import Peer
 from arcp_trio.transport import TransportClosed
 from arcp_trio.wire.errors import ArcpError
 from arcp_trio.wire.json import JsonObject
-from tests.limits.scrape import scrape
+from tests.metrics import scrape
 from tests.sessions.support import TOKENS, Stage, hello_payload, open_stage
 
 LIMITS = {

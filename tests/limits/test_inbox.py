@@ -9,6 +9,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from arcp_trio.testing import Peer
+from tests.inside import Inbox, inbox
 from tests.sessions.support import Stage, open_stage
 
 KB = 1_000
@@ -36,12 +37,6 @@ async def submit(peer: Peer, sizes: Sequence[int]) -> None:
         await peer.send("job.submit", wanted)
 
 
-def in_hand(stage: Stage) -> tuple[int, int]:
-    """How many commands wait in the only session's inbox, and the bytes of all that are in hand."""
-    (session,) = stage.runtime._core.sessions._awake.values()
-    return session.inbox.statistics().current_buffer_used, session._bytes
-
-
 @pytest.mark.parametrize("sizes", [FEW, LARGE])
 async def test_large_commands_wait_before_they_are_read(
     autojump_clock: MockClock, sizes: list[int]
@@ -53,14 +48,14 @@ async def test_large_commands_wait_before_they_are_read(
         await peer.send("job.cancel", {"job_id": "job_unknown"})
         nursery.start_soon(submit, peer, sizes)
         await wait_all_tasks_blocked()
-        waiting, taken = in_hand(stage)
-        assert waiting == (3 if sizes is FEW else 0)
-        assert 0 < taken <= 100 * KB
+        found = inbox(stage.runtime, peer.session_id)
+        assert found.waiting == (3 if sizes is FEW else 0)
+        assert 0 < found.held_bytes <= 100 * KB
         go_on.set()
         await peer.expect("session.error", code="JOB_NOT_FOUND")
         for _ in sizes:
             await peer.expect("session.error", code="AGENT_NOT_AVAILABLE")
-        assert in_hand(stage) == (0, 0)
+        assert inbox(stage.runtime, peer.session_id) == Inbox(waiting=0, held_bytes=0)
 
 
 @pytest.mark.parametrize("sizes", [FEW, LARGE])
@@ -73,9 +68,9 @@ async def test_submits_that_take_time_count_until_they_are_answered(
         go_on = hold_up(stage, "key")
         nursery.start_soon(submit, peer, sizes)
         await wait_all_tasks_blocked()
-        _, taken = in_hand(stage)
-        assert 90 * KB < taken <= max(100 * KB, sizes[0] + KB)
+        held = inbox(stage.runtime, peer.session_id).held_bytes
+        assert 90 * KB < held <= max(100 * KB, sizes[0] + KB)
         go_on.set()
         for _ in sizes:
             await peer.expect("session.error", code="AGENT_NOT_AVAILABLE")
-        assert in_hand(stage) == (0, 0)
+        assert inbox(stage.runtime, peer.session_id) == Inbox(waiting=0, held_bytes=0)

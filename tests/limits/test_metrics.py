@@ -7,14 +7,14 @@ from pathlib import Path
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from arcp_trio import JobContext, JobError
+from arcp_trio import JobContext, JobError, __version__
 from arcp_trio.runtime.session.sessions import SWEEP_SECONDS
 from arcp_trio.store.sqlite import SqliteStore
 from arcp_trio.testing import open_peer
 from tests.credentials.runtimes import LEASE, SafeStore, provided
 from tests.credentials.upstream import Upstream, down
 from tests.durability.support import new_runtime
-from tests.limits.scrape import scrape
+from tests.metrics import scrape
 from tests.sessions.support import Stage, open_stage
 
 TYPES = {
@@ -41,7 +41,7 @@ async def test_every_metric_is_there_from_the_beginning() -> None:
         metrics = scrape(stage.runtime)
         assert {name: family.kind for name, family in metrics.families.items()} == TYPES
         assert all(family.samples for family in metrics.families.values())
-        assert metrics("build_info", version=stage.runtime._core.version) == 1
+        assert metrics("build_info", version=__version__) == 1
 
 
 # -- sessions and connections

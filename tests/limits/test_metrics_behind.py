@@ -12,7 +12,7 @@ from arcp_trio.store.sqlite import SqliteStore
 from arcp_trio.testing import open_peer
 from tests.durability.support import FailingStore, new_runtime
 from tests.flow.support import QUIET, ack, open_flow, read_to
-from tests.limits.scrape import scrape
+from tests.metrics import scrape
 from tests.sessions.support import open_stage
 
 # -- who is behind

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from arcp_trio import JobContext, Runtime, StaticTokens
+from arcp_trio import JobContext, Runtime, StaticTokens, __version__
 from arcp_trio.runtime.metrics import COMMIT_SECONDS, Metrics
 from arcp_trio.testing import Peer
 from arcp_trio.testing.peer import TEST_TOKEN
 from arcp_trio.wire.errors import CODES, ArcpError, InternalError
-from tests.limits.scrape import scrape
+from tests.inside import set_version
+from tests.metrics import scrape
 from tests.sessions.support import Stage, close_code, hello_payload, open_stage, refusal
 
 # -- refusals
@@ -151,7 +152,7 @@ async def test_no_name_of_anybodys_appears(autojump_clock: MockClock) -> None:
             "INVALID_REQUEST": 1,
             "JOB_NOT_FOUND": 1,
         }
-        assert shown(stage) <= KNOWN | {stage.runtime._core.version}
+        assert shown(stage) <= KNOWN | {__version__}
 
 
 KNOWN = {
@@ -184,5 +185,5 @@ def test_a_reason_of_nobodys_is_other() -> None:
 async def test_a_version_is_escaped() -> None:
     """The one text that comes from elsewhere, the package, comes through whatever is in it."""
     async with Runtime(auth=StaticTokens({})) as runtime:
-        runtime._core.version = HOSTILE
+        set_version(runtime, HOSTILE)
         assert scrape(runtime)("build_info", version=HOSTILE) == 1

@@ -7,7 +7,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from arcp_trio.runtime.connection.pace import BURST_SECONDS, Pace
 from arcp_trio.testing import Peer
-from tests.limits.scrape import scrape
+from tests.metrics import scrape
 from tests.sessions.support import open_stage
 
 

@@ -9,6 +9,7 @@ from trio.testing import MockClock
 from arcp_trio.wire.errors import InternalError
 from tests.credentials.runtimes import LEASE, SafeStore, provided
 from tests.credentials.upstream import Upstream
+from tests.metrics import scrape
 
 
 async def test_issuing_takes_no_longer(autojump_clock: MockClock) -> None:
@@ -35,7 +36,7 @@ async def test_an_end_waits_no_longer_for_revoking(autojump_clock: MockClock) ->
         began = trio.current_time()
         await peer.until_terminal(job["job_id"])
         assert trio.current_time() - began == pytest.approx(2, abs=0.1)
-        assert runtime._core.revoker.outstanding == 1
+        assert scrape(runtime)("credentials_outstanding") == 1
         upstream.slow_revoke = 0
         await trio.sleep(70)
-        assert runtime._core.revoker.outstanding == 0
+        assert scrape(runtime)("credentials_outstanding") == 0

@@ -15,6 +15,8 @@ from arcp_trio.testing import Peer
 from arcp_trio.testing.frames import Frame
 from tests.durability.stores import TABLES
 from tests.durability.story import World
+from tests.inside import claimed_keys, live_jobs
+from tests.metrics import scrape
 
 MUCH = 1_000_000
 
@@ -67,11 +69,12 @@ async def test_a_job_that_never_stops_talking(count: int, autojump_clock: MockCl
         await peer.send("job.submit", {"agent": "chatty", "input": count})
         await next_of(peer, "job.accepted")
         await peer.close()
-        await world.runtime._core.jobs.none_left()
+        await wait_all_tasks_blocked()
+        assert not live_jobs(world.runtime)
         (journal,) = world.store.tables.journals.values()
         assert journal.base > count - 10_000
         assert sum(len(entry.tail) for entry in journal.entries) < 1_100_000
-        assert world.runtime._core.metrics.events == count
+        assert scrape(world.runtime)("events_total") == count
 
 
 @sizes(2_000, MUCH)
@@ -91,7 +94,7 @@ async def test_keys_of_many_days(count: int, autojump_clock: MockClock) -> None:
             assert len(world.store.tables.keys) <= 722
         assert jobs[0] != jobs[1]
         assert len(world.store.tables.journals) <= 122
-        assert not world.runtime._core.sessions._submissions._judge._claims
+        assert claimed_keys(world.runtime) == 0
 
 
 @sizes(2_000, 100_000)
@@ -113,8 +116,8 @@ async def test_submits_that_are_refused(count: int, autojump_clock: MockClock) -
         await wait_all_tasks_blocked()
         assert trio.lowlevel.current_statistics().tasks_living == before
         assert kept(world) == held
-        assert not world.runtime._core.sessions._submissions._judge._claims
-        assert len(world.runtime._core.jobs.live) == 1
+        assert claimed_keys(world.runtime) == 0
+        assert len(live_jobs(world.runtime)) == 1
 
 
 @sizes(20, 2_000)

@@ -7,11 +7,12 @@ import trio
 from trio.testing import MockClock
 
 from arcp_trio import Runtime
-from arcp_trio.runtime.connection import pace
+from arcp_trio.runtime import access
 from arcp_trio.runtime.session.sessions import SWEEP_SECONDS
+from arcp_trio.testing.frames import Frame
 from arcp_trio.testing.peer import TEST_TOKEN
 from arcp_trio.wire.errors import PermissionDenied, Unauthenticated
-from arcp_trio.wire.json import JsonObject
+from tests.inside import counted_addresses
 from tests.limits.support import peer_at
 from tests.sessions.support import hello_payload, open_stage, refusal
 
@@ -25,7 +26,7 @@ async def told(runtime: Runtime, peer: str, token: str = "wrong") -> str:
         return name_of(await refusal(client))
 
 
-def name_of(words: JsonObject) -> str:
+def name_of(words: Frame) -> str:
     """The limit, if there is one; then the refusal must be worth a retry."""
     if "details" in words:
         assert words["code"] == "INTERNAL_ERROR"
@@ -70,7 +71,7 @@ async def test_a_minute_later_it_begins_anew(autojump_clock: MockClock) -> None:
         {"resume": {"session_id": "s", "resume_token": "rt_wrong", "last_event_seq": 0}},
     ],
 )
-async def test_only_a_wrong_token_counts(changes: JsonObject, autojump_clock: MockClock) -> None:
+async def test_only_a_wrong_token_counts(changes: Frame, autojump_clock: MockClock) -> None:
     """No token, another scheme, a bad frame and a bad resume are refused as ever."""
     async with open_stage(failed_auth_per_minute=3) as stage:
         for _ in range(10):
@@ -120,23 +121,22 @@ async def test_an_address_is_a_peer_without_its_port(
 async def test_what_is_counted_is_forgotten_with_no_traffic(autojump_clock: MockClock) -> None:
     """At the latest with the sweep behind its minute."""
     async with open_stage(failed_auth_per_minute=3) as stage:
-        counted = stage.runtime._core.wrong_tokens._counted
         for n in range(20):
             await told(stage.runtime, f"192.0.2.{n}:1")
             await trio.sleep(1)
-        assert len(counted) == 20
+        assert counted_addresses(stage.runtime) == 20
         await trio.sleep(60 - 20 + 10 + SWEEP_SECONDS)
-        assert 0 < len(counted) <= 10
+        assert 0 < counted_addresses(stage.runtime) <= 10
         await trio.sleep(10)
-        assert not counted
+        assert counted_addresses(stage.runtime) == 0
 
 
 async def test_the_table_is_bounded(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From more addresses than are kept, it is those that began last that are counted."""
-    monkeypatch.setattr(pace, "MOST_ADDRESSES", 10)
-    counts = pace.WrongTokens()
+    monkeypatch.setattr(access, "MOST_ADDRESSES", 10)
+    counts = access.WrongTokens()
     for n in range(1_000):
         assert counts.count(f"address {n}") == 1
     assert len(counts._counted) == 10
@@ -148,8 +148,8 @@ async def test_who_begins_anew_is_behind_the_others(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A second minute has the place of its beginning, not that of the first."""
-    monkeypatch.setattr(pace, "MOST_ADDRESSES", 3)
-    counts = pace.WrongTokens()
+    monkeypatch.setattr(access, "MOST_ADDRESSES", 3)
+    counts = access.WrongTokens()
     assert counts.count("again") == 1
     await trio.sleep(30)
     assert counts.count("once") == 1

@@ -12,8 +12,8 @@ from trio.testing import MockClock
 from arcp_trio import Event, Limits
 from arcp_trio.client import delivery
 from arcp_trio.client.delivery import Delivery
-from arcp_trio.runtime.connection.connection import Connection
 from arcp_trio.runtime.job import outcome
+from arcp_trio.runtime.session.attachment import Attachment
 from arcp_trio.runtime.session.batch import Batch
 from arcp_trio.runtime.session.scribe import Scribe
 from arcp_trio.runtime.session.session import Session
@@ -128,11 +128,11 @@ async def test_a_session_that_takes_its_jobs_along_is_found_out(
     """The same check fails where losing a connection ends the jobs."""
     detach = Session.detach
 
-    def detach_and_cancel(session: Session, connection: Connection) -> None:
+    def detach_and_cancel(session: Session, attachment: Attachment) -> None:
         for watch in session.watches.values():
             if watch.job is not None:
                 watch.job.end(outcome.cancelled("the connection was lost"))
-        detach(session, connection)
+        detach(session, attachment)
 
     monkeypatch.setattr(Session, "detach", detach_and_cancel)
     async with make_runtime(_IMPATIENT) as runtime, open_peers(runtime) as peers:
@@ -210,10 +210,10 @@ async def test_answers_that_only_come_in_turn_are_found_out(
     That is what awaiting handlers in the reader comes to.
     """
 
-    async def wait(self: delivery.Answer[object]) -> object:
+    async def wait(self: delivery.Reply[object]) -> object:
         await self.in_turn.wait()
         return self.get()
 
-    monkeypatch.setattr(delivery.Answer, "wait", wait)
+    monkeypatch.setattr(delivery.Reply, "wait", wait)
     with pytest.raises(trio.TooSlowError):
         await _five_events(submitting=True)

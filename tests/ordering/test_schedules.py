@@ -17,15 +17,17 @@ from hypothesis import strategies as st
 
 from arcp_trio import MemoryStore
 from arcp_trio.runtime.connection import sender as sending
-from arcp_trio.runtime.connection.connection import Connection
 from arcp_trio.runtime.job import emitting, outcome
 from arcp_trio.runtime.session import scribe
+from arcp_trio.runtime.session.attachment import Attachment
 from arcp_trio.runtime.session.batch import Batch
 from arcp_trio.runtime.session.observing import Observing
-from arcp_trio.runtime.session.outbox import Promise
+from arcp_trio.runtime.session.outbox import Outbox, Promise
+from arcp_trio.runtime.session.record import Record
 from arcp_trio.runtime.session.session import Session
 from arcp_trio.runtime.session.watch import Watch
 from arcp_trio.store.interface import Owed, Replay
+from arcp_trio.store.queue import Group
 from arcp_trio.store.records import Entry
 from tests.ordering.programs import Program, observations, overflows, programs
 from tests.ordering.world import carry_out
@@ -96,11 +98,11 @@ def _ends_jobs(patch: pytest.MonkeyPatch) -> None:
     """A lost connection takes the jobs along."""
     detach = Session.detach
 
-    def detach_and_end(session: Session, connection: Connection) -> None:
+    def detach_and_end(session: Session, attachment: Attachment) -> None:
         for watch in session.watches.values():
             if watch.job is not None:
                 watch.job.end(outcome.cancelled("the connection was lost"))
-        detach(session, connection)
+        detach(session, attachment)
 
     patch.setattr(Session, "detach", detach_and_end)
 
@@ -117,14 +119,14 @@ def _skips(patch: pytest.MonkeyPatch) -> None:
 
 def _forgets_overflow(patch: pytest.MonkeyPatch) -> None:
     """A hint that finds the outbox full is dropped, and nobody remembers."""
-    hint = Session.hint
+    hint = Outbox.hint
 
-    def forgetful(session: Session, watch: Watch, entry: Entry) -> None:
-        behind = session.behind
-        hint(session, watch, entry)
-        session.behind = behind
+    def forgetful(outbox: Outbox, watch: Watch, entry: Entry) -> None:
+        behind = outbox.behind
+        hint(outbox, watch, entry)
+        outbox.behind = behind
 
-    patch.setattr(Session, "hint", forgetful)
+    patch.setattr(Outbox, "hint", forgetful)
 
 
 def _merges_by_job(patch: pytest.MonkeyPatch) -> None:
@@ -147,21 +149,23 @@ def _counts_what_it_hides(patch: pytest.MonkeyPatch) -> None:
     def count(self: Batch, watch: Watch, entry: Entry) -> None:
         number(self, watch, entry)
         if entry.feature is not None and entry.feature not in self._session.features:
-            self._session.top += 1
+            self._record.take_numbers(1)
 
     patch.setattr(Batch, "number", count)
 
 
 def _forgets_token(patch: pytest.MonkeyPatch) -> None:
     """The token before is gone as soon as there is a new one, whether or not that arrived."""
-    heard = Connection.begin
+    rotate = Record.rotate
 
-    def begin(self: Connection, *args: object) -> None:
-        heard(self, *args)  # type: ignore[arg-type]
-        assert self._session is not None
-        self._session.spare_digests = ()
+    def forget(
+        self: Record, used: bytes, fresh: bytes, features: frozenset[str], dialect: str | None
+    ) -> Group:
+        group = rotate(self, used, fresh, features, dialect)
+        self._spare_digests = ()
+        return group
 
-    patch.setattr(Connection, "begin", begin)
+    patch.setattr(Record, "rotate", forget)
 
 
 def _repeats_at_the_boundary(patch: pytest.MonkeyPatch) -> None:

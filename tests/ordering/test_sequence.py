@@ -193,8 +193,8 @@ async def test_a_scribe_that_sends_first_and_stores_afterwards_is_found_out(
     async def publish(self: Scribe, batch: Batch) -> None:
         if batch.logged:
             self._store.put(batch.write())
-        if self._session.tail is not None:
-            self._session.tail.extend(batch.series)
+        if self._outbox.unsent is not None:
+            self._outbox.unsent.extend(batch.series)
         await trio.lowlevel.checkpoint()
 
     monkeypatch.setattr(Scribe, "_publish", publish)

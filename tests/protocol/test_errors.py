@@ -15,10 +15,11 @@ from arcp_trio import ArcpError, InternalError, JobContext, JobError, MemoryStor
 from arcp_trio.runtime.job import acceptance
 from arcp_trio.runtime.job.jobs import Jobs
 from arcp_trio.runtime.session import judge as verdict
-from arcp_trio.testing import Peer, open_peer, open_peers
+from arcp_trio.testing import Peer, TrioClock, open_peer, open_peers
 from arcp_trio.testing.frames import CODES
 from arcp_trio.wire import errors
 from arcp_trio.wire.json import Json, JsonObject
+from tests.inside import live_jobs
 from tests.protocol.support import OTHER_TOKEN, answers, make_runtime, text_of
 from tests.sessions.support import close_code
 
@@ -310,7 +311,7 @@ async def test_a_fault_is_answered_and_the_session_goes_on(
         assert {frame["type"] for frame in peer.seen} <= {"job.result", "job.cancelled"}
         # What failed left nothing behind that counts as a job.
         await trio.sleep(1)
-        assert not runtime._core.jobs.live
+        assert not live_jobs(runtime)
 
 
 @pytest.mark.logs_error(SECRET)
@@ -368,15 +369,25 @@ async def test_no_frame_tells_of_the_inside(
 
 @pytest.mark.logs_error("authenticator failed")
 async def test_a_failing_authenticator_says_nothing_of_its_fault(
-    monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+    autojump_clock: MockClock,
 ) -> None:
     """The client reads INTERNAL_ERROR and may try again, and the next one is let in."""
-    async with make_runtime() as runtime, open_peers(runtime) as peers:
+    first = True
+
+    async def failing_once(_token: str) -> str:
+        nonlocal first
+        if first:
+            first = False
+            await broken_later()
+        return "alice"
+
+    async with (
+        Runtime(auth=failing_once, clock=TrioClock()) as runtime,
+        open_peers(runtime) as peers,
+    ):
         peer = await peers.connect()
-        with monkeypatch.context() as patch:
-            patch.setattr(runtime._core, "authenticate", broken_later)
-            with pytest.raises(InternalError) as failed:
-                await peer.hello()
+        with pytest.raises(InternalError) as failed:
+            await peer.hello()
         assert failed.value.retryable
         assert SECRET not in failed.value.message
         await (await peers.connect()).hello()

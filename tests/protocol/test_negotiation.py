@@ -13,7 +13,8 @@ from arcp_trio import AgentVersionNotAvailable, InvalidRequest, JobContext, Runt
 from arcp_trio.testing import Peer, PeerFactory, open_peer, open_peers
 from arcp_trio.testing.frames import Frame
 from arcp_trio.wire.features import ALL_FEATURES, SUPPORTED, Feature
-from arcp_trio.wire.json import Json, JsonObject
+from arcp_trio.wire.json import Json
+from tests.inside import live_jobs
 from tests.protocol.support import make_runtime
 
 
@@ -22,7 +23,7 @@ def without(feature: str) -> tuple[str, ...]:
     return tuple(name for name in ALL_FEATURES if name != feature)
 
 
-async def refuse(peer: Peer, kind: str, payload: JsonObject, feature: str) -> None:
+async def refuse(peer: Peer, kind: str, payload: Frame, feature: str) -> None:
     """Ask for this; the refusal names the feature, and the session goes on."""
     request = await peer.send(kind, payload)
     with pytest.raises(InvalidRequest, match=feature):
@@ -69,19 +70,19 @@ async def use_subscribe(peer: Peer, _welcome: Frame) -> None:
 async def use_lease_expires_at(peer: Peer, _welcome: Frame) -> None:
     """A lease that shall expire is refused rather than granted for ever."""
     expiry = {"expires_at": "2999-01-01T00:00:00Z"}
-    payload: JsonObject = {"agent": "echo", "lease_constraints": expiry}
+    payload: Frame = {"agent": "echo", "lease_constraints": expiry}
     await refuse(peer, "job.submit", payload, "lease_expires_at")
 
 
 async def use_budget(peer: Peer, _welcome: Frame) -> None:
     """A budget is refused rather than overrun."""
-    payload: JsonObject = {"agent": "echo", "lease_request": {"cost.budget": ["USD:1.00"]}}
+    payload: Frame = {"agent": "echo", "lease_request": {"cost.budget": ["USD:1.00"]}}
     await refuse(peer, "job.submit", payload, "cost.budget")
 
 
 async def use_models(peer: Peer, _welcome: Frame) -> None:
     """A choice of models is refused rather than ignored."""
-    payload: JsonObject = {"agent": "echo", "lease_request": {"model.use": ["tier/*"]}}
+    payload: Frame = {"agent": "echo", "lease_request": {"model.use": ["tier/*"]}}
     await refuse(peer, "job.submit", payload, "model.use")
 
 
@@ -216,9 +217,7 @@ async def test_in_effect_is_what_both_have(
     ids=str,
 )
 @pytest.mark.spec("6.2-2")
-async def test_json_is_spoken_to_everyone(
-    capabilities: JsonObject, autojump_clock: MockClock
-) -> None:
+async def test_json_is_spoken_to_everyone(capabilities: Frame, autojump_clock: MockClock) -> None:
     """The welcome says so, whatever the client says, if anything, of encodings and features."""
     async with make_runtime() as runtime, open_peer(runtime) as peer:
         welcome = await peer.hello(capabilities=capabilities)
@@ -231,7 +230,7 @@ async def test_json_is_spoken_to_everyone(
 async def test_the_least_that_a_client_can_say(autojump_clock: MockClock) -> None:
     """A name and a token make a session; an agent's name makes a job."""
     async with make_runtime() as runtime, open_peer(runtime) as peer:
-        hello: JsonObject = {"client": {"name": "c"}, "auth": {"token": "test-token"}}
+        hello: Frame = {"client": {"name": "c"}, "auth": {"token": "test-token"}}
         await peer.send("session.hello", hello)
         await peer.expect("session.welcome")
         await peer.send_raw(
@@ -319,7 +318,7 @@ async def test_each_welcome_has_the_agents_of_its_moment(autojump_clock: MockClo
 @pytest.mark.parametrize("lease", [{}, {"fs.read": ["/ws/**"], "x-vendor.acme.deploy": ["*"]}])
 @pytest.mark.spec("7.1-1", "1.0/7.1-1")
 async def test_the_effective_lease_is_what_was_asked_for(
-    lease: JsonObject, autojump_clock: MockClock
+    lease: Frame, autojump_clock: MockClock
 ) -> None:
     """Nothing is added; what was not asked for is not there, not even empty."""
     async with make_runtime() as runtime, open_peer(runtime) as peer:
@@ -343,4 +342,4 @@ async def test_all_that_is_not_in_effect_is_named(missing: str, autojump_clock: 
             )
         assert missing in refused.value.message
         assert "lease_expires_at" in refused.value.message
-        assert not runtime._core.jobs.live
+        assert not live_jobs(runtime)

@@ -10,14 +10,14 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from arcp_trio import JobContext, MemoryStore, Runtime, StaticTokens
-from arcp_trio.runtime.auth import Authenticator
+from arcp_trio.runtime.access import Authenticator
 from arcp_trio.runtime.limits import Limits
 from arcp_trio.store.writes import Write
 from arcp_trio.testing import Peer, PeerFactory, TrioClock, open_peers
 from arcp_trio.testing.frames import Frame
 from arcp_trio.testing.peer import TEST_TOKEN
 from arcp_trio.transport import TransportClosed
-from arcp_trio.wire.json import JsonObject
+from tests.inside import table_sizes
 
 OTHER_TOKEN = "other-token"
 """Of a principal that has nothing to do with the one of `TEST_TOKEN`."""
@@ -104,13 +104,13 @@ class Stage:
         await peer.hello()
         return peer
 
-    async def resumed(self, resume: JsonObject) -> Peer:
+    async def resumed(self, resume: Frame) -> Peer:
         """A peer that goes on with a session."""
         peer = await self.connect()
         await peer.hello(resume=resume)
         return peer
 
-    async def refused(self, resume: JsonObject, *, token: str = TEST_TOKEN) -> JsonObject:
+    async def refused(self, resume: Frame, *, token: str = TEST_TOKEN) -> Frame:
         """The words with which a resume in a hello is refused."""
         peer = await self.connect()
         await peer.send("session.hello", hello_payload(token=token) | {"resume": resume})
@@ -119,15 +119,15 @@ class Stage:
         return words
 
     def remembered(self) -> dict[str, int]:
-        """How many entries there are in whatever has something per session."""
-        sessions = self.runtime._core.sessions
-        stored = attrs.asdict(self.store.tables, recurse=False)
+        """How many entries there are in the runtime's tables, and in the store's but for jobs."""
+        tables = attrs.asdict(self.store.tables, recurse=False)
         of_jobs = {"journals", "listed", "finished", "keys"}
-        return {
+        stored = {
             name: len(table)
-            for name, table in {**vars(sessions), **stored}.items()
+            for name, table in tables.items()
             if isinstance(table, dict | list) and name not in of_jobs
         }
+        return table_sizes(self.runtime) | stored
 
 
 @asynccontextmanager
@@ -141,7 +141,7 @@ async def open_stage(
         yield Stage(runtime, peers, store)
 
 
-def hello_payload(*, token: str = TEST_TOKEN) -> JsonObject:
+def hello_payload(*, token: str = TEST_TOKEN) -> Frame:
     """A hello with nothing special about it."""
     return {
         "client": {"name": "tests", "version": "1"},
@@ -150,7 +150,7 @@ def hello_payload(*, token: str = TEST_TOKEN) -> JsonObject:
     }
 
 
-async def refusal(peer: Peer) -> JsonObject:
+async def refusal(peer: Peer) -> Frame:
     """The one frame that comes before the socket is closed, its payload without `request_id`."""
     frame = await peer.receive()
     assert frame["type"] == "session.error", frame

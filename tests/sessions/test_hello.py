@@ -10,12 +10,14 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from arcp_trio.testing.frames import Frame
 from arcp_trio.testing.peer import TEST_TOKEN
 from arcp_trio.transport import TransportClosed, memory_streams
 from arcp_trio.transport.stdio import LineTransport
 from arcp_trio.wire.errors import JobNotFound
 from arcp_trio.wire.features import ALL_FEATURES, SUPPORTED
-from arcp_trio.wire.json import Json, JsonObject
+from arcp_trio.wire.json import Json
+from tests.inside import connected_principals
 from tests.sessions.support import OTHER_TOKEN, TOKENS, hello_payload, open_stage, refusal
 
 # --- the welcome
@@ -43,7 +45,7 @@ async def test_the_welcome_has_what_every_client_needs(autojump_clock: MockClock
 @pytest.mark.spec("6.2-1")
 async def test_the_welcome_is_first(autojump_clock: MockClock) -> None:
     """Also where a ping has come with the hello, on a transport that has both at once."""
-    frames: list[JsonObject] = [
+    frames: list[Frame] = [
         {"type": "session.hello", "payload": hello_payload()},
         {"type": "session.ping", "payload": {"nonce": "n"}},
     ]
@@ -162,6 +164,7 @@ async def test_no_good_token_no_session(auth: Json, autojump_clock: MockClock) -
         with pytest.raises(TransportClosed) as closed:
             await peer.receive()
         assert closed.value.code == 1008
+        await wait_all_tasks_blocked()
         assert stage.remembered() == dict.fromkeys(stage.remembered(), 0)
 
 
@@ -182,7 +185,7 @@ async def test_no_good_token_no_session(auth: Json, autojump_clock: MockClock) -
 )
 @pytest.mark.spec("12-5")
 async def test_a_hello_of_the_wrong_shape_is_told_where(
-    changes: JsonObject, place: str, autojump_clock: MockClock
+    changes: Frame, place: str, autojump_clock: MockClock
 ) -> None:
     """The refusal is INVALID_REQUEST and names the field."""
     async with open_stage() as stage:
@@ -235,7 +238,7 @@ async def test_what_is_no_envelope_is_refused(text: str | bytes, autojump_clock:
 )
 @pytest.mark.spec("12-6")
 async def test_nothing_comes_before_the_hello(
-    kind: str, payload: JsonObject, autojump_clock: MockClock
+    kind: str, payload: Frame, autojump_clock: MockClock
 ) -> None:
     """Any other first frame is UNAUTHENTICATED and does nothing, nor does a hello behind it."""
     async with open_stage() as stage:
@@ -305,7 +308,7 @@ async def test_a_session_that_is_stored_too_late_is_nobodys(autojump_clock: Mock
         stage.store.go_on()
         await wait_all_tasks_blocked()
         assert trio.lowlevel.current_statistics().tasks_living == before
-        assert not stage.runtime._core.sessions._connected
+        assert not connected_principals(stage.runtime)
         await trio.sleep(110)
         assert not stage.store.tables.sessions
 

@@ -13,10 +13,12 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from arcp_trio.front.serve import serve_stream
 from arcp_trio.runtime.limits import Limits
 from arcp_trio.testing import Peer
+from arcp_trio.testing.frames import Frame
 from arcp_trio.transport import memory_streams
 from arcp_trio.transport.frames import client_texts
 from arcp_trio.wire.errors import InternalError
 from arcp_trio.wire.ids import new_id
+from tests.inside import connected_principals
 from tests.sessions.support import (
     OTHER_TOKEN,
     Stage,
@@ -91,7 +93,7 @@ async def test_a_place_is_given_back_however_a_client_goes(autojump_clock: MockC
                     await peer.send("session.resume", {"resume_token": "rt_wrong"})
                     await close_code(peer)
             await wait_all_tasks_blocked()
-        assert not stage.runtime._core.sessions._connected
+        assert not connected_principals(stage.runtime)
 
 
 async def test_parked_sessions_of_a_principal_are_bounded(autojump_clock: MockClock) -> None:
@@ -305,7 +307,7 @@ _UPGRADE = (
 )
 
 
-def opening(*payloads: tuple[str, dict[str, object]]) -> bytes:
+def opening(*payloads: tuple[str, Frame]) -> bytes:
     """Everything a client sends to get a session, as it is in the pipe."""
     frames = [
         {"arcp": "1.1", "id": new_id(), "type": kind, "payload": payload}
@@ -335,7 +337,7 @@ async def test_a_thousand_handshakes_are_cut_anywhere(autojump_clock: MockClock)
             await connect_and_vanish(stage, whole[:cut], chance.randrange(40))
         await trio.sleep(1)
         assert tasks() == before
-        assert not stage.runtime._core.sessions._connected
+        assert not connected_principals(stage.runtime)
         assert stage.remembered()["sessions"] > 100
         await trio.sleep(110)
         assert stage.remembered() == nothing

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from arcp_trio.testing import Peer
-from arcp_trio.wire.json import JsonObject
+from arcp_trio.testing.frames import Frame
+from tests.inside import live_jobs
 from tests.sessions.support import Stage, lines, open_stage, up_to
 
 
-async def raw_replay(stage: Stage, resume: JsonObject, count: int) -> tuple[Peer, list[str]]:
+async def raw_replay(stage: Stage, resume: Frame, count: int) -> tuple[Peer, list[str]]:
     """Resume, and return the texts of so many frames behind the welcome, as they were sent."""
     peer = await stage.resumed(resume)
     texts = [await peer.transport.receive() for _ in range(count)]
@@ -55,7 +56,7 @@ async def test_an_end_that_was_missed_is_replayed(autojump_clock: MockClock) -> 
         job = (await peer.submit("sleeper", 30))["job_id"]
         await peer.drop()
         await trio.sleep(60)
-        assert not stage.runtime._core.jobs.live
+        assert not live_jobs(stage.runtime)
         second = await stage.resumed(peer.resume_from())
         frames = await up_to(second, 3)
         assert lines(frames) == ["asleep", "awake"]

@@ -10,7 +10,6 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from arcp_trio.testing import Peer
 from arcp_trio.testing.frames import Frame
-from arcp_trio.wire.json import JsonObject
 from tests.sessions.support import (
     OTHER_TOKEN,
     Stage,
@@ -25,7 +24,7 @@ Dialect = Literal["block", "flat", "frame", "bare frame", "second frame"]
 DIALECTS: tuple[Dialect, ...] = ("block", "flat", "frame", "bare frame", "second frame")
 
 
-async def ask(stage: Stage, dialect: Dialect, resume: JsonObject) -> Peer:
+async def ask(stage: Stage, dialect: Dialect, resume: Frame) -> Peer:
     """Connect, and ask for a session in one of the ways there are."""
     peer = await stage.connect()
     flat = {name: resume[name] for name in ("resume_token", "last_event_seq")}
@@ -172,7 +171,7 @@ async def test_a_resume_with_a_hello_negotiates_anew(autojump_clock: MockClock) 
 
 @pytest.mark.parametrize("auth", [{"scheme": "bearer", "token": "wrong"}, {"scheme": "none"}, {}])
 async def test_a_resume_that_authenticates_must_do_it_right(
-    auth: JsonObject, autojump_clock: MockClock
+    auth: Frame, autojump_clock: MockClock
 ) -> None:
     """A session.resume needs no auth, but one that is there is checked."""
     async with open_stage() as stage:
@@ -200,9 +199,7 @@ async def test_a_resume_that_authenticates_as_somebody_else_is_foreign(
 @pytest.mark.parametrize(
     "payload", [{}, {"resume_token": None}, {"resume_token": 7}, {"last_event_seq": 1}]
 )
-async def test_a_resume_of_nothing_is_malformed(
-    payload: JsonObject, autojump_clock: MockClock
-) -> None:
+async def test_a_resume_of_nothing_is_malformed(payload: Frame, autojump_clock: MockClock) -> None:
     """Without a token there is nothing to look for, and the answer says what is missing."""
     async with open_stage() as stage:
         peer = await stage.connect()

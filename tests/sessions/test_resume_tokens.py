@@ -9,7 +9,8 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from arcp_trio.runtime.connection.handshake import MOST_SPARE_DIGESTS
+from arcp_trio.runtime.session.record import MOST_SPARE_DIGESTS
+from tests.inside import connected_principals
 from tests.sessions.support import hello_payload, open_stage, up_to
 
 # --- tokens
@@ -67,7 +68,7 @@ async def test_a_rotation_that_is_stored_too_late_costs_nothing(autojump_clock: 
         stage.store.go_on()
         await wait_all_tasks_blocked()
         assert trio.lowlevel.current_statistics().tasks_living == before
-        assert not stage.runtime._core.sessions._connected
+        assert not connected_principals(stage.runtime)
         second = await stage.resumed(resume)
         await stage.puppet.say("here")
         await second.expect("job.event", event_seq=1)

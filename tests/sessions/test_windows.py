@@ -7,13 +7,16 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from arcp_trio.store.records import SessionRow
+from arcp_trio.testing.frames import Frame
+from tests.inside import live_jobs
+from tests.metrics import scrape
 from tests.sessions.support import OTHER_TOKEN, Stage, close_code, open_stage
 
 SWEEP_SECONDS = 5
 """How late what is over may be forgotten."""
 
 
-async def forgotten(stage: Stage, resume: dict[str, object]) -> bool:
+async def forgotten(stage: Stage, resume: Frame) -> bool:
     """Whether this session cannot be resumed any more."""
     return bool((await stage.refused(resume))["code"] == "RESUME_WINDOW_EXPIRED")
 
@@ -170,9 +173,9 @@ async def test_a_job_outlives_the_window_of_its_session(autojump_clock: MockCloc
         await trio.sleep(16)
         assert await forgotten(stage, peer.resume_from())
         assert not stage.store.tables.sessions
-        assert job in stage.runtime._core.jobs.live
+        assert scrape(stage.runtime)("jobs", state="running") == 1
         await trio.sleep(500)
-        assert job not in stage.runtime._core.jobs.live
+        assert not live_jobs(stage.runtime)
         other = await stage.welcomed()
         assert (await other.submit("sleeper", 500, idempotency_key="k"))["job_id"] == job
         assert (await other.until_terminal(job))["payload"]["result"] == "slept"

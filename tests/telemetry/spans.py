@@ -12,13 +12,14 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from arcp_trio import JobContext, JobError, Limits, Runtime, StaticTokens, Tracer
 from arcp_trio.testing import Peer, TrioClock, open_peer
+from arcp_trio.testing.frames import Frame
 from arcp_trio.testing.peer import TEST_TOKEN
-from arcp_trio.wire.json import Json, JsonObject
+from arcp_trio.wire.json import Json
 from tests.jobs.runtimes import simple_agents
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 SENT = f"00-{TRACE}-{SPAN}-01"
-LEASE: JsonObject = {"tool.call": ["good.*"], "agent.delegate": ["*"], "cost.budget": ["USD:5"]}
+LEASE: Frame = {"tool.call": ["good.*"], "agent.delegate": ["*"], "cost.budget": ["USD:5"]}
 SECRET = "hunter2"
 
 
@@ -45,7 +46,7 @@ class Spans:
         return span
 
 
-def _attributes(span: ReadableSpan) -> JsonObject:
+def _attributes(span: ReadableSpan) -> Frame:
     return dict(span.attributes or {})
 
 
@@ -80,7 +81,7 @@ async def traced(tracer: Tracer | None) -> AsyncGenerator[tuple[Runtime, Peer]]:
         yield runtime, peer
 
 
-async def run(peer: Peer, agent: str, input_: Json = None, **fields: Json) -> JsonObject:
+async def run(peer: Peer, agent: str, input_: Json = None, **fields: Json) -> Frame:
     """Submit a job, wait for its end, and return the payload of its acceptance."""
     trace = {"trace_id": fields.pop("trace")} if "trace" in fields else {}
     payload = {"agent": agent, "input": input_, "lease_request": LEASE, **fields}

@@ -15,9 +15,10 @@ from arcp_trio import ArcpError, JobContext, JobError, Limits, Runtime
 from arcp_trio.cli.logs import JsonFormatter, TextFormatter
 from arcp_trio.front.serve import serve_stream
 from arcp_trio.testing import open_peer, open_peers
+from arcp_trio.testing.frames import Frame
 from arcp_trio.testing.peer import TEST_TOKEN
 from arcp_trio.transport.memory import memory_streams
-from arcp_trio.wire.json import Json, JsonObject
+from arcp_trio.wire.json import Json
 from tests.credentials import runtimes as providing
 from tests.credentials.upstream import SECRET as CREDENTIAL
 from tests.credentials.upstream import Upstream
@@ -40,7 +41,7 @@ class Lines(logging.Handler):
         self.json.append(JsonFormatter().format(record))
         self.text.append(TextFormatter().format(record))
 
-    def read(self) -> list[JsonObject]:
+    def read(self) -> list[Frame]:
         """The lines, read again."""
         return [json.loads(line) for line in self.json]
 
@@ -48,7 +49,7 @@ class Lines(logging.Handler):
         """What happened, in order."""
         return [line["event"] for line in self.read() if line["event"] not in but]
 
-    def of(self, event: str) -> JsonObject:
+    def of(self, event: str) -> Frame:
         """The one line with this event, without when and where it was said."""
         (line,) = [line for line in self.read() if line["event"] == event]
         return {name: line[name] for name in line if name not in ("ts", "logger", "event")}
@@ -115,7 +116,7 @@ async def test_a_job_is_two_lines(lines: Lines, autojump_clock: MockClock) -> No
 async def test_an_end_says_how(
     lines: Lines,
     agent: str,
-    fields: JsonObject,
+    fields: Frame,
     outcome: str,
     code: str,
     autojump_clock: MockClock,

@@ -11,7 +11,7 @@ from trio.testing import MockClock
 
 from arcp_trio import ArcpError, JobContext
 from arcp_trio.telemetry.opentelemetry import OpenTelemetry
-from arcp_trio.wire.json import JsonObject
+from arcp_trio.testing.frames import Frame
 from arcp_trio.wire.timestamps import rfc3339
 from tests.telemetry.spans import LEASE, SECRET, SENT, SPAN, TRACE, Spans, _attributes, run, traced
 
@@ -190,7 +190,7 @@ async def test_a_child_stands_under_its_parent(spans: Spans, autojump_clock: Moc
 async def test_jobs_side_by_side_do_not_mix(spans: Spans, autojump_clock: MockClock) -> None:
     """Each has its own trace and its own tool calls, whatever runs at the same time."""
     async with traced(OpenTelemetry(spans.provider)) as (_, peer):
-        jobs: list[JsonObject] = []
+        jobs: list[Frame] = []
         for number in range(1, 6):
             submit = {"agent": "caller", "input": number, "lease_request": LEASE}
             request = await peer.send("job.submit", submit, trace_id=f"{number:032x}")
@@ -230,7 +230,7 @@ async def test_a_job_does_not_inherit_its_connections_span(
 async def test_how_a_job_ended(
     spans: Spans,
     agent: str,
-    fields: JsonObject,
+    fields: Frame,
     outcome: str,
     code: str,
     status: StatusCode,

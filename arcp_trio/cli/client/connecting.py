@@ -13,14 +13,14 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from arcp_trio.addresses import is_this_machine
+from arcp_trio.addresses import UNIX_PREFIX, WEBSOCKET_PATH, is_this_machine
 from arcp_trio.cli import defaults
 from arcp_trio.cli.client.options import TOKEN_VARIABLE, URL_VARIABLE, ClientOptions
 from arcp_trio.cli.client.signals import Interrupts
 from arcp_trio.cli.data_folder import token_path
 from arcp_trio.cli.errors import PROGRAM, CommandError, ExitCode, reason
 from arcp_trio.client import Client, ConnectionFailed, ConnectionRefused, WrongPath, connect
-from arcp_trio.client.dialing import UNIX, Dialer, dialer
+from arcp_trio.client.dialing import Dialer, dialer
 from arcp_trio.client.errors import TlsFailed
 from arcp_trio.plainfile import open_plain
 from arcp_trio.wire.errors import ArcpError, Unauthenticated
@@ -43,7 +43,7 @@ class Destination:
     @property
     def shown_url(self) -> str:
         """The address, without the parts of it that may be secret."""
-        if self.url.startswith(UNIX):
+        if self.url.startswith(UNIX_PREFIX):
             return self.url
         parts = urlsplit(self.url)
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
@@ -81,7 +81,7 @@ def _advice(error: ConnectionFailed) -> str:
     if isinstance(error, TlsFailed):
         return "is --url right? --ca names the authorities to trust"
     if isinstance(error, WrongPath):
-        return "look at the path in --url, which is most often /arcp"
+        return f"look at the path in --url, which is most often {WEBSOCKET_PATH}"
     return "is it a runtime, and is --url right?"
 
 
@@ -152,7 +152,7 @@ def _find_token(
 
 def is_on_this_machine(url: str) -> bool:
     """Return whether what is sent to this address stays on this machine."""
-    if url.startswith(UNIX):
+    if url.startswith(UNIX_PREFIX):
         return True
     try:
         return is_this_machine(urlsplit(url).hostname or "")

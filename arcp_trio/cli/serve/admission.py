@@ -10,7 +10,7 @@ from arcp_trio.cli.errors import CommandError, reason
 from arcp_trio.cli.serve.options import ServeOptions
 from arcp_trio.cli.serve.tokens import LOCAL, Tokens, gather, given_tokens, make_token
 from arcp_trio.plainfile import read_plain
-from arcp_trio.runtime.auth import Authenticator, StaticTokens
+from arcp_trio.runtime.access import Authenticator, StaticTokens
 
 
 class Admission:

@@ -10,9 +10,10 @@ from pathlib import Path
 import attrs
 import trio
 
+from arcp_trio.addresses import UNIX_PREFIX
 from arcp_trio.cli.errors import CommandError, reason
 from arcp_trio.cli.serve.options import ServeOptions
-from arcp_trio.front.listening import UNIX, CannotListen, close, is_local, listen, url
+from arcp_trio.front.listening import CannotListen, close, is_local, listen, url
 from arcp_trio.front.origins import Origins
 from arcp_trio.front.serve import serve_on
 from arcp_trio.front.tls import Tls, UnusableCertificate
@@ -111,7 +112,7 @@ def _exposed(address: str) -> CommandError:
 
 def _cannot_listen(options: ServeOptions, error: CannotListen) -> CommandError:
     host = error.host
-    if host.startswith(UNIX):
+    if host.startswith(UNIX_PREFIX):
         where, advice = host, "choose another --host"
         if error.errno == errno.EADDRINUSE:
             advice = "choose another --host, or stop what uses it"

@@ -26,8 +26,8 @@ from arcp_trio.cli.serve.reloading import Reloads, Terminal, read_tokens_again, 
 from arcp_trio.cli.serve.stdio import StandardDoor, StandardStreams
 from arcp_trio.cli.serve.stopping import LastResort, on_signal
 from arcp_trio.cli.serve.storing import make_store
+from arcp_trio.runtime.access import Policy
 from arcp_trio.runtime.job.agents import Agents
-from arcp_trio.runtime.policy import Policy
 from arcp_trio.runtime.runtime import Runtime
 from arcp_trio.store.errors import StoreError
 

@@ -31,8 +31,8 @@ def reveal(tail: bytes, session: Session, live: Mapping[str, Job]) -> bytes:
     """
     if tail[0] != HOLES:
         return tail
-    fields: JsonObject = loads(b"{" + tail[len(_HOLES) + 1 :])
-    payload: JsonObject = fields["payload"]
+    fields: dict[str, Json] = loads(b"{" + tail[len(_HOLES) + 1 :])
+    payload: dict[str, Json] = fields["payload"]
     wallet = _wallet(session, live.get(fields["job_id"]))
     if fields["type"] in ("job.accepted", "job.subscribed"):
         shown = [_filled(each, wallet) for each in payload.pop("credentials")]

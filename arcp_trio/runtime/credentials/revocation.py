@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import attrs
 import trio
 
-from arcp_trio.runtime.credentials.provisioner import CannotRevoke
+from arcp_trio.runtime.credentials.provisioner import CannotRevoke, Provisioner
 from arcp_trio.runtime.wake import Wake
 from arcp_trio.store.records import CredentialRow, CredentialState
 from arcp_trio.store.writes import KeepCredentials
@@ -54,7 +54,8 @@ class Revoker:
     Nothing is forgotten: a row goes when the upstream has said that the credential is worthless.
     """
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: Core, provisioner: Provisioner | None) -> None:
+        self.provisioner = provisioner
         self._core = core
         self._rows: dict[str, CredentialRow] = {}
         self._due: list[tuple[float, int, Doomed]] = []
@@ -65,6 +66,11 @@ class Revoker:
         self._wake = Wake()
         self._patience = core.limits.revoke_seconds
         self._waits: set[trio.CancelScope] = set()
+
+    @property
+    def offered(self) -> bool:
+        """Whether jobs can get credentials: their revocation must be guaranteed (§14)."""
+        return self.provisioner is not None and self._core.store.durable
 
     @property
     def outstanding(self) -> int:
@@ -95,7 +101,7 @@ class Revoker:
         if not rows:
             return
         self._rows |= {row.row_id: row for row in rows}
-        if self._core.provisioner is None:
+        if self.provisioner is None:
             log.error("no provisioner to revoke credentials with", extra={"count": len(rows)})
             return
         log.warning("credentials are left of jobs that are over", extra={"count": len(rows)})
@@ -152,7 +158,7 @@ class Revoker:
         self._wake.set()
 
     async def _try(self, doomed: Doomed) -> None:
-        provisioner, row = self._core.provisioner, doomed.row
+        provisioner, row = self.provisioner, doomed.row
         assert provisioner is not None
         try:
             with trio.fail_after(self._core.limits.revoke_seconds):

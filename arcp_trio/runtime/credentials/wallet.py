@@ -83,7 +83,7 @@ class Wallet:
         """The job may be accepted with what it holds."""
         self._job = job
         self._provisioner = provisioner
-        self._revoker = job.core.revoker
+        self._revoker = job.jobs.revoker
         self._held: dict[str, _Held] = {}
         self._minting: set[trio.CancelScope] = set()
         self._minted = Wake()

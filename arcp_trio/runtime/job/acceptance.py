@@ -14,19 +14,19 @@ from arcp_trio.runtime.credentials.holes import sealed
 from arcp_trio.runtime.credentials.wallet import Wallet
 from arcp_trio.runtime.job.job import Job
 from arcp_trio.runtime.job.journal import Journal
-from arcp_trio.runtime.notices import frame
+from arcp_trio.runtime.notices import frame, store_trouble
 from arcp_trio.runtime.tracing import Span
-from arcp_trio.runtime.trouble import store_trouble
 from arcp_trio.store.records import JobRow
 from arcp_trio.wire.errors import InternalError
 from arcp_trio.wire.ids import new_id
-from arcp_trio.wire.json import Json, JsonObject
+from arcp_trio.wire.json import Json
 from arcp_trio.wire.timestamps import parse_rfc3339, rfc3339
 
 if TYPE_CHECKING:
     from arcp_trio.authority.lease import Lease
     from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.job.agents import Agent
+    from arcp_trio.runtime.job.jobs import Jobs
 
 
 @attrs.frozen(kw_only=True)
@@ -70,23 +70,25 @@ class Origin:
         )
 
 
-def draft(core: Core, wanted: Wanted, origin: Origin) -> Job:
+def draft(jobs: Jobs, wanted: Wanted, origin: Origin) -> Job:
     """A job that counts, but is not yet stored: whoever does not come to that gives it up again.
 
     Raises:
         ArcpError: no job can be taken on now.
     """
+    core = jobs.core
     if core.closing:
         raise InternalError("the runtime is shutting down")
     if core.store.trouble is not None:
         raise store_trouble()
-    core.jobs.refuse_if_full(origin.principal)
+    jobs.refuse_if_full(origin.principal)
     job_id = new_id("job_")
     span = _span(core, job_id, wanted, origin)
     trace_id = _trace_id(origin.trace) or span.trace_id or secrets.token_hex(16)
     above = None if origin.parent is None else origin.parent.journal
     job = Job(
         core=core,
+        jobs=jobs,
         id=job_id,
         agent=wanted.agent,
         input=wanted.input,
@@ -97,15 +99,15 @@ def draft(core: Core, wanted: Wanted, origin: Origin) -> Job:
         max_runtime=wanted.max_runtime,
         grace=core.limits.cancel_grace_seconds,
         submitters=origin.submitters,
-        journal=Journal(core, job_id, trace_id, origin.session_id, above),
+        journal=Journal(jobs, job_id, trace_id, origin.session_id, above),
         authority=_authority(core, wanted.lease, origin.parent),
         streams=origin.streams,
         parent=origin.parent,
         delegate_id=origin.delegate_id,
     )
-    core.jobs.admit(job)
-    if origin.credentials and core.provisioner is not None:
-        job.wallet = Wallet(job, core.provisioner)
+    jobs.admit(job)
+    if origin.credentials and jobs.revoker.provisioner is not None:
+        job.wallet = Wallet(job, jobs.revoker.provisioner)
     return job
 
 
@@ -171,18 +173,18 @@ def give_up(job: Job) -> None:
     if job.wallet is not None:
         job.wallet.end()
     job.authority.budget.close()
-    job.core.jobs.ended(job)
+    job.jobs.ended(job)
     job.span.end({"arcp.job.outcome": "not accepted"}, code=InternalError.code)
 
 
-def acceptance(job: Job, now: float) -> JsonObject:
+def acceptance(job: Job, now: float) -> dict[str, Json]:
     """The payload of the job's `job.accepted`, but for the request that it answers (§7.1, §10).
 
     The values of credentials are not in it: they are not stored.
     """
     credentials = [] if job.wallet is None else job.wallet.all()
     lease = job.authority.lease
-    payload: JsonObject = {
+    payload: dict[str, Json] = {
         "job_id": job.id,
         "agent": job.agent.ref,
         "lease": lease.wire(),
@@ -197,7 +199,7 @@ def acceptance(job: Job, now: float) -> JsonObject:
     return {name: value for name, value in payload.items() if value is not None}
 
 
-def accepted_tail(payload: JsonObject) -> bytes:
+def accepted_tail(payload: dict[str, Json]) -> bytes:
     """The tail of a `job.accepted`, sealed if the values of credentials belong into it."""
     # Some clients match it to their submit by the envelope's trace id.
     tail = frame("job.accepted", payload, job_id=payload["job_id"], trace_id=payload["trace_id"])

@@ -33,7 +33,7 @@ from arcp_trio.wire.errors import (
     JobTimedOut,
 )
 from arcp_trio.wire.ids import new_id
-from arcp_trio.wire.json import Json, JsonObject, dumps, loads
+from arcp_trio.wire.json import Json, JsonLike, dumps, loads
 from arcp_trio.wire.lease_request import lease_request
 from arcp_trio.wire.timestamps import rfc3339
 
@@ -101,7 +101,7 @@ async def delegate(
     expires_at = None
     if expires_in is not None:
         expires_at = rfc3339(parent.core.clock.now() + expires_in)
-    body: JsonObject = {
+    body: dict[str, JsonLike] = {
         "delegate_id": delegate_id,
         "agent": agent,
         "input": input,
@@ -164,7 +164,7 @@ def _wanted(
     asked = Lease.read(request, expires_at, now=core.clock.now())
     above = parent.authority
     wanted = Wanted(
-        agent=core.agents.resolve(agent),
+        agent=parent.jobs.agents.resolve(agent),
         input=loads(dumps(input)),  # from here on each of the two has its own
         lease=narrowed(
             asked, above.lease, above.budget.available(), any_model=core.policy.any_model
@@ -186,7 +186,7 @@ async def _accept(parent: Job, delegate_id: str, wanted: Wanted) -> Job:
     was away, and also if it is another session that submitted the same key later.
     """
     core = parent.core
-    child = draft(core, wanted, Origin.delegation(parent, delegate_id))
+    child = draft(parent.jobs, wanted, Origin.delegation(parent, delegate_id))
     parent.adopt(child)
     try:
         await provide(child)
@@ -198,7 +198,7 @@ async def _accept(parent: Job, delegate_id: str, wanted: Wanted) -> Job:
         await _part(parent, child)  # noqa: ASYNC102 - it bounds and shields itself
         raise
     parent.tell_of(child, tail)
-    group.then(partial(core.jobs.start, child))
+    group.then(partial(parent.jobs.start, child))
     return child
 
 

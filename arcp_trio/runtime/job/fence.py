@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 import trio
 
-from arcp_trio.runtime.groups import unwrapped
+from arcp_trio.groups import unwrapped
 from arcp_trio.runtime.job import outcome
 from arcp_trio.runtime.job.outcome import Outcome
 from arcp_trio.runtime.limits import limit_hit

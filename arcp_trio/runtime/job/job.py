@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.credentials.wallet import Wallet
     from arcp_trio.runtime.job.context import JobContext
+    from arcp_trio.runtime.job.jobs import Jobs
     from arcp_trio.runtime.tracing import Span
 
 log = logging.getLogger(__name__)
@@ -40,6 +41,7 @@ class Job:
     """Lives in the runtime's nursery; knows its watchers by session id, and no connection."""
 
     core: Core
+    jobs: Jobs
     id: str
     agent: Agent
     input: Json
@@ -171,7 +173,7 @@ class Job:
             self.wallet.end()  # nobody has heard of the job, and nobody will
         elif not self._winding_up:
             self._winding_up = True
-            self.core.jobs.mind_end(self)
+            self.jobs.mind_end(self)
 
     def end(self, outcome: Outcome) -> bool:
         """Decide, and wind up."""
@@ -230,7 +232,7 @@ class Job:
         self._tell_of_end(outcome, left)
         with self._last_scope:
             await group.committed()
-            self.core.jobs.ended(self)
+            self.jobs.ended(self)
 
     def _tell_of_end(self, outcome: Outcome, left: Mapping[str, Decimal]) -> None:
         """Tell the operator."""

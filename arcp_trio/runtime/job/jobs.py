@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from arcp_trio.runtime.clean import start_clean
 from arcp_trio.runtime.job.context import JobContext
 from arcp_trio.runtime.limits import limit_hit
+from arcp_trio.runtime.tasks import start_clean
 from arcp_trio.runtime.wake import Wake
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.core import Core
+    from arcp_trio.runtime.credentials.revocation import Revoker
+    from arcp_trio.runtime.job.agents import Agents
     from arcp_trio.runtime.job.job import Job
     from arcp_trio.runtime.job.outcome import Outcome
 
@@ -25,9 +27,11 @@ log = logging.getLogger(__name__)
 class Jobs:
     """Jobs by id from their acceptance to their stored end; what has ended is in the store only."""
 
-    def __init__(self, core: Core, nursery: trio.Nursery) -> None:
+    def __init__(self, core: Core, agents: Agents, revoker: Revoker, nursery: trio.Nursery) -> None:
+        self.core = core
+        self.agents = agents
+        self.revoker = revoker
         self.live: dict[str, Job] = {}
-        self._core = core
         self._nursery = nursery
         self._count: Counter[str] = Counter()
         self._ordinal = 0
@@ -49,7 +53,7 @@ class Jobs:
         Raises:
             InternalError: a limit is reached.
         """
-        limits = self._core.limits
+        limits = self.core.limits
         if len(self.live) >= limits.jobs:
             raise limit_hit("jobs", limits.jobs)
         if self._count[principal] >= limits.jobs_per_principal:

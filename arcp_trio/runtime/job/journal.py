@@ -15,7 +15,7 @@ from arcp_trio.wire.ids import new_id
 from arcp_trio.wire.timestamps import rfc3339
 
 if TYPE_CHECKING:
-    from arcp_trio.runtime.core import Core
+    from arcp_trio.runtime.job.jobs import Jobs
     from arcp_trio.runtime.job.outcome import Outcome
     from arcp_trio.runtime.session.watch import Watch
     from arcp_trio.store.queue import Group
@@ -28,12 +28,13 @@ class Journal:
     """Takes a job's entries, hints at them, and gives up the oldest past its bound."""
 
     def __init__(
-        self, core: Core, job_id: str, trace_id: str, session_id: str, above: Journal | None
+        self, jobs: Jobs, job_id: str, trace_id: str, session_id: str, above: Journal | None
     ) -> None:
         self.length = 0
         self.watches: dict[str, Watch] = {}
         """Those of the awake sessions that watch the job, by their ids."""
-        self._core = core
+        core = jobs.core
+        self._jobs = jobs
         self._store = core.store
         self._metrics = core.metrics
         self._job_id = job_id
@@ -84,14 +85,14 @@ class Journal:
         terminal: bool = False,
         child: str | None = None,
     ) -> Entry:
-        ordinal = self._core.jobs.next_ordinal()
+        ordinal = self._jobs.next_ordinal()
         entry = Entry(self.length, ordinal, tail, feature, terminal, child)
         self._count(entry)
         return entry
 
     def _hint(self, entry: Entry) -> None:
         for watch in self.watches.values():
-            watch.session.hint(watch, entry)
+            watch.session.outbox.hint(watch, entry)
 
     def _count(self, entry: Entry) -> None:
         self.length = entry.index + 1
@@ -145,7 +146,7 @@ class Journal:
         """Wait for the session that submitted the job, while it is attached; for nobody else."""
         while True:
             journal, watch = self._first_reader()
-            attached = watch is not None and watch.session.tail is not None
+            attached = watch is not None and watch.session.outbox.unsent is not None
             # Told of an ancestor only, so far, it has yet to read all of this one.
             cursor = watch.cursor if watch is not None and journal is self else 0
             self._trim(cursor if attached else None)

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from arcp_trio.runtime.groups import unwrapped
+from arcp_trio.groups import unwrapped
 from arcp_trio.runtime.job.emitting import add_event, give_way
 from arcp_trio.runtime.job.outcome import sound_copy
 from arcp_trio.runtime.tracing import NO_SPAN, Span

@@ -29,9 +29,10 @@ from arcp_trio.wire.json import JsonObject, dumps, loads_exact
 from arcp_trio.wire.messages import Submit
 
 if TYPE_CHECKING:
-    from arcp_trio.runtime.connection.connection import Connection
     from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.job.job import Job
+    from arcp_trio.runtime.job.jobs import Jobs
+    from arcp_trio.runtime.session.attachment import Attachment
     from arcp_trio.runtime.session.session import Session
 
 
@@ -47,7 +48,7 @@ class Request:
     """One submit, of one session."""
 
     session: Session
-    connection: Connection
+    attachment: Attachment
     id: str
     trace: str | None
     submit: Submit
@@ -70,8 +71,9 @@ class Accepted:
 class Judge:
     """Decides what a submit comes to. Of submits that share a key, one at a time."""
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: Core, jobs: Jobs) -> None:
         self._core = core
+        self._jobs = jobs
         self._claims: dict[tuple[str, str], Claim] = {}
 
     def claim(self, principal: str, key: str | None) -> Claim | None:
@@ -132,7 +134,7 @@ class Judge:
         Raises:
             ArcpError: why not.
         """
-        return draft(self._core, self._wanted(request), _origin(request))
+        return draft(self._jobs, self._wanted(request), _origin(request))
 
     def accept(self, request: Request, job: Job) -> tuple[Accepted, Group]:
         """Take on a new job; it exists once the group is stored."""
@@ -155,7 +157,7 @@ class Judge:
         expires_at = None if constraints is None else constraints.expires_at
         return Wanted(
             lease=Lease.read(submit.lease_request, expires_at, now=core.clock.now()),
-            agent=core.agents.resolve(submit.agent),
+            agent=self._jobs.agents.resolve(submit.agent),
             input=submit.input,
             max_runtime=submit.max_runtime_sec,
         )
@@ -172,7 +174,7 @@ class Judge:
         if known.job_id in session.accepting:
             return Accepted(tail)
         row = await store.job(known.job_id)
-        job = self._core.jobs.live.get(known.job_id)
+        job = self._jobs.live.get(known.job_id)
         if job is not None:
             job.submitters.add(session.id)  # also if it had been closed since
         if row is None or session.id in row.submitters:

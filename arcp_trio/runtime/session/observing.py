@@ -16,15 +16,15 @@ from arcp_trio.runtime.session.outbox import Answer, Promise
 from arcp_trio.runtime.session.watch import Watch
 from arcp_trio.store.records import JobQuery, Status
 from arcp_trio.wire.errors import ArcpError, InvalidRequest, JobNotFound, clip
-from arcp_trio.wire.json import JsonObject, dumps, loads, loads_exact
+from arcp_trio.wire.json import Json, JsonObject, dumps, loads, loads_exact
 from arcp_trio.wire.messages import (
     JobEntry,
-    Jobs,
     ListJobs,
     Subscribe,
     Subscribed,
     Unsubscribe,
 )
+from arcp_trio.wire.messages import Jobs as JobListing
 from arcp_trio.wire.schema import to_json
 from arcp_trio.wire.timestamps import parse_rfc3339, rfc3339
 
@@ -33,23 +33,25 @@ if TYPE_CHECKING:
 
     from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.job.job import Job
+    from arcp_trio.runtime.job.jobs import Jobs
     from arcp_trio.runtime.session.clerk import Request
     from arcp_trio.runtime.session.session import Session
     from arcp_trio.store.records import JobRow
 
 audit = logging.getLogger("arcp_trio.audit")
-"""Who wanted to observe whose job, and what was decided (§14)."""
+"""Records each attempt to observe a job, and what was decided (§14)."""
 
 
 ENTRY_ALLOWANCE = 512
-"""More than an entry of a listing takes beyond what its job's `job.accepted` has, too."""
+"""Bytes of a listing's entry beyond those of its job's `job.accepted`, at most."""
 
 
 class Observing:
     """One session's view of the jobs."""
 
-    def __init__(self, core: Core, session: Session) -> None:
+    def __init__(self, core: Core, jobs: Jobs, session: Session) -> None:
         self._core = core
+        self._jobs = jobs
         self._session = session
 
     # -- subscriptions (§7.6)
@@ -58,7 +60,7 @@ class Observing:
         """Watch a job from here on, or from further back.
 
         Raises:
-            JobNotFound: there is none, or none that the principal may know of: the same words.
+            JobNotFound: there is no such job, or the principal may not know of it; the same words.
         """
         core, session = self._core, self._session
         row = await core.store.job(message.job_id)
@@ -73,7 +75,7 @@ class Observing:
         if row is None or not allowed:
             raise JobNotFound("there is no such job")
         cursor = await self._cursor(message)
-        job = core.jobs.live.get(row.job_id)
+        job = self._jobs.live.get(row.job_id)
         if job is None and row.finished_at is None:
             row = await core.store.job(row.job_id)  # it has ended since
             if row is None:
@@ -81,7 +83,7 @@ class Observing:
         self._begin(request, row, job, cursor)
 
     async def _cursor(self, message: Subscribe) -> int | None:
-        """Where in the journal to begin; None at its end."""
+        """Return the index in the journal at which to begin; None for its end."""
         if not message.history:
             return None
         after = max(0, message.from_event_seq or 0)
@@ -108,8 +110,8 @@ class Observing:
         )
         tail = partial(_subscribed_tail, subscribed, replayed)
         if watch is None:
-            # Nothing is owed that it would not get anyway: its own job, or one that is over.
-            session.tell(Answer(request.connection, tail))
+            # The session gets all of the job's events anyway, or the job is over.
+            session.tell(Answer(request.attachment, tail))
             return
         session.tell(Promise(tail, watch))
         session.subscriptions[row.job_id] = watch
@@ -117,7 +119,7 @@ class Observing:
             job.journal.watches[session.id] = watch
 
     def _has(self, row: JobRow, job: Job | None) -> bool:
-        """Whether the session gets the job's events anyway, or had them: it submitted it."""
+        """Whether the session gets or got the job's events anyway."""
         session = self._session
         watch = session.watches.get(row.job_id)
         return (
@@ -134,7 +136,7 @@ class Observing:
             raise limit_hit("subscriptions_per_session", most)
 
     def unsubscribe(self, message: Unsubscribe) -> None:
-        """Stop watching a job that was subscribed to, at once; that is not answered."""
+        """Stop watching a job at once; this is not answered."""
         self._session.stop_observing(message.job_id)
 
     # -- listings (§6.6)
@@ -145,16 +147,16 @@ class Observing:
         found = await core.store.jobs(self._query(message))
         page = _fitting(found[: message.page_size], core.limits.frame_bytes_out)
         entries = [
-            _entry(row, core.jobs.live.get(row.job_id))
+            _entry(row, self._jobs.live.get(row.job_id))
             for row in page
             if core.policy.may_observe(principal, row.principal)
         ]
-        listing = Jobs(
+        listing = JobListing(
             request_id=request.id,
             jobs=entries,
-            next_cursor=_cursor_behind(page[-1]) if len(page) < len(found) else None,
+            next_cursor=_cursor_after(page[-1]) if len(page) < len(found) else None,
         )
-        self._session.tell(Answer(request.connection, frame("session.jobs", to_json(listing))))
+        self._session.tell(Answer(request.attachment, frame("session.jobs", to_json(listing))))
 
     def _query(self, message: ListJobs) -> JobQuery:
         wanted, principal = message.filter, self._session.principal
@@ -179,21 +181,21 @@ class Observing:
 
 
 def _subscribed_tail(subscribed: Subscribed, replayed: int, after_seq: int) -> bytes:
-    """The replay comes right behind this; `subscribed_from` is the last number of it (§7.6)."""
+    """Return a `job.subscribed`, which its replay follows up to `subscribed_from` (§7.6)."""
     said = attrs.evolve(subscribed, subscribed_from=after_seq + replayed)
     tail = frame(said.type, to_json(said), job_id=said.job_id, trace_id=said.trace_id)
     return tail if said.credentials is None else sealed(tail)
 
 
 def _credentials(job: Job) -> list[JsonObject] | None:
-    """Without their values: whoever may see these gets them as the frame is numbered (§14)."""
+    """Return the job's credentials without values; those who may see them get them filled in."""
     held = [] if job.wallet is None else job.wallet.all()
     return [credential.public() for credential in held] or None
 
 
-def _descriptor(row: JobRow, job: Job | None) -> JsonObject:
+def _descriptor(row: JobRow, job: Job | None) -> dict[str, Json]:
     accepted: JsonObject = loads(row.accepted)
-    known = {
+    known: dict[str, Json] = {
         "job_id": row.job_id,
         "agent": row.agent,
         "lease": accepted["lease"],
@@ -224,7 +226,7 @@ def _entry(row: JobRow, job: Job | None) -> JobEntry:
 
 
 def _fitting(rows: Sequence[JobRow], most: int) -> Sequence[JobRow]:
-    """As many of them, but at least one, as fit into one frame."""
+    """Return as many rows as fit into one frame, but at least one."""
     size = ENTRY_ALLOWANCE
     for count, row in enumerate(rows):
         size += len(row.accepted) + ENTRY_ALLOWANCE
@@ -238,15 +240,15 @@ def _statuses(names: Sequence[str]) -> frozenset[Status]:
     unknown = [name for name in names if name not in known]
     if unknown:
         raise InvalidRequest(
-            f"{clip(repr(unknown[0]))} is none of {', '.join(Status)} @ $.filter.status"
+            f"{clip(repr(unknown[0]))} is not one of {', '.join(Status)} @ $.filter.status"
         )
     return frozenset(map(Status, names))
 
 
-# -- cursors: opaque to the client
+# -- cursors, which are opaque to the client
 
 
-def _cursor_behind(row: JobRow) -> str:
+def _cursor_after(row: JobRow) -> str:
     return b64encode(dumps([row.created_at, row.job_id])).decode()
 
 
@@ -259,4 +261,4 @@ def _place(cursor: str) -> tuple[float, str]:
                 pass
     except (ValueError, ArcpError):
         pass
-    raise InvalidRequest("the cursor is not one that a listing has given")
+    raise InvalidRequest("the cursor did not come from a listing")

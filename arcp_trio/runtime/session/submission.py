@@ -16,8 +16,9 @@ from arcp_trio.wire.errors import ArcpError, InternalError
 from arcp_trio.wire.messages import Submit
 
 if TYPE_CHECKING:
-    from arcp_trio.runtime.connection.connection import Connection
     from arcp_trio.runtime.core import Core
+    from arcp_trio.runtime.job.jobs import Jobs
+    from arcp_trio.runtime.session.attachment import Attachment
     from arcp_trio.runtime.session.session import Session
 
 log = logging.getLogger(__name__)
@@ -30,7 +31,7 @@ class _Place:
     """
 
     def __init__(self, session: Session) -> None:
-        session.answer_due()
+        session.outbox.answer_due()
         self._session = session
         self._before = session.last_place
         self._done = session.last_place = trio.Event()
@@ -43,21 +44,22 @@ class _Place:
     def leave(self) -> None:
         """Let the next one have its turn."""
         self._done.set()
-        self._session.answer_given()
+        self._session.outbox.answer_given()
 
 
 class Submissions:
     """Decides on submits, each in a task of its own: a slow one holds up no other command."""
 
-    def __init__(self, core: Core, nursery: trio.Nursery) -> None:
+    def __init__(self, core: Core, jobs: Jobs, nursery: trio.Nursery) -> None:
         self._core = core
+        self._jobs = jobs
         self._nursery = nursery
-        self._judge = Judge(core)
+        self._judge = Judge(core, jobs)
 
     def begin(
         self,
         session: Session,
-        connection: Connection,
+        attachment: Attachment,
         request_id: str,
         trace: str | None,
         submit: Submit,
@@ -67,7 +69,7 @@ class Submissions:
         first_in_line = session.last_place is None or session.last_place.is_set()
         request = Request(
             session=session,
-            connection=connection,
+            attachment=attachment,
             id=request_id,
             trace=trace,
             submit=submit,
@@ -80,7 +82,7 @@ class Submissions:
             self._accept_at_once(request, place)
         else:
             session.hold()
-            session.request_begun(size)
+            session.inbox.begun(size)
             self._nursery.start_soon(self._process, request, place, name=f"submit {request_id}")
 
     def _accept_at_once(self, request: Request, place: _Place) -> None:
@@ -97,7 +99,7 @@ class Submissions:
         else:
             assert accepted.new is not None
             self._promise(session, accepted)
-            group.then(partial(self._core.jobs.start, accepted.new))
+            group.then(partial(self._jobs.start, accepted.new))
         finally:
             place.leave()
 
@@ -125,7 +127,7 @@ class Submissions:
                 self._release(request, verdict)
         finally:
             place.leave()
-            session.request_done(request.size)
+            session.inbox.done(request.size)
             session.release()
 
     async def _verdict(self, request: Request) -> Accepted | ArcpError:
@@ -144,18 +146,18 @@ class Submissions:
         refused = {"code": error.code, "error": error.message}
         log.info("submit refused", extra=_facts(request) | refused)
         tail = refusal(error, request_id=request.id)
-        request.session.tell(Answer(request.connection, tail))
+        request.session.tell(Answer(request.attachment, tail))
 
     def _release(self, request: Request, verdict: Accepted) -> None:
         """Promise, then watch, then start: nothing of a job can precede its acceptance."""
         session = request.session
         if verdict.watch is None:
             # Said again, for this session to match it; what is logged is the first.
-            session.tell(Answer(request.connection, verdict.tail))
+            session.tell(Answer(request.attachment, verdict.tail))
             return
         self._promise(session, verdict)
         if verdict.new is not None:
-            self._core.jobs.start(verdict.new)
+            self._jobs.start(verdict.new)
 
     def _promise(self, session: Session, verdict: Accepted) -> None:
         watch = verdict.watch

@@ -1,4 +1,4 @@
-"""A session watching a job."""
+"""A session's cursor into a job's journal."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ if TYPE_CHECKING:
 
 @attrs.define(eq=False)
 class Watch:
-    """A cursor: the next entry of the job's journal that the session is owed.
+    """One session watching one job: `cursor` is the next entry of the journal it is owed.
 
-    History, live, overflow, absence and restart are all the same thing: a cursor that is behind.
+    History, live events, overflow, absence and restart are all the same: a cursor that is behind.
     """
 
     session: Session
     job_id: str
     job: Job | None
-    """None once the job has ended and is only in the store."""
+    """None for a job that has ended and is only in the store."""
     cursor: int = 0
     observer: bool = False
-    """The session did not submit the job, but subscribed to it (§7.6)."""
+    """The session subscribed to the job rather than submitting it (§7.6)."""
 
     @property
     def behind(self) -> bool:
@@ -33,18 +33,18 @@ class Watch:
 
     @property
     def owed(self) -> int:
-        """How many entries the session is owed; of an ended job the terminal, at least."""
+        """How many entries the session is owed; of an ended job at least the terminal."""
         return 1 if self.job is None else self.job.journal.length - self.cursor
 
     def end(self) -> None:
-        """The session is owed nothing more of the job."""
+        """Stop watching: the session is owed nothing more of the job."""
         for kept in (self.session.watches, self.session.subscriptions):
             if kept.get(self.job_id) is self:
                 del kept[self.job_id]
         self.leave_job()
 
     def leave_job(self) -> None:
-        """Have the job hint at nothing any more, and not wait for this session."""
+        """Have the job neither send hints to the session nor wait for it."""
         journal = None if self.job is None else self.job.journal
         if journal is not None and journal.watches.get(self.session.id) is self:
             del journal.watches[self.session.id]

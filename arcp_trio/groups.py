@@ -1,0 +1,25 @@
+"""Exceptions inside the groups that nurseries put them in."""
+
+from __future__ import annotations
+
+from typing import cast, overload
+
+
+@overload
+def unwrapped(error: Exception) -> Exception: ...
+@overload
+def unwrapped(error: BaseException) -> BaseException: ...
+def unwrapped(error: BaseException) -> BaseException:
+    """Return the one exception inside the groups around it; a group of several stays a group."""
+    if not isinstance(error, BaseExceptionGroup):
+        return error
+    group = cast("BaseExceptionGroup[BaseException]", error)
+    return unwrapped(group.exceptions[0]) if len(group.exceptions) == 1 else group
+
+
+def leaves(error: Exception) -> list[Exception]:
+    """Return all exceptions inside the groups around them, in order."""
+    if not isinstance(error, ExceptionGroup):
+        return [error]
+    group = cast("ExceptionGroup[Exception]", error)
+    return [leaf for inner in group.exceptions for leaf in leaves(inner)]

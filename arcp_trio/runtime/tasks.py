@@ -1,0 +1,54 @@
+"""Starting tasks that inherit nothing, and keeping background work going."""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final, TypeVarTuple
+
+import trio
+
+log = logging.getLogger(__name__)
+
+PAUSE_SECONDS: Final = 5.0
+"""How long background work that failed waits before it begins again."""
+
+_Ts = TypeVarTuple("_Ts")
+
+
+def start_clean(
+    nursery: trio.Nursery,
+    function: Callable[[*_Ts], Awaitable[object]],
+    *args: *_Ts,
+    name: str,
+) -> None:
+    """Start a task in an empty context.
+
+    A task that outlives its starter must not keep the starter's context variables and trace span.
+    """
+    start = partial(nursery.start_soon, function, *args, name=name)
+    contextvars.Context().run(start)
+
+
+async def keep_running(work: Callable[[*_Ts], Awaitable[None]], *args: *_Ts) -> None:
+    """Run background work; log its failure and run it again."""
+    while True:
+        try:
+            await work(*args)
+        except Exception:
+            log.exception("background work failed, and goes on")
+            await trio.sleep(PAUSE_SECONDS)
+
+
+async def first_of(*waits: Callable[[], Awaitable[None]]) -> None:
+    """Return when one of `waits` returns, and cancel the others."""
+
+    async def wait_for(wait: Callable[[], Awaitable[None]]) -> None:
+        await wait()
+        nursery.cancel_scope.cancel(reason="one is enough")
+
+    async with trio.open_nursery() as nursery:
+        for wait in waits:
+            nursery.start_soon(wait_for, wait)

@@ -1,0 +1,132 @@
+"""What tests look up inside a runtime: the only module of the tests that names its internals.
+
+A test speaks the wire or the public API wherever it can, and reads figures from the metrics
+(`tests.metrics`). The functions below are for invariants that cannot be seen from outside, mostly
+that something leaves nothing in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+import pytest
+
+from arcp_trio import Runtime
+from arcp_trio.runtime.job.job import Job
+from arcp_trio.runtime.session.session import Session
+
+
+@attrs.frozen
+class Inbox:
+    """What a session's client has asked for and has not been answered."""
+
+    waiting: int
+    """Commands that the clerk has not begun."""
+    held_bytes: int
+    """Bytes that count towards `inbox_bytes`."""
+
+
+# -- jobs
+
+
+def live_jobs(runtime: Runtime) -> set[str]:
+    """Return the ids of the jobs in memory: accepted, or about to be, and without a stored end."""
+    return set(runtime._jobs.live)
+
+
+def watching_sessions(runtime: Runtime, job_id: str) -> set[str]:
+    """Return the ids of the sessions that get hints of a live job's events."""
+    return set(runtime._jobs.live[job_id].journal.watches)
+
+
+def claimed_keys(runtime: Runtime) -> int:
+    """Return how many idempotency keys are held by submits that are being decided."""
+    return len(runtime._sessions._submissions._judge._claims)
+
+
+def hold_jobs(runtime: Runtime, patch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Keep jobs that are accepted from now on from starting; return what starts them."""
+    jobs = runtime._jobs
+    start, held = jobs.start, list[Job]()
+    patch.setattr(jobs, "start", held.append)
+
+    def start_held() -> None:
+        while held:
+            start(held.pop(0))
+
+    return start_held
+
+
+# -- sessions
+
+
+def awake_sessions(runtime: Runtime) -> set[str]:
+    """Return the ids of the sessions that have tasks."""
+    return set(runtime._sessions._awake)
+
+
+def unsent_bytes(runtime: Runtime, session_id: str | None) -> int:
+    """Return how many bytes of numbered frames wait to be sent on a session's connection."""
+    unsent = _awake_session(runtime, session_id).outbox.unsent
+    assert unsent is not None, "nobody is attached"
+    return unsent._bytes
+
+
+def outbox_items(runtime: Runtime, session_id: str | None) -> int:
+    """Return how many items an awake session's scribe has to deal with."""
+    return _awake_session(runtime, session_id).outbox._receive.statistics().current_buffer_used
+
+
+def hints(runtime: Runtime, session_id: str | None) -> int:
+    """Return how many hints an awake session's scribe has to deal with."""
+    return _awake_session(runtime, session_id).outbox.hints
+
+
+def inbox(runtime: Runtime, session_id: str | None) -> Inbox:
+    """Return what waits in an awake session's inbox."""
+    found = _awake_session(runtime, session_id).inbox
+    return Inbox(found._receive.statistics().current_buffer_used, found._bytes)
+
+
+def _awake_session(runtime: Runtime, session_id: str | None) -> Session:
+    assert session_id is not None, "a session is open"
+    return runtime._sessions._awake[session_id]
+
+
+# -- connections
+
+
+def connected_principals(runtime: Runtime) -> dict[str, int]:
+    """Return how many connections count towards `sessions_per_principal`, by principal."""
+    return dict(runtime._sessions._connected)
+
+
+def counted_addresses(runtime: Runtime) -> int:
+    """Return how many addresses have sent a wrong token that still counts against them."""
+    return len(runtime._core.wrong_tokens._counted)
+
+
+# -- the runtime as a whole
+
+
+def table_sizes(runtime: Runtime) -> dict[str, int]:
+    """Return how many entries each table of the runtime has in memory, by owner and name."""
+    submissions = runtime._sessions._submissions
+    owners = [runtime, runtime._jobs, runtime._sessions, submissions, submissions._judge]
+    return {
+        f"{type(owner).__name__}.{name}": len(table)
+        for owner in owners
+        for name, table in vars(owner).items()
+        if isinstance(table, dict | list | set)
+    }
+
+
+def shown_by_repr(runtime: Runtime) -> str:
+    """Return what a traceback or a debugger shows of everything the runtime's parts share."""
+    return repr(runtime._core)
+
+
+def set_version(runtime: Runtime, version: str) -> None:
+    """Have the runtime say that it is of this version."""
+    runtime._core.version = version
