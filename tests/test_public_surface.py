@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
-import types
 import typing
 from collections.abc import Iterator
 from pathlib import Path
@@ -52,7 +51,7 @@ def hints(thing: Any, module_name: str) -> dict[str, Any]:
 
 def named_types(hint: Any) -> Iterator[type]:
     """Yield the classes that a type is made of."""
-    if isinstance(hint, type) and not isinstance(hint, types.GenericAlias):
+    if isinstance(hint, type):
         yield hint
     arguments = hint if isinstance(hint, list) else typing.get_args(hint)
     for argument in arguments:
