@@ -8,8 +8,7 @@ from contextlib import suppress
 import pytest
 import trio
 
-from arcp_trio import ResumeWindowExpired
-from arcp_trio.runtime.runtime import Runtime
+from arcp_trio import ResumeWindowExpired, Runtime
 from arcp_trio.testing.peer import Peer
 from arcp_trio.testing.recorder import WireRecorder
 from arcp_trio.transport import TransportClosed

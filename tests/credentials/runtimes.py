@@ -7,8 +7,17 @@ from contextlib import asynccontextmanager, suppress
 
 import trio
 
-from arcp_trio import Agents, JobContext, JobError, Json, Limits, MemoryStore, Runtime, StaticTokens
-from arcp_trio.runtime.access import Policy
+from arcp_trio import (
+    Agents,
+    JobContext,
+    JobError,
+    Json,
+    Limits,
+    MemoryStore,
+    Policy,
+    Runtime,
+    StaticTokens,
+)
 from arcp_trio.store.interface import Store
 from arcp_trio.store.records import CredentialRow
 from arcp_trio.testing import Peer, TrioClock, open_peer

@@ -15,12 +15,11 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from arcp_trio import JobContext, MemoryStore, Runtime
-from arcp_trio.runtime.session.sessions import SWEEP_SECONDS
 from arcp_trio.testing.frames import Frame
 from arcp_trio.testing.peer import Peer
 from tests.durability.stores import TABLES
 from tests.durability.story import FEATURES, World
-from tests.inside import table_sizes
+from tests.inside import SWEEP_SECONDS, table_sizes
 from tests.sessions.support import hello_payload
 from tests.store.engines import ENGINES, Engine
 

@@ -7,11 +7,11 @@ import trio
 from trio.testing import MockClock
 
 from arcp_trio import InternalError, MemoryStore
-from arcp_trio.runtime.session.sessions import Sessions
 from arcp_trio.store.errors import StoreError
 from arcp_trio.testing import open_peers
 from arcp_trio.transport import TransportClosed
 from tests.durability.support import FailingStore, new_runtime
+from tests.inside import TROUBLE_NOTICE
 
 TROUBLE = "store in trouble"
 
@@ -161,7 +161,7 @@ async def test_a_fault_in_the_background_ends_nothing(
             raise RuntimeError("a fault")
 
         with monkeypatch.context() as patch:
-            patch.setattr(Sessions, "tell_of_trouble", fail)
+            patch.setattr(*TROUBLE_NOTICE, fail)
             store.broken = True
             await trio.sleep(6)
         store.broken = False

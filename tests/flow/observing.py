@@ -7,9 +7,7 @@ from contextlib import AbstractContextManager, asynccontextmanager
 
 import trio
 
-from arcp_trio import JobContext, MemoryStore, Runtime, StaticTokens
-from arcp_trio.runtime.access import Policy
-from arcp_trio.runtime.limits import Limits
+from arcp_trio import JobContext, Limits, MemoryStore, Policy, Runtime, StaticTokens
 from arcp_trio.store.interface import Store
 from arcp_trio.store.writes import Write
 from arcp_trio.testing import Peer, PeerFactory, TrioClock, WireRecorder, open_peers

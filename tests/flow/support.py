@@ -8,8 +8,7 @@ from contextlib import asynccontextmanager
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from arcp_trio import JobContext, MemoryStore, Runtime, StaticTokens
-from arcp_trio.runtime.limits import Limits
+from arcp_trio import JobContext, Limits, MemoryStore, Runtime, StaticTokens
 from arcp_trio.testing import Peer, PeerFactory, TrioClock, open_peers
 from arcp_trio.testing.frames import Frame
 from arcp_trio.testing.peer import TEST_TOKEN

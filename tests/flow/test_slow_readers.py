@@ -9,7 +9,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from arcp_trio.runtime.limits import Limits
+from arcp_trio import Limits
 from arcp_trio.store.interface import Owed
 from arcp_trio.store.memory import MemoryStore
 from arcp_trio.store.writes import Write

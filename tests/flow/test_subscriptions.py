@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import shutil
-from collections import Counter
 from collections.abc import Generator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from pathlib import Path
@@ -14,10 +13,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from arcp_trio import InternalError, JobContext, MemoryStore
-from arcp_trio.runtime.session.session import Session
-from arcp_trio.runtime.session.watch import Watch
 from arcp_trio.store.interface import Store
-from arcp_trio.store.records import Entry
 from arcp_trio.store.sqlite import SqliteStore
 from arcp_trio.testing import Peer
 from arcp_trio.testing.background import background_tasks
@@ -34,7 +30,7 @@ from tests.flow.observing import (
     until_end,
     watched,
 )
-from tests.inside import hints, unsent_bytes, watching_sessions
+from tests.inside import count_hints, hints, unsent_bytes, watching_sessions
 from tests.store.engines import row_counts
 
 # -- drop and resume
@@ -323,7 +319,7 @@ async def journal_size(store: Store) -> int:
     """How much of jobs' journals is stored."""
     await store.flushed()
     if isinstance(store, SqliteStore):
-        return (await store.read(row_counts))["journal"]
+        return (await store._read(row_counts))["journal"]
     assert isinstance(store, MemoryStore)
     return sum(len(journal.entries) for journal in store.tables.journals.values())
 
@@ -381,14 +377,7 @@ async def test_an_event_costs_those_who_watch_its_job(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A session with a thousand subscriptions is told of an event of one of them once."""
-    hints: Counter[str] = Counter()
-    hint = Session.hint
-
-    def counted(session: Session, watch: Watch, entry: Entry) -> None:
-        hints[session.id] += 1
-        hint(session, watch, entry)
-
-    monkeypatch.setattr(Session, "hint", counted)
+    counted = count_hints(monkeypatch)
     async with open_scene(jobs=1_000, jobs_per_principal=1_000) as scene:
         owner, watcher = await scene.peer(), await scene.peer()
         jobs = [(await owner.submit("teller"))["job_id"] for _ in range(1_000)]
@@ -396,4 +385,4 @@ async def test_an_event_costs_those_who_watch_its_job(
             await subscribe(watcher, job_id)
         await scene.say(jobs[500], 3)
         assert said([await watcher.receive() for _ in range(3)]) == ["0", "1", "2"]
-        assert hints == {owner.session_id: 3, watcher.session_id: 3}
+        assert counted == {owner.session_id: 3, watcher.session_id: 3}

@@ -7,8 +7,7 @@ from collections.abc import Iterable
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from arcp_trio import Agents, Clock, JobContext, Limits, MemoryStore, Runtime, StaticTokens
-from arcp_trio.runtime.access import Policy
+from arcp_trio import Agents, Clock, JobContext, Limits, MemoryStore, Policy, Runtime, StaticTokens
 from arcp_trio.testing import TrioClock
 from arcp_trio.testing.peer import TEST_TOKEN
 from arcp_trio.wire.json import Json

@@ -6,8 +6,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from arcp_trio import JobContext, JobNotFound, MemoryStore, PermissionDenied, Runtime
-from arcp_trio.runtime.access import Policy
+from arcp_trio import JobContext, JobNotFound, MemoryStore, PermissionDenied, Policy, Runtime
 from arcp_trio.store.records import KeyRow
 from arcp_trio.testing import Peer, open_peer, open_peers
 from arcp_trio.wire.json import Json

@@ -8,21 +8,17 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pytest
 import trio
 from trio.testing import MockClock
 
 from arcp_trio import ArcpError, JobContext
-from arcp_trio.runtime.job.emitting import add_event
-from arcp_trio.runtime.job.job import Job
 from arcp_trio.wire.json import Json
 from arcp_trio.wire.timestamps import rfc3339
+from tests.inside import spend_after_each_authorization
 from tests.jobs.workspace import DENIED, Workspace, attempt
-
-Authorize = Callable[..., None]
-
 
 # --- what is allowed ------------------------------------------------------------------------
 
@@ -161,13 +157,7 @@ async def test_the_check_is_the_last_thing_before_the_opening(
     files: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A budget that is used up while links are looked at refuses what it had allowed before."""
-    authorize: Authorize = Job.authorize
-
-    def spending(job: Job, capability: str, target: str, *, also: Sequence[str] = ()) -> None:
-        authorize(job, capability, target, also=also)
-        add_event(job, "metric", {"name": "cost.own", "value": 1, "unit": "USD"})
-
-    monkeypatch.setattr(Job, "authorize", spending)
+    spend_after_each_authorization(monkeypatch)
     path = files.inside / "new.txt"
     result = await files.attempt(path, "w", lease={"cost.budget": ["USD:1"]})
     assert result == "BUDGET_EXHAUSTED"

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from trio.testing import MockClock
 
-from arcp_trio import ArcpError, JobContext, PermissionDenied, Runtime
-from arcp_trio.runtime.access import Policy
+from arcp_trio import ArcpError, JobContext, PermissionDenied, Policy, Runtime
 from arcp_trio.testing import Peer, open_peer
 from arcp_trio.wire.features import ALL_FEATURES
 from arcp_trio.wire.json import Json, JsonObject

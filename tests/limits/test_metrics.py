@@ -8,12 +8,12 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from arcp_trio import JobContext, JobError, __version__
-from arcp_trio.runtime.session.sessions import SWEEP_SECONDS
 from arcp_trio.store.sqlite import SqliteStore
 from arcp_trio.testing import open_peer
 from tests.credentials.runtimes import LEASE, SafeStore, provided
 from tests.credentials.upstream import Upstream, down
 from tests.durability.support import new_runtime
+from tests.inside import SWEEP_SECONDS
 from tests.metrics import scrape
 from tests.sessions.support import Stage, open_stage
 
@@ -109,7 +109,7 @@ async def run_and_crash(store: SqliteStore) -> None:
         await peer.hello()
         await peer.submit("stayer")
         await store.flushed()
-        store.put = lambda write: store._queue._taken  # type: ignore[method-assign]
+        store.put = lambda write: store._taken  # type: ignore[method-assign]
 
 
 # -- jobs and events

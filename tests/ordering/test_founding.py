@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -12,14 +11,10 @@ from trio.testing import MockClock
 from arcp_trio import Event, Limits
 from arcp_trio.client import delivery
 from arcp_trio.client.delivery import Delivery
-from arcp_trio.runtime.connection.connection import Connection
-from arcp_trio.runtime.job import outcome
-from arcp_trio.runtime.session.batch import Batch
-from arcp_trio.runtime.session.scribe import Scribe
-from arcp_trio.runtime.session.session import Session
 from arcp_trio.testing import open_pair, open_peer
 from arcp_trio.testing.pair import PeerFactory, open_peers
 from arcp_trio.testing.peer import Peer
+from tests import defects
 from tests.ordering.runtimes import make_runtime, places
 
 EVENTS = 10_000
@@ -62,18 +57,7 @@ async def test_frames_queued_by_another_task_than_numbered_them_are_found_out(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same check fails where something may come between taking numbers and queueing frames."""
-    publish, turn = Scribe._publish, itertools.cycle((0, 20))
-
-    async def publish_later(scribe: Scribe, batch: Batch, ticks: int) -> None:
-        for _ in range(ticks):
-            await trio.lowlevel.checkpoint()
-        await publish(scribe, batch)
-
-    async def publish_aside(scribe: Scribe, batch: Batch) -> None:
-        trio.lowlevel.spawn_system_task(publish_later, scribe, batch, next(turn))
-        await trio.lowlevel.checkpoint()
-
-    monkeypatch.setattr(Scribe, "_publish", publish_aside)
+    defects.publish_in_other_tasks(monkeypatch)
     with pytest.raises(AssertionError, match=r"event_seq \d+ where \d+ is due"):
         await _talk_at_once()
 
@@ -126,15 +110,7 @@ async def test_a_session_that_takes_its_jobs_along_is_found_out(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, leave: Leave
 ) -> None:
     """The same check fails where losing a connection ends the jobs."""
-    detach = Session.detach
-
-    def detach_and_cancel(session: Session, connection: Connection) -> None:
-        for watch in session.watches.values():
-            if watch.job is not None:
-                watch.job.end(outcome.cancelled("the connection was lost"))
-        detach(session, connection)
-
-    monkeypatch.setattr(Session, "detach", detach_and_cancel)
+    defects.end_jobs_with_their_connection(monkeypatch)
     async with make_runtime(_IMPATIENT) as runtime, open_peers(runtime) as peers:
         with pytest.raises(AssertionError, match="assert 'cancelled' == 'success'"):
             await _leave_and_return(peers, leave)
@@ -210,10 +186,10 @@ async def test_answers_that_only_come_in_turn_are_found_out(
     That is what awaiting handlers in the reader comes to.
     """
 
-    async def wait(self: delivery.Answer[object]) -> object:
+    async def wait(self: delivery.Reply[object]) -> object:
         await self.in_turn.wait()
         return self.get()
 
-    monkeypatch.setattr(delivery.Answer, "wait", wait)
+    monkeypatch.setattr(delivery.Reply, "wait", wait)
     with pytest.raises(trio.TooSlowError):
         await _five_events(submitting=True)

@@ -9,9 +9,6 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from arcp_trio import JobContext, JobError, Limits, MemoryStore
-from arcp_trio.runtime.session import scribe
-from arcp_trio.runtime.session.batch import Batch
-from arcp_trio.runtime.session.scribe import Scribe
 from arcp_trio.store.interface import Owed
 from arcp_trio.store.queue import WriteQueue
 from arcp_trio.store.records import KeyRow
@@ -21,6 +18,8 @@ from arcp_trio.testing.frames import NUMBERED, Frame
 from arcp_trio.testing.pair import open_peers
 from arcp_trio.testing.peer import Peer
 from arcp_trio.wire.json import JsonObject
+from tests import defects
+from tests.inside import batch_bytes
 from tests.ordering.runtimes import make_runtime, numbers, places
 
 
@@ -189,15 +188,7 @@ async def test_a_scribe_that_sends_first_and_stores_afterwards_is_found_out(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same check fails for a scribe that does not wait for the commit."""
-
-    async def publish(self: Scribe, batch: Batch) -> None:
-        if batch.logged:
-            self._store.put(batch.write())
-        if self._session.tail is not None:
-            self._session.tail.extend(batch.series)
-        await trio.lowlevel.checkpoint()
-
-    monkeypatch.setattr(Scribe, "_publish", publish)
+    defects.publish_before_the_commit(monkeypatch)
     with pytest.raises(AssertionError, match="seen before it was stored"):
         await _emit_while_shut()
 
@@ -213,7 +204,7 @@ async def test_flushed_means_also_what_is_being_committed(autojump_clock: MockCl
         stored.extend(writes)
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(queue.run, apply)
+        nursery.start_soon(queue.commit_groups, apply)
         await wait_all_tasks_blocked()
         queue.put(MoveFloor("sess_1", 1, acked=True))
         await committing.wait()
@@ -305,7 +296,7 @@ async def test_job_cancelled_comes_before_the_end_also_while_behind(
 
         @runtime.agent("bulky")
         async def bulky(job: JobContext) -> None:
-            for _ in range(2 * scribe.BATCH_BYTES // 100_000):
+            for _ in range(2 * batch_bytes() // 100_000):
                 await job.log("x" * 100_000)
             await trio.sleep_forever()
 

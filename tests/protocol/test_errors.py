@@ -12,14 +12,11 @@ import trio
 from trio.testing import MockClock
 
 from arcp_trio import ArcpError, InternalError, JobContext, JobError, MemoryStore, Runtime
-from arcp_trio.runtime.job import acceptance
-from arcp_trio.runtime.job.jobs import Jobs
-from arcp_trio.runtime.session import judge as verdict
 from arcp_trio.testing import Peer, TrioClock, open_peer, open_peers
 from arcp_trio.testing.frames import CODES
 from arcp_trio.wire import errors
 from arcp_trio.wire.json import Json, JsonObject
-from tests.inside import live_jobs
+from tests.inside import ACCEPTANCE, ACCEPTANCE_FRAME, SESSION_CLOSE, live_jobs
 from tests.protocol.support import OTHER_TOKEN, answers, make_runtime, text_of
 from tests.sessions.support import close_code
 
@@ -279,8 +276,8 @@ FAULTS: dict[str, tuple[object, str, Callable[..., Any], str, JsonObject]] = {
         "job.submit",
         {"agent": "echo", "idempotency_key": "k"},
     ),
-    "the acceptance": (verdict, "acceptance", broken, "job.submit", {"agent": "echo"}),
-    "its frame": (acceptance, "frame", broken, "job.submit", {"agent": "echo"}),
+    "the acceptance": (*ACCEPTANCE, broken, "job.submit", {"agent": "echo"}),
+    "its frame": (*ACCEPTANCE_FRAME, broken, "job.submit", {"agent": "echo"}),
     "the store's jobs": (MemoryStore, "job", broken_later, "job.cancel", {"job_id": "job_x"}),
 }
 
@@ -324,7 +321,7 @@ async def test_a_close_that_fails_is_answered_and_the_session_can_be_resumed(
         peer = await peers.connect()
         await peer.hello()
         with monkeypatch.context() as patch:
-            patch.setattr(Jobs, "session_gone", broken)
+            patch.setattr(*SESSION_CLOSE, broken)
             body = await refused(peer, "session.close", {})
         assert (body["code"], body["retryable"]) == ("INTERNAL_ERROR", True)
         again = await peers.connect()

@@ -10,9 +10,9 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from arcp_trio import InvalidRequest, JobContext, JobNotFound, MemoryStore
-from arcp_trio.runtime.session import scribe
 from arcp_trio.testing import open_peer, open_peers
 from arcp_trio.wire.json import Json
+from tests.inside import set_batch_frames
 from tests.protocol.support import OTHER_TOKEN, answers, make_runtime, text_of
 from tests.sessions.support import close_code
 
@@ -389,7 +389,7 @@ async def test_nothing_comes_behind_the_close(
     monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
 ) -> None:
     """However far a client is behind, `session.closed` is the last frame it is sent."""
-    monkeypatch.setattr(scribe, "BATCH_FRAMES", 1)  # so that there is always more to be done next
+    set_batch_frames(monkeypatch, 1)  # so that there is always more to be done next
     async with make_runtime(tail_frames=1) as runtime, open_peer(runtime) as peer:
 
         @runtime.agent("talker")

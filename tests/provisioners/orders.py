@@ -6,8 +6,8 @@ import traceback
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 
+from arcp_trio import CredentialOrder, Issued
 from arcp_trio.provisioners.litellm import LiteLlmProvisioner
-from arcp_trio.runtime.credentials.provisioner import CredentialOrder, Issued
 from tests.provisioners.gateway import MASTER_KEY, Gateway
 
 MODELS = ("gpt-4o", "openai/gpt-4o", "openai/eu/gpt-4o", "tier-fast/mini", "tier-slow/big")

@@ -10,8 +10,8 @@ from decimal import Decimal
 import httpx2
 import pytest
 
+from arcp_trio import CannotRevoke, Issued, Provisioner
 from arcp_trio.provisioners.litellm import LiteLlmError, LiteLlmProvisioner
-from arcp_trio.runtime.credentials.provisioner import CannotRevoke, Issued, Provisioner
 from arcp_trio.wire.errors import BudgetExhausted, PermissionDenied
 from tests.provisioners.gateway import MASTER_KEY, Fault, problem
 from tests.provisioners.orders import MODELS, an_order, issue, provisioner_of, shown_with_locals

@@ -6,8 +6,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from arcp_trio import CannotRevoke
 from arcp_trio.provisioners.litellm import LiteLlmError, LiteLlmProvisioner
-from arcp_trio.runtime.credentials.provisioner import CannotRevoke
 from tests.provisioners.gateway import MASTER_KEY, Fault, problem
 from tests.provisioners.orders import MODELS, an_order, issue, provisioner_of, shown_with_locals
 

@@ -9,9 +9,7 @@ import attrs
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from arcp_trio import JobContext, MemoryStore, Runtime, StaticTokens
-from arcp_trio.runtime.access import Authenticator
-from arcp_trio.runtime.limits import Limits
+from arcp_trio import Authenticator, JobContext, Limits, MemoryStore, Runtime, StaticTokens
 from arcp_trio.store.writes import Write
 from arcp_trio.testing import Peer, PeerFactory, TrioClock, open_peers
 from arcp_trio.testing.frames import Frame

@@ -9,7 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from arcp_trio.runtime.session.scribe import Scribe
+from tests.inside import NUMBERING
 from tests.sessions.support import close_code, lines, open_stage
 
 
@@ -21,7 +21,7 @@ def faulty_scribe() -> Generator[None]:
         raise RuntimeError("a fault")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Scribe, "_number_all", fail)
+        patch.setattr(*NUMBERING, fail)
         yield
 
 

@@ -151,7 +151,7 @@ async def test_who_does_not_know_heartbeats_gets_none(autojump_clock: MockClock)
 @pytest.mark.parametrize("seconds", [0, 0.4, -1])
 def test_an_interval_below_one_second_is_no_interval(seconds: float) -> None:
     """It would be advertised as 0, so the configuration refuses it."""
-    from arcp_trio.runtime.limits import Limits
+    from arcp_trio import Limits
 
     with pytest.raises(ValueError, match="heartbeat_seconds"):
         Limits(heartbeat_seconds=seconds)  # type: ignore[arg-type]

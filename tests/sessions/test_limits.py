@@ -10,8 +10,8 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from arcp_trio import Limits
 from arcp_trio.front.serve import serve_stream
-from arcp_trio.runtime.limits import Limits
 from arcp_trio.testing import Peer
 from arcp_trio.testing.frames import Frame
 from arcp_trio.transport import memory_streams

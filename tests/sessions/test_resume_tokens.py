@@ -9,8 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from arcp_trio.runtime.connection.handshake import MOST_SPARE_DIGESTS
-from tests.inside import connected_principals
+from tests.inside import MOST_SPARE_DIGESTS, connected_principals
 from tests.sessions.support import hello_payload, open_stage, up_to
 
 # --- tokens
