@@ -14,6 +14,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from arcp_trio.transport import MessageTooBig, TransportClosed
 from arcp_trio.transport.stdio import LineTransport, spawn
+from tests.footprint import tasks
 from tests.transport.processes import gone, has_children
 
 MIB = 1024 * 1024
@@ -75,13 +76,13 @@ async def test_one_byte_too_many() -> None:
 async def test_a_thousand_cancelled_receives() -> None:
     """They leave no task and lose no line, whole or half."""
     async with pipes() as (one, other, _):
-        tasks = trio.lowlevel.current_statistics().tasks_living
+        before = tasks()
         for number in range(1_000):
             with trio.move_on_after(0):
                 await other.receive()
             if number % 10 == 0:
                 await one.send([str(number).encode()])
-        assert trio.lowlevel.current_statistics().tasks_living == tasks
+        assert tasks() == before
         assert [await other.receive() for _ in range(100)] == [str(n) for n in range(0, 1_000, 10)]
 
 
