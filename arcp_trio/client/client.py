@@ -27,7 +27,7 @@ from arcp_trio.client.lifecycle import Lifecycle
 from arcp_trio.client.listing import JobIterator
 from arcp_trio.client.session import ClientSession
 from arcp_trio.client.supervisor import Supervisor
-from arcp_trio.client.unread import Unread
+from arcp_trio.client.unread import UnreadEvents
 from arcp_trio.wire.errors import InvalidRequest
 from arcp_trio.wire.features import ALL_FEATURES, Feature
 from arcp_trio.wire.ids import new_id
@@ -73,7 +73,7 @@ async def connect(
         ArcpError: the runtime refused the session, with the class of its code.
         ResumeWindowExpired: the connection was lost for longer than the session can be resumed.
     """
-    unread = Unread(handled=on_event is not None)
+    unread = UnreadEvents(handled=on_event is not None)
     delivery = Delivery(on_event, unread)
     supervisor = Supervisor(
         dialer(target, ssl_context),
@@ -117,7 +117,7 @@ class Client:
 
     @property
     def connected(self) -> bool:
-        """Whether there is a connection now. While there is none, calls wait for one."""
+        """Whether the client has a connection now. Without one, calls wait for the next."""
         return self._session.connection is not None
 
     def connection_states(self) -> AsyncIterator[bool]:

@@ -13,7 +13,7 @@ from arcp_trio.client.errors import Gap
 from arcp_trio.client.events import Event
 from arcp_trio.client.job_stream import JobStream
 from arcp_trio.client.reading import read_payload
-from arcp_trio.client.unread import Unread
+from arcp_trio.client.unread import UnreadEvents
 from arcp_trio.wire.envelope import Envelope
 from arcp_trio.wire.errors import InvalidRequest
 from arcp_trio.wire.messages import JobErrorBody, JobResult
@@ -31,7 +31,7 @@ class SessionJobs:
         self,
         calls: PendingCalls,
         delivery: Delivery,
-        unread: Unread,
+        unread: UnreadEvents,
         *,
         dialect: RuntimeDialect,
         max_result_bytes: int,

@@ -163,7 +163,7 @@ class Observing:
         query = JobQuery(
             principal=None if everybody else principal,
             agent=wanted.agent,
-            behind=None if message.cursor is None else _place(message.cursor),
+            after=None if message.cursor is None else _place(message.cursor),
             limit=message.page_size + 1,
             size=self._core.limits.frame_bytes_out,
         )
