@@ -17,7 +17,7 @@ import pytest
 
 from arcp_trio import Runtime
 from arcp_trio.runtime.connection import sender
-from arcp_trio.runtime.job import acceptance, emitting
+from arcp_trio.runtime.job import acceptance, events
 from arcp_trio.runtime.job.job import Job
 from arcp_trio.runtime.job.jobs import Jobs
 from arcp_trio.runtime.session import record, scribe, sessions
@@ -159,7 +159,7 @@ MOST_SPARE_DIGESTS: Final = record.MOST_SPARE_DIGESTS
 def small_steps(patch: pytest.MonkeyPatch) -> None:
     """Make batches so small that a few dozen events cross their bounds."""
     patch.setattr(scribe, "BATCH_FRAMES", 8)
-    patch.setattr(emitting, "EMITS_PER_CHECKPOINT", 3)
+    patch.setattr(events, "EMITS_PER_CHECKPOINT", 3)
     patch.setattr(sender, "WRITE_FRAMES", 4)
 
 
@@ -214,7 +214,7 @@ def spend_after_each_authorization(patch: pytest.MonkeyPatch) -> None:
 
     def spending(job: Job, capability: str, target: str, *, also: Sequence[str] = ()) -> None:
         authorize(job, capability, target, also=also)
-        emitting.add_event(job, "metric", {"name": "cost.own", "value": 1, "unit": "USD"})
+        events.add_event(job, "metric", {"name": "cost.own", "value": 1, "unit": "USD"})
 
     patch.setattr(Job, "authorize", spending)
 
