@@ -104,8 +104,8 @@ async def test_an_error_of_the_block_wins(autojump_clock: MockClock) -> None:
             finally:
                 raise ValueError("its own")
 
+    store = MistakenStore(PutSession, RuntimeError("a fault"))
     with pytest.raises(ValueError, match="its own"):
-        store = MistakenStore(PutSession, RuntimeError("a fault"))
         await fail_too(make_runtime(agents, store=store))
 
 
