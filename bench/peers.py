@@ -14,9 +14,9 @@ TOKENS: Final = tuple(f"bench-token-{n}" for n in range(10))
 """One token per principal. The peer knows the first; all others observe every principal's jobs."""
 
 MEMORY: Final = "memory"
-"""This runtime with its store in memory."""
+"""The project's own runtime, with its store in memory."""
 DURABLE: Final = "durable"
-"""This runtime with events on disk before any client gets them."""
+"""The project's own runtime, with events on disk before any client gets them."""
 PEER: Final = "peer"
 """The other runtime, with its events in memory."""
 SIDES: Final = (MEMORY, DURABLE, PEER)

@@ -1,4 +1,4 @@
-"""This project's client as a program that receives a job's events and prints how fast it did.
+"""The project's own client as a program that receives a job's events and prints how fast it did.
 
 Arguments: the URL, the token, the number of events, and how to receive them: `events` or
 `on_event`.
