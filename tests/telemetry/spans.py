@@ -15,7 +15,7 @@ from arcp_trio.testing import Peer, TrioClock, open_peer
 from arcp_trio.testing.frames import Frame
 from arcp_trio.testing.peer import TEST_TOKEN
 from arcp_trio.wire.json import Json
-from tests.jobs.runtimes import simple_agents
+from tests.stage import simple_agents, stubborn_agents
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 SENT = f"00-{TRACE}-{SPAN}-01"
@@ -60,6 +60,7 @@ async def traced(tracer: Tracer | None) -> AsyncGenerator[tuple[Runtime, Peer]]:
         limits=Limits(cancel_grace_seconds=1),
     )
     runtime.add(simple_agents)
+    runtime.add(stubborn_agents)
 
     @runtime.agent("caller", version="2.1.0")
     async def caller(job: JobContext) -> Json:

@@ -22,7 +22,7 @@ from arcp_trio.wire.json import Json
 from tests.credentials import runtimes as providing
 from tests.credentials.upstream import SECRET as CREDENTIAL
 from tests.credentials.upstream import Upstream
-from tests.jobs.runtimes import make_runtime
+from tests.stage import BOB, make_runtime
 
 SECRET = "hunter2"
 """Part of all that the client sends and the agents say."""
@@ -98,7 +98,7 @@ async def test_a_job_is_two_lines(lines: Lines, autojump_clock: MockClock) -> No
         "level": "info",
         "job_id": job["job_id"],
         "agent": "talker@1.0.0",
-        "principal": "tester",
+        "principal": "alice",
         "session_id": welcome["session_id"],
     }
     assert lines.of("job accepted") == facts | {"trace_id": job["trace_id"]}
@@ -232,7 +232,7 @@ async def test_who_is_turned_away(lines: Lines, autojump_clock: MockClock) -> No
     }
     refused = lines.of("submit refused")
     assert (refused["level"], refused["code"]) == ("info", "AGENT_NOT_AVAILABLE")
-    assert (refused["principal"], refused["agent"]) == ("tester", "nobody")
+    assert (refused["principal"], refused["agent"]) == ("alice", "nobody")
 
 
 async def test_a_failing_upgrade_leaves_a_line(lines: Lines, autojump_clock: MockClock) -> None:
@@ -336,8 +336,8 @@ async def busy(runtime: Runtime, secrets: set[str]) -> None:
 
 async def test_no_secret_gets_into_the_log(all_lines: Lines, autojump_clock: MockClock) -> None:
     """Not even the log at level debug shows a token, a credential or a job's content."""
-    secrets = {SECRET, TEST_TOKEN, CREDENTIAL, providing.BOB}
-    async with providing.make_runtime(Upstream(), providing.SafeStore()) as runtime:
+    secrets = {SECRET, TEST_TOKEN, CREDENTIAL, BOB}
+    async with providing.providing_runtime(Upstream(), providing.SafeStore()) as runtime:
         await busy(runtime, secrets)
     assert len(secrets) > 6
     assert {"job ended", "request refused", "session resumed"} <= set(all_lines.events())
