@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from arcp_trio.proxies.stdio import stdio_agent
     from arcp_trio.runtime.access import Authenticator, Policy, StaticTokens
     from arcp_trio.runtime.clock import Clock, SystemClock
+    from arcp_trio.runtime.credentials.credential import Credential
     from arcp_trio.runtime.credentials.provisioner import (
         CannotRevoke,
         CredentialOrder,
         Issued,
         Provisioner,
     )
-    from arcp_trio.runtime.credentials.wallet import Credential
     from arcp_trio.runtime.job.agents import AgentFunction, Agents
     from arcp_trio.runtime.job.context import JobContext
     from arcp_trio.runtime.limits import Limits
@@ -162,7 +162,7 @@ _HOMES = {
     "Clock": "arcp_trio.runtime.clock",
     "SystemClock": "arcp_trio.runtime.clock",
     "JobContext": "arcp_trio.runtime.job.context",
-    "Credential": "arcp_trio.runtime.credentials.wallet",
+    "Credential": "arcp_trio.runtime.credentials.credential",
     "CannotRevoke": "arcp_trio.runtime.credentials.provisioner",
     "CredentialOrder": "arcp_trio.runtime.credentials.provisioner",
     "Issued": "arcp_trio.runtime.credentials.provisioner",

@@ -1,4 +1,4 @@
-"""Files of which only the content counts: at a pipe in the place of one nobody waits."""
+"""Opening plain files only: a named pipe in the place of a file is refused and not waited for."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from typing import BinaryIO
 
 
 class NotPlain(OSError):  # noqa: N818 - says what it is
-    """There is something else: a pipe, a device, a folder."""
+    """The path leads to a pipe, a device or a folder."""
 
 
 def open_plain(path: Path) -> BinaryIO:
-    """Open a plain file, also through a link, for reading.
+    """Open a plain file for reading; the path may be a link to one.
 
     Raises:
-        OSError: it cannot be read, or is none (NotPlain).
+        NotPlain: the path leads to something else.
+        OSError: the file cannot be read.
     """
+    # O_NONBLOCK: to open a pipe would wait until another process opens its other end.
     file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
     if stat.S_ISREG(os.fstat(file).st_mode):
         return os.fdopen(file, "rb")
@@ -30,7 +32,8 @@ def read_plain(path: Path) -> bytes:
     """Return the content of a plain file.
 
     Raises:
-        OSError: as with `open_plain`.
+        NotPlain: the path leads to something else.
+        OSError: the file cannot be read.
     """
     with open_plain(path) as file:
         return file.read()

@@ -13,16 +13,18 @@ import trio
 
 from arcp_trio import MemoryStore
 from arcp_trio.authority.budget import Budget
-from arcp_trio.runtime.connection.connection import Connection
 from arcp_trio.runtime.job import outcome
 from arcp_trio.runtime.job.job import Job
+from arcp_trio.runtime.session.attachment import Attachment
 from arcp_trio.runtime.session.batch import Batch
 from arcp_trio.runtime.session.observing import Observing
-from arcp_trio.runtime.session.outbox import Promise
+from arcp_trio.runtime.session.outbox import Outbox, Promise
+from arcp_trio.runtime.session.record import Record
 from arcp_trio.runtime.session.scribe import Scribe
 from arcp_trio.runtime.session.session import Session
 from arcp_trio.runtime.session.watch import Watch
 from arcp_trio.store.interface import Owed, Replay
+from arcp_trio.store.queue import Group
 from arcp_trio.store.records import Entry
 
 # -- connections
@@ -32,25 +34,27 @@ def end_jobs_with_their_connection(patch: pytest.MonkeyPatch) -> None:
     """Have a lost connection end the jobs of its session."""
     detach = Session.detach
 
-    def detach_and_end(session: Session, connection: Connection) -> None:
+    def detach_and_end(session: Session, attachment: Attachment) -> None:
         for watch in session.watches.values():
             if watch.job is not None:
                 watch.job.end(outcome.cancelled("the connection was lost"))
-        detach(session, connection)
+        detach(session, attachment)
 
     patch.setattr(Session, "detach", detach_and_end)
 
 
 def forget_the_token_before(patch: pytest.MonkeyPatch) -> None:
     """Forget a resume token as soon as there is a new one, whether or not that one arrived."""
-    begin = Connection.begin
+    rotate = Record.rotate
 
-    def begin_and_forget(self: Connection, *args: object) -> None:
-        begin(self, *args)  # type: ignore[arg-type]
-        assert self._session is not None
-        self._session.spare_digests = ()
+    def rotate_and_forget(
+        self: Record, used: bytes, fresh: bytes, features: frozenset[str], dialect: str | None
+    ) -> Group:
+        group = rotate(self, used, fresh, features, dialect)
+        self._spare_digests = ()
+        return group
 
-    patch.setattr(Connection, "begin", begin_and_forget)
+    patch.setattr(Record, "rotate", rotate_and_forget)
 
 
 # -- numbers
@@ -68,14 +72,14 @@ def replay_from_too_late(patch: pytest.MonkeyPatch) -> None:
 
 def forget_overflow(patch: pytest.MonkeyPatch) -> None:
     """Drop a hint that finds the outbox full without noting that the session is behind."""
-    hint = Session.hint
+    hint = Outbox.hint
 
-    def forgetful(session: Session, watch: Watch, entry: Entry) -> None:
-        behind = session.behind
-        hint(session, watch, entry)
-        session.behind = behind
+    def forgetful(outbox: Outbox, watch: Watch, entry: Entry) -> None:
+        behind = outbox.behind
+        hint(outbox, watch, entry)
+        outbox.behind = behind
 
-    patch.setattr(Session, "hint", forgetful)
+    patch.setattr(Outbox, "hint", forgetful)
 
 
 def catch_up_job_by_job(patch: pytest.MonkeyPatch) -> None:
@@ -98,7 +102,7 @@ def number_hidden_events(patch: pytest.MonkeyPatch) -> None:
     def count(self: Batch, watch: Watch, entry: Entry) -> None:
         number(self, watch, entry)
         if entry.feature is not None and entry.feature not in self._session.features:
-            self._session.top += 1
+            self._record.take_numbers(1)
 
     patch.setattr(Batch, "number", count)
 
@@ -125,8 +129,8 @@ def publish_before_the_commit(patch: pytest.MonkeyPatch) -> None:
     async def publish(self: Scribe, batch: Batch) -> None:
         if batch.logged:
             self._store.put(batch.write())
-        if self._session.tail is not None:
-            self._session.tail.extend(batch.series)
+        if self._outbox.unsent is not None:
+            self._outbox.unsent.extend(batch.series)
         await trio.lowlevel.checkpoint()
 
     patch.setattr(Scribe, "_publish", publish)

@@ -16,11 +16,12 @@ import attrs
 import pytest
 
 from arcp_trio import Runtime
-from arcp_trio.runtime.connection import handshake, sender
+from arcp_trio.runtime.connection import sender
 from arcp_trio.runtime.job import acceptance, emitting
 from arcp_trio.runtime.job.job import Job
 from arcp_trio.runtime.job.jobs import Jobs
-from arcp_trio.runtime.session import judge, scribe, sessions
+from arcp_trio.runtime.session import record, scribe, sessions
+from arcp_trio.runtime.session.outbox import Outbox
 from arcp_trio.runtime.session.scribe import Scribe
 from arcp_trio.runtime.session.session import Session
 from arcp_trio.runtime.session.watch import Watch
@@ -78,25 +79,25 @@ def awake_sessions(runtime: Runtime) -> set[str]:
 
 def unsent_bytes(runtime: Runtime, session_id: str | None) -> int:
     """Return how many bytes of numbered frames wait to be sent on a session's connection."""
-    unsent = _awake_session(runtime, session_id).tail
+    unsent = _awake_session(runtime, session_id).outbox.unsent
     assert unsent is not None, "nobody is attached"
     return unsent._bytes
 
 
 def outbox_items(runtime: Runtime, session_id: str | None) -> int:
     """Return how many items an awake session's scribe has to deal with."""
-    return len(_awake_session(runtime, session_id)._outbox)
+    return _awake_session(runtime, session_id).outbox._receive.statistics().current_buffer_used
 
 
 def hints(runtime: Runtime, session_id: str | None) -> int:
     """Return how many hints an awake session's scribe has to deal with."""
-    return _awake_session(runtime, session_id)._hints
+    return _awake_session(runtime, session_id).outbox.hints
 
 
 def inbox(runtime: Runtime, session_id: str | None) -> Inbox:
     """Return what waits in an awake session's inbox."""
-    session = _awake_session(runtime, session_id)
-    return Inbox(session.inbox.statistics().current_buffer_used, session._bytes)
+    found = _awake_session(runtime, session_id).inbox
+    return Inbox(found._receive.statistics().current_buffer_used, found._bytes)
 
 
 def _awake_session(runtime: Runtime, session_id: str | None) -> Session:
@@ -151,7 +152,7 @@ def set_version(runtime: Runtime, version: str) -> None:
 SWEEP_SECONDS: Final = sessions.SWEEP_SECONDS
 """How late, at most, something past its retention goes."""
 
-MOST_SPARE_DIGESTS: Final = handshake.MOST_SPARE_DIGESTS
+MOST_SPARE_DIGESTS: Final = record.MOST_SPARE_DIGESTS
 """How many resume tokens before the newest one are accepted."""
 
 
@@ -188,7 +189,7 @@ def batch_bytes() -> int:
 Place = tuple[object, str]
 """An attribute of the runtime, for `pytest.MonkeyPatch.setattr`."""
 
-ACCEPTANCE: Place = (judge, "acceptance")
+ACCEPTANCE: Place = (acceptance, "_payload")
 """Makes a job of a submit that is granted."""
 
 ACCEPTANCE_FRAME: Place = (acceptance, "frame")
@@ -200,7 +201,7 @@ SESSION_CLOSE: Place = (Jobs, Jobs.session_gone.__name__)
 NUMBERING: Place = (Scribe, Scribe._number_all.__name__)
 """Gives numbers to what a session's jobs have emitted."""
 
-TROUBLE_NOTICE: Place = (sessions.Sessions, sessions.Sessions._tell_of_trouble.__name__)
+TROUBLE_NOTICE: Place = (sessions.Sessions, sessions.Sessions.tell_of_trouble.__name__)
 """Ends connections that wait for a store in trouble."""
 
 AUTHORIZATION: Place = (Job, Job.authorize.__name__)
@@ -221,11 +222,11 @@ def spend_after_each_authorization(patch: pytest.MonkeyPatch) -> None:
 def count_hints(patch: pytest.MonkeyPatch) -> Counter[str]:
     """Count the hints that sessions get from now on, by session id."""
     counted: Counter[str] = Counter()
-    hint = Session.hint
+    hint = Outbox.hint
 
-    def counting(session: Session, watch: Watch, entry: Entry) -> None:
-        counted[session.id] += 1
-        hint(session, watch, entry)
+    def counting(outbox: Outbox, watch: Watch, entry: Entry) -> None:
+        counted[watch.session.id] += 1
+        hint(outbox, watch, entry)
 
-    patch.setattr(Session, "hint", counting)
+    patch.setattr(Outbox, "hint", counting)
     return counted

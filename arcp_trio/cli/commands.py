@@ -1,52 +1,65 @@
-"""The commands: one table for the parser, the help, and which module runs what."""
+"""The commands: one table for the parser, the help, and the module that runs each command."""
 
 from __future__ import annotations
 
-from typing import Final
+import importlib
+from collections.abc import Callable, Mapping
+from typing import Final, cast
 
 import attrs
 
-from arcp_trio.cli.client import options as of
-from arcp_trio.cli.options import REPLAY, SERVE, TEXT, Option
-
-PROGRAM: Final = "arcp-trio"
-
-
-@attrs.frozen(kw_only=True)
-class Argument:
-    """Something that is told by its place."""
-
-    name: str
-    metavar: str
-    help: str
-    optional: bool = False
+from arcp_trio.cli import defaults
+from arcp_trio.cli.client import options as client
+from arcp_trio.cli.errors import PROGRAM
+from arcp_trio.cli.options import Argument, Option, arguments_of, options_of
+from arcp_trio.cli.replay_options import ReplayOptions
+from arcp_trio.cli.serve import options as serve
 
 
 @attrs.frozen(kw_only=True)
 class Command:
-    """One command. Its module, imported only to run it, has a function `run`."""
+    """One command."""
 
     name: str
+    module: str
+    """The module with the command's function `run`; it is imported only to run the command."""
     help: str
     description: str
     example: str
-    notes: str = ""
-    arguments: tuple[Argument, ...] = ()
-    options: tuple[Option, ...]
-    exclusive: frozenset[str] = frozenset()
-    """Options of which only one may be given."""
+    notes: str
+    declared: type[attrs.AttrsInstance]
+    """The class whose fields declare the command's arguments and options."""
+    values: Callable[..., object] = attrs.field(
+        default=attrs.Factory(lambda command: command.declared, takes_self=True)
+    )
+    """What makes the parameter of `run` from the values that are given: most often the class."""
+    exclusive: tuple[str, ...] = ()
+    """The names of options of which at most one may be given."""
 
-    module: str
+    @property
+    def arguments(self) -> tuple[Argument, ...]:
+        """What the command line gives by its place."""
+        return arguments_of(self.declared)
+
+    @property
+    def options(self) -> tuple[Option, ...]:
+        """What the command line gives after a flag."""
+        return options_of(self.declared)
+
+    def run(self, given: Mapping[str, object]) -> int:
+        """Run the command with the values that are given, and return its exit code."""
+        run = cast("Callable[[object], int]", importlib.import_module(self.module).run)
+        return run(self.values(**given))
 
 
-_SERVE_NOTES: Final = """\
-Jobs, events and sessions are kept in DIR/arcp.db, for one runtime at a time: they survive the
-process, and a client resumes its session at the next one. A job that was running then ends with
-a retryable error. Without any token given, one is made for the principal "local", kept in
-DIR/token for the next start, and printed on stderr.
-ARCP_TOKENS="p=t,p2=t2" in the environment gives tokens too.
+_SERVE_NOTES: Final = f"""\
+Jobs, events and sessions are kept in DIR/arcp.db, for one runtime at a time. They outlive the
+process: a client resumes its session at the next one, and a job that was running ends with an
+error that says that it may be tried again. If no token is given, one is made for the principal
+"local", kept in DIR/token for the next start, and printed on standard error.
+{serve.TOKENS_VARIABLE}="p=t,p2=t2" in the environment gives tokens, too.
 
-A configuration file has the same options, _ for -, and the bounds of arcp_trio.Limits:
+A configuration file has the same options, with _ for -, and the limits of arcp_trio.Limits:
 
   [serve]
   port = 8080
@@ -54,81 +67,75 @@ A configuration file has the same options, _ for -, and the bounds of arcp_trio.
   [limits]
   jobs_per_principal = 20
 
-An option on the command line replaces the one of the file. Modules of agents are looked up
-from the current directory first. SIGTERM or Ctrl-C ends in order, within five seconds of the
-drain; the second one at once. SIGHUP has tokens and certificates read again.
+An option on the command line replaces the one in the file. Modules of agents are looked up in the
+current folder first. The first SIGTERM or Ctrl-C ends the runtime in order, within five seconds
+after the drain; the second one ends it at once. SIGHUP makes it read tokens and certificates again.
 """
 
 _REPLAY_NOTES: Final = """\
-Without SESSION_ID: one line for each session, with its principal, the last number it has used and
-how many jobs it watches. With it: the session's frames, one JSON object per line, as a resume
-would repeat them. Nothing is changed; the runtime must not be running.
+Without SESSION_ID, each session is printed on one line: its principal, the last number that it has
+used, and how many jobs it watches. With SESSION_ID, the frames of this session are printed as a
+resume would repeat them, one JSON object per line. Nothing is changed. The runtime must not be
+running.
 """
 
-_CONNECTION_NOTES: Final = f"""\
-{of.URL_VARIABLE} and {of.TOKEN_VARIABLE} in the environment stand in for --url and --token. Without
-a token, the one that serve keeps in DIR/token is used, but only for a runtime on this machine.
-"""
+_CONNECTION_NOTES: Final = (
+    f"{client.URL_VARIABLE} and {client.TOKEN_VARIABLE} in the environment stand in for --url and"
+    " --token. Without a token,\nthe one that serve keeps in DIR/token is used, but only for a"
+    " runtime on this machine.\n"
+)
 
 _OUTCOME_NOTES: Final = """\
 The result goes to standard output, everything else to standard error. With --json, standard output
-has one object per line: {"seq", "job_id", "kind", "body", "ts"} for each event, and at last the
-message that ended the job, "type": "job.result" or "job.error", with its "job_id".
+has one object per line: {"seq", "job_id", "kind", "body", "ts"} for each event, and last the
+message that ended the job, with "type": "job.result" or "job.error", and its "job_id".
 
 Exit codes: 0 success, 1 the job failed or was refused, 2 usage, 3 cannot connect or authenticate,
 4 cancelled, 5 timed out, 130 Ctrl-C.
 """
 
 _SUBMIT_NOTES: Final = f"""\
-Ctrl-C asks, on a terminal, whether to cancel the job or to leave it running. Otherwise, and at the
-second Ctrl-C, it runs on, and its id is printed.
+On a terminal, Ctrl-C asks whether to cancel the job or to leave it running. Elsewhere, and at the
+second Ctrl-C, the job is left running, and its id is printed.
 
 {_OUTCOME_NOTES}
 {_CONNECTION_NOTES}"""
 
 _LISTING_NOTES: Final = f"""\
-With --json each line is an object, with
+With --json, each line is an object with
 {{0}}.
 
 {_CONNECTION_NOTES}"""
-
-_JOB_ID: Final = Argument(name="job_id", metavar="JOB_ID", help="as submit printed it")
 
 COMMANDS: Final = (
     Command(
         name="serve",
         module="arcp_trio.cli.serve.serve",
         help="run a runtime",
-        description="Run a runtime, until SIGTERM or Ctrl-C.",
+        description="Run a runtime until SIGTERM or Ctrl-C.",
         example=f"{PROGRAM} serve --port 8080",
         notes=_SERVE_NOTES,
-        options=(
-            Option("config", TEXT, "FILE.toml", "read options and bounds from a file"),
-            *SERVE,
-        ),
-        exclusive=frozenset({"data", "memory"}),
+        declared=serve.CommandLine,
+        values=dict,
+        exclusive=serve.MEMORY_OR_DATA,
     ),
     Command(
         name="submit",
         module="arcp_trio.cli.client.submit",
-        help="submit a job and show it to its end",
-        description="Submit a job, show what it does, and print its result.",
+        help="submit a job and show it until it ends",
+        description="Submit a job, show its events, and print its result.",
         example=f"""{PROGRAM} submit countdown --input '{{"n": 3}}'""",
         notes=_SUBMIT_NOTES,
-        arguments=(
-            Argument(name="agent", metavar="AGENT[@VERSION]", help="which agent is to do it"),
-        ),
-        options=(*of.SUBMIT, *of.CONNECTION),
+        declared=client.SubmitOptions,
     ),
     Command(
         name="watch",
         module="arcp_trio.cli.client.watch",
-        help="show a job that was submitted elsewhere, to its end",
-        description="Show a job from its first event to its end. Ctrl-C leaves it running.",
+        help="show a job that was submitted elsewhere until it ends",
+        description="Show a job from its first event to its end. Ctrl-C leaves the job running.",
         example=f"{PROGRAM} watch job_01JABC",
         notes=f"{_OUTCOME_NOTES}\n{_CONNECTION_NOTES}",
-        arguments=(_JOB_ID,),
-        options=(*of.WATCH, *of.CONNECTION),
+        declared=client.WatchOptions,
     ),
     Command(
         name="jobs",
@@ -139,60 +146,51 @@ COMMANDS: Final = (
         notes=_LISTING_NOTES.format(
             '"job_id", "agent", "status", "created_at", "lease" and "parent_job_id"'
         ),
-        options=(*of.JOBS, *of.CONNECTION),
+        declared=client.JobsOptions,
     ),
     Command(
         name="cancel",
         module="arcp_trio.cli.client.cancel",
         help="cancel a job",
-        description="Cancel a job whose submitter has left, or anybody's as an operator.",
+        description="Cancel a job whose session is over; an operator may cancel any job.",
         example=f'{PROGRAM} cancel job_01JABC --reason "wrong input"',
         notes=_CONNECTION_NOTES,
-        arguments=(_JOB_ID,),
-        options=(*of.CANCEL, *of.CONNECTION),
+        declared=client.CancelOptions,
     ),
     Command(
         name="agents",
         module="arcp_trio.cli.client.agents",
         help="list the agents of a runtime",
-        description="List the agents of a runtime, with their versions.",
-        example=f"{PROGRAM} agents --url ws://127.0.0.1:7777/arcp",
+        description="List the agents of a runtime with their versions.",
+        example=f"{PROGRAM} agents --url {defaults.URL}",
         notes=_LISTING_NOTES.format('"name", "versions" and "default"'),
-        options=(*of.AGENTS, *of.CONNECTION),
+        declared=client.OutputOptions,
     ),
     Command(
         name="ping",
         module="arcp_trio.cli.client.ping",
-        help="see whether a runtime answers, and how fast",
+        help="check whether a runtime answers, and how fast",
         description="Open a session and measure how long the runtime takes to answer a ping.",
         example=f"{PROGRAM} ping --count 10",
         notes=_CONNECTION_NOTES,
-        options=(*of.PING, *of.CONNECTION),
+        declared=client.PingOptions,
     ),
     Command(
         name="bench",
         module="arcp_trio.cli.client.bench",
-        help="measure, for a few seconds, what a runtime takes",
-        description="Measure round trips and events per second, with the demo agents.",
+        help="measure for a few seconds how fast a runtime is",
+        description="Measure round trips and events per second with the demo agents.",
         example=f"{PROGRAM} bench --json",
         notes=_LISTING_NOTES.format('"figure", "value" and "unit"'),
-        options=(*of.BENCH, *of.CONNECTION),
+        declared=client.OutputOptions,
     ),
     Command(
         name="replay",
         module="arcp_trio.cli.replay",
-        help="print the sessions, or the frames of one, that a runtime has left in its store",
+        help="print the sessions in the store of a stopped runtime, or the frames of one session",
         description="Print what is in the store of a runtime that is not running.",
-        example=f"{PROGRAM} replay --data .arcp",
+        example=f"{PROGRAM} replay --data {defaults.DATA}",
         notes=_REPLAY_NOTES,
-        arguments=(
-            Argument(
-                name="session_id",
-                metavar="SESSION_ID",
-                help="whose frames to print",
-                optional=True,
-            ),
-        ),
-        options=REPLAY,
+        declared=ReplayOptions,
     ),
 )

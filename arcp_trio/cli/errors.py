@@ -1,32 +1,48 @@
-"""The failure that a command reports to the person who typed it."""
+"""The failures that a command reports to the person who typed it."""
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import Final
 
 from arcp_trio.groups import unwrapped
 
-REFUSED: Final = 1
-"""The exit code where the runtime says no."""
-UNREACHABLE: Final = 3
-"""The exit code for those who cannot connect or authenticate."""
+PROGRAM: Final = "arcp-trio"
+"""The name of the program in what it prints."""
+
+
+class ExitCode(IntEnum):
+    """How a command ends, for the program that started it."""
+
+    SUCCESS = 0
+    FAILED = 1
+    """The job failed, or the runtime refused the request, or the command failed otherwise."""
+    USAGE = 2
+    UNREACHABLE = 3
+    """The command cannot connect to the runtime, or cannot authenticate."""
+    CANCELLED = 4
+    """The job was cancelled."""
+    TIMED_OUT = 5
+    """The job timed out."""
+    INTERRUPTED = 130
+    """Ctrl-C ended the command."""
 
 
 class CommandError(Exception):
-    """One line that says what is wrong and what to do; the process ends with its exit code."""
+    """One line that says what is wrong and what to do; the command ends with its exit code."""
 
-    def __init__(self, message: str, *, exit_code: int = 2) -> None:
+    def __init__(self, message: str, *, exit_code: ExitCode = ExitCode.USAGE) -> None:
         super().__init__(message)
         self.exit_code = exit_code
 
 
 def one_line(error: BaseException) -> str:
-    """Name an exception, or the one in the groups around it, and the first line of what it says."""
+    """Return the type and the first line of an exception, without the groups around it."""
     error = unwrapped(error)
     lines = str(error).splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
 def reason(error: OSError) -> str:
-    """Say why the system refused, without the error number and the path."""
+    """Return why the system refused, without the error number and the path."""
     return (error.strerror or str(error)).lower()

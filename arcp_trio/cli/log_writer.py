@@ -1,4 +1,4 @@
-"""Writes the log beside everything else: whoever does not read it holds up nothing."""
+"""A log handler with a thread of its own: a reader of the log that is slow delays nothing else."""
 
 from __future__ import annotations
 
@@ -9,29 +9,30 @@ from contextlib import suppress
 from typing import Final, TextIO
 
 MOST_LINES: Final = 10_000
-"""That may wait to be written; past it they are counted, and the count is told."""
+"""The number of lines that may wait; past it lines are lost, and their number is logged."""
 
 FLUSH_SECONDS: Final = 1.0
-"""How long is waited for lines to be written, where that is waited for."""
+"""The time for which `flush` waits until the lines are written."""
 
 
 class LogWriter(logging.Handler):
-    """Has a thread of its own write the lines, in order, to a stream that may be stuck.
+    """A handler whose thread writes the lines, in order, to a stream that may block.
 
-    A pipe that nobody reads is full soon: to wait for it would be to stop every job.
+    A pipe that is not read is soon full, and a write to it would block the event loop, and with it
+    every job.
     """
 
     def __init__(self, stream: TextIO, most: int = MOST_LINES) -> None:
         super().__init__()
         self._stream = stream
         self._lines: queue.Queue[str | threading.Event] = queue.Queue(most)
-        """And events, to be set when what stands before them is written."""
+        """Lines to write, and events to set when the lines before them are written."""
         self._lost = 0
         self._counting = threading.Lock()
         threading.Thread(target=self._write, name="log", daemon=True).start()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Put a record's line behind the others, if there is room."""
+        """Queue the line of a record, if there is room."""
         try:
             line = self.format(record)
         except Exception:  # noqa: BLE001 - as every handler of the standard library does
@@ -44,14 +45,14 @@ class LogWriter(logging.Handler):
                 self._lost += 1
 
     def flush(self) -> None:
-        """Wait, but not for long, until what was logged is written."""
+        """Wait until the lines so far are written, but at most `FLUSH_SECONDS` for each step."""
         written = threading.Event()
-        with suppress(queue.Full):  # then it is stuck, and stays so
+        with suppress(queue.Full):  # the stream is blocked
             self._lines.put(written, timeout=FLUSH_SECONDS)
             written.wait(FLUSH_SECONDS)
 
     def _write(self) -> None:
-        with suppress(OSError, ValueError):  # nobody will ever read it
+        with suppress(OSError, ValueError):  # the other end of the stream is closed for good
             while True:
                 line = self._lines.get()
                 if isinstance(line, threading.Event):
@@ -59,20 +60,23 @@ class LogWriter(logging.Handler):
                     continue
                 self._stream.write(f"{line}\n")
                 self._stream.flush()
-                self._tell_what_is_lost()
+                self._report_lost()
 
-    def _tell_what_is_lost(self) -> None:
+    def _report_lost(self) -> None:
         with self._counting:
             lost, self._lost = self._lost, 0
         if lost:
             facts = {"name": __name__, "levelno": logging.WARNING, "levelname": "WARNING"}
-            facts |= {"msg": "lines lost: nobody read the log", "lines": lost}
+            facts |= {"msg": "lines lost: the log was not read", "lines": lost}
             self._stream.write(f"{self.format(logging.makeLogRecord(facts))}\n")
 
 
-def beside(stream: TextIO) -> LogWriter:
-    """Write to where `stream` leads, in whole lines: what others print comes between them."""
-    own = open(  # noqa: SIM115 - open as long as the process
+def log_writer(stream: TextIO) -> LogWriter:
+    """Return a handler that writes to the file of `stream`, through a buffer of its own.
+
+    So its lines stay whole, and those that others write to `stream` come between them.
+    """
+    own = open(  # noqa: SIM115 - open until the process ends
         stream.fileno(),
         "w",
         buffering=1,

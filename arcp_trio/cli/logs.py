@@ -1,7 +1,8 @@
-"""How the log looks to an operator: one fact, one line; what it is about stands in fields.
+"""How the log looks to an operator: one line for each fact, with its details in fields.
 
-The runtime only makes standard logging calls: a short message, and its fields in `extra`. Only
-`serve` says where they go; a program of one's own does as it likes, also with these formatters.
+The runtime only makes standard logging calls, with a short message and its fields in `extra`. The
+command line says where they are written. Another program decides this for itself, and may use the
+formatters of this module.
 """
 
 from __future__ import annotations
@@ -17,26 +18,28 @@ from typing import Final, TextIO
 from arcp_trio.wire.timestamps import rfc3339
 
 _NOISY: Final = ("trio-websocket", "wsproto", "h11")
-"""Libraries whose everyday news are for whoever debugs them."""
+"""Libraries whose info messages matter only to those who debug them."""
 
 _OF_EVERY_RECORD: Final = frozenset(vars(logging.makeLogRecord({}))) | {
     "message",
     "asctime",
     "taskName",
 }
-_PLAIN: Final = re.compile(r"[\w./:@+*%~-]+")
+_NEEDS_NO_QUOTES: Final = re.compile(r"[\w./:@+*%~-]+")
 _UNSEEN: Final = re.compile(
     r"[\x00-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
 )
-"""What ends a line somewhere, steers a terminal, turns text round, or is no character at all."""
+"""Characters that end a line, control a terminal or reverse text, and surrogates."""
 
 
 def set_up(
-    level: str, style: str, kind: Callable[[TextIO], logging.Handler] = logging.StreamHandler
+    level: str,
+    style: str,
+    make_handler: Callable[[TextIO], logging.Handler] = logging.StreamHandler,
 ) -> None:
-    """Send the process's log to standard error, in UTF-8: `text` for people, or `json`."""
-    _have_whole_lines(sys.stderr)
-    handler = kind(sys.stderr)
+    """Send the log of the process to standard error: as `text` for people, or as `json`."""
+    _write_whole_lines(sys.stderr)
+    handler = make_handler(sys.stderr)
     handler.setFormatter(JsonFormatter() if style == "json" else TextFormatter())
     logging.basicConfig(handlers=[handler], level=level.upper())
     if level in ("info", "warning"):
@@ -44,8 +47,8 @@ def set_up(
             logging.getLogger(name).setLevel(logging.WARNING)
 
 
-def _have_whole_lines(stream: TextIO) -> None:
-    """In UTF-8; and a line that is printed in pieces does not get another one in between."""
+def _write_whole_lines(stream: TextIO) -> None:
+    """Make a stream write UTF-8, and only whole lines, also if they are printed in pieces."""
     if isinstance(stream, io.TextIOWrapper):
         stream.reconfigure(
             encoding="utf-8", errors="backslashreplace", line_buffering=True, write_through=False
@@ -53,7 +56,7 @@ def _have_whole_lines(stream: TextIO) -> None:
 
 
 def fields_of(record: logging.LogRecord) -> dict[str, object]:
-    """The `extra` of a log call, without what had nothing to say."""
+    """Return the `extra` of a log call, without the fields that are None."""
     return {
         name: value
         for name, value in vars(record).items()
@@ -65,7 +68,7 @@ class JsonFormatter(logging.Formatter):
     """An object per line: `ts`, `level`, `logger`, `event`, the fields, perhaps `exception`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Write a record as one line, whatever is in it."""
+        """Return a record as one line, whatever is in it."""
         known: dict[str, object] = {
             "ts": rfc3339(record.created),
             "level": record.levelname.lower(),
@@ -78,13 +81,14 @@ class JsonFormatter(logging.Formatter):
 
 
 class TextFormatter(logging.Formatter):
-    """For people: when, how bad, who, what, and behind it the fields as `name=value`.
+    """Lines for people: time, level, logger, message, and the fields as `name=value`.
 
-    A traceback follows in lines of its own, behind bars: nothing in it can pass for another fact.
+    A traceback follows in lines of its own with a bar before each, so that no text in it looks like
+    another fact.
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """Write a record as one line, and its traceback."""
+        """Return a record as one line, with the lines of its traceback."""
         said = visible(record.getMessage())
         fields = "".join(f" {name}={_value(it)}" for name, it in fields_of(record).items())
         when, level = rfc3339(record.created), record.levelname.lower()
@@ -101,16 +105,18 @@ def _trace(formatter: logging.Formatter, record: logging.LogRecord) -> str:
 
 def _value(value: object) -> str:
     text = value if isinstance(value, str) else str(value)
-    return text if _PLAIN.fullmatch(text) else visible(json.dumps(text, ensure_ascii=False))
+    if _NEEDS_NO_QUOTES.fullmatch(text):
+        return text
+    return visible(json.dumps(text, ensure_ascii=False))
 
 
 def _json(line: dict[str, object]) -> str:
     try:
         return json.dumps(line, ensure_ascii=False, allow_nan=False, default=str)
-    except (TypeError, ValueError):  # a field that is no JSON in a way of its own: nan, a cycle
+    except (TypeError, ValueError):  # a field is not JSON, such as nan or a cycle
         return json.dumps({name: str(value) for name, value in line.items()}, ensure_ascii=False)
 
 
 def visible(text: str) -> str:
-    """The text with what cannot be seen written out, as JSON would."""
+    """Return the text with each character that cannot be seen escaped as in JSON."""
     return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

@@ -1,4 +1,4 @@
-"""The argument parser, built from the table of commands; its complaints are one line each."""
+"""The argument parser, which is built from the table of commands."""
 
 from __future__ import annotations
 
@@ -6,20 +6,22 @@ import argparse
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-from arcp_trio import __version__
-from arcp_trio.cli.commands import COMMANDS, PROGRAM, Argument, Command
-from arcp_trio.cli.options import SWITCH, Option
+from arcp_trio.cli.commands import COMMANDS, Command
+from arcp_trio.cli.errors import PROGRAM, ExitCode
+from arcp_trio.cli.kinds import SWITCH
+from arcp_trio.cli.options import Option
+from arcp_trio.version import __version__
 
 
 class _Parser(argparse.ArgumentParser):
-    """Reports one line instead of the usage and a line."""
+    """A parser that reports an error on one line, without the usage."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{PROGRAM}: {message}; see {self.prog} --help\n")
+        self.exit(ExitCode.USAGE, f"{PROGRAM}: {message}; see {self.prog} --help\n")
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Return the parser; what it returns holds only the options that were given."""
+    """Return the parser, whose namespace has only the values that were given, and `command`."""
     parser = _Parser(
         prog=PROGRAM,
         description="A runtime for ARCP 1.1, the Agent Runtime Control Protocol, and its clients.",
@@ -46,34 +48,40 @@ def build_parser() -> argparse.ArgumentParser:
 
 def _fill(parser: argparse.ArgumentParser, command: Command) -> None:
     for argument in command.arguments:
-        _add_argument(parser, argument)
-    # argparse minds an empty group.
-    either = parser.add_mutually_exclusive_group() if command.exclusive else parser
+        nargs = None if argument.required else "?"
+        parser.add_argument(
+            argument.name, nargs=nargs, metavar=argument.metavar, help=argument.help
+        )
+    # argparse cannot print the usage of an empty group.
+    exclusive = parser.add_mutually_exclusive_group() if command.exclusive else parser
     for option in command.options:
-        group = either if option.name in command.exclusive else parser
+        group = exclusive if option.name in command.exclusive else parser
         _add(group.add_argument, option)
-
-
-def _add_argument(parser: argparse.ArgumentParser, argument: Argument) -> None:
-    if argument.optional:
-        parser.add_argument(argument.name, nargs="?", metavar=argument.metavar, help=argument.help)
-    else:
-        parser.add_argument(argument.name, metavar=argument.metavar, help=argument.help)
 
 
 def _add(add_argument: Callable[..., object], option: Option) -> None:
     if option.kind is SWITCH:
         add_argument(option.flag, action="store_true", help=option.help)
         return
-    action = "append" if option.repeatable else "store"
-    text = option.help + " (repeatable)" if option.repeatable else option.help
+    text = option.help
+    if option.default:
+        text += f" (default {option.default})"
+    if option.repeatable:
+        text += " (repeatable)"
     add_argument(
-        option.flag, action=action, type=option.kind.from_text, metavar=option.metavar, help=text
+        option.flag,
+        action="append" if option.repeatable else "store",
+        type=option.kind.from_text,
+        metavar=option.metavar,
+        help=text,
     )
 
 
 def unknown_arguments(arguments: Sequence[str]) -> str:
-    """Name unknown flags only: the rest may be half of a mistyped --token."""
+    """Return what is said about unknown arguments.
+
+    Only flags are named: the rest may be a secret after a mistyped --token.
+    """
     flags = [argument.partition("=")[0] for argument in arguments if argument.startswith("--")]
     if flags:
         return f"unknown option {', '.join(flags)}"

@@ -1,18 +1,17 @@
-"""`arcp-trio replay`: what a runtime that is not running has left in its store."""
+"""`arcp-trio replay`: what is in the store of a runtime that is not running."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import trio
 
-from arcp_trio.cli.commands import PROGRAM
-from arcp_trio.cli.errors import CommandError
-from arcp_trio.cli.options import ReplayOptions
-from arcp_trio.cli.storing import cannot_use, store_path
+from arcp_trio.cli.data_folder import store_path, unusable_store
+from arcp_trio.cli.errors import PROGRAM, CommandError, ExitCode
+from arcp_trio.cli.replay_options import ReplayOptions
 from arcp_trio.store.errors import StoreError
 from arcp_trio.store.interface import JournalTrimmed, LogTrimmed
 from arcp_trio.store.records import HOLES, Frame, SessionRow
@@ -23,21 +22,20 @@ _PIECE_FRAMES: Final = 1_000
 _PIECE_BYTES: Final = 1024 * 1024
 
 
-def run(given: Mapping[str, object]) -> int:
-    """Print and return the exit code."""
-    options = ReplayOptions(**given)  # type: ignore[arg-type]  # the parser held each to its kind
-    if options.session_id is None and "after_seq" in given:
-        raise CommandError("--after-seq belongs to one session; give its SESSION_ID too")
+def run(options: ReplayOptions) -> int:
+    """Print the sessions, or the frames of one session, and return the exit code."""
+    if options.session_id is None and options.after_seq is not None:
+        raise CommandError("--after-seq belongs to one session; give its SESSION_ID, too")
     try:
         trio.run(_print, options)
         sys.stdout.flush()
     except StoreError as error:
-        raise cannot_use(error) from error
+        raise unusable_store(error) from error
     except BrokenPipeError:
-        # Whoever read has had enough. What is still buffered goes nowhere, or the interpreter would
-        # complain on its way out.
+        # The reader of the output has closed it. What is still buffered goes to /dev/null, since
+        # otherwise the interpreter reports an error when it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 0
+    return ExitCode.SUCCESS
 
 
 async def _print(options: ReplayOptions) -> None:
@@ -45,7 +43,7 @@ async def _print(options: ReplayOptions) -> None:
         if options.session_id is None:
             await _print_sessions(reader)
         else:
-            await _print_frames(reader, options.session_id, options.after_seq)
+            await _print_frames(reader, options.session_id, options.after_seq or 0)
 
 
 async def _print_sessions(reader: SqliteReader) -> None:
@@ -68,13 +66,15 @@ async def _print_frames(reader: SqliteReader, session_id: str, after: int) -> No
     if row is None:
         raise CommandError(
             f"there is no session {session_id} in {reader.path};"
-            f" {PROGRAM} replay without a SESSION_ID lists them",
-            exit_code=1,
+            f" {PROGRAM} replay without a SESSION_ID lists the sessions",
+            exit_code=ExitCode.FAILED,
         )
     if after > row.top:
         return
     if after < row.floor:
-        _remark(f"numbers up to {row.floor} are not kept: acknowledged, or more than the bound")
+        _remark(
+            f"numbers up to {row.floor} are not kept: they were acknowledged, or beyond the limit"
+        )
     last = max(after, row.floor)
     replay = reader.replay(session_id, last, row.top, row.log_rows)
     try:
@@ -82,22 +82,22 @@ async def _print_frames(reader: SqliteReader, session_id: str, after: int) -> No
             sys.stdout.buffer.write(b"".join(_lines(row, frames)))
             last = max(last, *(seq for seq, _ in frames))
         if await reader.owed(row.watches, 1, 0):
-            _remark("what comes behind these is numbered when the session is resumed")
+            _remark("events after these are numbered when the session is resumed")
     except (JournalTrimmed, LogTrimmed) as gap:
         sys.stdout.flush()
         raise CommandError(
-            f"what comes behind number {last} is not kept any more: {gap};"
-            " a larger --after-seq may reach what is",
-            exit_code=1,
+            f"frames after number {last} are no longer kept: {gap};"
+            " a larger --after-seq may reach later ones",
+            exit_code=ExitCode.FAILED,
         ) from gap
 
 
 def _lines(row: SessionRow, frames: Sequence[Frame]) -> list[bytes]:
-    numbered, plain = envelope.numbered_head(row.session_id), envelope.plain_head(row.session_id)
+    head, unnumbered = envelope.numbered_head(row.session_id), envelope.plain_head(row.session_id)
     lines: list[bytes] = []
     for seq, stored in frames:
-        tail = stored[1:] if stored[0] == HOLES else stored  # secrets are not stored
-        lines.append(b"%b%d%b\n" % (numbered, seq, tail) if seq else b"%b%b\n" % (plain, tail))
+        tail = stored[1:] if stored[0] == HOLES else stored  # the holes stay: no secret is stored
+        lines.append(b"%b%d%b\n" % (head, seq, tail) if seq else b"%b%b\n" % (unnumbered, tail))
     return lines
 
 

@@ -1,8 +1,8 @@
-"""Text that others wrote, made fit for a terminal: harmless, and of a width that is known.
+"""Text that others wrote, made fit for a terminal: harmless, and of a known width.
 
-An agent's words go to the terminal of whoever reads them. A terminal takes orders in its text: to
-move the cursor, to overwrite what stands there, to set the title, to type an answer. So none are
-let through, in any of the ways to write them.
+What an agent says is shown on the terminal of a person. A terminal obeys control sequences in its
+text: they move the cursor, overwrite lines, set the title, or type an answer. None of them are let
+through, in any of the ways to write them.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import Final
 TAB_SPACES: Final = 4
 ELLIPSIS: Final = "…"
 
-# Escape sequences (ECMA-48), whole: what would be left of them is gibberish. No part of a pattern
-# goes beyond the next introducer, so that hostile text costs no more than other text.
+# Whole escape sequences (ECMA-48), since the rest of one is gibberish. No part of a pattern matches
+# beyond the next introducer, so that hostile text takes no longer than other text.
 _SEQUENCE: Final = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # CSI: colours, the cursor
     r"|(?:\x1b[PX\]^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x80-\x9f]*(?:\x07|\x1b\\|\x9c)"  # strings
     r"|\x1b[ -/]*[0-~]"
 )
 _JOINERS: Final = "\u200c\u200d"
-"""They take no room, turn nothing round, and some scripts and emoji need them."""
+"""Characters without width that some scripts and emoji need; they do not change the direction."""
 _UNSAFE: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 _ASCII: Final = re.compile(r"[ -~]*")
 
@@ -30,7 +30,7 @@ _BEYOND_JSON: Final = re.compile(r"[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u20
 
 
 def safe_lines(text: str) -> list[str]:
-    """Split into lines in which nothing is an order to a terminal, or turns the reading round."""
+    """Return the lines of a text without control sequences and characters that reverse text."""
     if _ASCII.fullmatch(text):
         return [text]
     text = _SEQUENCE.sub("", text).expandtabs(TAB_SPACES)
@@ -38,7 +38,7 @@ def safe_lines(text: str) -> list[str]:
 
 
 def safe_line(text: str) -> str:
-    """Put the same on one line."""
+    """Return the same as one line."""
     return " ".join(line for line in safe_lines(text) if line)
 
 
@@ -47,12 +47,12 @@ def _is_safe(character: str) -> bool:
 
 
 def safe_json(line: str) -> str:
-    """Escape what JSON may contain as it is, and a terminal would obey."""
+    """Escape the characters of a JSON text that JSON allows and a terminal would obey."""
     return _BEYOND_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", line)
 
 
 def cells(text: str) -> int:
-    """How many columns the text takes on a terminal."""
+    """Return the number of columns that a text takes on a terminal."""
     if text.isascii():
         return len(text)
     return sum(map(_cells_of, text))
@@ -60,7 +60,7 @@ def cells(text: str) -> int:
 
 def _cells_of(character: str) -> int:
     if unicodedata.category(character) in ("Mn", "Me"):
-        # One of them asks for a picture, which is twice as wide as the letter before it.
+        # U+FE0F makes a picture of the character before it, which is then one column wider.
         return int(character == "\ufe0f")
     if character in _JOINERS:
         return 0
@@ -68,7 +68,7 @@ def _cells_of(character: str) -> int:
 
 
 def fitted(text: str, columns: int) -> str:
-    """Shorten the text to this many columns, saying so with an ellipsis."""
+    """Shorten a text to at most `columns`, with an ellipsis at its end."""
     if cells(text) <= columns:
         return text
     room = columns - 1
@@ -82,5 +82,5 @@ def fitted(text: str, columns: int) -> str:
 
 
 def padded(text: str, columns: int) -> str:
-    """Fill the text with spaces to this many columns."""
+    """Fill a text with spaces up to `columns`."""
     return text + " " * (columns - cells(text))

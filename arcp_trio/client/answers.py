@@ -1,126 +1,124 @@
-"""What the runtime answers to requests, and which of them each answer is for."""
+"""Takes the answers of the runtime, each of which settles the call that it is for."""
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Any, Final
 
-from arcp_trio.client.amounts import amounts_in
-from arcp_trio.client.calls import CANCEL, LIST, SUBMIT, SUBSCRIBE, Call
-from arcp_trio.client.errors import ProtocolError
-from arcp_trio.client.lenient import text_in
+from arcp_trio.client.calls import CANCEL, LIST, SUBMIT, SUBSCRIBE, Call, PendingCalls
+from arcp_trio.client.jobs import SessionJobs
+from arcp_trio.client.reading import budget_in, read_payload, text_in
 from arcp_trio.wire.envelope import Envelope
-from arcp_trio.wire.errors import InvalidRequest
-from arcp_trio.wire.messages import (
-    TO_CLIENT,
-    Accepted,
-    Cancelled,
-    Jobs,
-    Subscribed,
-    decode_payload,
-)
-
-if TYPE_CHECKING:
-    from arcp_trio.client.session import Session
+from arcp_trio.wire.errors import ArcpError, error_from_payload
+from arcp_trio.wire.messages import Accepted, Cancelled, Jobs, Subscribed
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T")
-
 ENDED: Final = frozenset({"success", "error", "cancelled", "timed_out"})
+"""The statuses of a job that has ended (§7.3)."""
+
+_REFUSES_SUBMIT: Final = "DUPLICATE_KEY"
+"""With this code a `job.error` refuses a submit, even if it names a known job."""
+_REFUSES_CANCEL: Final = frozenset({"PERMISSION_DENIED", "JOB_NOT_FOUND"})
+"""With these codes a `job.error` refuses the pending cancel of its job, if there is one."""
 
 
 class Answers:
-    """A session's: settles its calls, and begins the streams of the jobs that they are about."""
+    """Takes the frames that answer the calls of a session."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._calls = session.calls
+    def __init__(self, calls: PendingCalls, jobs: SessionJobs) -> None:
+        self._calls = calls
+        self._jobs = jobs
 
     def accepted(self, frame: Envelope, text: str | bytes) -> None:
-        """A job is there (§7.1): that of a submit, or one that was delegated."""
-        body = read(frame, Accepted)
+        """Take a `job.accepted` (§7.1), of a submit or of a job that was delegated."""
+        body = read_payload(frame, Accepted)
         if not isinstance(body, Accepted):
             call = self._calls.answered(SUBMIT, _request_id(frame))
             if call is not None:
-                self._session.refuse(call, body)
+                self._calls.fail(call, body)
             return
         call = self._calls.accepted(frame, body)
-        stream = self._session.known(body.job_id) or self._session.begin(body.job_id)
+        stream = self._jobs.find(body.job_id) or self._jobs.begin(body.job_id)
         stream.own = True
-        stream.authorise(body.credentials)
-        stream.budget = amounts_in(text)
+        stream.add_credentials(body.credentials)
+        stream.budget = budget_in(text)
         if call is not None:
             stream.claimed = True
-            stream.request = call.payload
-            self._session.settle(call, (stream, body))
+            stream.submission = call.payload
+            self._calls.succeed(call, (stream, body))
 
     def subscribed(self, frame: Envelope, text: str | bytes) -> None:
-        """A job is observed from now on (§7.6)."""
-        body = read(frame, Subscribed)
-        call = self._calls.answered(
-            SUBSCRIBE, _request_id(frame), text_in(frame.payload.get("job_id"))
-        )
-        if not isinstance(body, Subscribed):
-            if call is not None:
-                self._session.refuse(call, body)
-            return
+        """Take a `job.subscribed` (§7.6)."""
+        job_id = text_in(frame.payload.get("job_id"))
+        call = self._calls.answered(SUBSCRIBE, _request_id(frame), job_id)
         if call is None:
             return
-        session = self._session
+        body = read_payload(frame, Subscribed)
+        if not isinstance(body, Subscribed):
+            self._calls.fail(call, body)
+            return
+        jobs = self._jobs
         over = body.current_status in ENDED and not body.replayed
-        stream = (over and session.known(body.job_id)) or session.jobs.running.get(body.job_id)
-        stream = stream or session.begin(body.job_id)
-        stream.authorise(body.credentials)
-        stream.budget = amounts_in(text)
+        stream = (over and jobs.find(body.job_id)) or jobs.running.get(body.job_id)
+        stream = stream or jobs.begin(body.job_id)
+        stream.add_credentials(body.credentials)
+        stream.budget = budget_in(text)
         stream.claimed = True
-        session.settle(call, (stream, body))
+        self._calls.succeed(call, (stream, body))
         if over and not stream.own and not stream.end.arrived.is_set():
-            stream.ended_before(
-                InvalidRequest(
-                    f"the job had ended ({body.current_status}); its history (history=True) tells "
-                    "how, from before its end, as long as the runtime knows"
-                )
+            jobs.end_unknown(
+                stream,
+                f"the job had ended ({body.current_status}); its history (history=True) tells how, "
+                "from before its end, as long as the runtime knows",
             )
-            session.retire(stream)
 
-    def jobs(self, frame: Envelope, _: str | bytes) -> None:
-        """A page of a listing (§6.6)."""
+    def listing(self, frame: Envelope, _: str | bytes) -> None:
+        """Take a `session.jobs`, a page of a listing (§6.6)."""
         call = self._calls.answered(LIST, _request_id(frame))
         if call is None:
-            log.debug("ignored: a listing that nobody asked for")
+            log.debug("ignored: a listing that no call awaits")
             return
-        body = read(frame, Jobs)
+        body = read_payload(frame, Jobs)
         if isinstance(body, Jobs):
-            self._session.settle(call, body)
+            self._calls.succeed(call, body)
         else:
-            self._session.refuse(call, body)
+            self._calls.fail(call, body)
 
     def cancelled(self, frame: Envelope, _: str | bytes) -> None:
-        """The runtime has agreed to a cancel (§7.4)."""
-        body = read(frame, Cancelled)
+        """Take a `job.cancelled`: the runtime has agreed to a cancel (§7.4)."""
+        body = read_payload(frame, Cancelled)
         call = self._calls.about(CANCEL, body.job_id) if isinstance(body, Cancelled) else None
         if call is not None:
-            self._session.settle(call, None)
+            self._calls.succeed(call, None)
 
-    def refused(self, frame: Envelope, *, in_order: bool) -> Call | None:
-        """Find the call that a `session.error` refuses, by order if it may be and names none."""
-        return self._calls.refused(
-            _request_id(frame),
-            frame.job_id or text_in(frame.payload.get("job_id")),
-            in_order=self._session.greeting.dialect.errors_in_order and in_order,
-        )
+    def job_error(self, frame: Envelope, text: str | bytes) -> None:
+        """Take a `job.error`. It ends its job; some runtimes refuse a call with it instead."""
+        call = self._refused_by_job_error(frame)
+        if call is None:
+            self._jobs.error(frame, text)
+        else:
+            self._calls.fail(call, error_from_payload(frame.payload))
+
+    def _refused_by_job_error(self, frame: Envelope) -> Call[Any] | None:
+        code, job_id = str(frame.payload.get("code")), frame.job_id
+        if job_id is None or job_id not in self._jobs.running or code == _REFUSES_SUBMIT:
+            return self._calls.oldest(SUBMIT)
+        return self._calls.about(CANCEL, job_id) if code in _REFUSES_CANCEL else None
+
+    def session_error(self, frame: Envelope, error: ArcpError, *, is_refusal: bool) -> bool:
+        """Take a `session.error` if it is about a call or a subscription; return whether it is."""
+        job_id = frame.job_id or text_in(frame.payload.get("job_id"))
+        call = self._calls.refused(_request_id(frame), job_id, is_refusal=is_refusal)
+        observed = self._jobs.running.get(job_id or "")
+        if call is not None:
+            self._calls.fail(call, error)
+        elif observed is not None and not observed.own:
+            self._jobs.lose(observed, error)
+        else:
+            return False
+        return True
 
 
 def _request_id(frame: Envelope) -> str | None:
     return text_in(frame.payload.get("request_id"))
-
-
-def read(frame: Envelope, cls: type[T]) -> T | ProtocolError:
-    """Read a payload; what is wrong with it is for the one call or job that it is about."""
-    try:
-        body = decode_payload(frame, TO_CLIENT)
-    except InvalidRequest as error:
-        return ProtocolError(f"the runtime sent a {frame.type} that is none: {error}")
-    assert isinstance(body, cls)
-    return body

@@ -1,4 +1,4 @@
-"""Puts a streamed result together from its chunks (§8.4), strictly."""
+"""Puts a streamed result together from its chunks (§8.4), and refuses what does not fit."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from typing import Final
 from arcp_trio.client.errors import BrokenResult
 from arcp_trio.wire.errors import clip
 from arcp_trio.wire.events import InvalidEvent, ResultChunk, read_body
-from arcp_trio.wire.json import Json
+from arcp_trio.wire.json import JsonValue
 
-MOST_RESULT_BYTES: Final = 256 * 1024 * 1024
+MAX_RESULT_BYTES: Final = 256 * 1024 * 1024
+"""The largest streamed result, unless the program sets another bound."""
 
 
 class Assembly:
-    """The chunks of one job's result so far. The first thing wrong with them stays the answer."""
+    """The chunks of one job's result so far. After a fault the result stays broken."""
 
-    def __init__(self, most_bytes: int) -> None:
-        self._most_bytes = most_bytes
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
         self._parts: list[str | bytes] = []
         self._bytes = 0
         self._result_id: str | None = None
@@ -27,11 +28,11 @@ class Assembly:
 
     @property
     def begun(self) -> bool:
-        """Whether there were any chunks, good or bad."""
+        """Whether there were any chunks, valid or not."""
         return self._result_id is not None or self._fault is not None
 
-    def add(self, body: Json) -> None:
-        """Add a chunk; never raises, so that only `result` of this one job fails."""
+    def add(self, body: JsonValue) -> None:
+        """Add a chunk. A fault is kept for `result`, so that it fails this one job."""
         if self._fault is not None:
             return
         try:
@@ -41,10 +42,10 @@ class Assembly:
             self._parts.clear()
 
     def result(self, result_id: str, size: int | None) -> str | bytes:
-        """Return the whole: text if all of its chunks were text.
+        """Return the whole result: text if all of its chunks are text, else bytes.
 
         Raises:
-            BrokenResult: it is not whole, or not what the job's end says it is.
+            BrokenResult: chunks are missing or invalid, or contradict the end of the job.
         """
         if self._fault is not None:
             raise BrokenResult(self._fault)
@@ -57,35 +58,35 @@ class Assembly:
                 f"the chunks were of {clip(self._result_id)}, the result is {clip(result_id)}"
             )
         if not self._finished:
-            raise BrokenResult(f"the last chunk is missing behind {len(self._parts)}")
+            raise BrokenResult(f"the last chunk is missing after {len(self._parts)}")
         if size is not None and size != self._bytes:
             raise BrokenResult(f"the result has {self._bytes} bytes and should have {size}")
         if all(isinstance(part, str) for part in self._parts):
             return "".join(part for part in self._parts if isinstance(part, str))
         return b"".join(part.encode() if isinstance(part, str) else part for part in self._parts)
 
-    def _add(self, body: Json) -> None:
+    def _add(self, body: JsonValue) -> None:
         try:
             chunk = read_body("result_chunk", body)
         except InvalidEvent as error:
-            raise BrokenResult(f"a chunk that is none: {error}") from None
+            raise BrokenResult(f"an invalid chunk: {error}") from None
         assert isinstance(chunk, ResultChunk)
         data = _decode(chunk)
         if self._result_id is None:
             self._result_id = chunk.result_id
         if chunk.result_id != self._result_id:
-            raise BrokenResult("chunks of two results in one job")
+            raise BrokenResult("the job has chunks of two results")
         if chunk.chunk_seq < len(self._parts):
             if self._parts[chunk.chunk_seq] != data:
-                raise BrokenResult(f"chunk {chunk.chunk_seq} came twice, and was not the same")
+                raise BrokenResult(f"chunk {chunk.chunk_seq} came twice, and not the same")
             return
         if self._finished:
             raise BrokenResult(f"chunk {chunk.chunk_seq} came after the last one")
         if chunk.chunk_seq > len(self._parts):
             raise BrokenResult(f"chunk {len(self._parts)} is missing")
         self._bytes += len(data.encode() if isinstance(data, str) else data)
-        if self._bytes > self._most_bytes:
-            raise BrokenResult(f"the result is larger than max_result_bytes, {self._most_bytes}")
+        if self._bytes > self._max_bytes:
+            raise BrokenResult(f"the result is larger than max_result_bytes, {self._max_bytes}")
         self._parts.append(data)
         self._finished = not chunk.more
 

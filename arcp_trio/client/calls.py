@@ -1,16 +1,22 @@
-"""Requests that are not answered yet, and which of them a frame answers."""
+"""The calls of a client: how each is written, and which of them a frame answers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal, InvalidOperation
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import attrs
 
-from arcp_trio.client.delivery import Answer
+from arcp_trio.client.delivery import Delivery, Reply
+from arcp_trio.client.dialects import STANDARD, RuntimeDialect
+from arcp_trio.client.job_stream import JobStream
 from arcp_trio.wire import envelope
 from arcp_trio.wire.ids import new_id
-from arcp_trio.wire.messages import Accepted
+from arcp_trio.wire.json import JsonLike, dumps
+from arcp_trio.wire.lease_request import lease_request
+from arcp_trio.wire.messages import Accepted, Jobs, Subscribed
+from arcp_trio.wire.timestamps import rfc3339
 
 SUBMIT: Final = "job.submit"
 SUBSCRIBE: Final = "job.subscribe"
@@ -18,48 +24,121 @@ CANCEL: Final = "job.cancel"
 LIST: Final = "session.list_jobs"
 
 _IN_ORDER: Final = frozenset({SUBMIT, SUBSCRIBE, LIST})
-"""What a runtime that names no request answers in the order of asking."""
+"""The calls that are refused in the order of asking, where refusals name no request."""
+
+T = TypeVar("T")
+
+Amount: TypeAlias = str | int | float | Decimal
+LeaseRequest: TypeAlias = Mapping[str, Sequence[str]]
+BudgetRequest: TypeAlias = Mapping[str, Amount]
 
 
 @attrs.define(eq=False)
-class Call:
-    """One request. Sent again on another connection it has another id, and stays one request."""
+class Call(Generic[T]):
+    """A request and the reply to it. Sent again on another connection it gets another id."""
 
     kind: str
     payload: bytes
     job_id: str | None = None
     trace_id: str | None = None
-    answer: Answer[Any] = attrs.field(factory=Answer[Any])
-    ids: list[str] = attrs.field(factory=list[str])
-    """Under which it was sent, in order."""
+    reply: Reply[T] = attrs.field(factory=Reply[T], init=False)
+    ids: list[str] = attrs.field(factory=list[str], init=False)
+    """The ids under which the request was sent, in order."""
 
     @property
     def repeated(self) -> bool:
-        """Whether it was sent more than once."""
+        """Whether the request was sent more than once."""
         return len(self.ids) > 1
 
 
-class Calls:
-    """A session's, in the order they were made."""
+# -- writing requests
 
-    def __init__(self) -> None:
-        self._calls: dict[Call, None] = {}
-        self._by_id: dict[str, Call] = {}
 
-    def __iter__(self) -> Iterator[Call]:
+def submit_call(
+    agent: str,
+    input: JsonLike,  # noqa: A002 - its name on the wire
+    *,
+    lease: LeaseRequest | None,
+    budget: BudgetRequest | None,
+    expires_at: float | None,
+    idempotency_key: str,
+    max_runtime: int | None,
+    trace_id: str,
+) -> Call[tuple[JobStream, Accepted]]:
+    """Make a `job.submit` (§7.1); `ValueError` or `TypeError` if an argument is invalid."""
+    payload: dict[str, JsonLike] = {
+        "agent": agent,
+        "input": input,
+        "idempotency_key": idempotency_key,
+    }
+    amounts = {currency: _plain(amount) for currency, amount in (budget or {}).items()}
+    if request := lease_request(lease, amounts or None):
+        payload["lease_request"] = request
+    if expires_at is not None:
+        payload["lease_constraints"] = {"expires_at": rfc3339(expires_at)}
+    if max_runtime is not None:
+        payload["max_runtime_sec"] = max_runtime
+    return Call(SUBMIT, dumps(payload), trace_id=trace_id)
+
+
+def _plain(amount: Amount) -> str:
+    """Write an amount without an exponent."""
+    try:
+        return format(Decimal(str(amount)), "f")
+    except InvalidOperation:
+        raise ValueError(f"not an amount of money: {amount!r}") from None
+
+
+def subscribe_call(
+    job_id: str, *, history: bool, from_event_seq: int | None = None
+) -> Call[tuple[JobStream, Subscribed]]:
+    """Make a `job.subscribe` (§7.6)."""
+    payload: dict[str, JsonLike] = {"job_id": job_id, "history": history}
+    if from_event_seq is not None:
+        payload["from_event_seq"] = from_event_seq
+    return Call(SUBSCRIBE, dumps(payload), job_id=job_id)
+
+
+def cancel_call(job_id: str, reason: str) -> Call[None]:
+    """Make a `job.cancel` (§7.4)."""
+    return Call(CANCEL, dumps({"job_id": job_id, "reason": reason}), job_id=job_id)
+
+
+def list_call(filters: Mapping[str, JsonLike], cursor: str | None) -> Call[Jobs]:
+    """Make a `session.list_jobs` (§6.6). Absent fields are left out: some runtimes mind nulls."""
+    given = {name: value for name, value in filters.items() if value is not None}
+    payload: dict[str, JsonLike] = {"filter": given} if given else {}
+    if cursor is not None:
+        payload["cursor"] = cursor
+    return Call(LIST, dumps(payload))
+
+
+# -- the calls of a session
+
+
+class PendingCalls:
+    """The calls of a session that await their reply, in the order in which they were made."""
+
+    def __init__(self, delivery: Delivery, dialect: RuntimeDialect) -> None:
+        self.dialect = dialect
+        self._delivery = delivery
+        self._calls: dict[Call[Any], None] = {}
+        self._by_id: dict[str, Call[Any]] = {}
+
+    def __iter__(self) -> Iterator[Call[Any]]:
         return iter(list(self._calls))
 
-    def add(self, call: Call) -> None:
-        """Expect an answer; before the request is sent, so that none is missed."""
+    def add(self, call: Call[Any]) -> None:
+        """Await a reply. Called before the request is sent, so that no reply comes too early."""
         self._calls[call] = None
 
-    def remove(self, call: Call) -> None:
-        """Expect none any more: it has come, or nobody waits for it."""
+    def remove(self, call: Call[Any]) -> None:
+        """Await a reply no longer: it has come, or its caller is cancelled."""
         self._calls.pop(call, None)
         for request_id in call.ids:
             self._by_id.pop(request_id, None)
 
-    def frame(self, call: Call, session_id: str) -> bytes:
+    def frame(self, call: Call[Any], session_id: str) -> bytes:
         """Make the frame to send, under a fresh id."""
         request_id = new_id()
         call.ids.append(request_id)
@@ -73,54 +152,85 @@ class Calls:
             job_id=call.job_id,
         )
 
-    def named(self, request_id: str) -> Call | None:
-        """Find the one that was sent under this id."""
-        return self._by_id.get(request_id)
+    # -- settling
 
-    def accepted(self, frame: envelope.Envelope, body: Accepted) -> Call | None:
-        """Find the submit that was accepted: by id, by trace if that tells, else by order.
+    def succeed(self, call: Call[T], value: T) -> None:
+        """Settle a call with the value that its caller gets."""
+        self.remove(call)
+        self._delivery.succeed(call.reply, value)
 
-        A child's acceptance answers nobody: its parent asked for it.
-        """
-        if body.parent_job_id is not None or body.delegate_id is not None:
-            return None
-        if body.request_id is not None:
-            return self.named(body.request_id)
-        trace_id = frame.trace_id or body.trace_id
-        same = [c for c in self._of(SUBMIT) if c.trace_id is not None and c.trace_id == trace_id]
-        return same[0] if len(same) == 1 else self.oldest(SUBMIT)
+    def fail(self, call: Call[Any], error: Exception) -> None:
+        """Settle a call with the error that its caller gets."""
+        self.remove(call)
+        self._delivery.fail(call.reply, error)
 
-    def answered(self, kind: str, request_id: str | None, job_id: str | None = None) -> Call | None:
-        """Find the one of a kind that an answer is for."""
+    def fail_all(self, error: Exception) -> None:
+        """Settle every call with this error."""
+        for call in self:
+            self.fail(call, error)
+
+    def job_ended(self, job_id: str) -> None:
+        """Settle the cancels of a job, where the runtime confirms them by the job's end alone."""
+        if self.dialect is STANDARD:
+            return
+        while (call := self.about(CANCEL, job_id)) is not None:
+            self.succeed(call, None)
+
+    # -- which call a frame is about
+
+    def answered(
+        self, kind: str, request_id: str | None, job_id: str | None = None
+    ) -> Call[Any] | None:
+        """Find the call of a kind that an answer is for."""
         if request_id is not None:
-            return self.named(request_id)
+            return self._by_id.get(request_id)
         if job_id is not None:
             return self.about(kind, job_id)
         return self.oldest(kind)
 
-    def about(self, kind: str, job_id: str) -> Call | None:
-        """Find the oldest of a kind that names this job."""
-        return next((call for call in self._of(kind) if call.job_id == job_id), None)
+    def accepted(self, frame: envelope.Envelope, body: Accepted) -> Call[Any] | None:
+        """Find the submit that was accepted: by its id, else by a unique trace, else by order.
 
-    def oldest(self, *kinds: str) -> Call | None:
-        """Find the oldest of these kinds."""
-        return next((call for call in self._sent() if call.kind in kinds), None)
+        The acceptance of a child answers no call: the child's parent asked for it.
+        """
+        if body.parent_job_id is not None or body.delegate_id is not None:
+            return None
+        if body.request_id is not None:
+            return self._by_id.get(body.request_id)
+        trace_id = frame.trace_id or body.trace_id
+        same = [c for c in self._of(SUBMIT) if c.trace_id is not None and c.trace_id == trace_id]
+        return same[0] if len(same) == 1 else self.oldest(SUBMIT)
 
-    def refused(self, request_id: str | None, job_id: str | None, *, in_order: bool) -> Call | None:
-        """Find the one that a refusal is for: by id, by its job, else the oldest if so answered."""
+    def refused(
+        self, request_id: str | None, job_id: str | None, *, is_refusal: bool
+    ) -> Call[Any] | None:
+        """Find the call that a `session.error` refuses: by its id, else by its job, else by order.
+
+        The order decides only in dialects whose errors name no request, and not for an error that
+        refuses no call at all: `is_refusal` is False then.
+        """
         if request_id is not None:
-            return self.named(request_id)
-        about = None
+            return self._by_id.get(request_id)
         if job_id is not None:
             about = self.about(CANCEL, job_id) or self.about(SUBSCRIBE, job_id)
-        return self.oldest(*_IN_ORDER) if about is None and in_order else about
+            if about is not None:
+                return about
+        return self.oldest(*_IN_ORDER) if is_refusal and self.dialect.errors_in_order else None
 
-    def largest(self) -> Call | None:
-        """Find the one with the most bytes."""
+    def about(self, kind: str, job_id: str) -> Call[Any] | None:
+        """Find the oldest call of a kind that names this job."""
+        return next((call for call in self._of(kind) if call.job_id == job_id), None)
+
+    def oldest(self, *kinds: str) -> Call[Any] | None:
+        """Find the oldest call of these kinds."""
+        return next((call for call in self._sent() if call.kind in kinds), None)
+
+    def largest(self) -> Call[Any] | None:
+        """Find the call whose payload is largest."""
         return max(self._sent(), key=lambda call: len(call.payload), default=None)
 
-    def _of(self, kind: str) -> Iterator[Call]:
+    def _of(self, kind: str) -> Iterator[Call[Any]]:
         return (call for call in self._sent() if call.kind == kind)
 
-    def _sent(self) -> Iterator[Call]:
+    def _sent(self) -> Iterator[Call[Any]]:
         return (call for call in self._calls if call.ids)

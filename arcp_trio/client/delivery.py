@@ -1,101 +1,109 @@
-"""Hands on what was read: events to `on_event`, answers to their callers, in the order of arrival.
+"""Hands on to the program what arrives: events to `on_event`, replies to their callers.
 
-An answer reaches its caller only after everything that arrived before it was handed on, so that
-after `await job.result()` no event is outstanding. The exception is a caller that runs on behalf of
-an event handler: what came before its answer is waiting for that very handler to return, so it gets
-the answer as soon as it has arrived.
+Everything is handed on in the order of arrival: a reply reaches its caller after everything that
+arrived before it, so that no event is outstanding when `await job.result()` returns. The exception
+is a caller inside an event handler. The events that arrived before its reply wait for that very
+handler to return, so such a caller gets its reply as soon as it arrives.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from contextvars import ContextVar
-from typing import Generic, TypeAlias, TypeVar
+from typing import Generic, TypeAlias, TypeVar, cast
 
 import attrs
 import trio
 
 from arcp_trio.client.errors import afresh
-from arcp_trio.client.events import Event, EventHandler
-from arcp_trio.client.room import Room
-from arcp_trio.client.turns import Turns
+from arcp_trio.client.events import Event, EventCheckpoints, EventHandler
+from arcp_trio.client.unread import UnreadEvents
 
 T = TypeVar("T")
 
 _in_handler: ContextVar[bool] = ContextVar("_in_handler", default=False)
-"""Whether this code runs on behalf of an event handler, of whichever client.
+"""Whether this code runs inside an event handler, of whichever client.
 
-Tasks inherit it, so a handler may make its calls from a nursery of its own.
+Tasks inherit the value, so a handler may make its calls from a nursery of its own.
 """
 
 
 @attrs.define(eq=False)
-class Answer(Generic[T]):
-    """Something that the network is to bring; settled once."""
+class Reply(Generic[T]):
+    """A value that the network is to bring. `Delivery` settles it, once."""
 
-    arrived: trio.Event = attrs.field(factory=trio.Event)
-    in_turn: trio.Event = attrs.field(factory=trio.Event)
-    """Set when everything that arrived before it has been handed on."""
-    value: T | None = None
-    _error: Exception | None = None
+    arrived: trio.Event = attrs.field(factory=trio.Event, init=False)
+    in_turn: trio.Event = attrs.field(factory=trio.Event, init=False)
+    """Set when everything that arrived before the reply has been handed on."""
+    value: T | None = attrs.field(default=None, init=False)
+    error: Exception | None = attrs.field(default=None, init=False)
 
     async def wait(self) -> T:
-        """Wait until it is this caller's turn to have it, and return or raise it."""
+        """Wait until the caller may have the reply, and return or raise it."""
         await (self.arrived if _in_handler.get() else self.in_turn).wait()
         return self.get()
 
     def get(self) -> T:
-        """Return or raise what has arrived."""
-        if self._error is not None:
-            raise afresh(self._error)
-        return self.value  # type: ignore[return-value] # set, or T allows None
-
-    def succeed(self, value: T) -> None:
-        """Settle it."""
-        self.value = value
-        self.arrived.set()
-
-    def fail(self, error: Exception) -> None:
-        """Settle it the other way."""
-        self._error = error
-        self.arrived.set()
+        """Return the value that has arrived, or raise the error."""
+        if self.error is not None:
+            raise afresh(self.error)
+        return cast("T", self.value)
 
 
 _Item: TypeAlias = "tuple[Event, int, int] | trio.Event"
-"""An event with its size and the number up to which all had been read; or whom to let go on."""
+"""Either an event with its size and the number up to which all was read then, or a turn to give."""
 
 
 class Delivery:
-    """One client's. Without an event handler everything is handed on as it comes."""
+    """Keeps the order for one client. Without an event handler everything is handed on at once."""
 
-    def __init__(self, handler: EventHandler | None, room: Room) -> None:
+    def __init__(self, handler: EventHandler | None, unread: UnreadEvents) -> None:
         self._handler = handler
-        self._room = room
+        self._unread = unread
         self._processed = 0
-        # Bounded by the room: its reader does not read while there is none.
+        # Bounded by `unread`: at its bound the connection stops reading.
         self._items: deque[_Item] = deque()
         self._filled = trio.lowlevel.ParkingLot()
-        self._turns = Turns()
+        self._checkpoints = EventCheckpoints()
 
     def processed(self, top: int) -> int:
-        """Which number was handed on last, when this one was read last."""
+        """Return the number up to which all is handed on, where `top` is the last number read."""
         return self._processed if self._items else top
 
+    # -- what arrives
+
     def event(self, event: Event, size: int, top: int) -> None:
-        """Hand on an event, in its turn."""
+        """Hand on an event of `size` bytes, in its turn."""
         if self._handler is not None:
-            self._room.add(size)
+            self._unread.add(size)
             self._put((event, size, top))
 
-    def settled(self, answer: Answer[T]) -> None:
-        """Let the caller have the answer, in its turn."""
+    def succeed(self, reply: Reply[T], value: T) -> None:
+        """Settle a reply with a value."""
+        reply.value = value
+        self._settled(reply)
+
+    def fail(self, reply: Reply[T], error: Exception) -> None:
+        """Settle a reply with an error."""
+        reply.error = error
+        self._settled(reply)
+
+    def _settled(self, reply: Reply[T]) -> None:
+        reply.arrived.set()
         if self._handler is None:
-            answer.in_turn.set()
+            reply.in_turn.set()
         else:
-            self._put(answer.in_turn)
+            self._put(reply.in_turn)
+
+    def _put(self, item: _Item) -> None:
+        self._items.append(item)
+        if self._filled:
+            self._filled.unpark()
+
+    # -- handing on
 
     async def run(self) -> None:
-        """Hand on, one at a time; what the event handler raises ends it."""
+        """Hand on one item at a time, until the event handler raises."""
         handler = self._handler
         if handler is None:
             return
@@ -103,31 +111,26 @@ class Delivery:
         while True:
             while not self._items:
                 await self._filled.park()
-            item = self._items[0]  # it is behind until it is handed on
+            item = self._items[0]  # removed only when handled: see `processed`
             if isinstance(item, trio.Event):
                 self._items.popleft()
                 item.set()
-                # The caller goes on before the next event is handled. In the first round it may
-                # have its turn behind us.
+                # Let the caller go on before the next event is handled. Trio shuffles the tasks of
+                # a round, so the caller may come after this task in the first one.
                 await trio.lowlevel.checkpoint()
                 await trio.lowlevel.checkpoint()
             else:
                 event, size, top = item
                 await handler(event)
-                self._room.take(size)
+                self._unread.take(size)
                 self._processed = top
                 self._items.popleft()
-                await self._turns.take()
+                await self._checkpoints.checkpoint()
 
     def end(self) -> None:
-        """Hand on answers alone from now on, and at once: nobody takes events any more."""
+        """Drop the events, and hand on replies at once from now on."""
         self._handler = None
         for item in self._items:
             if isinstance(item, trio.Event):
                 item.set()
         self._items.clear()
-
-    def _put(self, item: _Item) -> None:
-        self._items.append(item)
-        if self._filled:
-            self._filled.unpark()

@@ -1,4 +1,4 @@
-"""How to reach a runtime: by URL, by starting it, or over a stream that is there already."""
+"""Opens a transport to a runtime: by URL, by starting it, or over a stream."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
+from http import HTTPStatus
 from typing import Final, TypeAlias, cast
 from urllib.parse import SplitResult, quote, urlsplit
 
 import attrs
 import trio
 
+from arcp_trio.addresses import HIGHEST_PORT, UNIX_PREFIX, WEBSOCKET_PATH
 from arcp_trio.client.errors import (
     CommandFailed,
     ConnectionLost,
@@ -25,46 +27,42 @@ from arcp_trio.transport import HandshakeFailed, Transport, TransportClosed
 from arcp_trio.transport import connect as open_websocket
 from arcp_trio.transport.stdio import spawn
 
-MOST_FRAME_BYTES: Final = 16 * 1024 * 1024
-"""The largest frame that is taken; other vendors' runtimes send larger ones than ours."""
+MAX_FRAME_BYTES: Final = 16 * 1024 * 1024
+"""The largest frame that a client takes. Other vendors' runtimes send larger ones than ours."""
 
 CONNECT_SECONDS: Final = 10.0
-"""From the first packet to the welcome."""
+"""How long it may take to open a connection and a session on it."""
 
-DEFAULT_PATH: Final = "/arcp"
-UNIX: Final = "unix:"
 _PORTS: Final = {"ws": 80, "wss": 443}
-_LAST_PORT: Final = 65_535
-_FOR_PAGES: Final = {"http": "ws", "https": "wss"}
+_SCHEMES_FOR_PAGES: Final = {"http": "ws", "https": "wss"}
 _NOT_IN_PATHS: Final = re.compile(r"[^!-~]")
-"""What is left are the printable characters of ASCII, without the space."""
-_NOT_FOUND: Final = 404
+"""Everything but the printable characters of ASCII without the space."""
 
 StreamOpener: TypeAlias = Callable[[], Awaitable[trio.abc.Stream]]
-_Opener: TypeAlias = Callable[[], AbstractAsyncContextManager[Transport]]
+_TransportOpener: TypeAlias = Callable[[], AbstractAsyncContextManager[Transport]]
 
 
 @attrs.frozen
 class Dialer:
     """Opens connections to one runtime."""
 
-    open: _Opener
+    open: _TransportOpener
     again: bool
     """Whether a second connection could lead to the same runtime."""
     seconds: float = CONNECT_SECONDS
-    """What opening one and the session on it may take."""
+    """How long it may take to open a connection and a session on it."""
 
 
 Target: TypeAlias = "str | Sequence[str] | trio.abc.Stream | StreamOpener | Dialer"
-"""What `connect` takes; a `Dialer` of their own is for those who look at the frames."""
+"""A runtime to connect to. A `Dialer` is for callers that wrap the transport."""
 
 
 def dialer(target: Target, ssl_context: ssl.SSLContext | None) -> Dialer:
-    """Find out how to reach `target`; `ValueError` or `TypeError` if it is nothing of the kind."""
+    """Return how to reach `target`; `ValueError` or `TypeError` if it is not a target."""
     if isinstance(target, Dialer):
         return target
-    if isinstance(target, str) and target.startswith(UNIX):
-        opener = partial(trio.open_unix_socket, _path(target))
+    if isinstance(target, str) and target.startswith(UNIX_PREFIX):
+        opener = partial(trio.open_unix_socket, _socket_path(target))
         return Dialer(partial(_over_opened, opener), again=True)
     if isinstance(target, str):
         return Dialer(partial(_by_url, _parse(target), ssl_context), again=True)
@@ -73,6 +71,9 @@ def dialer(target: Target, ssl_context: ssl.SSLContext | None) -> Dialer:
     if callable(target):
         return Dialer(partial(_over_opened, target), again=True)
     return Dialer(partial(_by_command, _command(target)), again=False)
+
+
+# -- reading the target
 
 
 def _command(target: object) -> list[str]:
@@ -87,8 +88,8 @@ def _command(target: object) -> list[str]:
     return command
 
 
-def _path(url: str) -> str:
-    path = url.removeprefix(UNIX)
+def _socket_path(url: str) -> str:
+    path = url.removeprefix(UNIX_PREFIX)
     if not path or "\0" in path:
         raise ValueError(f"not the address of a runtime: {url!r}: expected unix: and a path")
     return path
@@ -96,15 +97,15 @@ def _path(url: str) -> str:
 
 def _parse(url: str) -> SplitResult:
     parts = urlsplit(url)
-    if wrong := _fault(parts):
-        raise ValueError(f"not the address of a runtime: {url!r}: {wrong}")
+    if fault := _fault(parts):
+        raise ValueError(f"not the address of a runtime: {url!r}: {fault}")
     return parts
 
 
 def _fault(parts: SplitResult) -> str | None:
-    """What keeps anything from being connected to there."""
-    if parts.scheme in _FOR_PAGES:
-        return f"for {parts.scheme}:// write {_FOR_PAGES[parts.scheme]}://"
+    """Return why the parts of a URL name no WebSocket, or None if they name one."""
+    if parts.scheme in _SCHEMES_FOR_PAGES:
+        return f"for {parts.scheme}:// write {_SCHEMES_FOR_PAGES[parts.scheme]}://"
     if parts.scheme not in _PORTS:
         return "it begins with neither ws:// nor wss://"
     if not parts.hostname:
@@ -114,9 +115,12 @@ def _fault(parts: SplitResult) -> str | None:
     except ValueError:
         port = 0
     if port == 0:
-        return f"a port is a number from 1 to {_LAST_PORT}"
+        return f"a port is a number from 1 to {HIGHEST_PORT}"
     wrong = _NOT_IN_PATHS.search(f"{parts.path}?{parts.query}")
     return wrong and f"for {wrong[0]!r} in its path write {quote(wrong[0])}"
+
+
+# -- opening the transport
 
 
 @asynccontextmanager
@@ -126,15 +130,15 @@ async def _by_url(
     host, port = url.hostname or "", url.port or _PORTS[url.scheme]
     try:
         stream: trio.abc.Stream = await trio.open_tcp_stream(host, port)
-    except (OSError, UnicodeError) as exc:  # the latter of what can be no host's name
-        raise ConnectionRefused(f"nobody answers at {host} port {port}: {exc}") from exc
+    except (OSError, UnicodeError) as error:  # UnicodeError: the host is not a valid name
+        raise ConnectionRefused(f"no connection to {host} port {port}: {error}") from error
     if url.scheme == "wss":
         context = ssl_context or ssl.create_default_context()
         stream = await _secure(stream, context, host, port)
-    path = (url.path or DEFAULT_PATH) + (f"?{url.query}" if url.query else "")
+    path = (url.path or WEBSOCKET_PATH) + (f"?{url.query}" if url.query else "")
     host_and_port = url.netloc.rpartition("@")[2]
-    perhaps = ", or only by wss://" if url.scheme == "ws" else ""
-    async with _websocket(stream, host=host_and_port, path=path, perhaps=perhaps) as transport:
+    hint = ", or only by wss://" if url.scheme == "ws" else ""
+    async with _websocket(stream, host=host_and_port, path=path, hint=hint) as transport:
         yield transport
 
 
@@ -144,11 +148,11 @@ async def _secure(
     secure = trio.SSLStream(stream, context, server_hostname=host, https_compatible=True)
     try:
         await secure.do_handshake()
-    except (trio.BrokenResourceError, ssl.SSLError) as exc:
+    except (trio.BrokenResourceError, ssl.SSLError) as error:
         await trio.aclose_forcefully(stream)
-        why = exc.__cause__ or exc
-        perhaps = "" if isinstance(why, ssl.SSLCertVerificationError) else "; perhaps by ws://"
-        raise TlsFailed(f"no TLS with {host} port {port}: {why}{perhaps}") from exc
+        why = error.__cause__ or error
+        hint = "" if isinstance(why, ssl.SSLCertVerificationError) else "; perhaps by ws://"
+        raise TlsFailed(f"no TLS with {host} port {port}: {why}{hint}") from error
     except BaseException:
         await trio.aclose_forcefully(stream)
         raise
@@ -157,7 +161,7 @@ async def _secure(
 
 @asynccontextmanager
 async def _over(stream: trio.abc.Stream) -> AsyncGenerator[Transport, None]:
-    async with _websocket(stream, host="localhost", path=DEFAULT_PATH) as transport:
+    async with _websocket(stream, host="localhost", path=WEBSOCKET_PATH) as transport:
         yield transport
 
 
@@ -165,30 +169,30 @@ async def _over(stream: trio.abc.Stream) -> AsyncGenerator[Transport, None]:
 async def _over_opened(open_stream: StreamOpener) -> AsyncGenerator[Transport, None]:
     try:
         stream = await open_stream()
-    except (OSError, trio.BrokenResourceError) as exc:
-        raise ConnectionRefused(f"the connection cannot be opened: {exc}") from exc
+    except (OSError, trio.BrokenResourceError) as error:
+        raise ConnectionRefused(f"the connection cannot be opened: {error}") from error
     async with _over(stream) as transport:
         yield transport
 
 
 @asynccontextmanager
 async def _websocket(
-    stream: trio.abc.Stream, *, host: str, path: str, perhaps: str = ""
+    stream: trio.abc.Stream, *, host: str, path: str, hint: str = ""
 ) -> AsyncGenerator[Transport, None]:
     async with AsyncExitStack() as stack:
-        opening = open_websocket(stream, host=host, path=path, max_bytes=MOST_FRAME_BYTES)
+        opening = open_websocket(stream, host=host, path=path, max_bytes=MAX_FRAME_BYTES)
         try:
             transport = await stack.enter_async_context(opening)
-        except HandshakeFailed as exc:
-            if exc.status == _NOT_FOUND:
-                raise WrongPath(f"{host} has no WebSocket at {path} (404)") from exc
-            if exc.status is not None:
+        except HandshakeFailed as error:
+            if error.status == HTTPStatus.NOT_FOUND:
+                raise WrongPath(f"{host} has no WebSocket at {path} (404)") from error
+            if error.status is not None:
                 raise NotWebSocket(
-                    f"{host} answers {path} with HTTP status {exc.status}, not with a WebSocket"
-                ) from exc
-            raise NotWebSocket(f"{host} does not speak WebSocket{perhaps}") from exc
-        except TransportClosed as exc:
-            raise ConnectionLost(f"{host} closed the connection: {exc}") from exc
+                    f"{host} answers {path} with HTTP status {error.status}, not with a WebSocket"
+                ) from error
+            raise NotWebSocket(f"{host} does not speak WebSocket{hint}") from error
+        except TransportClosed as error:
+            raise ConnectionLost(f"{host} closed the connection: {error}") from error
         yield transport
 
 
@@ -196,7 +200,7 @@ async def _websocket(
 async def _by_command(command: list[str]) -> AsyncGenerator[Transport, None]:
     async with AsyncExitStack() as stack:
         try:
-            child = await stack.enter_async_context(spawn(command, max_bytes=MOST_FRAME_BYTES))
-        except OSError as exc:
-            raise CommandFailed(f"{command[0]} cannot be started: {exc}") from exc
+            child = await stack.enter_async_context(spawn(command, max_bytes=MAX_FRAME_BYTES))
+        except OSError as error:
+            raise CommandFailed(f"{command[0]} cannot be started: {error}") from error
         yield child.transport

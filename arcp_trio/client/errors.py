@@ -1,6 +1,6 @@
-"""What can go wrong on the client's side. What a runtime refuses has the classes of §12."""
+"""Errors on the client's side. Refusals by the runtime have the classes of §12 instead."""
 
-# ruff: noqa: N818 - each is named after what happened
+# ruff: noqa: N818 - each class is named after what happened
 
 from __future__ import annotations
 
@@ -10,39 +10,39 @@ from arcp_trio.wire.errors import ArcpError
 
 
 class ConnectionFailed(Exception):
-    """There is no connection to the runtime, or none any more."""
+    """A connection to the runtime cannot be opened, or is lost for good."""
 
 
 class ConnectionRefused(ConnectionFailed):
-    """Nobody answers at that address."""
+    """Nothing accepts connections at that address."""
 
 
 class ConnectTimedOut(ConnectionFailed):
-    """Somebody is there, but the session was not opened in time."""
+    """The session was not opened in time."""
 
 
 class TlsFailed(ConnectionFailed):
-    """The TLS handshake failed: no TLS there, or a certificate that is not trusted."""
+    """The TLS handshake failed: the server has no TLS, or a certificate that is not trusted."""
 
 
 class WrongPath(ConnectionFailed):
-    """There is a server, but nothing at this path."""
+    """The server has nothing at this path."""
 
 
 class NotWebSocket(ConnectionFailed):
-    """There is a server, but it does not speak WebSocket here."""
+    """The server does not speak WebSocket here."""
 
 
 class CommandFailed(ConnectionFailed):
-    """The command that was to be the runtime could not be started."""
+    """The command that should run the runtime could not be started."""
 
 
 class ConnectionLost(ConnectionFailed):
-    """The connection ended, and the session cannot be taken up again."""
+    """The connection ended, and the session cannot be resumed."""
 
 
 class ProtocolError(ConnectionFailed):
-    """The runtime sent what no ARCP runtime may send."""
+    """The runtime sent something that ARCP does not allow."""
 
 
 class BrokenResult(Exception):
@@ -50,13 +50,24 @@ class BrokenResult(Exception):
 
 
 class EventsNotKept(Exception):
-    """Events of a job were let go because nobody iterated over them; its result is not affected."""
+    """Events were discarded because the program did not iterate over them; the result is kept."""
+
+
+class Gap(Exception):
+    """Numbered frames are missing (§8.3). A resume brings them, so programs do not see this."""
+
+
+class Silence(Exception):
+    """For two heartbeat intervals nothing was received, or nothing could be sent (§6.4).
+
+    The client then opens another connection, so programs see this only as a cause.
+    """
 
 
 def afresh(error: Exception) -> Exception:
-    """Copy an error that more than one caller is going to raise, each with its own traceback."""
+    """Copy an error that several callers may raise, so that each has a traceback of its own."""
     if not isinstance(error, ArcpError | ConnectionFailed | BrokenResult | EventsNotKept):
-        return error  # who knows how it is made
+        return error  # the constructor of a foreign class may not allow a copy
     fresh = copy.copy(error)
     fresh.__cause__ = error.__cause__
     return fresh

@@ -1,4 +1,4 @@
-"""Hello and welcome (§6.2), and asking to go on with a session (§6.3)."""
+"""Opens a session on a connection: `session.hello` and its answer (§6.2), or a resume (§6.3)."""
 
 from __future__ import annotations
 
@@ -8,39 +8,39 @@ from typing import Final
 
 import attrs
 
-from arcp_trio.client.dialects import Dialect, recognise
+from arcp_trio.client.dialects import RuntimeDialect, recognise
 from arcp_trio.client.errors import ProtocolError
-from arcp_trio.client.lenient import list_in, object_in, text_in
+from arcp_trio.client.reading import list_in, object_in, text_in
 from arcp_trio.transport.base import Transport, TransportClosed
 from arcp_trio.version import __version__
 from arcp_trio.wire import envelope
 from arcp_trio.wire.envelope import Envelope
 from arcp_trio.wire.errors import clip, error_from_payload
-from arcp_trio.wire.json import Json, JsonLike, dumps
+from arcp_trio.wire.json import JsonLike, JsonValue, dumps
 from arcp_trio.wire.messages import AgentInfo
 
 CLIENT_NAME: Final = "arcp_trio"
-SHORTEST_INTERVAL: Final = 1.0
-"""Seconds of a heartbeat."""
+MIN_HEARTBEAT_SECONDS: Final = 1.0
+"""The shortest interval between pings, even if the runtime asks for a shorter one."""
 
 
 @attrs.frozen(kw_only=True)
 class Greeting:
-    """What a welcome says, as far as it says it."""
+    """The contents of a `session.welcome`. Fields that the runtime left out are None or empty."""
 
     session_id: str
     resume_token: str | None = attrs.field(repr=False)
     resume_window: float | None
     heartbeat_interval: float | None
     features: frozenset[str]
-    """In effect: what both sides have."""
+    """The features in effect: those that both sides have."""
     agents: tuple[AgentInfo, ...]
-    dialect: Dialect
+    dialect: RuntimeDialect
 
 
 @attrs.frozen(kw_only=True)
 class Resumption:
-    """Where to go on."""
+    """A session to resume, and the number after which it goes on."""
 
     session_id: str
     token: str = attrs.field(repr=False)
@@ -50,7 +50,7 @@ class Resumption:
 def hello(
     token: str | None, features: Iterable[str], resumption: Resumption | None = None
 ) -> bytes:
-    """Make a `session.hello`; a resume is in it in both forms that runtimes understand."""
+    """Make a `session.hello`. It asks for a resume in both of the forms that runtimes read."""
     payload: dict[str, JsonLike] = {
         "client": {"name": CLIENT_NAME, "version": __version__},
         "capabilities": {"encodings": ["json"], "features": list(features)},
@@ -67,16 +67,16 @@ def hello(
 
 
 async def greet(transport: Transport, said: bytes, features: Iterable[str]) -> Greeting:
-    """Say hello and read what comes back.
+    """Send the hello `said`, in which `features` are offered, and read the answer.
 
     Raises:
-        ArcpError: the runtime refused, with the class of its code.
-        ProtocolError: that was no answer to a hello.
-        TransportClosed: nor was that.
+        ArcpError: the runtime refused the session, with the class of its code.
+        ProtocolError: the answer is not one to a hello.
+        TransportClosed: there was no answer.
     """
-    with suppress(TransportClosed):  # what it said before it closed is worth more
+    with suppress(TransportClosed):  # the runtime may have said why before it closed
         await transport.send([said])
-    frame = _read(await transport.receive())
+    frame = _decode(await transport.receive())
     if frame.type in {"session.error", "job.error"}:
         raise error_from_payload(frame.payload)
     if frame.type != "session.welcome":
@@ -84,7 +84,7 @@ async def greet(transport: Transport, said: bytes, features: Iterable[str]) -> G
     return _greeting(frame, frozenset(features))
 
 
-def _read(text: str | bytes) -> Envelope:
+def _decode(text: str | bytes) -> Envelope:
     try:
         return envelope.decode(text)
     except envelope.MalformedFrame as error:
@@ -109,8 +109,8 @@ def _greeting(frame: Envelope, offered: frozenset[str]) -> Greeting:
     )
 
 
-def _agents(inventory: list[Json]) -> Iterable[AgentInfo]:
-    """The agents, each a bare name or an object (§6.2)."""
+def _agents(inventory: list[JsonValue]) -> Iterable[AgentInfo]:
+    """Yield the agents, each of which is a bare name or an object (§6.2)."""
     for entry in inventory:
         if isinstance(entry, str):
             yield AgentInfo(name=entry)
@@ -125,12 +125,12 @@ def _agents(inventory: list[Json]) -> Iterable[AgentInfo]:
             )
 
 
-def _interval(value: Json) -> float | None:
-    """Whatever a runtime wants, it is not pinged without a pause."""
+def _interval(value: JsonValue) -> float | None:
     seconds = _positive(value)
-    return None if seconds is None else max(seconds, SHORTEST_INTERVAL)
+    return None if seconds is None else max(seconds, MIN_HEARTBEAT_SECONDS)
 
 
-def _positive(value: Json) -> float | None:
-    good = isinstance(value, int | float) and not isinstance(value, bool) and value > 0
-    return float(value) if good else None
+def _positive(value: JsonValue) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+        return None
+    return float(value)

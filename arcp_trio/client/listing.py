@@ -1,4 +1,4 @@
-"""Listings of jobs (§6.6), page by page as they are read."""
+"""Listings of jobs (§6.6), asked for page by page as the program reads them."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import attrs
 
-from arcp_trio.wire.json import Json, JsonLike
+from arcp_trio.wire.json import Json
 from arcp_trio.wire.messages import JobEntry, Jobs
 
 
 @attrs.frozen(kw_only=True)
 class JobInfo:
-    """One job of a listing."""
+    """A job of a listing."""
 
     id: str
     agent: str
@@ -23,11 +23,11 @@ class JobInfo:
     created_at: str | None
     trace_id: str | None
     last_event_seq: int | None
-    """In the session that submitted it."""
+    """The number of the job's last event in the session that submitted it."""
 
     @classmethod
     def of(cls, entry: JobEntry) -> JobInfo:
-        """Take it from its entry; runtimes leave things out."""
+        """Make it from an entry of a page. Runtimes may leave fields out."""
         return cls(
             id=entry.job_id,
             agent=entry.agent,
@@ -40,29 +40,23 @@ class JobInfo:
         )
 
 
-class JobListing:
-    """Iterates over the jobs; asks for the next page when one is used up."""
+class JobIterator:
+    """Iterates over a listing, and asks for the next page when one is used up."""
 
-    def __init__(
-        self,
-        ask: Callable[[Mapping[str, JsonLike]], Awaitable[Jobs]],
-        wanted: Mapping[str, JsonLike],
-    ) -> None:
-        self._ask = ask
-        self._wanted = wanted
+    def __init__(self, ask: Callable[[str | None], Awaitable[Jobs]]) -> None:
+        self._ask = ask  # called with the cursor of the page; None for the first one
         self._page: deque[JobEntry] = deque()
         self._cursor: str | None = None
         self._more = True
 
-    def __aiter__(self) -> JobListing:
+    def __aiter__(self) -> JobIterator:
         return self
 
     async def __anext__(self) -> JobInfo:
         while not self._page and self._more:
-            cursor = {} if self._cursor is None else {"cursor": self._cursor}
-            answer = await self._ask({**self._wanted, **cursor})
-            self._page.extend(answer.jobs)
-            self._cursor = answer.next_cursor
+            page = await self._ask(self._cursor)
+            self._page.extend(page.jobs)
+            self._cursor = page.next_cursor
             self._more = self._cursor is not None
         if not self._page:
             raise StopAsyncIteration

@@ -1,95 +1,86 @@
-"""What is left to do after a resume where the runtime kept nothing meanwhile.
+"""Finds out how jobs ended after a resume by a runtime that keeps nothing for an absent client.
 
-Some vendors' runtimes resume a session, but what its jobs said while nobody was connected is lost,
-and what they say from then on is not sent either. Their ends can be had all the same. The events
-cannot: `events()` says so, rather than going on with a hole.
+Some vendors' runtimes resume a session, but the frames of its jobs from the time without a
+connection are lost, and the frames that follow are not sent either. The ends of the jobs can still
+be asked for. The events cannot: `events()` raises, rather than going on as if none were missing.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from typing import Final
+from typing import Final, TypeVar
 
 import trio
 
 from arcp_trio.client.answers import ENDED
-from arcp_trio.client.calls import LIST, SUBMIT, SUBSCRIBE, Call
-from arcp_trio.client.link import Link
-from arcp_trio.client.listing import JobListing
-from arcp_trio.client.session import Session
-from arcp_trio.client.stream import JobStream
+from arcp_trio.client.calls import SUBMIT, Call, list_call, subscribe_call
+from arcp_trio.client.errors import ProtocolError
+from arcp_trio.client.job_stream import JobStream
+from arcp_trio.client.listing import JobIterator
+from arcp_trio.client.session import ClientSession
 from arcp_trio.wire.errors import ArcpError, HeartbeatLost, ResumeWindowExpired
-from arcp_trio.wire.json import Json, JsonLike, dumps
-from arcp_trio.wire.messages import Jobs
+from arcp_trio.wire.messages import Accepted, Jobs
 
 log = logging.getLogger(__name__)
 
 PATIENCE_SECONDS: Final = 5.0
-"""How long the end of a job may take to come that has ended already."""
+"""How long the end of a job that has ended may take to come."""
+
+T = TypeVar("T")
 
 
-async def recover(session: Session, link: Link) -> None:
-    """Find out what became of each job, and have its end sent."""
+async def recover(session: ClientSession) -> None:
+    """Find out how each running job ended, or go on observing it."""
     streams = list(session.jobs.running.values())
     for stream in streams:
         stream.miss(ResumeWindowExpired(f"events of {stream.id} were lost with the connection"))
-    if streams:
-        log.warning("this runtime does not keep events while the connection is down")
-        await _Recovery(session, link).run(streams)
-
-
-class _Recovery:
-    def __init__(self, session: Session, link: Link) -> None:
-        self._session = session
-        self._link = link
-
-    async def run(self, streams: list[JobStream]) -> None:
-        statuses = await self._statuses()
-        for stream in streams:
-            try:
-                await self._recover(stream, statuses.get(stream.id))
-            except ArcpError as error:
-                self._session.give_up(stream, error)
-
-    async def _statuses(self) -> dict[str, str]:
-        async def page(wanted: Mapping[str, JsonLike]) -> Jobs:
-            answer: Jobs = await self._ask(Call(LIST, dumps(wanted)))
-            return answer
-
+    if not streams:
+        return
+    log.warning("this runtime does not keep events while the connection is down")
+    statuses = await _statuses(session)
+    for stream in streams:
         try:
-            return {info.id: info.status async for info in JobListing(page, {})}
-        except ArcpError as error:
-            log.warning("cannot find out what became of the jobs: %s", error)
-            return {}
+            await _recover(session, stream, statuses.get(stream.id))
+        except (ArcpError, ProtocolError) as error:
+            session.jobs.lose(stream, error)
 
-    async def _recover(self, stream: JobStream, status: str | None) -> None:
-        if status is None:
-            # Submitting again might start another one.
-            raise HeartbeatLost(f"what became of {stream.id} is not known")
-        if status not in ENDED:
-            stream.top = 0  # a subscription may count anew
-            payload = {"job_id": stream.id, "history": False}
-            subscribed = await self._ask(Call(SUBSCRIBE, dumps(payload), job_id=stream.id))
-            status = subscribed[1].current_status
-        if status in ENDED and not stream.end.arrived.is_set():
-            await self._fetch_end(stream)
 
-    async def _fetch_end(self, stream: JobStream) -> None:
-        """Submit under the same key again: the acceptance comes once more, and the end with it."""
-        if stream.request is not None:
-            await self._ask(Call(SUBMIT, stream.request))
-            with trio.move_on_after(PATIENCE_SECONDS):
-                await stream.end.arrived.wait()
-        if not stream.end.arrived.is_set():
-            raise HeartbeatLost(f"{stream.id} has ended, and its end was lost with the connection")
+async def _statuses(session: ClientSession) -> dict[str, str]:
+    async def page(cursor: str | None) -> Jobs:
+        return await _ask(session, list_call({}, cursor))
 
-    async def _ask(self, call: Call) -> Json:
-        calls = self._session.calls
-        calls.add(call)
-        try:
-            self._link.send_frame(calls.frame(call, self._session.id))
-            await call.answer.arrived.wait()  # not in turn: nobody here has to see events first
-            return call.answer.get()
-        finally:
-            calls.remove(call)
+    try:
+        return {info.id: info.status async for info in JobIterator(page)}
+    except (ArcpError, ProtocolError) as error:
+        log.warning("cannot find out how the jobs ended: %s", error)
+        return {}
+
+
+async def _recover(session: ClientSession, stream: JobStream, status: str | None) -> None:
+    if status is None:
+        # Submitting the job again could start another one.
+        raise HeartbeatLost(f"it is not known how {stream.id} ended")
+    if status not in ENDED:
+        stream.top = 0  # the new subscription may be numbered from 1
+        _, subscribed = await _ask(session, subscribe_call(stream.id, history=False))
+        status = subscribed.current_status
+    if status in ENDED and not stream.end.arrived.is_set():
+        await _fetch_end(session, stream)
+
+
+async def _fetch_end(session: ClientSession, stream: JobStream) -> None:
+    """Submit the job again under its key: the runtime repeats the acceptance and the end."""
+    if stream.submission is not None:
+        again: Call[tuple[JobStream, Accepted]] = Call(SUBMIT, stream.submission)
+        await _ask(session, again)
+        with trio.move_on_after(PATIENCE_SECONDS):
+            await stream.end.arrived.wait()
+    if not stream.end.arrived.is_set():
+        raise HeartbeatLost(f"{stream.id} has ended, and its end was lost with the connection")
+
+
+async def _ask(session: ClientSession, call: Call[T]) -> T:
+    """Make a call and return its reply as soon as it arrives, whatever else is to be handed on."""
+    with session.pending(call):
+        await call.reply.arrived.wait()
+        return call.reply.get()

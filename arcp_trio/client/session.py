@@ -1,233 +1,195 @@
-"""A session as its client has it: across all of its connections, what came and what is open."""
+"""A session as its client has it: one object through all of its connections."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any, Final, TypeVar
 
-from arcp_trio.client.answers import Answers, read
-from arcp_trio.client.calls import CANCEL, SUBMIT, Call, Calls
-from arcp_trio.client.delivery import Answer, Delivery
-from arcp_trio.client.dialects import CANCEL_REFUSALS, STANDARD, refuses_submit
-from arcp_trio.client.events import Event
+import attrs
+
+from arcp_trio.client.answers import Answers
+from arcp_trio.client.calls import Call, PendingCalls
+from arcp_trio.client.connection import ClientConnection
+from arcp_trio.client.connection_states import ConnectionStates
+from arcp_trio.client.delivery import Delivery, Reply
+from arcp_trio.client.errors import afresh
 from arcp_trio.client.handshake import Greeting
-from arcp_trio.client.known import KnownJobs
-from arcp_trio.client.lenient import text_in
-from arcp_trio.client.link import Gap
-from arcp_trio.client.room import Room
-from arcp_trio.client.stream import JobStream
+from arcp_trio.client.jobs import SessionJobs
+from arcp_trio.client.reading import text_in
+from arcp_trio.client.unread import UnreadEvents
 from arcp_trio.wire.envelope import Envelope
-from arcp_trio.wire.errors import ArcpError, InvalidRequest, clip, error_from_payload
-from arcp_trio.wire.messages import JobErrorBody, JobResult
+from arcp_trio.wire.errors import ArcpError, clip, error_from_payload
 
 log = logging.getLogger(__name__)
 
 _FATAL: Final = frozenset({"UNAUTHENTICATED", "RESUME_WINDOW_EXPIRED"})
-"""Codes of a `session.error` that answers nothing and leaves no session to go on with."""
+"""With these codes a `session.error` that is about nothing else ends the session."""
+_NO_REFUSALS: Final = _FATAL | {"HEARTBEAT_LOST"}
+"""With these codes a `session.error` that names no request refuses none."""
+
+T = TypeVar("T")
 
 
-class Session:
-    """Fed frame by frame, in order, by whichever link there is."""
+@attrs.define
+class SessionEnd:
+    """Why calls can no longer be made."""
+
+    error: Exception
+    told: bool
+    """Whether the program knows: it has closed the session, or a call has raised the error."""
+
+
+class ClientSession:
+    """Sends the program's calls, and takes the frames of whichever connection there is."""
 
     def __init__(
-        self, greeting: Greeting, delivery: Delivery, room: Room, most_result: int
+        self, greeting: Greeting, delivery: Delivery, unread: UnreadEvents, *, max_result_bytes: int
     ) -> None:
         self.greeting = greeting
-        self.top = 0
-        """All numbers up to this one were read: where a resume goes on."""
-        self.calls = Calls()
-        self.jobs = KnownJobs(room, most_result)
-        self.closed: Answer[bool] = Answer()
-        """Whether the runtime took leave, too; not all know how."""
-        self.closing = False
-        self.over: ArcpError | None = None
-        """The runtime has said that there is no session any more."""
+        """The welcome at the beginning of the last connection."""
+        self.calls = PendingCalls(delivery, greeting.dialect)
+        self.jobs = SessionJobs(
+            self.calls,
+            delivery,
+            unread,
+            dialect=greeting.dialect,
+            max_result_bytes=max_result_bytes,
+        )
+        self.unread = unread
+        self.connection: ClientConnection | None = None
+        """The current connection. Without one, calls wait for the next."""
+        self.connection_states = ConnectionStates()
+        self.closed: Reply[bool] = Reply()
+        """Settled when the runtime has answered `session.close`: whether it understood."""
+        self.refusal: ArcpError | None = None
+        """The error with which the runtime ended the session, if it did."""
+        self.end: SessionEnd | None = None
         self._delivery = delivery
-        self._answers = Answers(self)
-        self._takers: dict[str, Callable[[Envelope, str | bytes], None]] = {
-            "job.event": self._event,
-            "job.result": self._result,
-            "job.error": self._error,
-            "job.accepted": self._answers.accepted,
-            "job.cancelled": self._answers.cancelled,
-            "job.subscribed": self._answers.subscribed,
-            "session.jobs": self._answers.jobs,
-            "session.error": self._refused,
+        self._answers = answers = Answers(self.calls, self.jobs)
+        self._closing = False
+        self._handlers: dict[str, Callable[[Envelope, str | bytes], None]] = {
+            "job.event": self.jobs.event,
+            "job.result": self.jobs.result,
+            "job.error": answers.job_error,
+            "job.accepted": answers.accepted,
+            "job.cancelled": answers.cancelled,
+            "job.subscribed": answers.subscribed,
+            "session.jobs": answers.listing,
+            "session.error": self._error,
             "session.closed": self._closed,
         }
 
     @property
     def id(self) -> str:
-        """Its id."""
+        """The session's id."""
         return self.greeting.session_id
 
+    # -- its connections
+
+    def resume(self, greeting: Greeting) -> None:
+        """Go on with another connection, which has begun with this welcome."""
+        self.greeting = greeting
+        self.calls.dialect = self.jobs.dialect = greeting.dialect
+
+    def attach(self, connection: ClientConnection) -> None:
+        """Send on this connection from now on; first, again, every call that awaits its reply."""
+        self.connection = connection
+        for call in self.calls:
+            connection.send_frame(self.calls.frame(call, self.id))
+        for job_id in self.jobs.left:
+            connection.send("job.unsubscribe", {"job_id": job_id}, job_id=job_id)
+        self.connection_states.change(connected=True)
+
+    # -- what the program asks for
+
+    async def call(self, call: Call[T]) -> T:
+        """Make a call and wait for its reply, on as many connections as it takes."""
+        self.check()
+        with self.pending(call), self.unread.waiting():
+            return await call.reply.wait()
+
+    @contextmanager
+    def pending(self, call: Call[Any]) -> Generator[None]:
+        """Send a call, and await its reply until the end of the block."""
+        self.calls.add(call)  # before it is sent, so that no reply comes too early
+        try:
+            if self.connection is not None:
+                self.connection.send_frame(self.calls.frame(call, self.id))
+            yield
+        finally:
+            self.calls.remove(call)
+
+    def unsubscribe(self, job_id: str) -> None:
+        """Stop observing a job; do nothing if this session does not observe it."""
+        if self.jobs.leave(job_id) and self.connection is not None:
+            self.connection.send("job.unsubscribe", {"job_id": job_id}, job_id=job_id)
+
+    async def close(self) -> None:
+        """Close the session and then its connection (§6.7); there has to be one.
+
+        Returns once the runtime has answered. The connection ends when everything is sent.
+        """
+        connection = self.connection
+        assert connection is not None
+        if not self._closing:
+            self._closing = True
+            connection.send("session.close", {"reason": "the client leaves"})
+        if not await self.closed.wait():
+            connection.send("session.bye", {"reason": "the client leaves"})
+        connection.finish()
+
+    def check(self) -> None:
+        """Raise if the session has ended."""
+        if self.end is not None:
+            self.end.told = True
+            raise afresh(self.end.error)
+
+    # -- what the runtime sends
+
     def take(self, frame: Envelope, text: str | bytes) -> None:
-        """Take the next frame, and as what it came.
+        """Take the next frame; `text` is the frame as it came.
 
         Raises:
             Gap: frames before it are missing.
         """
         seq = frame.event_seq
-        if seq is not None:
-            if seq == self.top + 1:
-                self.top = seq
-            elif not self._is_owed(frame, seq):
-                return
-        taker = self._takers.get(frame.type)
-        if taker is None:
+        if seq is not None and not self.jobs.is_new(seq, frame.job_id):
+            return
+        handler = self._handlers.get(frame.type)
+        if handler is None:
             log.debug("ignored: a frame of type %s", clip(frame.type))
             return
-        taker(frame, text)
-
-    def settle(self, call: Call, value: object) -> None:
-        """Answer a call."""
-        self.calls.remove(call)
-        call.answer.succeed(value)
-        self._delivery.settled(call.answer)
-
-    def refuse(self, call: Call, error: Exception) -> None:
-        """Answer a call the other way."""
-        self.calls.remove(call)
-        call.answer.fail(error)
-        self._delivery.settled(call.answer)
-
-    def lose(self, why: Exception) -> None:
-        """Nothing more will come: tell everybody who waits."""
-        for call in self.calls:
-            self.refuse(call, why)
-        for stream in list(self.jobs.running.values()):
-            self.give_up(stream, why)
-        self._close(polite=True)
-
-    def expect(self, job_id: str) -> None:
-        """A subscription is asked for: some runtimes send its events before they say so."""
-        self.jobs.left.pop(job_id, None)
-        if self.greeting.dialect is not STANDARD and job_id not in self.jobs.running:
-            self.begin(job_id)
-
-    def leave(self, job_id: str) -> bool:
-        """Stop observing a job; false if that has happened, or it has ended, or is one's own."""
-        stream = self.jobs.running.get(job_id)
-        if stream is None or stream.own:
-            return False
-        stream.ended_before(InvalidRequest("the job is not observed any more"))
-        self._delivery.settled(stream.end)
-        self.jobs.leave(stream)
-        return True
-
-    def give_up(self, stream: JobStream, why: Exception) -> None:
-        """Nothing more can be had of a job."""
-        if not stream.end.arrived.is_set():
-            stream.lose(why)
-            self.retire(stream)
-
-    # -- numbers (§8.3)
-
-    def _is_owed(self, frame: Envelope, seq: int) -> bool:
-        """Whether a frame that is not the next one is to be taken all the same."""
-        if seq > self.top:
-            raise Gap(f"event_seq {seq} came where {self.top + 1} was due")
-        # It came before; unless this job has numbers of its own.
-        stream = self.jobs.running.get(frame.job_id or "")
-        return stream is not None and seq > stream.top
-
-    # -- jobs
-
-    def begin(self, job_id: str) -> JobStream:
-        """Have a stream for a job, from here on."""
-        top = 0 if self.greeting.dialect.subscriptions_count_alone else self.top
-        return self.jobs.begin(job_id, top=top)
-
-    def known(self, job_id: str) -> JobStream | None:
-        """A job that there is a stream of, or was; what has ended is not told again."""
-        stream = self.jobs.get(job_id)
-        if stream is None and self.jobs.has_ended(job_id):
-            stream = self.begin(job_id)
-            stream.ended_before(InvalidRequest(f"{job_id} has ended, and its handle is gone"))
-            self.retire(stream)
-        return stream
-
-    def _event(self, frame: Envelope, text: str | bytes) -> None:
-        event = Event.of(frame)
-        stream = self.jobs.running.get(event.job_id)
-        if stream is not None:
-            stream.event(event, len(text))
-        elif event.job_id in self.jobs.left:
-            return
-        self._delivery.event(event, len(text), self.top)
-
-    def _result(self, frame: Envelope, _: str | bytes) -> None:
-        stream = self.jobs.running.get(frame.job_id or "")
-        body = read(frame, JobResult)
-        if stream is None:
-            return
-        if isinstance(body, JobResult):
-            stream.result(body)
-            self.retire(stream)
-        else:
-            stream.lose(body)
-            self.retire(stream)
+        handler(frame, text)
 
     def _error(self, frame: Envelope, _: str | bytes) -> None:
-        body = read(frame, JobErrorBody)
-        stream = self.jobs.running.get(frame.job_id or "")
-        code = str(frame.payload.get("code"))
-        call: Call | None = None
-        if refuses_submit(code, known_job=stream is not None):
-            call = self.calls.oldest(SUBMIT)
-        elif code in CANCEL_REFUSALS and frame.job_id is not None:
-            call = self.calls.about(CANCEL, frame.job_id)
-        if call is not None:
-            self.refuse(call, error_from_payload(frame.payload))
-        elif stream is None:
-            log.debug("ignored: the end of a job that nobody knows")
-        elif isinstance(body, JobErrorBody):
-            stream.error(body)
-            self.retire(stream)
-        else:
-            stream.lose(body)
-            self.retire(stream)
-
-    def retire(self, stream: JobStream) -> None:
-        """It has ended; what of it is unread is its handle's business."""
-        self._delivery.settled(stream.end)
-        self.jobs.retire(stream)
-        if not stream.claimed:
-            stream.let_go()
-        self._answer_cancels(stream)
-
-    def _answer_cancels(self, stream: JobStream) -> None:
-        """Some runtimes say no more to a cancel than how the job ends."""
-        if self.greeting.dialect is STANDARD:
-            return  # it says so itself
-        while (call := self.calls.about(CANCEL, stream.id)) is not None:
-            self.settle(call, None)
-
-    # -- the session itself
-
-    def _refused(self, frame: Envelope, _: str | bytes) -> None:
         error = error_from_payload(frame.payload)
-        answers_none = text_in(frame.payload.get("code")) in _FATAL | {"HEARTBEAT_LOST"}
-        call = self._answers.refused(frame, in_order=not answers_none)
-        observed = self.jobs.running.get(frame.job_id or str(frame.payload.get("job_id")))
-        if call is not None:
-            self.refuse(call, error)
-        elif observed is not None and not observed.own:
-            self.give_up(observed, error)  # that subscription has ended, and nothing else
-        elif self.closing:
-            self._close(polite=False)
+        is_refusal = text_in(frame.payload.get("code")) not in _NO_REFUSALS
+        if self._answers.session_error(frame, error, is_refusal=is_refusal):
+            return
+        if self._closing:
+            self._settle_closed(understood=False)
         elif error.code in _FATAL:
-            self.over = error
+            self.refusal = error
         elif error.details.get("limit") == "frame_bytes_in":
-            log.info("the runtime minds a frame's size, and will close the connection")
+            log.info("a frame is too large for the runtime, which will close the connection")
         else:
-            log.warning("the runtime says: %s: %s", error.code, clip(error.message))
+            log.warning("the runtime reports: %s: %s", error.code, clip(error.message))
 
-    def _closed(self, _frame: Envelope, _: str | bytes) -> None:
-        self._close(polite=True)
+    def _closed(self, _frame: Envelope, _text: str | bytes) -> None:
+        self._settle_closed(understood=True)
 
-    def _close(self, *, polite: bool) -> None:
+    def _settle_closed(self, *, understood: bool) -> None:
         if not self.closed.arrived.is_set():
-            self.closed.succeed(polite)
-            self._delivery.settled(self.closed)
+            self._delivery.succeed(self.closed, understood)
+
+    # -- its end
+
+    def finish(self, end: SessionEnd) -> None:
+        """End the session for the program: fail every call and job, and every call from now on."""
+        self.end = end
+        self.calls.fail_all(end.error)
+        self.jobs.lose_all(end.error)
+        self._settle_closed(understood=True)
+        self.connection_states.end()

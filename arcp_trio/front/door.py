@@ -1,4 +1,4 @@
-"""What becomes of a connection: what it wants, whether it may, and who it is handed to."""
+"""What happens to an accepted connection: a page, a refusal, or a WebSocket for the runtime."""
 
 from __future__ import annotations
 
@@ -20,21 +20,16 @@ from arcp_trio.front.pages import Page
 from arcp_trio.front.request import BadRequest, Head, read_head
 from arcp_trio.front.waiting import Visitor, WaitingRoom
 from arcp_trio.runtime.runtime import Runtime
-from arcp_trio.transport import (
-    HandshakeFailed,
-    TransportClosed,
-    accept,
-    close_forcefully,
-)
+from arcp_trio.transport import HandshakeFailed, TransportClosed, accept, close_forcefully
 
 log = logging.getLogger(__name__)
 
-#: Of what a stranger has said, what a line of the log repeats.
 _QUOTED_CHARS: Final = 100
+"""How much of a peer's text a line of the log repeats."""
 
 
 class _TurnedAway(Exception):  # noqa: N818 - not an error of ours
-    """A client gets nothing, or a page that says why; `reason` is what that is counted as."""
+    """A peer is refused. `reason` is the word under which that is counted."""
 
     def __init__(self, reason: str, message: str, response: bytes = b"") -> None:
         super().__init__(message)
@@ -44,19 +39,19 @@ class _TurnedAway(Exception):  # noqa: N818 - not an error of ours
 
 @attrs.frozen(kw_only=True)
 class Caller:
-    """Who has connected, and by which way."""
+    """The peer of a connection, and the way it came."""
 
     peer: str
-    """For logs."""
+    """Its address, for logs."""
     private: bool
-    """Nobody can read along."""
+    """Whether nobody can read along."""
     loopback: bool = False
-    """It has come to a loopback address, whatever else is listened on."""
+    """Whether it connected to a loopback address, whatever else the listener is bound to."""
 
 
 @attrs.define(eq=False, kw_only=True)
 class Door:
-    """What the connections that come in by one listener have in common."""
+    """What the connections of one listener have in common."""
 
     runtime: Runtime
     room: WaitingRoom
@@ -64,7 +59,7 @@ class Door:
     ssl_context: Callable[[], ssl.SSLContext] | None = None
 
     async def receive(self, stream: trio.abc.Stream, caller: Caller) -> None:
-        """Serve a connection, however it ends, and close it."""
+        """Serve a connection until it ends, and close it."""
         deadline = trio.current_time() + self.runtime.limits.handshake_seconds
         visitor = self.room.enter(partial(_hang_up, stream), deadline)
         try:
@@ -76,16 +71,25 @@ class Door:
                     await self._serve(stream, caller, visitor)
                 except _TurnedAway as away:
                     if not visitor.evicted:
-                        self._failed(caller, away.reason, str(away))
-                    if away.response:
-                        await pages.send(stream, away.response)
-            if visitor.evicted:
+                        await self._refuse(stream, caller, visitor, away)
+            if visitor.answered:
+                pass  # being cut off now is no second failure
+            elif visitor.evicted:
                 self._failed(caller, "connections_before_handshake", "too many without a session")
             elif visitor.scope.cancelled_caught:
                 self._failed(caller, "handshake_seconds", "no opening handshake in time")
         finally:
-            self.room.let_in(visitor)
+            self.room.leave(visitor)
             await close_forcefully(stream)  # noqa: ASYNC102 - bounds itself
+
+    async def _refuse(
+        self, stream: trio.abc.Stream, caller: Caller, visitor: Visitor, away: _TurnedAway
+    ) -> None:
+        visitor.answered = True
+        self._failed(caller, away.reason, str(away))
+        if away.response:
+            await pages.send(stream, away.response)
+            await pages.drain(stream)
 
     def _failed(self, caller: Caller, reason: str, why: str) -> None:
         log.info(
@@ -99,14 +103,22 @@ class Door:
             return
         self._check(head, caller)
         page = pages.page_for(head, self.runtime)
-        if page is not None:
-            if head.upgrades:  # no browser that looks around, but a client that has gone astray
-                where = f"a WebSocket at {head.path[:_QUOTED_CHARS]!r}"
-                raise _TurnedAway("path", where, page.encode(head))
+        if page is None:
+            await self._attend(stream, head, caller, visitor)
+        elif head.upgrades:  # not a browser that looks around, but a client with a wrong URL
+            where = f"a WebSocket at {head.path[:_QUOTED_CHARS]!r}"
+            raise _TurnedAway("path", where, page.encode(head))
+        else:
             await pages.send(stream, page.encode(head))
-            return
+            visitor.answered = True
+            await pages.drain(stream)
+
+    async def _attend(
+        self, stream: trio.abc.Stream, head: Head, caller: Caller, visitor: Visitor
+    ) -> None:
+        """Open the WebSocket, and have the runtime attend to it."""
         limits, deadline = self.runtime.limits, visitor.scope.deadline
-        let_in = partial(self.room.let_in, visitor)
+        welcomed = partial(self.room.leave, visitor)
         try:
             async with accept(
                 stream,
@@ -116,19 +128,19 @@ class Door:
                 peer=caller.peer,
                 private=caller.private,
             ) as transport:
-                visitor.scope.deadline = math.inf  # from here on, attending minds the deadline
-                await self.runtime.attend(transport, deadline=deadline, welcomed=let_in)
-        except HandshakeFailed as exc:
-            raise _TurnedAway("websocket", str(exc)) from exc
-        except TransportClosed as exc:
-            log.info("connection ended", extra={"peer": caller.peer, "why": str(exc)})
+                visitor.scope.deadline = math.inf  # from here on the runtime holds the deadline
+                await self.runtime.attend(transport, deadline=deadline, welcomed=welcomed)
+        except HandshakeFailed as error:
+            raise _TurnedAway("websocket", str(error)) from error
+        except TransportClosed as error:
+            log.info("connection ended", extra={"peer": caller.peer, "why": str(error)})
 
     def _check(self, head: Head, caller: Caller) -> None:
-        """Turn away who means somebody else, and web pages that nobody has allowed."""
+        """Turn away requests for another Host, and web pages whose Origin is not allowed."""
         if pages.is_public(head):
             return
         encrypted = self.ssl_context is not None
-        # Under a name that its certificate does not have, no browser gets as far as this with TLS.
+        # With TLS a browser has checked the name against the certificate already.
         unproven = caller.loopback and not encrypted
         if not self.origins.admits_host(head.host, loopback=unproven):
             page = Page(403, "This Host is not served here; --allow-origin allows more.\n")
@@ -141,29 +153,30 @@ class Door:
 
 
 async def _encrypt(stream: trio.abc.Stream, context: ssl.SSLContext) -> trio.abc.Stream:
-    # What HTTP says about its own length makes the farewells of TLS superfluous.
+    # HTTP says itself where a message ends, so a missing close_notify hides nothing.
     secure = trio.SSLStream(stream, context, server_side=True, https_compatible=True)
     try:
         await secure.do_handshake()
-    except trio.BrokenResourceError as exc:
-        raise _TurnedAway("tls", f"no TLS handshake: {exc.__cause__ or exc}") from exc
+    except trio.BrokenResourceError as error:
+        raise _TurnedAway("tls", f"no TLS handshake: {error.__cause__ or error}") from error
     return secure
 
 
 async def _read_head(stream: trio.abc.Stream) -> Head | None:
+    """Read the request; None if the client closed the connection."""
     try:
         return await read_head(stream)
-    except BadRequest as exc:
-        page = Page(exc.status, f"{exc}\n")
-        raise _TurnedAway("request", str(exc), page.encode()) from exc
-    except trio.BrokenResourceError as exc:
-        if isinstance(exc.__cause__, ssl.SSLError):
-            raise _TurnedAway("tls", f"no TLS any more: {exc.__cause__}") from exc
-        return None  # gone
+    except BadRequest as error:
+        page = Page(error.status, f"{error}\n")
+        raise _TurnedAway("request", str(error), page.encode()) from error
+    except trio.BrokenResourceError as error:
+        if isinstance(error.__cause__, ssl.SSLError):
+            raise _TurnedAway("tls", f"TLS broke off: {error.__cause__}") from error
+        return None
 
 
 def _hang_up(stream: trio.abc.Stream) -> None:
-    """End both directions, so that nothing waits any more, whoever does."""
+    """Shut both directions of a socket down, so that no task waits for the peer any longer."""
     if isinstance(stream, trio.SocketStream):
-        with suppress(OSError):  # gone already
+        with suppress(OSError):  # the peer was faster
             stream.socket.shutdown(socket.SHUT_RDWR)

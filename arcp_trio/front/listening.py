@@ -1,4 +1,4 @@
-"""The listening sockets: on addresses, on names, and on Unix sockets."""
+"""Opening and closing listening sockets: on addresses, on names, and on paths of Unix sockets."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ import trio
 
 from arcp_trio.addresses import UNIX_PREFIX, WEBSOCKET_PATH, is_loopback
 
-#: What is free on one address may be taken on another; not often.
 FREE_PORT_TRIES: Final = 10
-#: Others hold the lock of a folder for an instant; somebody else's is not waited for.
+"""How often a free port is tried: one that is free on one address may be taken on another."""
 LOCK_SECONDS: Final = 2.0
+"""How long to wait for the lock of a folder, which another server holds for an instant only."""
 _LOCK_PAUSE_SECONDS: Final = 0.01
 _BACKLOG: Final = 1_024
 _OWNER_ONLY: Final = 0o600
 
 
 class CannotListen(OSError):  # noqa: N818 - says what it is
-    """Why it is not possible to listen, and where."""
+    """Listening on `host` is not possible, or no longer; `strerror` says why."""
 
     def __init__(self, number: int, reason: str, host: str) -> None:
         super().__init__(number, reason)
@@ -43,14 +43,14 @@ async def listen(hosts: Sequence[str], port: int) -> list[trio.SocketListener]:
     Close them with `close`, which removes the files of Unix sockets.
 
     Raises:
-        CannotListen: on one of them that is not possible.
+        CannotListen: one of them cannot be listened on; none is left open then.
     """
     for _ in range(FREE_PORT_TRIES):
         listeners = await _open(hosts, port)
         first, *others = {_port(listener) for listener in listeners if not is_unix(listener)} or {0}
         if not others:
             return listeners
-        # Each address has been given a port of its own.
+        # The system has chosen another port for each address.
         close(listeners)
         with suppress(CannotListen):
             return await _open(hosts, first)
@@ -81,9 +81,9 @@ async def _open_one(host: str, port: int) -> list[trio.SocketListener]:
 
 
 async def _open_tcp(host: str, port: int) -> list[trio.SocketListener]:
-    """Listen on each address of a name that this machine has.
+    """Listen on each address of a name, except those that this machine does not have.
 
-    `localhost` is often `::1` as well where there is no IPv6.
+    `localhost` often resolves to `::1` as well on a machine without IPv6.
     """
     listeners: list[trio.SocketListener] = []
     missing: OSError | None = None
@@ -105,7 +105,7 @@ async def _open_tcp(host: str, port: int) -> list[trio.SocketListener]:
 
 async def _addresses(host: str, port: int) -> list[str]:
     if "%" in host:
-        return [host]  # an address, of an interface that would be lost
+        return [host]  # an address with an interface, which getaddrinfo would drop
     found = await trio.socket.getaddrinfo(
         host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )
@@ -113,13 +113,13 @@ async def _addresses(host: str, port: int) -> list[str]:
 
 
 def _open_unix(path: Path) -> trio.SocketListener:
-    path = path.absolute()  # the process may move to another folder before it removes it
+    path = path.absolute()  # the process may change its folder before it removes the file
     with _alone_in(path.parent):
         _remove_stale(path)
         unix = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             unix.bind(str(path))
-            # Nobody can connect before it listens, so it is never open to others.
+            # Nobody can connect before listen(2), so other users never can.
             path.chmod(_OWNER_ONLY)
             unix.listen(_BACKLOG)
             return trio.SocketListener(trio.socket.from_stdlib_socket(unix))
@@ -130,9 +130,10 @@ def _open_unix(path: Path) -> trio.SocketListener:
 
 @contextmanager
 def _alone_in(folder: Path) -> Generator[None]:
-    """Keep other servers out of a folder: one that is about to listen looks like one that is gone.
+    """Lock a folder against other servers for the length of the block.
 
-    The lock is on the folder itself, as a file for it could not be removed again.
+    A socket that is bound and does not listen yet looks like one that a dead process left. The
+    lock is on the folder itself: a lock file could not be removed safely.
     """
     patience = time.monotonic() + LOCK_SECONDS
     lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -151,15 +152,15 @@ def _alone_in(folder: Path) -> Generator[None]:
 
 
 def _remove_stale(path: Path) -> None:
-    """Remove the socket that a process which is gone has left, and nothing else."""
+    """Remove a socket on which no process listens; raise OSError if anything else is at `path`."""
     try:
         mode = path.lstat().st_mode
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(mode):
-        raise FileExistsError(errno.EEXIST, "what is there is not a socket")
+        raise FileExistsError(errno.EEXIST, "the path exists and is not a socket")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.settimeout(0)  # a full backlog is an answer, too
+        probe.settimeout(0)  # connecting would wait for a full backlog
         try:
             probe.connect(str(path))
         except ConnectionRefusedError:
@@ -171,24 +172,24 @@ def _remove_stale(path: Path) -> None:
 
 
 def close(listeners: Sequence[trio.SocketListener]) -> None:
-    """Stop listening; may be done twice."""
+    """Close listeners and remove the files of Unix sockets; closed ones are skipped."""
     for listener in listeners:
         if listener.socket.fileno() < 0:
             continue
         path = listener.socket.getsockname() if is_unix(listener) else None
         listener.socket.close()
         if path is not None:
-            with suppress(OSError), _alone_in(Path(path).parent):  # somebody else's by now
+            with suppress(OSError), _alone_in(Path(path).parent):  # another server may have it
                 _remove_stale(Path(path))
 
 
 def is_unix(listener: trio.SocketListener) -> bool:
-    """Whether it is a Unix socket."""
+    """Return whether a listener is a Unix socket."""
     return listener.socket.family == socket.AF_UNIX
 
 
 def is_local(listener: trio.SocketListener) -> bool:
-    """Whether only this machine can connect to it."""
+    """Return whether only this machine can connect to a listener."""
     return is_unix(listener) or is_loopback(listener.socket.getsockname()[0])
 
 
@@ -198,7 +199,7 @@ def _port(listener: trio.SocketListener) -> int:
 
 
 def url(listener: trio.SocketListener, *, encrypted: bool) -> str:
-    """Where clients connect to."""
+    """Return the address that clients of a listener connect to."""
     if is_unix(listener):
         return UNIX_PREFIX + str(listener.socket.getsockname())
     host, port = listener.socket.getsockname()[:2]

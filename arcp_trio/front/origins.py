@@ -1,8 +1,8 @@
-"""Who may talk to this runtime out of a browser, and under which name.
+"""Which web pages may connect, and under which names the runtime may be asked for.
 
 A browser lets any page open a WebSocket to any address, also to one that only its user's machine
-can reach, and tells by `Origin` which page it is. Against a page whose own name has been pointed
-to this machine (DNS rebinding) that does not help: then `Host` is the name of that page.
+can reach, and names the page in `Origin` (RFC 6455 §10.2). That does not stop a page whose own
+name has been pointed to this machine (DNS rebinding): there, `Host` is the name of that page.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Host:
 
     @property
     def address(self) -> _Address | None:
-        """The address that it is, if it is no name."""
+        """The IP address that the name is; None for a host name."""
         try:
             return parse_address(self.name)
         except ValueError:
@@ -42,13 +42,13 @@ class Host:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether it means the machine on which it is looked up, whoever answers for names."""
+        """Whether the name means the machine on which it is looked up."""
         return is_this_machine(self.name)
 
 
 @attrs.frozen
 class Origin:
-    """Where a web page is from, in one form for everything that is the same."""
+    """The origin of a web page, normalised: two equal origins have one form."""
 
     scheme: str
     name: str
@@ -56,7 +56,7 @@ class Origin:
 
 
 def parse_host(text: str) -> Host | None:
-    """Read the value of a Host header; None if it is none (RFC 3986 §3.2)."""
+    """Parse the value of a Host header; None if it is malformed (RFC 3986 §3.2)."""
     matched = _AUTHORITY.fullmatch(text)
     if matched is None:
         return None
@@ -75,12 +75,12 @@ def _ipv6(text: str, port: int | None) -> Host | None:
         address = ipaddress.IPv6Address(text)
     except ValueError:
         return None
-    # Which interface it is on means nothing beyond one machine.
+    # The interface in an address means nothing beyond one machine.
     return None if address.scope_id else Host(str(address), port)
 
 
 def parse_origin(text: str) -> Origin | None:
-    """Read the value of an Origin header; None for `null` and what is none (RFC 6454 §7)."""
+    """Parse the value of an Origin header; None for `null` or if malformed (RFC 6454 §7)."""
     scheme, separator, authority = text.lower().partition("://")
     host = parse_host(authority)
     if not separator or host is None or not _SCHEME.fullmatch(scheme):
@@ -89,13 +89,13 @@ def parse_origin(text: str) -> Origin | None:
 
 
 class Origins:
-    """The web pages that may connect, and the names under which this runtime may be asked for."""
+    """The web pages that may connect, and the names under which the runtime may be asked for."""
 
     def __init__(self, allowed: Iterable[str] = ()) -> None:
-        """Allow these origins, and the host of each as a name of this runtime: a proxy's, say.
+        """Allow these origins, and the host of each as a name of the runtime, such as a proxy's.
 
         Raises:
-            ValueError: one of them is no origin.
+            ValueError: one of them is not an origin.
         """
         self._allowed: set[Origin] = set()
         self._null = False
@@ -110,17 +110,18 @@ class Origins:
         self._names = {origin.name for origin in self._allowed}
 
     def admits_host(self, host: Host | None, *, loopback: bool) -> bool:
-        """Whether a client that asks for `host` means this runtime.
+        """Return whether a client that asks for `host` means this runtime.
 
-        Only for one that comes to a `loopback` address is it known how this may be called. A
-        client that names no host at all is no browser.
+        The runtime knows its names on a `loopback` address only; elsewhere any name will do. A
+        client that names no host at all is not a browser.
         """
         return host is None or not loopback or host.is_loopback or host.name in self._names
 
     def admits_origin(self, origin: str | None, host: Host | None, *, encrypted: bool) -> bool:
-        """Whether the page may connect that a browser says it is from; None says it is no browser.
+        """Return whether a request with this Origin header may connect.
 
-        A page may if it is allowed, or from right here: some clients that are no browsers say so.
+        Without the header it does not come from a browser. A page may connect if its origin is
+        allowed, or is the runtime's own, as some clients that are not browsers claim.
         """
         if origin is None:
             return True
@@ -135,5 +136,5 @@ def _is_here(origin: Origin, host: Host | None, *, encrypted: bool) -> bool:
         return False
     scheme = "https" if encrypted else "http"
     here = Origin(scheme, host.name, host.port or _DEFAULT_PORTS[scheme])
-    # A name that anybody can point here proves nothing, but with a certificate for it.
+    # Anybody can point a name to this machine, but has no certificate for it.
     return origin == here and (encrypted or host.is_loopback or host.address is not None)

@@ -1,4 +1,4 @@
-"""What is answered to plain HTTP: the pages for those who look after a runtime, and refusals."""
+"""The answers to plain HTTP requests: pages for operators, and refusals."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from arcp_trio.front.request import Head
 from arcp_trio.runtime.runtime import Runtime
 from arcp_trio.transport.base import GONE
 
-#: How long a client may take to read its response and go, before it is closed by force.
 DRAIN_SECONDS: Final = 1.0
+"""How long a client may take to read its response and close, before it is closed by force."""
 _READ_BYTES: Final = 64 * 1024
 _METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
 @attrs.frozen
 class Page:
-    """An answer."""
+    """An HTTP response."""
 
     status: int
     text: str
@@ -32,7 +32,7 @@ class Page:
     type: str = attrs.field(default="text/plain; charset=utf-8", kw_only=True)
 
     def encode(self, request: Head | None = None) -> bytes:
-        """Return the whole response; behind it the connection is closed."""
+        """Return the whole response, without its body if the request is a HEAD."""
         body = self.text.encode()
         headers = (
             ("Date", formatdate(usegmt=True)),
@@ -51,18 +51,18 @@ class Page:
 
 
 def healthz(_runtime: Runtime) -> Page:
-    """Whoever gets this can tell that the process is alive."""
+    """Answer that the process is alive."""
     return Page(200, "alive\n")
 
 
 def readyz(runtime: Runtime) -> Page:
-    """Whether it takes work, and if not, why."""
+    """Answer whether the runtime takes work, and if not, why."""
     reason = runtime.ready()
     return Page(200, "ready\n") if reason is None else Page(503, f"{reason}\n")
 
 
 def metrics(runtime: Runtime) -> Page:
-    """Figures, for Prometheus."""
+    """Answer with the metrics, as Prometheus reads them."""
     return Page(200, runtime.exposition(), type=_METRICS_TYPE)
 
 
@@ -74,12 +74,12 @@ _PAGES: Final[dict[str, Callable[[Runtime], Page]]] = {
 
 
 def is_public(head: Head) -> bool:
-    """Whether everybody may ask: probes know addresses and no names."""
+    """Return whether a page is for everybody: probes know an address and no name."""
     return head.path not in (WEBSOCKET_PATH, "/metrics")
 
 
 def page_for(head: Head, runtime: Runtime) -> Page | None:
-    """Return the answer; None if a WebSocket is asked for in the place for it."""
+    """Return the page for a request; None if it asks for a WebSocket at the right path."""
     if head.path == WEBSOCKET_PATH:
         return _no_socket(head)
     page = _PAGES.get(head.path)
@@ -104,16 +104,20 @@ def _not_allowed(methods: str) -> Page:
 
 
 async def send(stream: trio.abc.Stream, response: bytes) -> None:
-    """Send a response, and wait a little until the client has gone.
+    """Send a response, unless the client has closed the connection."""
+    with suppress(*GONE):
+        await stream.send_all(response)
+
+
+async def drain(stream: trio.abc.Stream) -> None:
+    """Say that nothing follows, and wait up to `DRAIN_SECONDS` for the client to close.
 
     Closing a socket with unread data resets it, and a reset can overtake the response.
     """
-    with suppress(*GONE):
-        await stream.send_all(response)
-        # The length has told where the answer ends, so an end of the TLS itself is not missed.
-        below: trio.abc.Stream = getattr(stream, "transport_stream", stream)
-        with trio.move_on_after(DRAIN_SECONDS):
-            if isinstance(below, trio.abc.HalfCloseableStream):
-                await below.send_eof()
-            while await below.receive_some(_READ_BYTES):
-                pass
+    # Content-Length has said where the response ends, so no close_notify of TLS is needed.
+    below: trio.abc.Stream = getattr(stream, "transport_stream", stream)
+    with suppress(*GONE), trio.move_on_after(DRAIN_SECONDS):
+        if isinstance(below, trio.abc.HalfCloseableStream):
+            await below.send_eof()
+        while await below.receive_some(_READ_BYTES):
+            pass

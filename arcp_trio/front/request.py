@@ -1,4 +1,4 @@
-"""The head of an HTTP request, which is all of it that is ever read here."""
+"""Reading the head of an HTTP request; a body is never read."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import trio
 
 from arcp_trio.front.origins import Host, parse_host
 
-#: Larger than what browsers send with all their cookies.
 HEAD_BYTES: Final = 16 * 1024
+"""The longest head that is read, more than browsers send with all their cookies."""
 
 _SCHEMES: Final = ("http://", "https://", "ws://", "wss://")
 
 
 class BadRequest(Exception):  # noqa: N818 - the name of its HTTP status
-    """What came is no request that could be answered; `status` is the answer all the same."""
+    """The peer sent something other than a valid request; `status` is the answer to it."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -27,30 +27,30 @@ class BadRequest(Exception):  # noqa: N818 - the name of its HTTP status
 
 @attrs.frozen(kw_only=True)
 class Head:
-    """What a client asks for."""
+    """The head of a request, as far as the front needs it."""
 
     method: str
     path: str
-    """Without the query, which may be a secret."""
+    """The path without the query, which may be a secret."""
     host: Host | None
-    """Whom it takes this for; None from a client older than HTTP/1.1 that does not say."""
+    """The host that the client asks for; None from an HTTP/1.0 client that names none."""
     origin: str | None
-    """The web page that asks, as a browser names it; None from everything else."""
+    """The web page that makes the request, as a browser names it; None if not a browser."""
     upgrades: bool
-    """Whether it asks for a WebSocket."""
+    """Whether the request asks for a WebSocket."""
     received: bytes
-    """Everything read so far: the head, and perhaps more."""
+    """All bytes read so far: the head, and perhaps the beginning of what follows."""
 
 
 async def read_head(stream: trio.abc.Stream) -> Head | None:
-    """Read a request up to the blank line behind its head; None if the client went before.
+    """Read a request up to the blank line after its head; None if the client closed before.
 
-    Cancellation: what has been read is lost, so bound it and give the stream up.
+    Cancellation: what has been read is lost, so give the stream up.
 
     Raises:
-        BadRequest: it is not HTTP, or too large.
+        BadRequest: the request is not valid HTTP/1.1, or its head is too large.
     """
-    # h11 minds its bound only as long as a head is not whole, so it is given no more than that.
+    # h11 checks its bound only while a head is incomplete, so it is given no more than that.
     connection = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES - 1)
     received = bytearray()
     try:
@@ -79,7 +79,7 @@ def _head(request: h11.Request, received: bytes) -> Head:
         authority = next((value for name, value in headers if name == b"host"), None)
     host = None if authority is None else parse_host(authority)
     if authority is not None and host is None:
-        raise BadRequest(400, "The Host is not one.")
+        raise BadRequest(400, "The Host header is malformed.")
     # There is no upgrade from HTTP/1.0 (RFC 9110 §7.8).
     upgrades = request.http_version > b"1.0" and "websocket" in _tokens(
         value for name, value in headers if name == b"upgrade"
@@ -97,7 +97,10 @@ def _head(request: h11.Request, received: bytes) -> Head:
 
 
 def _check_upgrade(headers: Iterable[tuple[bytes, str]]) -> None:
-    """Refuse what the WebSocket library does not answer, or takes for frames."""
+    """Raise BadRequest for an upgrade that the WebSocket library would not answer properly.
+
+    It fails on headers that are not ASCII, and would take a body for frames.
+    """
     for name, value in headers:
         if name == b"transfer-encoding" or (name == b"content-length" and int(value)):
             raise BadRequest(400, "A request for a WebSocket has no body.")
@@ -106,7 +109,10 @@ def _check_upgrade(headers: Iterable[tuple[bytes, str]]) -> None:
 
 
 def _split(target: str) -> tuple[str, str | None]:
-    """Take a target apart: a whole URL names the host too, and outdoes the header (RFC 9112)."""
+    """Split a request target into its path and, if it is a URL, its authority.
+
+    The authority of a URL takes precedence over the Host header (RFC 9112 §3.2.2).
+    """
     lowered = target.lower()
     for scheme in _SCHEMES:
         if lowered.startswith(scheme):

@@ -1,9 +1,11 @@
-"""The listening socket: accepts, and has each connection received."""
+"""Serving a runtime: listen, accept, and have each connection received as a task of the runtime."""
 
 from __future__ import annotations
 
+import errno
 import logging
 import math
+import os
 import socket
 import ssl
 from collections.abc import Callable, Iterable, Sequence
@@ -15,17 +17,22 @@ import trio
 
 from arcp_trio.addresses import is_loopback
 from arcp_trio.front.door import Caller, Door
-from arcp_trio.front.listening import close, is_unix, listen, url
+from arcp_trio.front.listening import CannotListen, close, is_unix, listen, url
 from arcp_trio.front.origins import Origins
 from arcp_trio.front.waiting import WaitingRoom
+from arcp_trio.groups import unwrapped
 from arcp_trio.runtime.runtime import Runtime
 
 log = logging.getLogger(__name__)
 
-#: How long to leave a listener alone that cannot accept: for want of file descriptors, mostly.
 ACCEPT_PAUSE_SECONDS: Final = 0.1
-#: How often to say so: it may last, and every line of a log takes room.
+"""How long a listener pauses when a connection cannot be accepted for lack of a resource."""
 COMPLAINT_SECONDS: Final = 10.0
+"""How often the log says so while the lack lasts."""
+
+_LACKS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+"""Errors of accept(2) that pass. Those of a single connection, such as ECONNABORTED and EPROTO,
+are retried by Trio; all others mean that the socket will never accept again."""
 
 
 async def serve(  # noqa: ASYNC128 - passes it on
@@ -37,24 +44,24 @@ async def serve(  # noqa: ASYNC128 - passes it on
     origins: Iterable[str] = (),
     task_status: trio.TaskStatus[list[trio.SocketListener]] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Accept connections for `runtime`, until cancelled or until the runtime is over.
+    """Accept connections for `runtime` until cancelled, or until the runtime is over.
 
-    `listeners = await nursery.start(serve, runtime, host, port)` returns once they can connect;
-    with port 0, `listeners[0].socket.getsockname()` says which port it became.
+    `listeners = await nursery.start(serve, runtime, host, port)` returns once clients can connect;
+    with port 0, `listeners[0].socket.getsockname()` has the port that was chosen.
 
     Args:
-        runtime: it has been entered.
+        runtime: an entered runtime.
         host: an address, a name, `unix:` and the path of a Unix socket, or several of these.
-        port: of all that are not Unix sockets.
+        port: the port of all that are not Unix sockets.
         ssl_context: has the certificate, for TLS on all that are not Unix sockets.
-        origins: the web pages that may connect, like `https://app.example`. The runtime may be
-            asked for under their host names, too: those of a proxy before it.
+        origins: the web pages that may connect, like `https://app.example`. Their host names
+            become names of the runtime, such as that of a proxy before it.
 
     Cancellation: closes the listeners. Connections belong to the runtime and go on.
 
     Raises:
-        OSError: when it is not possible to listen there.
-        ValueError: when one of the origins is none.
+        OSError: when it is not possible to listen there, or no longer.
+        ValueError: when one of the origins is malformed.
     """
     checked = Origins(origins)
     listeners = await listen([host] if isinstance(host, str) else host, port)
@@ -72,9 +79,9 @@ async def serve_on(
     origins: Origins | None = None,
     task_status: trio.TaskStatus[list[trio.SocketListener]] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Do as `serve` does, with what `listen` has opened; it is closed at the end.
+    """Do as `serve` does with the listeners that `listen` returned, and close them at the end.
 
-    `ssl_context` is asked for the one to use at each connection.
+    `ssl_context` is called for each connection and returns the context to use.
     """
     room = WaitingRoom(runtime.limits.connections_before_handshake)
     try:
@@ -88,30 +95,37 @@ async def serve_on(
                 )
                 where = url(listener, encrypted=door.ssl_context is not None)
                 log.info("accepting connections", extra={"address": where})
-                nursery.start_soon(_accept_from, listener, door, name=f"accept on {where}")
+                nursery.start_soon(_accept_from, listener, where, door, name=f"accept on {where}")
             task_status.started(listeners)
             await runtime.over()
             log.info("accepting no more connections")
             nursery.cancel_scope.cancel(reason="the runtime is over")
+    except ExceptionGroup as group:
+        error = unwrapped(group)
+        raise error from error.__cause__
     finally:
         close(listeners)
 
 
-async def _accept_from(listener: trio.SocketListener, door: Door) -> None:
+async def _accept_from(listener: trio.SocketListener, where: str, door: Door) -> None:
     # trio.serve_listeners would have the connections in a nursery of its own, and end with the
     # first error of any of them.
     complain_from = -math.inf
     while True:
         try:
             stream = await listener.accept()
-        except OSError as exc:
+        except trio.ClosedResourceError:
+            raise _accepts_no_longer(errno.EBADF, where) from None
+        except OSError as error:
+            if error.errno not in _LACKS:
+                raise _accepts_no_longer(error.errno or errno.EINVAL, where) from error
             if trio.current_time() >= complain_from:
-                log.warning("cannot accept connections", extra={"error": str(exc)})
+                log.warning("cannot accept connections", extra={"error": str(error)})
                 complain_from = trio.current_time() + COMPLAINT_SECONDS
             await trio.sleep(ACCEPT_PAUSE_SECONDS)
             continue
-        with suppress(OSError):  # gone already
-            # Without heartbeats, only the kernel finds out that an idle client has vanished.
+        with suppress(OSError):  # the client has closed it again
+            # Without heartbeats, only the kernel notices that an idle client has vanished.
             stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         caller = _caller(stream)
         try:
@@ -123,12 +137,16 @@ async def _accept_from(listener: trio.SocketListener, door: Door) -> None:
             raise
 
 
+def _accepts_no_longer(number: int, where: str) -> CannotListen:
+    return CannotListen(number, f"no longer accepts connections: {os.strerror(number)}", where)
+
+
 def _caller(stream: trio.SocketStream) -> Caller:
     if stream.socket.family == socket.AF_UNIX:
         return Caller(peer="a Unix socket", private=True)
     try:
         host, port, *_ = stream.socket.getpeername()
-    except OSError:  # gone already
+    except OSError:  # the client has closed it again
         return Caller(peer="unknown", private=False)
     return Caller(
         peer=f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
@@ -140,7 +158,7 @@ def _caller(stream: trio.SocketStream) -> Caller:
 async def serve_stream(
     runtime: Runtime, stream: trio.abc.Stream, peer: str, *, private: bool = False
 ) -> None:
-    """Serve the one connection on `stream`, however it ends, and close it.
+    """Serve the one connection on `stream` until it ends, and close it.
 
     `private` says that nobody can read along on it.
     """

@@ -1,4 +1,4 @@
-"""The certificate, which may be exchanged while connections go on."""
+"""The TLS certificate, which can be replaced while connections go on."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from arcp_trio.plainfile import open_plain
 
 
 class UnusableCertificate(Exception):  # noqa: N818 - says what it is
-    """The certificate and its key cannot be used, with the reason as text."""
+    """The certificate and its key cannot be used; the message says why."""
 
 
 class Tls:
@@ -19,21 +19,21 @@ class Tls:
         """Read the files.
 
         Raises:
-            UnusableCertificate: they cannot be used.
+            UnusableCertificate: the files cannot be used.
         """
         self._certificate = certificate
         self._key = key
         self._context = self._load()
 
     def current(self) -> ssl.SSLContext:
-        """Return what the next connection is to use; those there are keep theirs."""
+        """Return the context for the next connection; open connections keep theirs."""
         return self._context
 
     def reload(self) -> None:
-        """Read the files again, for the connections to come.
+        """Read the files again, for new connections.
 
         Raises:
-            UnusableCertificate: they cannot be used; the certificate before stays.
+            UnusableCertificate: the files cannot be used; the certificate in use stays.
         """
         self._context = self._load()
 
@@ -65,12 +65,12 @@ class _NeedsPassword(ValueError):  # noqa: N818 - never leaves this module
 
 
 def _no_password() -> str:
-    # OpenSSL would ask for it on the terminal.
+    # Without this callback OpenSSL asks for the password on the terminal.
     raise _NeedsPassword
 
 
 def _check_readable(path: Path) -> None:
-    # OpenSSL reads them by their names, and says little.
+    # OpenSSL opens the files by name, and its errors say little.
     try:
         open_plain(path).close()
     except OSError as error:

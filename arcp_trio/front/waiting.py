@@ -1,4 +1,4 @@
-"""How many connections may be open that have not opened a session."""
+"""The bound on connections that have not opened a session."""
 
 from __future__ import annotations
 
@@ -10,25 +10,28 @@ import trio
 
 @attrs.define(eq=False)
 class Visitor:
-    """A connection on its way to its session."""
+    """A connection that has not opened a session."""
 
     hang_up: Callable[[], None]
-    """Closes its socket, at once and without waiting for anything."""
+    """Shuts its socket down, at once and without waiting for anything."""
     scope: trio.CancelScope
-    """Around the whole of it; with the deadline until it has been heard."""
+    """Around all that is done for it, with the deadline of its opening handshake."""
     evicted: bool = False
+    """Whether it had to make room for another visitor."""
+    answered: bool = False
+    """Whether it has been refused, or has got its page: only the end of the connection is due."""
 
     def evict(self) -> None:
-        """Make it go."""
+        """End the connection."""
         self.evicted = True
         self.hang_up()
         self.scope.cancel(reason="too many connections wait for a session")
 
 
 class WaitingRoom:
-    """Holds so many visitors at most: when one more comes, the one that waits longest goes.
+    """Holds a bounded number of visitors: one more, and the one that waits longest is evicted.
 
-    So who keeps connections open and says nothing is the one to lose them.
+    A peer that keeps connections open and says nothing loses them first.
     """
 
     def __init__(self, most: int) -> None:
@@ -36,15 +39,15 @@ class WaitingRoom:
         self._waiting: dict[Visitor, None] = {}  # the oldest first
 
     def enter(self, hang_up: Callable[[], None], deadline: float) -> Visitor:
-        """Have one more visitor, until `let_in` or until it is evicted."""
+        """Add a visitor, which is there until it leaves or is evicted."""
         visitor = Visitor(hang_up, trio.CancelScope(deadline=deadline))
         self._waiting[visitor] = None
         if len(self._waiting) > self._most:
             oldest = next(iter(self._waiting))
-            self.let_in(oldest)
+            self.leave(oldest)
             oldest.evict()
         return visitor
 
-    def let_in(self, visitor: Visitor) -> None:
-        """It waits no more."""
+    def leave(self, visitor: Visitor) -> None:
+        """Forget a visitor, if it is still here: it has a session, or its connection is closed."""
         self._waiting.pop(visitor, None)

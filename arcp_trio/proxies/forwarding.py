@@ -18,7 +18,7 @@ from arcp_trio.client.client import Client
 from arcp_trio.client.errors import BrokenResult, ConnectionFailed
 from arcp_trio.client.events import Event
 from arcp_trio.client.handles import JobHandle
-from arcp_trio.client.lenient import object_in, text_in
+from arcp_trio.client.reading import object_in, text_in
 from arcp_trio.runtime.job.context import JobContext
 from arcp_trio.wire.errors import ArcpError, BudgetExhausted, InternalError, JobError, LeaseExpired
 from arcp_trio.wire.events import REMAINING, InvalidEvent

@@ -13,7 +13,7 @@ from typing import Final
 import trio
 
 from arcp_trio.client.client import connect
-from arcp_trio.client.dialing import MOST_FRAME_BYTES, Dialer
+from arcp_trio.client.dialing import MAX_FRAME_BYTES, Dialer
 from arcp_trio.client.errors import ConnectionFailed, ConnectTimedOut, ProtocolError
 from arcp_trio.proxies.forwarding import Forwarding
 from arcp_trio.runtime.job.agents import AgentFunction
@@ -86,7 +86,7 @@ def stdio_agent(
         async with AsyncExitStack() as stack:
             starting = spawn(
                 words,
-                max_bytes=MOST_FRAME_BYTES,
+                max_bytes=MAX_FRAME_BYTES,
                 environment=_environment(token) | added,
                 keep_stderr=True,
             )

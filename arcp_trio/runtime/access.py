@@ -1,4 +1,4 @@
-"""Who may come in, and what each principal may see and stop (§6.1, §6.6, §7.6)."""
+"""Authentication, and what each principal may observe (§6.1, §6.6, §7.6)."""
 
 from __future__ import annotations
 

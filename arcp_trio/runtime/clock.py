@@ -1,4 +1,4 @@
-"""The wall clock, for the timestamps at the edges; every deadline is on Trio's clock."""
+"""The wall clock, used for timestamps only; every deadline is on Trio's clock."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's own."""
+    """The machine's clock."""
 
     def now(self) -> float:
         """Seconds since 1970, UTC."""

@@ -1,4 +1,4 @@
-"""What the parts of one runtime share."""
+"""Settings and services that all parts of one runtime share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from arcp_trio.store.interface import Store
 
 @attrs.define(eq=False, kw_only=True)
 class Core:
-    """Settings, the store, and what all parts count on: it knows none of them."""
+    """What every room of the runtime may use; it names no class of theirs."""
 
     name: str
     version: str
@@ -32,8 +32,8 @@ class Core:
     wrong_tokens: WrongTokens = attrs.field(factory=WrongTokens)
     metrics: Metrics = attrs.field(factory=Metrics)
     taken_over: trio.Event = attrs.field(factory=trio.Event)
-    """What another runtime has left in the store is seen to: sessions may be opened."""
+    """Set once what an earlier runtime left is taken over: sessions may be opened."""
     closing: bool = False
     """Shutdown has begun: no new connection, session or job."""
     farewells_end: float = math.inf
-    """On Trio's clock: no farewell goes on beyond it."""
+    """On Trio's clock: every farewell is over by then."""

@@ -20,7 +20,7 @@ Sample = tuple[Labels, float]
 
 
 def exposition(core: Core, sessions: Sessions, connections: int) -> str:
-    """Everything there is to know, as of now: what is alive is looked at, the rest was counted."""
+    """Return every metric as of now: gauges are computed, counters were counted."""
     return "".join(f"{line}\n" for line in _lines(core, sessions, connections))
 
 
@@ -87,9 +87,7 @@ def _lines(core: Core, sessions: Sessions, connections: int) -> Iterator[str]:
 
 
 def _states(jobs: Jobs) -> Mapping[str, int]:
-    # One whose credentials are being issued is not accepted yet, and may never be.
-    accepted = (job for job in jobs.live.values() if not job.wallet or job.wallet.issued)
-    counted = Counter(job.status for job in accepted)
+    counted = Counter(job.status for job in jobs.live.values() if job.accepted)
     return {status: counted[status] for status in (Status.PENDING, Status.RUNNING)}
 
 

@@ -9,7 +9,7 @@ from arcp_trio.wire.errors import InternalError
 MIB = 1024 * 1024
 
 LEAST_CHUNK_BYTES = 4
-"""Any character fits."""
+"""Room for any UTF-8 character."""
 
 
 @attrs.frozen(kw_only=True)
@@ -19,7 +19,7 @@ class Limits:
     frame_bytes_in: int = 4 * MIB
     """A larger frame from a client ends its socket with 1009."""
     first_frame_bytes: int = 64 * 1024
-    """The same for the frame that asks for a session: nobody knows yet who that is."""
+    """The same for the frame that asks for a session, whose sender is not authenticated yet."""
     frame_bytes_out: int = MIB
     """No frame sent is larger; an event or result that would be is refused to its agent."""
     json_depth: int = 64
@@ -27,26 +27,26 @@ class Limits:
     handshake_seconds: float = 10
     """From TCP accept to welcome."""
     connections_before_handshake: int = 512
-    """Open at once and not welcomed yet; past it the one that waits longest goes."""
+    """Open and not welcomed yet; past it the one that waits longest is closed."""
     close_seconds: float = 2
-    """How long a farewell is tried before the socket is closed by force."""
+    """How long a farewell may take before the socket is closed by force."""
     outbox_items: int = 1_024
-    """Per session; past it hints are dropped (the journal has them) and answers wait."""
+    """Per session; past it hints are dropped (the journal has the events) and answers wait."""
     inbox_items: int = 256
-    """Commands per session that wait for the one before; past it the reader waits."""
+    """Commands per session that wait for earlier ones; past it the reader waits."""
     inbox_bytes: int = 8 * MIB
-    """The same in bytes, submits that are still being decided on included."""
+    """The same in bytes, including submits that are still being decided."""
     tail_frames: int = 10_000
     tail_bytes: int = 16 * MIB
     """Numbered and not yet sent, per session; past either nothing more is numbered."""
     tail_bytes_total: int = 256 * MIB
-    """Of all sessions; past it only who has been sent everything gets more, a batch at a time."""
+    """Of all sessions; past it only sessions that were sent everything get more, batch by batch."""
     unacked_frames: int = 1_000_000
     """Kept for replay, per session; past it the oldest are given up."""
     journal_bytes: int = 1024 * MIB
     """Per job; past it the job waits for its attached submitter, or the oldest events go."""
     chunk_bytes: int = 256 * 1024
-    """Streamed results are split into chunks of at most so many decoded bytes."""
+    """Streamed results are split into chunks of at most this size, decoded."""
     result_bytes: int = 1024 * MIB
     """No streamed result is larger."""
     sessions_per_principal: int = 100
@@ -60,9 +60,9 @@ class Limits:
     malformed_frames: int = 1_000
     """Per ten seconds and connection; past it the connection is closed with 1008."""
     messages_per_second: int = 1_000
-    """Per connection, with four seconds' worth at once; past it the reader waits."""
+    """Per connection, with a burst of four seconds' worth; past it the reader waits."""
     failed_auth_per_minute: int = 60
-    """Wrong bearer tokens per address; past it they are refused with this. Good ones are served."""
+    """Wrong bearer tokens per address; past it wrong ones get this limit as their error."""
     idempotency_seconds: float = 86_400
     finished_job_seconds: float = 86_400
     finished_jobs: int = 100_000
@@ -71,18 +71,18 @@ class Limits:
     heartbeat_seconds: int = 30
     """A ping every interval; two silent ones are a lost connection."""
     cancel_grace_seconds: float = 30
-    """What an agent gets to clean up in once its job is to end."""
+    """How long an agent may clean up once its job is to end."""
     lease_grace_seconds: float = 0.25
-    """How long a lease goes on behind its `expires_at`, at most 1: clocks differ a little (§14)."""
+    """How long a lease lasts after its `expires_at`, at most 1: clocks differ a little (§14)."""
     delegation_depth: int = 8
     """How many jobs may stand above a delegated one."""
     children_per_job: int = 64
-    """Delegated to, and not at their end."""
+    """Children of one job that have not ended."""
 
     issue_seconds: float = 10
-    """What an upstream may take to issue a job's credentials; then the job is refused."""
+    """How long an upstream may take to issue a job's credentials before the job is refused."""
     revoke_seconds: float = 5
-    """How long a job's end waits for its credentials to be revoked; trying goes on behind it."""
+    """How long a job's end waits for revocation, which is tried further after it."""
 
     def __attrs_post_init__(self) -> None:
         for field in attrs.fields(Limits):
@@ -107,5 +107,5 @@ _MAY_BE_ZERO = frozenset(
 
 
 def limit_hit(limit: str, most: float) -> InternalError:
-    """The refusal for a limit: the only code of §12 that fits, and worth a retry."""
+    """Return the error for a limit: the only code of §12 that fits, and retryable."""
     return InternalError(f"the limit {limit} is reached", details={"limit": limit, "max": most})

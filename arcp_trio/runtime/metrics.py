@@ -1,4 +1,4 @@
-"""What is counted while the runtime works. Numbers only: what they are called is not known here."""
+"""What the runtime counts; `exposition` gives the numbers their public names."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COMMIT_SECONDS = (
     *(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05),
     *(0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
 )
-"""Bounds of the histogram: from a fast disk's commit to a store in trouble."""
+"""Bounds of the histogram, from a fast disk's commit to a store in trouble."""
 
 _E = TypeVar("_E", bound=ArcpError)
 
@@ -29,10 +29,10 @@ _WORD = re.compile(r"[a-z0-9_]{1,64}")
 
 
 class Failure(enum.StrEnum):
-    """Why a connection failed, as far as the runtime itself can tell."""
+    """Why a connection failed, where the runtime itself notices."""
 
     FAULT = "fault"
-    """Something of ours raised."""
+    """The runtime's own code raised."""
     HEARTBEAT_LOST = "heartbeat_lost"
     HANDSHAKE_SECONDS = "handshake_seconds"
     """No session was opened in time."""
@@ -41,16 +41,16 @@ class Failure(enum.StrEnum):
 
 
 OTHER = "other"
-"""A reason that is not one of those that are known beforehand."""
+"""Counts reasons that have no counter of their own."""
 
 
 class Histogram:
-    """How many observations there were up to each bound, and what they come to."""
+    """Counts observations by bucket, and sums them."""
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self.bounds = tuple(bounds)
         self.counts = [0] * (len(self.bounds) + 1)
-        """In each bucket, not up to it; the last is for what is beyond the bounds."""
+        """By bucket, not cumulative; the last is for values beyond the bounds."""
         self.total = 0.0
 
     def observe(self, value: float) -> None:
@@ -61,28 +61,28 @@ class Histogram:
 
 @attrs.define(eq=False)
 class Metrics:
-    """One runtime's. Whoever counts adds to an attribute; nothing here waits or grows."""
+    """Counters of one runtime. Code that counts adds to an attribute; nothing waits or grows."""
 
     events: int = 0
-    """That jobs have emitted."""
+    """Events that jobs have emitted."""
     event_bytes: int = 0
-    """Of these, as they are encoded for every session."""
+    """Bytes of these events, encoded."""
     evicted_events: int = 0
-    """Given up to keep to a bound, whether or not somebody was to read them yet."""
+    """Events given up to keep to a bound, read or not."""
     finished: dict[str, int] = attrs.field(factory=lambda: dict.fromkeys(ENDS, 0))
-    """Jobs, by how they ended."""
+    """Jobs by how they ended."""
     refusals: dict[str, int] = attrs.field(
         factory=lambda: dict.fromkeys(sorted([*CODES, OTHER]), 0)
     )
-    """Of requests of clients and of agents, by limit or code."""
+    """Refused requests of clients and agents, by limit or code."""
     connection_failures: dict[str, int] = attrs.field(
         factory=lambda: dict.fromkeys(map(str, Failure), 0)
     )
     commits: Histogram = attrs.field(factory=lambda: Histogram(COMMIT_SECONDS))
-    """In seconds, from the writer's taking a group to its being stored."""
+    """Seconds from when the writer takes a group until it is stored."""
 
     def refused(self, error: _E) -> _E:
-        """Somebody is about to be told that something is not done; returns the error."""
+        """Count a refusal that a client or an agent is about to get, and return its error."""
         limit = error.details.get("limit")
         if not isinstance(limit, str) or limit not in _LIMITS:
             limit = error.code if error.code in CODES else OTHER
@@ -90,7 +90,7 @@ class Metrics:
         return error
 
     def connection_failed(self, reason: str) -> None:
-        """A connection came to nothing, or to a bad end; the reason is a word of the caller's."""
+        """Count a connection that failed; `reason` is a word of the caller's."""
         word = reason if _WORD.fullmatch(reason) else OTHER
         self.connection_failures[word] = self.connection_failures.get(word, 0) + 1
 

@@ -1,4 +1,4 @@
-"""Frames the runtime itself has to say something with."""
+"""Frames and errors in which the runtime itself tells a client something."""
 
 from __future__ import annotations
 
@@ -8,17 +8,14 @@ from arcp_trio.wire.ids import new_id
 from arcp_trio.wire.json import Json, dumps
 from arcp_trio.wire.timestamps import rfc3339
 
-FAILED = 1011
-"""The close code of a connection whose session, or whose store, has failed."""
-
 
 def store_trouble() -> InternalError:
-    """Return the answer to what needs the store: what is not stored is not said."""
+    """Return the error for requests that need a store that is in trouble."""
     return InternalError("the store cannot be used at the moment")
 
 
 def refusal(error: ArcpError, *, request_id: str | None = None, job_id: str | None = None) -> bytes:
-    """A `session.error`, naming the request it answers (§12)."""
+    """Return the tail of a `session.error`, naming the request it answers (§12)."""
     payload: dict[str, Json] = dict(error.payload())
     if request_id is not None:
         payload["request_id"] = request_id
@@ -28,7 +25,7 @@ def refusal(error: ArcpError, *, request_id: str | None = None, job_id: str | No
 
 
 def back_pressure(job_id: str, trace_id: str, lag: int, now: float) -> bytes:
-    """A `status` event for a client that is falling behind (§6.5)."""
+    """Return the tail of a `status` event for a client that is falling behind (§6.5)."""
     body: dict[str, Json] = {"phase": "back_pressure", "message": f"consumer lag {lag} events"}
     payload = events.encode_event("status", body, rfc3339(now))
     return envelope.tail("job.event", payload, id=new_id(), job_id=job_id, trace_id=trace_id)
@@ -41,7 +38,7 @@ def frame(
     job_id: str | None = None,
     trace_id: str | None = None,
 ) -> bytes:
-    """The tail of a frame without a number."""
+    """Return the tail of a frame without a number."""
     return envelope.tail(
         message_type, dumps(payload), id=new_id(), job_id=job_id, trace_id=trace_id
     )

@@ -1,4 +1,4 @@
-"""A runtime that finds what another has left in its store."""
+"""What a runtime does with the jobs and sessions that an earlier one left in the store."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ log = logging.getLogger(__name__)
 
 
 async def take_over(core: Core, sessions: Sessions) -> None:
-    """End the jobs that went down with the runtime before, and park its sessions for a full window.
+    """End the jobs that were running, revoke their credentials, and park the sessions.
 
-    Their credentials are revoked before anyone is let in, or go on being tried (§14).
+    Revocation is tried before clients are let in, and goes on later if it fails (§14).
 
-    Nothing is added to the sessions: their cursors are behind the jobs' new terminals, and they
-    catch up when they are next used. That is not before the terminals are stored, however long the
+    Nothing is added to the sessions: the jobs' new terminals make them behind, and they catch up
+    when they are next used. Clients are let in only once the terminals are stored, however long the
     store is in trouble.
     """
     jobs = sessions.jobs

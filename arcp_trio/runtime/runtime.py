@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import partial
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -19,6 +18,7 @@ from arcp_trio.runtime.core import Core
 from arcp_trio.runtime.credentials.provisioner import Provisioner
 from arcp_trio.runtime.credentials.revocation import Revoker
 from arcp_trio.runtime.exposition import exposition
+from arcp_trio.runtime.farewell import Farewell
 from arcp_trio.runtime.job import outcome
 from arcp_trio.runtime.job.agents import AgentFunction, Agents
 from arcp_trio.runtime.job.jobs import Jobs
@@ -26,23 +26,23 @@ from arcp_trio.runtime.limits import Limits
 from arcp_trio.runtime.metrics import Failure
 from arcp_trio.runtime.restart import take_over
 from arcp_trio.runtime.session.sessions import Sessions
-from arcp_trio.runtime.session.unsent import GOING_AWAY, Farewell
 from arcp_trio.runtime.tasks import first_of, keep_running, start_clean
 from arcp_trio.runtime.tracing import FencedTracer, NoTracer, Tracer
 from arcp_trio.runtime.wake import Wake
 from arcp_trio.store.interface import Store
 from arcp_trio.store.memory import MemoryStore
 from arcp_trio.transport.base import Transport
+from arcp_trio.transport.close_codes import CloseCode
 from arcp_trio.version import __version__
 from arcp_trio.wire.errors import InternalError
 
 log = logging.getLogger(__name__)
 
 SHUTDOWN_GRACE_SECONDS = 2.0
-"""What agents get to clean up in at shutdown, at most."""
+"""How long agents may clean up at shutdown, at most."""
 
 SHUTDOWN_REVOKE_SECONDS = 1.0
-"""What the revocation of credentials gets then; the next start sees to the rest."""
+"""How long credentials may take to be revoked then; the next start revokes the rest."""
 
 _F = TypeVar("_F", bound=AgentFunction)
 
@@ -51,14 +51,14 @@ class Runtime:
     """Where jobs live.
 
     Register agents, then enter it: `async with runtime:`. Jobs and sessions live in its nursery
-    until the block ends, whatever happens to the connections. Leaving the block, also by
-    cancellation, ends the jobs, delivers their terminals to whoever is connected, and closes the
-    store, each within a bound.
+    until the block ends, whatever happens to connections. Leaving the block, also by cancellation,
+    ends the jobs, delivers their terminals to the clients that are connected, and closes the store,
+    each within a bound.
     """
 
     _jobs: Jobs
     _sessions: Sessions
-    # Made when it is entered: they need its nurseries.
+    # Made on entry: they need the runtime's nurseries.
 
     def __init__(
         self,
@@ -73,15 +73,15 @@ class Runtime:
         provisioner: Provisioner | None = None,
         tracer: Tracer | None = None,
     ) -> None:
-        """A runtime that keeps everything in `store`, which is memory by default.
+        """Make a runtime that keeps everything in `store`, which is memory by default.
 
         Args:
             auth: takes a bearer token, returns its principal or None.
-            name: what clients are told.
+            name: the name that clients are told.
             operators: principals that may cancel any job.
             policy: what is allowed where the specification leaves it open.
-            provisioner: mints credentials for jobs (§9.8). Not without a durable store, which has
-                to remember what is to be revoked.
+            provisioner: mints credentials for jobs (§9.8). It needs a durable store, which
+                remembers what has to be revoked.
             tracer: gets a span per job and per tool call (§11);
                 `arcp_trio.telemetry.opentelemetry` has one.
         """
@@ -106,6 +106,10 @@ class Runtime:
         self._one_left = Wake()
         self._over = trio.Event()
         self._running: AbstractAsyncContextManager[None] | None = None
+        self._block = trio.CancelScope()
+        """The block of `async with runtime`."""
+        self._store_failure: BaseException | None = None
+        """Why the store's writer ended before the block did."""
 
     # -- agents
 
@@ -123,11 +127,11 @@ class Runtime:
 
     @property
     def clock(self) -> Clock:
-        """The time of day that it goes by."""
+        """The wall clock."""
         return self._core.clock
 
     def start_connection(self, serve: Callable[[], Awaitable[None]], name: str) -> None:
-        """Run a connection in the runtime's nursery: it outlives its acceptor and hurts nobody."""
+        """Run a connection in the runtime's nursery: its failure ends nothing else."""
         assert self._nursery is not None, "the runtime has not been entered"
         start_clean(self._nursery, self._fence, serve, name, name=name)
 
@@ -135,16 +139,16 @@ class Runtime:
         try:
             await serve()
         except Exception:
-            # Whatever a peer sends and however it goes, it ends its own connection only.
+            # An exception boundary: nothing that a peer sends may end more than its connection.
             log.exception("connection failed", extra={"task": name})
             self.connection_failed(Failure.FAULT)
 
     async def over(self) -> None:
-        """Wait until it takes no connections any more."""
+        """Wait until the runtime takes no more connections."""
         await self._over.wait()
 
     def ready(self) -> str | None:
-        """Why it takes no work just now, in a few words; None when it does."""
+        """Return why the runtime takes no work at the moment, or None if it does."""
         core = self._core
         if core.closing or self._over.is_set():
             return "shutting down"
@@ -159,8 +163,8 @@ class Runtime:
     ) -> None:
         """Run one connection until it ends; its client has until `deadline` to open a session.
 
-        `welcomed` is called once it has. Without a deadline, `math.inf`, it is a client that cannot
-        connect again: what of it cannot be read before the session is refused, and forgiven.
+        `welcomed` is called once the session is open. A deadline of `math.inf` means that the
+        client cannot connect again: its malformed frames are answered instead of ending it.
         """
         connection = Connection(self._core, self._sessions, transport, welcomed)
         self._attended.add(connection)
@@ -170,18 +174,17 @@ class Runtime:
             self._attended.remove(connection)
             self._one_left.set()
 
-    # -- what it counts
+    # -- figures
 
     def connection_failed(self, reason: str) -> None:
-        """Count a connection that came to nothing before it was attended to.
+        """Count a connection that failed before it was attended to.
 
-        `reason` is a word of the caller's (letters, digits, `_`), of a few that there are; never
-        anything that a peer has said.
+        `reason` is one of a few fixed words (letters, digits, `_`), never text from a peer.
         """
         self._core.metrics.connection_failed(reason)
 
     def exposition(self) -> str:
-        """The metrics as they are now, for Prometheus (text format 0.0.4)."""
+        """Return the metrics for Prometheus (text format 0.0.4)."""
         assert self._nursery is not None, "the runtime has not been entered"
         return exposition(self._core, self._sessions, len(self._attended))
 
@@ -206,12 +209,13 @@ class Runtime:
 
     @asynccontextmanager
     async def _run(self) -> AsyncGenerator[None]:
-        error: BaseException | None = None  # raised at the end, as itself rather than in a group
+        error: BaseException | None = None  # raised at the end as itself, not in a group
         stop = trio.Event()
         async with trio.open_nursery() as nursery:
             try:
                 await nursery.start(self._live, stop, name="runtime")
-                yield
+                with self._block:
+                    yield
             except BaseException as raised:  # noqa: ASYNC103, BLE001
                 error = unwrapped(raised) if self._nursery is None else raised
             if self._nursery is not None:
@@ -219,6 +223,8 @@ class Runtime:
                     await self.shutdown()
             stop.set()
             self._over.set()
+        if error is None:
+            error = self._store_failure
         if error is not None:
             raise error
 
@@ -229,14 +235,13 @@ class Runtime:
         core = self._core
         with trio.CancelScope(shield=True):
             async with trio.open_nursery() as writer:
-                run_store = partial(core.store.run, core.metrics.commits.observe)
-                await writer.start(run_store, name="store writer")
+                await writer.start(self._write, writer.cancel_scope, name="store writer")
                 async with trio.open_nursery() as sessions, trio.open_nursery() as jobs:
                     self._jobs = Jobs(core, self.agents, self._revoker, jobs)
                     self._sessions = Sessions(core, self._jobs, sessions)
                     sessions.start_soon(keep_running, self._revoker.run, name="revocations")
                     sessions.start_soon(take_over, core, self._sessions, name="restart")
-                    # In trouble it is a runtime all the same: it says so to whoever comes.
+                    # A store in trouble does not stop the start: clients are told of it.
                     await first_of(core.taken_over.wait, core.store.troubled)
                     sessions.start_soon(keep_running, self._sessions.sweep, name="sweep")
                     sessions.start_soon(
@@ -248,15 +253,37 @@ class Runtime:
                     await stop.wait()
                     self._jobs.close()
                     sessions.cancel_scope.cancel(reason="the runtime is over")
-                with trio.move_on_after(self.limits.close_seconds) as flushing:
+                patience = 0 if self._store_failure else self.limits.close_seconds
+                with trio.move_on_after(patience) as flushing:
                     await core.store.flushed()
                 if flushing.cancelled_caught:
                     log.warning("store not flushed, the next start sees to the rest")
                 log.info("runtime over")
                 writer.cancel_scope.cancel(reason="the runtime is over")
 
+    async def _write(
+        self,
+        scope: trio.CancelScope,
+        *,
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Run the store's writer, until `scope` is cancelled.
+
+        A writer that fails is not run again: what it left unstored would be lost in silence. The
+        block of `async with runtime` is cancelled instead, and the runtime shuts down in order.
+        """
+        core = self._core
+        try:
+            await core.store.run(core.metrics.commits.observe, task_status=task_status)
+        except BaseException as error:  # noqa: ASYNC103
+            if scope.cancel_called or self._nursery is None:
+                raise
+            self._store_failure = unwrapped(error)
+            log.critical("store writer failed", exc_info=self._store_failure)
+            self._block.cancel(reason="the store writer failed")
+
     async def shutdown(self, drain: float = 0) -> None:
-        """Refuse new work, let jobs drain for so many seconds, end the rest, say goodbye."""
+        """Refuse new work, let jobs go on for `drain` seconds, end the rest, close connections."""
         core, jobs, sessions = self._core, self._jobs, self._sessions
         if not core.closing:
             log.info("shutting down", extra={"jobs": len(jobs.live), "drain_seconds": drain})
@@ -269,8 +296,10 @@ class Runtime:
         revocations_end = trio.current_time() + SHUTDOWN_REVOKE_SECONDS
         self._revoker.hurry(SHUTDOWN_REVOKE_SECONDS)
         jobs.end_all(outcome.failed(error), SHUTDOWN_GRACE_SECONDS)
-        # What a store in trouble does not take now, the next start sees to.
-        patience = 0 if core.store.trouble else SHUTDOWN_GRACE_SECONDS + self.limits.close_seconds
+        # Ends that a store in trouble does not take now are made up for by the next start.
+        patience = SHUTDOWN_GRACE_SECONDS + self.limits.close_seconds
+        if core.store.trouble or self._store_failure:
+            patience = 0
         with trio.move_on_after(patience):
             await jobs.none_left()
         with trio.CancelScope(deadline=revocations_end):
@@ -280,7 +309,7 @@ class Runtime:
         core.farewells_end = trio.current_time() + self.limits.close_seconds
         if self._attended:
             log.info("closing connections", extra={"connections": len(self._attended)})
-        farewell = Farewell(GOING_AWAY, "the runtime is shutting down")
+        farewell = Farewell(CloseCode.GOING_AWAY, "the runtime is shutting down")
         sessions.say_goodbye(farewell)
         for connection in self._attended:
             connection.end_without_session(farewell)

@@ -1,6 +1,6 @@
-"""What a tracer gets to see: a span per job, from its acceptance to its end, and per tool call.
+"""What a tracer sees: a span per job, from its acceptance to its end, and one per tool call.
 
-Never one per event. Without a tracer nothing is traced, and hardly anything paid for it.
+Events have no spans. Without a tracer nothing is traced, at hardly any cost.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ class Span(Protocol):
 
     @property
     def trace_id(self) -> str | None:
-        """The W3C trace id that it has, 32 hex digits; None if it has none."""
+        """Its W3C trace id, 32 hex digits; None if the tracer gave it no id."""
         ...
 
     def start(self, name: str, attributes: Attributes) -> Span:
-        """Begin a part of it: under whatever is current, if that is a part of it as well."""
+        """Begin a part of it: under the current span, if that is a part of it as well."""
         ...
 
     def current(self) -> AbstractContextManager[object]:
-        """Have it be the current one for what runs inside: a context of this task.
+        """Make it the current span of this task inside the block.
 
-        It does not see what is raised inside, which may hold secrets (§12).
+        The span is not told of an exception, whose text may hold secrets (§12).
         """
         ...
 
     def end(self, attributes: Attributes, *, code: str | None = None) -> None:
-        """Finish it; `code` is that of the error it came to (§12)."""
+        """Finish it; `code` is that of the error it ended with (§12)."""
         ...
 
 
@@ -49,7 +49,7 @@ class Tracer(Protocol):
     def start(
         self, name: str, attributes: Attributes, *, trace: str | None, parent: Span | None
     ) -> Span:
-        """Begin a job's span: its own, whatever is current.
+        """Begin a job's span; the current span is not its parent.
 
         Args:
             trace: what the client said of the trace it belongs to: a trace id, or a whole W3C
@@ -92,7 +92,7 @@ class NoTracer:
 
 
 def _fenced(act: Callable[[], _T], otherwise: _T) -> _T:
-    """A tracer that fails costs its spans, and no job."""
+    """Call into a tracer; its failure is logged and costs a span, never a job."""
     try:
         return act()
     except Exception:
@@ -102,7 +102,7 @@ def _fenced(act: Callable[[], _T], otherwise: _T) -> _T:
 
 @attrs.frozen
 class FencedTracer:
-    """Another tracer, whose failures are logged and go no further."""
+    """Wraps a tracer: its failures are logged and go no further."""
 
     _tracer: Tracer
 
@@ -142,7 +142,7 @@ class _FencedSpan:
         try:
             yield
         finally:
-            # What the block raises is none of its business, and not for it to swallow.
+            # A tracer neither sees nor swallows what the block raises.
             _fenced(lambda: entered.__exit__(None, None, None), None)
 
     def end(self, attributes: Attributes, *, code: str | None = None) -> None:

@@ -1,4 +1,4 @@
-"""A wake-up for tasks that then look for themselves."""
+"""A wake-up call for tasks that then look at the state themselves."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ import trio
 
 
 class Wake:
-    """Set any number of times, it wakes once; several who wait are woken together.
+    """Says that something may have changed; a task that waits looks before and after.
 
-    It says that something may have changed: who waits, looks before and after.
+    Set any number of times, it wakes once. All tasks that wait are woken together.
     """
 
     __slots__ = ("_event", "_set")
 
     def __init__(self) -> None:
-        # There are many of these, and nobody ever waits for most: an event would be idle weight.
+        # Made when a task waits: most of these are never waited for, and an event has a cost.
         self._event: trio.Event | None = None
         self._set = False
-        """Set while nobody waited."""
+        """Set while no task waited."""
 
     def set(self) -> None:
-        """Wake those who wait, or let the next wait return at once."""
+        """Wake the tasks that wait, or let the next wait return at once."""
         if self._event is None:
             self._set = True
         else:
             self._event.set()
 
     async def wait(self) -> None:
-        """Wait for `set`, and use it up."""
+        """Wait for `set`, and reset."""
         if self._set:
             await trio.lowlevel.checkpoint()
             self._set = False
@@ -36,5 +36,5 @@ class Wake:
             self._event = trio.Event()
         event = self._event
         await event.wait()
-        if event is self._event:  # else another has used it up, and may wait for the next already
+        if event is self._event:  # else another task has reset it, and may be waiting again
             self._event = None

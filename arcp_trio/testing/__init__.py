@@ -1,6 +1,6 @@
-"""For tests of agents and of runtimes: clients in the same process, and a record of the wire.
+"""Tools to test agents and runtimes: clients in the same process, and a record of the wire.
 
-For pytest there are the fixtures `arcp_runtime` and `arcp_client`, once the root `conftest.py` says
+The fixtures `arcp_runtime` and `arcp_client` for pytest are there once the root `conftest.py` says
 `pytest_plugins = ["arcp_trio.testing.fixtures"]`; the extra `arcp-trio[testing]` installs what they
 need.
 """

@@ -1,4 +1,4 @@
-"""Tasks that serve a block of code."""
+"""Tasks that run beside a block of code."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from contextlib import asynccontextmanager
 
 import trio
 
+from arcp_trio.groups import unwrapped
+
 
 @asynccontextmanager
 async def background_tasks() -> AsyncGenerator[trio.Nursery, None]:
     """Open a nursery whose tasks are cancelled when the block ends.
 
-    What the block raises comes out as it is: out of a plain nursery it would come in a group, and
-    `pytest.raises` around the block would not know it.
+    An exception of the block, or of a task, is raised without the nursery's group around it, so
+    that `pytest.raises` around the block recognises it.
     """
-    raised: Exception | None = None
-    async with trio.open_nursery() as nursery:
-        try:
+    try:
+        async with trio.open_nursery() as nursery:
             yield nursery
-        except Exception as exc:  # noqa: BLE001 - raised again below
-            raised = exc
-        nursery.cancel_scope.cancel()
-    if raised is not None:
-        raise raised
+            nursery.cancel_scope.cancel()
+    except ExceptionGroup as group:
+        error = unwrapped(group)
+        raise error from error.__cause__

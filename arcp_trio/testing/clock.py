@@ -1,4 +1,4 @@
-"""A wall clock for tests."""
+"""A wall clock that follows Trio's clock."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import trio
 
 
 class TrioClock:
-    """The time of day at first, and from then on as much later as Trio's clock says.
+    """A clock that starts at the time of day, and from then on advances as Trio's clock does.
 
-    With a virtual clock under the test, timestamps and expiry move with it.
+    In a test with a virtual clock, timestamps and expiry follow that clock.
     """
 
     def __init__(self) -> None:
         self._offset: float | None = None
 
     def now(self) -> float:
-        """Seconds since 1970, UTC."""
+        """Return the seconds since 1970, UTC."""
         if self._offset is None:
             self._offset = time.time() - trio.current_time()
         return self._offset + trio.current_time()

@@ -8,12 +8,12 @@
         job = await arcp_client.submit("greeter", "Ada")
         assert await job.result() == "hello Ada"
 
-A fixture of your own that builds on these has to be named by the test: pytest-trio runs no async
-fixture that only is `autouse`.
+A fixture of your own that builds on these must be an argument of the test: pytest-trio does not
+run an async fixture that is only `autouse`.
 
-They need pytest-trio (the extra `arcp-trio[testing]` installs it), in its `trio_mode` or with
-`@pytest.mark.trio` on the test. No entry point loads them unasked: every pytest run wherever this
-package is installed would import all of it.
+The fixtures need pytest-trio (the extra `arcp-trio[testing]` installs it), in its `trio_mode` or
+with `@pytest.mark.trio` on the test. No entry point loads them, as every run of pytest would then
+import this package wherever it is installed.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from arcp_trio.testing.pair import open_pair
 from arcp_trio.testing.peer import TEST_TOKEN
 
 PRINCIPAL = "tester"
-"""Who the test's clients are."""
+"""The principal of the test's clients."""
 
 
 @pytest.fixture
 async def arcp_runtime() -> AsyncGenerator[Runtime, None]:
-    """Start a runtime, all in memory, on which the test may register agents."""
+    """Start a runtime with a store in memory; the test registers agents on it."""
     auth = StaticTokens({TEST_TOKEN: PRINCIPAL})
     runtime = Runtime(auth=auth, store=MemoryStore(), clock=TrioClock())
     async with runtime:

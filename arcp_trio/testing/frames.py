@@ -1,4 +1,4 @@
-"""What must hold for any single frame of a runtime, whatever came before it."""
+"""Checks of a single frame of a runtime, on its own."""
 
 from __future__ import annotations
 
@@ -9,13 +9,17 @@ from typing import Final, NoReturn, TypeAlias, TypeGuard, cast
 
 from arcp_trio.wire.json import Json
 
-Frame: TypeAlias = dict[str, Json]
+Fields: TypeAlias = dict[str, Json]
+"""A JSON object in a frame, such as its payload."""
+
+Frame: TypeAlias = Fields
 """One parsed frame."""
 
 NUMBERED: Final = frozenset({"job.event", "job.result", "job.error"})
-"""The types that carry an `event_seq`, and no others (§8.3)."""
+"""The types of the frames that carry an `event_seq` (§8.3)."""
 
 TERMINAL: Final = frozenset({"job.result", "job.error"})
+"""The types of the last frame of a job."""
 
 TYPES: Final = NUMBERED | {
     "session.welcome",
@@ -28,6 +32,7 @@ TYPES: Final = NUMBERED | {
     "job.cancelled",
     "job.subscribed",
 }
+"""The types of the frames that a runtime sends."""
 
 CODES: Final = frozenset(
     {
@@ -48,7 +53,7 @@ CODES: Final = frozenset(
         "INTERNAL_ERROR",
     }
 )
-"""§12, written out: a check must not take its expectations from what it checks."""
+"""The codes of §12, not taken from the runtime: a check must not rely on what it checks."""
 
 _FIXED_RETRYABLE: Final = {
     "LEASE_EXPIRED": False,
@@ -56,7 +61,7 @@ _FIXED_RETRYABLE: Final = {
     "INTERNAL_ERROR": True,
 }
 _FINAL_STATUSES: Final = {
-    # The last two of a result are how one dialect hears of a cancelled or timed out job.
+    # One dialect is told of a cancelled or timed out job by a job.result.
     "job.result": {"success", "cancelled", "timed_out"},
     "job.error": {"error", "cancelled", "timed_out"},
 }
@@ -67,7 +72,7 @@ _NULLABLE: Final = {
     ("job.result", "result"),
 }
 _FREE_FORM: Final = frozenset({"result", "details"})
-"""Fields whose value is some agent's JSON, in which anything goes."""
+"""Fields whose value is an agent's own JSON, which is not checked."""
 
 _BODY_OPTIONALS: Final = {
     "status": ("message",),
@@ -94,7 +99,7 @@ _UTC: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 
 
 class FrameError(AssertionError):
-    """A frame is not what the protocol promises."""
+    """A frame breaks a promise of the protocol."""
 
 
 def require(condition: object, problem: str) -> None:
@@ -104,32 +109,32 @@ def require(condition: object, problem: str) -> None:
 
 
 def parse_frame(text: str | bytes) -> Frame:
-    """Parse what a runtime sent, with a reader that is not the runtime's own."""
+    """Parse a frame of a runtime, with another JSON reader than the runtime's own."""
     require(isinstance(text, str), "a binary frame")
     try:
         frame: Json = json.loads(text, object_pairs_hook=_without_repeats, parse_constant=_refuse)
     except json.JSONDecodeError as error:
-        raise FrameError(f"no JSON ({error}): {text!r}") from None
-    return _object(frame, f"no JSON object: {text!r}")
+        raise FrameError(f"not JSON ({error}): {text!r}") from None
+    return _object(frame, f"not a JSON object: {text!r}")
 
 
-def _object(value: Json, problem: str) -> Frame:
+def _object(value: Json, problem: str) -> Fields:
     require(isinstance(value, dict), problem)
-    return cast("Frame", value)
+    return cast("Fields", value)
 
 
-def _without_repeats(pairs: list[tuple[str, Json]]) -> Frame:
+def _without_repeats(pairs: list[tuple[str, Json]]) -> Fields:
     fields = dict(pairs)
     require(len(fields) == len(pairs), f"a field twice in one object: {pairs}")
     return fields
 
 
 def _refuse(constant: str) -> NoReturn:
-    raise FrameError(f"{constant} is no JSON")
+    raise FrameError(f"{constant} is not JSON")
 
 
 def check_frame(frame: Frame) -> None:
-    """Check one frame on its own: envelope, nulls, times, errors."""
+    """Raise `FrameError` unless a frame's envelope, nulls, times and errors are right."""
     _check_envelope(frame)
     _check_number(frame)
     kind, payload = frame["type"], frame["payload"]
@@ -168,12 +173,12 @@ def _check_number(frame: Frame) -> None:
         return
     number = frame.get("event_seq")
     # Not isinstance: JSON's true is an int to Python.
-    require(type(number) is int and number >= 1, "event_seq is no positive integer")
+    require(type(number) is int and number >= 1, "event_seq is not a positive integer")
     job_id = frame.get("job_id")
     require(isinstance(job_id, str) and job_id, f"{frame['type']} without job_id")
 
 
-def _check_event(payload: Frame) -> None:
+def _check_event(payload: Fields) -> None:
     kind, body = payload.get("kind"), _object(payload.get("body"), "an event without body")
     require(isinstance(kind, str) and kind, "an event without kind")
     _check_time("ts", payload.get("ts"))
@@ -183,15 +188,15 @@ def _check_event(payload: Frame) -> None:
         _check_error(body["error"])
 
 
-def _check_fields(kind: str, payload: Frame) -> None:
+def _check_fields(kind: str, payload: Fields) -> None:
     for field, value in _fields(payload):
         if field in _TIMES:
             _check_time(field, value)
         require(value is not None or (kind, field) in _NULLABLE, f"{field} is null")
 
 
-def _fields(value: Frame) -> Iterator[tuple[str, Json]]:
-    """Every field at any depth, but none from inside somebody's free-form JSON."""
+def _fields(value: Fields) -> Iterator[tuple[str, Json]]:
+    """Yield the fields of an object at any depth, except those inside free-form JSON."""
     for field, inner in value.items():
         yield field, inner
         if field in _FREE_FORM:
@@ -199,7 +204,7 @@ def _fields(value: Frame) -> Iterator[tuple[str, Json]]:
         for member in inner if _is_list(inner) else [inner]:
             require(member is not None or inner is None, f"{field} holds a null")
             if isinstance(member, dict):
-                yield from _fields(cast("Frame", member))
+                yield from _fields(cast("Fields", member))
 
 
 def _is_list(value: Json) -> TypeGuard[list[Json]]:
@@ -207,11 +212,11 @@ def _is_list(value: Json) -> TypeGuard[list[Json]]:
 
 
 def _check_time(field: str, value: Json) -> None:
-    require(isinstance(value, str) and _UTC.fullmatch(value), f"{field} is no time in UTC")
+    require(isinstance(value, str) and _UTC.fullmatch(value), f"{field} is not a time in UTC")
 
 
 def _check_error(error: Json) -> None:
-    error = _object(error, "an error that is no object")
+    error = _object(error, "an error that is not an object")
     code, message, retryable = (error.get(field) for field in ("code", "message", "retryable"))
     require(code in CODES, f"code {code!r} is not one of §12")
     require(isinstance(message, str) and message, "an error without message")

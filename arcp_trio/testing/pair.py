@@ -1,4 +1,4 @@
-"""Clients and runtimes in one process: over memory, but through the real WebSocket stack."""
+"""Clients and a runtime in one process, over memory streams and the real WebSocket code."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from arcp_trio.transport import Transport, memory_streams
 from arcp_trio.transport import connect as open_websocket
 
 _MAX_BYTES = 4 * 1024 * 1024
-"""The largest frame a peer takes: more than a runtime may send."""
+"""The largest frame that a peer receives; a runtime never sends such a large one."""
 
 
 async def open_stream(runtime: Runtime) -> trio.abc.Stream:
-    """Begin a connection to an entered runtime."""
+    """Connect to an entered runtime, and return the client's end of the stream."""
     ours, theirs = memory_streams()
     serve = partial(serve_stream, runtime, theirs, "memory", private=True)
     runtime.start_connection(serve, "memory")
@@ -36,7 +36,7 @@ async def open_stream(runtime: Runtime) -> trio.abc.Stream:
 async def open_transport(
     runtime: Runtime,
 ) -> AsyncGenerator[tuple[Transport, trio.abc.Stream], None]:
-    """Connect to an entered runtime; the block has the transport and the stream under it."""
+    """Connect to an entered runtime; the block gets the transport and the stream under it."""
     stream = await open_stream(runtime)
     async with open_websocket(stream, max_bytes=_MAX_BYTES) as transport:
         yield transport, stream
@@ -50,20 +50,20 @@ async def open_pair(
     on_event: EventHandler | None = None,
     recorder: WireRecorder | None = None,
 ) -> AsyncGenerator[Client, None]:
-    """Connect a client to an entered runtime; leaving the block closes its session.
+    """Connect a client to an entered runtime; leaving the block closes the session.
 
-    It is the client that `arcp_trio.connect` makes, and goes by the runtime's clock. Every frame
-    that it receives is checked; a runtime that breaks a promise of the protocol ends the block.
+    The client is the one that `arcp_trio.connect` makes, on the runtime's clock. Each frame that
+    it receives is checked; a runtime that breaks a promise of the protocol ends the block.
 
     Args:
-        runtime: which one.
-        token: who connects, as the runtime's `auth` knows it.
+        runtime: an entered runtime.
+        token: a bearer token that the runtime's `auth` knows.
         on_event: called with each event of each job, one at a time and in order.
-        recorder: keeps what the client saw on the wire.
+        recorder: keeps what the client sees on the wire.
 
     Raises:
-        ArcpError: the class of the code with which the runtime refused the session.
-        AssertionError: the runtime sent what it must not send.
+        ArcpError: the runtime refused the session with the code of this class.
+        AssertionError: the runtime sent a frame that it must not send.
     """
     seen = recorder or WireRecorder()
     plain = dialer(partial(open_stream, runtime), ssl_context=None)
@@ -80,24 +80,24 @@ async def open_pair(
 
 @asynccontextmanager
 async def open_peer(runtime: Runtime, *, answer_pings: bool = True) -> AsyncGenerator[Peer, None]:
-    """Connect one raw peer to an entered runtime; it has still to say `hello`."""
+    """Connect one raw peer to an entered runtime, without saying `hello`."""
     async with open_peers(runtime) as peers:
         yield await peers.connect(answer_pings=answer_pings)
 
 
 @asynccontextmanager
 async def open_peers(runtime: Runtime) -> AsyncGenerator[PeerFactory, None]:
-    """Connect any number of raw peers, one after the other or beside each other.
+    """Connect any number of raw peers, one after another or at the same time.
 
-    They share a recorder, so a session that one peer leaves and another resumes is checked as one.
-    Those still connected at the end of the block are dropped.
+    The peers share a recorder, so a session that one peer leaves and another resumes is checked as
+    one. Peers that are connected at the end of the block are dropped.
     """
     async with background_tasks() as nursery:
         yield PeerFactory(runtime, nursery)
 
 
 class PeerFactory:
-    """Connects raw peers to one runtime. `open_peers` makes one."""
+    """Connects raw peers to one runtime; made by `open_peers`."""
 
     def __init__(self, runtime: Runtime, nursery: trio.Nursery) -> None:
         self.recorder = WireRecorder()
@@ -105,7 +105,7 @@ class PeerFactory:
         self._nursery = nursery
 
     async def connect(self, *, answer_pings: bool = True) -> Peer:
-        """Open another connection."""
+        """Connect another peer."""
         peer: Peer = await self._nursery.start(
             partial(self._hold, answer_pings=answer_pings), name="peer"
         )

@@ -1,4 +1,4 @@
-"""A client that speaks raw frames, for tests of what stands on the wire."""
+"""A client that sends and receives raw frames, for tests of the wire."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 import trio
 
-from arcp_trio.testing.frames import TERMINAL, Frame, parse_frame
+from arcp_trio.testing.frames import TERMINAL, Fields, Frame, parse_frame
 from arcp_trio.testing.recorder import WireRecorder
 from arcp_trio.transport.base import Transport
 from arcp_trio.transport.frames import frame_header
@@ -18,24 +18,24 @@ from arcp_trio.wire.ids import new_id
 from arcp_trio.wire.json import Json
 
 TEST_TOKEN: Final = "test-token"  # noqa: S105 - it opens nothing but a test's runtime
-"""What clients present unless told otherwise."""
+"""The bearer token that clients present by default."""
 
 PATIENCE_SECONDS: Final = 60.0
-"""How long a peer waits for a frame that a test says must come."""
+"""How long a peer waits for a frame that a test expects."""
 
 _BINARY: Final = 0x82  # FIN and opcode 2
 _MASKED: Final = 0x80
-_MASK_KEY: Final = bytes(4)  # clients must mask; a key of zeros leaves the payload readable
+_MASK_KEY: Final = bytes(4)  # clients must mask; a key of zeros leaves the payload unchanged
 
 
 class Peer:
-    """One raw connection to a runtime; `arcp_trio.testing.open_peer` makes one.
+    """One raw connection to a runtime; made by `arcp_trio.testing.open_peer`.
 
     Nothing is read in the background: a peer whose test does not receive is a client that does not
-    read. Every frame received goes through the `recorder`, which checks it.
+    read. The `recorder` checks each frame that is received.
 
-    `seen` keeps what arrived while something else was expected. `patience` bounds the wait of
-    `expect` and of everything made of it, in seconds of Trio's clock.
+    `seen` keeps the frames that arrived while another one was expected. `patience` bounds the wait
+    for an expected frame, in seconds of Trio's clock.
     """
 
     def __init__(
@@ -63,15 +63,15 @@ class Peer:
         *,
         token: str = TEST_TOKEN,
         features: tuple[str, ...] = ALL_FEATURES,
-        resume: Frame | None = None,
+        resume: Fields | None = None,
         **extra: Json,
     ) -> Frame:
         """Open a session, or resume one, and return the welcome; `extra` goes into the payload.
 
         Raises:
-            ArcpError: the class of the refusal's code.
+            ArcpError: the runtime refused with the code of this class.
         """
-        payload: Frame = {
+        payload: Fields = {
             "client": {"name": "arcp_trio.testing", "version": "1"},
             "auth": {"scheme": "bearer", "token": token},
             "capabilities": {"encodings": ["json"], "features": list(features)},
@@ -84,8 +84,8 @@ class Peer:
             raise error_from_payload(frame["payload"])
         return frame
 
-    def resume_from(self) -> Frame:
-        """Return what `hello(resume=…)` of the next connection needs to go on from here."""
+    def resume_from(self) -> Fields:
+        """Return the `resume` of the next connection's hello, which goes on from here."""
         assert self.session_id is not None, "no session to resume"
         return {
             "session_id": self.session_id,
@@ -93,8 +93,8 @@ class Peer:
             "last_event_seq": self.recorder.highest(self.session_id),
         }
 
-    async def send(self, kind: str, payload: Frame | None = None, /, **envelope: Json) -> str:
-        """Send one frame and return its id; `envelope` adds fields or replaces ours."""
+    async def send(self, kind: str, payload: Fields | None = None, /, **envelope: Json) -> str:
+        """Send one frame and return its id; `envelope` adds or replaces fields of its envelope."""
         frame: Frame = {"arcp": "1.1", "id": new_id(), "type": kind}
         if self.session_id is not None:
             frame["session_id"] = self.session_id
@@ -105,19 +105,19 @@ class Peer:
         return str(frame["id"])
 
     async def send_raw(self, text: str | bytes) -> None:
-        """Send this and nothing else: a string in a text frame, bytes in a binary one."""
+        """Send exactly this: a string in a text frame, bytes in a binary one."""
         if isinstance(text, str):
             await self.transport.send([text.encode()])
         else:
-            # No transport sends binary messages, so this one is made by hand (RFC 6455 §5.2).
+            # Transports send no binary messages, so the frame is made here (RFC 6455 §5.2).
             header = frame_header(_BINARY, len(text), _MASKED)
             await self.stream.send_all(header + _MASK_KEY + text)
 
     async def receive(self) -> Frame:
-        """Return the next frame, however long it takes; a ping is answered instead.
+        """Wait for the next frame without a bound; answer pings instead of returning them.
 
         Raises:
-            TransportClosed: nothing more comes.
+            TransportClosed: no more frames will come.
         """
         while True:
             frame = parse_frame(await self.transport.receive())
@@ -132,7 +132,10 @@ class Peer:
     async def expect(self, kind: str, /, **fields: Json) -> Frame:
         """Return the next frame of a type with these fields, in its payload or its envelope.
 
-        Frames in between go to `seen`. That none comes while `patience` lasts is an AssertionError.
+        Frames before it go to `seen`.
+
+        Raises:
+            AssertionError: no such frame came within `patience`.
         """
 
         def fits(frame: Frame) -> bool:
@@ -143,20 +146,20 @@ class Peer:
 
         return await self._next(f"{kind} {fields or ''}", fits)
 
-    async def submit(self, agent: str, input: Json = None, **fields: Json) -> Frame:  # noqa: A002 - the wire's name
+    async def submit(self, agent: str, input: Json = None, **fields: Json) -> Fields:  # noqa: A002 - the wire's name
         """Submit a job and return the payload of its acceptance.
 
         Raises:
-            ArcpError: the class of the refusal's code.
+            ArcpError: the runtime refused with the code of this class.
         """
         request = await self.send("job.submit", {"agent": agent, "input": input, **fields})
         return await self.answer("job.accepted", request)
 
-    async def answer(self, kind: str, request: str) -> Frame:
-        """Wait for the answer to a request, of that type, and return its payload.
+    async def answer(self, kind: str, request: str) -> Fields:
+        """Wait for the answer to a request, which must be of this type, and return its payload.
 
         Raises:
-            ArcpError: the class of the refusal's code.
+            ArcpError: the runtime refused with the code of this class.
         """
         frame = await self._next(
             f"answer to {request}", lambda frame: frame["payload"].get("request_id") == request
@@ -164,22 +167,22 @@ class Peer:
         if frame["type"] == "session.error":
             raise error_from_payload(frame["payload"])
         assert frame["type"] == kind, f"not a {kind}: {frame}"
-        payload: Frame = frame["payload"]
+        payload: Fields = frame["payload"]
         return payload
 
     async def until_terminal(self, job_id: str) -> Frame:
-        """Return the job's `job.result` or `job.error`, whether it has come already or not."""
+        """Return the job's `job.result` or `job.error`, waiting for it if it has not come."""
         if job_id not in self._ended:
             await self._next(f"end of {job_id}", lambda _: job_id in self._ended)
         return self._ended[job_id]
 
     async def drop(self) -> None:
-        """Be gone: close the stream without a farewell."""
+        """Close the stream without a Close."""
         await trio.aclose_forcefully(self.stream)
         self.over.set()
 
     async def close(self) -> None:
-        """Close the connection politely; the session goes on without it."""
+        """Close the connection with a Close; the session goes on without it."""
         await self.transport.close()
         self.over.set()
 
@@ -198,6 +201,6 @@ class Peer:
             self.session_id = frame["session_id"]
             self.resume_token = frame["payload"]["resume_token"]
         elif kind == "job.subscribed":
-            self._ended.pop(frame["payload"]["job_id"], None)  # another stream of it begins
+            self._ended.pop(frame["payload"]["job_id"], None)  # its events begin anew
         elif kind in TERMINAL:
             self._ended[frame["job_id"]] = frame

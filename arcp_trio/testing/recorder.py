@@ -1,172 +1,43 @@
-"""A record of what clients saw on the wire, which checks the protocol's promises as it grows."""
+"""A record of the frames that clients received, which checks the promises of the protocol."""
 
 from __future__ import annotations
 
 import msgspec
-from attrs import define, field, frozen
+from attrs import define, field
 
-from arcp_trio.testing.frames import NUMBERED, TERMINAL, Frame, FrameError, check_frame, require
+from arcp_trio.testing.frames import Frame, FrameError, check_frame, require
+from arcp_trio.testing.session_record import JobRecord, SessionRecord, Subscription
 from arcp_trio.wire.errors import ResumeWindowExpired
 
 _SHOWN_CHARACTERS = 1_000
-"""How much of an offending frame an error message quotes."""
-
-
-@frozen(eq=False)
-class Subscription:
-    """What a session saw of a job from one `job.subscribed` on."""
-
-    subscribed: Frame
-    frames: list[Frame] = field(factory=list[Frame])
-    """Events and the terminal."""
-
-
-@define(eq=False)
-class _JobRecord:
-    """One job as one session saw it."""
-
-    accepted: Frame | None = None
-    events: list[Frame] = field(factory=list[Frame])
-    terminal: Frame | None = None
-    calls: set[str] = field(factory=set[str])
-    """Ids of what it has called and delegated, which a `tool_result` may be about."""
-    delegations: set[str] = field(factory=set[str])
-    children: list[_JobRecord] = field(factory=list["_JobRecord"])
-    observed: bool = False
-    """Subscribed to, and not known to be unsubscribed from."""
-    subscriptions: list[Subscription] = field(factory=list[Subscription])
-
-    def numbered(self, frame: Frame) -> None:
-        """Note an event or the terminal: the session must have asked for it, and not seen it."""
-        promised = self.accepted is not None or self.observed
-        require(promised, f"{frame['type']} of a job that is not observed any more")
-        require(self.terminal is None, f"{frame['type']} after the job's terminal")
-        if self.subscriptions:
-            self.subscriptions[-1].frames.append(frame)
-        if frame["type"] in TERMINAL:
-            self.end(frame)
-        else:
-            self.event(frame)
-
-    def event(self, frame: Frame) -> None:
-        """Note an event; of a job that is not only observed, all that came before is known."""
-        self.events.append(frame)
-        kind, body = frame["payload"]["kind"], frame["payload"]["body"]
-        if kind == "tool_call":
-            self.calls.add(body["call_id"])
-        elif kind == "delegate":
-            self.calls.add(body["delegate_id"])
-            self.delegations.add(body["delegate_id"])
-        elif kind == "tool_result" and self.accepted is not None:
-            require(body["call_id"] in self.calls, "a tool_result of nothing that was called")
-
-    def end(self, frame: Frame) -> None:
-        """Note the terminal: no child outlives its parent (§10)."""
-        open_ended = any(child.terminal is None for child in self.children)
-        require(not open_ended, f"{frame['type']} of a job before its child's")
-        self.terminal = frame
-
-
-@define(eq=False)
-class _SessionRecord:
-    """One session, across all its connections."""
-
-    id: str
-    seen: dict[tuple[str, int | None], bytes] = field(factory=dict[tuple[str, "int | None"], bytes])
-    """Every frame, by its id and number."""
-    first: dict[str, int | None] = field(factory=dict[str, "int | None"])
-    """The number under which each id came first."""
-    numbered: dict[int, str] = field(factory=dict[int, str])
-    """The id of the frame that has a number."""
-    highest: int = 0
-    tokens: set[str] = field(factory=set[str])
-    jobs: dict[str, _JobRecord] = field(factory=dict[str, _JobRecord])
-
-    def take(self, frame: Frame) -> None:
-        """Note a frame that is no replay."""
-        kind = frame["type"]
-        if kind == "job.accepted":
-            self._accepted(frame)
-        elif kind == "job.subscribed":
-            self._subscribed(frame)
-        elif kind in NUMBERED:
-            self._numbered(frame)
-        elif kind == "job.cancelled":
-            job = self.jobs.get(frame["job_id"])
-            require(job is None or job.terminal is None, "job.cancelled after the job's terminal")
-
-    def _accepted(self, frame: Frame) -> None:
-        job = self.jobs.setdefault(frame["payload"]["job_id"], _JobRecord())
-        if job.accepted is None:
-            job.accepted = frame
-            self._born(job, frame["payload"])
-            return
-        # §7.2: a submission repeated under its key gets the same acceptance, also after the
-        # job's end. Only the request that it answers is another one.
-        same = _without_request(frame) == _without_request(job.accepted)
-        require(same, "a second, different job.accepted")
-
-    def _born(self, job: _JobRecord, accepted: Frame) -> None:
-        """§10: a child is accepted behind its parent's `delegate`, and not behind its end."""
-        parent = self.jobs.get(accepted.get("parent_job_id", ""))
-        if parent is None or parent.accepted is None:
-            return
-        announced = accepted.get("delegate_id") in parent.delegations
-        require(announced, "a child that its parent did not delegate to")
-        require(parent.terminal is None, "a child of a job that has ended")
-        parent.children.append(job)
-
-    def _subscribed(self, frame: Frame) -> None:
-        job = self.jobs.setdefault(frame["payload"]["job_id"], _JobRecord())
-        job.subscriptions.append(Subscription(frame))
-        job.observed = True
-        if job.accepted is None:
-            # Subscribing again starts another stream, which may replay the job to its end.
-            # Subscribing to one's own job does not: it is acknowledged, nothing comes twice.
-            job.terminal = None
-
-    def _numbered(self, frame: Frame) -> None:
-        job = self.jobs.get(frame["job_id"])
-        if job is None:
-            raise FrameError(f"{frame['type']} of a job before its job.accepted")
-        job.numbered(frame)
-
-    def unsubscribed(self, job_id: str) -> None:
-        """Note that nothing more may come of a job, unless the session submitted it."""
-        if job_id in self.jobs:
-            self.jobs[job_id].observed = False
-
-    def may_repeat(self, frame: Frame) -> bool:
-        """Whether an event may come under another number, too: subscribed to more than once."""
-        job = self.jobs.get(frame.get("job_id", ""))
-        return job is not None and len(job.subscriptions) + (job.accepted is not None) > 1
+"""How much of a wrong frame an error message quotes."""
 
 
 @define(eq=False)
 class ConnectionRecord:
-    """What arrives on one connection. `WireRecorder.connection` makes one."""
+    """The frames of one connection; made by `WireRecorder.connection`."""
 
-    _sessions: dict[str, _SessionRecord]
-    _session: _SessionRecord | None = None
+    _sessions: dict[str, SessionRecord]
+    _session: SessionRecord | None = None
     _resume_after: int | None = None
     _next_seq: int = 1
     _ids: set[tuple[str, int | None]] = field(factory=set[tuple[str, "int | None"]])
     _parted: frozenset[str] = frozenset()
-    """Jobs that the client has unsubscribed from here, and not subscribed to again."""
+    """Jobs that the client unsubscribed from on this connection, and did not subscribe to again."""
     _behind_parting: dict[str, frozenset[str]] = field(factory=dict[str, frozenset[str]])
-    """The same, at the time of each request that can be answered."""
+    """The value of `_parted` when each request was sent, by the id of the request."""
     _arcp: str | None = None
     _over: bool = False
 
     def resumed(self, last_event_seq: int) -> None:
-        """Say that the client asks to resume: once welcomed, the numbers go on after this one."""
+        """Record that the client asks to resume: after the welcome, numbers follow this one."""
         self._resume_after = last_event_seq
 
     def sent(self, frame: Frame) -> None:
-        """Say what the client asks for: what is answered to it tells where others stand."""
+        """Record a frame of the client: its answer shows which earlier frames may still come."""
         payload = frame["payload"]
         job_id = payload.get("job_id")
-        # Wherever it stands, in a hello or alone, it asks for the numbers after it.
+        # In a hello and in a session.resume alike, it asks for the numbers after it.
         resume_after = payload.get("resume", payload).get("last_event_seq")
         if isinstance(resume_after, int):
             self.resumed(resume_after)
@@ -178,7 +49,7 @@ class ConnectionRecord:
             self._behind_parting[frame["id"]] = self._parted
 
     def saw(self, frame: Frame) -> None:
-        """Note the next frame, or raise an AssertionError that names it."""
+        """Check and add the runtime's next frame, or raise an AssertionError that quotes it."""
         text = msgspec.json.encode(frame)
         try:
             check_frame(frame)
@@ -188,7 +59,7 @@ class ConnectionRecord:
             raise AssertionError(f"{problem}: {shown}") from None
 
     def _follow(self, frame: Frame, text: bytes) -> None:
-        require(not self._over, "a frame after the end of the conversation")
+        require(not self._over, "a frame after the last one of the connection")
         if frame["type"] == "session.welcome":
             self._welcomed(frame)
         self._over = frame["type"] == "session.closed"
@@ -203,12 +74,15 @@ class ConnectionRecord:
             if not self._is_late(self._session, frame):
                 self._session.take(frame)
 
-    def _is_late(self, session: _SessionRecord, frame: Frame) -> bool:
-        """Whether it begins nothing: it is read when the session has gone on elsewhere."""
+    def _is_late(self, session: SessionRecord, frame: Frame) -> bool:
+        """Return whether a frame is out of date: the session has gone on elsewhere since."""
         return frame["type"] == "job.subscribed" and self._next_seq <= session.highest
 
-    def _end_subscriptions(self, session: _SessionRecord, frame: Frame) -> None:
-        """An answer comes behind all that was still on its way of what was parted from before."""
+    def _end_subscriptions(self, session: SessionRecord, frame: Frame) -> None:
+        """Record which jobs are no longer observed once an answer has come.
+
+        Frames of an unsubscribed job that were on their way come before the answer.
+        """
         payload = frame["payload"]
         for job_id in self._behind_parting.get(payload.get("request_id"), ()):
             session.unsubscribed(job_id)
@@ -219,11 +93,11 @@ class ConnectionRecord:
         session_id, token = frame["session_id"], frame["payload"].get("resume_token")
         session = self._sessions.get(session_id)
         if session is None:
-            session = self._sessions[session_id] = _SessionRecord(session_id)
+            session = self._sessions[session_id] = SessionRecord(session_id)
             self._next_seq = 1
         else:
-            # A second welcome on a connection is right only where a `session.resume` leaves the
-            # fresh session for another one.
+            # A second welcome on a connection is right only when a `session.resume` replaces the
+            # fresh session by another one.
             require(session is not self._session, "a second session.welcome")
             require(self._resume_after is not None, "a session welcomed again without a resume")
             self._next_seq = (self._resume_after or 0) + 1
@@ -231,8 +105,8 @@ class ConnectionRecord:
         session.tokens.add(token)
         self._session, self._arcp = session, frame["arcp"]
 
-    def _is_replay(self, session: _SessionRecord, frame: Frame, text: bytes) -> bool:
-        """Check id and number, and tell whether the session has seen this frame before."""
+    def _is_replay(self, session: SessionRecord, frame: Frame, text: bytes) -> bool:
+        """Check the id and number of a frame; return whether the session has seen it before."""
         frame_id, number = frame["id"], frame.get("event_seq")
         place = frame_id, number
         require(place not in self._ids, "an id twice on one connection")
@@ -252,17 +126,17 @@ class ConnectionRecord:
 
 
 class WireRecorder:
-    """Everything that clients of one runtime saw, checked frame by frame.
+    """All frames that the clients of one runtime received, each checked when it arrives.
 
-    Each connection feeds its own `connection()`, in the order of arrival. A session may go through
-    several connections; what holds for a session holds across them.
+    Each connection adds to its own `connection()`, in the order of arrival. A session may go
+    through several connections, and is checked across them.
     """
 
     def __init__(self) -> None:
-        self._sessions: dict[str, _SessionRecord] = {}
+        self._sessions: dict[str, SessionRecord] = {}
 
     def connection(self) -> ConnectionRecord:
-        """Begin to record a connection."""
+        """Return the record of a new connection."""
         return ConnectionRecord(self._sessions)
 
     def highest(self, session_id: str) -> int:
@@ -284,11 +158,11 @@ class WireRecorder:
         return None if job is None else job.terminal
 
     def subscriptions(self, job_id: str, *, session_id: str) -> list[Subscription]:
-        """Return what each `job.subscribed` of a session for a job was followed by."""
+        """Return a session's subscriptions to a job, in order, each with its frames."""
         job = self._job(job_id, session_id)
         return [] if job is None else list(job.subscriptions)
 
-    def _job(self, job_id: str, session_id: str | None) -> _JobRecord | None:
+    def _job(self, job_id: str, session_id: str | None) -> JobRecord | None:
         sessions = self._sessions.values() if session_id is None else [self._sessions[session_id]]
         seen = [session.jobs[job_id] for session in sessions if job_id in session.jobs]
         if len(seen) > 1:
@@ -296,16 +170,11 @@ class WireRecorder:
         return seen[0] if seen else None
 
 
-def _without_request(accepted: Frame) -> Frame:
-    payload = accepted["payload"]
-    return {n: value for n, value in payload.items() if n not in {"request_id", "credentials"}}
-
-
 def _as_repeated(frame: Frame) -> Frame:
-    """The frame with what every replay of it repeats, byte for byte.
+    """Return a frame without its credentials, which a replay of it need not repeat.
 
-    Credentials are shown as they are at the time: with another value once they were rotated, and
-    not at all when they are worth nothing.
+    A replay has them as they are then: with another value after a rotation, and not at all once
+    they are revoked.
     """
     payload = frame["payload"]
     if "credentials" in payload and frame["type"] == "job.accepted":

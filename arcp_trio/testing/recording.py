@@ -1,4 +1,4 @@
-"""A transport that a recorder watches."""
+"""A client's transport whose frames are recorded and checked."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from arcp_trio.transport.close_codes import CloseCode
 
 
 class RecordedTransport:
-    """A client's transport, whose every frame passes the recorder; what it finds is raised."""
+    """Passes each frame of a transport to a recorder, whose findings are raised here."""
 
     def __init__(self, transport: Transport, record: ConnectionRecord) -> None:
         self._transport = transport
@@ -19,43 +19,43 @@ class RecordedTransport:
 
     @property
     def peer(self) -> str:
-        """Who is at the other end."""
+        """The address of the peer."""
         return self._transport.peer
 
     @property
     def private(self) -> bool:
-        """Whether nobody can read along."""
+        """Whether the connection is known to be encrypted, or to stay within the machine."""
         return self._transport.private
 
     @property
     def writing_since(self) -> float | None:
-        """When the write under way last got on."""
+        """When the current write last made progress."""
         return self._transport.writing_since
 
     @property
     def unread(self) -> int:
-        """How many messages have come and are not received yet."""
+        """How many messages have arrived and are not received yet."""
         return self._transport.unread
 
     async def receive(self) -> str | bytes:
-        """Return the next message, once it has been checked."""
+        """Return the next message after checking it."""
         text = await self._transport.receive()
         self._record.saw(parse_frame(text))
         return text
 
     def receive_unread(self) -> Sequence[str | bytes]:
-        """Return the messages that have come, once they have been checked."""
+        """Return the messages that have arrived, after checking them."""
         texts = self._transport.receive_unread()
         for text in texts:
             self._record.saw(parse_frame(text))
         return texts
 
     async def send(self, frames: Sequence[bytes]) -> None:
-        """Send frames; what they ask for tells what may come back."""
+        """Send frames, and record what they ask for."""
         for frame in frames:
             self._record.sent(parse_frame(frame.decode()))
         await self._transport.send(frames)
 
     async def close(self, code: int = CloseCode.NORMAL, reason: str = "") -> None:
-        """Say farewell."""
+        """Close the transport."""
         await self._transport.close(code, reason)

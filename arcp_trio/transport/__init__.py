@@ -1,4 +1,4 @@
-"""Bytes and frames: what carries whole messages between two peers."""
+"""Transports: they carry whole messages between two peers, over WebSockets or standard streams."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a connection needs from whatever carries its frames."""
+"""The interface of transports, and the exceptions that they raise."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import trio
 from arcp_trio.transport.close_codes import CloseCode
 
 GONE: Final = (trio.BrokenResourceError, trio.ClosedResourceError)
-"""What a stream raises that is no more, whichever side ended it."""
+"""The exceptions of a stream that is closed, whichever side closed it."""
 
-#: Closing by force does no network I/O, so this only guards against a stream that misbehaves.
 CLOSE_SECONDS: Final = 1.0
+"""A bound on closing by force, which does no network I/O, against streams that misbehave."""
 
 
 class TransportClosed(Exception):  # noqa: N818 - an end, and most often no error
-    """The transport carries nothing any more, whoever ended it and however.
+    """The transport is closed, by either side or by a failure.
 
-    `code` is the close code that says why, where there is one: the peer's, or the one it was sent.
+    `code` is the close code, if a Close was exchanged: the one that the peer sent or was sent.
     """
 
     def __init__(self, message: str = "closed", *, code: int | None = None) -> None:
@@ -28,14 +28,15 @@ class TransportClosed(Exception):  # noqa: N818 - an end, and most often no erro
 
 
 class MessageTooBig(TransportClosed):
-    """The peer sent more in one message than is allowed.
+    """The peer sent a message that is larger than allowed.
 
-    Nothing more is read of it. It may be told why; then closing tells it, with the code of this.
+    Nothing more is read from the peer. Frames can still be sent to it; `Transport.close` then
+    sends TOO_BIG, whatever code it is given.
     """
 
 
 class HandshakeFailed(TransportClosed):
-    """There is somebody, but no WebSocket; `status` is what an HTTP server said instead."""
+    """The peer does not open a WebSocket; `status` is an HTTP server's answer, if it gave one."""
 
     def __init__(self, message: str, *, status: int | None = None) -> None:
         super().__init__(message)
@@ -45,61 +46,61 @@ class HandshakeFailed(TransportClosed):
 class Transport(Protocol):
     """Carries whole frames both ways, in order.
 
-    One task receives and any number send. Nothing here has a timeout: who waits, bounds the wait.
+    One task receives and any number send. No method has a timeout of its own: callers set one.
     """
 
     @property
     def peer(self) -> str:
-        """Who is at the other end, for logs."""
+        """The address of the peer, for logs."""
         ...
 
     @property
     def private(self) -> bool:
-        """Whether nobody can read along, as far as is known: encrypted, or within the machine."""
+        """Whether the connection is known to be encrypted, or to stay within the machine."""
         ...
 
     @property
     def writing_since(self) -> float | None:
-        """The Trio time at which the write under way last got on; None without one."""
+        """The Trio time at which the current write last made progress; None without a write."""
         ...
 
     @property
     def unread(self) -> int:
-        """How many messages have come, as far as is known, and are not received yet."""
+        """How many messages are known to have arrived and are not received yet."""
         ...
 
     async def receive(self) -> str | bytes:
-        """Return the next whole message; `bytes` is one the peer marked as binary.
+        """Return the next whole message, as `bytes` if the peer marked it as binary.
 
         Raises:
             MessageTooBig: the peer's message is over the limit.
-            TransportClosed: nothing more will come.
+            TransportClosed: no more messages will come.
         """
         ...
 
     def receive_unread(self) -> Sequence[str | bytes]:
-        """Return messages that have come already, in order; none where that is not known."""
+        """Return the messages that are known to have arrived, in order, without waiting."""
         ...
 
     async def send(self, frames: Sequence[bytes]) -> None:
-        """Send each of `frames`, a whole text in UTF-8, all of them in one write.
+        """Send text messages, given in UTF-8, in one write.
 
-        Cancellation: a write cut off part-way leaves a torn frame, so it ends the transport.
+        Cancellation: a write that is cut off leaves a torn frame, so it closes the transport.
 
         Raises:
-            TransportClosed: not all of it was, or will be, sent.
+            TransportClosed: not all of the messages were sent, and none will be.
         """
         ...
 
     async def close(self, code: int = CloseCode.NORMAL, reason: str = "") -> None:
-        """Say farewell and wait for the peer's; does nothing but return once the peer is gone."""
+        """Send a Close and wait for the peer's; return at once if the connection is closed."""
         ...
 
 
 async def close_forcefully(stream: trio.abc.Stream) -> None:
-    """Close a stream at once, also from a task that is cancelled; may be done twice."""
+    """Close a stream at once, also in a cancelled task; closing it twice does no harm."""
     if isinstance(stream, trio.SocketStream):
-        stream.socket.close()  # all that there is to it, without turns of the scheduler
+        stream.socket.close()  # the same without a checkpoint
         return
     with trio.move_on_after(CLOSE_SECONDS, shield=True):
         await trio.aclose_forcefully(stream)

@@ -1,4 +1,4 @@
-"""The bytes of WebSocket frames: what is written, and reading along with what comes in."""
+"""The bytes of WebSocket frames (RFC 6455 §5): encoding them, and measuring incoming messages."""
 
 from __future__ import annotations
 
@@ -7,25 +7,27 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
-#: A message may come in at most this many fragments: empty ones would otherwise be free for a peer.
 MAX_FRAGMENTS: Final = 16_384
+"""The most fragments of a message; a bound on bytes alone lets in any number of empty ones."""
 
-#: First bytes of frames that are whole messages: FIN and the opcode.
+# The first bytes of frames that are whole messages: FIN and the opcode.
 TEXT: Final = 0x81
 CLOSE: Final = 0x88
 PING: Final = 0x89
 PONG: Final = 0x8A
-#: In the second byte: a masking key follows.
 MASKED: Final = 0x80
-_OPCODE: Final = 0x0F
-_CONTROL: Final = 0x08  # this opcode and those above
-#: Lengths below this stand in the second byte; the two from here say how long the length field is.
+"""The bit of the second byte that says that a masking key follows."""
 LENGTH_16: Final = 126
+"""Says that the length follows in 16 bits; a length below this stands in the second byte."""
 _LENGTH_64: Final = 127
+"""Says that the length follows in 64 bits."""
+_OPCODE: Final = 0x0F
+_CONTROL: Final = 0x08
+"""The first of the opcodes of control frames, which are all that follow it."""
 _SHORT_HEADERS: Final = tuple(bytes((TEXT, size)) for size in range(LENGTH_16))
 
 
-@lru_cache(maxsize=1_024)  # most frames have the size of another
+@lru_cache(maxsize=1_024)  # few sizes make up most frames
 def frame_header(first: int, size: int, mask_bit: int = 0) -> bytes:
     """Return the header for `size` bytes of payload, up to its masking key (RFC 6455 §5.2)."""
     if size < LENGTH_16:
@@ -36,7 +38,7 @@ def frame_header(first: int, size: int, mask_bit: int = 0) -> bytes:
 
 
 def server_texts(texts: Sequence[bytes]) -> bytes:
-    """Return text frames as servers send them: unmasked."""
+    """Return text frames as a server sends them: unmasked."""
     parts: list[bytes] = []
     for text in texts:
         size = len(text)
@@ -46,7 +48,7 @@ def server_texts(texts: Sequence[bytes]) -> bytes:
 
 
 def client_texts(texts: Sequence[bytes]) -> bytes:
-    """Return text frames as clients have to send them: each masked with a key of its own."""
+    """Return text frames as a client must send them: each masked with a random key."""
     keys = os.urandom(4 * len(texts))
     return b"".join(
         _masked(TEXT, text, keys[at : at + 4])
@@ -55,8 +57,8 @@ def client_texts(texts: Sequence[bytes]) -> bytes:
 
 
 def close_frame(code: int, reason: str, *, client: bool) -> bytes:
-    """Return a Close with its code and as much of the reason as a control frame holds."""
-    # 125 bytes less the code; a character cut in half is left out.
+    """Return a Close with its code and as much of the reason as a control frame can hold."""
+    # 125 bytes minus the code (§5.5); a character that would be cut in half is left out.
     words = reason.encode()[:123].decode(errors="ignore")
     payload = code.to_bytes(2, "big") + words.encode()
     if client:
@@ -69,34 +71,34 @@ def _masked(first: int, payload: bytes, key: bytes) -> bytes:
 
 
 def mask(payload: bytes, key: bytes) -> bytes:
-    """Return the payload masked, or a masked one as it was (RFC 6455 §5.3)."""
+    """Mask a payload; masking a masked one restores it (RFC 6455 §5.3)."""
     size = len(payload)
     pad = (key * (size // 4 + 1))[:size]
-    # One XOR of two long integers is the fastest there is without a C extension.
+    # One XOR of two long integers is the fastest way without a C extension.
     mixed = int.from_bytes(payload, "little") ^ int.from_bytes(pad, "little")
     return mixed.to_bytes(size, "little")
 
 
 class MessageGauge:
-    """Reads the frame headers of the bytes passing by, to bound the message they add up to.
+    """Bounds messages that trio-websocket reads, by the frame headers in the bytes on their way.
 
-    trio-websocket counts characters where the limit means bytes, and an empty fragment not at all.
+    trio-websocket's own limit counts characters instead of bytes, and no empty fragments.
     """
 
     def __init__(self, max_bytes: int, first_bytes: int | None = None) -> None:
-        """Allow messages so many bytes; the first one perhaps fewer."""
+        """Allow messages of `max_bytes`, and a first one of `first_bytes` if that is less."""
         self.most_bytes = max_bytes if first_bytes is None else min(first_bytes, max_bytes)
         self.exceeded = False
         self.saw_close = False
-        self.passed_bytes = 0  # of all messages but the one that began last
+        self.passed_bytes = 0  # of all messages except the one that began last
         self._max_bytes = max_bytes
         self._message_bytes = 0
         self._fragments = 0
-        self._until_header = 0  # bytes of payload that are still to come
-        self._partial = b""  # the beginning of a header that the last bytes ended in
+        self._until_header = 0  # bytes of payload before the next header
+        self._partial = b""  # the beginning of a header whose rest has not arrived
 
     def admit(self, data: bytes) -> bytes:
-        """Return `data`, up to the frame with which a message first passes its bounds."""
+        """Return `data` up to the frame with which a message exceeds its bounds, if one does."""
         seen = self._partial + data
         size = len(seen)
         at = self._until_header
@@ -121,7 +123,7 @@ class MessageGauge:
         return admitted
 
     def first_is_over(self) -> None:
-        """Allow what all messages but the first are allowed."""
+        """Allow `max_bytes` from now on: the first message is complete."""
         self.most_bytes = self._max_bytes
 
     def _count(self, first: int, length: int) -> None:

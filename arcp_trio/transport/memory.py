@@ -1,4 +1,4 @@
-"""Byte streams within the process. Like sockets they are bounded, so a writer may have to wait."""
+"""Byte streams within the process, bounded like sockets: a writer may have to wait."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from typing import Final
 
 import trio
 
-#: What one direction holds; a write beyond it waits for the reader.
 PIPE_BYTES: Final = 64 * 1024
+"""How many bytes one direction holds; a write beyond that waits for the reader."""
 
 
 def memory_streams() -> tuple[trio.abc.Stream, trio.abc.Stream]:
-    """Return two connected streams. Closing one ends the other, like a connection that is reset.
+    """Return two connected streams; closing one breaks the other, as a reset does.
 
-    No thread and no socket is involved, so they are at home with `trio.testing.MockClock`.
+    They use no thread and no socket, and so work with an autojumping `trio.testing.MockClock`.
     """
     there, back = _Pipe(), _Pipe()
     return _MemoryStream(there, back), _MemoryStream(back, there)
 
 
 class _Pipe:
-    """One direction: at most `PIPE_BYTES` on their way from one writer to one reader."""
+    """One direction, from one writer to one reader, holding at most `PIPE_BYTES`."""
 
     def __init__(self) -> None:
         self._data = bytearray()

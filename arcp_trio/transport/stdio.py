@@ -1,4 +1,4 @@
-"""Frames as lines (NDJSON): to a child process, or to the one that has started this one (§4)."""
+"""Frames as lines (NDJSON, §4): to a child process, or to the parent of this process."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ import trio
 from arcp_trio.transport.base import GONE, MessageTooBig, TransportClosed
 from arcp_trio.transport.close_codes import CloseCode
 
-#: What a child gets to end by itself once its standard input is closed; then again once told to.
 LEAVE_SECONDS: Final = 2.0
-#: Ending by force does no I/O, so this only guards against a process nobody can end.
+"""How long a child may take to exit after its standard input is closed, and again after SIGTERM."""
 KILL_SECONDS: Final = 1.0
+"""How long to wait for a killed process, which the kernel may keep."""
 
 _READ_BYTES: Final = 64 * 1024
 
@@ -30,18 +30,19 @@ async def spawn(
     environment: Mapping[str, str] | None = None,
     keep_stderr: bool = False,
 ) -> AsyncGenerator[ChildProcess, None]:
-    """Start `command`; the block talks to it.
+    """Start `command` as a child process for the length of the block.
 
-    Leaving the block ends it with all of its process group: see `ChildProcess.end`.
+    Leaving the block ends the process and all of its process group: see `ChildProcess.end`.
 
     Args:
         command: a program and its arguments.
-        max_bytes: what one line may have, in bytes.
-        environment: its variables, by default those of this process.
-        keep_stderr: the block reads what it writes to standard error; else that goes to ours.
+        max_bytes: the largest line that is received, in bytes.
+        environment: the child's variables, by default those of this process.
+        keep_stderr: give the block the child's standard error, which otherwise goes to this
+            process's.
 
     Raises:
-        OSError: it cannot be started.
+        OSError: the program cannot be started.
     """
     process = await trio.lowlevel.open_process(
         list(command),
@@ -57,12 +58,12 @@ async def spawn(
     finally:
         await child.end()  # noqa: ASYNC102 - bounds and shields itself
         if process.stderr is not None:
-            with trio.CancelScope(shield=True):  # waits for nothing
+            with trio.CancelScope(shield=True):  # closing by force does not wait
                 await trio.aclose_forcefully(process.stderr)
 
 
 class ChildProcess:
-    """A process that speaks on its standard input and output, and leads a group of its own."""
+    """A child process that leads a group, with a transport over its standard streams."""
 
     def __init__(self, process: trio.Process, *, max_bytes: int, name: str) -> None:
         assert process.stdin is not None
@@ -73,24 +74,24 @@ class ChildProcess:
         self.stderr: Final = process.stderr
         self._process = process
         self._over = False
-        """Nothing is left of it: its number may be another's by now."""
+        """Whether the process has been waited for: its number may belong to another by now."""
 
     @property
     def returncode(self) -> int | None:
-        """How it has ended; less than nothing is a signal's number."""
+        """The exit code, or minus the number of the signal that ended the process."""
         return self._process.returncode
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to it and to what it has started, unless they have left its group."""
+        """Send a signal to the process group: the child and all it started that is still in it."""
         if self._over:
             return
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, number)
 
     async def end(self) -> None:
-        """Close its standard input, tell it to end if that does not, and kill it if it does not.
+        """Close the child's standard input, then send SIGTERM, then SIGKILL, until it exits.
 
-        Cancellation: is not heard; each wait is bounded.
+        Cancellation: has no effect; each wait is bounded.
         """
         with trio.CancelScope(shield=True):
             await self.transport.close()
@@ -100,14 +101,14 @@ class ChildProcess:
                 with trio.move_on_after(LEAVE_SECONDS):
                     await self._process.wait()
                     break
-            self.signal(signal.SIGKILL)  # what it started and left behind, too
+            self.signal(signal.SIGKILL)  # also for processes that it started and left behind
             with trio.move_on_after(KILL_SECONDS):
                 await self._process.wait()
                 self._over = True
 
 
 class LineTransport:
-    """Frames as lines, in UTF-8 whatever the locale."""
+    """A transport whose frames are lines, in UTF-8 whatever the locale."""
 
     def __init__(
         self,
@@ -121,12 +122,12 @@ class LineTransport:
         """Take both streams over.
 
         Args:
-            incoming: where the peer's lines come from.
-            outgoing: where ours go.
-            max_bytes: what one line may have.
-            peer: who is at the other end.
-            on_end: called when there are no more lines. The transport is not closed by that, for
-                the peer may still be reading; without it, it is.
+            incoming: brings the peer's lines.
+            outgoing: takes this side's lines.
+            max_bytes: the largest line that is received, in bytes.
+            peer: the peer's name, for logs.
+            on_end: called at the end of `incoming`, where the transport then stays open, as the
+                peer may still be reading. Without it, the transport is closed by that end.
         """
         self.peer: Final = peer
         self.private: Final = True
@@ -142,11 +143,11 @@ class LineTransport:
 
     @property
     def unread(self) -> int:
-        """How many whole lines have come and are not received yet."""
+        """How many whole lines have arrived and are not received yet."""
         return self._buffer.count(b"\n")
 
     async def receive(self) -> str | bytes:
-        """Return the next line that is not blank; `bytes` if it is not UTF-8."""
+        """Return the next line that is not blank, as `bytes` if it is not UTF-8."""
         await trio.lowlevel.checkpoint_if_cancelled()
         while True:
             line = (await self._line()).rstrip(b"\r")
@@ -157,7 +158,7 @@ class LineTransport:
                     return line
 
     def receive_unread(self) -> Sequence[str | bytes]:
-        """Return nothing: each line is looked for when it is received."""
+        """Return nothing: lines are not split before they are received."""
         return ()
 
     async def send(self, frames: Sequence[bytes]) -> None:
@@ -170,18 +171,18 @@ class LineTransport:
             try:
                 await self._outgoing.send_all(b"".join(frame + b"\n" for frame in frames))
                 self._torn = False
-            except GONE as exc:
-                raise TransportClosed("the peer does not read any more") from exc
+            except GONE as error:
+                raise TransportClosed("the peer no longer reads") from error
             finally:
                 self.writing_since = None
 
     async def close(self, code: int = CloseCode.NORMAL, reason: str = "") -> None:
-        """Close both streams: that is all the farewell there is.
+        """Close both streams; lines have no Close, so `code` and `reason` are not sent.
 
-        What the peer still writes is not read to the end: what it started may hold it open.
+        Nothing more is read: a process that the peer started may hold its standard output open.
         """
         del code, reason
-        with trio.CancelScope(shield=True):  # waits for nothing
+        with trio.CancelScope(shield=True):  # closing by force does not wait
             await trio.aclose_forcefully(self._outgoing)
             await trio.aclose_forcefully(self._incoming)
 

@@ -1,10 +1,10 @@
-"""The byte stream under trio-websocket, shared with a sender that writes finished frames itself.
+"""The byte stream under trio-websocket, to which the transport writes finished frames itself.
 
-trio-websocket does the opening handshake, parses what comes in, answers pings and closes. One call
-of it per message costs several scheduler rounds, so whole batches of frames go around it and
+trio-websocket does the opening handshake, parses unusual frames, answers pings and closes. Sending
+a message through it costs several rounds of the scheduler, so batches of frames go around it,
 straight to the stream below. This module keeps the two from harming each other: writes never
-interleave, nothing follows a Close, and nothing is ever written behind a torn frame. Coming in,
-ordinary messages are picked off before trio-websocket sees them.
+interleave, nothing follows a Close, and nothing is written after a torn frame. Of what comes in,
+ordinary messages are taken before trio-websocket sees them.
 """
 
 from __future__ import annotations
@@ -26,20 +26,19 @@ from arcp_trio.transport.frames import (
 )
 from arcp_trio.transport.tap import TextTap
 
-#: A write goes out in slices of at most this many bytes, each of which is progress one can see.
 WRITE_SLICE: Final = 64 * 1024
-#: Messages that wait to be received. Behind these, and what came in the same read, the peer's pings
-#: and Close wait too.
+"""The most bytes of one write to the stream below; `writing_since` shows progress by slices."""
 QUEUED_MESSAGES: Final = 64
+"""How many messages may wait to be received before reading stops, for pings and Closes as well."""
 
 _SWITCHING: Final = b"HTTP/1.1 101 "
 _BLANK_LINE: Final = re.compile(rb"\n\r?\n")
 
 
 class FrameStream(trio.abc.Stream):
-    """The stream trio-websocket is given, on top of the one that leads to the peer.
+    """The stream that trio-websocket is given, on top of the one that leads to the peer.
 
-    Its `Stream` methods are for trio-websocket, the others for the transport.
+    The methods of `Stream` are for trio-websocket, the others for the transport.
     """
 
     def __init__(
@@ -53,7 +52,7 @@ class FrameStream(trio.abc.Stream):
     ) -> None:
         """Begin with `received`, which has been read from `stream` already.
 
-        Until a second message is asked for, with `first_bytes` not much more than that is read.
+        With `first_bytes`, not much more than that is read before a second message is asked for.
         """
         self.gauge: Final = MessageGauge(max_bytes, first_bytes)
         self.writing_since: float | None = None
@@ -64,22 +63,23 @@ class FrameStream(trio.abc.Stream):
         self._write_lock = trio.StrictFIFOLock()
         self._close_passed = False
         self._torn = False
-        self._switched = trio.Event()  # HTTP is over, what follows are frames
-        self._head = bytearray()  # of the request or response that comes in
+        self._switched = trio.Event()  # set after 101: from there on, frames instead of HTTP
+        self._head = bytearray()  # of the incoming request or response
         self._head_over = False
-        self._held = b""  # read together with the end of the head
+        self._held = b""  # bytes after the head that were read with it
         self._max_bytes = max_bytes
-        self._received_bytes = 0  # of the messages that went by trio-websocket
-        # Nobody is known yet who may take memory. Twice: what is not payload has to fit, too.
+        self._received_bytes = 0  # of the messages that were received through trio-websocket
+        # A peer that is not authenticated yet gets little memory: twice `first_bytes`, as frame
+        # headers and control frames have to fit, too.
         self._early_bytes = math.inf if first_bytes is None else 2 * first_bytes
-        self._asked = False  # for a message
+        self._asked = False  # whether a first message has been asked for
         self._tap = TextTap(masked=not client, max_bytes=max_bytes)
         self._texts_changed = trio.lowlevel.ParkingLot()
 
     # --- writing ---
 
     async def send_texts(self, texts: Sequence[bytes]) -> None:
-        """Write text frames, one for each of `texts`, all or (raising) not."""
+        """Write a text frame for each of `texts`, or raise if not all could be written."""
         data = self._encode(texts)
         await self._begin_write()
         try:
@@ -90,15 +90,15 @@ class FrameStream(trio.abc.Stream):
             self._write_lock.release()
 
     async def send_close(self, code: int, reason: str) -> None:
-        """Write a Close, the last frame of this side, unless there has been one."""
+        """Write a Close, the last frame of this side, unless one has been written."""
         await self.send_all(close_frame(code, reason, client=self._client))
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        """Write the handshake or one control frame of trio-websocket's."""
+        """Write part of the handshake, or a control frame."""
         await self._begin_write()
         try:
             if self._close_passed:
-                return  # nothing may follow a Close, and nobody waits for a pong or a second one
+                return  # no frame may follow a Close (RFC 6455 §5.5.1)
             opening = not self._switched.is_set()
             if not opening and data[0] == CLOSE:
                 self._close_passed = True
@@ -109,8 +109,8 @@ class FrameStream(trio.abc.Stream):
             self._switched.set()
 
     async def _begin_write(self) -> None:
-        """Take the lock; a free one without a turn of the scheduler, as the write takes one."""
-        await trio.lowlevel.checkpoint_if_cancelled()  # in the write it would tear the stream
+        """Take the lock; a free one without a checkpoint, as the write itself has one."""
+        await trio.lowlevel.checkpoint_if_cancelled()  # during the write it would tear a frame
         try:
             self._write_lock.acquire_nowait()
         except trio.WouldBlock:
@@ -126,7 +126,7 @@ class FrameStream(trio.abc.Stream):
             else:
                 await self._write_slices(memoryview(data))
         except BaseException:
-            # Nobody knows how much of it went out, so nothing can follow.
+            # How much was written is not known, so nothing can follow.
             self._torn = True
             await self.abort()  # noqa: ASYNC102 - bounds itself
             raise
@@ -139,21 +139,21 @@ class FrameStream(trio.abc.Stream):
             self.writing_since = trio.current_time()
 
     async def wait_send_all_might_not_block(self) -> None:
-        """Wait until a write may get on."""
+        """Wait until a write may make progress."""
         async with self._write_lock:
             await self._stream.wait_send_all_might_not_block()
 
     # --- reading ---
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        """Read what came, but for texts; empty at the end, and from the frame that is too much."""
+        """Read bytes without the taken texts; none at the end, or after an oversized message."""
         if self.gauge.exceeded:
             return b""
         if not self._head_over:
             return self._split_head(await self._read(max_bytes))
         if not self._client:
-            # A client may be so eager as to send frames with its request. trio-websocket would lose
-            # them, so they are kept until the request is answered.
+            # trio-websocket would lose frames that a client sends with its request, so they are
+            # held until the request is answered.
             await self._switched.wait()
         held, self._held = self._held, b""
         if not self._switched.is_set():
@@ -169,7 +169,7 @@ class FrameStream(trio.abc.Stream):
         return self.gauge.admit(passing)
 
     async def _room(self) -> None:
-        """Wait until no more is read than received: not by number, and not by size."""
+        """Wait until the messages that were read and not received are within their bounds."""
         while (
             (len(self._tap.texts) >= QUEUED_MESSAGES and not self._tap.shut)
             or self.gauge.passed_bytes - self._received_bytes >= self._max_bytes
@@ -178,7 +178,7 @@ class FrameStream(trio.abc.Stream):
             await self._texts_changed.park()
 
     def received(self, message: str | bytes) -> None:
-        """A message was received from trio-websocket: there is room for another."""
+        """Record that a message was received from trio-websocket, which makes room for others."""
         self._received_bytes += len(message.encode() if isinstance(message, str) else message)
         self._texts_changed.unpark_all()
 
@@ -191,11 +191,11 @@ class FrameStream(trio.abc.Stream):
 
     @property
     def unread_texts(self) -> int:
-        """How many texts are to be received at once."""
+        """How many texts can be received without waiting."""
         return len(self._tap.texts)
 
     async def receive_text(self) -> str | None:
-        """Return the next text; None if what comes next is for trio-websocket to tell."""
+        """Return the next text; None if the next message comes from trio-websocket."""
         if self._asked and self._early_bytes < math.inf:
             self._read_on()
         self._asked = True
@@ -210,14 +210,14 @@ class FrameStream(trio.abc.Stream):
         return self._tap.texts.popleft()
 
     def take_texts(self) -> list[str]:
-        """Take all texts that are to be received at once."""
+        """Return all texts that can be received without waiting."""
         texts = list(self._tap.texts)
         self._tap.texts.clear()
         self._texts_changed.unpark_all()
         return texts
 
     def shut_tap(self) -> None:
-        """Leave all that comes from now on to trio-websocket."""
+        """Leave everything that arrives from now on to trio-websocket."""
         self._tap.shut = True
         self._read_on()
 
@@ -247,9 +247,9 @@ class FrameStream(trio.abc.Stream):
         return bytes(await self._stream.receive_some(max_bytes))
 
     async def discard(self) -> None:
-        """Read and forget, up to the peer's Close or the end.
+        """Read and discard, up to the peer's Close or the end of the stream.
 
-        Closing a socket with unread data resets it, and a reset can overtake our Close.
+        Closing a socket with unread data resets it, and a reset can overtake this side's Close.
         """
         while not self.gauge.saw_close and (data := await self._read(None)):
             self.gauge.admit(data)
@@ -257,7 +257,7 @@ class FrameStream(trio.abc.Stream):
     # --- ending ---
 
     async def aclose(self) -> None:
-        """Leave the stream open: trio-websocket is done with it, but a Close may be due yet."""
+        """Leave the stream open: trio-websocket is done with it, but a Close may still be due."""
         await trio.lowlevel.checkpoint()
 
     async def abort(self) -> None:

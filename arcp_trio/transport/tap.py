@@ -1,6 +1,6 @@
-"""Picks the ordinary messages out of what comes in, so that trio-websocket need not.
+"""Picks ordinary text messages out of the incoming bytes, in the place of trio-websocket.
 
-It takes many times as long over a small message as it takes to find where the message ends.
+trio-websocket takes many times longer over a small message than finding its end takes here.
 """
 
 from __future__ import annotations
@@ -13,32 +13,32 @@ from arcp_trio.transport.frames import LENGTH_16, MASKED, PING, PONG, TEXT, mask
 _KEY_BYTES: Final = 4
 
 
-class _UnusualFrame(Exception):  # noqa: N818 - most often there is nothing wrong with it
+class _UnusualFrame(Exception):  # noqa: N818 - most such frames are valid
     pass
 
 
 class TextTap:
-    """Takes whole text messages of less than 64 KiB, and lets everything else pass as it is.
+    """Takes text messages of less than 64 KiB in one frame, and lets other bytes pass unchanged.
 
-    Messages must not overtake each other, and what is wrong with a frame is for trio-websocket to
-    say. So the first frame that is neither a good text nor a ping or pong shuts the tap for good.
+    Messages must not overtake each other, and errors are left for trio-websocket to report. So the
+    first frame that is neither such a message nor a ping or pong shuts the tap for good.
     """
 
     def __init__(self, *, masked: bool, max_bytes: int) -> None:
         self.texts: deque[str] = deque()
-        """Taken, and for the owner to remove."""
+        """The messages taken, in order; the owner removes them."""
         self.shut = False
-        """Everything passes from now on."""
+        """Whether everything passes from now on."""
         self._mask_bit = MASKED if masked else 0
         self._key_bytes = _KEY_BYTES if masked else 0
         self._max_bytes = max_bytes
-        self._rest = b""  # the beginning of a frame, or frames for the next call
+        self._rest = b""  # kept for the next call: part of a frame, or frames after those that pass
 
     def pick(self, data: bytes) -> bytes:
-        """Take the texts in `data` up to what passes, and return that.
+        """Take the texts at the beginning of `data`, and return the frames after them that pass.
 
-        The texts behind it are for the next call, once it has been dealt with: a peer that pings
-        and says goodbye is answered in this order.
+        Texts after those frames are kept for the next call, when trio-websocket has handled them:
+        a peer that pings and then says goodbye gets its answers in this order.
         """
         data, self._rest = self._rest + data, b""
         passing, at, size = bytearray(), 0, len(data)
@@ -62,11 +62,11 @@ class TextTap:
         return bytes(passing)
 
     def _payload(self, data: bytes, at: int) -> tuple[int, int]:
-        """Where the payload of the frame begins and ends, if need be beyond what is there."""
+        """Return where the payload of the frame at `at` begins and ends, even if beyond `data`."""
         first, length, start = data[at], data[at + 1] ^ self._mask_bit, at + 2
         if length == LENGTH_16 and first == TEXT:
             start += 2
-            # Cut off, it reads as less than it is.
+            # If `data` ends inside the field, the length is too small, and the end is beyond.
             length = int.from_bytes(data[at + 2 : start], "big")
             unusual = length < LENGTH_16 and start <= len(data)
         else:

@@ -1,8 +1,8 @@
-"""WebSocket transports. The only module that knows trio-websocket.
+"""WebSocket transports; the only module that imports trio-websocket.
 
-trio-websocket lets a peer raise exceptions out of its reader task, and waits for ever where that
-task has ended. Here the task has a fence around it: whatever ends it, the one using the transport
-sees `TransportClosed`, and nothing else in the program notices.
+A peer can make trio-websocket's reader task raise, and other tasks then wait for ever. Here that
+task has a fence around it: however it ends, the user of the transport gets `TransportClosed`, and
+no other part of the program is affected.
 """
 
 from __future__ import annotations
@@ -56,26 +56,26 @@ def accept(
     peer: str,
     private: bool = False,
 ) -> AbstractAsyncContextManager[Transport]:
-    """Do the server's part of the opening handshake on `stream`; the block has the transport.
+    """Do the server's part of the opening handshake on `stream`; the block gets the transport.
 
-    Leaving the block closes `stream` by force; say farewell with `Transport.close` before. What a
-    peer does wrong later only ever shows as `TransportClosed` from the transport; what the block
-    raises comes out as it is.
+    Leaving the block closes `stream` by force; call `Transport.close` before for a closing
+    handshake. An error of the peer shows as `TransportClosed` from the transport and nowhere else;
+    what the block raises is not wrapped in a group.
 
     Args:
-        received: what has been read from `stream` already; whether there is a WebSocket at the path
-            that the request names is for the one to decide who has read it.
-        max_bytes: what one message may have, in bytes.
-        first_bytes: what the first one may have, if that is less. Little more than that is read
-            before a second one is asked for.
-        peer: who is at the other end, for logs.
-        private: whether nobody can read along on `stream`.
+        received: what has been read from `stream` already. The path in the request is not checked:
+            the caller has done so.
+        max_bytes: the largest message that is received, in bytes.
+        first_bytes: the largest first message, if that is less. Little more is read before a
+            second message is asked for.
+        peer: the address of the peer, for logs.
+        private: whether `stream` is known to be encrypted, or to stay within the machine.
 
-    Cancellation: a peer may take its time over the handshake, so bound it. A cancel scope may be
-    opened around the whole block, and its deadline lifted inside.
+    Cancellation: the handshake has no timeout, so set one: open a cancel scope around the whole
+    block, and lift its deadline inside.
 
     Raises:
-        HandshakeFailed: on entering, when there is no WebSocket handshake.
+        HandshakeFailed: on entering, when the peer does not do its part of the handshake.
     """
 
     async def answer(nursery: trio.Nursery, frames: FrameStream) -> WebSocketConnection:
@@ -88,7 +88,7 @@ def accept(
         )
         return await request.accept()
 
-    # wsproto fails on the host xn--p1ai:7777, as .рф is in a request; nobody asks it for the host.
+    # wsproto fails on some valid hosts, such as xn--p1ai:7777, and its host is not used here.
     received = _HOST.sub(b"Host: localhost", received, count=1)
     frames = FrameStream(
         stream, client=False, max_bytes=max_bytes, first_bytes=first_bytes, received=received
@@ -103,16 +103,16 @@ def connect(
     path: str = WEBSOCKET_PATH,
     max_bytes: int,
 ) -> AbstractAsyncContextManager[Transport]:
-    """Do the client's part of the opening handshake on `stream`; else like `accept`.
+    """Do the client's part of the opening handshake on `stream`; otherwise like `accept`.
 
     Raises:
-        HandshakeFailed: on entering, when the server refuses or goes away.
+        HandshakeFailed: on entering, when the server refuses or closes the connection.
     """
 
     async def ask(nursery: trio.Nursery, frames: FrameStream) -> WebSocketConnection:
         return await wrap_client_stream(
             nursery,
-            cast("trio.SocketStream", frames),  # any stream will do
+            cast("trio.SocketStream", frames),  # its annotation is narrower than what it takes
             host,
             path,
             message_queue_size=QUEUED_MESSAGES,
@@ -125,11 +125,11 @@ def connect(
 
 
 class _FrameReader:
-    """Stands in for the nursery in which trio-websocket starts its reader task, its only one."""
+    """Stands in for the nursery in which trio-websocket starts its only task, the reader."""
 
     def __init__(self, nursery: trio.Nursery, frames: FrameStream) -> None:
         self.ended = trio.Event()
-        self.handshake = trio.CancelScope()  # what the handshake waits for comes from the reader
+        self.handshake = trio.CancelScope()  # the handshake waits for the reader
         self.failure: Exception | None = None
         self._nursery = nursery
         self._frames = frames
@@ -140,9 +140,9 @@ class _FrameReader:
     async def _run(self, read: Callable[[], Awaitable[None]]) -> None:
         try:
             await read()
-        except Exception as exc:  # the fence
-            log.debug("the peer made trio-websocket fail", exc_info=exc)
-            self.failure = exc
+        except Exception as error:  # the fence
+            log.debug("the peer made trio-websocket fail", exc_info=error)
+            self.failure = error
         finally:
             self.ended.set()
             self._frames.shut_tap()
@@ -157,34 +157,23 @@ async def _open(
     *,
     private: bool = False,
 ) -> AsyncGenerator[Transport, None]:
-    aside = _Aside()
+    raised: BaseException | None = None  # by the block, and raised again outside of the nursery
     try:
         async with trio.open_nursery() as nursery:
             reader = _FrameReader(nursery, frames)
-            with aside:
+            try:
                 websocket = await _shake_hands(reader, frames, handshake)
                 yield _WebSocketTransport(websocket, frames, reader.ended, peer, private=private)
-            # Only the reader is left. Shielded, so that an outer cancellation cannot end the wait
-            # for it with an exception that would take the place of the one put aside.
+            except BaseException as error:  # noqa: ASYNC103, BLE001
+                raised = error
+            # Only the reader is left. Shielded, so that a cancellation from outside cannot replace
+            # the block's exception by its own while the nursery waits for the reader.
             nursery.cancel_scope.shield = True
             nursery.cancel_scope.cancel()
     finally:
         await frames.abort()  # noqa: ASYNC102 - bounds itself
-    if aside.raised is not None:
-        raise aside.raised
-
-
-class _Aside:
-    """Keeps what a block raises until it can be raised outside of a nursery, that is, ungrouped."""
-
-    raised: BaseException | None = None
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _type: object, raised: BaseException | None, _traceback: object) -> bool:
-        self.raised = raised
-        return True
+    if raised is not None:
+        raise raised
 
 
 async def _shake_hands(
@@ -199,7 +188,7 @@ async def _shake_hands(
 
 
 class _WebSocketTransport:
-    """An open WebSocket, either side of it."""
+    """One side of an open WebSocket."""
 
     def __init__(
         self,
@@ -216,7 +205,7 @@ class _WebSocketTransport:
         self._frames = frames
         self._reader_ended = reader_ended
         self._closing = False
-        self._end_lock = trio.Lock()  # any number of tasks may say farewell, one reads what is left
+        self._end_lock = trio.Lock()  # many tasks may close it, and one of them reads the rest
 
     @property
     def writing_since(self) -> float | None:
@@ -230,8 +219,8 @@ class _WebSocketTransport:
         try:
             text = await self._frames.receive_text()
             message = await self._get_message() if text is None else text
-        except ConnectionClosed as exc:
-            raise await self._end(exc.reason) from None
+        except ConnectionClosed as error:
+            raise await self._end(error.reason) from None
         if self._closing:
             raise TransportClosed
         return message
@@ -247,8 +236,8 @@ class _WebSocketTransport:
     async def send(self, frames: Sequence[bytes]) -> None:
         try:
             await self._frames.send_texts(frames)
-        except GONE as exc:
-            raise TransportClosed from exc
+        except GONE as error:
+            raise TransportClosed from error
 
     async def close(self, code: int = CloseCode.NORMAL, reason: str = "") -> None:
         self._closing = True
@@ -258,7 +247,7 @@ class _WebSocketTransport:
         with suppress(*GONE):
             await self._frames.send_close(code, reason)
             with suppress(ConnectionClosed):
-                while True:  # what was still under way comes before the peer's Close
+                while True:  # messages still on their way come before the peer's Close
                     await self._get_message()
             if not self._frames.gauge.saw_close:
                 await self._reader_ended.wait()
@@ -266,7 +255,7 @@ class _WebSocketTransport:
                     await self._frames.discard()
 
     async def _end(self, reason: CloseReason | None) -> TransportClosed:
-        """Return what to raise, having told the peer if it is this side that ends it."""
+        """Return the exception to raise, after a Close to the peer if this side found an error."""
         if self._frames.gauge.exceeded:
             return MessageTooBig(self._too_big, code=CloseCode.TOO_BIG)
         if reason is None:

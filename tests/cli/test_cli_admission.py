@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from arcp_trio.cli.errors import CommandError
-from arcp_trio.cli.options import ServeOptions
 from arcp_trio.cli.serve.admission import Admission
+from arcp_trio.cli.serve.options import ServeOptions
 from tests.authenticators.issuer import AUDIENCE, jwk, key_set, sign
 from tests.cli.processes import Starter, peer
 
@@ -37,7 +37,7 @@ def test_the_made_token_is_a_line_of_its_own(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(sys, "stderr", Stream())
     options = ServeOptions(memory=True)
     admission = Admission(options)
-    admission.make_token(options)
+    admission.complete(options)
     admission.show()
     assert writes == [f"token for local: {admission.made}\n"]
 
@@ -96,7 +96,7 @@ async def test_given_tokens_and_signed_ones_go_together(
         ({"jwt_algorithm": ()}, "--jwt-algorithm such as RS256"),
         ({"jwt_algorithm": ("none",)}, "algorithms must be some of"),
         ({"jwt_algorithm": ("HS256",)}, "a set of keys is public"),
-        ({"jwt_algorithm": ("EdDSA",)}, "no key in it is one for EdDSA"),
+        ({"jwt_algorithm": ("EdDSA",)}, "it has no key for EdDSA"),
         ({"jwt_keys": "missing.json"}, "cannot read the keys in missing.json: no such file"),
         ({"jwt_keys": "/"}, "not a plain file"),
         ({"jwt_keys": "http://example.com/keys"}, "expected https"),

@@ -9,8 +9,8 @@ import pytest
 
 from arcp_trio import Limits
 from arcp_trio.cli.errors import CommandError
-from arcp_trio.cli.options import ServeOptions
 from arcp_trio.cli.serve.config import Config, settle
+from arcp_trio.cli.serve.options import ServeOptions
 
 
 def settled(tmp_path: Path, text: str, **given: object) -> Config:
@@ -72,8 +72,8 @@ def test_every_option_can_stand_in_the_file(tmp_path: Path) -> None:
         heartbeat=2,
         drain=1,
         cancel_grace=0.5,
-        observer={"auditor"},
-        operator={"root"},
+        observer=frozenset({"auditor"}),
+        operator=frozenset({"root"}),
         log_level="error",
     )
     assert config.limits == Limits(

@@ -9,7 +9,7 @@ import pytest
 import trustme
 from attrs import evolve
 
-from arcp_trio.cli.client.connecting import is_on_this_machine, kept_token, reach
+from arcp_trio.cli.client.connecting import find_runtime, is_on_this_machine, read_token
 from arcp_trio.cli.client.options import ClientOptions
 from arcp_trio.cli.errors import CommandError
 from tests.cli.clients import Commands
@@ -29,14 +29,14 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_kept_token_is_found(kept: Path) -> None:
     """It is taken where no other one is given, and from the folder that --data names."""
-    assert reach(ClientOptions(), {}).token == "found"
-    assert reach(ClientOptions(url="unix:/run/arcp"), {}).token == "found"
-    assert reach(ClientOptions(), {"ARCP_TOKEN": "set"}).token == "set"
-    assert reach(ClientOptions(), {"ARCP_TOKEN": ""}).token == "found"
-    assert reach(ClientOptions(token="given"), {"ARCP_TOKEN": "set"}).token == "given"
+    assert find_runtime(ClientOptions(), {}).token == "found"
+    assert find_runtime(ClientOptions(url="unix:/run/arcp"), {}).token == "found"
+    assert find_runtime(ClientOptions(), {"ARCP_TOKEN": "set"}).token == "set"
+    assert find_runtime(ClientOptions(), {"ARCP_TOKEN": ""}).token == "found"
+    assert find_runtime(ClientOptions(token="given"), {"ARCP_TOKEN": "set"}).token == "given"
     (kept / ".arcp").rename(kept / "elsewhere")
-    assert reach(ClientOptions(), {}).token is None
-    assert reach(ClientOptions(data="elsewhere"), {}).token == "found"
+    assert find_runtime(ClientOptions(), {}).token is None
+    assert find_runtime(ClientOptions(data="elsewhere"), {}).token == "found"
 
 
 @pytest.mark.parametrize(
@@ -54,9 +54,9 @@ def test_the_kept_token_is_found(kept: Path) -> None:
 def test_no_other_machine_gets_the_kept_token(kept: Path, url: str) -> None:
     """It is a secret of this machine; what is given for the purpose goes anywhere."""
     assert not is_on_this_machine(url)
-    assert reach(ClientOptions(url=url), {}).token is None
-    assert reach(ClientOptions(), {"ARCP_URL": url}).token is None
-    assert reach(ClientOptions(url=url, token="given"), {}).token == "given"
+    assert find_runtime(ClientOptions(url=url), {}).token is None
+    assert find_runtime(ClientOptions(), {"ARCP_URL": url}).token is None
+    assert find_runtime(ClientOptions(url=url, token="given"), {}).token == "given"
 
 
 @pytest.mark.parametrize(
@@ -69,33 +69,34 @@ def test_this_machine(url: str) -> None:
 
 def test_what_is_no_token(tmp_path: Path) -> None:
     """A named pipe, a folder, other bytes, nothing: there is no token, and nobody waits for one."""
-    assert kept_token(tmp_path / "token") is None
-    assert kept_token(tmp_path) is None
+    assert read_token(tmp_path / "token") is None
+    assert read_token(tmp_path) is None
     os.mkfifo(tmp_path / "pipe")
-    assert kept_token(tmp_path / "pipe") is None
+    assert read_token(tmp_path / "pipe") is None
     (tmp_path / "bytes").write_bytes(b"\xff\xfe")
-    assert kept_token(tmp_path / "bytes") is None
+    assert read_token(tmp_path / "bytes") is None
     (tmp_path / "empty").write_text("\n")
-    assert kept_token(tmp_path / "empty") is None
+    assert read_token(tmp_path / "empty") is None
 
 
 def test_the_address() -> None:
     """An option, else the environment, else the usual; shown without what may be secret in it."""
-    assert reach(ClientOptions(), {}).url == LOCAL
-    assert reach(ClientOptions(), {"ARCP_URL": "unix:/a"}).shown_url == "unix:/a"
-    found = reach(ClientOptions(url="wss://me:pw@host:1/arcp?key=secret"), {"ARCP_URL": "unix:/a"})
+    assert find_runtime(ClientOptions(), {}).url == LOCAL
+    assert find_runtime(ClientOptions(), {"ARCP_URL": "unix:/a"}).shown_url == "unix:/a"
+    options = ClientOptions(url="wss://me:pw@host:1/arcp?key=secret")
+    found = find_runtime(options, {"ARCP_URL": "unix:/a"})
     assert found.shown_url == "wss://host:1/arcp"
-    assert "pw" not in repr(reach(ClientOptions(token="pw"), {}))
+    assert "pw" not in repr(find_runtime(ClientOptions(token="pw"), {}))
     with pytest.raises(CommandError, match="not the address of a runtime"):
-        reach(ClientOptions(url="localhost:7777"), {})
+        find_runtime(ClientOptions(url="localhost:7777"), {})
 
 
 def test_authorities(tmp_path: Path) -> None:
     """A file of certificates is taken, anything else refused."""
     trustme.CA().cert_pem.write_to_path(tmp_path / "ca.pem")
-    reach(ClientOptions(url="wss://localhost/", ca=str(tmp_path / "ca.pem")), {})
+    find_runtime(ClientOptions(url="wss://localhost/", ca=str(tmp_path / "ca.pem")), {})
     with pytest.raises(CommandError, match="holds no certificate"):
-        reach(ClientOptions(ca=__file__), {})
+        find_runtime(ClientOptions(ca=__file__), {})
 
 
 @pytest.mark.real_tcp
@@ -118,7 +119,7 @@ def test_a_wrong_token(commands: Commands) -> None:
     """Every command says so in one line, which says where the token is from and shows none."""
     for command in (["submit", "echo"], ["watch", "j"], ["jobs"], ["cancel", "j"], ["agents"]):
         said = commands.refused(3, *command, ARCP_TOKEN="hush")
-        assert "does not take the token of ARCP_TOKEN; give another one with --token" in said
+        assert "does not accept the token of ARCP_TOKEN; give another one with --token" in said
         assert "hush" not in said
     assert "token of --token" in commands.refused(3, "ping", "--token", "hush")
     assert "token of --token" in commands.refused(3, "bench", "--token", "hush")
@@ -130,7 +131,7 @@ def test_nobody_there(commands: Commands, command: list[str]) -> None:
     """Where no runtime is, that is said, and how to have one."""
     gone = evolve(commands, url="ws://127.0.0.1:1/arcp")
     assert gone.refused(3, *command) == (
-        "nobody answers at ws://127.0.0.1:1/arcp; start a runtime with arcp-trio serve,"
+        "no runtime listens at ws://127.0.0.1:1/arcp; start one with arcp-trio serve,"
         " or say where one is with --url or ARCP_URL"
     )
 
@@ -183,7 +184,7 @@ def test_over_tls(start: Starter, tmp_path: Path) -> None:
     commands = Commands(start("serve", "--port", "0", *tls).url(), tmp_path, token=None)
     assert commands.url.startswith("wss://")
     assert commands.run("submit", "echo", "--ca", "ca.pem").code == 0
-    assert "--ca names whom to trust" in commands.refused(3, "submit", "echo")
+    assert "--ca names the authorities to trust" in commands.refused(3, "submit", "echo")
     in_the_open = evolve(commands, url=commands.url.replace("wss:", "ws:"))
     assert "or only by wss://; is it a runtime" in in_the_open.refused(3, "submit", "echo")
     without = evolve(commands, url=start("serve", "--port=0", "--memory").url())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from arcp_trio import Event
-from arcp_trio.cli.client.display import PeopleView
+from arcp_trio.cli.client.display import PeopleDisplay
 from arcp_trio.cli.client.output import Output
 from arcp_trio.cli.client.screen import ERASE, Screen
 from arcp_trio.wire.json import JsonObject
@@ -20,7 +20,7 @@ async def shown(*, live: bool) -> str:
     """What two rounds of progress and a line of the log come to."""
     read, write = os.pipe()
     out = Output(write, {})
-    view = PeopleView(out, Screen(out, live=live))
+    view = PeopleDisplay(out, Screen(out, live=live))
     for step in (1, 2):
         await view.event(event("progress", {"current": step, "units": "steps"}))
         await view.event(event("log", {"level": "info", "message": f"did {step}"}))

@@ -13,9 +13,10 @@ from urllib.parse import urlsplit
 
 import pytest
 import trustme
-from websockets.exceptions import InvalidStatus
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect, unix_connect
 
+from arcp_trio.transport.close_codes import CloseCode
 from tests.cli.processes import FRAME_SECONDS, Peer, Serve, Starter, peer
 
 pytestmark = pytest.mark.real_tcp
@@ -153,7 +154,7 @@ def test_a_file_where_the_socket_should_be(start: Starter, tmp_path: Path) -> No
     path = tmp_path / "precious"
     path.write_text("precious", encoding="utf-8")
     err = assert_refused(serve(start, "--host", f"unix:{path}"))
-    assert f"cannot listen on unix:{path}: what is there is not a socket; choose another" in err
+    assert f"unix:{path}: the path exists and is not a socket; choose another" in err
     assert path.read_text(encoding="utf-8") == "precious"
     assert_refused(serve(start, "--host=unix:made.sock", "--token=hush"))
     assert not (tmp_path / "made.sock").exists()
@@ -263,3 +264,48 @@ def test_probes_and_figures(start: Starter) -> None:
     assert ask(url, "/metrics", Host="evil.example")[0] == 403
     assert ask(url, "/")[0] == 404
     assert ask(url, "/arcp")[0] == 426
+
+
+SABOTEUR = """
+import os, socket
+import arcp_trio
+
+agents = arcp_trio.Agents()
+
+@agents.agent("saboteur")
+async def saboteur(job):
+    for name in os.listdir("/dev/fd"):
+        try:
+            with socket.socket(fileno=os.dup(int(name))) as found:
+                if found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+                    found.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+"""
+
+
+def test_a_listener_that_can_never_accept_again_ends_it_in_one_line(
+    start: Starter, tmp_path: Path
+) -> None:
+    """The clients are told goodbye, and the last line names the address and the reason."""
+    (tmp_path / "saboteur.py").write_text(SABOTEUR, encoding="utf-8")
+    served = serve(start, "--agents=saboteur")
+    url = served.url()
+    with peer(url, "x") as session:
+        session.submit("saboteur")
+        with pytest.raises(ConnectionClosed) as caught:
+            receive_for_ever(session)
+    assert caught.value.rcvd is not None
+    assert caught.value.rcvd.code == CloseCode.GOING_AWAY
+    code, _, err = served.end()
+    assert code == 1
+    last = err.splitlines()[-1]
+    assert last.startswith("arcp-trio: ")
+    assert f"{url}: no longer accepts connections: Invalid argument" in last
+    assert "Traceback" not in err
+
+
+def receive_for_ever(session: Peer) -> None:
+    """Receive frames until the connection is closed, which raises."""
+    while True:
+        session.receive()

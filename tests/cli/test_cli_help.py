@@ -9,7 +9,8 @@ import sys
 import pytest
 
 from arcp_trio.cli import main
-from arcp_trio.cli.commands import COMMANDS, PROGRAM, Command
+from arcp_trio.cli.commands import COMMANDS, Command
+from arcp_trio.cli.errors import PROGRAM
 from arcp_trio.cli.parser import build_parser
 from tests.cli.processes import ROOT, Starter
 

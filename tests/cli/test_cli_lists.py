@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from arcp_trio.cli.client.jobs import NEWEST
+from arcp_trio.cli.client.options import NEWEST
 from tests.cli.clients import Commands, served
 
 pytestmark = pytest.mark.real_tcp
@@ -104,6 +104,6 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
 
 def test_bench_without_the_demo_agents(bare: Commands) -> None:
     """What it needs is named."""
-    assert "no agent chatty and no echo; a serve without --no-demo-agents has" in bare.refused(
+    assert "no agent chatty and no echo; run serve without --no-demo-agents" in bare.refused(
         1, "bench"
     )

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from arcp_trio.cli.errors import CommandError
-from arcp_trio.cli.options import ServeOptions
-from arcp_trio.cli.serve.loading import collect
+from arcp_trio.cli.serve.loading import named_agents
+from arcp_trio.cli.serve.options import ServeOptions
 
 GOOD = """
 import functools
@@ -53,7 +53,7 @@ def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def names(options: ServeOptions) -> list[str]:
     """Name the agents that these options bring, with their versions."""
-    found = collect(options)
+    found = named_agents(options)
     return [f"{name}@{each.default(name)}" for each in found for name in each.names()]
 
 
@@ -116,7 +116,7 @@ def test_the_current_directory_comes_first(tmp_path: Path) -> None:
 def test_a_bad_agent_is_one_line(text: str, complaint: str) -> None:
     """The complaint repeats the option and says what is wrong with it, in one line."""
     with pytest.raises(CommandError) as caught:
-        collect(ServeOptions(agent=(text,)))
+        named_agents(ServeOptions(agent=(text,)))
     message = str(caught.value)
     assert message.startswith(f"--agent {text}: ")
     assert complaint in message
@@ -141,7 +141,7 @@ def test_a_bad_agent_is_one_line(text: str, complaint: str) -> None:
 def test_a_bad_registry_is_one_line(text: str, complaint: str) -> None:
     """The complaint repeats the option and says what is wrong with it, in one line."""
     with pytest.raises(CommandError) as caught:
-        collect(ServeOptions(agents=(text,)))
+        named_agents(ServeOptions(agents=(text,)))
     message = str(caught.value)
     assert message.startswith(f"--agents {text}: ")
     assert complaint in message

@@ -59,7 +59,7 @@ def test_what_finds_no_room_is_counted() -> None:
     stream.free.set()
     writer.flush()
     lines = stream.getvalue().splitlines()
-    assert lines == ["fact 0", "lines lost: nobody read the log", "fact 1", "fact 2", "fact 3"]
+    assert lines == ["fact 0", "lines lost: the log was not read", "fact 1", "fact 2", "fact 3"]
 
 
 def test_a_stream_that_is_gone_takes_nothing_along() -> None:
@@ -75,8 +75,8 @@ def test_a_stream_that_is_gone_takes_nothing_along() -> None:
 PRINTS_AND_LOGS = """
 import logging, sys
 from arcp_trio.cli import logs
-from arcp_trio.cli.log_writer import beside
-logs.set_up("info", "text", beside)
+from arcp_trio.cli.log_writer import log_writer
+logs.set_up("info", "text", log_writer)
 for number in range(1_000):
     print("printed", number, file=sys.stderr)
     logging.getLogger("x").info("logged")

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 
-import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from arcp_trio import Limits
-from arcp_trio.cli import main, options
-from arcp_trio.cli.options import SERVE, ServeOptions, merge
+from arcp_trio.cli import kinds, main
 from arcp_trio.cli.parser import build_parser
+from arcp_trio.cli.serve.config import merge
+from arcp_trio.cli.serve.options import ServeOptions
 
 
 def parsed(*arguments: str) -> dict[str, object]:
@@ -32,11 +32,6 @@ def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     assert err.endswith("\n")
     assert err.count("\n") == 1
     return err.rstrip()
-
-
-def test_every_option_has_a_place_in_the_settings() -> None:
-    """The table of options and the class of their values name the same things."""
-    assert {option.name for option in SERVE} == {field.name for field in attrs.fields(ServeOptions)}
 
 
 def test_only_given_options_are_returned() -> None:
@@ -125,7 +120,7 @@ def test_options_are_not_abbreviated(capsys: pytest.CaptureFixture[str]) -> None
 @given(value=st.integers() | st.floats() | st.text() | st.booleans() | st.none())
 def test_kinds_take_any_value_of_a_file(value: object) -> None:
     """Whatever a file says, a kind answers yes or no, and never takes a boolean for a number."""
-    for kind in (options.PORT, options.SECONDS, options.WHOLE_SECONDS):
+    for kind in (kinds.PORT, kinds.SECONDS, kinds.WHOLE_SECONDS):
         assert kind.accepts(value) in (True, False)
         assert not (isinstance(value, bool) and kind.accepts(value))
 

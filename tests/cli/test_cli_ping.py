@@ -50,7 +50,8 @@ def test_without_a_heartbeat(tmp_path: Path) -> None:
     with speaking([], lambda socket: seen.append(next_type(socket))) as url:
         done = Commands(url, tmp_path).run("ping")
     assert (done.code, seen) == (1, ["session.close"])
-    assert done.err == f"arcp-trio: {url} is there, but answers no pings: it has no heartbeat\n"
+    said = "can be reached, but answers no pings: it does not have the feature heartbeat"
+    assert done.err == f"arcp-trio: {url} {said}\n"
 
 
 def test_ctrl_c(tmp_path: Path) -> None:

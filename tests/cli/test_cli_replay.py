@@ -129,7 +129,7 @@ def test_a_gap_ends_it(capfd: pytest.CaptureFixture[str], data: str) -> None:
     trio.run(_put, Path(data), TrimJournal("J", 2))
     code, out, err = replay(capfd, "S", "--data", data)
     assert (code, out.splitlines()) == (1, FRAMES[:1])
-    assert err.startswith("arcp-trio: what comes behind number 0 is not kept any more")
+    assert err.startswith("arcp-trio: frames after number 0 are no longer kept")
     assert err.count("\n") == 1
     code, out, _ = replay(capfd, "S", "--data", data, "--after-seq", "2")
     assert (code, out.splitlines()) == (0, FRAMES[3:])

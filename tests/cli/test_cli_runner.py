@@ -9,8 +9,9 @@ import trio
 
 from arcp_trio.cli.client import runner
 from arcp_trio.cli.client.options import ClientOptions
-from arcp_trio.cli.client.runner import Interrupts, run_client
-from arcp_trio.cli.errors import CommandError
+from arcp_trio.cli.client.runner import run_client
+from arcp_trio.cli.client.signals import Interrupts
+from arcp_trio.cli.errors import CommandError, ExitCode
 from arcp_trio.wire.errors import InvalidRequest
 
 
@@ -24,13 +25,13 @@ def test_of_several_failures_the_one_for_people_is_told(
 ) -> None:
     """Whichever task was first, and however deep the failure is in the groups around it."""
     monkeypatch.setattr(runner, "set_up", set_up_nothing)  # the log is this process's
-    told = CommandError("it is like this", exit_code=4)
+    told = CommandError("it is like this", exit_code=ExitCode.CANCELLED)
     failures = [OSError("no room"), ExceptionGroup("inner", [told]), InvalidRequest("no")]
 
-    async def work(_: Interrupts) -> int:
+    async def work(_: ClientOptions, __: Interrupts) -> int:
         await trio.lowlevel.checkpoint()
         raise ExceptionGroup("all", [failures[index] for index in order])
 
     with pytest.raises(CommandError) as raised:
-        run_client(ClientOptions(), work)
+        run_client(work, ClientOptions())
     assert raised.value is told

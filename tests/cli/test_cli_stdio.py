@@ -380,7 +380,7 @@ def test_standard_input_from_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (("--port", "0"), "--stdio listens nowhere; leave out --port"),
+        (("--port", "0"), "--stdio does not listen on the network; leave out --port"),
         (("--host", "::1", "--tls-cert", "c"), "leave out --host, --tls-cert"),
     ],
 )

@@ -117,7 +117,7 @@ def test_refusals(commands: Commands) -> None:
     """What the runtime does not accept ends with 1, and says why."""
     assert commands.refused(1, "submit", "nobody") == (
         "refused: AGENT_NOT_AVAILABLE: there is no agent nobody; "
-        "arcp-trio agents lists those there are"
+        "arcp-trio agents lists the agents there are"
     )
 
 
@@ -145,9 +145,12 @@ def test_input_from_elsewhere(commands: Commands, tmp_path: Path) -> None:
         (("--input", "@no/such.json"), "cannot read the input no/such.json: no such file"),
         (("--budget", "5"), "--budget 5 is not CURRENCY:AMOUNT, such as USD:5"),
         (("--lease", "tool.call"), "--lease tool.call is not CAP=PATTERN"),
-        (("--lease", "bogus=x"), "bogus is no capability; there are agent.delegate, cost.budget, "),
+        (
+            ("--lease", "bogus=x"),
+            "there is no capability bogus; there are agent.delegate, ",
+        ),
         (("--budget", "USD:4", "--lease", "cost.budget=USD:5"), "give it once"),
-        (("--expires-in", "soon"), "argument --expires-in: must be a time like 90s, 10m"),
+        (("--expires-in", "soon"), "argument --expires-in: must be a time such as 90s, 10m"),
         (("--max-runtime", "0"), "argument --max-runtime: must be a whole number"),
         (("--url", "http://h"), "--url is not the address of a runtime: 'http://h': for http://"),
         (("--ca", "no/such.pem"), "cannot read --ca no/such.pem: no such file"),

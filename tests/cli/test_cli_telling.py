@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arcp_trio import Event
-from arcp_trio.cli.client.columns import table
+from arcp_trio.cli.client.columns import in_columns
 from arcp_trio.cli.client.telling import Teller
 from arcp_trio.cli.text import cells
 from arcp_trio.wire.events import KINDS
@@ -162,6 +162,6 @@ def test_tables() -> None:
     """Columns where they fit, or where there is no width; else each cell has a line."""
     rows = [("A", "B"), ("漢字", "x\x1b[2J"), ("c", "long words")]
     laid_out = ["A     B", "漢字  x", "c     long words"]
-    assert table(rows, Columns(16)) == laid_out
-    assert table(rows, Columns(15, is_terminal=False)) == laid_out
-    assert table(rows, Columns(15)) == ["漢字", "  x", "c", "  long words"]
+    assert in_columns(rows, Columns(16)).splitlines() == laid_out
+    assert in_columns(rows, Columns(15, is_terminal=False)).splitlines() == laid_out
+    assert in_columns(rows, Columns(15)).splitlines() == ["漢字", "  x", "c", "  long words"]

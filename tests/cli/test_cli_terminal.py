@@ -134,7 +134,10 @@ def test_bytes_are_not_for_the_screen(commands: Commands) -> None:
     """A result that is no text is not written there."""
     with terminal(commands, "submit", "binary") as on:
         assert on.end() == 0
-        assert on.lines[-2:] == ["the result is 256 bytes, no text; send the output to a file", ""]
+        assert on.lines[-2:] == [
+            "the result is 256 bytes and not text; send the output to a file",
+            "",
+        ]
 
 
 @widths

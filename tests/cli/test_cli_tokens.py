@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from arcp_trio.cli.errors import CommandError
 from arcp_trio.cli.logs import TextFormatter
-from arcp_trio.cli.options import ServeOptions
+from arcp_trio.cli.serve.options import ServeOptions
 from arcp_trio.cli.serve.tokens import gather, kept_token, parse_token
 
 SECRET = "hush-hush"

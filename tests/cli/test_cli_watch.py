@@ -58,7 +58,7 @@ def test_behind_the_end(commands: Commands) -> None:
         done = commands.run("watch", job_id, "--from-seq", "99")
         assert (done.code, done.out) == (code, "")
         assert done.err.splitlines()[1:] == [
-            f"it had ended before: {status}; without --from-seq all of it is shown"
+            f"the job ended before: {status}; without --from-seq all of it is shown"
         ]
 
 
@@ -86,7 +86,7 @@ def test_somebody_elses_wait(commands: Commands) -> None:
         job_id = submitting.stdout.readline().partition('"job_id":"')[2].partition('"')[0]
         refusal = commands.refused(1, "cancel", job_id)
         assert "PERMISSION_DENIED" in refusal
-        assert "; press Ctrl-C there, wait until" in refusal
+        assert "; press Ctrl-C where it was submitted, wait until" in refusal
         submitting.send_signal(signal.SIGINT)
         out, _ = submitting.communicate(timeout=20)
     assert f'{{"type":"detached","job_id":"{job_id}"}}' in out

@@ -13,23 +13,23 @@ from arcp_trio.transport import memory_streams
 from tests.client.support import Network
 
 FAR = 200.0
-"""Seconds that no heartbeat survives."""
+"""A delay, in seconds, that is longer than two heartbeat intervals."""
 
 
 class Fault(enum.Enum):
-    """What befalls a frame."""
+    """A fault that a frame meets."""
 
     CUT = "the connection ends before it"
     CUT_WITHIN = "the connection ends in the middle of it"
-    CUT_BEHIND = "the connection ends right behind it"
-    STALL = "it and all behind it take very long"
-    HALF_OPEN = "from it on nothing passes, in either direction, and nobody is told"
+    CUT_AFTER = "the connection ends right after it"
+    STALL = "it and all frames after it are delayed for very long"
+    HALF_OPEN = "from it on nothing passes in either direction, and neither side is told"
     DUPLICATE = "it comes twice"
 
 
 @define(eq=False)
 class FaultyNetwork:
-    """Connects like `Network`; the frames with these numbers meet the fault."""
+    """Connects like `Network`; the frames with the numbers `at` meet the fault."""
 
     runtime: Runtime
     nursery: trio.Nursery
@@ -46,7 +46,7 @@ class FaultyNetwork:
         self._inner = Network(self.runtime)
 
     async def open(self) -> trio.abc.Stream:
-        """Connect, through the proxy."""
+        """Connect through the proxy."""
         ours, theirs = memory_streams()
         self.nursery.start_soon(self._proxy, theirs, await self._inner.open())
         return ours
@@ -99,7 +99,7 @@ class FaultyNetwork:
             await sink.send_all(piece[: len(piece) // 2])
         elif fault is not Fault.CUT:
             await sink.send_all(piece * (2 if fault is Fault.DUPLICATE else 1))
-        if fault in (Fault.CUT, Fault.CUT_WITHIN, Fault.CUT_BEHIND):
+        if fault in (Fault.CUT, Fault.CUT_WITHIN, Fault.CUT_AFTER):
             pipes.over.set()
             await trio.sleep_forever()
 
@@ -120,7 +120,7 @@ class Splitter:
         self._head_over = False
 
     def split(self, data: bytes) -> list[tuple[bytes, bool]]:
-        """Take bytes, and return what is whole now, and whether it is a frame."""
+        """Take bytes; return the pieces that are complete now, each with whether it is a frame."""
         self._buffer += data
         pieces: list[tuple[bytes, bool]] = []
         while (size := self._next()) is not None:

@@ -1,4 +1,4 @@
-"""A runtime on standard input and output, as awkward as it may be: blank lines, CRLF, a child."""
+"""A runtime on standard input and output that uses all it may: blank lines, CRLF, a child."""
 
 import json
 import subprocess
@@ -14,7 +14,7 @@ def send(kind: str, payload: object, **envelope: object) -> None:
 
 
 def main() -> None:
-    """Answer until there is nothing more to read."""
+    """Answer until standard input ends."""
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     for line in sys.stdin.buffer:
         frame = json.loads(line)
@@ -29,7 +29,7 @@ def main() -> None:
             case "session.close":
                 send("session.closed", {})
     if len(sys.argv) > 1:
-        while True:  # it does not leave when it is told to
+        while True:  # the client has to kill it
             child.wait()
 
 

@@ -1,4 +1,4 @@
-"""What the tests of the client share: runtimes to connect to, real ones and scripted ones."""
+"""Runtimes for the tests of the client to connect to: real ones and scripted ones."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MAX_BYTES = 4 * 1024 * 1024
 
 @asynccontextmanager
 async def real_runtime(**limits: Any) -> AsyncGenerator[Runtime, None]:
-    """A runtime with a few agents, entered."""
+    """Run a runtime with a few agents during the block."""
     runtime = Runtime(
         auth=StaticTokens({TOKEN: "alice"}),
         store=MemoryStore(),
@@ -54,7 +54,7 @@ async def echo(job: JobContext) -> Json:
 
 
 async def stuck(job: JobContext) -> None:
-    """Wait for the end of days."""
+    """Wait until the job is cancelled."""
     await job.status("waiting")
     await trio.sleep_forever()
 
@@ -68,14 +68,14 @@ async def paced(job: JobContext) -> Json:
 
 
 async def failing(job: JobContext) -> None:
-    """End in an error that its client may read."""
+    """End in an error that the client may read."""
     from arcp_trio import JobError
 
     raise JobError("no luck", details={"tries": 3})
 
 
 async def report(job: JobContext) -> None:
-    """Stream a result of as many pieces as the input says."""
+    """Stream a result; the input is the number of its pieces."""
     async with job.stream_result(encoding="utf8") as out:
         for number in range(job.input):
             await out.write(f"piece {number}; ")
@@ -83,7 +83,7 @@ async def report(job: JobContext) -> None:
 
 @define
 class Network:
-    """Ways to a runtime: each `open` is another connection; `streams` are the clients' ends."""
+    """Connects clients to a runtime. `streams` are the clients' ends of the connections."""
 
     runtime: Runtime
     streams: list[trio.abc.Stream] = field(factory=list)
@@ -100,11 +100,11 @@ class Network:
         return ours
 
     async def cut(self) -> None:
-        """End the newest connection without a word."""
+        """End the newest connection without a closing handshake."""
         await trio.aclose_forcefully(self.streams[-1])
 
 
-# -- runtimes that do as a test says
+# -- scripted runtimes
 
 Script = Callable[["Wire"], Awaitable[None]]
 
@@ -120,7 +120,7 @@ class Wire:
         self.seen: list[Frame] = []
 
     async def receive(self, *kinds: str) -> Frame:
-        """The next frame, of one of these types if there are any; others are put aside."""
+        """Return the next frame, or the next of these types; others are only noted in `seen`."""
         while True:
             frame: Frame = json.loads(await self.transport.receive())
             self.seen.append(frame)
@@ -128,7 +128,7 @@ class Wire:
                 return frame
 
     async def send(self, kind: str, payload: Json = None, /, **envelope: Json) -> None:
-        """Send a frame; the session's id is on it unless another, or None, is given."""
+        """Send a frame of the session. Fields in `envelope` are added, or left out if None."""
         frame: Frame = {"arcp": "1.1", "id": new_id(), "type": kind}
         frame["session_id"] = self.session_id
         frame = {**frame, **envelope, "payload": {} if payload is None else payload}
@@ -136,7 +136,7 @@ class Wire:
         await self.transport.send([json.dumps(kept).encode()])
 
     async def welcome(self, *, frame_id: str | None = None, **fields: Json) -> Frame:
-        """Take the hello and answer it; a field that is None is left out."""
+        """Take the hello and answer it. Fields that are None are left out."""
         self.hello = await self.receive("session.hello")
         features = self.hello["payload"]["capabilities"]["features"]
         payload = {
@@ -154,7 +154,7 @@ class Wire:
         return self.hello
 
     async def accept(self, job_id: str, submit: Frame | None = None, **extra: Json) -> None:
-        """Accept a submit, the next one unless one is given."""
+        """Accept a submit: the next one, unless `submit` is given."""
         submit = submit or await self.receive("job.submit")
         payload = {"job_id": job_id, "request_id": submit["id"], "agent": "echo@1", "lease": {}}
         payload = {name: value for name, value in (payload | extra).items() if value is not None}
@@ -175,14 +175,14 @@ class Wire:
         await self.send("job.result", payload, job_id=job_id, event_seq=seq)
 
     async def end(self) -> None:
-        """Answer what ends the session, having read up to there."""
+        """Read up to the frame that closes the session, and answer it."""
         await self.receive("session.close", "session.bye")
         await self.send("session.closed")
         await self.transport.close()
 
 
 class Scripted:
-    """A runtime that follows one script per connection; the last one is used from then on."""
+    """A runtime that follows one script per connection. Further connections get the last script."""
 
     def __init__(self, nursery: trio.Nursery, *scripts: Script, token: str | None = None) -> None:
         self.wires: list[Wire] = []
@@ -208,7 +208,7 @@ class Scripted:
 
 @asynccontextmanager
 async def scripted(*scripts: Script, **options: Any) -> AsyncGenerator[Scripted, None]:
-    """A runtime that does what the scripts say; it is gone at the end of the block."""
+    """Run a scripted runtime during the block."""
     async with trio.open_nursery() as nursery:
         yield Scripted(nursery, *scripts, **options)
         nursery.cancel_scope.cancel()

@@ -1,4 +1,4 @@
-"""Connecting, over real sockets: it works, or says in one sentence why it does not."""
+"""Connecting over real sockets works, or the error says in one sentence why it does not."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Handler = Callable[[trio.abc.Stream], Awaitable[None]]
 
 @asynccontextmanager
 async def listening(handler: Handler) -> AsyncGenerator[int, None]:
-    """Serve each connection with the handler; the block has the port."""
+    """Serve each connection with the handler during the block, which gets the port."""
     async with trio.open_nursery() as nursery:
         serving = partial(trio.serve_tcp, handler, 0, host="127.0.0.1")
         (listener,) = await nursery.start(serving)
@@ -50,7 +50,7 @@ async def listening(handler: Handler) -> AsyncGenerator[int, None]:
 
 
 async def refusal(target: Target, context: ssl.SSLContext | None = None) -> ConnectionFailed:
-    """What connecting raises: one sentence, in one line."""
+    """Return what connecting raises, and check that its text is one line."""
     with pytest.raises(ConnectionFailed) as failed, trio.fail_after(10):
         async with connect(target, token=TOKEN, ssl_context=context):
             pytest.fail("it connected")
@@ -62,7 +62,7 @@ async def refusal(target: Target, context: ssl.SSLContext | None = None) -> Conn
 
 @real
 async def test_by_url() -> None:
-    """A URL with a path, and one without; a name instead of an address."""
+    """A URL may have a path or not, and a name or an address."""
     with trio.fail_after(20):
         async with real_runtime() as runtime, trio.open_nursery() as nursery:
             serving = partial(serve, runtime, port=0)
@@ -86,7 +86,7 @@ async def test_by_url() -> None:
 
 @real
 async def test_by_the_path_of_a_socket(tmp_path: Path) -> None:
-    """`unix:` and a path leads to a runtime there, or to nobody."""
+    """`unix:` and a path connect to a Unix socket, or raise ConnectionRefused."""
     path = tmp_path / "arcp.sock"
     missing = await refusal(f"unix:{path}")
     assert type(missing) is ConnectionRefused
@@ -104,8 +104,8 @@ async def test_by_the_path_of_a_socket(tmp_path: Path) -> None:
 
 
 @real
-async def test_nobody_there() -> None:
-    """A port where nobody listens, and a host that does not exist."""
+async def test_no_server() -> None:
+    """A closed port and an unknown host raise ConnectionRefused."""
     (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
     port = listener.socket.getsockname()[1]
     await listener.aclose()
@@ -127,7 +127,7 @@ async def test_nobody_there() -> None:
     ],
 )
 async def test_something_else_there(answer: bytes, words: str) -> None:
-    """Plain HTTP, another protocol, or a server that hangs up."""
+    """A server that answers something else than a WebSocket raises NotWebSocket."""
 
     async def handler(stream: trio.abc.Stream) -> None:
         async with stream:
@@ -142,7 +142,7 @@ async def test_something_else_there(answer: bytes, words: str) -> None:
 
 @real
 async def test_tls() -> None:
-    """With the right authority it connects; without, or without TLS at the other end, not."""
+    """TLS needs a trusted certificate for the host, and a server with TLS."""
     authority = trustme.CA()
     server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     authority.issue_cert("localhost").configure_cert(server)
@@ -201,7 +201,7 @@ async def test_tls() -> None:
     ],
 )
 async def test_what_is_no_target(target: Target, words: str) -> None:
-    """Something else than a WebSocket URL or a command is a mistake of the caller's."""
+    """A string or command that is not a target raises ValueError, which says what is wrong."""
     with pytest.raises(ValueError, match=re.escape(words)):
         async with connect(target):
             pytest.fail("it connected")
@@ -209,14 +209,14 @@ async def test_what_is_no_target(target: Target, words: str) -> None:
 
 @pytest.mark.parametrize("target", [None, 7777, b"ws://localhost", {"url": "ws://localhost"}])
 async def test_what_is_not_even_a_kind_of_target(target: Any) -> None:
-    """The error says what may be given."""
+    """A value of another type raises TypeError, which says what may be given."""
     with pytest.raises(TypeError, match=r"expected a ws:// or wss:// URL, unix: .*, not "):
         async with connect(target):
             pytest.fail("it connected")
 
 
 async def test_a_runtime_that_says_nothing(autojump_clock: MockClock) -> None:
-    """Connecting has a bound, whether the silence comes before or behind the WebSocket."""
+    """Connecting times out, whether the silence comes before or after the WebSocket is open."""
 
     async def silent(wire: Wire) -> None:
         await wire.receive("nothing, ever")
@@ -232,15 +232,15 @@ async def test_a_runtime_that_says_nothing(autojump_clock: MockClock) -> None:
 
 
 async def timed(target: Target) -> ConnectionFailed:
-    """What connecting raises, within ten seconds."""
+    """Return what connecting raises within ten seconds."""
     with pytest.raises(ConnectionFailed) as failed, trio.fail_after(11):
         async with connect(target, token=TOKEN):
             pytest.fail("it connected")
     return failed.value
 
 
-async def test_answers_that_are_none(autojump_clock: MockClock) -> None:
-    """No ARCP, no welcome, a welcome to nothing, or no answer at all."""
+async def test_answers_that_are_no_welcome(autojump_clock: MockClock) -> None:
+    """Other answers to the hello than a welcome raise an error that names them."""
 
     async def no_json(wire: Wire) -> None:
         await wire.receive()
@@ -274,7 +274,7 @@ async def test_answers_that_are_none(autojump_clock: MockClock) -> None:
 
 
 async def test_a_welcome_with_next_to_nothing(autojump_clock: MockClock) -> None:
-    """Only a session is needed; agents come as names or as objects."""
+    """A welcome needs only a session id; agents come as names or as objects."""
 
     async def bare(wire: Wire) -> None:
         await wire.receive()
@@ -297,7 +297,7 @@ async def test_a_welcome_with_next_to_nothing(autojump_clock: MockClock) -> None
 
 @pytest.mark.spec("6.2-1")
 async def test_the_hello(autojump_clock: MockClock) -> None:
-    """Who, with which token, and all features; no session and no wish to resume."""
+    """The first hello has the client, its token and all features, and asks for no resume."""
 
     async def script(wire: Wire) -> None:
         await wire.welcome()
@@ -315,7 +315,7 @@ async def test_the_hello(autojump_clock: MockClock) -> None:
 
 
 async def test_garbage_in_a_session(autojump_clock: MockClock) -> None:
-    """A frame that is none ends the connection; a runtime that insists, the session."""
+    """A malformed frame ends the connection; a runtime that repeats it loses the session."""
 
     async def script(wire: Wire) -> None:
         await wire.welcome()
@@ -323,14 +323,14 @@ async def test_garbage_in_a_session(autojump_clock: MockClock) -> None:
         await wire.receive("nothing, ever")
 
     async with scripted(script) as runtime:
-        with pytest.raises(ProtocolError, match="no ARCP frame"):
+        with pytest.raises(ProtocolError, match="not ARCP"):
             async with connect(runtime.open, token=TOKEN):
                 await trio.sleep_forever()
         assert len(runtime.wires) == 3
 
 
 async def test_a_stream_of_ones_own(autojump_clock: MockClock) -> None:
-    """An open stream serves for one connection."""
+    """An open stream is a target for one connection."""
     async with real_runtime() as runtime:
         stream = await Network(runtime).open()
         async with connect(stream, token=TOKEN) as client:
@@ -339,7 +339,7 @@ async def test_a_stream_of_ones_own(autojump_clock: MockClock) -> None:
 
 @real
 async def test_a_command() -> None:
-    """A program that cannot be started, one that is no runtime, and one that ends."""
+    """A command that cannot be started, ends or is not a runtime raises what it is."""
     assert type(await refusal(["/no/such/program"])) is CommandFailed
     ended = await refusal([sys.executable, "-c", "pass"])
     assert type(ended) is ConnectionLost

@@ -1,4 +1,4 @@
-"""`Client.connection_states`: who wants to know learns of each loss and each return."""
+"""`Client.connection_states` tells each loss of the connection and each return."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.client.support import TOKEN, Network, real_runtime
 
 
 async def test_each_change_is_told(autojump_clock: MockClock) -> None:
-    """What there is now comes at once, a loss when it happens, and the end with the session."""
+    """The current state comes at once, changes as they happen, and the end with the session."""
     told: dict[float, bool] = {}
 
     async def listen() -> None:
@@ -36,8 +36,8 @@ async def test_each_change_is_told(autojump_clock: MockClock) -> None:
             await anext(states)
 
 
-async def test_who_is_slow_misses_nothing(autojump_clock: MockClock) -> None:
-    """Each of several listeners gets all that happened since it began, however short it was."""
+async def test_a_slow_listener_misses_nothing(autojump_clock: MockClock) -> None:
+    """Each listener gets every change since it began, however short and however late it reads."""
     async with real_runtime() as runtime:
         network = Network(runtime)
         async with connect(network.open, token=TOKEN) as client:
@@ -55,7 +55,7 @@ async def test_who_is_slow_misses_nothing(autojump_clock: MockClock) -> None:
 
 
 async def test_what_cannot_be_made_good_is_the_end(autojump_clock: MockClock) -> None:
-    """Where nothing is tried again no loss is told: the session ends."""
+    """A loss after which the client does not reconnect ends the iteration."""
     async with real_runtime() as runtime:
         network = Network(runtime)
         async with connect(network.open, token=TOKEN, reconnect_seconds=0) as client:

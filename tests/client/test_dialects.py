@@ -1,4 +1,4 @@
-"""Other vendors' runtimes, as scripts: what they write differently is understood."""
+"""Scripted runtimes of other vendors: the client understands what they write differently."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ vendors = pytest.mark.parametrize("vendor", [PYTHON, TYPESCRIPT, OTHER])
 
 @vendors
 async def test_answers_without_a_request(autojump_clock: MockClock, vendor: Any) -> None:
-    """Acceptances, listings and subscriptions that name no request are taken in order.
+    """Answers that name no request are taken in the order of the calls.
 
-    A child's acceptance answers nobody.
+    The acceptance of a child answers no call.
     """
 
     async def script(wire: Wire) -> None:
@@ -49,7 +49,7 @@ async def test_answers_without_a_request(autojump_clock: MockClock, vendor: Any)
         entry = {"job_id": "job_1", "agent": "a@1", "status": "running", "submitted_at": "now"}
         await wire.send("session.jobs", {"jobs": [entry]})
         await wire.receive("job.subscribe")
-        # Its events come before it is said to be subscribed to.
+        # Its events come before the subscription is confirmed.
         await wire.log(1, "job_3", "history")
         job = {"job_id": "job_3", "agent": "a@1", "current_status": "running", "replayed": 1}
         await wire.send("job.subscribed", job)
@@ -76,7 +76,7 @@ async def _submit_into(submit: Callable[..., Any], jobs: dict[int, JobHandle], n
 
 
 async def test_by_trace(autojump_clock: MockClock) -> None:
-    """Acceptances out of order are told apart by their trace, where that is unique."""
+    """Acceptances out of order are matched by their trace where it is unique."""
 
     async def script(wire: Wire) -> None:
         await wire.welcome(**TYPESCRIPT)
@@ -101,7 +101,7 @@ async def test_by_trace(autojump_clock: MockClock) -> None:
 
 @vendors
 async def test_refusals_without_a_request(autojump_clock: MockClock, vendor: Any) -> None:
-    """A refusal is for the oldest request, or for the one about its job; running jobs go on."""
+    """A refusal that names no request fails the oldest call, or the one about its job."""
 
     async def script(wire: Wire) -> None:
         await wire.welcome(**vendor)
@@ -132,7 +132,7 @@ async def test_refusals_without_a_request(autojump_clock: MockClock, vendor: Any
 
 @vendors
 async def test_ends(autojump_clock: MockClock, vendor: Any) -> None:
-    """Ends as `job.result`, without codes, without statuses; a cancel needs no acknowledgement."""
+    """Ends of jobs are understood in other forms, and one of them answers a cancel."""
 
     async def script(wire: Wire) -> None:
         await wire.welcome(**vendor)
@@ -160,7 +160,7 @@ async def test_ends(autojump_clock: MockClock, vendor: Any) -> None:
 
 
 async def test_subscriptions_that_count_alone(autojump_clock: MockClock) -> None:
-    """Numbers of several counters in one session: nothing is taken for a gap or a repeat."""
+    """Subscriptions that are numbered apart are not taken for gaps or repeats."""
 
     async def script(wire: Wire) -> None:
         await wire.welcome(**PYTHON)
@@ -189,7 +189,7 @@ async def test_subscriptions_that_count_alone(autojump_clock: MockClock) -> None
 
 
 async def test_a_caught_up_resume_that_is_refused(autojump_clock: MockClock) -> None:
-    """One family resumes only who misses something: the client asks for a frame it has."""
+    """A resume that is refused because no frame is missing asks for one frame more."""
 
     async def first(wire: Wire) -> None:
         await wire.welcome(**TYPESCRIPT)
@@ -213,7 +213,7 @@ async def test_a_caught_up_resume_that_is_refused(autojump_clock: MockClock) -> 
     async with scripted(first, refuse, second) as runtime:
         async with connect(runtime.open, token=TOKEN) as client:
             job = await client.submit("echo")
-            # It has forgotten the job, which might be started again: that is not tried.
+            # The runtime has forgotten the job. Another submit might start it again.
             with pytest.raises(HeartbeatLost, match="not known"):
                 await job.result()
             assert (await anext(job.events())).body["message"] == "one"
@@ -223,7 +223,7 @@ async def test_a_caught_up_resume_that_is_refused(autojump_clock: MockClock) -> 
 
 
 async def test_a_resume_that_comes_too_early(autojump_clock: MockClock) -> None:
-    """A refusal because the old connection is not noticed yet is tried again."""
+    """A resume refused because the runtime has not noticed the loss yet is tried again."""
 
     async def first(wire: Wire) -> None:
         await wire.welcome()
@@ -246,7 +246,7 @@ async def test_a_resume_that_comes_too_early(autojump_clock: MockClock) -> None:
 
 
 async def test_the_end_of_a_job_is_asked_for(autojump_clock: MockClock) -> None:
-    """Where a resume brings nothing, the same submit brings the end, or it is given up."""
+    """Where a resume brings no frames, the same submit brings the job's end, or the job is lost."""
 
     async def first(wire: Wire) -> None:
         await wire.welcome(**PYTHON)

@@ -1,4 +1,4 @@
-"""A program sees the same, whatever happens to its network."""
+"""A program sees the same events and results, whatever happens to its network."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TWICE = (Fault.CUT, Fault.HALF_OPEN)
 
 @asynccontextmanager
 async def _connected(network: FaultyNetwork, **options: Any) -> AsyncGenerator[Client, None]:
-    """Connect, however often it takes: only what was connected once is kept so by itself."""
+    """Connect, as often as it takes: the client reconnects by itself only after the first time."""
     async with AsyncExitStack() as stack:
         while True:
             connecting = connect(network.open, token=TOKEN, **options)
@@ -33,7 +33,7 @@ async def _connected(network: FaultyNetwork, **options: Any) -> AsyncGenerator[C
 
 
 async def _program(network: FaultyNetwork) -> list[Any]:
-    """Submit, iterate, observe, cancel, list: everything that crosses the network."""
+    """Make a call of every kind, and return what the program sees."""
     seen: list[Any] = []
     async with _connected(network) as client:
         job = await client.submit("count", EVENTS)
@@ -62,7 +62,7 @@ async def _safely(events: Any) -> Any:
 
 
 async def _handled(network: FaultyNetwork) -> list[Any]:
-    """The same with an event handler, which takes its time, and submits itself."""
+    """Do the same with a slow event handler that submits a job itself."""
     seen: list[Any] = []
 
     async def on_event(event: Any) -> None:
@@ -98,9 +98,9 @@ def _run(
 @pytest.mark.parametrize("fault", Fault, ids=lambda fault: fault.name.lower())
 @pytest.mark.parametrize("program", [_program, _handled])
 def test_a_program_sees_the_same_events(program: Any, fault: Fault, *, to_client: bool) -> None:
-    """Wherever a frame meets a fault, events, results and answers are those of a good network.
+    """A fault at any frame changes neither events nor results nor answers.
 
-    For some faults also the frame behind it meets one: often the first of the next connection.
+    For some faults the frame after it meets one, too: often the first of the next connection.
     """
     right, frames = _run(program)
     total = frames[0 if to_client else 1]
@@ -112,7 +112,7 @@ def test_a_program_sees_the_same_events(program: Any, fault: Fault, *, to_client
 
 
 def test_without_faults_the_program_sees_everything() -> None:
-    """What the other tests compare with is right."""
+    """Without faults the program sees what the other tests compare with."""
     assert _run(_program)[0] == [
         ["0", "1", "2", "3"],
         {"n": 4},

@@ -1,4 +1,4 @@
-"""A runtime that is killed with a call of each kind pending."""
+"""Calls that are pending when their runtime is killed."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ pytestmark = pytest.mark.real_tcp
 SERVE = ("-m", "arcp_trio", "serve", "--port=0", "--memory", f"--token=alice={TOKEN}")
 
 SECONDS = 5.0
-"""Until all are told, on a machine with other things to do."""
+"""How long it may take until every call has raised, on a busy machine."""
 
 
 @asynccontextmanager
 async def _serving() -> AsyncGenerator[tuple[trio.Process, str], None]:
-    """Start a runtime; the block has its process and its URL."""
+    """Run a runtime in a process during the block, which gets the process and the URL."""
     process = await trio.lowlevel.open_process(
         [sys.executable, *SERVE], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     )
@@ -43,7 +43,7 @@ async def _serving() -> AsyncGenerator[tuple[trio.Process, str], None]:
 
 
 def _calls(client: Client, job: JobHandle) -> list[Callable[[], Awaitable[object]]]:
-    """A call of each kind that waits."""
+    """Return a call of each kind that waits."""
     return [
         lambda: client.submit("echo"),
         lambda: client.subscribe("job_other"),
@@ -57,9 +57,9 @@ def _calls(client: Client, job: JobHandle) -> list[Callable[[], Awaitable[object
 
 
 async def test_a_runtime_that_is_killed() -> None:
-    """Each call raises soon, and names the cause: a reset, for there was something left unread.
+    """Each pending call raises soon, and names the lost connection.
 
-    The runtime is stopped first, so that it answers nothing any more.
+    The runtime is stopped first, so that it answers none of the calls.
     """
     told: list[str] = []
 

@@ -1,4 +1,4 @@
-"""Events and answers reach the program in the order of arrival, and handlers may make calls."""
+"""Events and replies reach the program in the order of arrival, and handlers make calls."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from tests.client.support import TOKEN, Network, Wire, real_runtime, scripted
 
 @pytest.mark.parametrize("lines", [5, 1_000])
 async def test_handlers_run_one_at_a_time_in_order(autojump_clock: MockClock, lines: int) -> None:
-    """Rapid events into a handler whose delays fall are handled in order, never two at once.
+    """A handler gets events in order and one at a time, also if it is faster each time.
 
-    When `result` returns, every one of them has been.
+    When `result` returns, every event has been handled.
     """
     handled: list[int] = []
     running = 0
@@ -37,7 +37,7 @@ async def test_handlers_run_one_at_a_time_in_order(autojump_clock: MockClock, li
 
 
 async def test_a_handler_submits_and_awaits(autojump_clock: MockClock) -> None:
-    """A handler that makes calls and waits for them gets its answers, and the order stays."""
+    """A handler can wait for its own calls, and the order of events stays."""
     handled: list[str] = []
 
     async def on_event(event: Event) -> None:
@@ -55,7 +55,7 @@ async def test_a_handler_submits_and_awaits(autojump_clock: MockClock) -> None:
 
 
 async def test_a_handler_calls_from_a_nursery_of_its_own(autojump_clock: MockClock) -> None:
-    """Tasks that a handler starts and waits for are handlers, too."""
+    """Tasks that a handler starts can make calls as the handler does."""
     answers: list[object] = []
 
     async def ask(text: str) -> None:
@@ -75,7 +75,7 @@ async def test_a_handler_calls_from_a_nursery_of_its_own(autojump_clock: MockClo
 
 
 async def test_a_handler_iterates_over_another_job(autojump_clock: MockClock) -> None:
-    """A handler may read another job to its end."""
+    """A handler can read the events of another job."""
     read: list[str] = []
 
     async def on_event(event: Event) -> None:
@@ -94,7 +94,7 @@ async def test_a_handler_iterates_over_another_job(autojump_clock: MockClock) ->
 
 
 async def test_handlers_of_two_clients_call_each_other(autojump_clock: MockClock) -> None:
-    """Nested calls both ways, ten deep, end."""
+    """Handlers of two clients that call each other, ten deep, all end."""
     begun = ended = 0
 
     async def through(client: Client) -> None:
@@ -121,7 +121,7 @@ async def test_handlers_of_two_clients_call_each_other(autojump_clock: MockClock
 
 
 async def test_pings_are_answered_while_a_handler_is_busy(autojump_clock: MockClock) -> None:
-    """A handler that takes long keeps nothing waiting but what stands behind it."""
+    """Pings are answered while a handler is busy; what arrives after its event waits."""
 
     async def script(wire: Wire) -> None:
         await wire.welcome()
@@ -150,7 +150,7 @@ async def test_pings_are_answered_while_a_handler_is_busy(autojump_clock: MockCl
 
 
 async def test_leaving_waits_for_the_handlers(autojump_clock: MockClock) -> None:
-    """A thousand events and the block's end at once: all are handled first."""
+    """Leaving the block waits until the handler has had all events."""
     handled: list[Event] = []
 
     async def on_event(event: Event) -> None:
@@ -169,7 +169,7 @@ async def test_leaving_waits_for_the_handlers(autojump_clock: MockClock) -> None
 
 
 async def test_leaving_does_not_wait_for_ever(autojump_clock: MockClock) -> None:
-    """A handler that never returns is given up."""
+    """Leaving the block cancels a handler that does not return."""
 
     async def on_event(_: Event) -> None:
         await trio.sleep_forever()
@@ -182,7 +182,7 @@ async def test_leaving_does_not_wait_for_ever(autojump_clock: MockClock) -> None
 
 
 async def test_events_before_the_handle_are_kept(autojump_clock: MockClock) -> None:
-    """Events right behind the acceptance, in one write with it, are there when one iterates."""
+    """Events that come with the acceptance are kept for the handle."""
 
     async def script(wire: Wire) -> None:
         await wire.welcome()
@@ -198,8 +198,8 @@ async def test_events_before_the_handle_are_kept(autojump_clock: MockClock) -> N
         assert [event.seq async for event in job.events()] == [1, 2, 3]
 
 
-async def test_who_begins_late_gets_all_and_then_what_is_live(autojump_clock: MockClock) -> None:
-    """A handle iterated in the middle of its job: what was, once, and then what comes."""
+async def test_a_late_iteration_gets_all_and_then_what_is_live(autojump_clock: MockClock) -> None:
+    """An iteration that begins late gets the earlier events at once, and then live ones."""
     async with (
         real_runtime() as runtime,
         connect(Network(runtime).open, token=TOKEN) as client,
@@ -212,7 +212,7 @@ async def test_who_begins_late_gets_all_and_then_what_is_live(autojump_clock: Mo
 
 
 async def test_each_event_comes_once(autojump_clock: MockClock) -> None:
-    """Who stops iterating and begins again goes on where it stopped."""
+    """A second iteration goes on where the first one stopped."""
     async with (
         real_runtime() as runtime,
         connect(Network(runtime).open, token=TOKEN) as client,
@@ -228,7 +228,7 @@ async def test_each_event_comes_once(autojump_clock: MockClock) -> None:
 
 
 async def test_a_cancelled_program_stops_at_the_next_event(autojump_clock: MockClock) -> None:
-    """Events that are there are taken without giving way each time, but never past a cancel."""
+    """An iteration over events that have arrived stops at a cancellation."""
 
     async def script(wire: Wire) -> None:
         await wire.welcome()
@@ -251,9 +251,9 @@ async def test_a_cancelled_program_stops_at_the_next_event(autojump_clock: MockC
 
 @pytest.mark.parametrize("round_", range(8))
 async def test_a_handle_is_there_before_its_events(autojump_clock: MockClock, round_: int) -> None:
-    """Whoever submits has the handle before the handler is called with the job's first event.
+    """A submit returns before the event handler gets the job's first event.
 
-    However many of them came while the handler was busy, and whoever has which turn.
+    The order holds for all acceptances that came while the handler was busy, in any schedule.
     """
 
     async def script(wire: Wire) -> None:

@@ -1,4 +1,4 @@
-"""Streamed results: put together from their chunks, or refused with the reason."""
+"""Streamed results are put together from their chunks, or refused with the reason."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tests.client.support import TOKEN, Network, Wire, real_runtime, scripted
 
 
 def chunk(seq: int, data: str, *, more: bool = True, **fields: Any) -> dict[str, Any]:
-    """The body of a chunk."""
+    """Return the body of a chunk."""
     body = {"result_id": "res_1", "chunk_seq": seq, "data": data, "encoding": "utf8", "more": more}
     return body | fields
 
 
 def put_together(*bodies: Any, size: int | None = None, most: int = 1_000) -> str | bytes:
-    """What these chunks come to."""
+    """Return the result of these chunks."""
     assembly = Assembly(most)
     for body in bodies:
         assembly.add(body)
@@ -28,7 +28,7 @@ def put_together(*bodies: Any, size: int | None = None, most: int = 1_000) -> st
 
 
 def test_text_and_bytes() -> None:
-    """Text stays text; where any chunk is binary, the whole is; encodings may be mixed."""
+    """A result of text chunks is text; with any binary chunk it is bytes."""
     assert put_together(chunk(0, "é漢"), chunk(1, "😀", more=False), size=9) == "é漢😀"
     assert (
         put_together(chunk(0, "/wA=", encoding="base64"), chunk(1, "é", more=False))
@@ -62,26 +62,26 @@ def test_the_same_chunk_twice_is_one() -> None:
     ],
 )
 def test_what_is_no_result(bodies: list[Any], why: str) -> None:
-    """Gaps, contradictions, what is unfinished or too large: refused, with the reason."""
+    """Chunks that do not make up a result are refused with the reason."""
     with pytest.raises(BrokenResult, match=why):
         put_together(*bodies, size=1)
 
 
 @pytest.mark.parametrize("data", ["!!!!", "YQ", "YWFh\nYWFh", "YQ=", "YQ==YQ==", "YQ==="])
 def test_base64_is_strict(data: str) -> None:
-    """Other characters, missing padding, line breaks: not base64."""
+    """Other characters, missing padding and line breaks are not base64."""
     with pytest.raises(BrokenResult, match="not base64"):
         put_together(chunk(0, data, encoding="base64", more=False))
 
 
 def test_the_size_must_be_right() -> None:
-    """What the job's end says is compared."""
+    """The size of the result must be what the job's end says."""
     with pytest.raises(BrokenResult, match="has 1 bytes and should have 2"):
         put_together(chunk(0, "a", more=False), size=2)
 
 
 async def test_only_its_own_handle_fails(autojump_clock: MockClock) -> None:
-    """Broken, oversized and good results side by side: each job has what it deserves."""
+    """A broken or oversized result fails its own job alone."""
 
     async def script(wire: Wire) -> None:
         await wire.welcome()
@@ -103,7 +103,7 @@ async def test_only_its_own_handle_fails(autojump_clock: MockClock) -> None:
         connect(runtime.open, token=TOKEN, max_result_bytes=32) as client,
     ):
         jobs = [await client.submit("echo") for _ in range(4)]
-        # Chunks are events like others, whatever becomes of the result.
+        # Chunks are events like others, whether the result is good or broken.
         for job in jobs:
             assert [event.kind async for event in job.events()] == ["result_chunk"]
         for job, why in (
@@ -117,7 +117,7 @@ async def test_only_its_own_handle_fails(autojump_clock: MockClock) -> None:
 
 
 async def test_from_the_real_runtime(autojump_clock: MockClock) -> None:
-    """A streamed result comes assembled."""
+    """A streamed result of the real runtime comes assembled."""
     async with (
         real_runtime() as runtime,
         connect(Network(runtime).open, token=TOKEN) as client,

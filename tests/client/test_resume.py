@@ -1,4 +1,4 @@
-"""Losing connections: resuming, gaps, heartbeats, acknowledgements, and what cannot be had back."""
+"""Lost connections: resuming, gaps, heartbeats, acknowledgements, and sessions that are lost."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.client.support import TOKEN, Network, Wire, real_runtime, scripted
 
 @pytest.mark.spec("6.3-2", "7.7-2", "8.3-3")
 async def test_a_gap_is_resumed_from_what_is_complete(autojump_clock: MockClock) -> None:
-    """A number too high: nothing of it is handed on, and the session is resumed before it."""
+    """A frame after a gap is not handed on, and the session is resumed before it."""
 
     async def first(wire: Wire) -> None:
         await wire.welcome()
@@ -53,8 +53,8 @@ async def test_a_gap_is_resumed_from_what_is_complete(autojump_clock: MockClock)
         assert flat.items() <= hellos[0]["payload"].items()
 
 
-async def test_a_gap_that_nobody_fills_is_the_end(autojump_clock: MockClock) -> None:
-    """A runtime that skips the same number again and again is not asked for ever."""
+async def test_a_gap_that_is_not_filled_is_the_end(autojump_clock: MockClock) -> None:
+    """A gap that several resumes do not fill ends the session."""
 
     async def first(wire: Wire) -> None:
         await wire.welcome()
@@ -90,7 +90,7 @@ async def _answer(wire: Wire, frame: Frame) -> None:
 
 
 async def test_calls_survive(autojump_clock: MockClock) -> None:
-    """A call of each kind is pending as the connection ends: each is asked again, and answered."""
+    """A call of each kind that is pending at a loss is sent again, and answered."""
 
     async def first(wire: Wire) -> None:
         await wire.welcome()
@@ -133,7 +133,7 @@ async def test_calls_survive(autojump_clock: MockClock) -> None:
 
 
 async def test_every_pending_call_ends_with_the_real_cause(autojump_clock: MockClock) -> None:
-    """One call of each kind is pending and the runtime is gone for good: each raises at once."""
+    """A pending call of each kind raises at once when the session is lost."""
 
     async def script(wire: Wire) -> None:
         await wire.welcome()
@@ -150,7 +150,7 @@ async def test_every_pending_call_ends_with_the_real_cause(autojump_clock: MockC
         raised.append(str(lost.value))
 
     async with scripted(script) as runtime:
-        stream = await runtime.open()  # only one: it cannot be opened again
+        stream = await runtime.open()  # an open stream cannot be opened again
         async with connect(stream, token=TOKEN) as client:
             job = await client.submit("echo")
             before = trio.current_time()
@@ -173,8 +173,8 @@ async def test_every_pending_call_ends_with_the_real_cause(autojump_clock: MockC
     assert all("the disk is full" in words for words in raised)
 
 
-async def test_a_window_that_is_over_is_said(autojump_clock: MockClock) -> None:
-    """Whoever waits hears that the session is gone, and what is known of each job."""
+async def test_a_resume_window_that_is_over(autojump_clock: MockClock) -> None:
+    """A session lost for too long raises what is known of its jobs, which a key leads back to."""
     async with real_runtime(resume_window_seconds=5) as runtime:
         network = Network(runtime)
         async with connect(network.open, token=TOKEN) as client:
@@ -195,14 +195,14 @@ async def test_a_window_that_is_over_is_said(autojump_clock: MockClock) -> None:
                 await client.submit("echo")
         network.up = True
         async with connect(network.open, token=TOKEN) as client:
-            # The key leads back to the job, and to its events from the first.
+            # The key leads back to the job, and to its events from the first one on.
             again = await client.submit("stuck", idempotency_key="mine")
             assert again.id == job.id
             assert (await anext(again.events())).kind == "status"
 
 
-async def test_a_runtime_that_has_forgotten_is_heard(autojump_clock: MockClock) -> None:
-    """The runtime refuses the resume: that is the answer, at once."""
+async def test_a_refused_resume_is_the_end(autojump_clock: MockClock) -> None:
+    """A resume that the runtime refuses ends the session at once."""
     async with real_runtime(resume_window_seconds=5) as runtime:
         network = Network(runtime)
         async with connect(network.open, token=TOKEN, reconnect_seconds=100) as client:
@@ -217,7 +217,7 @@ async def test_a_runtime_that_has_forgotten_is_heard(autojump_clock: MockClock) 
 
 
 async def test_a_session_that_is_behind_what_is_kept(autojump_clock: MockClock) -> None:
-    """The runtime says so in mid-session: it is not resumed, and everybody who waits is told."""
+    """An error that events are gone ends the session for every waiting call, without a resume."""
 
     async def script(wire: Wire) -> None:
         await wire.welcome()
@@ -236,7 +236,7 @@ async def test_a_session_that_is_behind_what_is_kept(autojump_clock: MockClock) 
 
 
 async def test_another_session_in_the_answer_is_no_resume(autojump_clock: MockClock) -> None:
-    """A runtime that ignores the wish to resume has lost the session."""
+    """A welcome to another session than the resumed one ends the session."""
 
     async def first(wire: Wire) -> None:
         await wire.welcome()
@@ -254,7 +254,7 @@ async def test_another_session_in_the_answer_is_no_resume(autojump_clock: MockCl
 
 
 async def test_trying_ends(autojump_clock: MockClock) -> None:
-    """A runtime that stays away for `reconnect_seconds` is given up; pauses grow until then."""
+    """The client gives up after `reconnect_seconds`, with growing pauses until then."""
     async with real_runtime() as runtime:
         network = Network(runtime)
         tries: list[float] = []
@@ -277,8 +277,8 @@ async def test_trying_ends(autojump_clock: MockClock) -> None:
         assert pauses[-2] > 4 * pauses[0]
 
 
-async def test_a_token_that_is_not_good_any_more(autojump_clock: MockClock) -> None:
-    """A refusal that another try will not change is the end."""
+async def test_a_token_that_is_no_longer_good(autojump_clock: MockClock) -> None:
+    """A refused token at a resume ends the session without another try."""
 
     async def first(wire: Wire) -> None:
         await wire.welcome()
@@ -295,7 +295,7 @@ async def test_a_token_that_is_not_good_any_more(autojump_clock: MockClock) -> N
 
 
 async def test_what_is_too_large_is_not_repeated(autojump_clock: MockClock) -> None:
-    """A request that the runtime hangs up on for its size fails alone; the session goes on."""
+    """A call that is too large for the runtime fails alone, and is not sent again."""
     async with real_runtime(frame_bytes_in=100_000) as runtime:
         network = Network(runtime)
         async with connect(network.open, token=TOKEN) as client:
@@ -307,7 +307,7 @@ async def test_what_is_too_large_is_not_repeated(autojump_clock: MockClock) -> N
 
 @pytest.mark.spec("6.4-1", "6.4-2", "6.4-4")
 async def test_an_idle_client_pings(autojump_clock: MockClock) -> None:
-    """With nothing else to say it says so once per interval; a silent runtime is left."""
+    """An idle client pings once per interval, and leaves a runtime that stays silent."""
 
     async def script(wire: Wire) -> None:
         await wire.welcome(heartbeat_interval_sec=10)
@@ -332,7 +332,7 @@ async def test_an_idle_client_pings(autojump_clock: MockClock) -> None:
 
 
 async def test_no_runtime_is_pinged_without_a_pause(autojump_clock: MockClock) -> None:
-    """An interval that is next to nothing is a second."""
+    """The client pings at most once a second, however short the interval is."""
 
     async def script(wire: Wire) -> None:
         await wire.welcome(heartbeat_interval_sec=1e-9)
@@ -349,7 +349,7 @@ async def test_no_runtime_is_pinged_without_a_pause(autojump_clock: MockClock) -
 
 @pytest.mark.spec("6.5-1", "6.5-5", "6.5-6")
 async def test_acknowledgements_are_coalesced(autojump_clock: MockClock) -> None:
-    """At most one every 250 ms, only if something came; what is last is acknowledged as well."""
+    """Events are acknowledged at most every 250 ms, and the last one is, too."""
 
     async def script(wire: Wire) -> None:
         await wire.welcome()
@@ -373,7 +373,7 @@ async def test_acknowledgements_are_coalesced(autojump_clock: MockClock) -> None
 
 
 async def test_a_submit_is_repeated_safely(autojump_clock: MockClock) -> None:
-    """However often its connection ends before the answer, a submit starts one job."""
+    """A submit starts one job, however often its connection ends before the answer."""
     async with real_runtime() as runtime:
         network = Network(runtime)
         async with connect(network.open, token=TOKEN) as client:

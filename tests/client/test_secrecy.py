@@ -1,4 +1,4 @@
-"""What a client knows and keeps to itself: the two tokens that a session hangs on (§6.2, §14)."""
+"""A client shows its two tokens, the bearer token and the resume token, nowhere (§6.2, §14)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.client.support import TOKEN, Network, Wire, real_runtime, scripted
 async def test_tokens_are_told_to_nobody(
     caplog: pytest.LogCaptureFixture, autojump_clock: MockClock
 ) -> None:
-    """Neither the log at its most talkative nor the look of any object shows one."""
+    """Neither the log at level DEBUG nor the repr of any object shows a token."""
     caplog.set_level(logging.DEBUG)
     async with real_runtime() as runtime:
         network = Network(runtime)
@@ -34,7 +34,7 @@ async def test_tokens_are_told_to_nobody(
 
 
 def _within(*roots: object) -> list[object]:
-    """The objects, and those of this package that they are made of."""
+    """Return the objects, and the objects of this package that they refer to."""
     found: dict[int, object] = {}
     waiting = list(roots)
     while waiting:
@@ -49,7 +49,7 @@ def _within(*roots: object) -> list[object]:
 
 @pytest.mark.spec("1.0/11-1")
 async def test_a_submit_carries_the_callers_trace(autojump_clock: MockClock) -> None:
-    """The caller's if it has one; else there is a fresh one for each job."""
+    """A submit carries the caller's trace id, or a fresh one."""
     traces: list[object] = []
 
     async def script(wire: Wire) -> None:

@@ -1,4 +1,4 @@
-"""A runtime that is a child process: lines of UTF-8, and nothing of it left behind."""
+"""Runtimes that are child processes, which are spoken to in lines of UTF-8."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RUNTIME = Path(__file__).with_name("stdio_runtime.py")
 
 
 def alive(pid: int) -> bool:
-    """Whether there is such a process, and no zombie."""
+    """Return whether the process runs, and is not a zombie."""
     try:
         status = Path(f"/proc/{pid}/stat").read_text()
     except FileNotFoundError:
@@ -30,7 +30,7 @@ def alive(pid: int) -> bool:
 async def test_a_runtime_in_a_child_process(
     monkeypatch: pytest.MonkeyPatch, *, stays: bool
 ) -> None:
-    """It works under any locale, and it ends with the block, with all that it started."""
+    """A runtime in a child process works under any locale, and ends with all its children."""
     monkeypatch.setenv("LANG", "C")
     monkeypatch.setenv("PYTHONIOENCODING", "latin1")
     command = [sys.executable, str(RUNTIME), *(["stays"] if stays else [])]
@@ -53,7 +53,7 @@ def _transport(limit: int) -> tuple[LineTransport, trio.abc.Stream]:
 
 
 async def test_lines_up_to_the_limit() -> None:
-    """A line may have as much as is allowed, and one byte more ends the transport."""
+    """A line may have as many bytes as the limit; one more ends the transport."""
     for size in (65_537, 1_000_000):
         transport, peer = _transport(1_000_000)
         async with trio.open_nursery() as nursery:
@@ -67,7 +67,7 @@ async def test_lines_up_to_the_limit() -> None:
 
 
 async def test_a_line_without_an_end() -> None:
-    """It is not kept any further than what a line may have."""
+    """A line without an end is not kept beyond the limit."""
     transport, peer = _transport(10_000)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_send_until_closed, peer, b"x" * 1_000_000)
@@ -85,7 +85,7 @@ async def _send_until_closed(stream: trio.abc.Stream, data: bytes) -> None:
 
 
 async def test_what_is_not_utf8_and_what_is_blank() -> None:
-    """Bytes that are no text are passed on as bytes; blank lines are nothing."""
+    """Lines that are not UTF-8 are received as bytes; blank lines are skipped."""
     transport, peer = _transport(100)
     await peer.send_all(b"\r\n\n \t\r\n\xff\xfe\nok\r\nlast")
     assert await transport.receive() == b"\xff\xfe"
@@ -97,7 +97,7 @@ async def test_what_is_not_utf8_and_what_is_blank() -> None:
 
 
 async def test_writing(autojump_clock: MockClock) -> None:
-    """Each frame is a line; nothing follows a write that was cut off."""
+    """Each frame is sent as a line; a cancelled write ends the transport."""
     transport, peer = _transport(100)
     await transport.send([b"one", b"two"])
     assert await peer.receive_some() == b"one\ntwo\n"

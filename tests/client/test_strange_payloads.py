@@ -1,4 +1,4 @@
-"""Payloads of any shape, from a runtime that is broken or wants to break something."""
+"""Payloads of any shape, from a runtime that is broken or hostile."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from arcp_trio import ProtocolError, connect
 from arcp_trio.client import dialects
 from arcp_trio.client.calls import CANCEL, LIST, SUBMIT, SUBSCRIBE, Call
 from arcp_trio.client.delivery import Delivery
+from arcp_trio.client.errors import Gap
 from arcp_trio.client.handshake import Greeting
-from arcp_trio.client.link import Gap
-from arcp_trio.client.room import Room
-from arcp_trio.client.session import Session
+from arcp_trio.client.session import ClientSession
+from arcp_trio.client.unread import UnreadEvents
 from arcp_trio.testing.frames import Frame
 from arcp_trio.wire import envelope
 from arcp_trio.wire.messages import TO_CLIENT
@@ -33,7 +33,7 @@ NAMES = [
 
 
 def objects(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Frame]:
-    """Objects with the names that mean something."""
+    """Objects with the field names that the client reads."""
     return st.dictionaries(st.sampled_from(NAMES), values, max_size=6)
 
 
@@ -46,9 +46,9 @@ VALUES = st.recursive(
 TYPES = sorted({*TO_CLIENT, "job.event", "session.error", "session.closed"})
 
 
-def session_of(dialect: dialects.Dialect) -> Session:
-    """A session in which one of everything is asked for, and one job runs."""
-    room = Room()
+def session_of(dialect: dialects.RuntimeDialect) -> ClientSession:
+    """Return a session with a pending call of each kind and a running job."""
+    unread = UnreadEvents()
     greeting = Greeting(
         session_id="sess_1",
         resume_token=None,
@@ -58,10 +58,10 @@ def session_of(dialect: dialects.Dialect) -> Session:
         agents=(),
         dialect=dialect,
     )
-    session = Session(greeting, Delivery(None, room), room, 1_000)
-    session.jobs.begin("job_1", top=0)
+    session = ClientSession(greeting, Delivery(None, unread), unread, max_result_bytes=1_000)
+    session.jobs.begin("job_1")
     for kind in (SUBMIT, SUBSCRIBE, CANCEL, LIST):
-        call = Call(kind, b"{}", job_id="job_1")
+        call: Call[object] = Call(kind, b"{}", job_id="job_1")
         session.calls.add(call)
         session.calls.frame(call, "sess_1")
     return session
@@ -75,12 +75,14 @@ def session_of(dialect: dialects.Dialect) -> Session:
 @example([("job.accepted", {"job_id": "job_1", "credentials": 1.5})], dialects.STANDARD)
 @example([("session.jobs", {"jobs": 1})], dialects.STANDARD)
 @settings(deadline=None)
-def test_any_payload_is_taken(frames: list[tuple[str, Frame]], dialect: dialects.Dialect) -> None:
-    """Whatever is in a frame, it is a gap in the numbers or nothing that a session minds."""
+def test_any_payload_is_taken(
+    frames: list[tuple[str, Frame]], dialect: dialects.RuntimeDialect
+) -> None:
+    """No payload makes a session raise anything but a gap."""
     session = session_of(dialect)
     for kind, payload in frames:
         frame = {"arcp": "1.1", "id": "x", "type": kind, "job_id": "job_1", "payload": payload}
-        text = json.dumps(frame | {"event_seq": session.top + 1})
+        text = json.dumps(frame | {"event_seq": session.jobs.top + 1})
         with suppress(Gap):
             session.take(envelope.decode(text), text)
 
@@ -89,8 +91,8 @@ def test_any_payload_is_taken(frames: list[tuple[str, Frame]], dialect: dialects
     "budget",
     ['3,"budget":{}', '{"USD":1e-99999999999999999999}', '{"USD":0e99999999999999999999}'],
 )
-async def test_a_budget_that_cannot_be_read_is_none(autojump_clock: MockClock, budget: str) -> None:
-    """A budget said twice, or too close to nothing for a decimal, costs nobody the session."""
+async def test_an_unreadable_budget_is_empty(autojump_clock: MockClock, budget: str) -> None:
+    """A budget that is repeated, or beyond a Decimal's exponents, reads as empty."""
 
     async def script(wire: Wire) -> None:
         await wire.welcome()
@@ -107,8 +109,8 @@ async def test_a_budget_that_cannot_be_read_is_none(autojump_clock: MockClock, b
         assert await job.result() == "done"
 
 
-async def test_what_is_no_list_fails_its_call_alone(autojump_clock: MockClock) -> None:
-    """A listing whose jobs are a number is the listing's failure; the session goes on."""
+async def test_an_invalid_listing_fails_its_call_alone(autojump_clock: MockClock) -> None:
+    """An invalid listing fails its call, and the session goes on."""
 
     async def script(wire: Wire) -> None:
         await wire.welcome()

@@ -1,4 +1,4 @@
-"""Against the vendor's Python SDK runtime, a process of its own."""
+"""The client with the vendor's Python SDK runtime, in a process of its own."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from arcp_trio import (
     Unauthenticated,
     connect,
 )
-from arcp_trio.client.life import CLOSE_SECONDS
+from arcp_trio.client.lifecycle import CLOSE_SECONDS
 
 RUNTIME = Path(__file__).with_name("vendor_runtime.py")
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.real_tcp
 
 @asynccontextmanager
 async def vendor() -> AsyncGenerator[int, None]:
-    """Start it; the block has its port."""
+    """Run the runtime during the block, which gets its port."""
     process = await trio.lowlevel.open_process(
         [sys.executable, str(RUNTIME)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     )
@@ -46,7 +46,7 @@ async def vendor() -> AsyncGenerator[int, None]:
 
 
 async def test_what_its_users_do() -> None:
-    """It submits, iterates, is refused, lists, observes, cancels and leaves."""
+    """Every call of a client works with that runtime."""
     async with vendor() as port:
         url = f"ws://127.0.0.1:{port}/arcp"
         with pytest.raises(Unauthenticated):
@@ -83,7 +83,7 @@ async def test_what_its_users_do() -> None:
 
 
 async def test_leaving() -> None:
-    """The session is closed at once, and the job that it leaves behind goes on."""
+    """Closing takes no time, and the session's job goes on."""
     async with vendor() as port:
         url = f"ws://127.0.0.1:{port}/arcp"
         with trio.fail_after(30):
@@ -91,7 +91,7 @@ async def test_leaving() -> None:
                 job = await client.submit("ticker", 10)
                 before = trio.current_time()
                 await client.close()
-                # Not by waiting for an answer that does not come.
+                # This runtime does not answer `session.close` in the standard way.
                 assert trio.current_time() - before < CLOSE_SECONDS
                 await client.close()
                 observed = await other.subscribe(job.id)
@@ -99,7 +99,7 @@ async def test_leaving() -> None:
 
 
 async def test_a_drop_in_the_middle() -> None:
-    """Results of jobs that ended meanwhile, and of one still running, arrive; holes are named."""
+    """After a drop the results of ended and running jobs arrive; lost events are named."""
     async with vendor() as port:
         streams: list[trio.SocketStream] = []
         down = trio.Event()

@@ -1,6 +1,6 @@
-"""The vendor's Python SDK runtime, as a program: prints its port, and serves until it is killed.
+"""The vendor's Python SDK runtime as a program: prints its port and serves until it is killed.
 
-Apart from the tests, because it runs on asyncio and its warnings are not ours to answer for.
+A program of its own, because it runs on asyncio and its warnings would fail the tests.
 """
 
 from __future__ import annotations

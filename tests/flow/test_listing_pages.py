@@ -132,7 +132,7 @@ async def test_a_cursor_that_is_none(scene: Scene) -> None:
             said.add(error.message)
         else:
             raise AssertionError((cursor[:100], page))
-    assert said == {"the cursor is not one that a listing has given"}
+    assert said == {"the cursor did not come from a listing"}
     wrongs: list[Json] = [5, [], {}, False]
     for wrong in wrongs:
         with pytest.raises(InvalidRequest, match="cursor"):

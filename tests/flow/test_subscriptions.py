@@ -310,7 +310,7 @@ async def journal_size(store: Store) -> int:
     """How much of jobs' journals is stored."""
     await store.flushed()
     if isinstance(store, SqliteStore):
-        return (await store.read(row_counts))["journal"]
+        return (await store._read(row_counts))["journal"]
     assert isinstance(store, MemoryStore)
     return sum(len(journal.entries) for journal in store.tables.journals.values())
 

@@ -110,7 +110,7 @@ async def run_and_crash(store: SqliteStore) -> None:
         await peer.hello()
         await peer.submit("stayer")
         await store.flushed()
-        store.put = lambda write: store._queue._taken  # type: ignore[method-assign]
+        store.put = lambda write: store._taken  # type: ignore[method-assign]
 
 
 # -- jobs and events

@@ -10,7 +10,7 @@ from arcp_trio.testing.frames import TERMINAL
 from tests.ordering.programs import emitted_by
 
 if TYPE_CHECKING:
-    from arcp_trio.testing.recorder import Subscription
+    from arcp_trio.testing.session_record import Subscription
     from tests.ordering.world import World
 
 

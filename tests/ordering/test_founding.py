@@ -187,10 +187,10 @@ async def test_answers_that_only_come_in_turn_are_found_out(
     That is what awaiting handlers in the reader comes to.
     """
 
-    async def wait(self: delivery.Answer[object]) -> object:
+    async def wait(self: delivery.Reply[object]) -> object:
         await self.in_turn.wait()
         return self.get()
 
-    monkeypatch.setattr(delivery.Answer, "wait", wait)
+    monkeypatch.setattr(delivery.Reply, "wait", wait)
     with pytest.raises(trio.TooSlowError):
         await _five_events(submitting=True)

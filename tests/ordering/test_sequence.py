@@ -206,7 +206,7 @@ async def test_flushed_means_also_what_is_being_committed(autojump_clock: MockCl
         stored.extend(writes)
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(queue.run, apply)
+        nursery.start_soon(queue.commit_groups, apply)
         await wait_all_tasks_blocked()
         queue.put(MoveFloor("sess_1", 1, acked=True))
         await committing.wait()

@@ -1,4 +1,4 @@
-"""The fixtures under test are those for users."""
+"""The fixtures `arcp_runtime` and `arcp_client` of the package, and sessions for a recorder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["arcp_client", "arcp_runtime"]
 
 @pytest.fixture
 def wire() -> Wire:
-    """Give a session that has been welcomed and has seen nothing else."""
+    """Return a session that has been welcomed and has seen no other frame."""
     wire = Wire()
     wire.see(wire.welcome())
     return wire
@@ -20,6 +20,6 @@ def wire() -> Wire:
 
 @pytest.fixture
 def running(wire: Wire) -> Wire:
-    """Give a session with one job and its first two events."""
+    """Return a session that has seen the acceptance of one job and its first two events."""
     wire.see(wire.accepted(), wire.event(1), wire.event(2))
     return wire

@@ -1,4 +1,4 @@
-"""The fixtures, as a user of the package has them."""
+"""The fixtures for pytest, as a user of the package gets them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def test_greeting(arcp_runtime, arcp_client, autojump_clock):
 
 
 def test_a_user_needs_one_line(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One line in `conftest.py` gives the fixtures, which run in virtual time and any trio mode."""
+    """One line in `conftest.py` makes the fixtures available, in virtual time."""
     monkeypatch.setenv("PYTHONPATH", str(Path(arcp_trio.__file__).parents[1]))
     pytester.makeconftest('pytest_plugins = ["arcp_trio.testing.fixtures"]')
     pytester.makeini("[pytest]\nfilterwarnings = error")

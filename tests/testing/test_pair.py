@@ -1,4 +1,4 @@
-"""The client of a pair: the real one, its frames recorded and checked, on the runtime's time."""
+"""The client of `open_pair`: a real client, on the runtime's clock, whose frames are checked."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def arcp_runtime(arcp_runtime: Runtime) -> Runtime:
 
 
 async def test_an_event_is_what_stood_on_the_wire(arcp_runtime: Runtime) -> None:
-    """A recorder of the test's own has the frames that became events."""
+    """A recorder that the test passes in has the frames of the events that the client yields."""
     recorder = WireRecorder()
     async with open_pair(arcp_runtime, recorder=recorder) as client:
         job = await client.submit("chatty", 1)
@@ -58,7 +58,7 @@ async def test_an_event_is_what_stood_on_the_wire(arcp_runtime: Runtime) -> None
 
 
 async def test_what_a_lease_and_a_budget_allow(arcp_client: Client) -> None:
-    """An agent's spending is tested over the protocol: it is refused when the budget is spent."""
+    """An agent that spends its budget is refused over the protocol once the budget is used up."""
     job = await arcp_client.submit("spender", lease={"tool.call": ["search.*"]}, budget={"USD": 1})
     with pytest.raises(JobFailed) as failed:
         await job.result()
@@ -71,7 +71,7 @@ async def test_what_a_lease_and_a_budget_allow(arcp_client: Client) -> None:
 async def test_a_lease_expires_in_virtual_time(
     arcp_client: Client, autojump_clock: MockClock, seconds: int, code: str | None
 ) -> None:
-    """The client's clock is the runtime's, so `expires_in` means the test's hours."""
+    """The client takes the runtime's time, so `expires_in` passes in virtual time."""
     job = await arcp_client.submit(
         "late", seconds, lease={"tool.call": ["search.*"]}, expires_in=3_600
     )
@@ -84,49 +84,49 @@ async def test_a_lease_expires_in_virtual_time(
 
 
 async def test_the_fixtures_go_by_one_clock(arcp_runtime: Runtime) -> None:
-    """What the fixture's runtime takes for the time of day moves with Trio's clock."""
+    """The clock of the fixture's runtime follows Trio's clock."""
     assert isinstance(arcp_runtime.clock, TrioClock)
 
 
 @pytest.fixture
-def connections(arcp_runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> list[Transport]:
-    """The runtime's ends of all connections so far."""
+def transports(monkeypatch: pytest.MonkeyPatch) -> list[Transport]:
+    """Collect the runtime's ends of all transports."""
     seen: list[Transport] = []
-    attend = arcp_runtime.attend
+    attend = Runtime.attend
 
-    async def noted(transport: Transport, **options: Any) -> None:
+    async def collect(runtime: Runtime, transport: Transport, **options: Any) -> None:
         seen.append(transport)
-        await attend(transport, **options)
+        await attend(runtime, transport, **options)
 
-    monkeypatch.setattr(arcp_runtime, "attend", noted)
+    monkeypatch.setattr(Runtime, "attend", collect)
     return seen
 
 
 async def test_a_connection_lost_is_resumed_and_still_checked(
-    arcp_runtime: Runtime, autojump_clock: MockClock, connections: list[Transport]
+    arcp_runtime: Runtime, autojump_clock: MockClock, transports: list[Transport]
 ) -> None:
-    """The pair survives its connection; the recorder follows the session to the next one."""
+    """The client resumes after a lost connection; the recorder checks the session across both."""
     recorder = WireRecorder()
     async with open_pair(arcp_runtime, recorder=recorder) as client:
         first = await client.submit("chatty", 3)
         await first.result()
-        await connections[-1].close()
+        await transports[-1].close()
         second = await client.submit("chatty", 2)
         assert [event.seq async for event in second.events()] == [5, 6]
-    assert len(connections) == 2
+    assert len(transports) == 2
     assert len(recorder.events(first.id)) == 3
     assert recorder.highest(client.session_id) == 7
 
 
 async def test_a_refused_session(arcp_runtime: Runtime) -> None:
-    """A wrong token raises the class of its code, ungrouped."""
+    """A wrong token raises the class of the refusal's code, not in a group."""
     with pytest.raises(Unauthenticated):
         async with open_pair(arcp_runtime, token="wrong"):
             pytest.fail("it connected")
 
 
 class _Stutter:
-    """The runtime's end of a transport, on which the second event's number is the first's."""
+    """The runtime's end of a transport, which gives the second event the number of the first."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -142,13 +142,13 @@ class _Stutter:
 async def test_a_runtime_that_breaks_a_promise_is_found_out(
     arcp_runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A frame against the protocol fails the test, even one that the client would put up with."""
-    attend = arcp_runtime.attend
+    """A frame that breaks the protocol fails the test, even if the client would tolerate it."""
+    attend = Runtime.attend
 
-    async def stutter(transport: Transport, **options: Any) -> None:
-        await attend(cast("Transport", _Stutter(transport)), **options)
+    async def stutter(runtime: Runtime, transport: Transport, **options: Any) -> None:
+        await attend(runtime, cast("Transport", _Stutter(transport)), **options)
 
-    monkeypatch.setattr(arcp_runtime, "attend", stutter)
+    monkeypatch.setattr(Runtime, "attend", stutter)
     async with open_pair(arcp_runtime) as client:
         job = await client.submit("chatty", 3)
         with pytest.raises(AssertionError, match="event_seq 1 where 2 is due"):

@@ -1,4 +1,4 @@
-"""Raw peers over the real WebSocket stack."""
+"""Raw peers over the real WebSocket code."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def arcp_runtime(arcp_runtime: Runtime) -> Runtime:
 
 
 async def test_a_conversation(arcp_runtime: Runtime, autojump_clock: MockClock) -> None:
-    """A peer opens a session, submits, and sees the job to its end, all of it recorded."""
+    """A peer opens a session, submits a job and receives all its frames, which are recorded."""
     async with open_peer(arcp_runtime) as peer:
         welcome = await peer.hello()
         assert welcome["session_id"] == peer.session_id
@@ -46,7 +46,7 @@ async def test_a_conversation(arcp_runtime: Runtime, autojump_clock: MockClock) 
 async def test_a_terminal_can_be_asked_for_after_it_has_passed(
     arcp_runtime: Runtime, autojump_clock: MockClock
 ) -> None:
-    """Two jobs that end in one order can be waited for in the other."""
+    """A peer can wait for the ends of two jobs in another order than that in which they come."""
     async with open_peer(arcp_runtime) as peer:
         await peer.hello()
         quick, slow = await peer.submit("ticker", 0), await peer.submit("ticker", 3)
@@ -57,7 +57,7 @@ async def test_a_terminal_can_be_asked_for_after_it_has_passed(
 async def test_expect_passes_over_what_does_not_fit(
     arcp_runtime: Runtime, autojump_clock: MockClock
 ) -> None:
-    """Fields of the payload and of the envelope both select; the rest is in `seen`."""
+    """`expect` selects by fields of payload and envelope, and keeps other frames in `seen`."""
     async with open_peer(arcp_runtime) as peer:
         await peer.hello()
         job_id = (await peer.submit("ticker", 3))["job_id"]
@@ -67,7 +67,7 @@ async def test_expect_passes_over_what_does_not_fit(
 
 
 async def test_patience_ends(arcp_runtime: Runtime, autojump_clock: MockClock) -> None:
-    """What never comes is an AssertionError that names it, and what came instead."""
+    """A frame that does not come raises an AssertionError that names it and those that came."""
     async with open_peer(arcp_runtime) as peer:
         await peer.hello()
         peer.patience = 5
@@ -77,7 +77,7 @@ async def test_patience_ends(arcp_runtime: Runtime, autojump_clock: MockClock) -
 
 
 async def test_refusals_raise_their_class(arcp_runtime: Runtime) -> None:
-    """A refused hello and a refused submit raise the class of their code."""
+    """A refused hello and a refused submit raise the class of the refusal's code."""
     async with open_peers(arcp_runtime) as peers:
         with pytest.raises(Unauthenticated):
             await (await peers.connect()).hello(token="wrong")
@@ -90,7 +90,7 @@ async def test_refusals_raise_their_class(arcp_runtime: Runtime) -> None:
 async def test_a_session_goes_through_several_connections(
     arcp_runtime: Runtime, autojump_clock: MockClock
 ) -> None:
-    """Dropped and resumed twice, from further back the second time, the numbers have no seam."""
+    """A session that is dropped and resumed twice has no gap and no repeat in its numbers."""
     async with open_peers(arcp_runtime) as peers:
         peer = await peers.connect()
         await peer.hello()
@@ -113,7 +113,7 @@ async def test_a_session_goes_through_several_connections(
 
 
 async def test_pings_are_answered_or_not(arcp_runtime: Runtime, autojump_clock: MockClock) -> None:
-    """A peer keeps its connection by answering pings, and shows them when it is told not to."""
+    """A peer answers pings, which keeps its connection, unless it is told not to and shows them."""
     async with open_peers(arcp_runtime) as peers:
         lively, silent = await peers.connect(), await peers.connect(answer_pings=False)
         await lively.hello()
@@ -128,7 +128,7 @@ async def test_pings_are_answered_or_not(arcp_runtime: Runtime, autojump_clock: 
 
 
 async def test_raw_frames(arcp_runtime: Runtime, autojump_clock: MockClock) -> None:
-    """A peer can send what is no message, in text and in binary, of any size of header."""
+    """A peer can send malformed messages, as text and as binary, with each size of frame header."""
     async with open_peer(arcp_runtime) as peer:
         await peer.hello()
         for raw in ("nonsense", b"{}", b"x" * 1_000, b"y" * 100_000):
@@ -139,7 +139,7 @@ async def test_raw_frames(arcp_runtime: Runtime, autojump_clock: MockClock) -> N
 async def test_peers_of_one_factory_share_a_record(
     arcp_runtime: Runtime, autojump_clock: MockClock
 ) -> None:
-    """Sessions side by side are numbered and recorded apart."""
+    """Two sessions of one factory are numbered and recorded separately."""
     async with open_peers(arcp_runtime) as peers:
         for _ in range(2):
             peer = await peers.connect()

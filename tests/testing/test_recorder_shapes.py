@@ -1,4 +1,4 @@
-"""The recorder, on frames that are none: their fields, and what stands in them."""
+"""The recorder refuses malformed frames: their fields, and the values of these."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tests.testing.wire import ERROR, TIME, Frame, Wire
 
 
 def test_a_version_that_changes(wire: Wire) -> None:
-    """The version of the welcome holds for the connection."""
+    """The recorder refuses another version than that of the connection's welcome."""
     wire.refuses(wire.frame("session.pong", {"ping_nonce": "n"}, arcp="1"), "another arcp version")
 
 
 @pytest.mark.parametrize("kind", ["session.hello", "session.bye", "job.submit", "job.unsubscribed"])
 def test_a_type_that_no_runtime_sends(wire: Wire, kind: str) -> None:
-    """Clients' messages, and inventions, do not come from a runtime."""
+    """The recorder refuses types that only clients send, and unknown ones."""
     wire.refuses(wire.frame(kind, {}), "does not send")
 
 
@@ -40,14 +40,14 @@ def _nulls(wire: Wire) -> Iterator[Frame]:
 
 
 def test_null_for_what_is_absent(running: Wire) -> None:
-    """Optional fields are left out, never null, at any depth."""
+    """The recorder refuses null for an optional field, at any depth."""
     for frame in _nulls(running):
         with pytest.raises(AssertionError, match=r"null|no object"):
             running.see(frame)
 
 
 def test_null_where_it_means_something(running: Wire) -> None:
-    """The few nulls of the protocol pass, and so does everything in free-form JSON."""
+    """The recorder accepts the few nulls of the protocol, and any value in free-form JSON."""
     jobs = [{"job_id": "job_1", "parent_job_id": None, "created_at": TIME}]
     running.see(
         running.frame("session.jobs", {"request_id": "r", "jobs": jobs, "next_cursor": None}),
@@ -68,7 +68,7 @@ def _errors(wire: Wire) -> Iterator[Frame]:
         {"code": "TIMEOUT", "retryable": 1},
         {"retryable": None},
         {"message": ""},
-        {"retryable": False},  # of INTERNAL_ERROR, which is always retryable
+        {"retryable": False},  # INTERNAL_ERROR is always retryable
         {"code": "LEASE_EXPIRED"},  # never retryable (§12)
         {"code": "BUDGET_EXHAUSTED"},
     ]
@@ -81,7 +81,7 @@ def _errors(wire: Wire) -> Iterator[Frame]:
 
 
 def test_errors_beyond_the_taxonomy(running: Wire) -> None:
-    """Codes are those of §12, with a message and a boolean, wherever an error stands."""
+    """The recorder refuses errors whose code, message or retryable is not as in §12."""
     for frame in _errors(running):
         with pytest.raises(AssertionError, match=r"code|message|retryable|null"):
             running.see(frame)
@@ -89,20 +89,20 @@ def test_errors_beyond_the_taxonomy(running: Wire) -> None:
 
 @pytest.mark.parametrize("code", sorted(CODES))
 def test_every_code_may_be_seen(wire: Wire, code: str) -> None:
-    """All fifteen codes pass, each with the retryable it must have, if it must."""
+    """The recorder accepts each of the fifteen codes of §12."""
     error = {"code": code, "message": "m", "retryable": code == "INTERNAL_ERROR"}
     wire.see(wire.frame("session.error", error))
     assert len(CODES) == 15
 
 
 def test_final_statuses(running: Wire) -> None:
-    """A terminal names one of its own statuses."""
+    """The recorder refuses a terminal with a status of the other type of terminal."""
     for frame in (running.result(3, final_status="error"), running.error(3, final_status="failed")):
         running.refuses(frame, "final_status")
 
 
 def test_a_result_is_inline_or_streamed(running: Wire) -> None:
-    """A result that refers to chunks carries no value beside them (§8.4)."""
+    """The recorder refuses a result that is both inline and streamed (§8.4)."""
     running.refuses(running.result(3, result_id="res_1"), "both result and result_id")
 
 
@@ -110,7 +110,7 @@ def test_a_result_is_inline_or_streamed(running: Wire) -> None:
     "time", ["2026-01-01T00:00:00+00:00", "2026-01-01T00:00:00", "2026-01-01", 0, None]
 )
 def test_times_are_utc(running: Wire, time: Any) -> None:
-    """A timestamp ends in Z, wherever it stands."""
+    """The recorder refuses a timestamp that does not end in Z, in any place."""
     late = running.event(3)
     late["payload"]["ts"] = time
     for frame in (
@@ -120,24 +120,24 @@ def test_times_are_utc(running: Wire, time: Any) -> None:
         running.frame("session.pong", {"ping_nonce": "n", "received_at": time}),
         running.frame("session.jobs", {"jobs": [{"created_at": time}]}),
     ):
-        running.refuses(frame, "no time in UTC")
+        running.refuses(frame, "is not a time in UTC")
 
 
 @pytest.mark.parametrize(
     "text", ["", "nope", "[]", '{"a":1,"a":2}', '{"a":NaN}', '{"a":Infinity}', b"{}"]
 )
 def test_what_is_no_frame(text: str | bytes) -> None:
-    """What a client cannot read in one way only is refused before it is looked at."""
+    """`parse_frame` refuses text that is not JSON, repeats a field, or is binary."""
     with pytest.raises(AssertionError):
         parse_frame(text)
 
 
 @given(st.data())
 def test_any_single_fault_in_the_numbers_is_found(data: st.DataObject) -> None:
-    """Whatever is dropped from, repeated in or swapped in a stream, the recorder notices."""
+    """The recorder finds each frame that is dropped, repeated or swapped in a stream."""
     wire = Wire()
     frames = [wire.event(number) for number in range(1, data.draw(st.integers(2, 20)) + 1)]
-    # The last frame may be lost without anyone being able to tell.
+    # Whether the last frame is lost cannot be known.
     at = data.draw(st.integers(0, len(frames) - 2))
     match data.draw(st.sampled_from(["drop", "repeat", "swap"])):
         case "drop":

@@ -1,53 +1,54 @@
-"""`arcp-trio agents`: what a runtime has to offer."""
+"""`arcp-trio agents`: the agents of a runtime."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Final
 
-from arcp_trio.cli.client.columns import table
+from arcp_trio.cli.client.columns import in_columns
 from arcp_trio.cli.client.connecting import connected
-from arcp_trio.cli.client.options import AgentsOptions
+from arcp_trio.cli.client.options import OutputOptions
 from arcp_trio.cli.client.output import json_line, stderr, stdout
-from arcp_trio.cli.client.runner import Interrupts, run_client
+from arcp_trio.cli.client.runner import run_client
+from arcp_trio.cli.client.signals import Interrupts
+from arcp_trio.cli.errors import ExitCode
 from arcp_trio.wire.messages import AgentInfo
 
-_COLUMNS: Final = ("AGENT", "VERSIONS")
+_HEADING: Final = ("AGENT", "VERSIONS")
 
 
-def run(given: Mapping[str, object]) -> int:
-    """List and return the exit code."""
-    options = AgentsOptions(**given)  # type: ignore[arg-type]  # the parser held each to its kind
-
-    async def show(interrupts: Interrupts) -> int:
-        async with connected(options, interrupts) as client:
-            agents = client.agents
-        await (_write_json(agents) if options.json else _write_table(agents))
-        return 0
-
-    return run_client(options, show)
+def run(options: OutputOptions) -> int:
+    """List the agents, and return the exit code."""
+    return run_client(_list, options)
 
 
-async def _write_json(agents: tuple[AgentInfo, ...]) -> None:
+async def _list(options: OutputOptions, interrupts: Interrupts) -> int:
+    async with connected(options, interrupts) as client:
+        agents = client.agents
+    await (_write_json(agents) if options.json else _write_table(agents))
+    return ExitCode.SUCCESS
+
+
+async def _write_json(agents: Sequence[AgentInfo]) -> None:
     out = stdout()
     for agent in agents:
         entry = {"name": agent.name, "versions": agent.versions or [], "default": agent.default}
         await out.write(json_line(entry))
 
 
-async def _write_table(agents: tuple[AgentInfo, ...]) -> None:
+async def _write_table(agents: Sequence[AgentInfo]) -> None:
     if not agents:
         await stderr().write("the runtime has no agents\n")
         return
     out = stdout()
-    rows = [_COLUMNS, *((agent.name, _versions(agent)) for agent in agents)]
-    await out.write("".join(f"{line}\n" for line in table(rows, out)))
+    rows = [_HEADING, *((agent.name, _versions(agent)) for agent in agents)]
+    await out.write(in_columns(rows, out))
 
 
 def _versions(agent: AgentInfo) -> str:
-    """Name them, the one that is taken where nobody asks for another one marked by a star."""
-    several = len(agent.versions or ()) > 1
+    """Return the versions in a row; of several, the default one is marked by a star."""
+    versions = agent.versions or ()
     return ", ".join(
-        f"{version}*" if several and version == agent.default else version
-        for version in agent.versions or ()
+        f"{version}*" if len(versions) > 1 and version == agent.default else version
+        for version in versions
     )

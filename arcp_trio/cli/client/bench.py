@@ -1,26 +1,27 @@
-"""`arcp-trio bench`: what the runtime takes that it is pointed at, measured in a few seconds.
+"""`arcp-trio bench`: a few seconds of measurements at a runtime.
 
-It is a look at one installation, with its disk and its network in between. `make bench` compares
-versions of the code.
+They show what one installation can do, with its disk and the network up to it. `make bench` is what
+compares versions of the code.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from typing import Final
 
 import attrs
 import trio
 
 from arcp_trio.cli.client.connecting import connected
-from arcp_trio.cli.client.options import BenchOptions
+from arcp_trio.cli.client.options import OutputOptions
 from arcp_trio.cli.client.output import Output, json_line, stdout
-from arcp_trio.cli.client.runner import Interrupts, run_client
-from arcp_trio.cli.errors import CommandError
+from arcp_trio.cli.client.runner import run_client
+from arcp_trio.cli.client.signals import Interrupts
+from arcp_trio.cli.errors import CommandError, ExitCode
 from arcp_trio.client import Client
 
 _SECONDS: Final = 1.0
-"""How long each figure is measured, but for the last."""
+"""How long each figure but the last is measured."""
 _ABREAST: Final = 20
 _EVENTS: Final = 20_000
 _NEEDED: Final = frozenset({"echo", "chatty"})
@@ -28,35 +29,34 @@ _NEEDED: Final = frozenset({"echo", "chatty"})
 
 @attrs.frozen(kw_only=True)
 class Figure:
-    """One thing that was measured."""
+    """One result of a measurement."""
 
     figure: str
     value: float
     unit: str
 
 
-def run(given: Mapping[str, object]) -> int:
-    """Measure and return the exit code."""
-    options = BenchOptions(**given)  # type: ignore[arg-type]  # the parser held each to its kind
-
-    async def measure(interrupts: Interrupts) -> int:
-        out = stdout()
-        async with connected(options, interrupts) as client:
-            missing = _NEEDED - {agent.name for agent in client.agents}
-            if missing:
-                raise CommandError(
-                    f"this runtime has no agent {' and no '.join(sorted(missing))}; a serve without"
-                    " --no-demo-agents has",
-                    exit_code=1,
-                )
-            async for figure in _figures(client):
-                await _show(figure, out, as_json=options.json)
-        return 0
-
-    return run_client(options, measure)
+def run(options: OutputOptions) -> int:
+    """Measure, and return the exit code."""
+    return run_client(_measure, options)
 
 
-async def _show(figure: Figure, out: Output, *, as_json: bool) -> None:
+async def _measure(options: OutputOptions, interrupts: Interrupts) -> int:
+    out = stdout()
+    async with connected(options, interrupts) as client:
+        missing = _NEEDED - {agent.name for agent in client.agents}
+        if missing:
+            raise CommandError(
+                f"this runtime has no agent {' and no '.join(sorted(missing))}; run serve without"
+                " --no-demo-agents",
+                exit_code=ExitCode.FAILED,
+            )
+        async for figure in _figures(client):
+            await _write(figure, out, as_json=options.json)
+    return ExitCode.SUCCESS
+
+
+async def _write(figure: Figure, out: Output, *, as_json: bool) -> None:
     if as_json:
         await out.write(json_line(attrs.asdict(figure)))
     else:
@@ -78,7 +78,7 @@ def _ms(seconds: float) -> float:
 
 
 async def _round_trips(client: Client, *, abreast: int) -> list[float]:
-    """Submit small jobs one after the other, in so many tasks; return what each took."""
+    """Submit small jobs, `abreast` at a time; return the seconds that each took."""
     times: list[float] = []
     end = trio.current_time() + _SECONDS
 
@@ -95,7 +95,7 @@ async def _round_trips(client: Client, *, abreast: int) -> list[float]:
 
 
 async def _event_rate(client: Client) -> float:
-    """Have one job say much, and read all of it."""
+    """Read all events of one job that logs much; return how many there were per second."""
     begun = trio.current_time()
     job = await client.submit("chatty", {"n": _EVENTS, "size": 100})
     count = 0

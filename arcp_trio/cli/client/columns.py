@@ -1,4 +1,4 @@
-"""Lists for people: in columns where there is room, else each entry on lines of its own."""
+"""Lists for people: in columns if the terminal is wide enough, else with each cell on a line."""
 
 from __future__ import annotations
 
@@ -11,26 +11,32 @@ _GAP: Final = "  "
 
 
 class Width(Protocol):
-    """Where it is going to be written."""
+    """The part of an `Output` that matters here."""
 
     @property
     def is_terminal(self) -> bool:
-        """Whether it has a width at all."""
+        """Whether the output has a width."""
         ...
 
     @property
     def columns(self) -> int:
-        """How wide it is."""
+        """The width."""
         ...
 
 
-def table(rows: Sequence[Sequence[str]], out: Width) -> list[str]:
-    """Lay out rows, of which the first is the heading; only a terminal minds the width."""
+def in_columns(rows: Sequence[Sequence[str]], out: Width) -> str:
+    """Return the lines of a list whose first row is the heading.
+
+    On a terminal that is too narrow, the heading is left out, and the cells of each row stand below
+    each other.
+    """
     clean = [[safe_line(cell) for cell in row] for row in rows]
-    widths = [max(cells(row[column]) for row in clean) for column in range(len(clean[0]))]
+    widths = [max(map(cells, column)) for column in zip(*clean, strict=True)]
     if out.is_terminal and sum(widths) + len(_GAP) * (len(widths) - 1) > out.columns:
-        return [line for row in clean[1:] for line in _stacked(row)]
-    return [_GAP.join(map(padded, row, widths)).rstrip() for row in clean]
+        lines = [line for row in clean[1:] for line in _stacked(row)]
+    else:
+        lines = [_GAP.join(map(padded, row, widths)).rstrip() for row in clean]
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _stacked(row: Sequence[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""How a client command gets to its runtime: the address, the token, and what to say if not."""
+"""How a command gets to its runtime: the address, the token, and what is said if that fails."""
 
 from __future__ import annotations
 
@@ -13,42 +13,43 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from arcp_trio.addresses import is_this_machine
-from arcp_trio.cli.client.options import DEFAULT_URL, TOKEN_VARIABLE, URL_VARIABLE, ClientOptions
-from arcp_trio.cli.client.runner import Interrupts
-from arcp_trio.cli.commands import PROGRAM
-from arcp_trio.cli.errors import UNREACHABLE, CommandError, reason
+from arcp_trio.addresses import UNIX_PREFIX, WEBSOCKET_PATH, is_this_machine
+from arcp_trio.cli import defaults
+from arcp_trio.cli.client.options import TOKEN_VARIABLE, URL_VARIABLE, ClientOptions
+from arcp_trio.cli.client.signals import Interrupts
+from arcp_trio.cli.data_folder import token_path
+from arcp_trio.cli.errors import PROGRAM, CommandError, ExitCode, reason
 from arcp_trio.client import Client, ConnectionFailed, ConnectionRefused, WrongPath, connect
-from arcp_trio.client.dialing import UNIX, Dialer, dialer
+from arcp_trio.client.dialing import Dialer, dialer
 from arcp_trio.client.errors import TlsFailed
 from arcp_trio.plainfile import open_plain
 from arcp_trio.wire.errors import ArcpError, Unauthenticated
 
 PATIENCE_SECONDS: Final = 10.0
-"""For what is asked and answered at once."""
+"""How long a command that asks one thing waits for a connection that is lost."""
 _MOST_TOKEN_BYTES: Final = 4096
 
 
 @attrs.frozen(kw_only=True)
-class Reach:
-    """Where the runtime is, and who asks."""
+class Destination:
+    """The runtime to connect to, and the token to show it."""
 
     url: str
     token: str | None = attrs.field(repr=False)
     token_from: str
-    """Where the token was found, in words; empty if there is none."""
+    """Where the token was found, in words; empty if there is no token."""
     dialer: Dialer
 
     @property
     def shown_url(self) -> str:
-        """The address, without what may be a secret in it."""
-        if self.url.startswith(UNIX):
+        """The address, without the parts of it that may be secret."""
+        if self.url.startswith(UNIX_PREFIX):
             return self.url
         parts = urlsplit(self.url)
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
     def failure(self, error: ConnectionFailed | ArcpError) -> CommandError:
-        """Say why there is no session, and what to do about it."""
+        """Return the failure that says why there is no session, and what to do about it."""
         if isinstance(error, Unauthenticated):
             text = self._unauthenticated()
         elif isinstance(error, ArcpError):
@@ -57,41 +58,70 @@ class Reach:
             text = f"cannot connect to {self.shown_url}: {reason(error.__cause__)}; is --url right?"
         elif isinstance(error, ConnectionRefused):
             text = (
-                f"nobody answers at {self.shown_url}; start a runtime with {PROGRAM} serve, or say"
+                f"no runtime listens at {self.shown_url}; start one with {PROGRAM} serve, or say"
                 f" where one is with --url or {URL_VARIABLE}"
             )
         else:
-            text = f"cannot connect to {self.shown_url}: {error}; {self._advice(error)}"
-        return CommandError(text, exit_code=UNREACHABLE)
+            text = f"cannot connect to {self.shown_url}: {error}; {_advice(error)}"
+        return CommandError(text, exit_code=ExitCode.UNREACHABLE)
 
     def _unauthenticated(self) -> str:
         if self.token is None:
             return (
                 f"{self.shown_url} wants a token; give one with --token or {TOKEN_VARIABLE}, or run"
-                " this in the folder where serve runs on this machine"
+                " the command in the folder in which serve runs on this machine"
             )
         return (
-            f"{self.shown_url} does not take the token of {self.token_from};"
+            f"{self.shown_url} does not accept the token of {self.token_from};"
             f" give another one with --token or {TOKEN_VARIABLE}"
         )
 
-    def _advice(self, error: ConnectionFailed) -> str:
-        if isinstance(error, TlsFailed):
-            return "is --url right? --ca names whom to trust"
-        if isinstance(error, WrongPath):
-            return "look at the path in --url, which is most often /arcp"
-        return "is it a runtime, and is --url right?"
+
+def _advice(error: ConnectionFailed) -> str:
+    if isinstance(error, TlsFailed):
+        return "is --url right? --ca names the authorities to trust"
+    if isinstance(error, WrongPath):
+        return f"look at the path in --url, which is most often {WEBSOCKET_PATH}"
+    return "is it a runtime, and is --url right?"
 
 
-def reach(options: ClientOptions, environment: Mapping[str, str]) -> Reach:
-    """Settle where to connect to, and as whom."""
-    url = options.url or environment.get(URL_VARIABLE) or DEFAULT_URL
-    token, token_from = _token(options, environment, url)
+@asynccontextmanager
+async def connected(
+    options: ClientOptions, interrupts: Interrupts, *, patience: float | None = PATIENCE_SECONDS
+) -> AsyncGenerator[Client, None]:
+    """Open a session for the block, and close it also when a signal ends the block.
+
+    Args:
+        patience: how many seconds to wait for a connection that is lost; with None, as long as the
+            session can be resumed.
+
+    Raises:
+        CommandError: there is no session.
+    """
+    runtime = find_runtime(options, os.environ)
+    async with AsyncExitStack() as stack:
+        try:
+            opening = connect(runtime.dialer, token=runtime.token, reconnect_seconds=patience)
+            client = await stack.enter_async_context(opening)
+        except (ConnectionFailed, ArcpError) as error:
+            raise runtime.failure(error) from error
+        with interrupts.leaving():
+            yield client
+
+
+def find_runtime(options: ClientOptions, environment: Mapping[str, str]) -> Destination:
+    """Return the runtime that the options, the environment or the defaults name.
+
+    Raises:
+        CommandError: the address makes no sense, or the authorities to trust cannot be read.
+    """
+    url = options.url or environment.get(URL_VARIABLE) or defaults.URL
+    token, token_from = _find_token(options, environment, url)
     try:
         dial = dialer(url, _trust(options.ca))
     except ValueError as error:
-        raise CommandError(f"--url is {error}; write it like {DEFAULT_URL}") from error
-    return Reach(url=url, token=token, token_from=token_from, dialer=dial)
+        raise CommandError(f"--url is {error}; write it like {defaults.URL}") from error
+    return Destination(url=url, token=token, token_from=token_from, dialer=dial)
 
 
 def _trust(path: str | None) -> ssl.SSLContext | None:
@@ -105,22 +135,24 @@ def _trust(path: str | None) -> ssl.SSLContext | None:
         raise CommandError(f"cannot read --ca {path}: {reason(error)}") from error
 
 
-def _token(
+def _find_token(
     options: ClientOptions, environment: Mapping[str, str], url: str
 ) -> tuple[str | None, str]:
+    """Return the token, if there is one, and where it was found."""
     if options.token is not None:
         return options.token, "--token"
     if given := environment.get(TOKEN_VARIABLE):
         return given, TOKEN_VARIABLE
-    # The token of a runtime here is nobody else's business.
-    if is_on_this_machine(url) and (kept := kept_token(Path(options.data) / "token")):
-        return kept, str(Path(options.data) / "token")
+    # The token that `serve` keeps is a secret of this machine.
+    path = token_path(options.data)
+    if is_on_this_machine(url) and (token := read_token(path)):
+        return token, str(path)
     return None, ""
 
 
 def is_on_this_machine(url: str) -> bool:
-    """Whether what is sent there stays here."""
-    if url.startswith(UNIX):
+    """Return whether what is sent to this address stays on this machine."""
+    if url.startswith(UNIX_PREFIX):
         return True
     try:
         return is_this_machine(urlsplit(url).hostname or "")
@@ -128,34 +160,11 @@ def is_on_this_machine(url: str) -> bool:
         return False
 
 
-def kept_token(path: Path) -> str | None:
-    """Read the token that `serve` keeps; None if there is nothing of the kind."""
+def read_token(path: Path) -> str | None:
+    """Return the token that `serve` keeps in a file, or None if there is no token in it."""
     try:
         with open_plain(path) as file:
             text = file.read(_MOST_TOKEN_BYTES).decode("ascii").strip()
     except (OSError, UnicodeDecodeError):
         return None
     return text or None
-
-
-@asynccontextmanager
-async def connected(
-    options: ClientOptions, interrupts: Interrupts, *, patience: float | None = PATIENCE_SECONDS
-) -> AsyncGenerator[Client, None]:
-    """Have a session for the block, and close it also if a signal ends the block.
-
-    A connection that is lost is waited for with this patience, or, with None, as long as the
-    session can be resumed.
-
-    Raises:
-        CommandError: there is no session.
-    """
-    found = reach(options, os.environ)
-    async with AsyncExitStack() as stack:
-        try:
-            opening = connect(found.dialer, token=found.token, reconnect_seconds=patience)
-            client = await stack.enter_async_context(opening)
-        except (ConnectionFailed, ArcpError) as error:
-            raise found.failure(error) from error
-        with interrupts.leaving():
-            yield client

@@ -18,12 +18,12 @@ from arcp_trio.wire.json import Json, JsonObject, dumps
 _REDRAW_SECONDS: Final = 0.1
 
 
-class View(Protocol):
+class Display(Protocol):
     """How a job is shown."""
 
     @property
     def screen(self) -> Screen:
-        """Where notices go, and questions."""
+        """Where notices and questions are shown."""
         ...
 
     async def begin(self, job: JobHandle | ObservedJob) -> None:
@@ -39,23 +39,23 @@ class View(Protocol):
         ...
 
     async def end(self, terminal: JsonObject, value: Json) -> bool:
-        """Show how it ended; false if that is still to be told."""
+        """Show how the job ended; return whether that is all there is to say."""
         ...
 
 
-def view(*, as_json: bool) -> View:
-    """Make the one that was asked for."""
+def make_display(*, as_json: bool) -> Display:
+    """Return the display that the options ask for."""
     out, err = stdout(), stderr()
     if as_json:
-        return JsonView(out, Screen(err, live=False))
+        return JsonDisplay(out, Screen(err, live=False))
     screen = Screen(err, live=out.obeys and err.obeys)
     for handler in logging.getLogger().handlers:
         handler.addFilter(screen.make_way)
-    return PeopleView(out, screen)
+    return PeopleDisplay(out, screen)
 
 
-class JsonView:
-    """One object per line."""
+class JsonDisplay:
+    """Writes one object per line to standard output."""
 
     def __init__(self, out: Output, screen: Screen) -> None:
         self.screen = screen
@@ -63,12 +63,12 @@ class JsonView:
         self._job_id = ""
 
     async def begin(self, job: JobHandle | ObservedJob) -> None:
-        """Show nothing: each line says which job it is about."""
+        """Write nothing: each line says which job it is about."""
         self._job_id = job.id
         await trio.lowlevel.checkpoint()
 
     async def event(self, event: Event) -> None:
-        """Write it."""
+        """Write an event."""
         await self._out.write(
             json_line(
                 {
@@ -82,18 +82,18 @@ class JsonView:
         )
 
     async def keep_up(self) -> None:
-        """Show nothing."""
+        """Write nothing."""
         await trio.sleep_forever()
 
-    async def end(self, terminal: JsonObject, value: Json) -> bool:  # noqa: ARG002 - it is in there
-        """Write the message that said so."""
+    async def end(self, terminal: JsonObject, value: Json) -> bool:  # noqa: ARG002 - terminal has it
+        """Write the message that ended the job."""
         kind = {"type": terminal["type"], "job_id": self._job_id}
         await self._out.write(json_line(kind | terminal))
         return True
 
 
-class PeopleView:
-    """The result on standard output, all else on standard error."""
+class PeopleDisplay:
+    """Writes the result to standard output, and everything else to standard error."""
 
     def __init__(self, out: Output, screen: Screen) -> None:
         self.screen = screen
@@ -101,18 +101,18 @@ class PeopleView:
         self._teller = Teller(live=screen.live, colours=screen.colours)
 
     async def begin(self, job: JobHandle | ObservedJob) -> None:
-        """Say which job it is."""
+        """Show the id of the job and its agent."""
         self._teller.budget(job.budget)
         await self.screen.add([f"{safe_line(job.id)}  {safe_line(job.agent)}".rstrip()])
 
     async def event(self, event: Event) -> None:
-        """Show it: as a line, or in the one that changes."""
+        """Show an event as lines, or as part of the live line."""
         if lines := self._teller.tell(event):
-            # Drawn anew with them: behind a burst of lines it would else be an old one.
+            # The live line is drawn anew each time: in a burst of lines it would become outdated.
             await self.screen.add(lines, self._teller.live_line(self.screen.columns))
 
     async def keep_up(self) -> None:
-        """Draw the line that changes again and again: events may come faster than anybody reads."""
+        """Draw the live line at intervals: events may come faster than a person can read."""
         while True:
             await self.screen.change(self._teller.live_line(self.screen.columns))
             await trio.sleep(_REDRAW_SECONDS)
@@ -124,7 +124,7 @@ class PeopleView:
             return False
         if isinstance(value, bytes) and self._out.is_terminal:
             await self.screen.add(
-                [f"the result is {len(value):,} bytes, no text; send the output to a file"]
+                [f"the result is {len(value):,} bytes and not text; send the output to a file"]
             )
         else:
             await self._out.write(self._shown(value, streamed="result_id" in terminal))
@@ -135,7 +135,7 @@ class PeopleView:
             return value
         if isinstance(value, str):
             text = "\n".join(safe_lines(value)) if self._out.is_terminal else value
-            # What was streamed goes to a file as it was; else a line is a line.
+            # A streamed result is written to a file as it is; any other text ends with a newline.
             whole = streamed and not self._out.is_terminal
             return text if whole or text.endswith("\n") else f"{text}\n"
         line = safe_json(dumps(value).decode())

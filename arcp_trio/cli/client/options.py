@@ -1,156 +1,116 @@
-"""The options of the commands that talk to a runtime: the tables, and the classes of the values."""
+"""The options of the commands that talk to a runtime."""
 
 from __future__ import annotations
 
-import math
-import re
 from typing import Final
 
 import attrs
 
-from arcp_trio.cli.options import DATA, LEVEL, LOG_LEVELS, SWITCH, TEXT, WHOLE_SECONDS, Kind, Option
-from arcp_trio.cli.options import NUMBER as NUMBER_FROM_0
+from arcp_trio.cli import defaults
+from arcp_trio.cli.kinds import COUNT, DURATION, NUMBER, TEXT, WHOLE_SECONDS
+from arcp_trio.cli.options import argument, log_level, option, repeatable, switch
 
-DEFAULT_URL: Final = "ws://127.0.0.1:7777/arcp"
 URL_VARIABLE: Final = "ARCP_URL"
 TOKEN_VARIABLE: Final = "ARCP_TOKEN"  # noqa: S105 - its name
 
-_UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
-_DURATION: Final = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?[smhd]){1,4}|[0-9]+(?:\.[0-9]+)?", re.ASCII)
-_PART: Final = re.compile(r"([0-9.]+)([smhd]?)")
-_LONGEST_DURATION: Final = 100 * 365 * 86_400
-
-
-def seconds_of(text: str) -> float:
-    """Read `90`, `90s`, `10m`, `1h30m` or `2d`; `ValueError` if it is none of the kind."""
-    if not _DURATION.fullmatch(text):
-        raise ValueError(text)
-    return math.fsum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
-
-
-def _is_time_ahead(value: object) -> bool:
-    return isinstance(value, float) and 0 < value <= _LONGEST_DURATION
-
-
-DURATION: Final = Kind("a time like 90s, 10m or 1h30m", seconds_of, _is_time_ahead)
-COUNT: Final = Kind(
-    "a whole number, 1 or more",
-    int,
-    lambda value: isinstance(value, int) and value > 0,
-)
-
-CONNECTION: Final = (
-    Option(
-        "url",
-        TEXT,
-        "URL",
-        f"where the runtime is: ws://, wss:// or unix:/path (default {DEFAULT_URL})",
-    ),
-    Option("token", TEXT, "TOKEN", "who is asking (default: the one that serve keeps in DIR)"),
-    Option("data", TEXT, "DIR", f"the folder of a serve on this machine (default {DATA})"),
-    Option("ca", TEXT, "FILE", "PEM file of the authorities to trust for wss://"),
-    Option("log_level", LEVEL, "LEVEL", f"{', '.join(LOG_LEVELS)} (default warning)"),
-)
-
-_JSON: Final = Option("json", SWITCH, "", "one JSON object per line, for programs")
-
-SUBMIT: Final = (
-    Option("input", TEXT, "JSON", "the agent's input; @FILE reads a file, - standard input"),
-    Option(
-        "lease", TEXT, "CAP=PATTERN", "what the job may do: tool.call=search.*", repeatable=True
-    ),
-    Option("budget", TEXT, "CUR:AMOUNT", "what the job may spend: USD:5", repeatable=True),
-    Option("expires_in", DURATION, "TIME", "when the lease ends: 90s, 10m, 1h30m"),
-    Option("key", TEXT, "KEY", "submitting the same under the same key is one job"),
-    Option("max_runtime", WHOLE_SECONDS, "SEC", "when the job is ended, as timed_out"),
-    Option("detach", SWITCH, "", "print the job's id and leave"),
-    _JSON,
-)
-WATCH: Final = (
-    Option("from_seq", NUMBER_FROM_0, "N", "only events behind this number of submit --json"),
-    _JSON,
-)
-JOBS: Final = (
-    Option("status", TEXT, "STATUS", "only these, such as running or success", repeatable=True),
-    Option("agent", TEXT, "AGENT", "only jobs of this agent"),
-    Option("all", SWITCH, "", "all of them, not only the newest"),
-    _JSON,
-)
-CANCEL: Final = (Option("reason", TEXT, "TEXT", "why, for the agent and the log"),)
-AGENTS: Final = (_JSON,)
-PING: Final = (Option("count", COUNT, "N", "how many times (default 4)"),)
-BENCH: Final = (_JSON,)
+NEWEST: Final = 50
+"""The number of jobs that `jobs` lists without --all."""
 
 
 @attrs.frozen(kw_only=True)
 class ClientOptions:
     """What every command that talks to a runtime can be asked for."""
 
-    url: str | None = None
-    token: str | None = attrs.field(default=None, repr=False)
-    data: str = DATA
-    ca: str | None = None
-    log_level: str = "warning"
+    url: str | None = option(
+        TEXT,
+        "URL",
+        "address of the runtime: ws://, wss:// or unix:/path",
+        default=None,
+        stated=defaults.URL,
+    )
+    token: str | None = option(
+        TEXT,
+        "TOKEN",
+        "access token (default: the one that serve keeps in DIR)",
+        default=None,
+        secret=True,
+    )
+    data: str = option(TEXT, "DIR", "folder of a serve on this machine", default=defaults.DATA)
+    ca: str | None = option(
+        TEXT, "FILE", "PEM file of the authorities to trust for wss://", default=None
+    )
+    log_level: str = log_level("warning")
 
 
 @attrs.frozen(kw_only=True)
-class SubmitOptions(ClientOptions):
-    """What `submit` was asked for."""
+class OutputOptions(ClientOptions):
+    """What a command with results can be asked for."""
 
-    agent: str
-    input: str | None = None
-    lease: list[str] = attrs.field(factory=list[str])
-    budget: list[str] = attrs.field(factory=list[str])
-    expires_in: float | None = None
-    key: str | None = None
-    max_runtime: int | None = None
-    detach: bool = False
-    json: bool = False
+    json: bool = switch("print one JSON object per line, for programs")
 
 
 @attrs.frozen(kw_only=True)
-class WatchOptions(ClientOptions):
-    """What `watch` was asked for."""
+class SubmitOptions(OutputOptions):
+    """What `submit` can be asked for."""
 
-    job_id: str
-    from_seq: int | None = None
-    json: bool = False
+    agent: str = argument("AGENT[@VERSION]", "agent that is to do the job")
+    input: str | None = option(
+        TEXT,
+        "JSON",
+        "input of the agent; @FILE reads a file, - reads standard input",
+        default=None,
+    )
+    lease: tuple[str, ...] = repeatable(
+        TEXT, "CAP=PATTERN", "what the job may do, such as tool.call=search.*", default=()
+    )
+    budget: tuple[str, ...] = repeatable(
+        TEXT, "CUR:AMOUNT", "what the job may spend, such as USD:5", default=()
+    )
+    expires_in: float | None = option(
+        DURATION, "TIME", "time until the lease ends: 90s, 10m, 1h30m", default=None
+    )
+    key: str | None = option(
+        TEXT, "KEY", "idempotency key; submitting the same again under it is one job", default=None
+    )
+    max_runtime: int | None = option(
+        WHOLE_SECONDS, "SEC", "time until the job is ended as timed_out", default=None
+    )
+    detach: bool = switch("print the job's id and leave")
 
 
 @attrs.frozen(kw_only=True)
-class JobsOptions(ClientOptions):
-    """What `jobs` was asked for."""
+class WatchOptions(OutputOptions):
+    """What `watch` can be asked for."""
 
-    status: list[str] | None = None
-    agent: str | None = None
-    all: bool = False
-    json: bool = False
+    job_id: str = argument("JOB_ID", "id of the job, as submit prints it")
+    from_seq: int | None = option(
+        NUMBER, "N", 'only events after this "seq" of submit --json', default=None
+    )
+
+
+@attrs.frozen(kw_only=True)
+class JobsOptions(OutputOptions):
+    """What `jobs` can be asked for."""
+
+    status: tuple[str, ...] = repeatable(
+        TEXT, "STATUS", "only jobs in this state, such as running or success", default=()
+    )
+    agent: str | None = option(TEXT, "AGENT", "only jobs of this agent", default=None)
+    all: bool = switch(f"list all jobs, not only the newest {NEWEST}")
 
 
 @attrs.frozen(kw_only=True)
 class CancelOptions(ClientOptions):
-    """What `cancel` was asked for."""
+    """What `cancel` can be asked for."""
 
-    job_id: str
-    reason: str = "no longer needed"
-
-
-@attrs.frozen(kw_only=True)
-class AgentsOptions(ClientOptions):
-    """What `agents` was asked for."""
-
-    json: bool = False
+    job_id: str = argument("JOB_ID", "id of the job, as submit prints it")
+    reason: str = option(
+        TEXT, "TEXT", "reason, for the agent and the log", default="no longer needed"
+    )
 
 
 @attrs.frozen(kw_only=True)
 class PingOptions(ClientOptions):
-    """What `ping` was asked for."""
+    """What `ping` can be asked for."""
 
-    count: int = 4
-
-
-@attrs.frozen(kw_only=True)
-class BenchOptions(ClientOptions):
-    """What `bench` was asked for."""
-
-    json: bool = False
+    count: int = option(COUNT, "N", "number of pings", default=4)

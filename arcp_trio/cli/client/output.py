@@ -1,8 +1,8 @@
-"""Standard output and standard error, as the client commands write to them.
+"""Standard output and standard error, as the commands that talk to a runtime write to them.
 
-Each piece of output is written at once and whole, so that who reads it along a pipe reads it as it
-happens. A reader that is slow is waited for without holding up the connection to the runtime; one
-that has gone is `BrokenPipeError`.
+Each piece is written at once, so that a reader at the end of a pipe reads it as it happens. While
+the reader is slow, the connection to the runtime goes on. When the reader closes the pipe, a write
+raises `BrokenPipeError`.
 """
 
 from __future__ import annotations
@@ -21,41 +21,42 @@ from arcp_trio.wire.json import Json, dumps
 STDOUT: Final = 1
 _STDERR: Final = 2
 _PIECE: Final = 4096
-"""What a pipe that is ready at all takes without blocking: POSIX's PIPE_BUF is at most this."""
+"""The bytes that a pipe takes without blocking if it is writable; PIPE_BUF is at most this."""
 _NARROWEST: Final = 20
 _USUAL_COLUMNS: Final = 80
 
 
 class Output:
-    """One of the two."""
+    """One of the two streams."""
 
     def __init__(self, fd: int, environment: Mapping[str, str]) -> None:
         self.fd = fd
         self.is_terminal = os.isatty(fd)
         self.obeys = self.is_terminal and environment.get("TERM") != "dumb"
-        """Whether it can move its cursor."""
+        """Whether the stream is a terminal that can move its cursor."""
         self.colours = _wants_colours(environment, obeys=self.obeys)
+        """Whether text may be coloured."""
         self._ready = select.poll()
         self._ready.register(fd, select.POLLOUT)
 
     @property
     def columns(self) -> int:
-        """How wide it is just now."""
+        """The width just now."""
         try:
             columns = os.get_terminal_size(self.fd).columns
         except OSError:
             return _USUAL_COLUMNS
-        # A terminal that nobody has told its size says 0.
+        # A terminal whose size was never set says 0.
         return max(columns, _NARROWEST) if columns else _USUAL_COLUMNS
 
     async def write(self, text: str | bytes) -> None:
-        """Write it all.
+        """Write the whole text.
 
-        Cancellation: part of it may have been written.
+        Cancellation: a part of it may have been written.
 
         Raises:
-            BrokenPipeError: nobody reads any more.
-            OSError: it cannot be written, to a disk that is full for example.
+            BrokenPipeError: the reader has closed the pipe.
+            OSError: the text cannot be written, for example because the disk is full.
         """
         data = memoryview(text.encode(errors="replace") if isinstance(text, str) else text)
         while data:
@@ -68,12 +69,12 @@ class Output:
         try:
             await trio.lowlevel.wait_writable(self.fd)
         except OSError as error:
-            if error.errno != errno.EPERM:  # a file, which never blocks for long
+            if error.errno != errno.EPERM:  # a file cannot be waited for, and does not block
                 raise
 
 
 def _wants_colours(environment: Mapping[str, str], *, obeys: bool) -> bool:
-    """Decide as is usual: NO_COLOR, then FORCE_COLOR, then what it is written to."""
+    """Decide in the usual order: NO_COLOR, FORCE_COLOR, the kind of stream."""
     if environment.get("NO_COLOR"):
         return False
     if environment.get("FORCE_COLOR", "0") not in ("", "0", "false"):
@@ -82,15 +83,15 @@ def _wants_colours(environment: Mapping[str, str], *, obeys: bool) -> bool:
 
 
 def stdout() -> Output:
-    """Make the one for results."""
+    """Return standard output, which is for results."""
     return Output(STDOUT, os.environ)
 
 
 def stderr() -> Output:
-    """Make the one for everything else."""
+    """Return standard error, which is for everything else."""
     return Output(_STDERR, os.environ)
 
 
 def json_line(value: Json) -> str:
-    """Write one JSON object as a line that a terminal takes for text, whatever is in it."""
+    """Return a JSON object as one line in which a terminal finds nothing to obey."""
     return safe_json(dumps(value).decode()) + "\n"

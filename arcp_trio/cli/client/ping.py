@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
 
 import trio
 
-from arcp_trio.cli.client.connecting import reach
+from arcp_trio.cli.client.connecting import Destination, find_runtime
 from arcp_trio.cli.client.options import PingOptions
 from arcp_trio.cli.client.output import Output, stdout
-from arcp_trio.cli.client.runner import Interrupts, run_client
-from arcp_trio.cli.errors import REFUSED, UNREACHABLE, CommandError
+from arcp_trio.cli.client.runner import run_client
+from arcp_trio.cli.client.signals import Interrupts
+from arcp_trio.cli.errors import CommandError, ExitCode
 from arcp_trio.cli.text import safe_line
 from arcp_trio.client import ConnectionFailed
-from arcp_trio.client.dialing import Dialer
 from arcp_trio.client.handshake import Greeting, greet, hello
 from arcp_trio.transport import Transport, TransportClosed
 from arcp_trio.wire import envelope
@@ -32,53 +31,52 @@ _PAUSE_SECONDS: Final = 0.25
 _FAREWELL_SECONDS: Final = 2.0
 
 
-def run(given: Mapping[str, object]) -> int:
-    """Ping and return the exit code."""
-    options = PingOptions(**given)  # type: ignore[arg-type]  # the parser held each to its kind
+def run(options: PingOptions) -> int:
+    """Ping the runtime, and return the exit code."""
+    return run_client(_ping_runtime, options)
 
-    async def ping(interrupts: Interrupts) -> int:
-        found = reach(options, os.environ)
-        try:
-            pings = _Pings(options.count, found.shown_url, stdout())
-            await pings.run(found.dialer, found.token, interrupts)
-        except (ConnectionFailed, ArcpError) as error:
-            raise found.failure(error) from error
-        except (TransportClosed, trio.TooSlowError) as error:
-            raise CommandError(
-                f"{found.shown_url} does not answer; look at what its log says",
-                exit_code=UNREACHABLE,
-            ) from error
-        return 0
 
-    return run_client(options, ping)
+async def _ping_runtime(options: PingOptions, interrupts: Interrupts) -> int:
+    runtime = find_runtime(options, os.environ)
+    try:
+        await _Pings(options.count, runtime, stdout()).run(interrupts)
+    except (ConnectionFailed, ArcpError) as error:
+        raise runtime.failure(error) from error
+    except (TransportClosed, trio.TooSlowError) as error:
+        raise CommandError(
+            f"{runtime.shown_url} does not answer; look at its log",
+            exit_code=ExitCode.UNREACHABLE,
+        ) from error
+    return ExitCode.SUCCESS
 
 
 class _Pings:
-    """Some pings in one session of their own."""
+    """Several pings in one session."""
 
-    def __init__(self, count: int, url: str, out: Output) -> None:
+    def __init__(self, count: int, runtime: Destination, out: Output) -> None:
         self._count = count
-        self._url = url
+        self._runtime = runtime
         self._out = out
         self._times: list[float] = []
 
-    async def run(self, dialer: Dialer, token: str | None, interrupts: Interrupts) -> None:
-        """Connect, ping as often as asked, and say what it came to.
-
-        The session is closed in order, also if a signal ends it before.
+    async def run(self, interrupts: Interrupts) -> None:
+        """Connect, ping, and write how long it took; a signal ends the session in order, too.
 
         Raises:
-            ConnectionFailed, ArcpError, TransportClosed, trio.TooSlowError: it came to nothing.
+            ConnectionFailed, ArcpError, TransportClosed, trio.TooSlowError: there is no session,
+                or an answer does not come.
         """
         begun = trio.current_time()
-        # One bound for connecting, lifted once that is done: the transport is a block around all.
+        # The deadline is for connecting, and lifted after that: the connection is open only inside
+        # of the block.
         with trio.CancelScope(deadline=begun + _ANSWER_SECONDS) as connecting:
-            async with dialer.open() as transport:
-                greeting = await greet(transport, hello(token, _FEATURES), _FEATURES)
+            async with self._runtime.dialer.open() as transport:
+                opening = hello(self._runtime.token, _FEATURES)
+                greeting = await greet(transport, opening, _FEATURES)
                 connecting.deadline = math.inf
                 try:
                     with interrupts.leaving():
-                        await self._say(f"session opened in {_ms(trio.current_time() - begun)}")
+                        await self._write(f"session opened in {_ms(trio.current_time() - begun)}")
                         await self._ping_all(transport, greeting)
                 finally:
                     with trio.move_on_after(_FAREWELL_SECONDS, shield=True):
@@ -87,13 +85,15 @@ class _Pings:
             raise trio.TooSlowError
         best, worst = min(self._times), max(self._times)
         mean = math.fsum(self._times) / len(self._times)
-        await self._say(f"{_ms(best)} at best, {_ms(mean)} on average, {_ms(worst)} at worst")
+        await self._write(f"{_ms(best)} at best, {_ms(mean)} on average, {_ms(worst)} at worst")
 
     async def _ping_all(self, transport: Transport, greeting: Greeting) -> None:
+        url = self._runtime.shown_url
         if Feature.HEARTBEAT not in greeting.features:
             raise CommandError(
-                f"{self._url} is there, but answers no pings: it has no heartbeat",
-                exit_code=REFUSED,
+                f"{url} can be reached, but answers no pings: it does not have the feature"
+                f" {Feature.HEARTBEAT}",
+                exit_code=ExitCode.FAILED,
             )
         for number in range(self._count):
             await trio.sleep(_PAUSE_SECONDS if number else 0)
@@ -101,9 +101,9 @@ class _Pings:
             with trio.fail_after(_ANSWER_SECONDS):
                 await _ping(transport, greeting)
             self._times.append(trio.current_time() - begun)
-            await self._say(f"answer from {self._url} in {_ms(self._times[-1])}")
+            await self._write(f"answer from {url} in {_ms(self._times[-1])}")
 
-    async def _say(self, text: str) -> None:
+    async def _write(self, text: str) -> None:
         await self._out.write(f"{safe_line(text)}\n")
 
 

@@ -1,4 +1,4 @@
-"""Standard error for people: lines that stay, below them one that changes, perhaps a question."""
+"""Standard error for people: lines that stay, one live line below them, and perhaps a question."""
 
 from __future__ import annotations
 
@@ -11,59 +11,60 @@ import trio
 from arcp_trio.cli.client.output import Output
 
 ERASE: Final = "\r\x1b[K"
-"""Go to the line's beginning and clear it."""
+"""Moves the cursor to the beginning of the line, and clears the line."""
 _STDIN: Final = 0
 _LINE_BYTES: Final = 1024
 
 
 class Screen:
-    """Where the notices of one command go."""
+    """Where the notices of one command are shown."""
 
     def __init__(self, err: Output, *, live: bool) -> None:
         self.live = live
-        """Whether there is a line that changes."""
+        """Whether there is a live line: the last one, which is drawn again as it changes."""
         self._err = err
-        self._changing = ""
-        self._asking = False  # there is a question without an answer behind it
-        self._turn = trio.Lock()  # a question is not written over
+        self._line = ""
+        """The live line as it is drawn; empty if it is not."""
+        self._asking = False  # the cursor stands after a question without an answer
+        self._turn = trio.Lock()  # nothing is written over a question
 
     @property
     def colours(self) -> bool:
-        """Whether it has them."""
+        """Whether text may be coloured."""
         return self._err.colours
 
     @property
     def columns(self) -> int:
-        """How wide it is."""
+        """The width."""
         return self._err.columns
 
     @property
     def can_ask(self) -> bool:
-        """Whether there is somebody to read a question and to type an answer."""
+        """Whether a person can read a question and type an answer."""
         return self._err.is_terminal and os.isatty(_STDIN)
 
-    async def add(self, lines: Sequence[str], changing: str | None = None) -> None:
-        """Write lines that stay, and below them what changes: this, or else what was there."""
+    async def add(self, lines: Sequence[str], live_line: str | None = None) -> None:
+        """Write lines that stay, and below them the live line: a new one, or the one before."""
         text = "".join(f"{line}\n" for line in lines)
         async with self._turn:
-            before = self._changing
-            if self.live and changing is not None:
-                self._changing = changing
-            await self._err.write(f"{ERASE if before else ''}{text}{self._changing}")
+            before = self._line
+            if self.live and live_line is not None:
+                self._line = live_line
+            await self._err.write(f"{ERASE if before else ''}{text}{self._line}")
 
-    async def change(self, line: str) -> None:
-        """Put this in place of the line that changes."""
-        if self.live and line != self._changing:
+    async def change(self, live_line: str) -> None:
+        """Draw another live line in place of the one before."""
+        if self.live and live_line != self._line:
             async with self._turn:
-                self._changing = line
-                await self._err.write(ERASE + line)
+                self._line = live_line
+                await self._err.write(ERASE + live_line)
 
     async def ask(self, question: str) -> str:
-        """Ask, and return the line that was typed."""
+        """Ask a question, and return the line that is typed."""
         async with self._turn:
             await self._err.write((ERASE if self._err.obeys else "\n") + question)
-            self._changing, self._asking = "", True
-            # No thread: one that waits for the keyboard could not be stopped.
+            self._line, self._asking = "", True
+            # A thread that waits for the keyboard could not be stopped.
             await trio.lowlevel.wait_readable(_STDIN)
             answer = os.read(_STDIN, _LINE_BYTES).decode(errors="replace")
             if answer.endswith("\n"):
@@ -72,12 +73,12 @@ class Screen:
             return answer.strip()
 
     def make_way(self, _: object) -> bool:
-        """Let a line of the log stand by itself: a filter of records, which lets all through."""
+        """Clear the live line for a line of the log; a filter of records, which accepts all."""
         self.clear()
         return True
 
     def clear(self) -> None:
         """Leave the cursor where another line can begin."""
-        text = "\n" if self._asking else ERASE if self._changing else ""
-        self._changing, self._asking = "", False
+        text = "\n" if self._asking else ERASE if self._line else ""
+        self._line, self._asking = "", False
         os.write(self._err.fd, text.encode())

@@ -1,10 +1,10 @@
-"""`arcp-trio submit`: a job, from its request to its end."""
+"""`arcp-trio submit`: a job, from its submission to its end."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Sequence
 from contextlib import suppress
 from decimal import Decimal, InvalidOperation
 from functools import partial
@@ -13,14 +13,14 @@ from typing import Final
 
 from arcp_trio.authority.lease import CAPABILITIES, is_capability
 from arcp_trio.cli.client.connecting import connected
-from arcp_trio.cli.client.display import view
+from arcp_trio.cli.client.display import make_display
 from arcp_trio.cli.client.follow import follow
 from arcp_trio.cli.client.options import SubmitOptions
 from arcp_trio.cli.client.output import STDOUT, json_line
-from arcp_trio.cli.client.runner import Interrupts, run_client
+from arcp_trio.cli.client.runner import run_client
 from arcp_trio.cli.client.screen import Screen
-from arcp_trio.cli.commands import PROGRAM
-from arcp_trio.cli.errors import CommandError, reason
+from arcp_trio.cli.client.signals import Interrupts
+from arcp_trio.cli.errors import PROGRAM, CommandError, ExitCode, reason
 from arcp_trio.cli.text import safe_line
 from arcp_trio.client import ConnectionFailed, JobHandle
 from arcp_trio.wire import json
@@ -31,22 +31,27 @@ from arcp_trio.wire.lease_request import lease_request
 _QUESTION: Final = "(c)ancel the job, or (d)etach and let it run? [d] "
 
 
-def run(given: Mapping[str, object]) -> int:
-    """Submit, show and return the exit code."""
-    options = SubmitOptions(**given)  # type: ignore[arg-type]  # the parser held each to its kind
+def run(options: SubmitOptions) -> int:
+    """Submit the job, show it, and return the exit code."""
     submission = _Submission(options)
     try:
-        return run_client(options, submission.run)
+        return run_client(submission.run, options)
     finally:
-        # Not before the session is closed: until then no other one may cancel the job.
-        submission.tell_id()
+        # After the session is closed: until then no other session may cancel the job.
+        submission.print_id(options)
 
 
 class _Submission:
+    """The job that one command submits."""
+
     def __init__(self, options: SubmitOptions) -> None:
-        self._options = options
-        self._lease = lease(options.lease)
-        self._budget = budget(options.budget)
+        """Read the parts of the submission.
+
+        Raises:
+            CommandError: a part is malformed, or cannot be read.
+        """
+        self._lease = parse_lease(options.lease)
+        self._budget = parse_budget(options.budget)
         try:
             lease_request(self._lease, self._budget)
         except ValueError as error:
@@ -54,64 +59,72 @@ class _Submission:
         self._input = read_input(options.input)
         self._job: JobHandle | None = None
 
-    async def run(self, interrupts: Interrupts) -> int:
-        """Submit, and show it unless asked not to."""
-        async with connected(self._options, interrupts, patience=None) as client:
+    async def run(self, options: SubmitOptions, interrupts: Interrupts) -> int:
+        """Submit the job, and show it unless --detach is given."""
+        async with connected(options, interrupts, patience=None) as client:
             self._job = job = await client.submit(
-                self._options.agent,
+                options.agent,
                 self._input,
                 lease=self._lease,
                 budget=self._budget,
-                expires_in=self._options.expires_in,
-                idempotency_key=self._options.key,
-                max_runtime=self._options.max_runtime,
+                expires_in=options.expires_in,
+                idempotency_key=options.key,
+                max_runtime=options.max_runtime,
             )
-            if self._options.detach:
-                return 0
-            shown = view(as_json=self._options.json)
-            if shown.screen.can_ask:
-                interrupts.ask = partial(_ask, job, shown.screen)
-            return await follow(client, job, shown)
+            if options.detach:
+                return ExitCode.SUCCESS
+            display = make_display(as_json=options.json)
+            if display.screen.can_ask:
+                interrupts.ask = partial(_ask, job, display.screen)
+            return await follow(client, job, display)
 
-    def tell_id(self) -> None:
-        """Say which job is left running, if one is, to whoever still reads."""
-        job, detached = self._job, self._options.detach
-        if job is None or (job.terminal is not None and not detached):
+    def print_id(self, options: SubmitOptions) -> None:
+        """Print the id of the job if it is left running."""
+        job = self._job
+        if job is None or (job.terminal is not None and not options.detach):
             return
-        if not detached:
-            _tell_how_to_watch(job.id)
+        if not options.detach:
+            _print_how_to_watch(job.id)
         as_json = json_line({"type": "detached", "job_id": job.id})
         try:
-            os.write(STDOUT, (as_json if self._options.json else f"{job.id}\n").encode())
+            os.write(STDOUT, (as_json if options.json else f"{job.id}\n").encode())
         except OSError:
-            if detached:  # it has been said nowhere
-                _tell_how_to_watch(job.id)
+            if options.detach:  # the id was printed nowhere
+                _print_how_to_watch(job.id)
 
 
-def _tell_how_to_watch(job_id: str) -> None:
+def _print_how_to_watch(job_id: str) -> None:
     with suppress(OSError):
         notice = f"the job goes on; {PROGRAM} watch {job_id} shows it"
         print(safe_line(notice), file=sys.stderr, flush=True)
 
 
 async def _ask(job: JobHandle, screen: Screen) -> bool:
-    """Whether to leave the job alone; the other answer is to cancel it."""
+    """Return whether to leave the job running; if not, cancel it."""
     answer = await screen.ask(_QUESTION)
     if answer.lower() not in ("c", "cancel"):
         return True
-    # The job, or the session, has ended meanwhile: who shows the job shows that, too.
+    # If the job or the session has ended meanwhile, the display shows that.
     with suppress(InvalidRequest, ConnectionFailed, ResumeWindowExpired):
         await job.cancel("Ctrl-C")
     return False
 
 
+# -- the parts of a submission
+
+
 def read_input(given: str | None) -> Json:
-    """Read the agent's input: JSON, a file of it, or standard input."""
+    """Return the agent's input: JSON, or what is in a file or on standard input.
+
+    Raises:
+        CommandError: it cannot be read, or is not JSON.
+    """
     if given is None:
         return None
     where, text = "--input", given
     if given == "-":
-        where, text = "standard input", _decoded(sys.stdin.buffer.read(), "standard input")
+        where = "standard input"
+        text = _decoded(sys.stdin.buffer.read(), where)
     elif given.startswith("@"):
         where = given[1:]
         if not where:
@@ -135,8 +148,12 @@ def _decoded(data: bytes, where: str) -> str:
         raise CommandError(f"{where} is not UTF-8 text") from error
 
 
-def lease(given: list[str]) -> dict[str, list[str]]:
-    """Read `CAP=PATTERN`, several of one capability together."""
+def parse_lease(given: Sequence[str]) -> dict[str, list[str]]:
+    """Return the patterns of each capability from items `CAP=PATTERN`.
+
+    Raises:
+        CommandError: an item is malformed, or its capability does not exist.
+    """
     grants: dict[str, list[str]] = {}
     for text in given:
         capability, equals, pattern = text.partition("=")
@@ -145,15 +162,19 @@ def lease(given: list[str]) -> dict[str, list[str]]:
         if not is_capability(capability):
             known = ", ".join(sorted(CAPABILITIES))
             raise CommandError(
-                f"--lease {text}: {capability} is no capability; there are {known}, and "
+                f"--lease {text}: there is no capability {capability}; there are {known}, and "
                 "those of vendors, x-vendor.NAME"
             )
         grants.setdefault(capability, []).append(pattern)
     return grants
 
 
-def budget(given: list[str]) -> dict[str, str]:
-    """Read `CUR:AMOUNT`, each currency once."""
+def parse_budget(given: Sequence[str]) -> dict[str, str]:
+    """Return the amount in each currency from items `CUR:AMOUNT`.
+
+    Raises:
+        CommandError: an item is malformed, or its currency has an amount already.
+    """
     amounts: dict[str, str] = {}
     for text in given:
         currency, _, amount = text.partition(":")

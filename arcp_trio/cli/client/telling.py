@@ -1,4 +1,4 @@
-"""What people get to read of a job's events: lines that stay, and one that changes."""
+"""A job's events in words for people: lines that stay, and the live line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _WIDE: Final = 60
 _BAR: Final = 20
 _NARROW_BAR: Final = 10
 _MOST_TOOLS: Final = 100
-"""So many calls are remembered that never had a result."""
+"""The number of tool calls without a result that are remembered."""
 _MOST_JSON: Final = 200
 
 _LEVEL_COLOURS: Final = {
@@ -28,12 +28,15 @@ COLOURS: Final = {"dim": "2", "red": "31", "yellow": "33", "cyan": "36"}
 
 
 def paint(text: str, colour: str | None, *, colours: bool) -> str:
-    """Colour a text, where that is wanted."""
+    """Return a text in a colour, if `colours` are wanted."""
     return f"\x1b[{COLOURS[colour]}m{text}\x1b[0m" if colours and colour else text
 
 
 class Teller:
-    """One job's. It is told what an agent says, which may be anything; its lines are harmless."""
+    """Tells what happens in one job.
+
+    Events may have any content, since an agent has made them. The lines are safe on a terminal.
+    """
 
     def __init__(self, *, live: bool, colours: bool) -> None:
         self._live = live
@@ -58,12 +61,12 @@ class Teller:
         }
 
     def budget(self, amounts: Mapping[str, Json]) -> None:
-        """Learn what there is to spend."""
+        """Note what the job may spend, by currency."""
         for currency, amount in amounts.items():
             self._left[currency] = f"{safe_line(currency)} {_shown(amount)}"
 
     def tell(self, event: Event) -> list[str]:
-        """Take an event, and return the lines that it is worth."""
+        """Note an event, and return the lines that tell of it."""
         teller = self._tellers.get(event.kind)
         body: object = event.body
         if teller is None or not isinstance(body, dict):
@@ -71,7 +74,7 @@ class Teller:
         return teller(cast("Mapping[str, Json]", body))
 
     def live_line(self, columns: int) -> str:
-        """What goes on just now, in less than this many columns; empty if nothing is known."""
+        """Return what goes on just now, in less than `columns`; empty if nothing is known."""
         parts = [self._bar(columns), *self._left.values(), self._status, self._calling()]
         if self._streamed:
             parts.append(f"result: {self._streamed:,} characters")
@@ -86,7 +89,7 @@ class Teller:
         return [paint(line, colour, colours=self._colours) for line in lines]
 
     def _passing(self, label: str, text: str) -> list[str]:
-        """What the live line shows is a line where there is none."""
+        """Return a line for what the live line shows, if there is no live line."""
         return [] if self._live else self._line(label, text)
 
     def _log(self, body: Mapping[str, Json]) -> list[str]:
@@ -130,7 +133,7 @@ class Teller:
     def _note_progress(self, body: Mapping[str, Json]) -> list[str]:
         self._progress = body
         percent = _percent(body)
-        # Of a hundred thousand steps not each one is a line.
+        # A line for each percent, since there may be a hundred thousand steps.
         if percent is not None and percent == self._percent:
             return []
         self._percent = percent
@@ -173,7 +176,7 @@ def _is_number(value: object) -> TypeGuard[float]:
 
 
 def _shown(value: Json) -> str:
-    """Write a number without the dust of binary fractions."""
+    """Return a value as text; a number has no rounding error of a binary fraction."""
     if isinstance(value, float):
         return f"{value:.6f}".rstrip("0").rstrip(".")
     return str(value) if _is_number(value) else safe_line(_compact(value))
@@ -183,7 +186,7 @@ def _percent(body: Mapping[str, Json]) -> int | None:
     current, total = body.get("current"), body.get("total")
     if not (_is_number(current) and _is_number(total)):
         return None
-    # Bounded first: the quotient of what an agent says may be infinite.
+    # Bounded before it becomes an int, since the quotient of two floats may be infinite.
     return int(max(0, min(100, 100 * current / total))) if total > 0 else 100
 
 

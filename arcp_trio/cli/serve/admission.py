@@ -1,4 +1,4 @@
-"""Who `serve` lets in: whoever has one of its tokens, or one that is signed for it."""
+"""Which clients `serve` lets in: those with one of its tokens, or with a token signed for it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from contextlib import suppress
 
 from arcp_trio.cli.errors import CommandError, reason
-from arcp_trio.cli.options import ServeOptions
+from arcp_trio.cli.serve.options import ServeOptions
 from arcp_trio.cli.serve.tokens import LOCAL, Tokens, gather, given_tokens, make_token
 from arcp_trio.plainfile import read_plain
 from arcp_trio.runtime.access import Authenticator, StaticTokens
@@ -17,33 +17,37 @@ class Admission:
     """An authenticator whose tokens can be gathered again while it is in use."""
 
     def __init__(self, options: ServeOptions) -> None:
-        """Take the tokens that are given; nothing is written yet."""
+        """Take the tokens that are given; write nothing to the disk.
+
+        Raises:
+            CommandError: the tokens cannot be read, or signed tokens cannot be checked.
+        """
         self._signed = _signed(options)
         given = given_tokens(options, os.environ)
         self._lacks_token = given is None
         self._use(given or Tokens(principals={}))
 
     async def __call__(self, token: str) -> str | None:
-        """Return the principal of a token, or None if it is not good."""
+        """Return the principal of a token, or None if the token is not accepted."""
         principal = await self._static(token)
         if principal is None and self._signed is not None:
             principal = await self._signed(token)
         return principal
 
-    def make_token(self, options: ServeOptions) -> None:
-        """Have one that nobody gave, where none was given.
+    def complete(self, options: ServeOptions) -> None:
+        """Make a token if none is given.
 
         Raises:
-            CommandError: it cannot be kept.
+            CommandError: the token cannot be kept.
         """
         if self._lacks_token:
             self._use(make_token(options))
 
     def gather_again(self, options: ServeOptions) -> None:
-        """Take the tokens that there are now, for the sessions to come.
+        """Accept the tokens that there are now, and no others, in the sessions to come.
 
         Raises:
-            CommandError: they cannot be had; those before stay good.
+            CommandError: they cannot be read; the tokens before are still accepted.
         """
         before = self.made
         self._use(gather(options, os.environ, made=before, read=read_plain))
@@ -51,10 +55,10 @@ class Admission:
             self.show()
 
     def show(self) -> None:
-        """Print the token that nobody gave, if there is one."""
+        """Print the token that was made, if there is one."""
         if self.made is not None:
-            with suppress(OSError):  # nobody reads along; it is no reason to serve nobody
-                # In one piece: the log writes its lines there from another thread.
+            with suppress(OSError):  # standard error is closed, which is no reason to stop
+                # One write, because the thread of the log writes its lines to the same place.
                 sys.stderr.write(f"token for {LOCAL}: {self.made}\n")
                 sys.stderr.flush()
 
@@ -72,7 +76,7 @@ def _signed(options: ServeOptions) -> Authenticator | None:
     if options.jwt_audience is None or not options.jwt_algorithm:
         raise CommandError("--jwt-keys needs --jwt-audience, and --jwt-algorithm such as RS256")
     try:
-        # Here, because the extra may not be there.
+        # Imported here, because the extra `jwt` may not be installed.
         from arcp_trio.authenticators.jwt import JwtAuth  # noqa: PLC0415
 
         return JwtAuth(

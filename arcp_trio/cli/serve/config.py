@@ -1,8 +1,7 @@
-"""`serve --config FILE.toml`: the options under [serve], the runtime's bounds under [limits]."""
+"""`serve --config FILE.toml`: the options under [serve], the runtime's limits under [limits]."""
 
 from __future__ import annotations
 
-import math
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -11,15 +10,16 @@ from typing import Final, cast
 import attrs
 
 from arcp_trio.cli.errors import CommandError, reason
-from arcp_trio.cli.options import NETWORK, SERVE, ServeOptions, merge
+from arcp_trio.cli.kinds import is_finite, is_whole
+from arcp_trio.cli.options import flag_of, options_of
+from arcp_trio.cli.serve.options import EXCLUDES, NETWORK, ServeOptions
 from arcp_trio.runtime.limits import Limits
 
 STDIO_CHUNK_BYTES: Final = 32 * 1024
-"""Of a streamed result, unless it is given: some clients take no line of more than 64 KiB."""
-
+"""The default of `chunk_bytes` with --stdio: some clients read no line of more than 64 KiB."""
 
 ReadFile = Callable[[Path], bytes]
-"""How files are read: at the start also a pipe that the shell has made for one."""
+"""Reads a file. At the start, a named pipe that the shell has made is as good as a file."""
 
 
 @attrs.frozen(kw_only=True)
@@ -31,22 +31,39 @@ class Config:
 
 
 def settle(given: Mapping[str, object], *, read: ReadFile = Path.read_bytes) -> Config:
-    """Join what the command line gives with the configuration file that it names, if any."""
+    """Return the settings that the command line and its configuration file, if any, give together.
+
+    Raises:
+        CommandError: the file cannot be used, or the settings contradict each other.
+    """
     named = dict(given)
     path = named.pop("config", None)
     tables = {} if path is None else _tables(Path(cast("str", path)), read)
     configured = _options(tables.get("serve", {}), f"{path}: [serve]")
     merged = merge(named, configured)
     _check_stdio(merged)
-    options = ServeOptions(**merged)  # type: ignore[arg-type]  # each was held against its kind
-    bounds = _bounds(tables.get("limits", {}), f"{path}: [limits]")
-    return Config(options=options, limits=_limits(options, bounds, f"{path}: [limits]"))
+    options = ServeOptions(**merged)  # type: ignore[arg-type]  # each value is of its option's kind
+    return Config(
+        options=options, limits=_limits(options, tables.get("limits", {}), f"{path}: [limits]")
+    )
+
+
+def merge(given: Mapping[str, object], configured: Mapping[str, object]) -> dict[str, object]:
+    """Return the options of the file, each replaced by what the command line says about it.
+
+    An option on the command line also removes the options of the file that it excludes.
+    """
+    excluded = {other for name in given for other in EXCLUDES.get(name, ())}
+    kept = {name: value for name, value in configured.items() if name not in excluded}
+    return {**kept, **given}
 
 
 def _check_stdio(merged: Mapping[str, object]) -> None:
-    network = [f"--{name.replace('_', '-')}" for name in NETWORK if name in merged]
+    network = [flag_of(name) for name in NETWORK if name in merged]
     if merged.get("stdio") and network:
-        raise CommandError(f"--stdio listens nowhere; leave out {', '.join(network)}")
+        raise CommandError(
+            f"--stdio does not listen on the network; leave out {', '.join(network)}"
+        )
 
 
 def _tables(path: Path, read: ReadFile) -> dict[str, dict[str, object]]:
@@ -67,7 +84,7 @@ def _tables(path: Path, read: ReadFile) -> dict[str, dict[str, object]]:
 
 
 def _options(table: Mapping[str, object], where: str) -> dict[str, object]:
-    known = {option.name: option for option in SERVE}
+    known = {option.name: option for option in options_of(ServeOptions)}
     for key, value in table.items():
         if key not in known:
             raise CommandError(f"{where} unknown key {key}; its keys are the options, with _ for -")
@@ -78,38 +95,27 @@ def _options(table: Mapping[str, object], where: str) -> dict[str, object]:
     return dict(table)
 
 
-def _bounds(table: Mapping[str, object], where: str) -> dict[str, float]:
+def _limits(options: ServeOptions, table: Mapping[str, object], where: str) -> Limits:
+    chosen: dict[str, object] = {"chunk_bytes": STDIO_CHUNK_BYTES} if options.stdio else {}
+    chosen |= _checked(table, where)
+    for option in options_of(ServeOptions):
+        value = getattr(options, option.name)
+        if option.limit is not None and value is not None:
+            chosen[option.limit] = value
+    try:
+        return Limits(**chosen)  # type: ignore[arg-type]  # each value is of its field's type
+    except ValueError as error:
+        raise CommandError(f"{where} {error}") from error
+
+
+def _checked(table: Mapping[str, object], where: str) -> Mapping[str, object]:
+    """Return the table of limits after checking that each value has the type of its field."""
     known = {field.name: field.type for field in attrs.fields(attrs.resolve_types(Limits))}
-    bounds: dict[str, float] = {}
     for key, value in table.items():
         if key not in known:
             raise CommandError(f"{where} unknown key {key}; its keys are those of arcp_trio.Limits")
-        if _is_whole(value) or (known[key] is float and _is_finite(value)):
-            bounds[key] = cast("float", value)
-        else:
-            wants = "number" if known[key] is float else "whole number"
+        may_be_fraction = known[key] is float
+        if not (is_finite(value) if may_be_fraction else is_whole(value)):
+            wants = "number" if may_be_fraction else "whole number"
             raise CommandError(f"{where} {key} must be a {wants}")
-    return bounds
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_finite(value: object) -> bool:
-    return isinstance(value, float) and math.isfinite(value)
-
-
-def _limits(options: ServeOptions, bounds: dict[str, float], where: str) -> Limits:
-    by_flag = {
-        "resume_window_seconds": options.resume_window,
-        "heartbeat_seconds": options.heartbeat,
-        "cancel_grace_seconds": options.cancel_grace,
-    }
-    if options.stdio:
-        bounds = {"chunk_bytes": STDIO_CHUNK_BYTES} | bounds
-    chosen = bounds | {key: value for key, value in by_flag.items() if value is not None}
-    try:
-        return Limits(**chosen)  # type: ignore[arg-type]  # held against the fields' types above
-    except ValueError as error:
-        raise CommandError(f"{where} {error}") from error
+    return table

@@ -1,4 +1,4 @@
-"""Small agents to try things with; `serve` has them unless told not to."""
+"""Small agents to try things with; `serve` has them unless --no-demo-agents is given."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from arcp_trio.wire.json import Json
 
 _VERSION: Final = "1.0.0"
 _LONGEST_MESSAGE: Final = 1_000_000
-"""Characters; with its envelope such an event still fits into a frame."""
-
+"""The number of characters in a message whose event still fits into a frame."""
 _PAGE: Final = 4_000
-"""Characters of a report that are written at once."""
+"""The number of characters of a report that are written at once."""
 
 
 def demo_agents(taken: Container[str] = ()) -> Agents:
@@ -68,7 +67,7 @@ async def report(job: JobContext) -> None:
 
 
 async def shopper(job: JobContext) -> Json:
-    """Buy things at `price` each, through the tool `shop.buy`, until that is refused."""
+    """Buy things at `price` each, through the tool `shop.buy`, until a call is refused."""
     settings = _settings(job)
     price = _number(settings, "price", 0.35)
     currency = settings.get("currency", "USD")
@@ -86,23 +85,23 @@ async def shopper(job: JobContext) -> Json:
 
 
 async def team(job: JobContext) -> Json:
-    """Delegate each item of a list to `echo`, all at the same time, and collect what comes back."""
+    """Delegate each item of a list to `echo`, all at the same time, and collect the results."""
     given: object = job.input
     items = cast("Sequence[Json]", given) if isinstance(given, list) else [given]
     results: list[Json] = [None] * len(items)
 
-    async def have_done(place: int, item: Json) -> None:
+    async def delegate(place: int, item: Json) -> None:
         child = await job.delegate("echo", item)
         results[place] = await child.result()
 
     async with trio.open_nursery() as nursery:
         for place, item in enumerate(items):
-            nursery.start_soon(have_done, place, item, name=f"item {place}")
+            nursery.start_soon(delegate, place, item, name=f"item {place}")
     return {"results": results}
 
 
 async def sleeper(job: JobContext) -> Json:
-    """Do nothing for some seconds."""
+    """Do nothing for `seconds`."""
     seconds = _number(_settings(job), "seconds", 60)
     await trio.sleep(seconds)
     return {"slept": seconds}

@@ -1,4 +1,4 @@
-"""Where `serve` listens and who may connect, from its options; what is wrong is one line."""
+"""Where `serve` listens, and what may connect there, from its options."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from pathlib import Path
 import attrs
 import trio
 
-import arcp_trio
 from arcp_trio.addresses import UNIX_PREFIX
 from arcp_trio.cli.errors import CommandError, reason
-from arcp_trio.cli.options import ServeOptions
+from arcp_trio.cli.serve.options import ServeOptions
 from arcp_trio.front.listening import CannotListen, close, is_local, listen, url
 from arcp_trio.front.origins import Origins
 from arcp_trio.front.serve import serve_on
 from arcp_trio.front.tls import Tls, UnusableCertificate
+from arcp_trio.runtime.runtime import Runtime
 
 
 @attrs.frozen(kw_only=True)
 class Doors:
-    """What is open, and for whom."""
+    """The listening sockets of a runtime, and who may connect to them."""
 
     listeners: list[trio.SocketListener]
     tls: Tls | None
@@ -30,21 +30,21 @@ class Doors:
 
     @property
     def url(self) -> str:
-        """Where clients connect to; with several doors, the first."""
+        """The URL for clients; if there are several sockets, the one of the first."""
         return url(self.listeners[0], encrypted=self.tls is not None)
 
     @property
     def reloads(self) -> dict[str, Callable[[], None]]:
-        """What can be read again while connections go on."""
+        """What can be read again while connections are open, by its name in the log."""
         return {} if self.tls is None else {"certificates": partial(_reload, self.tls)}
 
-    async def serve(  # noqa: ASYNC128 - passes it on
+    async def serve(  # noqa: ASYNC128 - `serve_on` calls task_status.started
         self,
-        runtime: arcp_trio.Runtime,
+        runtime: Runtime,
         *,
         task_status: trio.TaskStatus[object] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Accept connections for `runtime`, until cancelled or until it is over."""
+        """Accept connections for `runtime` until cancelled, or until the runtime ends."""
         await serve_on(
             self.listeners,
             runtime,
@@ -54,7 +54,7 @@ class Doors:
         )
 
     def close(self) -> None:
-        """Stop listening; `serve` does so at its end."""
+        """Stop listening; a `serve` that ends does this, too."""
         close(self.listeners)
 
 
@@ -62,7 +62,7 @@ async def open_doors(options: ServeOptions) -> Doors:
     """Listen as the options say.
 
     Raises:
-        CommandError: that is not possible, or not safe.
+        CommandError: it is not possible to listen there, or not safe.
     """
     tls, origins = _tls(options), _origins(options)
     try:
@@ -105,8 +105,8 @@ def _origins(options: ServeOptions) -> Origins:
 
 def _exposed(address: str) -> CommandError:
     return CommandError(
-        f"other machines can reach {address}, and tokens and events would cross the network for all"
-        " to read; add --tls-cert and --tls-key, or --insecure where something else encrypts"
+        f"other machines can reach {address}, and tokens and events would cross the network"
+        " unencrypted; add --tls-cert and --tls-key, or --insecure if something else encrypts"
     )
 
 
@@ -115,11 +115,11 @@ def _cannot_listen(options: ServeOptions, error: CannotListen) -> CommandError:
     if host.startswith(UNIX_PREFIX):
         where, advice = host, "choose another --host"
         if error.errno == errno.EADDRINUSE:
-            advice = "choose another --host, or stop what has it"
+            advice = "choose another --host, or stop what uses it"
     else:
         where = f"{f'[{host}]' if ':' in host else host}:{options.port}"
         advice = {
-            errno.EADDRINUSE: "choose another --port (0 picks a free one), or stop what has it",
+            errno.EADDRINUSE: "choose another --port (0 picks a free one), or stop what uses it",
             errno.EACCES: "choose a --port above 1023",
         }.get(error.errno or 0, "choose another --host")
     return CommandError(f"cannot listen on {where}: {reason(error)}; {advice}")

@@ -1,4 +1,4 @@
-"""The agents of `serve`: what the options name, and the demo agents under the names left free."""
+"""The agents of `serve`: those that the options name, and the demo agents."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final, cast
 
-import arcp_trio
 from arcp_trio.cli.errors import CommandError, one_line
-from arcp_trio.cli.options import ServeOptions
-from arcp_trio.runtime.job.agents import AgentFunction
+from arcp_trio.cli.serve.demo import demo_agents
+from arcp_trio.cli.serve.options import ServeOptions
+from arcp_trio.proxies.stdio import stdio_agent
+from arcp_trio.runtime.job.agents import AgentFunction, Agents
 from arcp_trio.wire.agent_ref import parse_agent_ref
 from arcp_trio.wire.errors import InvalidRequest
 
@@ -23,15 +24,32 @@ DEFAULT_REGISTRY: Final = "agents"
 _STDIO: Final = "stdio"
 
 
-def collect(options: ServeOptions) -> list[arcp_trio.Agents]:
-    """Import what `--agent` and `--agents` name."""
+def load_agents(options: ServeOptions) -> Agents:
+    """Return all agents to serve; a demo agent gives way to another agent of its name.
+
+    Raises:
+        CommandError: an agent cannot be loaded, or two have the same name and version.
+    """
+    agents = Agents()
+    try:
+        for registry in named_agents(options):
+            agents.add(registry)
+    except ValueError as error:
+        raise CommandError(f"cannot serve these agents together: {error}") from error
+    if not options.no_demo_agents:
+        agents.add(demo_agents(taken=agents.names()))
+    return agents
+
+
+def named_agents(options: ServeOptions) -> list[Agents]:
+    """Return a registry for each --agent, then one for each --agents."""
     if options.agent or options.agents:
-        # First, so that neither the console script's folder nor an installed package is before it.
+        # Modules of the current folder come before installed ones of the same name.
         sys.path.insert(0, str(Path.cwd()))
     return [*map(_one_agent, options.agent), *map(_registry, options.agents)]
 
 
-def _one_agent(text: str) -> arcp_trio.Agents:
+def _one_agent(text: str) -> Agents:
     where = f"--agent {text}"
     name, equals, target = text.partition("=")
     kind, colon, rest = target.partition(":")
@@ -42,7 +60,7 @@ def _one_agent(text: str) -> arcp_trio.Agents:
     except InvalidRequest as error:
         raise CommandError(f"{where}: {error.message}") from error
     function = _program(where, rest) if kind == _STDIO else _function(where, kind, rest)
-    agents = arcp_trio.Agents()
+    agents = Agents()
     register = (
         agents.agent(ref.name)
         if ref.version is None
@@ -67,17 +85,17 @@ def _program(where: str, command: str) -> AgentFunction:
     if not words or shutil.which(words[0]) is None:
         program = repr(words[0]) if words else "the command"
         raise CommandError(f"{where}: {program} is not a program that can be run")
-    return arcp_trio.stdio_agent(words)
+    return stdio_agent(words)
 
 
-def _registry(text: str) -> arcp_trio.Agents:
+def _registry(text: str) -> Agents:
     where = f"--agents {text}"
     module_name, colon, registry_name = text.partition(":")
     if not module_name or (colon and not registry_name):
         raise CommandError(f"{where}: write MODULE or MODULE:REGISTRY")
     registry_name = registry_name or DEFAULT_REGISTRY
     registry = _attribute(where, _module(where, module_name), registry_name)
-    if not isinstance(registry, arcp_trio.Agents):
+    if not isinstance(registry, Agents):
         raise CommandError(f"{where}: {registry_name} is not an arcp_trio.Agents")
     return registry
 
@@ -86,11 +104,11 @@ def _module(where: str, name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        # Another name is missing inside a module that was found.
         if error.name is None or not (name == error.name or name.startswith(error.name + ".")):
+            # The module was found, and imports another one that is missing.
             raise _import_failure(where, name, error) from error
         raise CommandError(_missing(where, name, error.name)) from error
-    # A fence around code that is not ours: whatever it raises, or if it leaves, is its own fault.
+    # A fence around the code of the module, which may raise anything, or leave.
     except (Exception, SystemExit) as error:
         raise _import_failure(where, name, error) from error
 

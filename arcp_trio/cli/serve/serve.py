@@ -1,4 +1,4 @@
-"""`arcp-trio serve`: a runtime on a port, from its options to its orderly end."""
+"""`arcp-trio serve`: a runtime, from its options to its orderly end."""
 
 from __future__ import annotations
 
@@ -9,98 +9,65 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Mapping
 from functools import partial
-from typing import Final, Literal, TextIO, cast
+from typing import Final, TextIO
 
 import trio
 
-import arcp_trio
 from arcp_trio.cli import logs
-from arcp_trio.cli.errors import CommandError
-from arcp_trio.cli.log_writer import beside
-from arcp_trio.cli.options import ServeOptions
+from arcp_trio.cli.data_folder import unusable_store
+from arcp_trio.cli.errors import ExitCode
+from arcp_trio.cli.log_writer import log_writer
 from arcp_trio.cli.serve import task_tree
 from arcp_trio.cli.serve.admission import Admission
 from arcp_trio.cli.serve.config import Config, settle
-from arcp_trio.cli.serve.demo import demo_agents
 from arcp_trio.cli.serve.doors import open_doors
-from arcp_trio.cli.serve.loading import collect
+from arcp_trio.cli.serve.loading import load_agents
 from arcp_trio.cli.serve.reloading import Reloads, Terminal, read_tokens_again, reload_at
 from arcp_trio.cli.serve.stdio import StandardDoor, StandardStreams
 from arcp_trio.cli.serve.stopping import LastResort, on_signal
-from arcp_trio.cli.storing import cannot_use, close_to_others, store_path
+from arcp_trio.cli.serve.storing import make_store
 from arcp_trio.runtime.access import Policy
+from arcp_trio.runtime.job.agents import Agents
+from arcp_trio.runtime.runtime import Runtime
 from arcp_trio.store.errors import StoreError
-from arcp_trio.store.interface import Store
 
 _END_SECONDS: Final = 4.0
-"""From the end of the drain to that of the process; 5 are promised."""
+"""The time from the end of the drain to that of the process; the help promises 5."""
 _LEAVE_SECONDS: Final = 2.0
-"""For what is left once every client has been told; the drain may have ended early."""
+"""The time for what is left after every client has been told; the drain may have ended early."""
 
 
 def run(given: Mapping[str, object]) -> int:
-    """Serve until a signal; return the exit code."""
+    """Serve until a signal, and return the exit code."""
     terminal = Terminal()
-    _have_descriptors()
+    _raise_descriptor_limit()
     config = settle(given)
     options = config.options
-    logs.set_up(options.log_level, options.log_format, beside)
-    # Standard output carries the address or the frames and nothing else, whatever an agent prints.
+    logs.set_up(options.log_level, options.log_format, log_writer)
+    # Standard output has the address or the frames and nothing else, whatever an agent prints.
     address_out = sys.stdout
     streams = StandardStreams.take() if options.stdio else None
     with contextlib.redirect_stdout(sys.stderr):
-        agents = _agents(options)
+        agents = load_agents(options)
         try:
             trio.run(_serve, config, given, agents, terminal, address_out, streams)
         except StoreError as error:
-            raise cannot_use(error) from error
-    return 0
+            raise unusable_store(error) from error
+    return ExitCode.SUCCESS
 
 
-def _have_descriptors() -> None:
-    """Take as many files as the system allows: each connection is one."""
+def _raise_descriptor_limit() -> None:
+    """Allow the process as many descriptors as it may have: each connection needs one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
-        with contextlib.suppress(OSError, ValueError):  # a system may allow less than it says
+        with contextlib.suppress(OSError, ValueError):  # a system may allow less than `hard`
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-def _agents(options: ServeOptions) -> arcp_trio.Agents:
-    agents = arcp_trio.Agents()
-    try:
-        for registry in collect(options):
-            agents.add(registry)
-    except ValueError as error:
-        raise CommandError(f"cannot serve these agents together: {error}") from error
-    if not options.no_demo_agents:
-        agents.add(demo_agents(taken=agents.names()))
-    return agents
-
-
-def _runtime(config: Config, admission: Admission) -> arcp_trio.Runtime:
-    return arcp_trio.Runtime(
-        auth=admission,
-        store=_store(config.options),
-        limits=config.limits,
-        operators=config.options.operator,
-        policy=Policy(observers=config.options.observer),
-    )
-
-
-def _store(options: ServeOptions) -> Store:
-    if options.memory:
-        return arcp_trio.MemoryStore()
-    close_to_others(options.data)
-    return arcp_trio.SqliteStore(
-        store_path(options.data),
-        synchronous=cast('Literal["FULL", "NORMAL", "OFF"]', options.synchronous.upper()),
-    )
 
 
 async def _serve(
     config: Config,
     given: Mapping[str, object],
-    agents: arcp_trio.Agents,
+    agents: Agents,
     terminal: Terminal,
     address_out: TextIO,
     streams: StandardStreams | None,
@@ -112,13 +79,13 @@ async def _serve(
     stop = on_signal(hurry, leave)
     task_tree.show_at(signal.SIGUSR1)
     with contextlib.ExitStack() as opened:
-        # Before anything is read that could be replaced from then on.
+        # Before any file is read: a SIGHUP from here on means that a file has changed since.
         hangups = opened.enter_context(trio.open_signal_receiver(signal.SIGHUP))
         admission = Admission(options)
         doors = await open_doors(options) if streams is None else StandardDoor(streams, stop.set)
         opened.callback(doors.close)
-        # Not before there is something to listen on: what cannot start leaves no folder behind.
-        admission.make_token(options)
+        # After the doors are open: a `serve` that cannot listen leaves no folder and no token.
+        admission.complete(options)
         again = partial(read_tokens_again, given, config, admission)
         reloads: Reloads = {"tokens": again, **doors.reloads}
         runtime = _runtime(config, admission)
@@ -132,10 +99,21 @@ async def _serve(
                     print(f"listening on {doors.url}", file=address_out, flush=True)
                 await stop.wait()
                 hurry()
-                # Who comes during the drain is told so, and probes see that it is alive.
+                # The listeners stay open meanwhile: clients that connect are told of the drain,
+                # and probes see that the process is alive.
                 await runtime.shutdown(drain=options.drain)
                 nursery.cancel_scope.cancel(reason="a signal asks for the end")
             last_resort.exit_within(_LEAVE_SECONDS)
+
+
+def _runtime(config: Config, admission: Admission) -> Runtime:
+    return Runtime(
+        auth=admission,
+        store=make_store(config.options),
+        limits=config.limits,
+        operators=config.options.operator,
+        policy=Policy(observers=config.options.observer),
+    )
 
 
 async def _mind_hangups(

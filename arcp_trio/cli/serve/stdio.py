@@ -1,4 +1,4 @@
-"""`arcp-trio serve --stdio`: one session, with whoever has started the process (§4)."""
+"""`serve --stdio`: one session, with the process that has started this one (§4)."""
 
 from __future__ import annotations
 
@@ -13,82 +13,82 @@ from typing import Final, NoReturn
 import attrs
 import trio
 
-import arcp_trio
 from arcp_trio.cli.errors import CommandError
+from arcp_trio.runtime.runtime import Runtime
 from arcp_trio.transport.base import Transport
 from arcp_trio.transport.stdio import LineTransport
 
-_INPUT, _OUTPUT, _ERRORS = 0, 1, 2
+_STDIN, _STDOUT, _STDERR = 0, 1, 2
 _NAME: Final = "standard input and output"
 
 
 @attrs.frozen
 class StandardStreams:
-    """What standard input and output were: ours alone, and inherited by no program."""
+    """Copies of standard input and output for the frames; no child process inherits them."""
 
     incoming: int
     outgoing: int
     _blocking: Mapping[int, bool]
+    """Whether each of the two was blocking when it was found."""
 
     @classmethod
     def take(cls) -> StandardStreams:
-        """Take them for the frames, so that nothing else can get in between.
+        """Take the standard streams for the frames, so that nothing else is written or read there.
 
-        What an agent prints, or a library or a program that it starts writes, goes to standard
-        error; who reads standard input finds its end. That stays so, up to the process's last
-        word.
+        From then on standard output is standard error, also for libraries and child processes, and
+        standard input is empty. Both stay so until the process ends.
 
         Raises:
-            CommandError: they are not there.
+            CommandError: a standard stream is closed.
         """
-        if None in (sys.__stdin__, sys.__stdout__, sys.__stderr__):  # it was closed at the start
+        if None in (sys.__stdin__, sys.__stdout__, sys.__stderr__):  # closed at the start
             raise CommandError("--stdio needs standard input, output and error")
-        incoming, outgoing = os.dup(_INPUT), os.dup(_OUTPUT)
-        os.dup2(_ERRORS, _OUTPUT)
+        incoming, outgoing = os.dup(_STDIN), os.dup(_STDOUT)
+        os.dup2(_STDERR, _STDOUT)
         nothing = os.open(os.devnull, os.O_RDONLY)
-        os.dup2(nothing, _INPUT)
+        os.dup2(nothing, _STDIN)
         os.close(nothing)
         return cls(
             incoming, outgoing, {each: os.get_blocking(each) for each in (incoming, outgoing)}
         )
 
     def restore(self) -> None:
-        """Have them block as before: other processes have the same open files."""
+        """Make both streams blocking or not, as they were: other processes share them."""
         for descriptor, blocking in self._blocking.items():
             with suppress(OSError):
                 os.set_blocking(descriptor, blocking)
 
     def leave(self, exit_code: int) -> NoReturn:
-        """End the process at once."""
+        """Restore both streams and end the process at once."""
         self.restore()
         os._exit(exit_code)
 
 
 @attrs.frozen
 class StandardDoor:
-    """Lets one client in: the process that has started this one. Stands where `Doors` may."""
+    """The way in for one client, the process that has started this one; used like `Doors`."""
 
     _streams: StandardStreams
     _over: Callable[[], None]
-    """Called when the client has said all it had to say, or is gone."""
+    """Called when the client has closed its side, or its session is over."""
 
     @property
     def url(self) -> None:
-        """Nobody else can connect."""
+        """None: no other client can connect."""
 
     @property
     def reloads(self) -> dict[str, Callable[[], None]]:
-        """There is nothing to read again."""
+        """Nothing that could be read again."""
         return {}
 
     async def serve(
         self,
-        runtime: arcp_trio.Runtime,
+        runtime: Runtime,
         *,
         task_status: trio.TaskStatus[object] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Have `runtime` begin to attend to the client."""
-        # Copies, because a stream closes what it is given.
+        """Start a task of `runtime` that attends to the client."""
+        # A stream closes its descriptor, so each stream gets a copy.
         transport = LineTransport(
             trio.lowlevel.FdStream(os.dup(self._streams.incoming)),
             trio.lowlevel.FdStream(os.dup(self._streams.outgoing)),
@@ -101,12 +101,12 @@ class StandardDoor:
         await trio.lowlevel.checkpoint()
 
     def close(self) -> None:
-        """Leave both streams as they were found."""
+        """Restore both streams."""
         self._streams.restore()
 
-    async def _attend(self, runtime: arcp_trio.Runtime, transport: Transport) -> None:
+    async def _attend(self, runtime: Runtime, transport: Transport) -> None:
         try:
-            # It may take its time: it keeps nobody out.
+            # The client may take its time to say hello, since it keeps no other client out.
             await runtime.attend(transport, deadline=math.inf)
         finally:
             self._over()

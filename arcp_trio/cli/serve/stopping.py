@@ -1,4 +1,4 @@
-"""How a signal ends `serve`: in order the first time, at once the second."""
+"""How a signal ends `serve`: the first one in order, the second one at once."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from typing import Final, NoReturn
 import trio
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+_STDERR: Final = 2
 
 Leave = Callable[[int], NoReturn]
 """Ends the process at once with an exit code."""
 
 
 class LastResort:
-    """Ends the process with exit code 0 when an orderly end takes too long.
+    """Ends the process with exit code 0 if an orderly end takes too long.
 
-    A thread of its own: neither an agent that blocks the event loop nor one that sits in a thread,
-    which the interpreter would wait for on its way out, can hold it up.
+    It waits in a thread of its own. So it is stopped neither by an agent that blocks the event loop
+    nor by an agent in a thread, which the interpreter joins before it exits.
     """
 
     def __init__(self, leave: Leave = os._exit) -> None:
@@ -34,7 +35,7 @@ class LastResort:
         threading.Thread(target=self._watch, name="last resort", daemon=True).start()
 
     def exit_within(self, seconds: float) -> None:
-        """Set a deadline; the earliest counts. May be called from a signal handler."""
+        """Set a deadline; the earliest one counts. A signal handler may call this."""
         self._deadlines.put(time.monotonic() + seconds)
 
     def _watch(self) -> None:
@@ -45,24 +46,27 @@ class LastResort:
             except queue.Empty:
                 continue
             deadline = min(deadline, another)
-        # Nothing is left to flush: standard error goes out line by line, and standard output had
-        # its one line.
+        # Nothing has to be flushed: standard error is written line by line, and the one line of
+        # standard output was flushed when it was printed.
         _say(b"an agent, or the store, does not stop: leaving without it\n")
         self._leave(0)
 
 
 def _say(line: bytes) -> None:
-    """Write to standard error, past sys.stderr, whose lock may be held by what does not end.
+    """Write to standard error without sys.stderr, whose lock a blocked thread may hold.
 
-    Not if nobody reads there, or reads no further: that may be just what everything waits for.
+    If a write would block, do nothing: a full pipe may be what the process is blocked by.
     """
     with suppress(OSError):
-        if select.select([], [2], [], 0)[1]:
-            os.write(2, line)
+        if select.select([], [_STDERR], [], 0)[1]:
+            os.write(_STDERR, line)
 
 
 def on_signal(react: Callable[[], None], leave: Leave = os._exit) -> trio.Event:
-    """Return an event that SIGTERM or SIGINT sets, after `react`; a second one leaves at once."""
+    """Return an event that is set at the first SIGTERM or SIGINT, after a call of `react`.
+
+    The second signal ends the process at once.
+    """
     stop = trio.Event()
     token = trio.lowlevel.current_trio_token()
 

@@ -1,4 +1,4 @@
-"""What every task is at, for an operator who wonders what a process is doing."""
+"""SIGUSR1: the tree of tasks and where each is, for an operator."""
 
 from __future__ import annotations
 
@@ -14,35 +14,36 @@ import trio
 
 from arcp_trio.cli.logs import visible
 
-_IN_BETWEEN: Final = sys.stdlib_module_names | {"trio", "trio_websocket", "outcome"}
-"""Where tasks wait on behalf of others: it is their callers that are of interest."""
+_SKIPPED: Final = sys.stdlib_module_names | {"trio", "trio_websocket", "outcome"}
+"""Packages whose functions wait on behalf of their callers; the caller is what is shown."""
+_STDERR: Final = 2
 
 
 def show_at(number: signal.Signals) -> None:
-    """Write the tree of tasks to standard error whenever this signal comes, and go on.
+    """Write the tree of tasks to standard error whenever this signal comes.
 
-    In the signal's handler, which needs no turn of its own: so it also shows the agent that keeps
-    all others from having theirs.
+    The signal's handler writes it, and not a task, which would have to wait for its turn: so the
+    tree also shows an agent that blocks the event loop.
     """
     root = trio.lowlevel.current_root_task()
     assert root is not None
 
     def show(_number: int, interrupted: FrameType | None) -> None:
         tree = "".join(f"{line}\n" for line in _lines(root, interrupted))
-        # In one piece, and past the buffer of sys.stderr: that may be what was interrupted.
+        # In one write, and without sys.stderr, whose buffer may be what the signal interrupted.
         with suppress(OSError):
-            os.write(2, tree.encode(errors="backslashreplace"))
+            os.write(_STDERR, tree.encode(errors="backslashreplace"))
 
     signal.signal(number, show)
 
 
 def _lines(root: trio.lowlevel.Task, interrupted: FrameType | None) -> Iterator[str]:
-    """How many tasks there are; then each, and further in what it has started."""
+    """Yield the number of tasks, then a line for each task, indented below its parent's line."""
     tasks = list(_walk(root))
     running = _running()
     yield f"task tree: {len(tasks)} tasks"
     for depth, task in tasks:
-        frames = _behind(interrupted) if task is running else _awaited(task)
+        frames = _callers(interrupted) if task is running else _awaited(task)
         now = " (running)" if task is running else ""
         yield f"{'  ' * depth}- {visible(task.name)}{_place(frames)}{now}"
 
@@ -60,16 +61,17 @@ def _walk(root: trio.lowlevel.Task) -> Iterator[tuple[int, trio.lowlevel.Task]]:
 def _running() -> trio.lowlevel.Task | None:
     try:
         return trio.lowlevel.current_task()
-    except RuntimeError:  # none: all of them wait
+    except RuntimeError:  # the signal came between two tasks
         return None
 
 
 def _awaited(task: trio.lowlevel.Task) -> list[FrameType]:
-    """Innermost first."""
+    """Return the frames of a waiting task, innermost first."""
     return [frame for frame, _ in task.iter_await_frames()][::-1]
 
 
-def _behind(frame: FrameType | None) -> list[FrameType]:
+def _callers(frame: FrameType | None) -> list[FrameType]:
+    """Return a frame and those that called it, innermost first."""
     frames: list[FrameType] = []
     while frame is not None:
         frames.append(frame)
@@ -78,9 +80,10 @@ def _behind(frame: FrameType | None) -> list[FrameType]:
 
 
 def _place(frames: Iterable[FrameType]) -> str:
+    """Return the innermost place that is not in a skipped package."""
     for frame in frames:
         module = str(frame.f_globals.get("__name__", ""))
-        if module.partition(".")[0] not in _IN_BETWEEN:
+        if module.partition(".")[0] not in _SKIPPED:
             code = frame.f_code
             return visible(f": {code.co_filename}:{frame.f_lineno} in {code.co_name}")
     return ""

@@ -1,4 +1,4 @@
-"""Who may connect: the tokens that are given, or else one that is made once and kept."""
+"""The tokens that `serve` accepts: those that are given, or else one that is made once and kept."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from typing import Final
 
 import attrs
 
+from arcp_trio.cli.data_folder import token_path
 from arcp_trio.cli.errors import CommandError, reason
-from arcp_trio.cli.options import ServeOptions
 from arcp_trio.cli.serve.config import ReadFile
+from arcp_trio.cli.serve.options import TOKENS_VARIABLE, ServeOptions
 from arcp_trio.plainfile import NotPlain, open_plain
 from arcp_trio.wire.ids import token_digest
 
 LOCAL: Final = "local"
-"""The principal of a token that nobody gave."""
-TOKENS_VARIABLE: Final = "ARCP_TOKENS"
+"""The principal of the token that `serve` makes."""
 
 _HASHED: Final = "sha256:"
 _SHA256: Final = re.compile("[0-9a-fA-F]{64}")
@@ -36,11 +36,12 @@ log = logging.getLogger(__name__)
 
 @attrs.frozen(kw_only=True)
 class Tokens:
-    """The tokens that are good, by their SHA-256 in hexadecimal, each with its principal."""
+    """The tokens that are accepted."""
 
     principals: Mapping[str, str]
+    """The principal of each token, by the digest of the token in hexadecimal."""
     made: str | None = attrs.field(default=None, repr=False)
-    """The one that nobody gave, to be shown."""
+    """The token that was made, which has to be shown; None if tokens were given."""
 
 
 def gather(
@@ -50,9 +51,10 @@ def gather(
     made: str | None = None,
     read: ReadFile = Path.read_bytes,
 ) -> Tokens:
-    """Collect the tokens of every source; without any, make one or take the one made before.
+    """Return the tokens of all sources or, if there are none, the token that is made.
 
-    With --memory, only the caller knows which was `made` before.
+    Args:
+        made: the token that was made before; with --memory it is kept nowhere else.
     """
     return given_tokens(options, environment, read) or make_token(options, made)
 
@@ -60,14 +62,17 @@ def gather(
 def given_tokens(
     options: ServeOptions, environment: Mapping[str, str], read: ReadFile = Path.read_bytes
 ) -> Tokens | None:
-    """Collect the tokens of every source; None if one is to be made, as is none beside --jwt-keys.
+    """Return the tokens of all sources, or None if a token has to be made.
 
-    Nothing is written.
+    No token is made beside --jwt-keys, where signed tokens are accepted.
+
+    Raises:
+        CommandError: a source cannot be read, or has a mistake in it.
     """
     principals: dict[str, str] = {}
     for where, text in _given(options, environment, read):
         principal, token = parse_token(text, where)
-        digest = _hashed(token, where)
+        digest = _digest_of(token, where)
         if principals.setdefault(digest, principal) != principal:
             raise CommandError(
                 f"{where}: {principal} has the same token as {principals[digest]}; "
@@ -76,23 +81,28 @@ def given_tokens(
     if principals or options.jwt_keys is not None:
         return Tokens(principals=principals)
     if options.token_file is not None:
-        # Written anew just now, perhaps: everybody in it would be shut out for one that is made.
+        # The file may be in the middle of being rewritten. A token that is made would replace the
+        # tokens of all principals in it.
         raise CommandError(f"the token file {options.token_file} has no token in it; add one")
     return None
 
 
 def make_token(options: ServeOptions, made: str | None = None) -> Tokens:
-    """Take the token that was made before, or make one; without --memory it is kept."""
+    """Return the token that was made before, or a new one; without --memory it is kept."""
     if not options.memory:
-        made = kept_token(Path(options.data))
+        made = kept_token(options.data)
     elif made is None:
         made = _new_token()
     return Tokens(principals={_digest(made): LOCAL}, made=made)
 
 
+# -- tokens that are given
+
+
 def _given(
     options: ServeOptions, environment: Mapping[str, str], read: ReadFile
 ) -> Iterator[tuple[str, str]]:
+    """Yield each item and, before it, where it was found."""
     yield from _numbered("--token", options.token)
     listed = environment.get(TOKENS_VARIABLE, "").split(",")
     yield from _numbered(TOKENS_VARIABLE, (item for item in listed if item))
@@ -118,7 +128,12 @@ def _file_lines(path: Path, read: ReadFile) -> Iterator[tuple[str, str]]:
 
 
 def parse_token(text: str, where: str) -> tuple[str, str]:
-    """Split `principal=token`. A complaint says where, and never what: it may be a secret."""
+    """Return the two parts of `principal=token`.
+
+    Raises:
+        CommandError: the text has another form. The message has `where` and not the text, which
+            may be a secret.
+    """
     principal, equals, token = text.partition("=")
     if not equals:
         problem = "has no '='"
@@ -133,13 +148,15 @@ def parse_token(text: str, where: str) -> tuple[str, str]:
     raise CommandError(f"{where} {problem}; write principal=token")
 
 
-def _hashed(token: str, where: str) -> str:
-    """Hash a token, unless it stands there hashed already."""
+def _digest_of(token: str, where: str) -> str:
+    """Return the digest of a token, which may be given as its digest."""
     prefix, colon, digest = token.partition(":")
     if prefix + colon != _HASHED:
         return _digest(token)
     if not _SHA256.fullmatch(digest):
-        raise CommandError(f"{where} is not the SHA-256 of a token; {_HASHED} and 64 digits 0-9a-f")
+        raise CommandError(
+            f"{where} is not the SHA-256 of a token; write {_HASHED} and 64 digits 0-9a-f"
+        )
     return digest.lower()
 
 
@@ -148,24 +165,31 @@ def _digest(token: str) -> str:
 
 
 def _is_word(text: str) -> bool:
-    # str.isprintable allows the space and no other whitespace.
+    # str.isprintable accepts the space, and no other whitespace.
     return bool(text) and text.isprintable() and " " not in text
+
+
+# -- the token that is made
 
 
 def _new_token() -> str:
     return secrets.token_urlsafe(32)
 
 
-def kept_token(folder: Path) -> str:
-    """Return the token kept in the folder, after making it if it is not there yet."""
-    path = folder / "token"
+def kept_token(folder: str | Path) -> str:
+    """Return the token that is kept in the folder; make it if there is none.
+
+    Raises:
+        CommandError: the token cannot be kept, or what is there is not a token.
+    """
+    path = token_path(folder)
     try:
         if not path.exists():
             _keep(_new_token(), path)
         return _read_kept(path)
     except NotPlain as error:
         raise CommandError(
-            f"{path} is {reason(error)}; move it away and a new token is made"
+            f"{path} is {reason(error)}; move it away, and a new token is made"
         ) from error
     except OSError as error:
         raise CommandError(
@@ -175,9 +199,10 @@ def kept_token(folder: Path) -> str:
 
 
 def _keep(token: str, path: Path) -> None:
-    """Write the file whole or not at all; of two that start at once, the first one's stays."""
+    """Write the whole file or nothing; if the file exists by then, leave it as it is."""
     path.parent.mkdir(mode=_OWNER_ONLY_FOLDER, parents=True, exist_ok=True)
-    # A temporary file is the owner's alone (0600), and a link, unlike a rename, never replaces.
+    # A temporary file has the mode 0600. A link, unlike a rename, does not replace a file that
+    # another process has made at the same time.
     with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=".token-") as draft:
         draft.write(token + "\n")
         draft.flush()
@@ -201,5 +226,5 @@ def _read_kept(path: Path) -> str:
             )
         text = file.read().decode("utf-8", "replace").strip()
     if not _is_word(text) or not text.isascii():
-        raise CommandError(f"{path} does not hold a token; delete it and a new one is made")
+        raise CommandError(f"{path} does not hold a token; delete it, and a new one is made")
     return text

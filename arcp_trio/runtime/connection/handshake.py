@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import hmac
 import logging
 from typing import TYPE_CHECKING
 
 import attrs
-import trio
 
 from arcp_trio.runtime.access import address_of
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.runtime.notices import frame, store_trouble
+from arcp_trio.runtime.session.attachment import Attachment
 from arcp_trio.runtime.session.outbox import Attach
+from arcp_trio.runtime.session.resuming import Resume, cannot_resume, check_resume
+from arcp_trio.runtime.session.unsent import Unsent
 from arcp_trio.store.errors import StoreError
-from arcp_trio.store.writes import RotateToken
-from arcp_trio.wire.dialects import named, recognise
+from arcp_trio.wire.dialects import Dialect, named, recognise
 from arcp_trio.wire.envelope import Envelope
-from arcp_trio.wire.errors import (
-    ArcpError,
-    InternalError,
-    ResumeWindowExpired,
-    Unauthenticated,
-)
+from arcp_trio.wire.errors import ArcpError, InternalError, Unauthenticated
 from arcp_trio.wire.features import ALL_FEATURES, SUPPORTED, Feature, negotiate
 from arcp_trio.wire.ids import resume_token, token_digest
 from arcp_trio.wire.json import Json
@@ -30,267 +25,223 @@ from arcp_trio.wire.messages import Auth, Hello, SessionResume, parse
 from arcp_trio.wire.timestamps import rfc3339
 
 if TYPE_CHECKING:
-    from arcp_trio.runtime.connection.connection import Connection
     from arcp_trio.runtime.core import Core
+    from arcp_trio.runtime.farewell import Closing
     from arcp_trio.runtime.session.session import Session
     from arcp_trio.runtime.session.sessions import Sessions
+    from arcp_trio.store.interface import Replay
+    from arcp_trio.transport.base import Transport
 
 log = logging.getLogger(__name__)
 
-MOST_SPARE_DIGESTS = 16
-"""Tokens of a session that are good besides the newest: as many resumes in a row may go wrong."""
+
+@attrs.frozen(kw_only=True)
+class Opened:
+    """A session that is attached to a connection, and what is sent first."""
+
+    session: Session
+    attachment: Attachment
+    welcome: bytes
+    replay: Replay
+    after_seq: int
+    """The number that the replay follows."""
+    fresh: bool = False
+    """The session is new: it may be exchanged for one to resume."""
 
 
-async def open_session(
-    core: Core, sessions: Sessions, connection: Connection, first: Envelope
-) -> Session:
-    """Give the connection the session that its first frame asks for.
+class Handshake:
+    """Finds the session that a connection's client asks for; used again for an exchange."""
 
-    Raises:
-        ArcpError: it does not get one.
-    """
-    try:
-        return await _open_session(core, sessions, connection, first)
-    except StoreError:
-        log.exception("session cannot be opened", extra={"peer": connection.peer})
-        raise store_trouble() from None
+    def __init__(
+        self, core: Core, sessions: Sessions, transport: Transport, closing: Closing
+    ) -> None:
+        self.principal: str | None = None
+        """The principal of the last hello on this connection."""
+        self._core = core
+        self._sessions = sessions
+        self._transport = transport
+        self._closing = closing
 
+    async def open(self, first: Envelope) -> Opened:
+        """Attach the session that a frame asks for.
 
-async def _open_session(
-    core: Core, sessions: Sessions, connection: Connection, first: Envelope
-) -> Session:
-    message = parse(first)
-    if core.closing:
-        raise InternalError("the runtime is shutting down")
-    if core.store.trouble is not None or not core.taken_over.is_set():
-        raise store_trouble()
-    match message:
-        case Hello():
-            connection.dialect = recognise(first)
-            connection.principal = principal = await _authenticate(core, connection, message.auth)
-            features = negotiate(message.features, _offered(sessions, connection))
-            if message.resumption is None:
-                return await _begin(core, sessions, connection, principal, features)
-            return await _resume(
-                core, sessions, connection, message.resumption, principal, features
+        Raises:
+            ArcpError: there is no session for it.
+        """
+        try:
+            return await self._open(first)
+        except StoreError:
+            log.exception("session cannot be opened", extra={"peer": self._transport.peer})
+            raise store_trouble() from None
+
+    async def _open(self, first: Envelope) -> Opened:
+        message, core = parse(first), self._core
+        if core.closing:
+            raise InternalError("the runtime is shutting down")
+        if core.store.trouble is not None or not core.taken_over.is_set():
+            raise store_trouble()
+        match message:
+            case Hello():
+                dialect = recognise(first)
+                self.principal = principal = await self._authenticate(message.auth)
+                features = negotiate(message.features, self._offered())
+                if message.resumption is None:
+                    return await self._create(principal, features, dialect)
+                return await self._resume(message.resumption, principal, features, dialect)
+            case SessionResume():
+                claimed = self.principal
+                if message.auth is not None:
+                    claimed = await self._authenticate(message.auth)
+                return await self._resume(message, claimed, None, None)
+            case _:
+                raise Unauthenticated("the first frame must be a session.hello")
+
+    # -- who it is
+
+    async def _authenticate(self, auth: Auth | None) -> str:
+        if auth is None or auth.scheme not in (None, "bearer") or not (auth.token or "").strip():
+            raise Unauthenticated("a bearer token is required")
+        assert auth.token is not None
+        try:
+            principal = await self._core.authenticate(auth.token)
+        except Unauthenticated as error:
+            raise self._wrong_token(error) from None
+        except ArcpError:
+            raise
+        except Exception:
+            log.exception("authenticator failed")
+            raise InternalError("the token could not be checked") from None
+        if not principal:
+            raise self._wrong_token(Unauthenticated("the token is not valid"))
+        return principal
+
+    def _wrong_token(self, error: Unauthenticated) -> ArcpError:
+        """Count a wrong token; past the limit of its address, return the limit's error instead."""
+        most = self._core.limits.failed_auth_per_minute
+        if self._core.wrong_tokens.count(address_of(self._transport.peer)) > most:
+            return limit_hit("failed_auth_per_minute", most)
+        return error
+
+    # -- a new session
+
+    async def _create(self, principal: str, features: frozenset[str], dialect: Dialect) -> Opened:
+        sessions = self._sessions
+        sessions.refuse_if_full(principal)
+        token, attachment = resume_token(), self._attachment(dialect)
+        session, stored = sessions.create(principal, features, dialect.name, token_digest(token))
+        try:
+            sessions.join(session, attachment)
+            await stored.committed()
+            session.tell(Attach(attachment, after_seq=0))
+            log.info("session opened", extra=session.facts | {"peer": self._transport.peer})
+            return Opened(
+                session=session,
+                attachment=attachment,
+                welcome=self._welcome(session, token),
+                replay=await attachment.begun(),
+                after_seq=0,
+                fresh=True,
             )
-        case SessionResume():
-            claimed = connection.principal
-            if message.auth is not None:
-                claimed = await _authenticate(core, connection, message.auth)
-            return await _resume(core, sessions, connection, message, claimed, None)
-        case _:
-            raise Unauthenticated("the first frame must be a session.hello")
+        except BaseException:
+            sessions.leave(session, attachment)
+            raise
+        finally:
+            session.release()
 
+    # -- a session that goes on
 
-async def _authenticate(core: Core, connection: Connection, auth: Auth | None) -> str:
-    if auth is None or auth.scheme not in (None, "bearer") or not (auth.token or "").strip():
-        raise Unauthenticated("a bearer token is required")
-    assert auth.token is not None
-    try:
-        principal = await core.authenticate(auth.token)
-    except Unauthenticated as error:
-        raise _wrong_token(core, connection, error) from None
-    except ArcpError:
-        raise
-    except Exception:
-        log.exception("authenticator failed")
-        raise InternalError("the token could not be checked") from None
-    if not principal:
-        raise _wrong_token(core, connection, Unauthenticated("the token is not valid"))
-    return principal
+    async def _resume(
+        self,
+        resume: SessionResume,
+        principal: str | None,
+        features: frozenset[str] | None,
+        dialect: Dialect | None,
+    ) -> Opened:
+        store, digest = self._core.store, token_digest(resume.resume_token)
+        session_id = resume.session_id or await store.session_of_token(digest)
+        session = None if session_id is None else await self._sessions.wake(session_id)
+        if session is None:
+            raise cannot_resume()
+        attachment = self._attachment(dialect or named(session.record.dialect))
+        try:
+            return await self._reattach(session, attachment, resume, principal, features)
+        except BaseException:
+            self._sessions.leave(session, attachment)
+            raise
+        finally:
+            session.release()
 
-
-def _wrong_token(core: Core, connection: Connection, error: Unauthenticated) -> ArcpError:
-    """What is said of it: from an address with too many of them, only that."""
-    most = core.limits.failed_auth_per_minute
-    if core.wrong_tokens.count(address_of(connection.peer)) > most:
-        return limit_hit("failed_auth_per_minute", most)
-    return error
-
-
-def _check_connected(core: Core, sessions: Sessions, principal: str) -> None:
-    most = core.limits.sessions_per_principal
-    if sessions.connected(principal) >= most:
-        raise limit_hit("sessions_per_principal", most)
-
-
-# -- a new session
-
-
-async def _begin(
-    core: Core,
-    sessions: Sessions,
-    connection: Connection,
-    principal: str,
-    features: frozenset[str],
-) -> Session:
-    _check_connected(core, sessions, principal)
-    token = resume_token()
-    session, stored = sessions.create(
-        principal, features, connection.dialect.name, token_digest(token)
-    )
-    try:
-        connection.join(session, fresh=True)
-        await stored.committed()
-        session.tell(
-            Attach(connection, welcome(core, sessions, connection, session, token), after_seq=0)
+    async def _reattach(
+        self,
+        session: Session,
+        attachment: Attachment,
+        resume: SessionResume,
+        principal: str | None,
+        features: frozenset[str] | None,
+    ) -> Opened:
+        store, digest = self._core.store, token_digest(resume.resume_token)
+        if principal not in (None, session.principal) or not session.record.holds(digest):
+            raise cannot_resume()
+        await check_resume(store, session, digest, resume.last_event_seq)
+        # At once: frames that the client does not read would hold up the command below.
+        session.evict()
+        attempt = Resume(
+            sessions=self._sessions,
+            store=store,
+            attachment=attachment,
+            peer=self._transport.peer,
+            digest=digest,
+            after_seq=resume.last_event_seq,
+            features=features,
+            offered=self._offered(),
         )
-        log.info("session opened", extra=session.facts | {"peer": connection.peer})
-    finally:
-        session.release()
-    return session
-
-
-def _offered(sessions: Sessions, connection: Connection) -> list[str]:
-    """What the runtime can do here; secrets do not go where somebody can read along (§14)."""
-    credentials = sessions.jobs.revoker.offered and connection.private
-    return [
-        feature
-        for feature in ALL_FEATURES
-        if feature in SUPPORTED or (credentials and feature == Feature.PROVISIONED_CREDENTIALS)
-    ]
-
-
-def welcome(
-    core: Core, sessions: Sessions, connection: Connection, session: Session, token: str
-) -> bytes:
-    """A `session.welcome` (§6.2), its session id in the payload too, where some clients look."""
-    flat = Feature.AGENT_VERSIONS not in session.features
-    capabilities: dict[str, Json] = {
-        "encodings": ["json"],
-        "features": _offered(sessions, connection),
-        "agents": sorted(sessions.jobs.agents.names())
-        if flat
-        else sessions.jobs.agents.inventory(),
-    }
-    payload: dict[str, Json] = {
-        "runtime": {"name": core.name, "version": core.version},
-        "session_id": session.id,
-        "resume_token": token,
-        "resume_window_sec": core.limits.resume_window_seconds,
-        "accepted_at": rfc3339(core.clock.now()),
-        "capabilities": capabilities,
-    }
-    if Feature.HEARTBEAT in session.features:
-        payload["heartbeat_interval_sec"] = core.limits.heartbeat_seconds
-    return frame("session.welcome", payload)
-
-
-# -- a session that goes on
-
-
-def _cannot_resume() -> ResumeWindowExpired:
-    """One answer for whatever is wrong, so that nothing can be learnt from it."""
-    return ResumeWindowExpired("the session cannot be resumed from there")
-
-
-async def _resume(
-    core: Core,
-    sessions: Sessions,
-    connection: Connection,
-    resume: SessionResume,
-    principal: str | None,
-    features: frozenset[str] | None,
-) -> Session:
-    token = token_digest(resume.resume_token)
-    session_id = resume.session_id or await core.store.session_of_token(token)
-    session = None if session_id is None else await sessions.wake(session_id)
-    if session is None:
-        raise _cannot_resume()
-    try:
-        if principal not in (None, session.principal) or not _holds_token(session, token):
-            raise _cannot_resume()
-        if features is None:
-            connection.dialect = named(session.dialect)
-        await _check_place(core, session, token, resume.last_event_seq)
-        session.evict()  # already here: what it does not read would hold up the command
-        attempt = Reattach(core, sessions, connection, token, resume.last_event_seq, features)
         await session.command(attempt)
         await attempt.done.wait()
         if attempt.error is not None:
             raise attempt.error
-        return session
-    finally:
-        session.release()
-
-
-async def _check_place(core: Core, session: Session, token: bytes, after_seq: int) -> None:
-    """Look, and touch nothing: an attempt that fails costs the session nothing."""
-    covered = await core.store.covers(session.id, after_seq)
-    in_range = session.floor <= after_seq <= session.top
-    if session.over or not (covered and in_range and _holds_token(session, token)):
-        raise _cannot_resume()
-
-
-def _still_good(session: Session, token: bytes) -> tuple[bytes, ...]:
-    """The tokens that the client may have, besides the one it is about to get, oldest first.
-
-    It has been heard with this one, which does away with those before. Not with those issued since:
-    this may be an attempt that it gave up, handled late.
-    """
-    issued = (*session.spare_digests, session.token_digest)
-    since = issued[issued.index(token) + 1 :]
-    return (token, *since[-(MOST_SPARE_DIGESTS - 1) :])
-
-
-def _holds_token(session: Session, token: bytes) -> bool:
-    good = (session.token_digest, *session.spare_digests)
-    return any(hmac.compare_digest(token, digest) for digest in good)
-
-
-@attrs.define(eq=False)
-class Reattach:
-    """A resume, as a command of its session: one at a time, and a failed one changes nothing."""
-
-    core: Core
-    sessions: Sessions
-    connection: Connection
-    token: bytes
-    after_seq: int
-    features: frozenset[str] | None
-    """As negotiated anew; None keeps what the session had."""
-    size = 0
-    """It takes no room."""
-    done: trio.Event = attrs.field(factory=trio.Event)
-    error: ArcpError | None = None
-
-    async def carry_out(self, session: Session) -> None:
-        """Check, rotate the token, and have the session's frames go to this connection."""
-        try:
-            await self._attach(session)
-        except ArcpError as error:
-            self.error = error
-        except Exception:
-            log.exception("resume failed", extra=session.facts)
-            self.error = InternalError("the session could not be resumed")
-        finally:
-            self.done.set()
-
-    async def _attach(self, session: Session) -> None:
-        core, sessions = self.core, self.sessions
-        await _check_place(core, session, self.token, self.after_seq)
-        if self.connection.over:
-            raise _cannot_resume()
-        if session.holder is None:
-            _check_connected(core, sessions, session.principal)
-        token = resume_token()
-        session.spare_digests = _still_good(session, self.token)
-        session.token_digest = token_digest(token)
-        if self.features is not None:
-            session.features, session.dialect = self.features, self.connection.dialect.name
-        # Negotiated on another connection, perhaps, that was more private than this one.
-        session.features = negotiate(session.features, _offered(sessions, self.connection))
-        rotation = RotateToken(
-            session.id,
-            session.token_digest,
-            session.spare_digests,
-            session.features,
-            session.dialect,
+        return Opened(
+            session=session,
+            attachment=attachment,
+            replay=await attachment.begun(),
+            welcome=self._welcome(session, attempt.token),
+            after_seq=resume.last_event_seq,
         )
-        self.connection.join(session)
-        await core.store.put(rotation).committed()
-        told = welcome(core, sessions, self.connection, session, token)
-        session.tell(Attach(self.connection, told, self.after_seq))
-        resumed = {"peer": self.connection.peer, "after_seq": self.after_seq}
-        log.info("session resumed", extra=session.facts | resumed)
+
+    def _attachment(self, dialect: Dialect) -> Attachment:
+        unsent = Unsent(self._core.limits, self._sessions.unsent_bytes)
+        return Attachment(self._closing, unsent, dialect)
+
+    # -- what the client is told
+
+    def _offered(self) -> list[str]:
+        """Return what the runtime offers here: no secrets where others can read along (§14)."""
+        credentials = self._sessions.jobs.revoker.offered and self._transport.private
+        return [
+            feature
+            for feature in ALL_FEATURES
+            if feature in SUPPORTED or (credentials and feature == Feature.PROVISIONED_CREDENTIALS)
+        ]
+
+    def _welcome(self, session: Session, token: str) -> bytes:
+        """Return a `session.welcome` (§6.2).
+
+        The session id stands in its payload too, where some clients look for it.
+        """
+        core, agents = self._core, self._sessions.jobs.agents
+        flat = Feature.AGENT_VERSIONS not in session.features
+        capabilities: dict[str, Json] = {
+            "encodings": ["json"],
+            "features": self._offered(),
+            "agents": sorted(agents.names()) if flat else agents.inventory(),
+        }
+        payload: dict[str, Json] = {
+            "runtime": {"name": core.name, "version": core.version},
+            "session_id": session.id,
+            "resume_token": token,
+            "resume_window_sec": core.limits.resume_window_seconds,
+            "accepted_at": rfc3339(core.clock.now()),
+            "capabilities": capabilities,
+        }
+        if Feature.HEARTBEAT in session.features:
+            payload["heartbeat_interval_sec"] = core.limits.heartbeat_seconds
+        return frame("session.welcome", payload)

@@ -1,4 +1,4 @@
-"""Pings, and the judgement that nobody is there any more (§6.4)."""
+"""Pings, and deciding that a peer is lost (§6.4)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Loss(enum.Enum):
 
 
 class Heartbeat:
-    """One connection's. A peer is only called silent while somebody listens to it."""
+    """The heartbeat of one connection; a peer counts as silent only while the reader listens."""
 
     def __init__(self, interval: float, transport: Transport) -> None:
         self._interval = interval
@@ -31,12 +31,12 @@ class Heartbeat:
         self._listening = True
 
     def heard(self) -> None:
-        """A frame came, of whatever kind."""
+        """Note that a frame came."""
         self._heard_at = trio.current_time()
 
     @contextmanager
     def not_listening(self) -> Generator[None]:
-        """The reader has its hands full; silence does not count."""
+        """Do not count silence while the reader is waiting for something else."""
         self._listening = False
         yield
         self._listening = True
@@ -45,7 +45,7 @@ class Heartbeat:
     async def lost(self, *, negotiated: bool, ping: Callable[[], None]) -> Loss:
         """Ping every interval, if that was negotiated; return once the peer is lost.
 
-        A write that gets nowhere is a loss in any case.
+        A write that makes no progress is a loss in any case.
         """
         next_ping = trio.current_time() + self._interval
         while True:

@@ -5,21 +5,21 @@ from __future__ import annotations
 import trio
 
 BURST_SECONDS = 4.0
-"""Who was quiet may send so many seconds' worth of messages at once."""
+"""A client that was quiet may send this many seconds' worth of messages at once."""
 
 MALFORMED_SECONDS = 10.0
 """The span in which `malformed_frames` are counted."""
 
 
 class Pace:
-    """A token bucket: messages may come faster than so many a second, but not for long."""
+    """A token bucket: messages may come faster than `per_second`, but not for long."""
 
     def __init__(self, per_second: float) -> None:
         self._interval = 1 / per_second
         self._due = trio.current_time() - BURST_SECONDS
 
     def step(self) -> float:
-        """One message has come; how long to wait before the next is read, 0 or less for not."""
+        """Count a message; return how long to wait before reading the next, if above 0."""
         now = trio.current_time()
         self._due = max(self._due, now - BURST_SECONDS) + self._interval
         return self._due - now
@@ -33,7 +33,7 @@ class Malformed:
         self._times: list[float] = []
 
     def too_many(self) -> bool:
-        """One more has come; whether that is more than so many in the span."""
+        """Count one more; return whether there are more than allowed in the span."""
         now = trio.current_time()
         self._times = [time for time in self._times if time >= now - MALFORMED_SECONDS]
         self._times.append(now)

@@ -1,109 +1,103 @@
-"""What goes out on a connection: the welcome, what is replayed, then whatever is numbered."""
+"""What goes out on a connection: the welcome, the replay, then whatever gets a number."""
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from arcp_trio.runtime.connection.writer import FrameWriter
-from arcp_trio.runtime.credentials.holes import reveal
-from arcp_trio.runtime.notices import FAILED, refusal, store_trouble
-from arcp_trio.runtime.session.unsent import POLICY, Farewell, Unsent
+from arcp_trio.runtime.notices import refusal, store_trouble
+from arcp_trio.runtime.session.secrets import with_secrets
 from arcp_trio.store.errors import StoreError
-from arcp_trio.store.interface import JournalTrimmed, LogTrimmed, Replay
+from arcp_trio.store.interface import JournalTrimmed, LogTrimmed
 from arcp_trio.store.records import HOLES
+from arcp_trio.transport.close_codes import CloseCode
 from arcp_trio.wire.errors import ResumeWindowExpired
 
 if TYPE_CHECKING:
-    from arcp_trio.runtime.connection.connection import Connection
-    from arcp_trio.runtime.job.jobs import Jobs
-    from arcp_trio.runtime.session.session import Session
+    from collections.abc import Mapping
+
+    from arcp_trio.runtime.connection.handshake import Opened
+    from arcp_trio.runtime.connection.writer import FrameWriter
+    from arcp_trio.runtime.farewell import Farewell
+    from arcp_trio.runtime.job.job import Job
 
 log = logging.getLogger(__name__)
 
-WRITE_FRAMES = 512
-WRITE_BYTES = 256 * 1024
-"""One write is what is there, up to these."""
+WRITE_FRAMES: Final = 512
+WRITE_BYTES: Final = 256 * 1024
+"""One write takes what is there, up to these."""
 
 
 class Sender:
-    """Sends a session's frames on one connection, in order; only what is stored gets here."""
+    """Sends a session's frames on one connection, in order; only stored frames come here."""
 
-    def __init__(
-        self,
-        jobs: Jobs,
-        connection: Connection,
-        session: Session,
-        writer: FrameWriter,
-        welcome: bytes,
-        replay: Replay,
-        tail: Unsent,
-    ) -> None:
-        self.writer = writer
-        self._jobs = jobs
-        self._connection = connection
-        self._session = session
-        self._replay = replay
-        self._tail = tail
+    def __init__(self, opened: Opened, writer: FrameWriter, live: Mapping[str, Job]) -> None:
+        self._session = opened.session
+        self._attachment = opened.attachment
+        self._unsent = opened.attachment.unsent
+        self._replay = opened.replay
+        self._writer = writer
+        self._live = live
         self._letting_go = False
-        # Before anything else: a client may have sent a ping behind its hello.
-        writer.say(welcome)
+        # Before anything else: a client may have sent a ping after its hello.
+        writer.say(opened.welcome)
 
     def say(self, tail: bytes) -> None:
         """Send a frame of the connection itself, before all others."""
-        self.writer.say(tail)
-        self._connection.wake.set()
+        self._writer.say(tail)
+        self._unsent.changed.set()
 
     def let_go(self) -> None:
-        """Send nothing more, from between two writes on."""
+        """Stop after the write that is under way."""
         self._letting_go = True
-        self._connection.wake.set()
+        self._unsent.changed.set()
 
     async def welcome(self) -> None:
         """Send the welcome."""
-        await self.writer.write(())
+        await self._writer.write(())
 
     async def run(self) -> None:
         """Send everything else, until the farewell is sent or the session is let go."""
         if await self._send_replay():
-            await self._follow_tail()
+            await self._send_unsent()
 
     async def _send_replay(self) -> bool:
-        session, live = self._session, self._jobs.live
+        session = self._session
         try:
             while frames := await self._replay.next(WRITE_FRAMES, WRITE_BYTES):
                 if any(tail[0] == HOLES for _, tail in frames):
-                    frames = [(seq, reveal(tail, session, live)) for seq, tail in frames]
-                await self.writer.write(frames)
+                    live = self._live
+                    frames = [(seq, with_secrets(tail, session, live)) for seq, tail in frames]
+                await self._writer.write(frames)
         except StoreError:
             log.exception("replay failed", extra=session.facts)
-            self._connection.fail(store_trouble(), FAILED)
-            assert self._tail.farewell is not None
-            await self._take_leave(self._tail.farewell)
+            self._attachment.fail(store_trouble(), CloseCode.FAILED)
+            assert self._unsent.farewell is not None
+            await self._say_farewell(self._unsent.farewell)
             return False
         except (JournalTrimmed, LogTrimmed) as gone:
             job_id = gone.job_id if isinstance(gone, JournalTrimmed) else None
             error = ResumeWindowExpired(f"events are gone before they were sent: {gone}")
-            await self.writer.write([(0, refusal(error, job_id=job_id))])
-            self._connection.end(POLICY, "events are gone")
+            await self._writer.write([(0, refusal(error, job_id=job_id))])
+            self._attachment.closing.now(CloseCode.POLICY, "events are gone")
             return False
         return True
 
-    async def _follow_tail(self) -> None:
-        tail = self._tail
+    async def _send_unsent(self) -> None:
+        unsent, writer = self._unsent, self._writer
         while True:
-            frames = tail.take(WRITE_FRAMES, WRITE_BYTES)
-            if frames or self.writer.has_something_to_say:
-                await self.writer.write(frames)
-            elif tail.farewell is not None:
-                await self._take_leave(tail.farewell)
+            frames = unsent.take(WRITE_FRAMES, WRITE_BYTES)
+            if frames or writer.has_something_to_say:
+                await writer.write(frames)
+            elif unsent.farewell is not None:
+                await self._say_farewell(unsent.farewell)
                 return
             elif self._letting_go:
                 return
             else:
-                await self._connection.wake.wait()
+                await unsent.changed.wait()
 
-    async def _take_leave(self, farewell: Farewell) -> None:
+    async def _say_farewell(self, farewell: Farewell) -> None:
         if farewell.last is not None:
-            await self.writer.write([(0, farewell.last)])
-        self._connection.end(farewell.code, farewell.reason)
+            await self._writer.write([(0, farewell.last)])
+        self._attachment.closing.now(farewell.code, farewell.reason)

@@ -1,4 +1,4 @@
-"""What a client is sent: heads before tails, in its dialect, many frames in one write."""
+"""Frames as a client is sent them: with heads, in its dialect, many in one write."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from arcp_trio.transport.base import Transport
 
 PAUSE_SECONDS = 0.01
-"""What a client gets for a frame that keeps it from what is right behind it."""
+"""The pause after a frame that some clients need time for before they read the next."""
 
 MOST_CONTROL = 256
-"""Control frames that may wait to be sent; then the reader waits, too."""
+"""Control frames that may wait to be sent; past it, the reader waits, too."""
 
 
 class FrameWriter:
@@ -37,10 +37,10 @@ class FrameWriter:
         self._control: list[bytes] = []
         self._control_sent = Wake()
 
-    # -- frames of the connection itself: they go between batches, before all others
+    # -- frames of the connection itself, which go between batches and before all others
 
     def say(self, tail: bytes) -> None:
-        """Have a ping, a pong or the like written first next time."""
+        """Have a ping, a pong or a welcome written before anything else."""
         self._control.append(tail)
 
     @property
@@ -49,14 +49,14 @@ class FrameWriter:
         return bool(self._control)
 
     async def room(self) -> None:
-        """Who pings and does not read is not to fill the memory with pongs."""
+        """Wait for room: a client that pings and does not read must not fill the memory."""
         while len(self._control) >= MOST_CONTROL:
             await self._control_sent.wait()
 
     # -- writing
 
     async def write(self, frames: Sequence[Frame]) -> None:
-        """Write, with a pause behind each frame that the client takes a moment over."""
+        """Write frames, with a pause after each one that the client's dialect asks it for."""
         busy_behind, begin = self._dialect.busy_behind, 0
         if busy_behind is not None:
             for end, (seq, tail) in enumerate(frames, 1):
@@ -78,6 +78,6 @@ class FrameWriter:
         texts += [
             b"%b%d%b" % (numbered, seq, tail) if seq else plain + tail for seq, tail in frames
         ]
-        # Before the write: what it begins with may be acknowledged while the rest is on its way.
+        # Before the write: a client may acknowledge its first frames while the rest is sent.
         self.sent_seq = next((seq for seq, _ in reversed(frames) if seq), self.sent_seq)
         await self._transport.send(texts)

@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager
 from decimal import Decimal
 from typing import IO, TYPE_CHECKING, Any, overload
 
-from arcp_trio.runtime.credentials.wallet import Credential
+from arcp_trio.runtime.credentials.credential import Credential
 from arcp_trio.runtime.job.delegation import Amount, Child, delegate
 from arcp_trio.runtime.job.emitting import emit
 from arcp_trio.runtime.job.files import open_file

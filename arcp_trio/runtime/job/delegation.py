@@ -5,24 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from functools import partial
 from typing import TYPE_CHECKING
 
 from arcp_trio.authority.lease import Lease, narrowed
-from arcp_trio.runtime.job.acceptance import (
-    Origin,
-    Wanted,
-    acceptance,
-    accepted_tail,
-    draft,
-    give_up,
-    provide,
-    row,
-)
+from arcp_trio.runtime.job.acceptance import accept
+from arcp_trio.runtime.job.draft import JobSource, Wanted
 from arcp_trio.runtime.job.emitting import add_event, give_way
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.store.records import Status
-from arcp_trio.store.writes import AcceptJob
 from arcp_trio.wire.agent_ref import parse_agent_ref
 from arcp_trio.wire.errors import (
     ArcpError,
@@ -112,7 +102,11 @@ async def delegate(
     try:
         await give_way(parent)
         wanted = _wanted(parent, agent, input, request, expires_at, max_runtime)
-        child = await _accept(parent, delegate_id, wanted)
+        child = await accept(parent.jobs, wanted, JobSource.delegation(parent, delegate_id))
+        # In the parent's journal: its submitter learns of the child after the `delegate` event,
+        # even if it was away, or is another session that came with the same key later.
+        parent.tell_of(child.job, child.tail)
+        child.start_once_stored()
     except BaseException as error:
         # In one step: whoever is being cancelled cannot wait.
         told = parent.core.metrics.refused(_told(error))
@@ -122,7 +116,7 @@ async def delegate(
             why_not = {"call_id": delegate_id, "error": told.payload()}
             add_event(parent, "tool_result", why_not)
         raise
-    return Child(child)
+    return Child(child.job)
 
 
 def _told(error: BaseException) -> ArcpError:
@@ -177,35 +171,3 @@ def _wanted(
     if len(parent.children) >= limits.children_per_job:
         raise limit_hit("children_per_job", limits.children_per_job)
     return wanted
-
-
-async def _accept(parent: Job, delegate_id: str, wanted: Wanted) -> Job:
-    """The child exists once it is stored; its acceptance has its place in the parent's journal.
-
-    So whoever submitted the parent learns of the child behind the `delegate` event, also if it
-    was away, and also if it is another session that submitted the same key later.
-    """
-    core = parent.core
-    child = draft(parent.jobs, wanted, Origin.delegation(parent, delegate_id))
-    parent.adopt(child)
-    try:
-        await provide(child)
-        now = core.clock.now()
-        accepted = acceptance(child, now)
-        tail = accepted_tail(accepted)
-        group = core.store.put(AcceptJob(row(child, dumps(accepted), now), None, parent.id))
-    except BaseException:
-        await _part(parent, child)  # noqa: ASYNC102 - it bounds and shields itself
-        raise
-    parent.tell_of(child, tail)
-    group.then(partial(parent.jobs.start, child))
-    return child
-
-
-async def _part(parent: Job, child: Job) -> None:
-    """There is no child after all; what was issued for it does not outlast its parent (§9.8.2)."""
-    if child.wallet is not None:
-        child.wallet.end()
-        await child.wallet.ended()
-    give_up(child)
-    parent.part_from(child)

@@ -40,9 +40,9 @@ def add_event(job: Job, kind: str, body: Mapping[str, Json]) -> None:
             add_event(each, "metric", left)
 
 
-def add_sealed_event(job: Job, kind: str, body: Mapping[str, Json]) -> None:
-    """Add an event with a hole, for a secret that is filled in as it is sent."""
-    job.journal.append("job.event", _encoded(job, kind, body), sealed=True)
+def add_event_with_holes(job: Job, kind: str, body: Mapping[str, Json]) -> None:
+    """Add an event whose secrets are filled in as it is sent."""
+    job.journal.append("job.event", _encoded(job, kind, body), holes=True)
 
 
 def _encoded(job: Job, kind: str, body: Mapping[str, Json]) -> bytes:

@@ -58,6 +58,8 @@ class Job:
     authority: Authority
     streams: bool
     """Chunks of its result go on the wire; else they are kept, and the result is inline (§8.4)."""
+    accepted: bool = False
+    """Its acceptance is stored, or in the store's queue."""
     wallet: Wallet | None = None
     """What it has credentials in, if it may have any (§9.8)."""
     parent: Job | None = None
@@ -169,8 +171,9 @@ class Job:
     def let_end(self) -> None:
         """Let the agent go on to its own end, now that the job's is decided, for its grace."""
         self._end_children()
-        if self.wallet is not None and not self.wallet.issued:
-            self.wallet.end()  # nobody has heard of the job, and nobody will
+        if not self.accepted:
+            if self.wallet is not None:
+                self.wallet.close()  # its credentials are not issued, so the job is given up
         elif not self._winding_up:
             self._winding_up = True
             self.jobs.mind_end(self)
@@ -211,11 +214,11 @@ class Job:
         """Say the terminal: from here on nothing with this job's id follows."""
         self._end_children()
         if self.wallet is not None:
-            self.wallet.end()
+            self.wallet.close()
         while self.children and not self._abandoned:  # leaf first
             await self._child_left.wait()
         if self.wallet is not None:
-            await self.wallet.ended()
+            await self.wallet.revoked()
         if self.sealed:
             return
         outcome = self._outcome
@@ -228,11 +231,11 @@ class Job:
         budget = dumps(left) if left else None
         group = self.journal.finish(outcome, now, budget)
         self.said_its_end.set()
-        self._leave_tree()
+        self.leave_tree()
         self._tell_of_end(outcome, left)
         with self._last_scope:
             await group.committed()
-            self.jobs.ended(self)
+            self.jobs.remove(self)
 
     def _tell_of_end(self, outcome: Outcome, left: Mapping[str, Decimal]) -> None:
         """Tell the operator."""
@@ -270,7 +273,8 @@ class Job:
         del self.children[child.id]
         self._child_left.set()
 
-    def _leave_tree(self) -> None:
+    def leave_tree(self) -> None:
+        """Release what the job held of its ancestors' budgets, and let its parent end."""
         self.authority.budget.close()
         if self.parent is not None:
             self.parent.part_from(self)

@@ -79,8 +79,8 @@ class Jobs:
         """Start nothing any more: the nursery is about to end."""
         self._closed = True
 
-    def ended(self, job: Job) -> None:
-        """A job's terminal is stored."""
+    def remove(self, job: Job) -> None:
+        """Stop counting a job: its terminal is stored, or it was given up."""
         del self.live[job.id]
         self._count[job.principal] -= 1
         if not self._count[job.principal]:

@@ -1,4 +1,4 @@
-"""The clerk: executes a session's commands, one after the other, in the order they came."""
+"""The clerk: executes a session's commands in the order they came."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
+from arcp_trio.runtime.farewell import Farewell
 from arcp_trio.runtime.job import outcome
 from arcp_trio.runtime.notices import frame, refusal
 from arcp_trio.runtime.session.observing import Observing
 from arcp_trio.runtime.session.outbox import Answer, Leave, Promise
-from arcp_trio.runtime.session.unsent import Farewell
 from arcp_trio.store.writes import CancelJob
+from arcp_trio.transport.close_codes import CloseCode
 from arcp_trio.wire.errors import (
     ArcpError,
     InternalError,
@@ -37,38 +38,36 @@ from arcp_trio.wire.messages import (
 )
 
 if TYPE_CHECKING:
-    from arcp_trio.runtime.connection.connection import Connection
-    from arcp_trio.runtime.connection.handshake import Reattach
     from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.job.job import Job
     from arcp_trio.runtime.job.jobs import Jobs
+    from arcp_trio.runtime.session.attachment import Attachment
+    from arcp_trio.runtime.session.resuming import Resume
     from arcp_trio.runtime.session.session import Session
     from arcp_trio.runtime.session.submission import Submissions
     from arcp_trio.store.records import Status
 
 log = logging.getLogger(__name__)
 
-NORMAL_CLOSURE = 1000
-
 
 @attrs.define(eq=False)
 class Request:
-    """Something a client asked for, or a frame of its that could not be read."""
+    """Something a client asked for, or a frame of the client that is malformed."""
 
-    connection: Connection
+    attachment: Attachment
     id: str | None
     trace: str | None
-    """Of its trace, what the client said: the id, or a whole `traceparent` (§11)."""
+    """What the client said of its trace: the id, or a whole `traceparent` (§11)."""
     message: Message | ArcpError
     size: int
-    """Of its frame."""
+    """Of its frame, in bytes."""
 
 
-Command: TypeAlias = "Request | Reattach"
+Command: TypeAlias = "Request | Resume"
 
 
 class Clerk:
-    """Never waits for a commit or an agent: what takes time goes on in a task of its own."""
+    """Executes one command at a time; work that waits for agents or commits has its own task."""
 
     def __init__(self, core: Core, jobs: Jobs, session: Session, submissions: Submissions) -> None:
         self._core = core
@@ -81,15 +80,15 @@ class Clerk:
         """Execute commands until cancelled."""
         session = self._session
         while True:
-            await session.room_for_answers()
-            command = await session.inbox.receive()
+            await session.outbox.room_for_answers()
+            command = await session.inbox.get()
             try:
                 if isinstance(command, Request):
                     await self._serve(command)
                 else:
                     await command.carry_out(session)
             finally:
-                session.request_done(command.size)
+                session.inbox.done(command.size)
                 session.release()
 
     async def _serve(self, request: Request) -> None:
@@ -98,7 +97,7 @@ class Clerk:
 
     @contextmanager
     def _fence(self, request: Request) -> Generator[None]:
-        """What goes wrong is the answer to the request, and nothing more."""
+        """Turn an error into the answer to the request, so that it ends nothing else."""
         try:
             yield
         except ArcpError as error:
@@ -114,14 +113,14 @@ class Clerk:
         log.debug("request refused", extra=self._facts(request) | refused)
         job_id = message.job_id if isinstance(message, Cancel | Subscribe) else None
         tail = refusal(error, request_id=request.id, job_id=job_id)
-        self._session.tell(Answer(request.connection, tail))
+        self._session.tell(Answer(request.attachment, tail))
 
     def _facts(self, request: Request) -> dict[str, object]:
         kind = type(request.message).__name__
         return self._session.facts | {"request": kind, "request_id": request.id}
 
     def _in_turn(self, request: Request, act: Callable[[], None]) -> None:
-        """Act behind the answers to the submits before, which this must not overtake."""
+        """Act after the earlier submits are answered: this answer must not overtake theirs."""
 
         def act_fenced() -> None:
             with self._fence(request):
@@ -133,13 +132,10 @@ class Clerk:
         session, message = self._session, request.message
         match message:
             case ArcpError():
-                # It may have been a submit, and some clients match answers by their order.
+                # It may be a malformed submit, and some clients match answers by their order.
                 self._in_turn(request, partial(self._refuse, request, message))
             case Submit():
-                assert request.id is not None
-                self._submissions.begin(
-                    session, request.connection, request.id, request.trace, message, request.size
-                )
+                self._submissions.begin(session, request, message)
             case Cancel():
                 await self._cancel(request, message)
             case Close():
@@ -159,17 +155,17 @@ class Clerk:
                 raise AssertionError(message)
 
     def _close(self, request: Request, message: Close) -> None:
-        """The jobs go on; from now on any session of the principal may cancel them (§6.7).
+        """Close the connection; the session stays resumable for its window (§6.7).
 
-        The session stays resumable for its window.
+        Its jobs go on, and from now on any session of the principal may cancel them.
         """
         session = self._session
         self._jobs.session_gone(session.id)
         log.info("session closed", extra=session.facts)
         payload = {} if message.reason is None else {"reason": message.reason}
         closed = frame("session.closed", payload)
-        session.tell(Leave(request.connection, Farewell(NORMAL_CLOSURE, "closed", closed)))
-        request.connection.hurry()
+        session.tell(Leave(request.attachment, Farewell(CloseCode.NORMAL, "closed", closed)))
+        request.attachment.closing.within(self._core.limits.close_seconds)
 
     # -- cancel (§7.4)
 
@@ -187,7 +183,7 @@ class Clerk:
         if self._session.id in job.submitters or line is None or line.is_set():
             cancel()
         else:
-            # A submit that is not answered yet may make this session one of the job's submitters.
+            # A submit that waits for its answer may make this session one of the submitters.
             self._in_turn(request, cancel)
 
     def _cancel_live(self, request: Request, message: Cancel, job: Job) -> None:
@@ -202,23 +198,20 @@ class Clerk:
         )
         tail = frame("job.cancelled", payload, job_id=job.id)
         if decided:
-            # Before the promise: what comes between it and the job's end does not break it.
+            # Stored before it is promised: a crash before the job's end must not break the promise.
             self._core.store.put(CancelJob(job.id, message.reason or ""))
-        # Logged is the first, however often it is asked for.
-        self._session.tell(Promise(tail) if decided else Answer(request.connection, tail))
+        # Only the first promise is logged, however often the client asks.
+        self._session.tell(Promise(tail) if decided else Answer(request.attachment, tail))
         job.wind_up()
 
     def _check_visible(self, owner: str | None) -> None:
-        """What a principal may not observe, it cannot tell from what does not exist (§6.6)."""
+        """Refuse a job that the principal may not observe as if it did not exist (§6.6)."""
         may_observe = self._core.policy.may_observe
         if owner is None or not (self._is_operator or may_observe(self._session.principal, owner)):
             raise JobNotFound("there is no such job")
 
     def _check_may_cancel(self, job: Job) -> None:
-        """Sessions that submitted it may; when none is left, any of its principal's.
-
-        Who may only observe it may not (§7.6).
-        """
+        """Refuse a session that did not submit the job, while one that did exists (§7.4, §7.6)."""
         session = self._session
         left_alone = not job.submitters and session.principal == job.principal
         if not (session.id in job.submitters or left_alone or self._is_operator):
@@ -233,5 +226,5 @@ class Clerk:
         return self._session.principal in self._core.operators
 
     def _refuse_ended(self, request: Request, job_id: str, status: Status) -> None:
-        if not request.connection.dialect.quiet_after_end:
+        if not request.attachment.dialect.quiet_after_end:
             raise InvalidRequest(f"job {job_id} has ended: {status}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from arcp_trio.runtime.credentials.holes import sealed
+from arcp_trio.runtime.credentials.holes import with_holes
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.runtime.notices import frame
 from arcp_trio.runtime.session.outbox import Answer, Promise
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from arcp_trio.store.records import JobRow
 
 audit = logging.getLogger("arcp_trio.audit")
-"""Who wanted to observe whose job, and what was decided (§14)."""
+"""Records each attempt to observe a job, and what was decided (§14)."""
 
 
 ENTRY_ALLOWANCE = 512
-"""More than an entry of a listing takes beyond what its job's `job.accepted` has, too."""
+"""Bytes of a listing's entry beyond those of its job's `job.accepted`, at most."""
 
 
 class Observing:
@@ -60,7 +60,7 @@ class Observing:
         """Watch a job from here on, or from further back.
 
         Raises:
-            JobNotFound: there is none, or none that the principal may know of: the same words.
+            JobNotFound: there is no such job, or the principal may not know of it; the same words.
         """
         core, session = self._core, self._session
         row = await core.store.job(message.job_id)
@@ -83,7 +83,7 @@ class Observing:
         self._begin(request, row, job, cursor)
 
     async def _cursor(self, message: Subscribe) -> int | None:
-        """Where in the journal to begin; None at its end."""
+        """Return the index in the journal at which to begin; None for its end."""
         if not message.history:
             return None
         after = max(0, message.from_event_seq or 0)
@@ -110,16 +110,15 @@ class Observing:
         )
         tail = partial(_subscribed_tail, subscribed, replayed)
         if watch is None:
-            # Nothing is owed that it would not get anyway: its own job, or one that is over.
-            session.tell(Answer(request.connection, tail))
+            # The session gets all of the job's events anyway, or the job is over.
+            session.tell(Answer(request.attachment, tail))
             return
         session.tell(Promise(tail, watch))
         session.subscriptions[row.job_id] = watch
-        if job is not None:
-            job.journal.watches[session.id] = watch
+        watch.join_job()
 
     def _has(self, row: JobRow, job: Job | None) -> bool:
-        """Whether the session gets the job's events anyway, or had them: it submitted it."""
+        """Whether the session gets or got the job's events anyway."""
         session = self._session
         watch = session.watches.get(row.job_id)
         return (
@@ -136,7 +135,7 @@ class Observing:
             raise limit_hit("subscriptions_per_session", most)
 
     def unsubscribe(self, message: Unsubscribe) -> None:
-        """Stop watching a job that was subscribed to, at once; that is not answered."""
+        """Stop watching a job at once; this is not answered."""
         self._session.stop_observing(message.job_id)
 
     # -- listings (§6.6)
@@ -154,9 +153,9 @@ class Observing:
         listing = JobListing(
             request_id=request.id,
             jobs=entries,
-            next_cursor=_cursor_behind(page[-1]) if len(page) < len(found) else None,
+            next_cursor=_cursor_after(page[-1]) if len(page) < len(found) else None,
         )
-        self._session.tell(Answer(request.connection, frame("session.jobs", to_json(listing))))
+        self._session.tell(Answer(request.attachment, frame("session.jobs", to_json(listing))))
 
     def _query(self, message: ListJobs) -> JobQuery:
         wanted, principal = message.filter, self._session.principal
@@ -164,7 +163,7 @@ class Observing:
         query = JobQuery(
             principal=None if everybody else principal,
             agent=wanted.agent,
-            behind=None if message.cursor is None else _place(message.cursor),
+            after=None if message.cursor is None else _place(message.cursor),
             limit=message.page_size + 1,
             size=self._core.limits.frame_bytes_out,
         )
@@ -181,14 +180,14 @@ class Observing:
 
 
 def _subscribed_tail(subscribed: Subscribed, replayed: int, after_seq: int) -> bytes:
-    """The replay comes right behind this; `subscribed_from` is the last number of it (§7.6)."""
+    """Return a `job.subscribed`, which its replay follows up to `subscribed_from` (§7.6)."""
     said = attrs.evolve(subscribed, subscribed_from=after_seq + replayed)
     tail = frame(said.type, to_json(said), job_id=said.job_id, trace_id=said.trace_id)
-    return tail if said.credentials is None else sealed(tail)
+    return tail if said.credentials is None else with_holes(tail)
 
 
 def _credentials(job: Job) -> list[JsonObject] | None:
-    """Without their values: whoever may see these gets them as the frame is numbered (§14)."""
+    """Return the job's credentials without values; those who may see them get them filled in."""
     held = [] if job.wallet is None else job.wallet.all()
     return [credential.public() for credential in held] or None
 
@@ -226,7 +225,7 @@ def _entry(row: JobRow, job: Job | None) -> JobEntry:
 
 
 def _fitting(rows: Sequence[JobRow], most: int) -> Sequence[JobRow]:
-    """As many of them, but at least one, as fit into one frame."""
+    """Return as many rows as fit into one frame, but at least one."""
     size = ENTRY_ALLOWANCE
     for count, row in enumerate(rows):
         size += len(row.accepted) + ENTRY_ALLOWANCE
@@ -240,15 +239,15 @@ def _statuses(names: Sequence[str]) -> frozenset[Status]:
     unknown = [name for name in names if name not in known]
     if unknown:
         raise InvalidRequest(
-            f"{clip(repr(unknown[0]))} is none of {', '.join(Status)} @ $.filter.status"
+            f"{clip(repr(unknown[0]))} is not one of {', '.join(Status)} @ $.filter.status"
         )
     return frozenset(map(Status, names))
 
 
-# -- cursors: opaque to the client
+# -- cursors, which are opaque to the client
 
 
-def _cursor_behind(row: JobRow) -> str:
+def _cursor_after(row: JobRow) -> str:
     return b64encode(dumps([row.created_at, row.job_id])).decode()
 
 
@@ -261,4 +260,4 @@ def _place(cursor: str) -> tuple[float, str]:
                 pass
     except (ValueError, ArcpError):
         pass
-    raise InvalidRequest("the cursor is not one that a listing has given")
+    raise InvalidRequest("the cursor did not come from a listing")

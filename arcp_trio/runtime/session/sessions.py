@@ -1,4 +1,4 @@
-"""The sessions: awake, parked, and over."""
+"""The table of sessions: awake, parked, or dropped."""
 
 from __future__ import annotations
 
@@ -12,29 +12,33 @@ from typing import TYPE_CHECKING
 import attrs
 import trio
 
-from arcp_trio.runtime.notices import FAILED, store_trouble
+from arcp_trio.runtime.limits import limit_hit
+from arcp_trio.runtime.notices import store_trouble
 from arcp_trio.runtime.session.clerk import Clerk
 from arcp_trio.runtime.session.outbox import Leave
 from arcp_trio.runtime.session.scribe import Scribe
 from arcp_trio.runtime.session.session import Session
 from arcp_trio.runtime.session.submission import Submissions
-from arcp_trio.runtime.session.unsent import Farewell, UnsentBytes
+from arcp_trio.runtime.session.unsent import UnsentBytes
 from arcp_trio.runtime.session.watch import Watch
 from arcp_trio.runtime.tasks import start_clean
 from arcp_trio.store.records import SessionRow
 from arcp_trio.store.writes import DropSession, Expire, PutSession
+from arcp_trio.transport.close_codes import CloseCode
 from arcp_trio.wire.errors import InternalError
 from arcp_trio.wire.ids import new_id
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.core import Core
+    from arcp_trio.runtime.farewell import Farewell
     from arcp_trio.runtime.job.jobs import Jobs
+    from arcp_trio.runtime.session.attachment import Attachment
     from arcp_trio.store.queue import Group
 
 log = logging.getLogger(__name__)
 
 SWEEP_SECONDS = 5.0
-"""How late, at most, something past its retention goes."""
+"""How late what is past its retention is dropped, at most."""
 
 
 @attrs.frozen
@@ -44,7 +48,7 @@ class _Parked:
 
 
 class Sessions:
-    """Sessions by id: awake ones have tasks, a parked one is a stored row and a deadline here."""
+    """Sessions by id: one that is awake has tasks, one that is parked has a row and a deadline."""
 
     def __init__(self, core: Core, jobs: Jobs, nursery: trio.Nursery) -> None:
         self.jobs = jobs
@@ -54,10 +58,10 @@ class Sessions:
         self._submissions = Submissions(core, jobs, nursery)
         self._awake: dict[str, Session] = {}
         self._between: dict[str, trio.Event] = {}
-        """On their way between awake and parked: not to be touched before the event."""
+        """Sessions between awake and parked, not to be touched before their event is set."""
         self._parked: dict[str, _Parked] = {}
         self._deadlines: list[tuple[float, str]] = []
-        """A heap; an entry whose session is not parked until that time any more means nothing."""
+        """A heap; an entry counts only if its session is still parked until that time."""
         self._parked_of: dict[str, dict[str, None]] = {}
         """Ids of the parked sessions by principal, oldest first."""
         self._connected: Counter[str] = Counter()
@@ -67,7 +71,7 @@ class Sessions:
     def create(
         self, principal: str, features: frozenset[str], dialect: str, token_digest: bytes
     ) -> tuple[Session, Group]:
-        """A new session, awake and held for the caller, to be told of once the group is stored."""
+        """Make a session, awake and held for the caller; its client may know once it is stored."""
         row = SessionRow(
             session_id=new_id("sess_"),
             principal=principal,
@@ -80,7 +84,7 @@ class Sessions:
         return session, self._core.store.put(PutSession(row))
 
     async def wake(self, session_id: str) -> Session | None:
-        """The session, awake and held; None if there is none. The caller releases it."""
+        """Return a session, awake and held for the caller; None if there is no such session."""
         while session_id in self._between:
             await self._between[session_id].wait()
         session = self._awake.get(session_id)
@@ -90,7 +94,7 @@ class Sessions:
         return session
 
     async def _wake_from_store(self, session_id: str) -> Session | None:
-        # From here on its window cannot end: an attach that has begun wins (§6.3).
+        # From here on its window cannot end: a resume that has begun wins (§6.3).
         parked = self._unpark(session_id)
         if parked is None:
             return None
@@ -109,8 +113,7 @@ class Sessions:
                 watch = session.watches[job_id] = Watch(session, job_id, job, cursor, observer)
                 if observer:
                     session.subscriptions[job_id] = watch
-                if job is not None:
-                    job.journal.watches[session_id] = watch
+                watch.join_job()
             self._start(session)
         except BaseException:
             self._park(session_id, parked)
@@ -122,16 +125,16 @@ class Sessions:
             between.set()
 
     def _start(self, session: Session) -> None:
-        """Give a session its tasks, held for whoever wanted it awake."""
+        """Start a session's tasks, and hold it for the caller."""
         self._awake[session.id] = session
         session.hold()
         start_clean(self._nursery, self._keep, session, name=f"session {session.id}")
 
     async def _keep(self, session: Session) -> None:
-        """Be a session for as long as something needs it awake; then park it."""
+        """Run a session's tasks for as long as it is needed in memory; then park it."""
         core = self._core
         clerk = Clerk(core, self.jobs, session, self._submissions)
-        scribe = Scribe(core, self.jobs, session, self.unsent_bytes)
+        scribe = Scribe(core, self.jobs, session)
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(clerk.run, name=f"clerk of {session.id}")
@@ -142,11 +145,11 @@ class Sessions:
             log.exception("session failed", extra=session.facts)
             if session.id in self._awake:
                 self._begin_to_part(session)
-            if session.connection is not None:
-                session.connection.fail(InternalError("the session failed"), FAILED)
-                session.connection.hurry()
-                await session.left()  # what it says meanwhile must not meet another of that id
-        # Woken again, it is read from its row: not before everything it said is in there.
+            if session.attached is not None:
+                session.attached.fail(InternalError("the session failed"), CloseCode.FAILED)
+                session.attached.closing.within(core.limits.close_seconds)
+                await session.left()  # so that no second session of this id exists
+        # A session that wakes is read from its row, which must have everything by then.
         await core.store.flushed()
         self._part(session)
 
@@ -157,7 +160,7 @@ class Sessions:
             watch.leave_job()
 
     def _part(self, session: Session) -> None:
-        if session.over:
+        if session.lost:
             self._drop(session.id, "exchanged for another")
         else:
             window = self._core.limits.resume_window_seconds
@@ -170,7 +173,7 @@ class Sessions:
     # -- parked
 
     def park_all(self, principals: Mapping[str, str]) -> None:
-        """Sessions that were in the store before this runtime; each has its full window."""
+        """Park sessions that an earlier runtime left in the store, each for a full window."""
         deadline = trio.current_time() + self._core.limits.resume_window_seconds
         for session_id, principal in principals.items():
             self._park(session_id, _Parked(deadline, principal))
@@ -195,13 +198,13 @@ class Sessions:
         return parked
 
     def _drop(self, session_id: str, why: str) -> None:
-        """The session is over. Its jobs run on, and their events stay in their journals."""
+        """Forget a session. Its jobs run on, and their events stay in their journals."""
         log.info("session dropped", extra={"session_id": session_id, "why": why})
         self._core.store.put(DropSession(session_id))
         self.jobs.session_gone(session_id)
 
     async def sweep(self) -> None:
-        """End windows that are over and let go of what is past its retention, until cancelled."""
+        """Drop sessions whose window is over, and what is past its retention, until cancelled."""
         core = self._core
         while True:
             now = trio.current_time()
@@ -223,38 +226,50 @@ class Sessions:
             next_window = self._deadlines[0][0] if self._deadlines else math.inf
             await trio.sleep_until(min(next_window, now + SWEEP_SECONDS))
 
-    # -- how they are
+    # -- figures
 
     @property
     def attached(self) -> int:
-        """How many have a connection."""
+        """How many sessions have a connection."""
         return sum(session.holder is not None for session in self._awake.values())
 
     @property
     def left_alone(self) -> int:
-        """How many have none, and may be resumed."""
+        """How many sessions have no connection and may be resumed."""
         return len(self._awake) + len(self._between) + len(self._parked) - self.attached
 
     @property
     def most_lag(self) -> int:
-        """How many events the connected session is behind that is furthest behind."""
+        """How many events the connected session that is furthest behind is behind."""
         return max((session.lag for session in self._awake.values()), default=0)
 
-    # -- connected
+    # -- connections
 
-    def connected(self, principal: str) -> int:
-        """How many connections this principal has sessions on."""
-        return self._connected[principal]
+    def refuse_if_full(self, principal: str) -> None:
+        """Let a principal have no more connected sessions than it may.
 
-    def connection_began(self, principal: str) -> None:
-        """A connection has a session of this principal."""
-        self._connected[principal] += 1
+        Raises:
+            InternalError: the limit is reached.
+        """
+        most = self._core.limits.sessions_per_principal
+        if self._connected[principal] >= most:
+            raise limit_hit("sessions_per_principal", most)
 
-    def connection_ended(self, principal: str) -> None:
-        """It is over."""
-        self._connected[principal] -= 1
-        if not self._connected[principal]:
-            del self._connected[principal]
+    def join(self, session: Session, attachment: Attachment) -> None:
+        """Give a session to a connection, and count the connection for its principal."""
+        session.give_to(attachment)
+        attachment.joined = True
+        self._connected[session.principal] += 1
+
+    def leave(self, session: Session, attachment: Attachment) -> None:
+        """Take a session from a connection that has ended, or that goes on with another."""
+        attachment.over = True
+        session.detach(attachment)
+        if attachment.joined:
+            attachment.joined = False
+            self._connected[session.principal] -= 1
+            if not self._connected[session.principal]:
+                del self._connected[session.principal]
 
     async def mind_store(self) -> None:
         """End the connections that wait for a store in trouble, until cancelled.
@@ -263,17 +278,17 @@ class Sessions:
         """
         while True:
             await self._core.store.troubled()
-            self._tell_of_trouble()
+            self.tell_of_trouble()
             await self._core.store.recovered()
 
-    def _tell_of_trouble(self) -> None:
-        """End the connections whose sessions wait for a store that is in trouble."""
+    def tell_of_trouble(self) -> None:
+        """End the connections whose sessions wait for the store."""
         for session in self._awake.values():
-            if session.connection is not None and session.waits_for_store:
-                session.connection.fail(store_trouble(), FAILED)
+            if session.attached is not None and session.waits_for_store:
+                session.attached.fail(store_trouble(), CloseCode.FAILED)
 
     def say_goodbye(self, farewell: Farewell) -> None:
-        """Have every connection closed behind what its session is owed."""
+        """Have every connection closed after everything its session is owed."""
         for session in self._awake.values():
-            if session.connection is not None:
-                session.tell(Leave(session.connection, farewell, caught_up=True))
+            if session.attached is not None:
+                session.tell(Leave(session.attached, farewell, caught_up=True))

@@ -4,33 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import count, repeat
+from typing import TYPE_CHECKING
 
-import attrs
-
-from arcp_trio.runtime.limits import Limits
 from arcp_trio.runtime.wake import Wake
-from arcp_trio.store.records import Frame
 
-NORMAL, GOING_AWAY, POLICY, TOO_BIG = 1000, 1001, 1008, 1009
-"""Close codes."""
-
-
-@attrs.frozen
-class Farewell:
-    """Behind everything that is here: close the socket with this."""
-
-    code: int
-    reason: str
-    last: bytes | None = None
-    """A frame to be said before; behind it nothing comes, not even an event that is due."""
-
+if TYPE_CHECKING:
+    from arcp_trio.runtime.farewell import Farewell
+    from arcp_trio.runtime.limits import Limits
+    from arcp_trio.store.records import Frame
 
 Series = tuple[int, Sequence[bytes]]
-"""Frames that follow each other: the number of the first, 0 if none has one, and their tails."""
+"""Consecutive frames: the number of the first, or 0 if they have no numbers, and their tails."""
 
 
 class UnsentBytes:
-    """What the tails of all sessions hold together."""
+    """How many bytes wait to be sent in all sessions together."""
 
     def __init__(self, most: int) -> None:
         self.held = 0
@@ -39,11 +27,11 @@ class UnsentBytes:
 
     @property
     def passed(self) -> bool:
-        """Whether they hold as much as they may."""
+        """Whether as many bytes wait as may."""
         return self.held >= self._most
 
     def move(self, size: int) -> None:
-        """They hold so much more, or less."""
+        """Count `size` more bytes, or fewer if it is negative."""
         passed = self.passed
         self.held += size
         if passed and not self.passed:
@@ -51,7 +39,7 @@ class UnsentBytes:
                 wake.set()
 
     async def wait(self, wake: Wake) -> None:
-        """Wait for this to be set, by somebody or because the tails may hold more again."""
+        """Wait until `wake` is set, by its owner or because more bytes may wait again."""
         self._waiting.add(wake)
         try:
             await wake.wait()
@@ -60,35 +48,36 @@ class UnsentBytes:
 
 
 class Unsent:
-    """Between one session's scribe, who adds, and one connection's sender, who takes.
+    """Frames on their way from one session's scribe, which adds, to one connection's sender.
 
-    Holds references to encoded frames, not copies. When it is full the scribe numbers nothing more,
-    so a client that does not read costs its session a cursor and this much memory. When all tails
-    together are, only those who have read everything get more, a batch at a time.
+    It holds references to encoded frames, not copies. When it is full the scribe numbers nothing
+    more, so a client that does not read costs a cursor and this much memory. When the total is
+    reached, only connections that have sent everything get more, a batch at a time.
     """
 
-    def __init__(self, limits: Limits, total: UnsentBytes, wake_sender: Wake) -> None:
-        # Not frame by frame: a million objects less is what the collector need not look at.
+    def __init__(self, limits: Limits, total: UnsentBytes) -> None:
+        # Series rather than frames: a million objects fewer for the garbage collector to look at.
         self._series: list[Series] = []
         self._taken = 0
-        """How many frames of the first series were taken."""
+        """How many frames of the first series have been taken."""
         self._count = 0
         self._bytes = 0
         self._limits = limits
         self._total = total
-        self._wake_sender = wake_sender
+        self.changed = Wake()
+        """Wakes the sender."""
         self._wake_scribe = Wake()
         self.closed = False
         self.farewell: Farewell | None = None
 
     @property
     def frames(self) -> int:
-        """How many are here."""
+        """How many there are."""
         return self._count
 
     @property
     def has_room(self) -> bool:
-        """Whether the scribe may go on; a closed tail holds nobody up."""
+        """Whether the scribe may add frames; a closed one holds nobody up."""
         if self.closed or not self._count:
             return True
         limits = self._limits
@@ -96,7 +85,7 @@ class Unsent:
         return fits and not self._total.passed
 
     async def room(self) -> None:
-        """Wait until the scribe may go on."""
+        """Wait until the scribe may add frames."""
         while not self.has_room:
             await self._total.wait(self._wake_scribe)
 
@@ -106,15 +95,15 @@ class Unsent:
             self._series.extend(series)
             for _, tails in series:
                 self._hold(len(tails), sum(map(len, tails)))
-            self._wake_sender.set()
+            self.changed.set()
 
     def end(self, farewell: Farewell) -> None:
-        """Have the sender close the socket behind the frames that are here."""
+        """Have the sender close the connection after the frames that are here."""
         self.farewell = farewell
-        self._wake_sender.set()
+        self.changed.set()
 
     def take(self, frames: int, size: int) -> list[Frame]:
-        """The next frames: at most so many, and (but for the last) so many bytes."""
+        """Take the next frames: at most `frames`, and up to the one that completes `size` bytes."""
         taken: list[Frame] = []
         used_up = 0
         while used_up < len(self._series) and len(taken) < frames and size > 0:
@@ -134,7 +123,7 @@ class Unsent:
         return taken
 
     def close(self) -> None:
-        """The connection is over: what was not sent will be replayed from the log."""
+        """Drop everything, as the connection has ended: a resume replays it from the log."""
         self.closed = True
         self._series.clear()
         self._hold(-self._count, -self._bytes)
@@ -147,7 +136,7 @@ class Unsent:
 
 
 def _cut(tails: Sequence[bytes], size: int) -> tuple[Sequence[bytes], int]:
-    """As many of these as it takes to fill so many bytes, or all; and how many bytes they are."""
+    """Return as many tails as it takes to fill `size` bytes, or all, and their size."""
     sizes = list(map(len, tails))
     total = sum(sizes)
     while total - sizes[-1] >= size:

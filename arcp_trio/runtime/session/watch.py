@@ -1,7 +1,9 @@
-"""A session watching a job."""
+"""A session's cursor into a job's journal."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import attrs
@@ -9,22 +11,35 @@ import attrs
 if TYPE_CHECKING:
     from arcp_trio.runtime.job.job import Job
     from arcp_trio.runtime.session.session import Session
+    from arcp_trio.store.records import Entry
 
 
 @attrs.define(eq=False)
 class Watch:
-    """A cursor: the next entry of the job's journal that the session is owed.
+    """One session watching one job: `cursor` is the next entry of the journal it is owed.
 
-    History, live, overflow, absence and restart are all the same thing: a cursor that is behind.
+    History, live events, overflow, absence and restart are all the same: a cursor that is behind.
     """
 
     session: Session
     job_id: str
     job: Job | None
-    """None once the job has ended and is only in the store."""
+    """None for a job that has ended and is only in the store."""
     cursor: int = 0
     observer: bool = False
-    """The session did not submit the job, but subscribed to it (§7.6)."""
+    """The session subscribed to the job rather than submitting it (§7.6)."""
+
+    hint: Callable[[Entry], None] = attrs.field(init=False)
+    """Gives the session notice of an entry. The job's journal calls it for every entry and watch,
+    so it is a partial, which costs no Python call of its own."""
+
+    def __attrs_post_init__(self) -> None:
+        self.hint = partial(self.session.outbox.hint, self)
+
+    @property
+    def attached(self) -> bool:
+        """Whether the session has a connection for which it numbers entries."""
+        return self.session.outbox.unsent is not None
 
     @property
     def behind(self) -> bool:
@@ -33,18 +48,23 @@ class Watch:
 
     @property
     def owed(self) -> int:
-        """How many entries the session is owed; of an ended job the terminal, at least."""
+        """How many entries the session is owed; of an ended job at least the terminal."""
         return 1 if self.job is None else self.job.journal.length - self.cursor
 
     def end(self) -> None:
-        """The session is owed nothing more of the job."""
+        """Stop watching: the session is owed nothing more of the job."""
         for kept in (self.session.watches, self.session.subscriptions):
             if kept.get(self.job_id) is self:
                 del kept[self.job_id]
         self.leave_job()
 
+    def join_job(self) -> None:
+        """Have the job send hints to the session, if it has not ended."""
+        if self.job is not None:
+            self.job.journal.watches[self.session.id] = self
+
     def leave_job(self) -> None:
-        """Have the job hint at nothing any more, and not wait for this session."""
+        """Have the job neither send hints to the session nor wait for it."""
         journal = None if self.job is None else self.job.journal
         if journal is not None and journal.watches.get(self.session.id) is self:
             del journal.watches[self.session.id]

@@ -1,4 +1,4 @@
-"""One connection of a session: its reader, its writer, its heartbeat and its acknowledgements."""
+"""A connection of a session: its reader, writer, heartbeat and acknowledgements."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Final
 
 import trio
 
-from arcp_trio.client.errors import ProtocolError
-from arcp_trio.client.room import Room
+from arcp_trio.client.errors import Gap, ProtocolError, Silence
+from arcp_trio.client.unread import UnreadEvents
 from arcp_trio.transport.base import Transport, TransportClosed
 from arcp_trio.wire import envelope
 from arcp_trio.wire.envelope import Envelope, MalformedFrame
@@ -19,27 +19,19 @@ from arcp_trio.wire.json import JsonObject, dumps
 from arcp_trio.wire.timestamps import rfc3339
 
 ACK_SECONDS: Final = 0.25
-"""How often what was processed is acknowledged, at most (§6.5)."""
+"""The shortest time between two acknowledgements (§6.5)."""
 
 LAST_WORDS_SECONDS: Final = 1.0
-"""How long what the runtime still had to say is read once nothing can be sent any more."""
+"""How long the connection still reads after writing has failed: the runtime may say why."""
 
-MOST_UNSENT: Final = 64
-"""With that many frames unsent, any of them serves as a sign of life."""
+MAX_PONG_BACKLOG: Final = 64
+"""With this many frames to be sent a ping is not answered: each of them is a sign of life."""
 
-_BATCH: Final = 64
-
-
-class Gap(Exception):  # noqa: N818 - what there is
-    """Frames are missing in the stream (§8.3)."""
+_MAX_BATCH: Final = 64
 
 
-class Silence(Exception):  # noqa: N818 - what there is
-    """Nothing was heard, or nothing could be sent, for two heartbeat intervals (§6.4)."""
-
-
-class Link:
-    """Reads until it ends, for whichever reason. What it reads goes to `take`, frame by frame."""
+class ClientConnection:
+    """Hands what it reads to `take`, frame by frame, and sends what it is given."""
 
     def __init__(
         self,
@@ -50,7 +42,7 @@ class Link:
         ack: bool,
         take: Callable[[Envelope, str | bytes], None],
         processed: Callable[[], int],
-        room: Room,
+        unread: UnreadEvents,
         now: Callable[[], float],
     ) -> None:
         self._transport = transport
@@ -59,16 +51,16 @@ class Link:
         self._ack = ack
         self._take = take
         self._processed = processed
-        self._room = room
+        self._unread = unread
         self._now = now
-        self._queue, self._unsent = trio.open_memory_channel[bytes](math.inf)
+        self._queue, self._queued = trio.open_memory_channel[bytes](math.inf)
         self._heard_at = self._sent_at = trio.current_time()
         self._reading = True
         self._scope = trio.CancelScope()
         self._why: Exception | None = None
 
     async def run(self) -> Exception:
-        """Run until the connection ends, and return why it did."""
+        """Run until the connection ends, and return why it ended."""
         async with trio.open_nursery() as nursery:
             self._scope = nursery.cancel_scope
             nursery.start_soon(self._write, name="client writer")
@@ -80,17 +72,17 @@ class Link:
         return self._why
 
     def send(self, kind: str, payload: JsonObject, *, job_id: str | None = None) -> None:
-        """Send a message of the session that no call waits for."""
+        """Send a message of the session for which no call awaits a reply."""
         frame = envelope.encode(kind, dumps(payload), session_id=self._session_id, job_id=job_id)
         self.send_frame(frame)
 
     def send_frame(self, frame: bytes) -> None:
-        """Send this, unless the connection ends before."""
+        """Queue a frame. It is dropped if the connection ends before it is sent."""
         with suppress(trio.ClosedResourceError):
             self._queue.send_nowait(frame)
 
     def finish(self) -> None:
-        """Close the connection, once everything is sent."""
+        """Close the connection once every queued frame is sent."""
         self._queue.close()
 
     def _end(self, why: Exception) -> None:
@@ -105,9 +97,9 @@ class Link:
             while True:
                 first = await self._transport.receive()
                 self._heard_at = trio.current_time()
-                # A round of the scheduler costs more than a frame: what came together is read so.
+                # Take what came together at once: a round of the scheduler costs more than a frame.
                 for text in (first, *self._transport.receive_unread()):
-                    if self._room.full:
+                    if self._unread.full:
                         await self._wait_for_room()
                     frame = envelope.decode(text)
                     if frame.type == "session.ping":
@@ -115,40 +107,42 @@ class Link:
                     elif frame.type != "session.pong":
                         self._take(frame, text)
         except MalformedFrame as error:
-            self._end(ProtocolError(f"the runtime sent what is no ARCP frame: {error}"))
-        except (TransportClosed, Gap) as why:
-            self._end(why)
+            self._end(ProtocolError(f"the runtime sent a frame that is not ARCP: {error}"))
+        except (TransportClosed, Gap) as error:
+            self._end(error)
 
     async def _wait_for_room(self) -> None:
-        self._reading = False  # silence does not count meanwhile
-        await self._room.make()
+        self._reading = False  # meanwhile silence is not the runtime's fault
+        await self._unread.make_room()
         self._reading = True
         self._heard_at = trio.current_time()
 
     def _pong(self, ping: Envelope) -> None:
         nonce = ping.payload.get("nonce")
-        if isinstance(nonce, str) and self._unsent.statistics().current_buffer_used < MOST_UNSENT:
+        queued = self._queued.statistics().current_buffer_used
+        if isinstance(nonce, str) and queued < MAX_PONG_BACKLOG:
             self.send("session.pong", {"ping_nonce": nonce, "received_at": rfc3339(self._now())})
 
     # -- writing
 
     async def _write(self) -> None:
-        # In a task of its own: a caller's cancellation must not tear a frame.
+        # A task of its own: the cancellation of a caller must not tear a frame.
         try:
             while True:
-                batch = [await self._unsent.receive()]
+                batch = [await self._queued.receive()]
                 with suppress(trio.WouldBlock, trio.EndOfChannel):
-                    while len(batch) < _BATCH:
-                        batch.append(self._unsent.receive_nowait())
+                    while len(batch) < _MAX_BATCH:
+                        batch.append(self._queued.receive_nowait())
                 await self._transport.send(batch)
                 self._sent_at = trio.current_time()
         except trio.EndOfChannel:
             await self._transport.close()
-        except TransportClosed as why:
+        except TransportClosed as error:
             await trio.sleep(LAST_WORDS_SECONDS)
-            self._end(why)
+            self._end(error)
 
     async def _acknowledge(self) -> None:
+        """Acknowledge what the program has processed (§6.5)."""
         acked = self._processed()
         while True:
             await trio.sleep(ACK_SECONDS)
@@ -156,10 +150,10 @@ class Link:
                 acked = processed
                 self.send("session.ack", {"last_processed_seq": acked})
 
-    # -- signs of life
+    # -- heartbeats (§6.4)
 
     async def _beat(self) -> None:
-        """Ping when nothing else was sent for an interval; end it after two without a sound."""
+        """Ping when nothing was sent for an interval; end the connection after two silent ones."""
         interval = self._interval
         while True:
             await trio.sleep_until(min(self._sent_at + interval, self._lost_at))
@@ -172,6 +166,8 @@ class Link:
 
     @property
     def _lost_at(self) -> float:
-        stuck = self._transport.writing_since
+        """The time at which the connection counts as lost, if nothing is heard until then."""
         silent_since = self._heard_at if self._reading else math.inf
-        return min(silent_since, math.inf if stuck is None else stuck) + 2 * self._interval
+        stuck_since = self._transport.writing_since
+        since = silent_since if stuck_since is None else min(silent_since, stuck_since)
+        return since + 2 * self._interval

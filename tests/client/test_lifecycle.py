@@ -1,4 +1,4 @@
-"""Entering and leaving the block: what comes out of it, and that nothing is left behind."""
+"""Entering and leaving the block: what it raises, and that no task is left."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from trio.testing import MockClock
 
 import arcp_trio
 from arcp_trio import Client, ConnectionLost, Event, connect
-from arcp_trio.client.stream import JobStream
+from arcp_trio.client.job_stream import JobStream
 from arcp_trio.transport import TransportClosed
 from tests.client.support import TOKEN, Network, Scripted, Wire, real_runtime, scripted
 
 
 class MineError(Exception):
-    """The program's own."""
+    """An exception of the program."""
 
 
 async def _submit_and_wait(connecting: AbstractAsyncContextManager[Client]) -> None:
@@ -28,7 +28,7 @@ async def _submit_and_wait(connecting: AbstractAsyncContextManager[Client]) -> N
 
 
 def tasks() -> set[str]:
-    """The names of all tasks of this test's nurseries."""
+    """Return the names of all tasks."""
     root = trio.lowlevel.current_root_task()
     assert root is not None
     found: set[str] = set()
@@ -41,7 +41,7 @@ def tasks() -> set[str]:
 
 
 async def test_what_the_block_raises_comes_out_as_it_is(autojump_clock: MockClock) -> None:
-    """No group around it, and the session is closed all the same."""
+    """An exception of the block comes out without a group, and the session is closed."""
 
     async def script(wire: Wire) -> None:
         await wire.welcome()
@@ -58,7 +58,7 @@ async def test_what_the_block_raises_comes_out_as_it_is(autojump_clock: MockCloc
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, GeneratorExit])
 async def test_other_ends_come_out_too(autojump_clock: MockClock, kind: type) -> None:
-    """What is no `Exception` comes out just the same."""
+    """Exceptions that are not an `Exception` come out as they are."""
     async with real_runtime() as runtime:
         with pytest.raises(kind):
             async with connect(Network(runtime).open, token=TOKEN):
@@ -66,7 +66,7 @@ async def test_other_ends_come_out_too(autojump_clock: MockClock, kind: type) ->
 
 
 async def test_a_group_of_the_programs_own_stays_one(autojump_clock: MockClock) -> None:
-    """What the program grouped is not taken apart."""
+    """A group that the program raises stays a group."""
     async with real_runtime() as runtime:
         with pytest.RaisesGroup(MineError, KeyError):
             async with connect(Network(runtime).open, token=TOKEN):
@@ -74,7 +74,7 @@ async def test_a_group_of_the_programs_own_stays_one(autojump_clock: MockClock) 
 
 
 async def test_what_a_handler_raises_ends_the_block(autojump_clock: MockClock) -> None:
-    """The exception of an event handler is not swallowed: it comes out of the block as it is."""
+    """An exception of an event handler ends the block and comes out of it as it is."""
 
     async def on_event(event: Event) -> None:
         raise MineError(event.kind)
@@ -86,7 +86,7 @@ async def test_what_a_handler_raises_ends_the_block(autojump_clock: MockClock) -
 
 
 async def test_a_loss_that_no_call_can_tell_ends_the_block(autojump_clock: MockClock) -> None:
-    """A program that only waits for its handler hears of the session's end."""
+    """A lost session ends the block if no call is waiting that could raise it."""
     async with real_runtime() as runtime:
         network = Network(runtime)
 
@@ -100,7 +100,7 @@ async def test_a_loss_that_no_call_can_tell_ends_the_block(autojump_clock: MockC
 
 
 async def test_a_loss_that_was_told_is_not_told_twice(autojump_clock: MockClock) -> None:
-    """A program that has dealt with the error leaves its block in peace."""
+    """A loss that a call has raised is not raised again by the block."""
     async with real_runtime() as runtime:
         network = Network(runtime)
         async with connect(network.open, token=TOKEN, reconnect_seconds=0) as client:
@@ -114,14 +114,28 @@ async def test_a_loss_that_was_told_is_not_told_twice(autojump_clock: MockClock)
 async def test_a_fault_of_the_client_is_not_swallowed(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A reader that crashes is raised to the program, and nobody waits for ever."""
+    """A crash in the client's reader is raised to the program, and no call hangs."""
 
     def crash(*_: object) -> None:
         raise MineError
 
     async with real_runtime() as runtime:
-        monkeypatch.setattr(JobStream, "authorise", crash)
+        monkeypatch.setattr(JobStream, "add_credentials", crash)
         with pytest.raises(MineError):
+            await _submit_and_wait(connect(Network(runtime).open, token=TOKEN))
+
+
+async def test_an_interrupt_in_a_task_of_the_client(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C while the client's reader runs ends the block instead of hanging it."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    async with real_runtime() as runtime:
+        monkeypatch.setattr(JobStream, "add_credentials", interrupt)
+        with pytest.RaisesGroup(KeyboardInterrupt, flatten_subgroups=True):
             await _submit_and_wait(connect(Network(runtime).open, token=TOKEN))
 
 
@@ -131,7 +145,7 @@ def test_no_name_shadows_a_builtin() -> None:
 
 
 async def test_a_nursery_of_the_programs_own_goes_on(autojump_clock: MockClock) -> None:
-    """What the program owns is none of the client's to end."""
+    """A nursery of the program outlives the client."""
     async with real_runtime() as runtime, trio.open_nursery() as nursery:
         alive = trio.Event()
         async with connect(Network(runtime).open, token=TOKEN) as client:
@@ -144,7 +158,7 @@ async def test_a_nursery_of_the_programs_own_goes_on(autojump_clock: MockClock) 
 
 
 async def test_nothing_is_left_behind(autojump_clock: MockClock) -> None:
-    """All tasks have names, and end with the block, however it is left."""
+    """The client's tasks have names, and end with the block, however it is left."""
     async with real_runtime() as runtime:
         network = Network(runtime)
         async with connect(network.open, token=TOKEN) as client:
@@ -162,7 +176,7 @@ async def test_nothing_is_left_behind(autojump_clock: MockClock) -> None:
 
 
 async def test_a_client_that_has_left(autojump_clock: MockClock) -> None:
-    """Its calls and handles say so, and do not wait."""
+    """Calls and handles of a closed client raise, and do not wait."""
     async with real_runtime() as runtime:
         async with connect(Network(runtime).open, token=TOKEN) as client:
             job = await client.submit("stuck")
@@ -183,7 +197,7 @@ async def test_a_client_that_has_left(autojump_clock: MockClock) -> None:
 
 
 async def test_a_program_that_is_cancelled_takes_leave(autojump_clock: MockClock) -> None:
-    """A block that a timeout ends closes its session all the same; it takes a second at most."""
+    """A cancelled block closes its session, too, within a second."""
 
     async def script(wire: Wire) -> None:
         await wire.welcome()
@@ -202,7 +216,7 @@ async def test_a_program_that_is_cancelled_takes_leave(autojump_clock: MockClock
 
 
 async def test_connecting_is_given_up(autojump_clock: MockClock) -> None:
-    """A timeout around connecting ends it in time."""
+    """Connecting can be cancelled."""
     with trio.move_on_after(1) as left:
         async with connect(trio.sleep_forever, token=TOKEN):
             pytest.fail("it connected")
@@ -211,7 +225,7 @@ async def test_connecting_is_given_up(autojump_clock: MockClock) -> None:
 
 
 async def test_what_came_before_a_loss_is_handled(autojump_clock: MockClock) -> None:
-    """Events that had come when the session was lost go to their handler before the block ends."""
+    """Events that arrived before the session was lost are handled before the block ends."""
 
     async def script(wire: Wire) -> None:
         await wire.welcome()
@@ -237,7 +251,7 @@ async def test_what_came_before_a_loss_is_handled(autojump_clock: MockClock) -> 
 
 
 async def test_closing_early_and_again(autojump_clock: MockClock) -> None:
-    """`close` from two tasks at once, and once more: one session.close, and then it is closed."""
+    """Several calls of `close` send one session.close, and each returns when it is closed."""
     said: list[str] = []
 
     async def script(wire: Wire) -> None:
@@ -266,7 +280,7 @@ async def test_closing_early_and_again(autojump_clock: MockClock) -> None:
 
 
 async def test_closing_is_given_up(autojump_clock: MockClock) -> None:
-    """A `close` that is cancelled has asked for the end; the next one waits for it."""
+    """A cancelled `close` has sent session.close; another one waits for the end."""
 
     async def script(wire: Wire) -> None:
         await wire.welcome()
@@ -284,7 +298,7 @@ async def test_closing_is_given_up(autojump_clock: MockClock) -> None:
 
 
 async def test_closing_while_there_is_no_connection(autojump_clock: MockClock) -> None:
-    """A client that is trying to reconnect stops trying."""
+    """Closing while the client reconnects returns at once."""
     async with real_runtime() as runtime:
         network = Network(runtime)
         async with connect(network.open, token=TOKEN) as client:
@@ -298,7 +312,7 @@ async def test_closing_while_there_is_no_connection(autojump_clock: MockClock) -
 
 
 async def test_closing_in_a_handler(autojump_clock: MockClock) -> None:
-    """An event handler may close its own client, and goes on itself."""
+    """An event handler may close its own client, and goes on after that."""
     after: list[bool] = []
 
     async def on_event(_: Event) -> None:
@@ -315,10 +329,10 @@ async def test_closing_in_a_handler(autojump_clock: MockClock) -> None:
     assert after == [False]
 
 
-async def test_a_session_that_is_lost_is_told_to_who_waits_for_its_end(
+async def test_a_lost_session_is_told_to_wait_closed(
     autojump_clock: MockClock,
 ) -> None:
-    """`wait_closed` says why the session ended, where it was not its program that left."""
+    """`wait_closed` raises why the session ended if the program has not closed it."""
     async with real_runtime() as runtime:
         network = Network(runtime)
         async with connect(network.open, token=TOKEN, reconnect_seconds=0) as client:
@@ -328,7 +342,7 @@ async def test_a_session_that_is_lost_is_told_to_who_waits_for_its_end(
 
 
 async def test_leaving_when_the_runtime_does_not_know_how(autojump_clock: MockClock) -> None:
-    """One that refuses `session.close` gets a `session.bye`; silence is waited for briefly."""
+    """A runtime that refuses `session.close` gets `session.bye`; a silent one is left soon."""
 
     async def refuses(wire: Wire) -> None:
         await wire.welcome()
@@ -355,7 +369,7 @@ async def test_leaving_when_the_runtime_does_not_know_how(autojump_clock: MockCl
 
 
 async def test_ends_and_unsubscribing_while_events_come(autojump_clock: MockClock) -> None:
-    """Subscriptions are closed while events stream, a thousand times: nothing breaks."""
+    """Ending a thousand subscriptions while events stream breaks nothing."""
     async with (
         real_runtime() as runtime,
         connect(Network(runtime).open, token=TOKEN) as owner,

@@ -1,4 +1,4 @@
-"""How much is kept that nobody has read, and what gives way."""
+"""The bound on unread events, and what happens at it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from arcp_trio import Client, Event, EventsNotKept, JobHandle, connect
-from arcp_trio.client import room
+from arcp_trio.client import unread
 from tests.client.support import TOKEN, Network, Wire, real_runtime, scripted
 
 MOST = 100
@@ -17,24 +17,24 @@ MOST = 100
 
 @pytest.fixture(autouse=True)
 def _little_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "MOST_EVENTS", MOST)
+    monkeypatch.setattr(unread, "MAX_EVENTS", MOST)
 
 
 def kept() -> int:
-    """How many events there are in memory."""
+    """Return how many events are in memory."""
     gc.collect()
     return sum(isinstance(thing, Event) for thing in gc.get_objects())
 
 
 class Fountain:
-    """A runtime's script: two jobs, the first of which says more than anybody can keep."""
+    """A script with two jobs, the first of which emits more events than the bound."""
 
     def __init__(self, events: int) -> None:
         self.events = events
         self.sent = 0
 
     async def __call__(self, wire: Wire) -> None:
-        """Be the runtime."""
+        """Follow the script."""
         await wire.welcome()
         await wire.accept("job_1")
         await wire.accept("job_2")
@@ -46,10 +46,10 @@ class Fountain:
         await wire.end()
 
 
-async def test_what_nobody_reads_is_left_to_the_runtime(autojump_clock: MockClock) -> None:
-    """With nobody waiting nothing is lost: reading stops, and the network's back-pressure counts.
+async def test_what_is_not_read_is_left_to_the_runtime(autojump_clock: MockClock) -> None:
+    """At the bound the client stops reading, and no event is lost if no call waits.
 
-    Who begins late gets the full history.
+    A late iteration gets all events.
     """
     fountain = Fountain(2_000)
     async with scripted(fountain) as runtime, connect(runtime.open, token=TOKEN) as client:
@@ -61,8 +61,8 @@ async def test_what_nobody_reads_is_left_to_the_runtime(autojump_clock: MockCloc
         assert seen == list(range(1, 2_001))
 
 
-async def test_who_only_wants_the_result_gets_it(autojump_clock: MockClock) -> None:
-    """Memory stays bounded, the result comes, and `events` says that they are gone."""
+async def test_a_result_comes_without_reading_the_events(autojump_clock: MockClock) -> None:
+    """A result comes after more events than the bound; `events` raises that they are gone."""
     fountain = Fountain(5_000)
     most = 0
 
@@ -84,7 +84,7 @@ async def test_who_only_wants_the_result_gets_it(autojump_clock: MockClock) -> N
 
 
 async def test_another_job_is_not_held_up(autojump_clock: MockClock) -> None:
-    """A handle that nobody iterates does not keep another's result from coming."""
+    """UnreadEvents events of one job do not delay the result of another."""
     async with scripted(Fountain(5_000)) as runtime, connect(runtime.open, token=TOKEN) as client:
         chatty, other = await client.submit("echo"), await client.submit("echo")
         assert await other.result() == "second"
@@ -92,7 +92,7 @@ async def test_another_job_is_not_held_up(autojump_clock: MockClock) -> None:
 
 
 async def test_what_is_iterated_is_never_let_go(autojump_clock: MockClock) -> None:
-    """Who reads slowly, and meanwhile waits for what is behind, gets both."""
+    """An iteration that waits for a later frame of another job gets it, and loses no event."""
     async with scripted(Fountain(3_000)) as runtime, connect(runtime.open, token=TOKEN) as client:
         chatty, other = await client.submit("echo"), await client.submit("echo")
         seen = []
@@ -106,7 +106,7 @@ async def test_what_is_iterated_is_never_let_go(autojump_clock: MockClock) -> No
 
 
 async def test_a_handler_waits_for_what_is_behind_many_events(autojump_clock: MockClock) -> None:
-    """However much stands between, a handler's own call is answered; then the rest is handled."""
+    """A handler's call is answered, however many events come before the answer."""
     handled: list[int] = []
 
     submitted = trio.Event()
@@ -129,7 +129,7 @@ async def test_a_handler_waits_for_what_is_behind_many_events(autojump_clock: Mo
 
 
 async def test_with_a_handler_nothing_else_stands_in_the_way(autojump_clock: MockClock) -> None:
-    """Events that go to the handler are not held up by handles that nobody iterates."""
+    """With an event handler, handles that are not iterated over delay no event."""
     handled: list[int] = []
 
     async def on_event(event: Event) -> None:
@@ -146,7 +146,7 @@ async def test_with_a_handler_nothing_else_stands_in_the_way(autojump_clock: Moc
 
 
 async def test_a_slow_handler_holds_the_network_up(autojump_clock: MockClock) -> None:
-    """A handler that falls behind bounds what is read, although the result is being waited for."""
+    """A slow handler stops the reading at the bound, also while a call waits for the result."""
     fountain = Fountain(1_500)
     most = 0
     handled: list[int] = []
@@ -171,8 +171,8 @@ async def test_a_slow_handler_holds_the_network_up(autojump_clock: MockClock) ->
 async def test_bytes_count_as_well(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Few events that are large fill the room as many small ones do."""
-    monkeypatch.setattr(room, "MOST_BYTES", 10_000)
+    """A few large events reach the bound as many small ones do."""
+    monkeypatch.setattr(unread, "MAX_BYTES", 10_000)
     fountain = Fountain(2_000)
     async with scripted(fountain) as runtime, connect(runtime.open, token=TOKEN) as client:
         job, _ = await client.submit("echo"), await client.submit("echo")
@@ -181,8 +181,8 @@ async def test_bytes_count_as_well(
         assert [event.seq async for event in job.events()] == list(range(1, 2_001))
 
 
-async def test_what_nobody_has_a_handle_of_is_not_kept(autojump_clock: MockClock) -> None:
-    """A job that was submitted and forgotten takes no memory, and no one else's room."""
+async def test_events_without_a_handle_are_not_kept(autojump_clock: MockClock) -> None:
+    """Events of a job without a handle are not kept."""
     async with (
         real_runtime() as runtime,
         connect(Network(runtime).open, token=TOKEN) as client,
@@ -202,17 +202,17 @@ async def _read_one(client: Client) -> None:
 
 
 async def test_memory_is_given_back(autojump_clock: MockClock) -> None:
-    """After many jobs nothing of them is left in the client."""
+    """A client keeps nothing of jobs that have ended."""
     async with (
         real_runtime() as runtime,
         connect(Network(runtime).open, token=TOKEN) as client,
     ):
         for _ in range(100):
             await _read_one(client)
-        session = client._life.session
+        session = client._session
         assert session.jobs.running == {}
         assert list(session.calls) == []
-        assert client._life.room.backlogs == set()
-        assert not client._life.room.full
-        assert (client._life.room._events, client._life.room._bytes) == (0, 0)
+        assert session.unread.backlogs == set()
+        assert not session.unread.full
+        assert (session.unread._events, session.unread._bytes) == (0, 0)
         assert kept() == 0

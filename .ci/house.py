@@ -1,0 +1,117 @@
+"""Checks that names and prose keep to the house's rules; `make lint` runs it.
+
+- No class name of the package exists twice: a name in a traceback or a document means one class.
+- Every class that docs/glossary.md names exists.
+- Docstrings, comments and documents avoid phrases that readers stumble over.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import sys
+import tokenize
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+PACKAGE = Path("arcp_trio")
+CODE = (PACKAGE, Path("tests"), Path("bench"), Path("conftest.py"), Path(".ci"))
+DOCUMENTS = (Path("docs"), Path("README.md"), Path("bench/README.md"), Path("CHANGELOG.md"))
+GLOSSARY = Path("docs/glossary.md")
+
+_AFTER = (
+    "it|them|this|that|those|what|whatever|everything|every|each|all|number|another|"
+    "the (?:end|last|first|welcome|hello|terminal|acceptance|event|frame|replay|answer|batch|job)s?"
+)
+PHRASES = {
+    re.compile(r"\bwho(?:so)?ever\b", re.IGNORECASE): "name the person or the part",
+    re.compile(r"\b(?:is|are|be|was|were) none\b"): "say that there is no such thing",
+    re.compile(r"\bnot any ?more\b"): "say 'no longer'",
+    re.compile(r"\bwho asks\b"): "name who asks",
+    re.compile(r"\bwhat(?:ever)? becomes of\b"): "say what happens",
+    re.compile(rf"\bbehind (?:{_AFTER})\b"): "say 'after'",
+    re.compile(r"\bcom(?:e|es|ing) to nothing\b"): "say 'fails'",
+    re.compile(r"\bso many (?!that)\w"): "name the number",
+}
+PRONOUN = re.compile(r"(?:It|They|He|She|This|These|Those|That|Their|Who|Whom|Whose|Which) ")
+
+
+def main() -> int:
+    """Print what breaks a rule, and return the exit status."""
+    faults = [*_class_names(), *_prose_of_code(), *_prose_of_documents()]
+    for fault in faults:
+        print(fault)
+    return 1 if faults else 0
+
+
+def _class_names() -> Iterator[str]:
+    places: dict[str, list[str]] = defaultdict(list)
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                places[node.name.lstrip("_")].append(f"{path}:{node.lineno}")
+    for name, found in sorted(places.items()):
+        if len(found) > 1:
+            yield f"{found[-1]}: class {name} exists already, at {found[0]}"
+    for line, text in enumerate(GLOSSARY.read_text().splitlines(), 1):
+        for name in re.findall(r"\(`([A-Z]\w+)`", text):
+            if name not in places:
+                yield f"{GLOSSARY}:{line}: there is no class {name}"
+
+
+def _prose_of_code() -> Iterator[str]:
+    for path in _files(CODE, ".py"):
+        if path == Path(__file__).resolve().relative_to(Path.cwd()):
+            continue
+        text = path.read_text()
+        for line, prose in (*_docstrings(text), *_comments(text)):
+            yield from _faults(path, line, prose)
+        if path.is_relative_to(PACKAGE):
+            for line, prose in _docstrings(text):
+                if PRONOUN.match(prose):
+                    yield f"{path}:{line}: a docstring begins with its subject: {_first(prose)}"
+
+
+def _prose_of_documents() -> Iterator[str]:
+    for path in _files(DOCUMENTS, ".md"):
+        for line, prose in enumerate(path.read_text().splitlines(), 1):
+            yield from _faults(path, line, prose)
+
+
+def _faults(path: Path, line: int, prose: str) -> Iterator[str]:
+    for pattern, advice in PHRASES.items():
+        if found := pattern.search(prose):
+            at = line + prose.count("\n", 0, found.start())
+            yield f"{path}:{at}: {found.group()!r}: {advice}"
+
+
+def _files(roots: tuple[Path, ...], suffix: str) -> Iterator[Path]:
+    for root in roots:
+        yield from sorted(root.rglob(f"*{suffix}")) if root.is_dir() else [root]
+
+
+def _docstrings(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the strings that stand as statements: of modules, classes, functions, attributes."""
+    for node in ast.walk(ast.parse(text)):
+        if (
+            isinstance(node, ast.Expr)
+            and isinstance(node.value, ast.Constant)
+            and isinstance(node.value.value, str)
+        ):
+            yield node.lineno, node.value.value
+
+
+def _comments(text: str) -> Iterator[tuple[int, str]]:
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string
+
+
+def _first(prose: str) -> str:
+    return prose.splitlines()[0][:60]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,18 @@
+"""The options of `replay`."""
+
+from __future__ import annotations
+
+import attrs
+
+from arcp_trio.cli import defaults
+from arcp_trio.cli.kinds import NUMBER, TEXT
+from arcp_trio.cli.options import option, optional_argument
+
+
+@attrs.frozen(kw_only=True)
+class ReplayOptions:
+    """What `replay` can be asked for."""
+
+    session_id: str | None = optional_argument("SESSION_ID", "session whose frames to print")
+    data: str = option(TEXT, "DIR", "folder of the store", default=defaults.DATA)
+    after_seq: int | None = option(NUMBER, "N", "begin after this number", default=None, stated=0)

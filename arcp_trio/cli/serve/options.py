@@ -1,0 +1,139 @@
+"""The options of `serve`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import attrs
+
+from arcp_trio.cli import defaults
+from arcp_trio.cli.kinds import PORT, SECONDS, TEXT, WHOLE_SECONDS, Kind, one_of
+from arcp_trio.cli.options import log_level, option, repeatable, switch
+from arcp_trio.runtime.limits import Limits
+
+TOKENS_VARIABLE: Final = "ARCP_TOKENS"
+
+NETWORK: Final = ("host", "port", "tls_cert", "tls_key")
+"""The options of a runtime on the network; one on its standard streams has no use for them."""
+MEMORY_OR_DATA: Final = ("memory", "data")
+EXCLUDES: Final[Mapping[str, Sequence[str]]] = {
+    "memory": ("data",),
+    "data": ("memory",),
+    "stdio": NETWORK,
+    **dict.fromkeys(NETWORK, ("stdio",)),
+}
+"""The options that an option excludes."""
+
+
+def _limit(kind: Kind, help: str, limit: str) -> float | None:  # noqa: A002 - argparse's word
+    """Declare an option that sets a field of `Limits`."""
+    stated = attrs.fields_dict(Limits)[limit].default
+    return option(kind, "SEC", help, default=None, stated=stated, limit=limit)
+
+
+@attrs.frozen(kw_only=True)
+class ServeOptions:
+    """What the command line and the configuration file ask of `serve`."""
+
+    host: tuple[str, ...] = repeatable(
+        TEXT,
+        "HOST",
+        "address or name to listen on, or unix:PATH",
+        default=(defaults.HOST,),
+        alone_too=True,
+    )
+    port: int = option(PORT, "PORT", "port to listen on; 0 picks a free one", default=defaults.PORT)
+    tls_cert: str | None = option(
+        TEXT, "FILE", "certificate chain in PEM form, which turns TLS on", default=None
+    )
+    tls_key: str | None = option(
+        TEXT, "FILE", "private key of the certificate, in PEM form", default=None
+    )
+    insecure: bool = switch(
+        "let other machines connect without TLS, because something else encrypts"
+    )
+    allow_origin: tuple[str, ...] = repeatable(
+        TEXT,
+        "ORIGIN",
+        "origin of web pages that may connect, such as https://app.example, or of a proxy",
+        default=(),
+    )
+    stdio: bool = switch(
+        "serve the process that started this one, on standard input and output, a frame per line"
+    )
+    data: str = option(TEXT, "DIR", "folder for jobs, events and sessions", default=defaults.DATA)
+    memory: bool = switch("keep everything in memory, and write nothing to disk")
+    synchronous: str = option(
+        one_of(("full", "normal", "off")),
+        "MODE",
+        "what a power cut may cost: with full nothing, with normal the last moments, with off all",
+        default="full",
+    )
+    token: tuple[str, ...] = repeatable(
+        TEXT, "PRINCIPAL=TOKEN", "a principal and its access token", default=()
+    )
+    token_file: str | None = option(
+        TEXT,
+        "FILE",
+        "file of lines principal=token or principal=sha256:HASH; # begins a comment",
+        default=None,
+    )
+    jwt_keys: str | None = option(
+        TEXT, "FILE|URL", "JSON key set; tokens signed with its keys are accepted", default=None
+    )
+    jwt_algorithm: tuple[str, ...] = repeatable(
+        TEXT, "NAME", "algorithm of their signatures, such as RS256 or ES256", default=()
+    )
+    jwt_audience: str | None = option(
+        TEXT, "AUDIENCE", "audience that signed tokens must name", default=None
+    )
+    jwt_issuer: str | None = option(
+        TEXT, "ISSUER", "issuer that signed tokens must name", default=None
+    )
+    agent: tuple[str, ...] = repeatable(
+        TEXT,
+        "NAME[@VERSION]=TARGET",
+        "an agent to serve: MODULE:FUNCTION, or stdio:COMMAND, a program started for each job",
+        default=(),
+    )
+    agents: tuple[str, ...] = repeatable(
+        TEXT,
+        "MODULE[:REGISTRY]",
+        "a registry of agents to serve, an arcp_trio.Agents (default name: agents)",
+        default=(),
+    )
+    no_demo_agents: bool = switch("serve only the agents that are named")
+    resume_window: float | None = _limit(
+        WHOLE_SECONDS, "how long a session can be resumed", "resume_window_seconds"
+    )
+    heartbeat: float | None = _limit(
+        WHOLE_SECONDS, "interval of pings to a silent client", "heartbeat_seconds"
+    )
+    drain: float = option(
+        SECONDS, "SEC", "how long jobs may go on after SIGTERM or Ctrl-C", default=0.0
+    )
+    cancel_grace: float | None = _limit(
+        SECONDS,
+        "time for a cancelled agent to clean up, at most 2 while serve stops",
+        "cancel_grace_seconds",
+    )
+    observer: frozenset[str] = repeatable(
+        TEXT, "PRINCIPAL", "principal that may list and watch all jobs", default=frozenset[str]()
+    )
+    operator: frozenset[str] = repeatable(
+        TEXT, "PRINCIPAL", "principal that may cancel any job", default=frozenset[str]()
+    )
+    log_level: str = log_level("info")
+    log_format: str = option(
+        one_of(("text", "json")), "FORMAT", "text for people, json for programs", default="text"
+    )
+
+
+@attrs.frozen(kw_only=True)
+class CommandLine(ServeOptions):
+    """What only the command line can ask of `serve`."""
+
+    config: str | None = option(
+        TEXT, "FILE.toml", "configuration file with options and limits", default=None
+    )

@@ -1,0 +1,222 @@
+"""A job as its session receives it: its unread events, the chunks of its result, its end."""
+
+from __future__ import annotations
+
+from collections import deque
+from decimal import Decimal
+from typing import Final
+from weakref import WeakSet
+
+import attrs
+import trio
+
+from arcp_trio.client.assembly import Assembly
+from arcp_trio.client.delivery import Delivery, Reply
+from arcp_trio.client.errors import BrokenResult, EventsNotKept, afresh
+from arcp_trio.client.events import Event
+from arcp_trio.client.reading import object_in, text_in
+from arcp_trio.client.unread import UnreadEvents
+from arcp_trio.wire.errors import JobCancelled, JobFailed, JobTimedOut
+from arcp_trio.wire.json import Json, JsonObject
+from arcp_trio.wire.messages import JobErrorBody, JobResult
+
+_FAILURES: Final = {"cancelled": JobCancelled, "timed_out": JobTimedOut}
+_CODES: Final = {"cancelled": "CANCELLED", "timed_out": "TIMEOUT"}
+
+BEARER: Final = "bearer"
+
+
+@attrs.frozen(kw_only=True)
+class JobEnd:
+    """How a job ended."""
+
+    status: str
+    value: Json = None
+    error: Exception | None = None
+    """Why there is no value. A job that succeeded has an error if its streamed result is broken."""
+    message: JobResult | JobErrorBody | None = None
+    """The payload of the frame that ended the job, where there was one."""
+
+    def get(self) -> Json:
+        """Return the job's result, or raise the error."""
+        if self.error is not None:
+            raise afresh(self.error)
+        return self.value
+
+
+class JobStream:
+    """Keeps what the session receives of one job, for its handles and their iterators."""
+
+    def __init__(
+        self,
+        job_id: str,
+        delivery: Delivery,
+        unread: UnreadEvents,
+        *,
+        top: int,
+        max_result_bytes: int,
+    ) -> None:
+        self.id = job_id
+        self.top = top
+        """The number of the job's last event."""
+        self.end: Reply[JobEnd] = Reply()
+        self.submission: bytes | None = None
+        """The payload of the `job.submit` that led to the job, if this session sent it."""
+        self.about: JsonObject = {}
+        """Fields of `summary` that the handle knows."""
+        self.credentials: dict[str, JsonObject] = {}
+        self.budget: dict[str, Decimal] = {}
+        """The budget when the job was accepted, or last subscribed to."""
+        self.events: deque[tuple[Event, int]] = deque()
+        """The unread events, with their sizes."""
+        self.size = 0
+        """How many bytes the unread events had on the wire."""
+        self.wanted = True
+        """Whether the program has a handle of the job, or may get one."""
+        self.own = False
+        """Whether the job belongs to this session, which cannot unsubscribe from it then."""
+        self.claimed = False
+        """Whether the program has got a handle, or is about to."""
+        self.iterators: WeakSet[object] = WeakSet()
+        self.incomplete: Exception | None = None
+        """Why events of the job are missing here, if some are."""
+        self._delivery = delivery
+        self._unread = unread
+        self._assembly = Assembly(max_result_bytes)
+        self._changed = trio.lowlevel.ParkingLot()
+
+    @property
+    def status(self) -> str | None:
+        """How the job ended; None before that."""
+        return self.end.value.status if self.end.value is not None else None
+
+    def summary(self) -> JsonObject:
+        """Return what is known of the job, for a program that loses its session."""
+        return {"job_id": self.id, "last_event_seq": self.top, **self.about}
+
+    # -- what arrives
+
+    def event(self, event: Event, size: int) -> None:
+        """Keep an event of `size` bytes until an iterator takes it."""
+        self.top = event.seq
+        if event.kind == "result_chunk":
+            self._assembly.add(event.body)
+        elif event.kind == "status":
+            self._rotate(object_in(event.body))
+        if self.wanted and self.incomplete is None:
+            if not self.events:
+                self._unread.backlogs.add(self)
+            self.events.append((event, size))
+            self.size += size
+            self._unread.add(size)
+            if self._changed:
+                self._changed.unpark_all()
+
+    def add_credentials(self, credentials: list[JsonObject] | None) -> None:
+        """Keep the credentials of the job (§9.8); those of unknown schemes are left out."""
+        for credential in credentials or ():
+            credential_id = credential.get("id")
+            if credential.get("scheme") == BEARER and isinstance(credential_id, str):
+                self.credentials[credential_id] = credential
+
+    def _rotate(self, body: JsonObject) -> None:
+        """Replace the value of a credential (§9.8.2)."""
+        if body.get("phase") != "credential_rotated":
+            return
+        credential_id, value = str(body.get("id")), text_in(body.get("value"))
+        known = self.credentials.get(credential_id)
+        if known is not None and value is not None:
+            self.credentials[credential_id] = {**known, "value": value}
+
+    # -- its end
+
+    def succeed(self, body: JobResult) -> None:
+        """End the job with a `job.result`, which some runtimes send for failures as well."""
+        failure = _FAILURES.get(body.final_status)
+        if failure is not None:
+            code = _CODES[body.final_status]
+            self.fail(JobErrorBody(code=code, final_status=body.final_status, message=code))
+            return
+        try:
+            end = JobEnd(status=body.final_status, value=self._value(body), message=body)
+        except BrokenResult as error:
+            end = JobEnd(status=body.final_status, error=error, message=body)
+        self._end(end)
+
+    def fail(self, body: JobErrorBody) -> None:
+        """End the job with a `job.error`."""
+        failure = _FAILURES.get(body.final_status, JobFailed)
+        error = failure(
+            body.message or body.code,
+            details=body.details,
+            retryable=body.retryable,
+            code=body.code,
+        )
+        error.job_id = self.id
+        self._end(JobEnd(status=body.final_status, error=error, message=body))
+
+    def end_unknown(self, why: Exception) -> None:
+        """End the job without its result: the job is over, or no longer observed."""
+        self._end(JobEnd(status="", error=why))
+
+    def lose(self, why: Exception) -> None:
+        """Give up the job: nothing more will arrive, and its end is not known."""
+        if not self.end.arrived.is_set():
+            self._delivery.fail(self.end, why)
+            self._changed.unpark_all()
+
+    def _end(self, end: JobEnd) -> None:
+        self._delivery.succeed(self.end, end)
+        self.credentials.clear()  # §9.8.2: no value is kept after the job
+        self._changed.unpark_all()
+
+    def _value(self, body: JobResult) -> Json:
+        if body.result_id is not None:
+            return self._assembly.result(body.result_id, body.result_size)
+        if self._assembly.begun:
+            raise BrokenResult("chunks came, and the result does not refer to them")
+        return body.value
+
+    # -- what the program takes
+
+    @property
+    def iterated(self) -> bool:
+        """Whether the program has an iterator over the events."""
+        return len(self.iterators) > 0
+
+    def take(self) -> Event:
+        """Remove the oldest unread event and return it."""
+        event, size = self.events.popleft()
+        self.size -= size
+        if not self.events:
+            self._unread.backlogs.discard(self)
+        self._unread.take(size)
+        return event
+
+    async def changed(self) -> None:
+        """Wait until there is another event, or the job's end, or an event is known to be lost."""
+        with self._unread.waiting():
+            await self._changed.park()
+
+    def discard(self) -> None:
+        """Forget the unread events and those to come, to make room for others."""
+        if not self.events:
+            return
+        self.incomplete = EventsNotKept(
+            f"the events of {self.id} were not read in time; iterate over them from the start, or "
+            "use on_event"
+        )
+        self._unread.take(self.size, len(self.events))
+        self._unread.backlogs.discard(self)
+        self.events.clear()
+        self.size = 0
+
+    def miss(self, why: Exception) -> None:
+        """Note that events were lost on the way. The end of the job may still arrive."""
+        if self.incomplete is None:
+            self.incomplete = why
+        self._changed.unpark_all()
+
+    def unwanted(self) -> None:
+        """Note that the program has no handle any longer, so that no events need be kept."""
+        self.wanted = False

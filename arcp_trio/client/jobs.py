@@ -1,0 +1,176 @@
+"""The jobs of a session: the numbers of their frames, and a stream for each that runs."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+from weakref import WeakValueDictionary
+
+from arcp_trio.client.calls import PendingCalls
+from arcp_trio.client.delivery import Delivery
+from arcp_trio.client.dialects import STANDARD, RuntimeDialect
+from arcp_trio.client.errors import Gap
+from arcp_trio.client.events import Event
+from arcp_trio.client.job_stream import JobStream
+from arcp_trio.client.reading import read_payload
+from arcp_trio.client.unread import UnreadEvents
+from arcp_trio.wire.envelope import Envelope
+from arcp_trio.wire.errors import InvalidRequest
+from arcp_trio.wire.messages import JobErrorBody, JobResult
+
+log = logging.getLogger(__name__)
+
+_MAX_PAST: Final = 10_000
+"""How many ended jobs are remembered, and how many subscriptions that were given up."""
+
+
+class SessionJobs:
+    """The jobs of one session. Each running job has a stream, which its frames are given to."""
+
+    def __init__(
+        self,
+        calls: PendingCalls,
+        delivery: Delivery,
+        unread: UnreadEvents,
+        *,
+        dialect: RuntimeDialect,
+        max_result_bytes: int,
+    ) -> None:
+        self.dialect = dialect
+        self.top = 0
+        """Every numbered frame up to this number was taken: where a resume goes on."""
+        self.running: dict[str, JobStream] = {}
+        self.left: dict[str, None] = {}
+        """Jobs that are no longer observed. Each connection repeats it to the runtime: the
+        `job.unsubscribe` may have been lost."""
+        self._calls = calls
+        self._delivery = delivery
+        self._unread = unread
+        self._max_result_bytes = max_result_bytes
+        # A submit under the idempotency key of an ended job is accepted, and nothing follows.
+        self._ended: WeakValueDictionary[str, JobStream] = WeakValueDictionary()
+        self._past: dict[str, None] = {}
+
+    # -- numbers (§8.3)
+
+    def is_new(self, seq: int, job_id: str | None) -> bool:
+        """Return whether the frame with this number was not taken yet, and count it as taken.
+
+        Raises:
+            Gap: frames before it are missing.
+        """
+        if seq == self.top + 1:
+            self.top = seq
+            return True
+        if seq > self.top:
+            raise Gap(f"event_seq {seq} came where {self.top + 1} was due")
+        # The frame is a repeat, unless the frames of this job are numbered apart.
+        stream = self.running.get(job_id or "")
+        return stream is not None and seq > stream.top
+
+    # -- streams
+
+    def begin(self, job_id: str) -> JobStream:
+        """Begin a stream for a job."""
+        stream = JobStream(
+            job_id,
+            self._delivery,
+            self._unread,
+            top=0 if self.dialect.subscriptions_count_alone else self.top,
+            max_result_bytes=self._max_result_bytes,
+        )
+        self.running[job_id] = stream
+        self._past.pop(job_id, None)
+        return stream
+
+    def find(self, job_id: str) -> JobStream | None:
+        """Return the stream of a job that runs, or that has ended: no frame tells its end again."""
+        stream = self.running.get(job_id) or self._ended.get(job_id)
+        if stream is None and job_id in self._past:
+            stream = self.begin(job_id)
+            self.end_unknown(stream, f"{job_id} has ended, and its handle no longer exists")
+        return stream
+
+    def expect(self, job_id: str) -> None:
+        """Prepare for a subscription: some runtimes send its events before they confirm it."""
+        self.left.pop(job_id, None)
+        if self.dialect is not STANDARD and job_id not in self.running:
+            self.begin(job_id)
+
+    def leave(self, job_id: str) -> bool:
+        """Stop observing a job; return False if this session does not observe it."""
+        stream = self.running.get(job_id)
+        if stream is None or stream.own:
+            return False
+        stream.end_unknown(InvalidRequest("the job is no longer observed"))
+        del self.running[job_id]
+        _remember(self.left, job_id)
+        return True
+
+    def lose(self, stream: JobStream, why: Exception) -> None:
+        """Give up a job of which nothing more will arrive."""
+        if not stream.end.arrived.is_set():
+            stream.lose(why)
+            self._retire(stream)
+
+    def lose_all(self, why: Exception) -> None:
+        """Give up all jobs."""
+        for stream in list(self.running.values()):
+            self.lose(stream, why)
+
+    def end_unknown(self, stream: JobStream, why: str) -> None:
+        """End a job that is over, without its result, which no frame will bring."""
+        stream.end_unknown(InvalidRequest(why))
+        self._retire(stream)
+
+    def _retire(self, stream: JobStream) -> None:
+        """Remove the stream of a job that has ended. Its handle, if any, has the unread events."""
+        self.running.pop(stream.id, None)
+        self._ended[stream.id] = stream
+        _remember(self._past, stream.id)
+        if not stream.claimed:
+            stream.discard()
+        self._calls.job_ended(stream.id)
+
+    # -- frames
+
+    def event(self, frame: Envelope, text: str | bytes) -> None:
+        """Take a `job.event` (§8.1)."""
+        event, size = Event.of(frame), len(text)
+        stream = self.running.get(event.job_id)
+        if stream is not None:
+            stream.event(event, size)
+        elif event.job_id in self.left:
+            return
+        self._delivery.event(event, size, self.top)
+
+    def result(self, frame: Envelope, _: str | bytes) -> None:
+        """Take a `job.result` (§7.3)."""
+        stream = self.running.get(frame.job_id or "")
+        if stream is None:
+            return
+        body = read_payload(frame, JobResult)
+        if isinstance(body, JobResult):
+            stream.succeed(body)
+        else:
+            stream.lose(body)
+        self._retire(stream)
+
+    def error(self, frame: Envelope, _: str | bytes) -> None:
+        """Take a `job.error` (§7.3)."""
+        stream = self.running.get(frame.job_id or "")
+        if stream is None:
+            log.debug("ignored: the end of an unknown job")
+            return
+        body = read_payload(frame, JobErrorBody)
+        if isinstance(body, JobErrorBody):
+            stream.fail(body)
+        else:
+            stream.lose(body)
+        self._retire(stream)
+
+
+def _remember(jobs: dict[str, None], job_id: str) -> None:
+    jobs[job_id] = None
+    if len(jobs) > _MAX_PAST:
+        del jobs[next(iter(jobs))]

@@ -1,0 +1,167 @@
+"""A connection while a session is attached to it: frames both ways, and the heartbeat."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import trio
+
+from arcp_trio.runtime.connection.heartbeat import Heartbeat, Loss
+from arcp_trio.runtime.connection.reader import TooManyMalformed
+from arcp_trio.runtime.connection.sender import Sender
+from arcp_trio.runtime.connection.writer import FrameWriter
+from arcp_trio.runtime.farewell import Farewell
+from arcp_trio.runtime.limits import limit_hit
+from arcp_trio.runtime.metrics import Failure
+from arcp_trio.runtime.notices import frame, refusal
+from arcp_trio.runtime.session.clerk import Request
+from arcp_trio.transport.base import MessageTooBig, TransportClosed
+from arcp_trio.transport.close_codes import CloseCode
+from arcp_trio.wire.errors import HeartbeatLost
+from arcp_trio.wire.features import Feature
+from arcp_trio.wire.ids import new_id
+from arcp_trio.wire.messages import Ack, Bye, Close, Ping, Pong, SessionResume
+from arcp_trio.wire.timestamps import rfc3339
+
+if TYPE_CHECKING:
+    from arcp_trio.runtime.connection.handshake import Opened
+    from arcp_trio.runtime.connection.reader import Reader, Received
+    from arcp_trio.runtime.core import Core
+    from arcp_trio.runtime.job.jobs import Jobs
+    from arcp_trio.transport.base import Transport
+    from arcp_trio.wire.envelope import Envelope
+
+
+class Conversation:
+    """Answers what concerns the connection alone, and hands the session's commands on."""
+
+    def __init__(
+        self,
+        core: Core,
+        jobs: Jobs,
+        transport: Transport,
+        reader: Reader,
+        opened: Opened,
+        arcp: str,
+    ) -> None:
+        self._core = core
+        self._transport = transport
+        self._reader = reader
+        self._session = opened.session
+        self._attachment = opened.attachment
+        self._closing = opened.attachment.closing
+        self._fresh = opened.fresh
+        """Nothing was asked of the session: it may be exchanged for one to resume."""
+        self._following: Envelope | None = None
+        """A frame that asks for another session, and so ends this conversation."""
+        self._unheard: float = math.inf
+        """Messages that came before the client can have read its welcome."""
+        self._heartbeat = Heartbeat(core.limits.heartbeat_seconds, transport)
+        dialect = opened.attachment.dialect
+        self._writer = FrameWriter(transport, opened.session.id, arcp, dialect, opened.after_seq)
+        self._sender = Sender(opened, self._writer, jobs.live)
+
+    async def run(self) -> Envelope | None:
+        """Move frames until the connection ends, or a frame asks for another session: return it."""
+        name = self._session.id
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._send, nursery, name=f"sender of {name}")
+            nursery.start_soon(self._beat, name=f"heartbeat of {name}")
+            await self._read()
+        return self._following
+
+    # -- in
+
+    async def _read(self) -> None:
+        try:
+            while await self._see_to(await self._receive()):
+                await self._reader.keep_pace()
+        except TooManyMalformed:
+            self._core.metrics.connection_failed(Failure.MALFORMED_FRAMES)
+            await self._part("malformed_frames")
+        except MessageTooBig:
+            self._core.metrics.connection_failed(Failure.FRAME_BYTES_IN)
+            error = limit_hit("frame_bytes_in", self._core.limits.frame_bytes_in)
+            await self._part("message too big", code=CloseCode.TOO_BIG, last=refusal(error))
+        except TransportClosed:
+            self._closing.now(CloseCode.NORMAL, "")
+
+    async def _receive(self) -> Received:
+        received = await self._reader.next()
+        self._heartbeat.heard()
+        if self._unheard:
+            self._unheard -= 1
+        else:
+            self._session.heard(self._attachment)
+        return received
+
+    async def _see_to(self, received: Received) -> bool:
+        """See to a frame; return False when the client is to say no more."""
+        match received.message:
+            case None | Pong():
+                pass
+            case Ping() as ping:
+                await self._pong(ping)
+            case Ack() as ack:
+                if Feature.ACK in self._session.features:
+                    # A number that was not sent cannot be acknowledged (§6.5).
+                    seq = min(ack.last_processed_seq, self._writer.sent_seq)
+                    self._session.record.ack(seq)
+            case Bye():
+                self._closing.now(CloseCode.NORMAL, "bye")
+                return False
+            case SessionResume() if self._fresh:
+                self._following = received.envelope
+                self._sender.let_go()
+                return False
+            case message:
+                self._fresh = False
+                request = Request(
+                    self._attachment, received.id, received.trace, message, received.size
+                )
+                with self._heartbeat.not_listening():
+                    await self._session.command(request)
+                return not isinstance(message, Close)
+        return True
+
+    async def _pong(self, ping: Ping) -> None:
+        received_at = rfc3339(self._core.clock.now())
+        answer = {"ping_nonce": ping.nonce, "received_at": received_at}
+        self._sender.say(frame("session.pong", answer))
+        with self._heartbeat.not_listening():
+            await self._writer.room()
+
+    # -- out
+
+    async def _send(self, nursery: trio.Nursery) -> None:
+        try:
+            await self._sender.welcome()
+            self._unheard = self._transport.unread
+            await self._sender.run()
+        except TransportClosed:
+            self._closing.now(CloseCode.NORMAL, "")
+        if self._following is not None:
+            nursery.cancel_scope.cancel(reason="another session is asked for")
+
+    async def _beat(self) -> None:
+        negotiated = Feature.HEARTBEAT in self._session.features
+        loss = await self._heartbeat.lost(negotiated=negotiated, ping=self._ping)
+        self._core.metrics.connection_failed(Failure.HEARTBEAT_LOST)
+        if loss is Loss.SILENT:
+            # Announced, though it may reach nobody (§6.4); the jobs notice nothing.
+            self._sender.say(refusal(HeartbeatLost(loss.value)))
+            await self._part("heartbeat lost")
+        self._closing.now(CloseCode.POLICY, "heartbeat lost")
+
+    def _ping(self) -> None:
+        sent_at = rfc3339(self._core.clock.now())
+        self._sender.say(frame("session.ping", {"nonce": new_id("p_"), "sent_at": sent_at}))
+
+    async def _part(
+        self, reason: str, *, code: int = CloseCode.POLICY, last: bytes | None = None
+    ) -> None:
+        """End the connection after what is on its way: a write cut off would cost it its Close."""
+        self._attachment.unsent.end(Farewell(code, reason, last))
+        await trio.sleep(self._core.limits.close_seconds)
+        self._closing.now(code, reason)

@@ -1,0 +1,104 @@
+"""What the store has of a session, and the writes that keep it in step."""
+
+from __future__ import annotations
+
+import hmac
+from typing import TYPE_CHECKING, Final
+
+from arcp_trio.store.writes import MoveFloor, RotateToken
+
+if TYPE_CHECKING:
+    from arcp_trio.store.interface import Store
+    from arcp_trio.store.queue import Group
+    from arcp_trio.store.records import SessionRow
+
+MOST_SPARE_DIGESTS: Final = 16
+"""Resume tokens of a session that are valid besides the newest: as many resumes in a row may
+fail after their token was rotated."""
+
+
+class Record:
+    """A session's row, as it is now or is about to be once what is queued is stored."""
+
+    def __init__(self, store: Store, row: SessionRow) -> None:
+        self.id = row.session_id
+        self.principal = row.principal
+        self.features = row.features
+        self.dialect = row.dialect
+        """The name of the dialect that its client speaks."""
+        self.top = row.top
+        """The highest number that was taken."""
+        self.floor = row.floor
+        """The highest number that need not be replayed."""
+        self.log_rows = row.log_rows
+        self.acked = row.acked
+        """The client acknowledges what it has processed (§6.5)."""
+        self._token_digest = row.token_digest
+        self._spare_digests = row.spare_digests
+        self._store = store
+
+    # -- numbers
+
+    def take_numbers(self, count: int) -> int:
+        """Take the next `count` numbers, and return the first of them."""
+        first = self.top + 1
+        self.top += count
+        return first
+
+    def take_log_row(self) -> int:
+        """Return the index of the next row of the log."""
+        row = self.log_rows
+        self.log_rows += 1
+        return row
+
+    def ack(self, seq: int) -> None:
+        """Keep nothing up to `seq` for replay: the client has processed it (§6.5)."""
+        if seq > self.floor or not self.acked:
+            self.acked = True
+            self.floor = max(seq, self.floor)
+            self._store.put(MoveFloor(self.id, self.floor, acked=True))
+
+    def keep_at_most(self, count: int) -> tuple[int, Group | None]:
+        """Give up all but the newest `count` numbers; return how many went, and their write."""
+        too_many = self.top - self.floor - count
+        if too_many <= 0:
+            return 0, None
+        self.floor += too_many
+        return too_many, self._store.put(MoveFloor(self.id, self.floor, acked=False))
+
+    # -- resume tokens (§6.3)
+
+    def holds(self, digest: bytes) -> bool:
+        """Whether a token with this digest resumes the session."""
+        valid = (self._token_digest, *self._spare_digests)
+        return any(hmac.compare_digest(digest, each) for each in valid)
+
+    def rotate(
+        self, used: bytes, fresh: bytes, features: frozenset[str], dialect: str | None
+    ) -> Group:
+        """Make `fresh` the newest digest, after a resume with the token of digest `used`.
+
+        The client has been heard with that token, which makes older ones invalid. Tokens issued
+        since stay valid: the client may have given this attempt up and be trying with one of them.
+        """
+        issued = (*self._spare_digests, self._token_digest)
+        since = issued[issued.index(used) + 1 :]
+        self._spare_digests = (used, *since[-(MOST_SPARE_DIGESTS - 1) :])
+        self._token_digest = fresh
+        self.features = features
+        if dialect is not None:
+            self.dialect = dialect
+        return self._put_tokens()
+
+    def heard(self) -> None:
+        """Make all tokens but the newest invalid: a frame has come from the client that has it."""
+        if self._spare_digests:
+            self._spare_digests = ()
+            self._put_tokens()
+
+    def _put_tokens(self) -> Group:
+        return self._store.put(
+            RotateToken(
+                self.id, self._token_digest, self._spare_digests, self.features, self.dialect
+            )
+        )

@@ -1,0 +1,98 @@
+"""Attaching a session to another connection, at the number its client has reached (§6.3)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import attrs
+import trio
+
+from arcp_trio.runtime.session.outbox import Attach
+from arcp_trio.wire.errors import ArcpError, InternalError, ResumeWindowExpired
+from arcp_trio.wire.features import negotiate
+from arcp_trio.wire.ids import resume_token, token_digest
+
+if TYPE_CHECKING:
+    from arcp_trio.runtime.session.attachment import Attachment
+    from arcp_trio.runtime.session.session import Session
+    from arcp_trio.runtime.session.sessions import Sessions
+    from arcp_trio.store.interface import Store
+
+log = logging.getLogger(__name__)
+
+
+def cannot_resume() -> ResumeWindowExpired:
+    """Return the one answer to every bad resume, so that nothing can be learnt from it."""
+    return ResumeWindowExpired("the session cannot be resumed from there")
+
+
+async def check_resume(store: Store, session: Session, digest: bytes, after_seq: int) -> None:
+    """Check that a token resumes a session at a number; a failed attempt changes nothing.
+
+    Raises:
+        ResumeWindowExpired: it does not.
+    """
+    record = session.record
+    covered = await store.covers(session.id, after_seq)
+    in_range = record.floor <= after_seq <= record.top
+    if session.lost or not (covered and in_range and record.holds(digest)):
+        raise cannot_resume()
+
+
+@attrs.define(eq=False, kw_only=True)
+class Resume:
+    """A resume as a command of its session: one at a time, and a failed one changes nothing."""
+
+    sessions: Sessions
+    store: Store
+    attachment: Attachment
+    peer: str
+    digest: bytes
+    """Of the token that the client presents."""
+    after_seq: int
+    features: frozenset[str] | None
+    """As negotiated anew; None keeps what the session had."""
+    offered: Sequence[str]
+    """What the runtime offers on this connection, which may be less private than the last one."""
+    size = 0
+    """In bytes: a resume takes no room in the inbox."""
+    token: str = ""
+    """The new token, once the session is to be attached."""
+    error: ArcpError | None = None
+    done: trio.Event = attrs.field(factory=trio.Event)
+
+    async def carry_out(self, session: Session) -> None:
+        """Check, rotate the token, and have the session's frames go to this connection."""
+        try:
+            await self._attach(session)
+        except ArcpError as error:
+            self.error = error
+        except Exception:
+            log.exception("resume failed", extra=session.facts)
+            self.error = InternalError("the session could not be resumed")
+        finally:
+            self.done.set()
+
+    async def _attach(self, session: Session) -> None:
+        attachment, record = self.attachment, session.record
+        await check_resume(self.store, session, self.digest, self.after_seq)
+        if attachment.over:
+            raise cannot_resume()
+        if session.holder is None:
+            self.sessions.refuse_if_full(session.principal)
+        token = resume_token()
+        features = record.features if self.features is None else self.features
+        rotated = record.rotate(
+            used=self.digest,
+            fresh=token_digest(token),
+            features=negotiate(features, self.offered),
+            dialect=None if self.features is None else attachment.dialect.name,
+        )
+        self.sessions.join(session, attachment)
+        await rotated.committed()
+        self.token = token
+        session.tell(Attach(attachment, self.after_seq))
+        resumed = {"peer": self.peer, "after_seq": self.after_seq}
+        log.info("session resumed", extra=session.facts | resumed)
