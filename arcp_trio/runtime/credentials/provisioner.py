@@ -14,7 +14,7 @@ from arcp_trio.wire.json import Json
 
 @attrs.frozen(kw_only=True)
 class CredentialOrder:
-    """What a job is to get credentials for, within its lease."""
+    """A job's request for credentials, within its lease."""
 
     id: str
     """Stored before the upstream is called. Give what is minted this name there: then it can be
@@ -25,7 +25,7 @@ class CredentialOrder:
     trace_id: str
     lease: Mapping[str, Sequence[str]]
     budget: Mapping[str, Decimal]
-    """What the job has left, by currency; empty without `cost.budget`."""
+    """The job's remaining budget, by currency; empty without `cost.budget`."""
     expires_at: str | None
     """The end of the lease: RFC 3339 in UTC, as in the lease."""
     seconds_left: float | None
@@ -43,7 +43,7 @@ class Issued:
     scheme: str = "bearer"
     profile: str | None = None
     constraints: Mapping[str, Json] = attrs.field(factory=dict[str, Json])
-    """What the upstream itself enforces: `cost.budget`, `model.use`, `expires_at`."""
+    """The bounds that the upstream itself enforces: `cost.budget`, `model.use`, `expires_at`."""
 
 
 class CannotRevoke(Exception):  # noqa: N818 - it states a fact

@@ -36,7 +36,7 @@ class _Held:
 
 
 class Wallet:
-    """What one job holds. All that is minted for it is revoked, at the job's end at the latest.
+    """The credentials of one job. All that is minted for it is revoked, at its end at the latest.
 
     Intent first: a row that says what the upstream is about to be asked for is stored before the
     upstream is asked. So what it minted can be revoked even if its answer is never read.
