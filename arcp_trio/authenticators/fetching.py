@@ -1,4 +1,4 @@
-"""One GET, bounded: no redirect, no compression, no more bytes than are wanted."""
+"""A bounded HTTP GET, without redirects and compression."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _PIECE = 64 * 1024
 
 
 async def get(url: SplitResult, tls: ssl.SSLContext | None, *, most_bytes: int) -> bytes:
-    """Return what is at an http URL, or with `tls` at an https one. The caller bounds the time.
+    """Return the body of a GET of an http URL, or with `tls` of an https one, without a timeout.
 
     Raises:
-        ValueError: there is none, with the reason.
+        ValueError: the request failed, or its answer is larger than `most_bytes`.
     """
     assert url.hostname is not None
     try:
@@ -24,14 +24,14 @@ async def get(url: SplitResult, tls: ssl.SSLContext | None, *, most_bytes: int) 
             url.hostname, url.port or (80 if tls is None else 443)
         )
         if tls is not None:
-            # https_compatible: servers hang up without a word.
+            # https_compatible, as servers close without close_notify.
             stream = trio.SSLStream(
                 stream, tls, server_hostname=url.hostname, https_compatible=True
             )
         async with stream:
             return await _ask(stream, url, most_bytes)
     except (OSError, trio.BrokenResourceError, h11.RemoteProtocolError) as error:
-        # What is wrong with a certificate stands in the cause.
+        # Trio's error for a bad certificate says why in its cause.
         raise ValueError(str(error.__cause__ or error)) from error
 
 
@@ -60,11 +60,11 @@ async def _ask(stream: trio.abc.Stream, url: SplitResult, most_bytes: int) -> by
             case h11.ConnectionClosed():
                 raise ValueError("there is no answer")
             case _:
-                pass  # an informational answer, before the real one
+                pass  # an informational response (1xx) before the final one
 
 
 def _check(status: int) -> None:
     if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:
-        raise ValueError("a redirect, which is not followed; name where it leads to")
+        raise ValueError("the answer is a redirect, which is not followed; use its target")
     if status != HTTPStatus.OK:
         raise ValueError(f"the answer is {status}")

@@ -47,7 +47,7 @@ def test_jobs_are_filtered(commands: Commands) -> None:
 def test_a_status_that_there_is_not(commands: Commands) -> None:
     """Who asks for one is told those there are."""
     refusal = commands.refused(1, "jobs", "--status", "done")
-    assert "'done' is none of pending, running, success, " in refusal
+    assert "'done' is not one of pending, running, success, " in refusal
 
 
 def test_all_jobs(commands: Commands) -> None:

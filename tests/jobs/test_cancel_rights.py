@@ -11,7 +11,7 @@ from arcp_trio.store.records import KeyRow
 from arcp_trio.testing import Peer, open_peer, open_peers
 from arcp_trio.wire.json import Json
 from tests.jobs.cancelling import cancelled, encoded, refused, status_of
-from tests.jobs.runtimes import BOB, OPERATOR, make_runtime
+from tests.stage import BOB, OPERATOR, make_runtime
 
 # -- who may
 

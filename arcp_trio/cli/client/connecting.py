@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from arcp_trio.addresses import UNIX_PREFIX, is_this_machine
+from arcp_trio.addresses import UNIX_PREFIX, WEBSOCKET_PATH, is_this_machine
 from arcp_trio.cli import defaults
 from arcp_trio.cli.client.options import TOKEN_VARIABLE, URL_VARIABLE, ClientOptions
 from arcp_trio.cli.client.signals import Interrupts
@@ -81,7 +81,7 @@ def _advice(error: ConnectionFailed) -> str:
     if isinstance(error, TlsFailed):
         return "is --url right? --ca names the authorities to trust"
     if isinstance(error, WrongPath):
-        return "look at the path in --url, which is most often /arcp"
+        return f"look at the path in --url, which is most often {WEBSOCKET_PATH}"
     return "is it a runtime, and is --url right?"
 
 

@@ -10,6 +10,7 @@ import trio
 
 from arcp_trio.authority.authority import Authority
 from arcp_trio.authority.budget import Budget
+from arcp_trio.runtime.job.agent_run import AgentRun
 from arcp_trio.runtime.job.job import Job
 from arcp_trio.runtime.job.journal import Journal
 from arcp_trio.runtime.job.provisioning import wallet_for
@@ -54,7 +55,7 @@ class JobSource:
     submitters: set[str]
     trace: str | None
     """A trace id, or a whole `traceparent` (§11)."""
-    streams: bool
+    sends_chunks: bool
     """The session negotiated `result_chunk`."""
     credentials: bool
     """The job is to have credentials, if its lease needs any (§9.8)."""
@@ -72,7 +73,7 @@ class JobSource:
             session_id=parent.session_id,
             submitters=parent.submitters,
             trace=parent.trace_id,
-            streams=parent.streams,
+            sends_chunks=parent.sends_chunks,
             credentials=parent.wallet is not None,
             parent=parent,
             delegate_id=delegate_id,
@@ -105,12 +106,11 @@ def draft(jobs: Jobs, wanted: Wanted, source: JobSource) -> Job:
         session_id=source.session_id,
         trace_id=trace_id,
         span=span,
-        max_runtime=wanted.max_runtime,
-        grace=core.limits.cancel_grace_seconds,
         submitters=source.submitters,
         journal=Journal(jobs, job_id, trace_id, source.session_id, above),
         authority=_authority(core, wanted.lease, parent),
-        streams=source.streams,
+        agent_run=AgentRun(grace=core.limits.cancel_grace_seconds, max_runtime=wanted.max_runtime),
+        sends_chunks=source.sends_chunks,
         parent=parent,
         delegate_id=source.delegate_id,
     )

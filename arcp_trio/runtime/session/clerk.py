@@ -190,7 +190,7 @@ class Clerk:
         self._check_may_cancel(job)
         decided = job.decide(outcome.cancelled(message.reason))
         ends = job.outcome
-        if not decided and ends is not None and (job.sealed or ends.status != "cancelled"):
+        if not decided and ends is not None and (job.ended or ends.status != "cancelled"):
             self._refuse_ended(request, job.id, ends.status)
             return
         payload = {"job_id": job.id} | (

@@ -171,7 +171,7 @@ def _source(submission: Submission) -> JobSource:
         session_id=session.id,
         submitters={session.id},
         trace=submission.request.trace,
-        streams=Feature.RESULT_CHUNK in session.features,
+        sends_chunks=Feature.RESULT_CHUNK in session.features,
         credentials=submission.wants_credentials,
         request_id=submission.request.id,
         key=None if key is None else IdempotencyKey(key, fingerprint(submit)),
