@@ -1,20 +1,31 @@
-"""What tests look up inside a runtime: the only module of the tests that names its internals.
+"""What tests look up and change inside a runtime, so that its internals are named here only.
 
 A test speaks the wire or the public API wherever it can, and reads figures from the metrics
 (`tests.metrics`). The functions below are for invariants that cannot be seen from outside, mostly
-that something leaves nothing in memory.
+that something leaves nothing in memory, and for bounds and faults that no option sets.
+`tests.defects` has variants of the runtime that a check must find; unit tests name what they test.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Final
 
 import attrs
 import pytest
 
 from arcp_trio import Runtime
+from arcp_trio.runtime.connection import sender
+from arcp_trio.runtime.job import acceptance, events
 from arcp_trio.runtime.job.job import Job
+from arcp_trio.runtime.job.jobs import Jobs
+from arcp_trio.runtime.session import record, scribe, sessions
+from arcp_trio.runtime.session.outbox import Outbox
+from arcp_trio.runtime.session.scribe import Scribe
 from arcp_trio.runtime.session.session import Session
+from arcp_trio.runtime.session.watch import Watch
+from arcp_trio.store.records import Entry
 
 
 @attrs.frozen
@@ -75,7 +86,7 @@ def unsent_bytes(runtime: Runtime, session_id: str | None) -> int:
 
 def outbox_items(runtime: Runtime, session_id: str | None) -> int:
     """Return how many items an awake session's scribe has to deal with."""
-    return _awake_session(runtime, session_id).outbox._receive.statistics().current_buffer_used
+    return _awake_session(runtime, session_id).outbox.items.statistics().current_buffer_used
 
 
 def hints(runtime: Runtime, session_id: str | None) -> int:
@@ -86,7 +97,7 @@ def hints(runtime: Runtime, session_id: str | None) -> int:
 def inbox(runtime: Runtime, session_id: str | None) -> Inbox:
     """Return what waits in an awake session's inbox."""
     found = _awake_session(runtime, session_id).inbox
-    return Inbox(found._receive.statistics().current_buffer_used, found._bytes)
+    return Inbox(found.commands.statistics().current_buffer_used, found._bytes)
 
 
 def _awake_session(runtime: Runtime, session_id: str | None) -> Session:
@@ -110,15 +121,18 @@ def counted_addresses(runtime: Runtime) -> int:
 # -- the runtime as a whole
 
 
-def table_sizes(runtime: Runtime) -> dict[str, int]:
-    """Return how many entries each table of the runtime has in memory, by owner and name."""
+def held(runtime: Runtime) -> dict[str, int]:
+    """Return how many entries each table of the runtime has in memory, by owner and name.
+
+    Tables that are empty are left out.
+    """
     submissions = runtime._sessions._submissions
     owners = [runtime, runtime._jobs, runtime._sessions, submissions, submissions._judge]
     return {
         f"{type(owner).__name__}.{name}": len(table)
         for owner in owners
         for name, table in vars(owner).items()
-        if isinstance(table, dict | list | set)
+        if isinstance(table, dict | list | set) and table
     }
 
 
@@ -130,3 +144,89 @@ def shown_by_repr(runtime: Runtime) -> str:
 def set_version(runtime: Runtime, version: str) -> None:
     """Have the runtime say that it is of this version."""
     runtime._core.version = version
+
+
+# -- bounds that are no option
+
+
+SWEEP_SECONDS: Final = sessions.SWEEP_SECONDS
+"""How late, at most, something past its retention goes."""
+
+MOST_SPARE_DIGESTS: Final = record.MOST_SPARE_DIGESTS
+"""How many resume tokens before the newest one are accepted."""
+
+
+def small_steps(patch: pytest.MonkeyPatch) -> None:
+    """Make batches so small that a few dozen events cross their bounds."""
+    patch.setattr(scribe, "BATCH_FRAMES", 8)
+    patch.setattr(events, "EMITS_PER_CHECKPOINT", 3)
+    patch.setattr(sender, "WRITE_FRAMES", 4)
+
+
+def set_back_pressure_lag(patch: pytest.MonkeyPatch, events: int) -> None:
+    """Tell clients of back-pressure once they are so many events behind."""
+    patch.setattr(scribe, "BACK_PRESSURE_LAG", events)
+
+
+def set_batch_frames(patch: pytest.MonkeyPatch, frames: int) -> None:
+    """Have a session number at most so many frames at once."""
+    patch.setattr(scribe, "BATCH_FRAMES", frames)
+
+
+def set_batch_bytes(patch: pytest.MonkeyPatch, size: int) -> None:
+    """Have a session number events of about so many bytes at once."""
+    patch.setattr(scribe, "BATCH_BYTES", size)
+
+
+def batch_bytes() -> int:
+    """Return how many bytes of events a session numbers at once, about."""
+    return scribe.BATCH_BYTES
+
+
+# -- faults, and what happens in between
+
+
+Place = tuple[object, str]
+"""An attribute of the runtime, for `pytest.MonkeyPatch.setattr`."""
+
+ACCEPTANCE: Place = (acceptance, "_payload")
+"""Makes a job of a submit that is granted."""
+
+ACCEPTANCE_FRAME: Place = (acceptance, "frame")
+"""Encodes the frame that accepts a job."""
+
+SESSION_CLOSE: Place = (Jobs, Jobs.session_gone.__name__)
+"""Takes a session that is closed from its jobs."""
+
+NUMBERING: Place = (Scribe, Scribe._number_all.__name__)
+"""Gives numbers to what a session's jobs have emitted."""
+
+TROUBLE_NOTICE: Place = (sessions.Sessions, sessions.Sessions.tell_of_trouble.__name__)
+"""Ends connections that wait for a store in trouble."""
+
+AUTHORIZATION: Place = (Job, Job.authorize.__name__)
+"""Holds an operation against a job's lease."""
+
+
+def spend_after_each_authorization(patch: pytest.MonkeyPatch) -> None:
+    """Spend a dollar of a job's budget as soon as one of its operations was authorized."""
+    authorize: Callable[..., None] = Job.authorize
+
+    def spending(job: Job, capability: str, target: str, *, also: Sequence[str] = ()) -> None:
+        authorize(job, capability, target, also=also)
+        events.add_event(job, "metric", {"name": "cost.own", "value": 1, "unit": "USD"})
+
+    patch.setattr(Job, "authorize", spending)
+
+
+def count_hints(patch: pytest.MonkeyPatch) -> Counter[str]:
+    """Count the hints that sessions get from now on, by session id."""
+    counted: Counter[str] = Counter()
+    hint = Outbox.hint
+
+    def counting(outbox: Outbox, watch: Watch, entry: Entry) -> None:
+        counted[watch.session.id] += 1
+        hint(outbox, watch, entry)
+
+    patch.setattr(Outbox, "hint", counting)
+    return counted

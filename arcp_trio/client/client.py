@@ -24,10 +24,10 @@ from arcp_trio.client.dialing import Target, dialer
 from arcp_trio.client.events import EventHandler
 from arcp_trio.client.handles import JobHandle, ObservedJob
 from arcp_trio.client.lifecycle import Lifecycle
-from arcp_trio.client.listing import JobIterator
+from arcp_trio.client.listing import JobInfo, JobIterator
 from arcp_trio.client.session import ClientSession
 from arcp_trio.client.supervisor import Supervisor
-from arcp_trio.client.unread import Unread
+from arcp_trio.client.unread import UnreadEvents
 from arcp_trio.wire.errors import InvalidRequest
 from arcp_trio.wire.features import ALL_FEATURES, Feature
 from arcp_trio.wire.ids import new_id
@@ -73,7 +73,7 @@ async def connect(
         ArcpError: the runtime refused the session, with the class of its code.
         ResumeWindowExpired: the connection was lost for longer than the session can be resumed.
     """
-    unread = Unread(handled=on_event is not None)
+    unread = UnreadEvents(handled=on_event is not None)
     delivery = Delivery(on_event, unread)
     supervisor = Supervisor(
         dialer(target, ssl_context),
@@ -117,7 +117,7 @@ class Client:
 
     @property
     def connected(self) -> bool:
-        """Whether there is a connection now. While there is none, calls wait for one."""
+        """Whether the client has a connection now. Without one, calls wait for the next."""
         return self._session.connection is not None
 
     def connection_states(self) -> AsyncIterator[bool]:
@@ -238,7 +238,7 @@ class Client:
         agent: str | None = None,
         created_after: str | None = None,
         created_before: str | None = None,
-    ) -> JobIterator:
+    ) -> AsyncIterator[JobInfo]:
         """Iterate over the jobs that the client may observe, newest first (§6.6).
 
         Raises:

@@ -10,7 +10,7 @@ from typing import Final
 import trio
 
 from arcp_trio.client.errors import Gap, ProtocolError, Silence
-from arcp_trio.client.unread import Unread
+from arcp_trio.client.unread import UnreadEvents
 from arcp_trio.transport.base import Transport, TransportClosed
 from arcp_trio.wire import envelope
 from arcp_trio.wire.envelope import Envelope, MalformedFrame
@@ -42,7 +42,7 @@ class ClientConnection:
         ack: bool,
         take: Callable[[Envelope, str | bytes], None],
         processed: Callable[[], int],
-        unread: Unread,
+        unread: UnreadEvents,
         now: Callable[[], float],
     ) -> None:
         self._transport = transport

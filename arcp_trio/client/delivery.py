@@ -17,7 +17,7 @@ import trio
 
 from arcp_trio.client.errors import afresh
 from arcp_trio.client.events import Event, EventCheckpoints, EventHandler
-from arcp_trio.client.unread import Unread
+from arcp_trio.client.unread import UnreadEvents
 
 T = TypeVar("T")
 
@@ -57,7 +57,7 @@ _Item: TypeAlias = "tuple[Event, int, int] | trio.Event"
 class Delivery:
     """Keeps the order for one client. Without an event handler everything is handed on at once."""
 
-    def __init__(self, handler: EventHandler | None, unread: Unread) -> None:
+    def __init__(self, handler: EventHandler | None, unread: UnreadEvents) -> None:
         self._handler = handler
         self._unread = unread
         self._processed = 0

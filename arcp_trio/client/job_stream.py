@@ -15,7 +15,7 @@ from arcp_trio.client.delivery import Delivery, Reply
 from arcp_trio.client.errors import BrokenResult, EventsNotKept, afresh
 from arcp_trio.client.events import Event
 from arcp_trio.client.reading import object_in, text_in
-from arcp_trio.client.unread import Unread
+from arcp_trio.client.unread import UnreadEvents
 from arcp_trio.wire.errors import JobCancelled, JobFailed, JobTimedOut
 from arcp_trio.wire.json import Json, JsonObject
 from arcp_trio.wire.messages import JobErrorBody, JobResult
@@ -48,7 +48,13 @@ class JobStream:
     """Keeps what the session receives of one job, for its handles and their iterators."""
 
     def __init__(
-        self, job_id: str, delivery: Delivery, unread: Unread, *, top: int, max_result_bytes: int
+        self,
+        job_id: str,
+        delivery: Delivery,
+        unread: UnreadEvents,
+        *,
+        top: int,
+        max_result_bytes: int,
     ) -> None:
         self.id = job_id
         self.top = top

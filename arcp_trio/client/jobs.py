@@ -10,10 +10,10 @@ from arcp_trio.client.calls import PendingCalls
 from arcp_trio.client.delivery import Delivery
 from arcp_trio.client.dialects import STANDARD, RuntimeDialect
 from arcp_trio.client.errors import Gap
-from arcp_trio.client.events import Event
+from arcp_trio.client.events import read_event
 from arcp_trio.client.job_stream import JobStream
 from arcp_trio.client.reading import read_payload
-from arcp_trio.client.unread import Unread
+from arcp_trio.client.unread import UnreadEvents
 from arcp_trio.wire.envelope import Envelope
 from arcp_trio.wire.errors import InvalidRequest
 from arcp_trio.wire.messages import JobErrorBody, JobResult
@@ -31,7 +31,7 @@ class SessionJobs:
         self,
         calls: PendingCalls,
         delivery: Delivery,
-        unread: Unread,
+        unread: UnreadEvents,
         *,
         dialect: RuntimeDialect,
         max_result_bytes: int,
@@ -136,7 +136,7 @@ class SessionJobs:
 
     def event(self, frame: Envelope, text: str | bytes) -> None:
         """Take a `job.event` (§8.1)."""
-        event, size = Event.of(frame), len(text)
+        event, size = read_event(frame), len(text)
         stream = self.running.get(event.job_id)
         if stream is not None:
             stream.event(event, size)

@@ -12,7 +12,7 @@ from arcp_trio.client.delivery import Delivery
 from arcp_trio.client.errors import ConnectionLost
 from arcp_trio.client.session import ClientSession, SessionEnd
 from arcp_trio.client.supervisor import Supervisor
-from arcp_trio.client.unread import Unread
+from arcp_trio.client.unread import UnreadEvents
 from arcp_trio.groups import unwrapped
 
 CLOSE_SECONDS: Final = 5.0
@@ -24,7 +24,7 @@ HURRIED_CLOSE_SECONDS: Final = 1.0
 class Lifecycle:
     """Runs the supervisor and the delivery of one client."""
 
-    def __init__(self, supervisor: Supervisor, delivery: Delivery, unread: Unread) -> None:
+    def __init__(self, supervisor: Supervisor, delivery: Delivery, unread: UnreadEvents) -> None:
         self._supervisor = supervisor
         self._delivery = delivery
         self._unread = unread

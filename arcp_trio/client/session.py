@@ -18,7 +18,7 @@ from arcp_trio.client.errors import afresh
 from arcp_trio.client.handshake import Greeting
 from arcp_trio.client.jobs import SessionJobs
 from arcp_trio.client.reading import text_in
-from arcp_trio.client.unread import Unread
+from arcp_trio.client.unread import UnreadEvents
 from arcp_trio.wire.envelope import Envelope
 from arcp_trio.wire.errors import ArcpError, clip, error_from_payload
 
@@ -45,7 +45,7 @@ class ClientSession:
     """Sends the program's calls, and takes the frames of whichever connection there is."""
 
     def __init__(
-        self, greeting: Greeting, delivery: Delivery, unread: Unread, *, max_result_bytes: int
+        self, greeting: Greeting, delivery: Delivery, unread: UnreadEvents, *, max_result_bytes: int
     ) -> None:
         self.greeting = greeting
         """The welcome at the beginning of the last connection."""
@@ -59,7 +59,7 @@ class ClientSession:
         )
         self.unread = unread
         self.connection: ClientConnection | None = None
-        """The connection there is now. While there is none, calls wait for one."""
+        """The current connection. Without one, calls wait for the next."""
         self.connection_states = ConnectionStates()
         self.closed: Reply[bool] = Reply()
         """Settled when the runtime has answered `session.close`: whether it understood."""

@@ -23,7 +23,7 @@ from arcp_trio.client.errors import (
 from arcp_trio.client.handshake import Greeting, Resumption, greet, hello
 from arcp_trio.client.recovery import recover
 from arcp_trio.client.session import ClientSession
-from arcp_trio.client.unread import Unread
+from arcp_trio.client.unread import UnreadEvents
 from arcp_trio.transport.base import MessageTooBig, Transport, TransportClosed
 from arcp_trio.transport.close_codes import CloseCode
 from arcp_trio.wire.errors import ArcpError, InvalidRequest, ResumeWindowExpired
@@ -53,7 +53,7 @@ class Supervisor:
         token: str | None,
         features: Iterable[str],
         delivery: Delivery,
-        unread: Unread,
+        unread: UnreadEvents,
         max_result_bytes: int,
         reconnect_seconds: float | None,
         now: Callable[[], float],
@@ -61,7 +61,7 @@ class Supervisor:
         self.session: ClientSession | None = None
         """The session, from the first welcome on."""
         self.opened = trio.Event()
-        """Set when there is a session, or when there will be none."""
+        """Set when the session is open, or cannot be opened."""
         self.leaving = False
         """Whether the program leaves, so that the end of the connection is not a loss."""
         self._dialer = dialer
@@ -96,7 +96,7 @@ class Supervisor:
         """Open another connection, use it until it ends, and return why it ended.
 
         Raises:
-            ConnectionFailed, ArcpError: there was none in time, or the session was refused.
+            ConnectionFailed, ArcpError: the session was not resumed in time, or was refused.
         """
         assert self.session is not None
         window = self.session.greeting.resume_window or DEFAULT_WINDOW_SECONDS

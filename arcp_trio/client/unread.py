@@ -51,7 +51,7 @@ class Backlog(Protocol):
         ...
 
 
-class Unread:
+class UnreadEvents:
     """Counts the unread events of one client, over all of its jobs."""
 
     def __init__(self, *, handled: bool = False) -> None:

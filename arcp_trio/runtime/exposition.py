@@ -87,9 +87,7 @@ def _lines(core: Core, sessions: Sessions, connections: int) -> Iterator[str]:
 
 
 def _states(jobs: Jobs) -> Mapping[str, int]:
-    # A job whose credentials are being issued is not accepted yet, and may never be.
-    accepted = (job for job in jobs.live.values() if not job.wallet or job.wallet.issued)
-    counted = Counter(job.status for job in accepted)
+    counted = Counter(job.status for job in jobs.live.values() if job.accepted)
     return {status: counted[status] for status in (Status.PENDING, Status.RUNNING)}
 
 

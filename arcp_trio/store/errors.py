@@ -1,19 +1,19 @@
-"""Why a store cannot do what it is asked, in a sentence each."""
+"""The errors of a store; each message is one sentence."""
 
-# ruff: noqa: N818 - they read as what is the matter
+# ruff: noqa: N818 - a name such as `StoreInUse` says what is wrong without the suffix "Error"
 
 from __future__ import annotations
 
 
 class StoreError(Exception):
-    """The store cannot read or write: the disk is full, or broken, or someone else has it.
+    """The store cannot read or write: the disk is full or broken, or another program uses the file.
 
     Raised by a commit, it means that nothing was lost and that trying again may help.
     """
 
 
 class StoreInUse(StoreError):
-    """Another runtime, of this process or another, has the store open, or someone reads it."""
+    """A runtime, of this process or another, has the store open, or a program reads it."""
 
 
 class UnwritableStore(StoreError):
@@ -21,11 +21,11 @@ class UnwritableStore(StoreError):
 
 
 class ForeignFile(StoreError):
-    """The file is there, but it is no store."""
+    """The file exists, but is not a store."""
 
 
 class OtherVersion(StoreError):
-    """The store was written by another version, and cannot be brought to this one."""
+    """The store was written by another version, and cannot be migrated to this one."""
 
 
 class CorruptStore(StoreError):

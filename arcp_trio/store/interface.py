@@ -6,89 +6,58 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import trio
 
-from arcp_trio.store.queue import Group, WriteQueue
+from arcp_trio.store.queue import WriteQueue
 from arcp_trio.store.records import Entry, Frame, JobQuery, JobRow, KeyRow, Recovered, SessionRow
 from arcp_trio.store.writes import Write
 
 
-class JournalTrimmed(Exception):  # noqa: N818 - a fact to be told, not a fault
-    """Entries have been given up: whoever needs them must be told, never sent a hole."""
+class JournalTrimmed(Exception):  # noqa: N818 - an answer, not a fault
+    """Entries that a session is owed were given up; it is told so, and never sent a gap."""
 
     def __init__(self, job_id: str) -> None:
         super().__init__(f"the journal of {job_id} no longer reaches back that far")
         self.job_id = job_id
 
 
-class LogTrimmed(Exception):  # noqa: N818 - a fact to be told, not a fault
+class LogTrimmed(Exception):  # noqa: N818 - an answer, not a fault
     """A session's oldest numbers were given up before they could be sent."""
 
     def __init__(self) -> None:
         super().__init__("the session's log no longer reaches back that far")
 
 
-Owed = tuple[str, Entry]
-"""One entry that a session is owed, behind the id of its job."""
+Owed: TypeAlias = tuple[str, Entry]
+"""The id of a job, and an entry of its journal that a session is owed."""
 
 
 class Replay(Protocol):
-    """A session's frames behind a number, read piece by piece."""
+    """A session's frames after a number, read piece by piece."""
 
     async def next(self, frames: int, size: int) -> Sequence[Frame]:
-        """The next frames, at most so many and (but for one) so many bytes; empty at the end.
+        """Return the next frames: at most `frames`, and at most `size` bytes, but at least one.
+
+        The result is empty at the end.
 
         Raises:
-            JournalTrimmed: a frame's entry is gone.
-            LogTrimmed: the next number is behind the session's floor.
+            JournalTrimmed: a frame's entry was given up.
+            LogTrimmed: the next number is not above the session's floor.
         """
         ...
 
 
-class Store(ABC):
-    """One writer commits queued writes in order, in groups; reads see what is committed."""
+class Store(WriteQueue, ABC):
+    """Stores queued writes in order, in groups, by one writer; reads see what is committed."""
 
     durable = False
-    """Whether what is stored is lost neither with the process nor with the power."""
+    """Whether what is stored survives both the end of the process and a loss of power."""
     journal_bytes: float = math.inf
-    """What a job's journal may take here at most, whatever the runtime's limits allow."""
+    """The most a job's journal may take in this store, whatever the runtime's limits allow."""
 
-    def __init__(self) -> None:
-        self._queue = WriteQueue()
-
-    # -- writing
-
-    def put(self, write: Write) -> Group:
-        """Queue a write. Never waits; the place in the order is taken on return."""
-        return self._queue.put(write)
-
-    @property
-    def full(self) -> bool:
-        """Whether emitters should wait in `room()`."""
-        return self._queue.full
-
-    async def room(self) -> None:
-        """Wait until the queue has room again."""
-        await self._queue.room()
-
-    @property
-    def trouble(self) -> str | None:
-        """Why nothing can be stored now, if so. What was put stays put, and is tried again."""
-        return self._queue.trouble
-
-    async def troubled(self) -> None:
-        """Wait until the store is in trouble."""
-        await self._queue.troubled()
-
-    async def recovered(self) -> None:
-        """Wait until the store is not in trouble any more."""
-        await self._queue.recovered()
-
-    async def flushed(self) -> None:
-        """Wait until everything that was put is stored."""
-        await self._queue.flushed()
+    # -- writing: see `WriteQueue`
 
     async def run(
         self,
@@ -96,21 +65,23 @@ class Store(ABC):
         *,
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Be the one writer, until cancelled; what was not flushed by then may not be stored.
+        """Open the store and be its one writer, until cancelled.
+
+        Writes that were not flushed by then may not be stored.
 
         Args:
-            timed: told of each group how many seconds it took to store it.
+            timed: called after each group with the seconds it took to store it.
 
         Raises:
             StoreError: the store cannot be opened.
         """
         async with self._opened():
             task_status.started()
-            await self._queue.run(self._commit, timed)
+            await self.commit_groups(self._commit, timed)
 
     @asynccontextmanager
     async def _opened(self) -> AsyncGenerator[None]:
-        """Around the writer's life: an engine that has something to open does it here."""
+        """Open what the engine needs, for the life of its writer; by default, nothing."""
         yield
 
     @abstractmethod
@@ -125,43 +96,45 @@ class Store(ABC):
 
     @abstractmethod
     async def recover(self) -> Recovered:
-        """What is here already, for a runtime that starts."""
+        """Return what a runtime that starts has to know of what is stored."""
 
     @abstractmethod
     async def session(self, session_id: str) -> SessionRow | None:
-        """A session, with its watches."""
+        """Return a session, with its watches."""
 
     @abstractmethod
-    async def session_of_token(self, token: bytes) -> str | None:
-        """The session that a resume token's digest belongs to, newest or spare."""
+    async def session_of_token(self, digest: bytes) -> str | None:
+        """Return the id of the session whose newest or spare resume token has this digest."""
 
     @abstractmethod
     async def job(self, job_id: str) -> JobRow | None:
-        """A job, running or finished."""
+        """Return a job, running or finished."""
 
     @abstractmethod
     async def jobs(self, query: JobQuery) -> Sequence[JobRow]:
-        """A page of retained jobs, running or finished.
+        """Return a page of retained jobs, running or finished.
 
-        Jobs that come and go between pages do not move the others from one page to another.
+        Jobs that come and go between two pages move no other job from one page to another.
         """
 
     @abstractmethod
     async def index_after(self, job_id: str, seq: int) -> int | None:
-        """The index behind the last entry that has a number up to `seq`; None if there is no job.
+        """Return the index after the last entry with a number up to `seq`; None without a job.
 
-        The numbers are those of the session that submitted the job first; it may have acknowledged
-        them, or be gone. Entries that it never numbered come behind those that it had numbered
-        before. If the entries there were given up, it is the index of the oldest that is left.
+        The numbers are those of the session that first submitted the job; it may have acknowledged
+        them, or be gone. Entries that it never numbered follow those that it had numbered. If
+        the entries there were given up, return the index of the oldest entry that is left.
         """
 
     @abstractmethod
     async def key(self, principal: str, key: str, now: float) -> KeyRow | None:
-        """What an idempotency key stands for, unless it has expired."""
+        """Return what an idempotency key stands for, unless it has expired."""
 
     @abstractmethod
     async def owed(self, cursors: Mapping[str, int], entries: int, size: int) -> Sequence[Owed]:
-        """The first entries at or after the cursors, merged in the order they were emitted.
+        """Return the first entries at or after `cursors`, merged in the order of their emission.
+
+        They are at most `entries`, and at most `size` bytes, but at least one.
 
         Raises:
             JournalTrimmed: a journal no longer reaches back to its cursor.
@@ -169,8 +142,11 @@ class Store(ABC):
 
     @abstractmethod
     async def covers(self, session_id: str, after: int) -> bool:
-        """Whether every frame of the session behind `after` can still be replayed."""
+        """Return whether every frame of the session after number `after` can still be replayed."""
 
     @abstractmethod
     def replay(self, session_id: str, after: int, top: int, log_rows: int) -> Replay:
-        """Frames after `after` up to number `top`, with the marks of the first `log_rows` rows."""
+        """Replay the frames after `after` up to `top`, with the marks of the first `log_rows` rows.
+
+        A mark is replayed only if its row existed when the resume began.
+        """

@@ -1,20 +1,21 @@
-"""Which numbers the session that submitted a job first gave to its entries, for as long as the job.
+"""The numbers that the session which submitted a job first gave to the job's entries.
 
-They are the numbers that `from_event_seq` and `last_event_seq` speak of (§6.6, §7.6), whatever that
-session has acknowledged, and when it is gone, too.
+`from_event_seq` and `last_event_seq` refer to these numbers (§6.6, §7.6). They are kept as long as
+the job is, even after the session has acknowledged them or is gone.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from typing import TypeAlias
 
-Run = tuple[int, int, int]
-"""First number, first index, and how many follow each other in both."""
+Run: TypeAlias = tuple[int, int, int]
+"""First number, first index, and how many numbers and entries follow each other from there."""
 
 
 def extend(runs: list[Run], run: Run) -> None:
-    """Put a run behind those before it, as one with the last if it goes on where that ends."""
+    """Append `run`; join it with the last run if it continues where that one ends."""
     first_seq, first_index, count = run
     if runs:
         last_seq, last_index, last_count = runs[-1]
@@ -24,13 +25,13 @@ def extend(runs: list[Run], run: Run) -> None:
     runs.append(run)
 
 
-def index_behind(run: Run) -> int:
-    """The index of the first entry behind a run."""
+def end_index(run: Run) -> int:
+    """Return the index after the last entry of a run."""
     return run[1] + run[2]
 
 
 def index_after(runs: Sequence[Run], seq: int) -> int:
-    """The index behind the last entry that has a number up to `seq`; 0 if there is none."""
+    """Return the index after the last entry with a number up to `seq`; 0 if there is none."""
     at = bisect_right(runs, seq, key=_first_seq)
     if not at:
         return 0

@@ -1,9 +1,10 @@
-"""Group commit without timers: whatever is queued while a group commits is the next group."""
+"""Group commit without timers: the writes queued while one group commits are the next group."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, TypeAlias
 
 import attrs
 import trio
@@ -13,21 +14,27 @@ from arcp_trio.store.writes import AppendJournal, Write
 
 log = logging.getLogger(__name__)
 
-QUEUE_WRITES = 896
-QUEUE_BYTES = 2 * 1024 * 1024
-"""Writes, and bytes of events, that may wait; past either emitters do, and nothing is dropped.
+QUEUE_WRITES: Final = 896
+"""Writes that may wait. Above this, emitters wait, and nothing is dropped.
 
-Few enough for a group to commit in milliseconds, and for what is emitted meanwhile to fit into a
-session's outbox: a session that keeps up need not read it back.
+Few enough for a group to commit in milliseconds, and for the events emitted meanwhile to fit into a
+session's outbox: a session that keeps up need not read them back from the store.
 """
+QUEUE_BYTES: Final = 2 * 1024 * 1024
+"""Bytes of events that may wait; the same rule holds."""
 
-FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 0.05, 2.0
-"""Pauses between tries of a group that cannot be stored; each is twice the one before."""
+FIRST_RETRY_SECONDS: Final = 0.05
+"""Pause before the second try to store a group. Each pause is twice the one before."""
+LAST_RETRY_SECONDS: Final = 2.0
+"""The longest pause between two tries."""
+
+Commit: TypeAlias = Callable[[Sequence[Write]], Awaitable[None]]
+"""Stores writes, all or none, in order; raises `StoreError` if that may succeed later."""
 
 
 @attrs.define(eq=False)
 class Group:
-    """Writes that commit together. Whoever put one can wait for all."""
+    """Writes that commit together. Every task that put one of them can wait for all of them."""
 
     writes: list[Write] = attrs.field(factory=list[Write])
     size: int = 0
@@ -37,28 +44,28 @@ class Group:
     acts: list[Callable[[], None]] = attrs.field(factory=list[Callable[[], None]])
 
     def then(self, act: Callable[[], None]) -> None:
-        """Act once the group is stored, at once and without a task; it must not fail."""
+        """Have the writer call `act` as soon as the group is stored; `act` must not raise."""
         self.acts.append(act)
 
     async def begun(self) -> None:
-        """Return once the writer has taken the group, all before it being stored."""
+        """Wait until the writer has taken the group; all groups before it are stored then."""
         await self.taken.wait()
 
     async def committed(self) -> None:
-        """Return once the group, and so every group before it, is stored."""
+        """Wait until the group, and so every group before it, is stored."""
         await self.stored.wait()
 
 
 class WriteQueue:
-    """First in, first out, taken whole by one writer.
+    """Takes writes in order, and hands them in groups to one writer.
 
-    A group that cannot be stored is tried again, unchanged, until it can: nothing is dropped and
-    nothing overtakes. Meanwhile the queue is in trouble, and full.
+    A group that cannot be stored is tried again, unchanged, until it can: no write is dropped, and
+    none overtakes another. Meanwhile the queue is in trouble, and full.
     """
 
     def __init__(self) -> None:
         self.trouble: str | None = None
-        """Why nothing can be stored now."""
+        """Why nothing can be stored now; None while the writer succeeds."""
         self._filling = Group()
         self._taken = Group()
         self._taken.stored.set()
@@ -68,7 +75,7 @@ class WriteQueue:
         self._trouble_ended.set()
 
     def put(self, write: Write) -> Group:
-        """Take the write's place in the order, at once; the group says when it is stored."""
+        """Queue a write, without waiting, and return its group; its place in the order is fixed."""
         group = self._filling
         if not group.writes:
             self._wake.set()
@@ -79,7 +86,7 @@ class WriteQueue:
 
     @property
     def full(self) -> bool:
-        """Whether emitters should wait."""
+        """Whether emitters have to wait in `room()`."""
         filling = self._filling
         return (
             self.trouble is not None
@@ -96,7 +103,7 @@ class WriteQueue:
 
     async def flushed(self) -> None:
         """Wait until everything put so far is stored."""
-        # With nothing queued, the last of it may still be on its way to the store.
+        # With nothing queued, the writer may still be storing the last group it took.
         await (self._filling if self._filling.writes else self._taken).committed()
 
     async def troubled(self) -> None:
@@ -104,38 +111,37 @@ class WriteQueue:
         await self._trouble_began.wait()
 
     async def recovered(self) -> None:
-        """Wait until the store is out of trouble."""
+        """Wait until the store is no longer in trouble."""
         await self._trouble_ended.wait()
 
-    async def run(
-        self,
-        apply: Callable[[Sequence[Write]], Awaitable[None]],
-        timed: Callable[[float], None] | None = None,
+    async def commit_groups(
+        self, commit: Commit, timed: Callable[[float], None] | None = None
     ) -> None:
-        """Be the writer: commit group after group until cancelled; `timed` is told the seconds."""
+        """Be the writer: store group after group with `commit`, until cancelled.
+
+        `timed` is called after each group with the seconds it took.
+        """
         while True:
             await self._wake.wait()
-            # One pass of the scheduler, so that a session's numbers ride with the payload that woke
-            # the writer.
+            # One pass of the scheduler, so that a session's numbers are stored in one group with
+            # the event that woke the writer.
             await trio.lowlevel.checkpoint()
             group, self._filling, self._wake = self._filling, Group(), trio.Event()
             self._taken = group
             group.taken.set()
             began = trio.current_time()
-            await self._store(group, apply)
+            await self._retry(commit, group)
             if timed is not None:
                 timed(trio.current_time() - began)
             group.stored.set()
             for act in group.acts:
                 act()
 
-    async def _store(
-        self, group: Group, apply: Callable[[Sequence[Write]], Awaitable[None]]
-    ) -> None:
+    async def _retry(self, commit: Commit, group: Group) -> None:
         pause = FIRST_RETRY_SECONDS
         while True:
             try:
-                await apply(group.writes)
+                await commit(group.writes)
             except StoreError as error:
                 self._begin_trouble(str(error))
                 await trio.sleep(pause)

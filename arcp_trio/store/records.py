@@ -10,14 +10,14 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Mapping, Sequence
-from typing import TypeGuard
+from typing import Final, TypeAlias, TypeGuard
 
 import attrs
 import msgspec
 
 
 class Status(enum.StrEnum):
-    """Where a job stands; the last four are terminal (§7.3)."""
+    """The status of a job; the last four are terminal (§7.3)."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -30,34 +30,37 @@ class Status(enum.StrEnum):
 class Entry(msgspec.Struct, eq=False, gc=False):
     """One event, or the terminal, of a job: encoded once, shared by all that are sent it.
 
-    There may be millions, which refer to nothing that could refer back: the collector is spared.
+    There may be millions of them. None refers to an object that could refer back, so the garbage
+    collector need not look at them (`gc=False`).
     """
 
     index: int
-    """Place in the job's journal, from 0."""
+    """Place in the job's journal, counted from 0."""
     ordinal: int
-    """Place among all entries of the runtime: the order in which jobs emitted."""
+    """Place among all entries of the runtime, in the order in which jobs emitted them."""
     tail: bytes
     """The frame from its type on; a session's head and number go before it."""
     feature: str | None = None
-    """A session that did not negotiate this feature is not sent the entry (§6.2)."""
+    """The feature that a session must have negotiated to be sent the entry (§6.2)."""
     terminal: bool = False
     child: str | None = None
-    """A job that this one delegated to: the entry is its acceptance, which takes no number, and
-    whoever submitted the parent watches the child from here on (§10)."""
+    """The job that this one delegated to. The entry is its acceptance, which takes no number; the
+    sessions that submitted the parent watch the child from this entry on (§10)."""
 
 
-HOLES = 0
-"""The first byte of a tail that has holes where secrets go; no other tail begins so. Whoever sends
-it fills them; whoever shows it leaves the byte out."""
+HOLES: Final = 0
+"""The first byte of a tail that has holes where secrets go; no other tail begins with it.
 
-Frame = tuple[int, bytes]
-"""What a session sends: its number (0 for a frame without one) and the frame's tail."""
+The scribe fills the holes before the frame is sent. A reader that only shows the frame drops the
+byte."""
+
+Frame: TypeAlias = tuple[int, bytes]
+"""A frame as a session sends it: its number, 0 for a frame without one, and its tail."""
 
 
 @attrs.frozen
 class Range:
-    """Numbers `first_seq …` of a session went to entries `first_index …` of one journal."""
+    """`count` numbers of a session, and the entries of one journal that they were given to."""
 
     first_seq: int
     job_id: str
@@ -71,16 +74,16 @@ class Range:
 
     @property
     def first_place(self) -> int:
-        """Where it begins in the order of a log."""
+        """The place in the log where it begins."""
         return 2 * self.first_seq
 
     @property
     def last_place(self) -> int:
-        """Where it ends in the order of a log."""
+        """The place in the log where it ends."""
         return 2 * self.last_seq
 
     def goes_on_in(self, item: LogItem) -> TypeGuard[Range]:
-        """Whether an item is a range that begins where this one ends."""
+        """Return whether `item` is a range that begins where this one ends."""
         return (
             type(item) is Range
             and item.job_id == self.job_id
@@ -91,70 +94,73 @@ class Range:
 
 @attrs.frozen
 class Inline:
-    """A numbered frame that only one session has, kept whole."""
+    """A numbered frame that belongs to one session alone, kept whole."""
 
     seq: int
     tail: bytes
 
     @property
     def first_place(self) -> int:
-        """Where it begins in the order of a log."""
+        """The place in the log where it begins."""
         return 2 * self.seq
 
     @property
     def last_place(self) -> int:
-        """Where it ends in the order of a log."""
+        """The place in the log where it ends."""
         return 2 * self.seq
 
 
 @attrs.frozen
 class Mark:
-    """A promise without a number, as `job.accepted`: replayed by a resume at or before it."""
+    """A promise: a frame without a number, such as `job.accepted`, that a resume repeats.
+
+    A resume from number `after_seq`, or from an earlier one, repeats it.
+    """
 
     after_seq: int
     row: int
-    """The batch of the log that it came with."""
+    """Number of the batch that it was stored with."""
     tail: bytes
 
     @property
     def first_place(self) -> int:
-        """Where it begins in the order of a log."""
+        """The place in the log where it begins."""
         return 2 * self.after_seq + 1
 
     @property
     def last_place(self) -> int:
-        """Where it ends in the order of a log."""
+        """The place in the log where it ends."""
         return 2 * self.after_seq + 1
 
 
-LogItem = Range | Inline | Mark
-"""A log is ordered by place: number n stands at 2n, the marks behind it at 2n + 1."""
+LogItem: TypeAlias = Range | Inline | Mark
+"""A log is ordered by place: number n stands at place 2n, the marks after it at place 2n + 1."""
 
 
 @attrs.frozen(kw_only=True)
 class SessionRow:
-    """A session as it is stored; a parked session is nothing else."""
+    """A session as it is stored; a parked session exists only as this row."""
 
     session_id: str
     principal: str
     features: frozenset[str]
     dialect: str
     token_digest: bytes
-    """Digest of the resume token that was handed out last."""
+    """Digest of the newest resume token."""
     spare_digests: tuple[bytes, ...] = ()
-    """Digests of the tokens before it, oldest first, that are good until the client is heard."""
+    """Digests of earlier tokens, oldest first; they are valid until the client sends a frame."""
     top: int = 0
     """The highest number taken."""
     floor: int = 0
-    """Numbers up to this one are acknowledged or evicted: no resume reaches behind it."""
+    """Numbers up to this one are acknowledged or evicted: no resume replays them."""
     log_rows: int = 0
-    """How many batches its log was given."""
+    """Length of the log in rows; each batch is one row."""
     acked: bool = False
     """Whether the client has ever acknowledged anything."""
     watches: dict[str, int] = attrs.field(factory=dict[str, int])
     """Cursor by job id."""
     observed: frozenset[str] = frozenset()
-    """Of these, the jobs that it subscribed to (§7.6)."""
+    """The watched jobs that the session subscribed to, and did not submit (§7.6)."""
 
 
 @attrs.frozen(kw_only=True)
@@ -174,43 +180,43 @@ class JobRow:
     status: Status = Status.PENDING
     finished_at: float | None = None
     length: int = 0
-    """How many entries its journal was given; told of finished jobs, and by `Recovered`."""
+    """Number of entries that its journal was given; set for finished jobs, and in `Recovered`."""
     cancelled: str | None = None
-    """Why it is being cancelled, from the moment a cancel was accepted."""
+    """The reason of the cancel, from the moment the cancel was accepted."""
     submitters: frozenset[str] = frozenset()
-    """Sessions whose logs have its acceptance; told of jobs that were submitted under a key."""
+    """Sessions whose logs have its acceptance; several can submit one job under one key."""
     last_seq: int = 0
-    """The highest number that the session gave any of its entries; 0 before the first (§6.6)."""
+    """The highest number that `session_id` gave to its entries; 0 before the first (§6.6)."""
     budget: bytes | None = None
     """What was left of its budget at its end, by currency, as JSON."""
 
 
 @attrs.frozen(kw_only=True)
 class JobQuery:
-    """Which retained jobs are wanted, newest first (§6.6)."""
+    """Which retained jobs a listing is to have, newest first (§6.6)."""
 
     principal: str | None
-    """None asks for those of everybody."""
+    """None asks for the jobs of all principals."""
     statuses: frozenset[Status] = frozenset(Status)
     agent: str | None = None
     """`name` for any version, or `name@version`."""
     created_after: float = -math.inf
     created_before: float = math.inf
-    """Jobs that were created at these times themselves are not wanted."""
-    behind: tuple[float, str] | None = None
-    """`created_at` and id of the last job of the page before."""
+    """Jobs created exactly at `created_after` or `created_before` are left out."""
+    after: tuple[float, str] | None = None
+    """`created_at` and id of the last job of the page before; the listing goes on after it."""
     limit: int
     size: float = math.inf
-    """Bytes of acceptances: the page ends with the first job that goes beyond."""
+    """Bytes of acceptances: the page ends with the first job that exceeds them."""
 
     @property
     def bound(self) -> tuple[float, str]:
-        """What `created_at` and id of each must be below."""
+        """What `created_at` and id of each job must be below."""
         before = self.created_before, ""
-        return before if self.behind is None else min(before, self.behind)
+        return before if self.after is None else min(before, self.after)
 
     def wants(self, row: JobRow) -> bool:
-        """Whether status and agent of a job are as wanted."""
+        """Return whether status and agent of a job are as the query asks."""
         if row.status not in self.statuses:
             return False
         return self.agent is None or self.agent in (row.agent, row.agent.partition("@")[0])
@@ -229,41 +235,41 @@ class KeyRow:
 
 
 class CredentialState(enum.StrEnum):
-    """Where a provisioned credential stands that is not revoked yet (§9.8.2)."""
+    """The state of a provisioned credential that is not revoked yet (§9.8.2)."""
 
     ISSUING = "issuing"
-    """The upstream may have been asked for it; stored before it is."""
+    """The upstream may have been asked for it. Stored before the request is sent."""
     LIVE = "live"
     REVOKING = "revoking"
     UNREVOCABLE = "unrevocable"
-    """The upstream will not revoke it: an operator has to see to that."""
+    """The upstream refuses to revoke it: an operator has to do so by hand."""
 
 
 @attrs.frozen(kw_only=True)
 class CredentialRow:
-    """What is needed to revoke a credential; its value is never stored."""
+    """What revoking a credential needs; the value of the credential is never stored."""
 
     row_id: str
     order_id: str
-    """What the upstream was told to call what it minted."""
+    """The name that the upstream was told to give to what it mints."""
     job_id: str
     principal: str
     state: CredentialState
     handle: str | None = None
-    """What the upstream calls it; None as long as its answer has not come."""
+    """The upstream's own id for it; None until the upstream has answered."""
     credential_id: str | None = None
-    """What clients call it."""
+    """The id that clients know."""
 
 
 @attrs.frozen(kw_only=True)
 class Recovered:
-    """What a runtime finds in its store when it starts."""
+    """What a runtime that starts has to know of what is stored."""
 
     ordinal: int
-    """The highest that any entry has."""
+    """The highest ordinal of any entry."""
     sessions: Mapping[str, str]
     """Principals by session id, oldest session first."""
     unfinished: Sequence[JobRow]
-    """Jobs that were alive when the runtime before this one ended."""
+    """Jobs that were alive when the previous runtime ended."""
     credentials: Sequence[CredentialRow] = ()
-    """Not revoked yet, oldest first."""
+    """Credentials that are not revoked yet, oldest first."""

@@ -1,4 +1,4 @@
-"""Replaying a log piece by piece, whatever the engine keeps it in."""
+"""Replay of a session's log piece by piece, for every engine."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from arcp_trio.store.records import Entry, Frame, Inline, LogItem, Mark, Range
 
 
 class LogReader(Protocol):
-    """What a replay reads."""
+    """The reads that a replay needs of an engine."""
 
     def log_from(self, session_id: str, place: int, last: int) -> Iterator[LogItem]:
-        """The log items at or behind a place, for a reader who goes on to the last.
+        """Yield the log items at or after `place`, for a reader that goes on up to `last`.
 
         Raises:
-            LogTrimmed: what stands next was given up.
+            LogTrimmed: the item at `place` was given up.
         """
         ...
 
     def entries(self, job_id: str, index: int, count: int) -> Iterable[Entry]:
-        """Entries of a journal.
+        """Return up to `count` entries of a journal, from `index` on.
 
         Raises:
-            JournalTrimmed: the first is gone.
+            JournalTrimmed: the first of them was given up.
         """
         ...
 
 
 class ReplayPlace:
-    """Keeps the next place to read, so that the log may change in between."""
+    """The next place to read: the log may change from one piece to the next."""
 
     def __init__(self, session_id: str, after: int, top: int, log_rows: int) -> None:
         self._session_id = session_id
@@ -39,11 +39,11 @@ class ReplayPlace:
         self._log_rows = log_rows
 
     def read(self, log: LogReader, frames: int, size: int) -> Sequence[Frame]:
-        """The next frames, at most so many and (but for one) so many bytes; empty at the end."""
+        """Return the next frames; see `Replay.next`."""
         found: list[Frame] = []
         for item in log.log_from(self._session_id, self._next, self._last):
             full = len(found) >= frames or size <= 0
-            # A full piece takes along only the marks that stand right behind its last number.
+            # A full piece still takes the marks that stand right after its last number.
             if item.first_place > (self._next if full else self._last):
                 break
             try:
@@ -56,9 +56,9 @@ class ReplayPlace:
             except JournalTrimmed:
                 if not found:
                     raise
-                break  # what stands before the gap is good; the next call meets it first
+                break  # the frames before the gap are good; the next call meets the gap first
         if found and not found[-1][0]:
-            self._next += 1  # the marks of one place go together, so the number behind them is next
+            self._next += 1  # the marks of one place go together: the number after them is next
         return found
 
     def _frames(self, log: LogReader, item: LogItem, most: int) -> Iterator[Frame]:
@@ -72,7 +72,7 @@ class ReplayPlace:
                 first = max(item.first_seq, (self._next + 1) // 2)
                 count = min(most, min(item.last_seq, self._last // 2) - first + 1)
                 if count <= 0:
-                    return  # it has grown since, and what is wanted of it was read: it may be gone
+                    return  # the range has grown; what the replay wants of it has been read
                 index = item.first_index + first - item.first_seq
                 for seq, entry in enumerate(log.entries(item.job_id, index, count), first):
                     yield seq, entry.tail

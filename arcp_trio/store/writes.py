@@ -1,8 +1,9 @@
-"""Everything a store can be told, as values; they are queued in order and committed in groups."""
+"""The writes of a store, as values; they are queued in order and committed in groups."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 import attrs
 
@@ -19,7 +20,7 @@ from arcp_trio.store.records import (
 
 @attrs.define(eq=False)
 class AppendJournal:
-    """A job emitted."""
+    """A job emitted an event."""
 
     job_id: str
     entry: Entry
@@ -27,32 +28,32 @@ class AppendJournal:
 
 @attrs.define(eq=False)
 class AppendLog:
-    """A session numbered a batch: its ranges, marks, cursors and top number, together."""
+    """A session numbered a batch: ranges, marks, cursors and top number are stored together."""
 
     session_id: str
     row: int
-    """Which batch this is; one more than the batch before."""
+    """Number of this batch; one more than that of the batch before."""
     items: Sequence[LogItem]
     top: int
     cursors: Mapping[str, int]
     watched: Sequence[str]
     """Jobs whose watch begins with this batch."""
     ended: Sequence[str]
-    """Jobs whose watch is over: their terminal is in this batch, or nobody observes them here."""
+    """Jobs whose watch ends: their terminal is in this batch, or the session unsubscribed."""
     observed: Sequence[str] = ()
-    """Those of `watched` that the session did not submit, but subscribed to (§7.6)."""
+    """Jobs among `watched` that the session subscribed to, and did not submit (§7.6)."""
 
 
 @attrs.define(eq=False)
 class PutSession:
-    """A new session."""
+    """A session was opened."""
 
     row: SessionRow
 
 
 @attrs.define(eq=False)
 class RotateToken:
-    """A session was attached: another resume token is out."""
+    """A session was attached to a connection, and its client got another resume token."""
 
     session_id: str
     token_digest: bytes
@@ -63,7 +64,7 @@ class RotateToken:
 
 @attrs.define(eq=False)
 class MoveFloor:
-    """Numbers up to `floor` will not be replayed any more (§6.5)."""
+    """Numbers up to `floor` will no longer be replayed (§6.5)."""
 
     session_id: str
     floor: int
@@ -72,16 +73,17 @@ class MoveFloor:
 
 @attrs.define(eq=False)
 class DropSession:
-    """A session is gone, with its log and its watches."""
+    """A session is forgotten, with its log and its watches."""
 
     session_id: str
 
 
 @attrs.define(eq=False)
 class AcceptJob:
-    """A job exists, and its key is taken.
+    """A job was accepted, and its idempotency key is taken.
 
-    Who watches its parent as a submitter is owed all of this one, too, also while it is away.
+    A session that watches the job's parent, because it submitted the parent, watches the job from
+    its first entry on, also while no connection is attached (§10).
     """
 
     row: JobRow
@@ -99,14 +101,14 @@ class AddSubmitter:
 
 @attrs.define(eq=False)
 class StartJob:
-    """A job's agent runs."""
+    """The agent of a job was called."""
 
     job_id: str
 
 
 @attrs.define(eq=False)
 class CancelJob:
-    """A cancel was accepted: whatever happens before its end, the job is cancelled (§7.4)."""
+    """A cancel was accepted: the job will end as cancelled, also after a restart (§7.4)."""
 
     job_id: str
     reason: str
@@ -114,19 +116,19 @@ class CancelJob:
 
 @attrs.define(eq=False)
 class FinishJob:
-    """A job ended: status, time and terminal entry, together."""
+    """A job ended: status, time and terminal entry are stored together."""
 
     job_id: str
     status: Status
     finished_at: float
     entry: Entry
     budget: bytes | None = None
-    """What was left of its budget by currency, as JSON, if it had one."""
+    """What was left of its budget, by currency, as JSON; None for a job without a budget."""
 
 
 @attrs.define(eq=False)
 class TrimJournal:
-    """Entries before `base` are given up, the journal being over its bound."""
+    """Entries before index `base` are given up: the journal exceeds its bound."""
 
     job_id: str
     base: int
@@ -134,23 +136,23 @@ class TrimJournal:
 
 @attrs.define(eq=False)
 class KeepCredentials:
-    """These credentials are to be revoked one day, as they stand now; those are no longer."""
+    """The state of credentials that are to be revoked, and the end of those that were."""
 
     rows: Sequence[CredentialRow] = ()
     gone: Sequence[str] = ()
-    """By the ids of their rows."""
+    """Ids of the rows of credentials that are revoked, or were never minted."""
 
 
 @attrs.define(eq=False)
 class Expire:
-    """Finished jobs past their retention go, by age and by number, and keys past theirs."""
+    """Forget finished jobs past their retention, by age and by count, and expired keys."""
 
     now: float
     finished_before: float
     finished_jobs: int
 
 
-Write = (
+Write: TypeAlias = (
     AppendJournal
     | AppendLog
     | PutSession

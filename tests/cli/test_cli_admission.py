@@ -96,7 +96,7 @@ async def test_given_tokens_and_signed_ones_go_together(
         ({"jwt_algorithm": ()}, "--jwt-algorithm such as RS256"),
         ({"jwt_algorithm": ("none",)}, "algorithms must be some of"),
         ({"jwt_algorithm": ("HS256",)}, "a set of keys is public"),
-        ({"jwt_algorithm": ("EdDSA",)}, "no key in it is one for EdDSA"),
+        ({"jwt_algorithm": ("EdDSA",)}, "it has no key for EdDSA"),
         ({"jwt_keys": "missing.json"}, "cannot read the keys in missing.json: no such file"),
         ({"jwt_keys": "/"}, "not a plain file"),
         ({"jwt_keys": "http://example.com/keys"}, "expected https"),

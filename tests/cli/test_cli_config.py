@@ -7,10 +7,10 @@ from pathlib import Path
 import attrs
 import pytest
 
+from arcp_trio import Limits
 from arcp_trio.cli.errors import CommandError
 from arcp_trio.cli.serve.config import Config, settle
 from arcp_trio.cli.serve.options import ServeOptions
-from arcp_trio.runtime.limits import Limits
 
 
 def settled(tmp_path: Path, text: str, **given: object) -> Config:

@@ -8,7 +8,7 @@ from collections.abc import Collection
 import trio
 from attrs import define, field
 
-from arcp_trio.runtime.runtime import Runtime
+from arcp_trio import Runtime
 from arcp_trio.transport import memory_streams
 from tests.client.support import Network
 

@@ -18,7 +18,7 @@ from arcp_trio.client.delivery import Delivery
 from arcp_trio.client.errors import Gap
 from arcp_trio.client.handshake import Greeting
 from arcp_trio.client.session import ClientSession
-from arcp_trio.client.unread import Unread
+from arcp_trio.client.unread import UnreadEvents
 from arcp_trio.testing.frames import Frame
 from arcp_trio.wire import envelope
 from arcp_trio.wire.messages import TO_CLIENT
@@ -48,7 +48,7 @@ TYPES = sorted({*TO_CLIENT, "job.event", "session.error", "session.closed"})
 
 def session_of(dialect: dialects.RuntimeDialect) -> ClientSession:
     """Return a session with a pending call of each kind and a running job."""
-    unread = Unread()
+    unread = UnreadEvents()
     greeting = Greeting(
         session_id="sess_1",
         resume_token=None,

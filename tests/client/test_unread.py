@@ -84,7 +84,7 @@ async def test_a_result_comes_without_reading_the_events(autojump_clock: MockClo
 
 
 async def test_another_job_is_not_held_up(autojump_clock: MockClock) -> None:
-    """Unread events of one job do not delay the result of another."""
+    """UnreadEvents events of one job do not delay the result of another."""
     async with scripted(Fountain(5_000)) as runtime, connect(runtime.open, token=TOKEN) as client:
         chatty, other = await client.submit("echo"), await client.submit("echo")
         assert await other.result() == "second"

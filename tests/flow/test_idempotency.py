@@ -14,8 +14,9 @@ from arcp_trio.store.writes import Write
 from arcp_trio.testing import Peer
 from arcp_trio.wire.errors import ArcpError, DuplicateKey, InvalidRequest, JobNotFound
 from arcp_trio.wire.json import Json, JsonObject
-from tests.flow.support import BOB, Flow, open_flow, read_to, same
+from tests.flow.support import Flow, open_flow, read_to, same
 from tests.inside import live_jobs
+from tests.stage import BOB
 
 DAY = 86_400
 

@@ -11,11 +11,16 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from arcp_trio import MemoryStore
-from arcp_trio.runtime.session import scribe
 from arcp_trio.store.writes import AppendLog, Write
 from arcp_trio.testing import Peer
 from tests.flow.support import QUIET, Flow, open_flow, read_to
-from tests.inside import awake_sessions, unsent_bytes, watching_sessions
+from tests.inside import (
+    awake_sessions,
+    batch_bytes,
+    set_batch_bytes,
+    unsent_bytes,
+    watching_sessions,
+)
 from tests.metrics import scrape
 
 KB = 1_000
@@ -112,7 +117,7 @@ async def test_a_crowd_that_does_not_read_costs_the_others_nothing(autojump_cloc
         assert beside.count < 1.1 * alone.count
         written = store.rows - rows
         assert set(written) == {owner.session_id, reader.session_id}
-        most = bounds["tail_bytes"] + 2 * scribe.BATCH_BYTES
+        most = bounds["tail_bytes"] + 2 * batch_bytes()
         assert all(held(flow, peer) <= most for peer in crowd)
 
         # And nothing is lost to them: the journal has it.
@@ -141,7 +146,7 @@ async def test_they_may_come_and_go_while_a_job_speaks(autojump_clock) -> None:
 async def test_all_tails_together_are_bounded(autojump_clock, monkeypatch) -> None:
     """Past the bound who does not read gets nothing more, and who does gets everything."""
     batch = 20 * KB
-    monkeypatch.setattr(scribe, "BATCH_BYTES", batch)
+    set_batch_bytes(monkeypatch, batch)
     async with open_flow(tail_bytes_total=500 * KB) as flow:
         flow.tap.size = KB
         owner = await flow.welcomed()
@@ -158,7 +163,7 @@ async def test_all_tails_together_are_bounded(autojump_clock, monkeypatch) -> No
 
 async def test_room_that_one_leaves_is_for_the_others(autojump_clock, monkeypatch) -> None:
     """When a full tail goes, those who waited for the total go on, though they read nothing."""
-    monkeypatch.setattr(scribe, "BATCH_BYTES", 20 * KB)
+    set_batch_bytes(monkeypatch, 20 * KB)
     async with open_flow(tail_bytes_total=500 * KB) as flow:
         flow.tap.size = KB
         owner = await flow.welcomed()

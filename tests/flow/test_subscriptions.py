@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import shutil
-from collections import Counter
 from collections.abc import Generator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from pathlib import Path
@@ -14,27 +13,15 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from arcp_trio import InternalError, JobContext, MemoryStore
-from arcp_trio.runtime.session.outbox import Outbox
-from arcp_trio.runtime.session.watch import Watch
 from arcp_trio.store.interface import Store
-from arcp_trio.store.records import Entry
 from arcp_trio.store.sqlite import SqliteStore
 from arcp_trio.testing import Peer
 from arcp_trio.testing.background import background_tasks
 from tests.durability.stores import crash
-from tests.flow.observing import (
-    BOB,
-    Scene,
-    listing,
-    numbers,
-    open_scene,
-    said,
-    settled,
-    subscribe,
-    until_end,
-    watched,
-)
-from tests.inside import hints, unsent_bytes, watching_sessions
+from tests.flow.observing import Scene, listing, open_scene, said, settled, subscribe, watched
+from tests.inside import count_hints, hints, unsent_bytes, watching_sessions
+from tests.reading import numbers, until_end
+from tests.stage import BOB
 from tests.store.engines import row_counts
 
 # -- drop and resume
@@ -43,7 +30,7 @@ from tests.store.engines import row_counts
 @pytest.mark.spec("6.3-1", "7.6-1", "7.6-8")
 async def test_a_subscription_outlives_its_connection(scene: Scene) -> None:
     """A resume replays what was observed, under its numbers, and the rest follows by itself."""
-    owner, watcher = await scene.peer(), await scene.peer()
+    owner, watcher = await scene.welcomed(), await scene.welcomed()
     job_id = (await owner.submit("teller"))["job_id"]
     await scene.say(job_id, 3)
     await subscribe(watcher, job_id, history=True)
@@ -65,7 +52,7 @@ async def test_a_subscription_outlives_its_connection(scene: Scene) -> None:
 @pytest.mark.spec("7.6-1")
 async def test_an_observer_does_not_notice_its_submitters_drop(scene: Scene) -> None:
     """The job runs on, and the observer sees it to its end."""
-    owner, watcher = await scene.peer(), await scene.peer()
+    owner, watcher = await scene.welcomed(), await scene.welcomed()
     job_id = (await owner.submit("teller"))["job_id"]
     await subscribe(watcher, job_id)
     await scene.say(job_id, 1)
@@ -78,7 +65,7 @@ async def test_an_observer_does_not_notice_its_submitters_drop(scene: Scene) -> 
 
 async def test_an_answer_that_did_not_arrive_comes_with_the_resume(scene: Scene) -> None:
     """A `job.subscribed` is promised: a client that dropped before it is told all the same."""
-    owner, watcher = await scene.peer(), await scene.peer()
+    owner, watcher = await scene.welcomed(), await scene.welcomed()
     job_id = (await owner.submit("teller"))["job_id"]
     await scene.say(job_id, 1)
     await watcher.send("job.subscribe", {"job_id": job_id, "history": True})
@@ -91,7 +78,7 @@ async def test_an_answer_that_did_not_arrive_comes_with_the_resume(scene: Scene)
 
 async def test_a_subscription_ends_after_a_resume(scene: Scene) -> None:
     """What was woken with its session can be unsubscribed from, and subscribed to again."""
-    owner, watcher = await scene.peer(), await scene.peer()
+    owner, watcher = await scene.welcomed(), await scene.welcomed()
     job_id = (await owner.submit("teller"))["job_id"]
     await subscribe(watcher, job_id)
     again = await scene.resumed(watcher)
@@ -124,7 +111,7 @@ def successor(store: Store, folder: Path) -> Generator[Store]:
 
 async def test_a_subscription_outlives_the_runtime(scene: Scene, tmp_path: Path) -> None:
     """A killed runtime's successor goes on with the numbers, and brings the end it gave the job."""
-    owner, watcher = await scene.peer(), await scene.peer()
+    owner, watcher = await scene.welcomed(), await scene.welcomed()
     job_id = (await owner.submit("teller"))["job_id"]
     own = (await watcher.submit("teller"))["job_id"]
     await scene.say(job_id, 3)
@@ -136,7 +123,7 @@ async def test_a_subscription_outlives_the_runtime(scene: Scene, tmp_path: Path)
             row = await store.session(str(watcher.session_id))
             assert row is not None
             assert row.observed == {job_id}
-            again = await later.peer(resume=watcher.resume_from())
+            again = await later.welcomed(resume=watcher.resume_from())
             frames = [await again.receive() for _ in range(3)]
             assert said(frames) == ["2", "job.error", "job.error"]
             assert numbers(frames) == [3, 4, 5]
@@ -144,7 +131,7 @@ async def test_a_subscription_outlives_the_runtime(scene: Scene, tmp_path: Path)
             assert frames[1]["payload"]["retryable"] is True
             assert not await watched(later, again)
             # A job that ended with its runtime is a finished job like any other.
-            third = await later.peer()
+            third = await later.welcomed()
             answer = await subscribe(third, job_id, history=True)
             assert answer["current_status"] == "error"
             assert said(await until_end(third, job_id)) == ["0", "1", "2", "job.error"]
@@ -156,7 +143,7 @@ async def test_a_subscription_outlives_the_runtime(scene: Scene, tmp_path: Path)
 async def test_an_observer_that_does_not_read_catches_up(autojump_clock: MockClock) -> None:
     """Its submitter notices nothing; once it reads, it has everything, in order, to the end."""
     async with open_scene(tail_frames=50, outbox_items=8) as scene:
-        owner, watcher = await scene.peer(), await scene.peer()
+        owner, watcher = await scene.welcomed(), await scene.welcomed()
         job_id = (await owner.submit("teller"))["job_id"]
         await subscribe(watcher, job_id)
         await scene.say(job_id, 5_000)
@@ -169,9 +156,9 @@ async def test_many_observers_that_do_not_read_are_bounded(autojump_clock: MockC
     """Each session holds its own bounded tail, whoever's events these are."""
     most = 20_000
     async with open_scene(tail_bytes=most, outbox_items=16) as scene:
-        owner = await scene.peer()
+        owner = await scene.welcomed()
         job_id = (await owner.submit("teller"))["job_id"]
-        watchers = [await scene.peer() for _ in range(50)]
+        watchers = [await scene.welcomed() for _ in range(50)]
         for watcher in watchers:
             await subscribe(watcher, job_id)
         await scene.say(job_id, 3_000)
@@ -195,7 +182,7 @@ async def test_a_journal_that_was_trimmed_under_an_observer(
 ) -> None:
     """It reads what had a number, and is told that the rest is gone; its session goes on."""
     async with open_small() as scene:
-        owner, watcher = await scene.peer(), await scene.peer()
+        owner, watcher = await scene.welcomed(), await scene.welcomed()
         job_id = (await owner.submit("teller"))["job_id"]
         own = (await watcher.submit("teller"))["job_id"]
         await subscribe(watcher, job_id)
@@ -239,7 +226,7 @@ async def read_on(peer: Peer) -> None:
 async def test_history_of_an_ended_job_begins_with_what_is_left(autojump_clock: MockClock) -> None:
     """The oldest events were given up; the others come, in order, to the end."""
     async with open_small() as scene:
-        owner, watcher = await scene.peer(), await scene.peer()
+        owner, watcher = await scene.welcomed(), await scene.welcomed()
         job_id = (await owner.submit("teller"))["job_id"]
         async with background_tasks() as nursery:
             nursery.start_soon(read_on, owner)
@@ -260,7 +247,7 @@ async def test_history_of_an_ended_job_begins_with_what_is_left(autojump_clock: 
 async def test_nothing_is_lost_or_doubled_between_history_and_live() -> None:
     """200 subscriptions with history to a job that never pauses: each event once and in order."""
     async with open_scene() as scene:
-        owner, watcher = await scene.peer(), await scene.peer()
+        owner, watcher = await scene.welcomed(), await scene.welcomed()
         stop = trio.Event()
 
         @scene.runtime.agent("endless")
@@ -303,10 +290,10 @@ async def read_to_end(peer: Peer, job_id: str) -> None:
 async def test_subscribe_and_drop_leaves_nothing(autojump_clock: MockClock) -> None:
     """A thousand observers come and go; after their windows only the submitter watches the job."""
     async with open_scene(resume_window_seconds=10) as scene:
-        owner = await scene.peer()
+        owner = await scene.welcomed()
         job_id = (await owner.submit("teller"))["job_id"]
         for _ in range(1_000):
-            watcher = await scene.peer()
+            watcher = await scene.welcomed()
             await subscribe(watcher, job_id)
             await watcher.drop()
         assert isinstance(scene.store, MemoryStore)
@@ -323,14 +310,14 @@ async def journal_size(store: Store) -> int:
     """How much of jobs' journals is stored."""
     await store.flushed()
     if isinstance(store, SqliteStore):
-        return (await store.read(row_counts))["journal"]
+        return (await store._read(row_counts))["journal"]
     assert isinstance(store, MemoryStore)
     return sum(len(journal.entries) for journal in store.tables.journals.values())
 
 
 async def test_observing_stores_no_event_again(scene: Scene) -> None:
     """A hundred subscriptions with history leave the journals as they were, and echo nothing."""
-    owner, watcher = await scene.peer(), await scene.peer()
+    owner, watcher = await scene.welcomed(), await scene.welcomed()
     job_id = (await owner.submit("teller"))["job_id"]
     await scene.say(job_id, 50)
     before = await journal_size(scene.store)
@@ -351,7 +338,7 @@ async def test_observing_stores_no_event_again(scene: Scene) -> None:
 async def test_subscriptions_are_limited(autojump_clock: MockClock) -> None:
     """One more is refused by name; one that ends makes room; nobody else is affected."""
     async with open_scene(subscriptions_per_session=3) as scene:
-        owner, watcher, other = [await scene.peer() for _ in range(3)]
+        owner, watcher, other = [await scene.welcomed() for _ in range(3)]
         jobs = [(await owner.submit("teller"))["job_id"] for _ in range(5)]
         own = (await watcher.submit("teller"))["job_id"]
         # All in one segment: those on their way to their places count, too.
@@ -373,7 +360,7 @@ async def test_subscriptions_are_limited(autojump_clock: MockClock) -> None:
         await scene.end(owner, jobs[1])
         await again.until_terminal(jobs[1])
         await subscribe(again, jobs[4])
-        bob = await scene.peer(token=BOB)
+        bob = await scene.welcomed(token=BOB)
         await subscribe(bob, (await bob.submit("teller"))["job_id"])
 
 
@@ -381,19 +368,12 @@ async def test_an_event_costs_those_who_watch_its_job(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A session with a thousand subscriptions is told of an event of one of them once."""
-    hints: Counter[str] = Counter()
-    hint = Outbox.hint
-
-    def counted(outbox: Outbox, watch: Watch, entry: Entry) -> None:
-        hints[watch.session.id] += 1
-        hint(outbox, watch, entry)
-
-    monkeypatch.setattr(Outbox, "hint", counted)
+    counted = count_hints(monkeypatch)
     async with open_scene(jobs=1_000, jobs_per_principal=1_000) as scene:
-        owner, watcher = await scene.peer(), await scene.peer()
+        owner, watcher = await scene.welcomed(), await scene.welcomed()
         jobs = [(await owner.submit("teller"))["job_id"] for _ in range(1_000)]
         for job_id in jobs:
             await subscribe(watcher, job_id)
         await scene.say(jobs[500], 3)
         assert said([await watcher.receive() for _ in range(3)]) == ["0", "1", "2"]
-        assert hints == {owner.session_id: 3, watcher.session_id: 3}
+        assert counted == {owner.session_id: 3, watcher.session_id: 3}

@@ -1,4 +1,4 @@
-"""Plain HTTP at the door: what is answered to whom, and what cannot be answered."""
+"""Plain HTTP requests to the front: which answer each gets, and which requests are malformed."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from tests.transport.peers import CLOSE, TEXT, RawPeer, closing, frame, request
 
 
 def get(target: str, method: str = "GET", *, version: str = "1.1", more: str = "") -> bytes:
-    """Return a request."""
+    """Return the head of a request."""
     return f"{method} {target} HTTP/{version}\r\nHost: localhost:7777\r\n{more}\r\n".encode()
 
 
 async def ask(data: bytes, *, runtime: EchoRuntime | None = None, method: str = "GET") -> Answer:
-    """Send `data` to a door of its own, and read the answer."""
+    """Send `data` through a door, and read the answer."""
     async with trio.open_nursery() as nursery:
         stream = knock(runtime or EchoRuntime(nursery))
 
         @nursery.start_soon
         async def send() -> None:
-            with suppress(trio.ClosedResourceError):  # nobody wanted so much
+            with suppress(trio.ClosedResourceError):  # refused before all of it was sent
                 await stream.send_all(data)
 
         answer = await read_answer(stream, method)
@@ -63,7 +63,7 @@ async def ask(data: bytes, *, runtime: EchoRuntime | None = None, method: str = 
     ],
 )
 async def test_each_path_has_its_answer(target: str, status: int, body: str | None) -> None:
-    """Pages are found by their path alone, and whatever is not there is not found."""
+    """A page is found by its path alone; other paths get 404, and the WebSocket's 426."""
     answer = await ask(get(target))
     assert answer.status == status
     assert body is None or answer.body == body
@@ -73,7 +73,7 @@ async def test_each_path_has_its_answer(target: str, status: int, body: str | No
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics"])
 async def test_head_is_get_without_the_body(path: str) -> None:
-    """Probes that ask with HEAD learn the same, length included."""
+    """HEAD gets the same status and length as GET, without the body."""
     whole, head = await ask(get(path)), await ask(get(path, "HEAD"), method="HEAD")
     assert head.body == ""
     assert (head.status, head.headers["content-length"]) == (200, str(len(whole.body)))
@@ -90,26 +90,26 @@ async def test_head_is_get_without_the_body(path: str) -> None:
     ],
 )
 async def test_other_methods_are_not_allowed(path: str, method: str, allowed: str) -> None:
-    """The answer says which are."""
+    """Another method than those of a page gets 405, with the methods that are allowed."""
     answer = await ask(get(path, method), method=method)
     assert (answer.status, answer.headers["allow"]) == (405, allowed)
 
 
-async def test_the_place_of_the_websocket_says_what_it_is() -> None:
-    """Without an upgrade the answer is 426, with what to upgrade to."""
+async def test_the_websocket_path_without_an_upgrade_says_what_it_is() -> None:
+    """A request for the WebSocket's path without an upgrade gets 426, with the protocol to use."""
     answer = await ask(get("/arcp"))
     assert answer.status == 426
     assert answer.headers["upgrade"] == "websocket"
 
 
 async def test_metrics_come_in_the_format_of_prometheus() -> None:
-    """The content type says the version of the text format."""
+    """The content type of the metrics names the version of Prometheus's text format."""
     content_type = (await ask(get("/metrics"))).headers["content-type"]
     assert content_type.startswith("text/plain; version=0.0.4")
 
 
-async def test_who_is_not_ready_says_why() -> None:
-    """A runtime in trouble is alive and not ready."""
+async def test_a_runtime_in_trouble_says_why_it_is_not_ready() -> None:
+    """A runtime whose store is in trouble answers that it is alive and not ready, and why."""
     async with trio.open_nursery() as nursery:
         runtime = EchoRuntime(nursery)
         runtime.trouble = "the store cannot be used"
@@ -119,7 +119,7 @@ async def test_who_is_not_ready_says_why() -> None:
 
 
 async def test_a_runtime_is_ready_while_it_takes_work(autojump_clock: MockClock) -> None:
-    """It says when it is not there yet, and when it is going."""
+    """A real runtime is ready between its start and its shutdown, and says why not otherwise."""
     runtime = Runtime(auth=StaticTokens({}), store=MemoryStore())
     assert runtime.ready() == "starting"
     async with runtime:
@@ -140,7 +140,7 @@ async def test_a_runtime_is_ready_while_it_takes_work(autojump_clock: MockClock)
 @pytest.mark.spec("1.0/4.1-2")
 @pytest.mark.parametrize("target", ["/arcp", "/arcp?access=1", "ws://localhost/arcp"])
 async def test_websockets_are_at_one_path(target: str) -> None:
-    """Some clients put something behind it, or name the host as well."""
+    """The path of the WebSocket may have a query, and the target may be a whole URL."""
     async with trio.open_nursery() as nursery:
         stream = knock(EchoRuntime(nursery))
         await stream.send_all(request(target))
@@ -150,7 +150,7 @@ async def test_websockets_are_at_one_path(target: str) -> None:
 
 @pytest.mark.spec("1.0/4.1-2")
 async def test_a_client_at_another_path_is_told_that_it_was_refused() -> None:
-    """Connecting to the wrong place raises with the status of the answer."""
+    """A client that connects to another path gets an exception with the HTTP status."""
     async with trio.open_nursery() as nursery:
         stream = knock(EchoRuntime(nursery))
         with pytest.raises(HandshakeFailed, match="404"):
@@ -168,7 +168,7 @@ async def test_a_client_at_another_path_is_told_that_it_was_refused() -> None:
     ],
 )
 async def test_the_spelling_of_headers_does_not_matter(change: tuple[bytes, bytes]) -> None:
-    """Names are without case, lists may be in pieces, and the line ends of old are known."""
+    """An upgrade works whatever the case and spacing of headers, and with bare line feeds."""
     async with trio.open_nursery() as nursery:
         stream = knock(EchoRuntime(nursery))
         await stream.send_all(request().replace(*change))
@@ -178,7 +178,7 @@ async def test_the_spelling_of_headers_does_not_matter(change: tuple[bytes, byte
 
 @pytest.mark.parametrize("size", [1, 2, 7, 10_000])
 async def test_a_request_may_come_in_pieces_and_with_frames(size: int) -> None:
-    """From a byte at a time to head and first frames in one packet, nothing is lost."""
+    """A request, with frames after it, may arrive a byte at a time or in one packet."""
     data = request() + frame(TEXT, b"hello") + frame(TEXT, b"again") + frame(TEXT, b"bye")
     async with trio.open_nursery() as nursery:
         stream = knock(EchoRuntime(nursery))
@@ -206,7 +206,7 @@ async def test_a_request_may_come_in_pieces_and_with_frames(size: int) -> None:
     ],
 )
 async def test_half_a_websocket_handshake_is_refused(change: tuple[bytes, bytes]) -> None:
-    """What asks for a WebSocket and does not do it right gets a client error, and is counted."""
+    """An incomplete WebSocket handshake gets an HTTP error, and is counted."""
     async with trio.open_nursery() as nursery:
         runtime = EchoRuntime(nursery)
         stream = knock(runtime)
@@ -229,8 +229,8 @@ async def test_half_a_websocket_handshake_is_refused(change: tuple[bytes, bytes]
         b"Transfer-Encoding: chunked",
     ],
 )
-async def test_an_upgrade_that_cannot_be_is_answered(more: bytes) -> None:
-    """With words that are not ASCII, or with a body in the place of frames: a bad request."""
+async def test_a_malformed_upgrade_is_answered(more: bytes, autojump_clock: MockClock) -> None:
+    """An upgrade with headers that are not ASCII, or with a body, is a bad request."""
     async with trio.open_nursery() as nursery:
         runtime = EchoRuntime(nursery)
         stream = knock(runtime)
@@ -241,7 +241,7 @@ async def test_an_upgrade_that_cannot_be_is_answered(more: bytes) -> None:
 
 @pytest.mark.parametrize("more", ["Content-Length: 0", "Cookie: \xe9", "User-Agent: \xe9"])
 async def test_an_upgrade_may_say_more(more: str) -> None:
-    """What is nobody's business is not looked at, and no body is none."""
+    """An upgrade may have an empty body, and other headers that are not ASCII."""
     async with trio.open_nursery() as nursery:
         stream = knock(EchoRuntime(nursery))
         head = request().replace(b"\r\n\r\n", f"\r\n{more}\r\n\r\n".encode("latin-1"))
@@ -251,7 +251,7 @@ async def test_an_upgrade_may_say_more(more: str) -> None:
 
 
 async def test_there_is_no_upgrade_from_http_1_0() -> None:
-    """The old version does not know of it, whatever its headers say."""
+    """A request for an upgrade in HTTP/1.0 is answered as one without (RFC 9110 §7.8)."""
     assert (await ask(get("/arcp", version="1.0", more="Upgrade: websocket\r\n"))).status == 426
 
 
@@ -259,7 +259,7 @@ async def test_there_is_no_upgrade_from_http_1_0() -> None:
 
 
 def padded(size: int) -> bytes:
-    """Return a request for a page whose head has this many bytes."""
+    """Return a request for a page whose head has `size` bytes."""
     bare = len(get("/healthz", more="X: \r\n"))
     return get("/healthz", more=f"X: {'x' * (size - bare)}\r\n")
 
@@ -288,10 +288,10 @@ def padded(size: int) -> bytes:
         (get("/healthz", more="X: and so on\r\n" * 5_000), 431),
     ],
 )
-async def test_what_cannot_be_answered_is_told_so(
+async def test_a_malformed_request_gets_its_status(
     data: bytes, status: int, autojump_clock: MockClock
 ) -> None:
-    """At once, with the status that says whose fault it is; and it is counted."""
+    """A malformed or oversized request is answered at once with its status, and counted."""
     async with trio.open_nursery() as nursery:
         runtime = EchoRuntime(nursery)
         assert (await ask(data, runtime=runtime)).status == status
@@ -303,7 +303,7 @@ async def test_what_cannot_be_answered_is_told_so(
 async def test_a_slow_head_is_closed_at_the_deadline(
     sent: bytes, autojump_clock: MockClock
 ) -> None:
-    """However much of it has come, and however little at a time."""
+    """A connection whose request is incomplete is closed at the deadline, and counted."""
     async with trio.open_nursery() as nursery:
         runtime = EchoRuntime(nursery)
         stream = knock(runtime)
@@ -316,7 +316,7 @@ async def test_a_slow_head_is_closed_at_the_deadline(
 
 
 async def test_an_answer_that_nobody_reads_is_given_up(autojump_clock: MockClock) -> None:
-    """A client that does not read, or does not go, is not waited for."""
+    """A client that does not read its answer, or does not close, is not waited for for ever."""
     async with trio.open_nursery() as nursery:
         runtime = EchoRuntime(nursery, limits=Limits(handshake_seconds=5))
         runtime.figures = "x" * 1_000_000
@@ -330,8 +330,8 @@ async def test_an_answer_that_nobody_reads_is_given_up(autojump_clock: MockClock
     assert trio.current_time() == 6
 
 
-async def test_who_goes_in_the_middle_is_no_trouble(autojump_clock: MockClock) -> None:
-    """At any byte of the request the client may be gone."""
+async def test_a_client_may_close_at_any_byte(autojump_clock: MockClock) -> None:
+    """A client may close at any byte of its request, and nothing fails."""
     data = request()
     async with trio.open_nursery() as nursery:
         runtime = EchoRuntime(nursery)
@@ -345,7 +345,7 @@ async def test_who_goes_in_the_middle_is_no_trouble(autojump_clock: MockClock) -
 
 @given(st.binary(max_size=200), st.booleans())
 def test_any_bytes_are_a_request_or_none(data: bytes, like_http: bool) -> None:  # noqa: FBT001
-    """Whatever comes, reading it ends, by a head or by the status to answer with."""
+    """Any bytes are read to a head or to the status of an error."""
     statuses: set[int] = set()
 
     async def read() -> None:
@@ -366,7 +366,7 @@ def test_any_bytes_are_a_request_or_none(data: bytes, like_http: bool) -> None: 
 
 @pytest.mark.real_tcp
 async def test_a_client_that_has_said_all_is_answered() -> None:
-    """Half-closing is no going away: netcat does it."""
+    """A client that half-closes after its request, as netcat does, gets its answer."""
     async with serving() as (_runtime, port):
         stream = await trio.open_tcp_stream("127.0.0.1", port)
         await stream.send_all(get("/healthz"))
@@ -378,7 +378,7 @@ async def test_a_client_that_has_said_all_is_answered() -> None:
 
 @pytest.mark.real_tcp
 async def test_an_answer_is_not_lost_to_what_was_not_read() -> None:
-    """A client that is still sending, like a long body, reads the answer all the same."""
+    """A client that is still sending a body gets its answer."""
     async with serving() as (runtime, port):
         for _ in range(20):
             stream = await trio.open_tcp_stream("127.0.0.1", port)
@@ -391,7 +391,7 @@ async def test_an_answer_is_not_lost_to_what_was_not_read() -> None:
 
 @pytest.mark.real_tcp
 async def test_resets_at_any_time_harm_nobody() -> None:
-    """Clients that reset the connection in the middle of the answer are forgotten."""
+    """Clients that reset their connections during the answer disturb no other client."""
     async with serving() as (runtime, port):
         for n in range(40):
             with socket.create_connection(("127.0.0.1", port)) as sock:

@@ -1,4 +1,4 @@
-"""Who may talk to a runtime out of a browser, and under which name it may be asked for."""
+"""Which web pages may connect, and under which names a runtime may be asked for."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ ODD_ORIGINS = ["", "https://a b", "https://a https://b", "ht tp://a"]
     ],
 )
 def test_a_host_is_a_name_or_an_address_and_perhaps_a_port(text: str, host: Host | None) -> None:
-    """Read as browsers write it, and nothing around it is overlooked."""
+    """A Host header is a name or an address and perhaps a port, with nothing around it."""
     assert parse_host(text) == host
 
 
 @given(NAMES, PORTS)
 def test_names_are_read_as_they_are_written(name: str, port: int | None) -> None:
-    """Whatever the case and the port."""
+    """A name is read without regard to its case, with and without a port."""
     suffix = "" if port is None else f":{port}"
     assert parse_host(name + suffix) == parse_host(name.upper() + suffix) == Host(name, port)
 
@@ -70,7 +70,7 @@ def test_names_are_read_as_they_are_written(name: str, port: int | None) -> None
 def test_addresses_are_read_as_they_are_written(
     address: ipaddress.IPv4Address | ipaddress.IPv6Address, port: int | None
 ) -> None:
-    """However long an IPv6 address is written it is the same, and only loopback is loopback."""
+    """Each way to write an address gives the same host, and only loopback is loopback."""
     suffix = "" if port is None else f":{port}"
     for text in {str(address), address.exploded}:
         written = f"[{text}]" if address.version == 6 else text
@@ -80,7 +80,7 @@ def test_addresses_are_read_as_they_are_written(
         assert host.address == address
         mapped = getattr(address, "ipv4_mapped", None) or address
         assert host.is_loopback is mapped.is_loopback
-        # What stands around an address makes something else of it, or nothing.
+        # With other text around it, it is a name, or malformed.
         for other in (f"evil{written}", f"{written}.evil", f"{written}@evil", f" {written}"):
             wrong = parse_host(other + suffix)
             assert wrong is None or (wrong.address is None and not wrong.is_loopback)
@@ -88,7 +88,7 @@ def test_addresses_are_read_as_they_are_written(
 
 @given(st.text(max_size=40))
 def test_any_text_is_a_host_or_none(text: str) -> None:
-    """What is accepted reads the same when it is written again."""
+    """A host that is accepted reads the same when it is written again."""
     host = parse_host(text)
     if host is not None:
         name = f"[{host.name}]" if ":" in host.name else host.name
@@ -106,13 +106,13 @@ def test_any_text_is_a_host_or_none(text: str) -> None:
     ],
 )
 def test_an_origin_is_a_scheme_a_host_and_a_port(text: str, origin: Origin | None) -> None:
-    """One form for all that is the same; no path, no list, no pattern."""
+    """Equal origins have one form; a path, a list or a pattern is not an origin."""
     assert parse_origin(text) == origin
 
 
 @pytest.mark.parametrize("text", ["https://app.example/", "app.example", "*", "", "NULL"])
 def test_only_origins_can_be_allowed(text: str) -> None:
-    """What would never match is refused beforehand, and named."""
+    """Allowing a text that is not an origin raises an error that quotes it."""
     with pytest.raises(ValueError, match="is not an origin") as raised:
         Origins([text])
     assert repr(text) in str(raised.value)
@@ -127,7 +127,7 @@ REFUSED = 403
 async def status(
     host: str, origin: str | None = None, *, path: str = "/arcp", **door: Any
 ) -> tuple[int, list[str]]:
-    """Ask for a WebSocket at a door: with which status, and as what it is counted."""
+    """Ask a door for a WebSocket; return the status, and the reasons that are counted."""
     async with trio.open_nursery() as nursery:
         runtime = EchoRuntime(nursery)
         more = "" if origin is None else f"\r\nOrigin: {origin}"
@@ -135,7 +135,7 @@ async def status(
         stream = knock(runtime, **door)
         await stream.send_all(head)
         code = int((await RawPeer(stream).read_head())[9:12])
-        assert code == 101 or runtime.deadlines == []  # nothing has been attended to
+        assert code == 101 or runtime.deadlines == []  # the runtime has attended to nothing
         await stream.aclose()
     return code, runtime.turned_away
 
@@ -172,7 +172,7 @@ async def status(
 async def test_on_loopback_only_this_machine_is_let_in(
     host: str, origin: str | None, code: int
 ) -> None:
-    """By its own names, and no web page but one from right here; before there is any session."""
+    """Over loopback, a client must name this machine, and a web page must be the runtime's own."""
     reason = (
         [] if code == 101 else ["origin" if "evil" not in host and origin is not None else "host"]
     )
@@ -195,7 +195,7 @@ async def test_on_loopback_only_this_machine_is_let_in(
     ],
 )
 async def test_what_is_allowed_is_let_in(host: str, origin: str | None, code: int) -> None:
-    """An allowed page, also under its own host name, as a proxy passes it on; nothing like it."""
+    """An allowed page may connect, also under its own host name, and no page like it."""
     assert (await status(host, origin, loopback=True, origins=[APP, "null"]))[0] == code
 
 
@@ -213,19 +213,19 @@ async def test_what_is_allowed_is_let_in(host: str, origin: str | None, code: in
 async def test_elsewhere_any_name_will_do_but_no_web_page(
     host: str, origin: str | None, code: int
 ) -> None:
-    """How others call it is not known; a page under a name that anybody may have is refused."""
+    """Elsewhere any host will do, and a page may connect only from the runtime's own address."""
     assert (await status(host, origin))[0] == code
 
 
 async def test_the_pages_for_probes_are_for_everybody() -> None:
-    """Probes know an address; figures are only for those who know a name."""
+    """`/metrics` needs a Host that is served here; other pages ignore Host and Origin."""
     for path, code in (("/healthz", 200), ("/readyz", 200), ("/metrics", 403), ("/x", 404)):
         assert (await status("evil.example", APP, path=path, loopback=True))[0] == code
     assert (await status("localhost", path="/metrics", loopback=True))[0] == 200
 
 
-async def test_http_1_0_need_not_say_whom_it_asks() -> None:
-    """Old probes do not, and browsers always do."""
+async def test_http_1_0_need_not_name_a_host() -> None:
+    """A request in HTTP/1.0 need not name a host, as browsers do not send such requests."""
     async with trio.open_nursery() as nursery:
         stream = knock(EchoRuntime(nursery), loopback=True)
         await stream.send_all(b"GET /metrics HTTP/1.0\r\n\r\n")
@@ -233,15 +233,15 @@ async def test_http_1_0_need_not_say_whom_it_asks() -> None:
         await stream.aclose()
 
 
-async def test_a_whole_url_says_whom_it_asks() -> None:
-    """It outdoes the header, as HTTP has it, and so it is what is looked at."""
+async def test_a_whole_url_names_the_host() -> None:
+    """The host of a whole URL takes precedence over the Host header (RFC 9112 §3.2.2)."""
     for host, code in (("localhost", 101), ("evil.example", 403)):
         target = f"http://{host}/arcp"
         assert (await status("localhost", path=target, loopback=True))[0] == code
 
 
-async def test_who_is_refused_has_made_no_session() -> None:
-    """A real runtime has nothing to do with it."""
+async def test_a_refused_request_opens_no_session() -> None:
+    """A refused request is counted, and opens no connection of the runtime."""
     async with Runtime(auth=StaticTokens({})) as runtime, trio.open_nursery() as nursery:
         near, far = memory_streams()
         door = Door(runtime=runtime, room=WaitingRoom(1))
@@ -260,7 +260,7 @@ async def test_who_is_refused_has_made_no_session() -> None:
 
 
 async def test_a_line_of_the_log_stays_short(caplog: pytest.LogCaptureFixture) -> None:
-    """Whoever is turned away has no say in how long it is."""
+    """A log line quotes only the beginning of an Origin or a path."""
     with caplog.at_level("INFO", "arcp_trio.front.door"):
         assert (await status("localhost", "http://" + "x" * 10_000))[0] == REFUSED
         assert (await status("localhost", path="/" + "x" * 10_000))[0] == 404
@@ -271,8 +271,8 @@ async def test_a_line_of_the_log_stays_short(caplog: pytest.LogCaptureFixture) -
 
 @pytest.mark.real_tcp
 @pytest.mark.parametrize("listens", ["127.0.0.1", "0.0.0.0"])
-async def test_what_comes_in_over_loopback_is_held_against_its_name(listens: str) -> None:
-    """Without being asked for, also where other machines connect to the same listener."""
+async def test_host_is_checked_on_loopback_connections(listens: str) -> None:
+    """A server checks Host on loopback connections, whatever address it listens on."""
     async with serving(host=listens) as (_, port):
         for name, code in (("evil.example", 403), ("localhost", 200)):
             stream = await trio.open_tcp_stream("127.0.0.1", port)

@@ -1,4 +1,4 @@
-"""TLS at the door: certificates that serve, that do not, and that are exchanged."""
+"""TLS at the front: certificates that can and cannot be used, and their replacement."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GET = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 @pytest.fixture(scope="module")
 def authority() -> trustme.CA:
-    """Whom the clients trust."""
+    """Return the authority that the clients trust."""
     return trustme.CA()
 
 
@@ -51,7 +51,7 @@ def write_pair(folder: Path, authority: trustme.CA, name: str = "localhost") -> 
 async def encrypted(
     port: int, authority: trustme.CA, name: str = "localhost"
 ) -> trio.SSLStream[trio.SocketStream]:
-    """Connect, and shake hands."""
+    """Connect to a server and do the TLS handshake."""
     stream = await trio.open_tcp_stream("127.0.0.1", port)
     secure = trio.SSLStream(
         stream, trusting(authority), server_hostname=name, https_compatible=True
@@ -65,7 +65,7 @@ async def encrypted(
 
 
 async def until_closed(stream: trio.abc.Stream) -> None:
-    """Read to the end; a reset is an end."""
+    """Read to the end of a stream, or to its reset."""
     with suppress(trio.BrokenResourceError):
         while await stream.receive_some():
             pass
@@ -75,13 +75,13 @@ async def until_closed(stream: trio.abc.Stream) -> None:
 
 
 def test_a_pair_that_fits_serves(tmp_path: Path, authority: trustme.CA) -> None:
-    """TLS 1.2 is the oldest that is spoken."""
+    """A matching certificate and key serve, with TLS 1.2 at least."""
     context = Tls(*write_pair(tmp_path, authority)).current()
     assert context.minimum_version is ssl.TLSVersion.TLSv1_2
 
 
 def spoil(folder: Path, authority: trustme.CA, how: str) -> str:
-    """Spoil one of the files, and return what is said about it."""
+    """Spoil one of the files, and return the beginning of the message about it."""
     certificate, key = folder / "cert.pem", folder / "key.pem"
     if how == "no certificate":
         certificate.unlink()
@@ -120,7 +120,7 @@ SPOILT = [
 def test_a_pair_that_does_not_serve_says_why(
     tmp_path: Path, authority: trustme.CA, how: str
 ) -> None:
-    """Whatever is wrong with the files is told by their names, and nothing is asked for."""
+    """A message names the file and what is wrong with it, and OpenSSL asks for no password."""
     pair = write_pair(tmp_path, authority)
     reason = spoil(tmp_path, authority, how)
     with pytest.raises(UnusableCertificate) as raised:
@@ -132,7 +132,7 @@ def test_a_pair_that_does_not_serve_says_why(
 def test_a_reload_that_fails_changes_nothing(
     tmp_path: Path, authority: trustme.CA, how: str
 ) -> None:
-    """The certificate that served before goes on serving, until there is a good one."""
+    """A failed reload leaves the certificate in use, and a later one may succeed."""
     tls = Tls(*write_pair(tmp_path, authority))
     before = tls.current()
     reason = spoil(tmp_path, authority, how)
@@ -153,7 +153,7 @@ def test_a_reload_that_fails_changes_nothing(
 async def test_another_implementation_speaks_through_tls(
     tmp_path: Path, authority: trustme.CA
 ) -> None:
-    """An independent client verifies the certificate and gets its echoes, in private."""
+    """The `websockets` library verifies the certificate and gets its echoes, as private."""
     context = Tls(*write_pair(tmp_path, authority)).current()
 
     def talk(port: int) -> list[str | bytes]:
@@ -173,7 +173,7 @@ async def test_another_implementation_speaks_through_tls(
 async def test_a_new_certificate_is_for_new_connections(
     tmp_path: Path, authority: trustme.CA
 ) -> None:
-    """The connections there are go on over the one before."""
+    """After a reload new connections get the new certificate, and open ones go on."""
     tls = Tls(*write_pair(tmp_path, authority))
     with trio.fail_after(60):
         async with trio.open_nursery() as nursery:
@@ -197,7 +197,7 @@ async def test_a_new_certificate_is_for_new_connections(
 
 @pytest.mark.real_tcp
 async def test_what_is_not_tls_hurts_nobody(tmp_path: Path, authority: trustme.CA) -> None:
-    """Plain HTTP, garbage, an old version and hanging up are counted, and others go on."""
+    """Plain HTTP, garbage, an old version and a closed connection are counted as failures."""
     context = Tls(*write_pair(tmp_path, authority)).current()
     async with serving(ssl_context=context) as (runtime, port):
         for sent in (GET, request(), b"\x00" * 100, b"\x16\x03\x01\x00\x05hello", b""):
@@ -224,7 +224,7 @@ async def test_what_is_not_tls_hurts_nobody(tmp_path: Path, authority: trustme.C
 async def test_a_slow_tls_handshake_is_closed_at_the_deadline(
     tmp_path: Path, authority: trustme.CA, autojump_clock: MockClock
 ) -> None:
-    """It counts towards the one bound that there is from TCP accept to welcome."""
+    """The TLS handshake counts towards the one deadline that begins with the accept."""
     async with trio.open_nursery() as nursery:
         runtime = EchoRuntime(nursery)
         tls = Tls(*write_pair(tmp_path, authority))
@@ -245,7 +245,7 @@ async def test_a_slow_tls_handshake_is_closed_at_the_deadline(
 async def test_a_page_here_is_from_https(
     tmp_path: Path, authority: trustme.CA, autojump_clock: MockClock
 ) -> None:
-    """Behind a certificate for it, any name is good, and tells that a page is from here."""
+    """With a certificate for the name, the runtime's own pages are those of https."""
     tls = Tls(*write_pair(tmp_path, authority, "app.example"))
     for origin, status in (("https://app.example", b"101"), ("http://app.example", b"403")):
         async with trio.open_nursery() as nursery:
@@ -267,14 +267,14 @@ async def test_a_page_here_is_from_https(
 @pytest.mark.parametrize(
     ("sent", "reasons"), [(b"\x17\x03\x03\x00\x20" + b"x" * 32, ["tls"]), (b"", [])]
 )
-async def test_trouble_behind_the_tls_handshake_is_counted(
+async def test_trouble_after_the_tls_handshake_is_counted(
     tmp_path: Path,
     authority: trustme.CA,
     autojump_clock: MockClock,
     sent: bytes,
     reasons: list[str],
 ) -> None:
-    """Whoever sends what nobody can decrypt is turned away; who just goes is not."""
+    """Data that cannot be decrypted is counted as a TLS failure; a closed connection is not."""
     tls = Tls(*write_pair(tmp_path, authority))
     async with trio.open_nursery() as nursery:
         runtime = EchoRuntime(nursery)
@@ -289,10 +289,10 @@ async def test_trouble_behind_the_tls_handshake_is_counted(
 
 
 @pytest.mark.real_tcp
-async def test_behind_a_page_the_connection_ends_at_once(
+async def test_after_a_page_the_connection_ends_at_once(
     tmp_path: Path, authority: trustme.CA, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Clients that read to the end instead of counting bytes do not wait until they are cut off."""
+    """The server ends the connection after a page, for clients that read to the end."""
     monkeypatch.setattr(pages, "DRAIN_SECONDS", 100)
     context = Tls(*write_pair(tmp_path, authority)).current()
     async with serving() as (_, plain), serving(ssl_context=context) as (_, secure):

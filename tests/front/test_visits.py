@@ -1,4 +1,4 @@
-"""Connections that come and go over real sockets: nothing of the process stays with them."""
+"""Connections that come and go over real sockets, and leave nothing open in the process."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import struct
 import threading
 from collections.abc import Awaitable, Callable
 from functools import partial
-from pathlib import Path
 
 import pytest
 import trio
@@ -18,6 +17,7 @@ from arcp_trio.store.interface import Store
 from arcp_trio.testing.peer import TEST_TOKEN, Peer
 from arcp_trio.testing.recorder import WireRecorder
 from arcp_trio.transport import connect
+from tests.footprint import descriptors, tasks
 from tests.store.engines import ENGINES, Engine
 from tests.transport.peers import request
 
@@ -25,35 +25,25 @@ pytestmark = pytest.mark.real_tcp
 
 RESET = struct.pack("ii", 1, 0)  # SO_LINGER: closing sends RST
 AT_ONCE = 5
-"""Visits of each kind that are under way together."""
+"""How many visits of each kind run at the same time."""
 STORE_THREADS = 6
-"""It reads, writes and checkpoints, each in one; the one before may not have gone to rest yet."""
+"""The threads of a store: reader, writer and checkpoints, and one that is about to end."""
 PATIENCE_SECONDS = 20.0
 
 
-def files() -> int:
-    """How many file descriptors are open."""
-    return len(list(Path("/dev/fd").iterdir()))
-
-
-def tasks() -> int:
-    """How many tasks there are."""
-    return trio.lowlevel.current_statistics().tasks_living
-
-
 async def silent(port: int) -> None:
-    """Connect, and go."""
+    """Connect and close."""
     await (await trio.open_tcp_stream("127.0.0.1", port)).aclose()
 
 
 async def half_said(port: int) -> None:
-    """Go in the middle of the opening handshake."""
+    """Close in the middle of the opening handshake."""
     async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
         await stream.send_all(request()[:40])
 
 
 async def in_session(port: int, *, job: bool, waits: bool, goes: str) -> None:
-    """Open a session, perhaps submit a job, perhaps wait for its end, and go."""
+    """Open a session, perhaps submit a job, perhaps wait for its end, and leave."""
     stream = await trio.open_tcp_stream("127.0.0.1", port)
     async with connect(stream, max_bytes=100_000) as transport:
         peer = Peer(transport, stream, WireRecorder())
@@ -79,7 +69,7 @@ VISITS: list[Callable[[int], Awaitable[None]]] = [
 
 
 async def come_and_go(store: Store, rounds: int) -> None:
-    """So many rounds of all kinds of visits, after which the process has what it had before."""
+    """Run all kinds of visits, `rounds` times; then the process has what it had before."""
     runtime = Runtime(auth=StaticTokens({TEST_TOKEN: "alice"}), store=store)
 
     @runtime.agent("quick")
@@ -91,22 +81,22 @@ async def come_and_go(store: Store, rounds: int) -> None:
         listeners = await nursery.start(partial(serve, runtime, port=0))
         port = listeners[0].socket.getsockname()[1]
         await wait_all_tasks_blocked()
-        files_before, tasks_before = files(), tasks()
+        files_before, tasks_before = descriptors(), tasks()
         for _ in range(rounds):
             async with trio.open_nursery() as visitors:
                 for visit in VISITS * AT_ONCE:
                     visitors.start_soon(visit, port)
         with trio.move_on_after(PATIENCE_SECONDS):
-            while files() > files_before or tasks() > tasks_before:
+            while descriptors() > files_before or tasks() > tasks_before:
                 await wait_all_tasks_blocked(0.02)
-        assert (files(), tasks()) == (files_before, tasks_before)
+        assert (descriptors(), tasks()) == (files_before, tasks_before)
         assert threading.active_count() <= threads_before + STORE_THREADS
         nursery.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.name)
 async def test_hundreds_of_connections_leave_nothing_open(engine: Engine) -> None:
-    """However they go: file descriptors, tasks and threads are as many as before."""
+    """However visits end, file descriptors, tasks and threads are as many as before."""
     with trio.fail_after(60), engine.make() as store:
         await come_and_go(store, rounds=5)
 
@@ -115,6 +105,6 @@ async def test_hundreds_of_connections_leave_nothing_open(engine: Engine) -> Non
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.name)
 async def test_ten_thousand_connections_leave_nothing_open(engine: Engine) -> None:
-    """The same, over and over."""
+    """Ten thousand visits leave as little open as a few hundred do."""
     with trio.fail_after(800), engine.make() as store:
         await come_and_go(store, rounds=10_000 // (AT_ONCE * len(VISITS)))

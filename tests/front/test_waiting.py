@@ -1,4 +1,4 @@
-"""Connections that have no session yet: how many there may be, and who goes."""
+"""Connections without a session: how many there may be, and which are closed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.transport.peers import TEXT, RawPeer, frame, request
 
 
 async def is_open(stream: trio.abc.Stream) -> bool:
-    """Whether the server has not closed it."""
+    """Return whether the server has not closed a stream."""
     await wait_all_tasks_blocked()
     with trio.move_on_after(0.01):
         await stream.receive_some()
@@ -27,7 +27,7 @@ async def is_open(stream: trio.abc.Stream) -> bool:
 
 @pytest.mark.parametrize("sent", [b"", request()[:30]])
 async def test_the_oldest_goes_at_once(sent: bytes, autojump_clock: MockClock) -> None:
-    """One more than may wait, and who waits longest is closed; the others notice nothing."""
+    """When one connection too many comes, the one that waits longest is closed at once."""
     async with trio.open_nursery() as nursery:
         runtime, room = EchoRuntime(nursery), WaitingRoom(3)
         streams = []
@@ -41,8 +41,10 @@ async def test_the_oldest_goes_at_once(sent: bytes, autojump_clock: MockClock) -
         nursery.cancel_scope.cancel()
 
 
-async def test_who_has_left_or_has_a_session_does_not_wait(autojump_clock: MockClock) -> None:
-    """Only those on their way are counted: not the welcomed, and not those who went."""
+async def test_a_visitor_with_a_session_or_closed_does_not_wait(
+    autojump_clock: MockClock,
+) -> None:
+    """Connections that have a session, or are closed, do not count."""
     async with trio.open_nursery() as nursery:
         runtime, room = EchoRuntime(nursery), WaitingRoom(1)
         welcomed = knock(runtime, room=room)
@@ -62,7 +64,7 @@ async def test_who_has_left_or_has_a_session_does_not_wait(autojump_clock: MockC
 
 
 async def test_a_websocket_without_a_session_waits_as_well(autojump_clock: MockClock) -> None:
-    """Whoever upgrades and says no hello has not come in."""
+    """A WebSocket without a hello counts as a connection without a session."""
     async with trio.open_nursery() as nursery:
         runtime, room = EchoRuntime(nursery), WaitingRoom(1)
         first = knock(runtime, room=room)
@@ -98,7 +100,7 @@ async def test_an_answered_visitor_that_stays_past_the_deadline_is_counted_once(
 async def test_an_answered_visitor_that_has_to_make_room_is_counted_once(
     sent: bytes, reasons: list[str], autojump_clock: MockClock
 ) -> None:
-    """A visitor that was answered and does not hang up goes first, without a second failure."""
+    """A connection that was answered and does not close makes room, without a second failure."""
     async with trio.open_nursery() as nursery:
         runtime, room = EchoRuntime(nursery), WaitingRoom(1)
         answered = knock(runtime, room=room)
@@ -113,7 +115,7 @@ async def test_an_answered_visitor_that_has_to_make_room_is_counted_once(
 
 @pytest.mark.real_tcp
 async def test_a_flood_of_silent_connections_keeps_nobody_out() -> None:
-    """Clients open sessions all the while; silent sockets go, half-open WebSockets too, at once."""
+    """Clients open sessions while a hundred silent connections come and are closed at once."""
     limits = Limits(connections_before_handshake=8)
     runtime = Runtime(auth=StaticTokens({TEST_TOKEN: "alice"}), limits=limits)
     with trio.fail_after(60):
@@ -135,7 +137,7 @@ async def test_a_flood_of_silent_connections_keeps_nobody_out() -> None:
             for stream in silent[:-8]:
                 while await stream.receive_some():
                     pass
-            # Less than it would take to wait for the farewell of a single one.
+            # Less than waiting for the closing handshake of a single one takes.
             assert trio.current_time() - began < limits.close_seconds
             assert 'reason="connections_before_handshake"} 92' in runtime.exposition()
             for stream in silent:

@@ -22,7 +22,7 @@ from arcp_trio.store.writes import FinishJob, Write
 from arcp_trio.testing import Peer, open_peer
 from arcp_trio.wire.json import Json
 from tests.jobs.cancelling import cancelled, encoded, refused, status_of
-from tests.jobs.runtimes import make_runtime
+from tests.stage import make_runtime, simple_agents, stubborn_agents
 
 # -- the answer
 
@@ -304,7 +304,9 @@ async def test_an_exception_while_cleaning_up_does_not_count(
 async def test_an_agent_cut_off_frees_its_place(autojump_clock: MockClock) -> None:
     """What counts against `jobs` is a job, not an agent that will not go."""
     async with (
-        make_runtime(limits=Limits(cancel_grace_seconds=1, jobs=1)) as runtime,
+        make_runtime(
+            simple_agents, stubborn_agents, limits=Limits(cancel_grace_seconds=1, jobs=1)
+        ) as runtime,
         open_peer(runtime) as peer,
     ):
         await peer.hello()

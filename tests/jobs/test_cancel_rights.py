@@ -6,13 +6,12 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from arcp_trio import JobContext, JobNotFound, MemoryStore, PermissionDenied, Runtime
-from arcp_trio.runtime.access import Policy
+from arcp_trio import JobContext, JobNotFound, MemoryStore, PermissionDenied, Policy, Runtime
 from arcp_trio.store.records import KeyRow
 from arcp_trio.testing import Peer, open_peer, open_peers
 from arcp_trio.wire.json import Json
 from tests.jobs.cancelling import cancelled, encoded, refused, status_of
-from tests.jobs.runtimes import BOB, OPERATOR, make_runtime
+from tests.stage import BOB, OPERATOR, make_runtime
 
 # -- who may
 

@@ -13,7 +13,7 @@ from trio.testing import MockClock
 from arcp_trio import ArcpError, InternalError, InvalidEvent, JobContext, Limits, Runtime
 from arcp_trio.testing import Peer, open_peer
 from arcp_trio.wire.json import Json
-from tests.jobs.runtimes import make_runtime
+from tests.stage import make_runtime
 
 Act = Callable[[JobContext], Awaitable[Json]]
 
@@ -48,7 +48,7 @@ async def test_a_context_tells_about_its_job(
 
     job = await peer.submit("looking@7", {"x": 1})
     end = await peer.until_terminal(job["job_id"])
-    result = [job["job_id"], "looking", "7", {"x": 1}, "tester", job["trace_id"]]
+    result = [job["job_id"], "looking", "7", {"x": 1}, "alice", job["trace_id"]]
     assert end["payload"]["result"] == result
 
 

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 import pytest
 
 from arcp_trio import JobContext
-from arcp_trio.runtime.job.job import Job
 from arcp_trio.wire.json import Json
+from tests.inside import AUTHORIZATION
 from tests.jobs.workspace import DENIED, Workspace, attempt
 
 ROUNDS = 1000
@@ -144,7 +144,7 @@ def swap_behind(
     return lambda: not swaps
 
 
-AUTHORISED = pytest.param((Job, "authorize"), id="authorised")
+AUTHORISED = pytest.param(AUTHORIZATION, id="authorised")
 """The real path was held against the lease."""
 LOOKED_AT = pytest.param((os, "stat"), id="looked at")
 """What is at its end was looked at."""
@@ -192,7 +192,7 @@ async def test_a_link_put_in_the_place_of_what_is_to_be_new_is_there(
     """`x` does not look what is there before it makes a file, and needs not."""
     path = files.inside / "new.txt"
     swapped = swap_behind(
-        (Job, "authorize"), lambda: path.symlink_to(files.outside / target), monkeypatch
+        AUTHORIZATION, lambda: path.symlink_to(files.outside / target), monkeypatch
     )
     assert await files.attempt(path, "x") == "FileExistsError"
     assert swapped()

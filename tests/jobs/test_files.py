@@ -7,22 +7,17 @@ from __future__ import annotations
 
 import os
 import socket
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pytest
 import trio
 from trio.testing import MockClock
 
 from arcp_trio import ArcpError, JobContext
-from arcp_trio.runtime.job.emitting import add_event
-from arcp_trio.runtime.job.job import Job
 from arcp_trio.wire.json import Json
-from arcp_trio.wire.timestamps import rfc3339
+from tests.inside import spend_after_each_authorization
+from tests.jobs.doer import SteppedClock
 from tests.jobs.workspace import DENIED, Workspace, attempt
-
-Authorize = Callable[..., None]
-
 
 # --- what is allowed ------------------------------------------------------------------------
 
@@ -135,7 +130,7 @@ async def test_an_exhausted_budget_comes_before_the_path(files: Workspace) -> No
 
 
 async def test_an_expired_lease_comes_before_all(
-    files: Workspace, autojump_clock: MockClock
+    files: Workspace, clock: SteppedClock, autojump_clock: MockClock
 ) -> None:
     """`LEASE_EXPIRED` for the open and the job; in virtual time, as no thread has begun."""
     refused: list[str] = []
@@ -149,7 +144,7 @@ async def test_an_expired_lease_comes_before_all(
     payload = await files.run(
         act,
         lease_request=files.lease | {"cost.budget": ["USD:1"]},
-        lease_constraints={"expires_at": rfc3339(time.time() + 5)},
+        lease_constraints={"expires_at": clock.after(5)},
     )
     assert payload["code"] == "LEASE_EXPIRED"
     assert refused == ["LEASE_EXPIRED"]
@@ -161,13 +156,7 @@ async def test_the_check_is_the_last_thing_before_the_opening(
     files: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A budget that is used up while links are looked at refuses what it had allowed before."""
-    authorize: Authorize = Job.authorize
-
-    def spending(job: Job, capability: str, target: str, *, also: Sequence[str] = ()) -> None:
-        authorize(job, capability, target, also=also)
-        add_event(job, "metric", {"name": "cost.own", "value": 1, "unit": "USD"})
-
-    monkeypatch.setattr(Job, "authorize", spending)
+    spend_after_each_authorization(monkeypatch)
     path = files.inside / "new.txt"
     result = await files.attempt(path, "w", lease={"cost.budget": ["USD:1"]})
     assert result == "BUDGET_EXHAUSTED"
@@ -302,7 +291,7 @@ async def test_a_refusal_says_what_it_found(files: Workspace) -> None:
 
     job_id = await files.start(act)
     end = await files.peer.until_terminal(job_id)
-    assert end["payload"]["result"].endswith(" is a FIFO, no regular file")
+    assert end["payload"]["result"].endswith(" is a FIFO, not a regular file")
     assert files.peer.recorder.events(job_id) == []
 
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
 from trio.testing import MockClock
 
-from arcp_trio import ArcpError, JobContext, PermissionDenied, Runtime
-from arcp_trio.runtime.access import Policy
+from arcp_trio import ArcpError, JobContext, PermissionDenied, Policy, Runtime
 from arcp_trio.testing import Peer, open_peer
 from arcp_trio.wire.features import ALL_FEATURES
 from arcp_trio.wire.json import Json, JsonObject
 from tests.jobs import doer
 from tests.jobs.doer import do
-from tests.jobs.runtimes import make_runtime
+from tests.stage import make_runtime
 
 DENIED = "PERMISSION_DENIED"
 
@@ -32,14 +30,6 @@ OPERATIONS: list[list[Json]] = [
     ["open", "/ws/a", "w"],
     ["delegate", {"agent": "doer", "input": []}],
 ]
-
-
-@pytest.fixture
-async def runtime() -> AsyncGenerator[Runtime, None]:
-    """A runtime with an agent that does as it is told."""
-    async with make_runtime() as entered:
-        entered.add(doer.agents)
-        yield entered
 
 
 # -- what is not granted

@@ -23,7 +23,7 @@ from arcp_trio.testing import Peer, open_peer
 from arcp_trio.testing.frames import Frame
 from arcp_trio.wire.json import Json
 from tests.jobs import doer
-from tests.jobs.runtimes import make_runtime
+from tests.stage import make_runtime
 
 LEASE: Frame = {"tool.call": ["**"]}
 

@@ -9,9 +9,9 @@ from trio.testing import MockClock
 from arcp_trio import Limits
 from arcp_trio.testing import Peer, open_peers
 from arcp_trio.testing.frames import Frame
-from tests.jobs.doer import until_terminal
-from tests.jobs.runtimes import make_runtime
 from tests.jobs.test_trees import LEASE, agents, born, ends, talk
+from tests.reading import until_end
+from tests.stage import make_runtime
 
 
 async def until_first_line(peer: Peer) -> list[Frame]:
@@ -39,6 +39,6 @@ async def test_a_childs_events_are_kept_for_who_is_owed_its_parents(
         await trio.sleep(60)
         second = await peers.connect()
         await second.hello(resume=first.resume_from())
-        frames = seen + await until_terminal(second, root)
+        frames = seen + await until_end(second, root)
     assert len(talk(frames)) == 8
     assert ends(frames) == [*born(frames), root]

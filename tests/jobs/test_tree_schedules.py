@@ -7,7 +7,7 @@ of it, and that it ends before its parent.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from functools import partial
 from typing import cast
@@ -20,19 +20,13 @@ from hypothesis import strategies as st
 from trio.testing import MockClock
 
 from arcp_trio import ArcpError, JobContext, JobError, Limits, Runtime, StaticTokens
-from arcp_trio.authority.budget import Budget
-from arcp_trio.runtime.connection import sender as sending
-from arcp_trio.runtime.job import emitting
-from arcp_trio.runtime.job.job import Job
-from arcp_trio.runtime.session import scribe
-from arcp_trio.runtime.session.batch import Batch
-from arcp_trio.runtime.session.scribe import Scribe
-from arcp_trio.store.interface import Owed
 from arcp_trio.testing import Peer, TrioClock, WireRecorder
 from arcp_trio.testing.frames import TERMINAL, Frame
 from arcp_trio.testing.peer import TEST_TOKEN
 from arcp_trio.transport import TransportClosed
 from arcp_trio.wire.json import Json, JsonObject
+from tests import defects
+from tests.inside import small_steps
 from tests.ordering.lines import Line, line
 
 EXAMPLES = 300
@@ -337,9 +331,7 @@ def _first(error: BaseException) -> BaseException:
 def _small_steps() -> Iterator[None]:
     """Make batches so small that a few dozen events cross their bounds."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scribe, "BATCH_FRAMES", 8)
-        patch.setattr(emitting, "EMITS_PER_CHECKPOINT", 3)
-        patch.setattr(sending, "WRITE_FRAMES", 4)
+        small_steps(patch)
         yield
 
 
@@ -358,41 +350,9 @@ def test_any_tree(schedule: Schedule, turns: object) -> None:
 # -- variants with a defect: the model must find each
 
 
-def _reads_on_behind_a_child(patch: pytest.MonkeyPatch) -> None:
-    """Catching up goes on with the parent before it looks at what the child has emitted."""
-
-    def all_of_it(self: Scribe, owed: Sequence[Owed]) -> Batch:
-        batch = Batch(self._session, self._live)
-        for job_id, entry in owed:
-            self._number(batch, self._session.watches[job_id], entry)
-        return batch
-
-    patch.setattr(Scribe, "_owed_batch", all_of_it)
-
-
-def _spends_alone(patch: pytest.MonkeyPatch) -> None:
-    """What a job spends is counted in its own budget only."""
-
-    def only_this(self: Budget) -> Iterator[Budget]:
-        yield self
-
-    patch.setattr(Budget, "_line", only_this)
-
-
-def _ends_alone(patch: pytest.MonkeyPatch) -> None:
-    """A job ends without its children."""
-
-    def let_them(self: Job) -> None:
-        self.children.clear()
-
-    def never_mind(self: Job, child: Job) -> None:
-        self.children.pop(child.id, None)
-
-    patch.setattr(Job, "_end_children", let_them)
-    patch.setattr(Job, "part_from", never_mind)
-
-
-@pytest.mark.parametrize("defect", [_reads_on_behind_a_child, _spends_alone, _ends_alone])
+@pytest.mark.parametrize(
+    "defect", [defects.read_past_a_delegation, defects.spend_alone, defects.end_without_children]
+)
 def test_the_model_finds(defect: Callable[[pytest.MonkeyPatch], None]) -> None:
     """Each defect, put into the runtime, makes one of the schedules fail."""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-
 import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
@@ -15,8 +13,8 @@ from arcp_trio.testing.frames import TERMINAL, Frame
 from arcp_trio.wire.json import Json
 from tests.durability.stores import crash
 from tests.durability.support import FailingStore
-from tests.jobs.doer import until_terminal
-from tests.jobs.runtimes import make_runtime
+from tests.reading import until_end
+from tests.stage import make_runtime
 
 GRACE = Limits().cancel_grace_seconds
 DEPTH = 8
@@ -77,11 +75,10 @@ async def parent(job: JobContext) -> Json:
 
 
 @pytest.fixture
-async def runtime() -> AsyncGenerator[Runtime, None]:
-    """A runtime with these agents, too."""
-    async with make_runtime() as entered:
-        entered.add(agents)
-        yield entered
+def runtime(runtime: Runtime) -> Runtime:
+    """A runtime with the agents that delegate, too."""
+    runtime.add(agents)
+    return runtime
 
 
 def ends(frames: list[Frame]) -> list[str]:
@@ -126,7 +123,7 @@ async def test_a_cancelled_root_takes_the_tree_along(
     root, frames = await chained(peer, stubborn=stubborn)
     began = trio.current_time()
     await peer.send("job.cancel", {"job_id": root, "reason": "enough"})
-    frames += await until_terminal(peer, root)
+    frames += await until_end(peer, root)
     children = born(frames)
     assert len(children) == DEPTH
     assert ends(frames) == [*reversed(children), root]
@@ -145,7 +142,7 @@ async def test_a_tree_ends_with_its_roots_time(
     """A root that runs too long is timed out, what is below it cancelled."""
     began = trio.current_time()
     root, frames = await chained(peer, stubborn=stubborn, max_runtime_sec=5)
-    frames += await until_terminal(peer, root)
+    frames += await until_end(peer, root)
     assert ends(frames) == [*reversed(born(frames)), root]
     assert frames[-1]["payload"]["final_status"] == "timed_out"
     assert trio.current_time() - began == pytest.approx(5 + (GRACE if stubborn else 0))
@@ -156,10 +153,10 @@ async def test_the_middle_of_a_tree_may_be_cancelled(peer: Peer, autojump_clock:
     root, frames = await chained(peer, stubborn=False)
     children = born(frames)
     await peer.send("job.cancel", {"job_id": children[3]})
-    frames += await until_terminal(peer, children[3])
+    frames += await until_end(peer, children[3])
     assert ends(frames) == children[:2:-1]
     await peer.send("job.cancel", {"job_id": root})
-    frames = await until_terminal(peer, root)
+    frames = await until_end(peer, root)
     assert ends(frames) == [*children[2::-1], root]
 
 
@@ -176,7 +173,7 @@ async def test_a_parent_that_is_done_waits_for_a_stubborn_child(
         request = await peer.send("job.cancel", {"job_id": root})
         with pytest.raises(ArcpError, match="success"):
             await peer.answer("job.cancelled", request)
-    frames = [*peer.seen, *await until_terminal(peer, root)]
+    frames = [*peer.seen, *await until_end(peer, root)]
     (child,) = born(frames)
     assert ends(frames) == [child, root]
     assert frames[-1]["payload"]["final_status"] == "success"
@@ -214,7 +211,7 @@ async def test_a_shutdown_ends_trees_within_its_bound(
         root, frames = await chained(peer, stubborn=stubborn)
         nursery.start_soon(runtime.shutdown)
         began = trio.current_time()
-        frames += await until_terminal(peer, root)
+        frames += await until_end(peer, root)
         assert trio.current_time() - began == pytest.approx(2 if stubborn else 0)
         assert ends(frames) == [*reversed(born(frames)), root]
         assert {why(f)[1] for f in frames if f["type"] in TERMINAL} == {"INTERNAL_ERROR"}
@@ -244,7 +241,7 @@ async def test_a_tree_ends_while_the_store_is_in_trouble(autojump_clock: MockClo
         await trio.sleep(5)
         second = await peers.connect()
         await second.hello(resume=first.resume_from())
-        frames = await until_terminal(second, root)
+        frames = await until_end(second, root)
         assert ends(frames) == [*reversed(born(before)), root]
         assert frames[-1]["payload"]["final_status"] == "timed_out"
 
@@ -276,7 +273,7 @@ async def test_a_child_that_cannot_be_stored_is_not_begun(autojump_clock: MockCl
         await peer.drop()
         again = await peers.connect()
         await again.hello(resume=peer.resume_from())
-        frames = await until_terminal(again, job_id)
+        frames = await until_end(again, job_id)
     (child,) = born(frames)
     assert ends(frames) == [child, job_id]
     assert begun == []
@@ -308,7 +305,7 @@ async def test_a_client_may_be_lost_anywhere_in_a_tree(
         await trio.sleep(drop_after % 5)
         second = await peers.connect()
         await second.hello(resume=first.resume_from())
-        frames += await until_terminal(second, root)
+        frames += await until_end(second, root)
         once = list({frame["id"]: frame for frame in frames}.values())
     assert talk(once) == FAN
     assert len(born(once)) == 2
@@ -329,8 +326,8 @@ async def test_another_session_that_submits_the_same_sees_the_whole_tree(
         root = (await first.submit("fan", 2, **same))["job_id"]
         await trio.sleep(after)
         assert (await second.submit("fan", 2, **same))["job_id"] == root
-        seen = await until_terminal(second, root)
-        seen_first = await until_terminal(first, root)
+        seen = await until_end(second, root)
+        seen_first = await until_end(first, root)
     assert talk(seen) == talk(seen_first)
     assert born(seen) == born(seen_first)
     assert ends(seen) == ends(seen_first) == [*born(seen), root]
@@ -351,7 +348,7 @@ async def test_a_tree_without_a_session_goes_on(
         second = await peers.connect()
         await second.hello()
         root = (await second.submit("fan", 2, **same))["job_id"]
-        frames = await until_terminal(second, root)
+        frames = await until_end(second, root)
     assert talk(frames) == FAN
     assert ends(frames) == [*born(frames), root]
 
@@ -401,7 +398,7 @@ async def test_a_tree_goes_down_with_its_runtime(
     async with make_runtime(store=left) as runtime, open_peers(runtime) as peers:
         second = await peers.connect()
         await second.hello(resume=resume)
-        frames = await until_terminal(second, root)
+        frames = await until_end(second, root)
     alive = born(frames)[-1:] if after != 2.5 else []
     assert talk(frames) == FAN[: len(talk(frames))]
     assert len(talk(frames)) == {0.5: 2, 1.5: 3, 2.5: 4, 4.5: 7}[after]
@@ -444,9 +441,9 @@ async def test_a_child_waits_for_a_slow_submitter_from_its_first_event_on(
             again = await peers.connect()
             await again.hello()
             assert (await again.submit("root", **same))["job_id"] == job_id
-            assert (await until_terminal(again, job_id))[-1]["type"] == "job.result"
+            assert (await until_end(again, job_id))[-1]["type"] == "job.result"
         else:
-            frames = await until_terminal(peer, job_id)
+            frames = await until_end(peer, job_id)
             assert len(talk(frames)) == 310 + lines
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from arcp_trio.runtime.limits import Limits
+from arcp_trio import Limits
 
 ROOT = Path(__file__).parents[2]
 

@@ -10,13 +10,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
-from arcp_trio.runtime.session.sessions import SWEEP_SECONDS
 from arcp_trio.testing import Peer
 from arcp_trio.transport import TransportClosed
 from arcp_trio.wire.errors import ArcpError
 from arcp_trio.wire.json import JsonObject
+from tests.inside import SWEEP_SECONDS
 from tests.metrics import scrape
-from tests.sessions.support import TOKENS, Stage, hello_payload, open_stage
+from tests.sessions.support import Stage, open_stage
+from tests.stage import TOKENS, hello_payload
 
 LIMITS = {
     "resume_window_seconds": 20,

@@ -30,10 +30,11 @@ def hold_up(stage: Stage, name: str) -> trio.Event:
     return go_on
 
 
-async def submit(peer: Peer, sizes: Sequence[int]) -> None:
-    """Submit an input of each size, under keys of their own."""
+async def submit(peer: Peer, sizes: Sequence[int], letter: str = "x") -> None:
+    """Submit an input of each size in bytes, under keys of their own."""
     for n, size in enumerate(sizes):
-        wanted = {"agent": "nobody", "input": "x" * size, "idempotency_key": f"key {n}"}
+        text = letter * (size // len(letter.encode()))
+        wanted = {"agent": "nobody", "input": text, "idempotency_key": f"key {n}"}
         await peer.send("job.submit", wanted)
 
 
@@ -56,6 +57,23 @@ async def test_large_commands_wait_before_they_are_read(
         for _ in sizes:
             await peer.expect("session.error", code="AGENT_NOT_AVAILABLE")
         assert inbox(stage.runtime, peer.session_id) == Inbox(waiting=0, held_bytes=0)
+
+
+async def test_bytes_are_counted_rather_than_characters(autojump_clock: MockClock) -> None:
+    """Commands in a script of three bytes a character fill the inbox like ASCII of that size."""
+    async with open_stage(inbox_bytes=100 * KB) as stage, trio.open_nursery() as nursery:
+        peer = await stage.welcomed()
+        go_on = hold_up(stage, "job")
+        await peer.send("job.cancel", {"job_id": "job_unknown"})
+        nursery.start_soon(submit, peer, FEW, "€")
+        await wait_all_tasks_blocked()
+        found = inbox(stage.runtime, peer.session_id)
+        assert found.waiting == 3
+        assert 90 * KB < found.held_bytes <= 100 * KB
+        go_on.set()
+        await peer.expect("session.error", code="JOB_NOT_FOUND")
+        for _ in FEW:
+            await peer.expect("session.error", code="AGENT_NOT_AVAILABLE")
 
 
 @pytest.mark.parametrize("sizes", [FEW, LARGE])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -12,15 +11,12 @@ from trio.testing import MockClock
 from arcp_trio import Event, Limits
 from arcp_trio.client import delivery
 from arcp_trio.client.delivery import Delivery
-from arcp_trio.runtime.job import outcome
-from arcp_trio.runtime.session.attachment import Attachment
-from arcp_trio.runtime.session.batch import Batch
-from arcp_trio.runtime.session.scribe import Scribe
-from arcp_trio.runtime.session.session import Session
 from arcp_trio.testing import open_pair, open_peer
 from arcp_trio.testing.pair import PeerFactory, open_peers
 from arcp_trio.testing.peer import Peer
-from tests.ordering.runtimes import make_runtime, places
+from tests import defects
+from tests.ordering.runtimes import agents, places
+from tests.stage import make_runtime
 
 EVENTS = 10_000
 
@@ -29,7 +25,7 @@ EVENTS = 10_000
 
 async def _talk_at_once() -> None:
     """Two jobs, one that its watchdog ends, and the runtime's own word on back-pressure."""
-    async with make_runtime() as runtime, open_peer(runtime) as peer:
+    async with make_runtime(agents) as runtime, open_peer(runtime) as peer:
         await peer.hello()
         await peer.send("session.ack", {"last_processed_seq": 0})
         jobs = [await peer.submit("brisk", EVENTS // 2) for _ in range(2)]
@@ -62,18 +58,7 @@ async def test_frames_queued_by_another_task_than_numbered_them_are_found_out(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same check fails where something may come between taking numbers and queueing frames."""
-    publish, turn = Scribe._publish, itertools.cycle((0, 20))
-
-    async def publish_later(scribe: Scribe, batch: Batch, ticks: int) -> None:
-        for _ in range(ticks):
-            await trio.lowlevel.checkpoint()
-        await publish(scribe, batch)
-
-    async def publish_aside(scribe: Scribe, batch: Batch) -> None:
-        trio.lowlevel.spawn_system_task(publish_later, scribe, batch, next(turn))
-        await trio.lowlevel.checkpoint()
-
-    monkeypatch.setattr(Scribe, "_publish", publish_aside)
+    defects.publish_in_other_tasks(monkeypatch)
     with pytest.raises(AssertionError, match=r"event_seq \d+ where \d+ is due"):
         await _talk_at_once()
 
@@ -117,7 +102,7 @@ async def test_a_job_runs_on_to_success_and_is_resumed(
     autojump_clock: MockClock, leave: Leave
 ) -> None:
     """Silence, a reset and a close each leave the job running; the session misses nothing of it."""
-    async with make_runtime(_IMPATIENT) as runtime, open_peers(runtime) as peers:
+    async with make_runtime(agents, limits=_IMPATIENT) as runtime, open_peers(runtime) as peers:
         await _leave_and_return(peers, leave)
 
 
@@ -126,16 +111,8 @@ async def test_a_session_that_takes_its_jobs_along_is_found_out(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, leave: Leave
 ) -> None:
     """The same check fails where losing a connection ends the jobs."""
-    detach = Session.detach
-
-    def detach_and_cancel(session: Session, attachment: Attachment) -> None:
-        for watch in session.watches.values():
-            if watch.job is not None:
-                watch.job.end(outcome.cancelled("the connection was lost"))
-        detach(session, attachment)
-
-    monkeypatch.setattr(Session, "detach", detach_and_cancel)
-    async with make_runtime(_IMPATIENT) as runtime, open_peers(runtime) as peers:
+    defects.end_jobs_with_their_connection(monkeypatch)
+    async with make_runtime(agents, limits=_IMPATIENT) as runtime, open_peers(runtime) as peers:
         with pytest.raises(AssertionError, match="assert 'cancelled' == 'success'"):
             await _leave_and_return(peers, leave)
 
@@ -160,7 +137,7 @@ async def _five_events(*, submitting: bool) -> None:
             assert await inner.result() == 0
         handled.append(f"end {number}")
 
-    async with make_runtime() as runtime, open_pair(runtime, on_event=on_event) as client:
+    async with make_runtime(agents) as runtime, open_pair(runtime, on_event=on_event) as client:
         job = await client.submit("brisk", 5)
         with trio.fail_after(60):
             await job.result()

@@ -8,27 +8,15 @@ that fails is printed whole; `carry_out` repeats it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import pytest
 import trio
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from arcp_trio import MemoryStore
-from arcp_trio.runtime.connection import sender as sending
-from arcp_trio.runtime.job import emitting, outcome
-from arcp_trio.runtime.session import scribe
-from arcp_trio.runtime.session.attachment import Attachment
-from arcp_trio.runtime.session.batch import Batch
-from arcp_trio.runtime.session.observing import Observing
-from arcp_trio.runtime.session.outbox import Outbox, Promise
-from arcp_trio.runtime.session.record import Record
-from arcp_trio.runtime.session.session import Session
-from arcp_trio.runtime.session.watch import Watch
-from arcp_trio.store.interface import Owed, Replay
-from arcp_trio.store.queue import Group
-from arcp_trio.store.records import Entry
+from tests import defects
+from tests.inside import set_back_pressure_lag, small_steps
 from tests.ordering.programs import Program, observations, overflows, programs
 from tests.ordering.world import carry_out
 
@@ -42,10 +30,8 @@ _schedules = settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.
 def _small_steps() -> Iterator[None]:
     """Make batches so small that schedules of a few dozen events cross their bounds."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scribe, "BATCH_FRAMES", 8)
-        patch.setattr(scribe, "BACK_PRESSURE_LAG", 6)
-        patch.setattr(emitting, "EMITS_PER_CHECKPOINT", 3)
-        patch.setattr(sending, "WRITE_FRAMES", 4)
+        small_steps(patch)
+        set_back_pressure_lag(patch, 6)
         yield
 
 
@@ -94,127 +80,18 @@ def test_observers_see_each_event_once_and_in_order(program: Program, turns: obj
 # -- variants with a defect: the model must find each
 
 
-def _ends_jobs(patch: pytest.MonkeyPatch) -> None:
-    """A lost connection takes the jobs along."""
-    detach = Session.detach
-
-    def detach_and_end(session: Session, attachment: Attachment) -> None:
-        for watch in session.watches.values():
-            if watch.job is not None:
-                watch.job.end(outcome.cancelled("the connection was lost"))
-        detach(session, attachment)
-
-    patch.setattr(Session, "detach", detach_and_end)
-
-
-def _skips(patch: pytest.MonkeyPatch) -> None:
-    """A replay begins one number too late."""
-    replay = MemoryStore.replay
-
-    def late(self: MemoryStore, session_id: str, after: int, top: int, rows: int) -> Replay:
-        return replay(self, session_id, after + 1, top, rows)
-
-    patch.setattr(MemoryStore, "replay", late)
-
-
-def _forgets_overflow(patch: pytest.MonkeyPatch) -> None:
-    """A hint that finds the outbox full is dropped, and nobody remembers."""
-    hint = Outbox.hint
-
-    def forgetful(outbox: Outbox, watch: Watch, entry: Entry) -> None:
-        behind = outbox.behind
-        hint(outbox, watch, entry)
-        outbox.behind = behind
-
-    patch.setattr(Outbox, "hint", forgetful)
-
-
-def _merges_by_job(patch: pytest.MonkeyPatch) -> None:
-    """Catching up reads one job after the other."""
-    owed = MemoryStore.owed
-
-    async def by_job(
-        self: MemoryStore, cursors: dict[str, int], entries: int, size: int
-    ) -> Sequence[Owed]:
-        found = await owed(self, cursors, entries, size)
-        return sorted(found, key=lambda one: (one[0], one[1].index))
-
-    patch.setattr(MemoryStore, "owed", by_job)
-
-
-def _counts_what_it_hides(patch: pytest.MonkeyPatch) -> None:
-    """An event whose feature was not negotiated takes a number all the same."""
-    number = Batch.number
-
-    def count(self: Batch, watch: Watch, entry: Entry) -> None:
-        number(self, watch, entry)
-        if entry.feature is not None and entry.feature not in self._session.features:
-            self._record.take_numbers(1)
-
-    patch.setattr(Batch, "number", count)
-
-
-def _forgets_token(patch: pytest.MonkeyPatch) -> None:
-    """The token before is gone as soon as there is a new one, whether or not that arrived."""
-    rotate = Record.rotate
-
-    def forget(
-        self: Record, used: bytes, fresh: bytes, features: frozenset[str], dialect: str | None
-    ) -> Group:
-        group = rotate(self, used, fresh, features, dialect)
-        self._spare_digests = ()
-        return group
-
-    patch.setattr(Record, "rotate", forget)
-
-
-def _repeats_at_the_boundary(patch: pytest.MonkeyPatch) -> None:
-    """History begins one event too early, with the one that `from_event_seq` names."""
-    index_after = MemoryStore.index_after
-
-    async def inclusive(self: MemoryStore, job_id: str, seq: int) -> int | None:
-        index = await index_after(self, job_id, seq)
-        return index and index - 1
-
-    patch.setattr(MemoryStore, "index_after", inclusive)
-
-
-def _loses_at_the_boundary(patch: pytest.MonkeyPatch) -> None:
-    """What is emitted between the answer and the first hint is lost."""
-    promise = Batch.promise
-
-    def late(self: Batch, item: Promise) -> None:
-        promise(self, item)
-        if item.watch is not None and item.watch.observer and item.watch.job is not None:
-            item.watch.cursor = item.watch.job.journal.length
-
-    patch.setattr(Batch, "promise", late)
-
-
-def _feeds_twice(patch: pytest.MonkeyPatch) -> None:
-    """A client that observes its own job gets everything twice."""
-    begin = Observing._begin
-
-    def begin_anyway(self: Observing, *args: object) -> None:
-        with pytest.MonkeyPatch.context() as there:
-            there.setattr(self, "_has", lambda *_: False)
-            begin(self, *args)  # type: ignore[arg-type]
-
-    patch.setattr(Observing, "_begin", begin_anyway)
-
-
 @pytest.mark.parametrize(
     ("defect", "schedules"),
     [
-        (_ends_jobs, programs),
-        (_forgets_token, programs),
-        (_skips, programs),
-        (_forgets_overflow, overflows),
-        (_merges_by_job, overflows),
-        (_counts_what_it_hides, overflows),
-        (_repeats_at_the_boundary, observations),
-        (_loses_at_the_boundary, observations),
-        (_feeds_twice, observations),
+        (defects.end_jobs_with_their_connection, programs),
+        (defects.forget_the_token_before, programs),
+        (defects.replay_from_too_late, programs),
+        (defects.forget_overflow, overflows),
+        (defects.catch_up_job_by_job, overflows),
+        (defects.number_hidden_events, overflows),
+        (defects.repeat_the_boundary, observations),
+        (defects.lose_the_boundary, observations),
+        (defects.feed_twice, observations),
     ],
 )
 def test_the_model_finds(

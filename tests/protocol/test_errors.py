@@ -11,17 +11,15 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from arcp_trio import ArcpError, InternalError, JobContext, JobError, MemoryStore, Runtime
-from arcp_trio.runtime.job import acceptance
-from arcp_trio.runtime.job.jobs import Jobs
-from arcp_trio.runtime.session import judge as verdict
+from arcp_trio import ArcpError, InternalError, JobContext, JobError, Limits, MemoryStore, Runtime
 from arcp_trio.testing import Peer, TrioClock, open_peer, open_peers
 from arcp_trio.testing.frames import CODES
 from arcp_trio.wire import errors
 from arcp_trio.wire.json import Json, JsonObject
-from tests.inside import live_jobs
-from tests.protocol.support import OTHER_TOKEN, answers, make_runtime, text_of
-from tests.sessions.support import close_code
+from tests.inside import ACCEPTANCE, ACCEPTANCE_FRAME, SESSION_CLOSE, live_jobs
+from tests.protocol.support import answers, text_of
+from tests.reading import close_code
+from tests.stage import BOB, make_runtime
 
 RETRYABLE = {"INTERNAL_ERROR", "TIMEOUT", "HEARTBEAT_LOST"}
 """Codes after which trying again may help; the rest fail again in the same way."""
@@ -212,7 +210,7 @@ async def test_a_strangers_job_is_a_job_that_does_not_exist(autojump_clock: Mock
     async with make_runtime() as runtime, open_peers(runtime) as peers:
         owner, stranger = await peers.connect(), await peers.connect()
         await owner.hello()
-        await stranger.hello(token=OTHER_TOKEN)
+        await stranger.hello(token=BOB)
         running = (await owner.submit("sleeper"))["job_id"]
         finished = (await owner.submit("echo"))["job_id"]
         await owner.until_terminal(finished)
@@ -243,7 +241,7 @@ async def test_a_sibling_session_may_not_cancel(autojump_clock: MockClock) -> No
 @pytest.mark.spec("1.0/14-4", "1.0/14-5", "12-7")
 async def test_a_limit_names_itself(limit: str, autojump_clock: MockClock) -> None:
     """Its key and its value stand in the details, and it may be tried again."""
-    async with make_runtime(**{limit: 1}) as runtime, open_peer(runtime) as peer:
+    async with make_runtime(limits=Limits(**{limit: 1})) as runtime, open_peer(runtime) as peer:
         await peer.hello()
         await peer.submit("sleeper")
         body = await refused(peer, "job.submit", {"agent": "sleeper"})
@@ -279,8 +277,8 @@ FAULTS: dict[str, tuple[object, str, Callable[..., Any], str, JsonObject]] = {
         "job.submit",
         {"agent": "echo", "idempotency_key": "k"},
     ),
-    "the acceptance": (verdict, "acceptance", broken, "job.submit", {"agent": "echo"}),
-    "its frame": (acceptance, "frame", broken, "job.submit", {"agent": "echo"}),
+    "the acceptance": (*ACCEPTANCE, broken, "job.submit", {"agent": "echo"}),
+    "its frame": (*ACCEPTANCE_FRAME, broken, "job.submit", {"agent": "echo"}),
     "the store's jobs": (MemoryStore, "job", broken_later, "job.cancel", {"job_id": "job_x"}),
 }
 
@@ -324,7 +322,7 @@ async def test_a_close_that_fails_is_answered_and_the_session_can_be_resumed(
         peer = await peers.connect()
         await peer.hello()
         with monkeypatch.context() as patch:
-            patch.setattr(Jobs, "session_gone", broken)
+            patch.setattr(*SESSION_CLOSE, broken)
             body = await refused(peer, "session.close", {})
         assert (body["code"], body["retryable"]) == ("INTERNAL_ERROR", True)
         again = await peers.connect()

@@ -9,12 +9,14 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from arcp_trio import InvalidRequest, JobContext, JobNotFound, MemoryStore
-from arcp_trio.runtime.session import scribe
+from arcp_trio import InvalidRequest, JobContext, JobNotFound, Limits, MemoryStore
 from arcp_trio.testing import open_peer, open_peers
 from arcp_trio.wire.json import Json
-from tests.protocol.support import OTHER_TOKEN, answers, make_runtime, text_of
-from tests.sessions.support import close_code
+from tests.footprint import tasks
+from tests.inside import set_batch_frames
+from tests.protocol.support import answers, text_of
+from tests.reading import close_code
+from tests.stage import BOB, make_runtime
 
 
 def nested(levels: int) -> str:
@@ -226,7 +228,10 @@ async def test_a_million_keys_take_seconds_at_most(where: str, autojump_clock: M
         "$.payload.input": text_of("job.submit", {"input": {"@": 0}}).replace('"@": 0', keys),
         "broken": text_of("session.x", {"@": 0}).replace('"@": 0', keys + ',"n":NaN'),
     }[where]
-    async with make_runtime(frame_bytes_in=2**24) as runtime, open_peer(runtime) as peer:
+    async with (
+        make_runtime(limits=Limits(frame_bytes_in=2**24)) as runtime,
+        open_peer(runtime) as peer,
+    ):
         await peer.hello()
         begun = time.perf_counter()
         await peer.send_raw(text)
@@ -261,7 +266,10 @@ async def test_a_flood_of_malformed_frames_ends_its_socket_and_nothing_else(
     """Each is answered up to the limit; past it comes 1008, and the session can be resumed."""
     floods: dict[str, str | bytes] = {"": "", "session.x": MALFORMED["an unknown session type"]}
     frame = floods.get(bad, b"\x00")
-    async with make_runtime(malformed_frames=20) as runtime, open_peers(runtime) as peers:
+    async with (
+        make_runtime(limits=Limits(malformed_frames=20)) as runtime,
+        open_peers(runtime) as peers,
+    ):
         peer = await peers.connect()
         await peer.hello()
         job = await peer.submit("sleeper")
@@ -329,7 +337,7 @@ async def test_a_frame_that_names_another_session_acts_on_its_own(
     """The connection says whose frame it is; what the envelope claims reaches nobody else."""
     async with make_runtime() as runtime, open_peers(runtime) as peers:
         theirs, ours = await peers.connect(), await peers.connect()
-        await theirs.hello(token=OTHER_TOKEN)
+        await theirs.hello(token=BOB)
         await ours.hello()
         job = (await theirs.submit("sleeper"))["job_id"]
         result = (await theirs.submit("echo"))["job_id"]
@@ -351,7 +359,7 @@ async def test_a_frame_that_names_another_session_acts_on_its_own(
         # Whoever was named is still there, with all its events, and heard nothing of this.
         await theirs.drop()
         again = await peers.connect()
-        await again.hello(token=OTHER_TOKEN, resume=their_resume | {"last_event_seq": 0})
+        await again.hello(token=BOB, resume=their_resume | {"last_event_seq": 0})
         await again.send("job.cancel", {"job_id": job})
         assert (await again.until_terminal(job))["payload"]["code"] == "CANCELLED"
         replayed = ["job.accepted", "job.accepted", "job.result"]
@@ -389,8 +397,8 @@ async def test_nothing_comes_behind_the_close(
     monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
 ) -> None:
     """However far a client is behind, `session.closed` is the last frame it is sent."""
-    monkeypatch.setattr(scribe, "BATCH_FRAMES", 1)  # so that there is always more to be done next
-    async with make_runtime(tail_frames=1) as runtime, open_peer(runtime) as peer:
+    set_batch_frames(monkeypatch, 1)  # so that there is always more to be done next
+    async with make_runtime(limits=Limits(tail_frames=1)) as runtime, open_peer(runtime) as peer:
 
         @runtime.agent("talker")
         async def talker(job: JobContext) -> Json:
@@ -417,12 +425,12 @@ async def test_what_waits_behind_a_slow_submit_is_bounded(
 
     monkeypatch.setattr(MemoryStore, "key", key)
     limits = {"outbox_items": 20, "inbox_items": 20}
-    async with make_runtime(**limits) as runtime, open_peer(runtime) as peer:
+    async with make_runtime(limits=Limits(**limits)) as runtime, open_peer(runtime) as peer:
         await peer.hello()
-        before = trio.lowlevel.current_statistics().tasks_living
+        before = tasks()
         requests = [await peer.send("job.submit", {"agent": "echo", "idempotency_key": "k"})]
         requests += [await peer.send("job.submit", {"agent": "nobody"}) for _ in range(80)]
         await wait_all_tasks_blocked()
-        assert trio.lowlevel.current_statistics().tasks_living <= before + 20
+        assert tasks() <= before + 20
         answered = await answers(peer, len(requests))
         assert [frame["payload"]["request_id"] for frame in answered] == requests

@@ -9,8 +9,9 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from arcp_trio.runtime.session.scribe import Scribe
-from tests.sessions.support import close_code, lines, open_stage
+from tests.inside import NUMBERING
+from tests.reading import close_code, lines
+from tests.sessions.support import open_stage
 
 
 @contextmanager
@@ -21,7 +22,7 @@ def faulty_scribe() -> Generator[None]:
         raise RuntimeError("a fault")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Scribe, "_number_all", fail)
+        patch.setattr(*NUMBERING, fail)
         yield
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import tempfile
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
@@ -26,7 +27,6 @@ from arcp_trio.store.records import (
 )
 from arcp_trio.store.sqlite import SqliteStore
 from arcp_trio.store.sqlite.cleaning import clean_piece
-from arcp_trio.store.sqlite.reading import Snapshot
 from arcp_trio.store.writes import (
     AcceptJob,
     AppendJournal,
@@ -81,12 +81,11 @@ async def _left_in_a_file(store: Store) -> Mapping[str, int]:
     assert isinstance(store, SqliteStore)
     while await store._write(clean_piece):
         pass
-    return await store.read(row_counts)
+    return await store._read(row_counts)
 
 
-def row_counts(snapshot: Snapshot) -> dict[str, int]:
-    """How many rows are in each table that has any."""
-    db = snapshot.db
+def row_counts(db: sqlite3.Connection) -> dict[str, int]:
+    """Return how many rows each table has, without the empty ones."""
     tables = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT IN ('state', ?)"
     names = [name for (name,) in db.execute(tables, ("sqlite_sequence",)).fetchall()]
     counts = {n: db.execute(f"SELECT count(*) FROM {n}").fetchone()[0] for n in names}

@@ -196,7 +196,7 @@ def test_pages_are_stable(
             found += page
             if not page:
                 break
-            page_query = attrs.evolve(page_query, behind=order(page[-1]))
+            page_query = attrs.evolve(page_query, after=order(page[-1]))
             if changes:
                 add(changes.pop())
                 gone = page[-1].job_id  # also the one that the next page is behind

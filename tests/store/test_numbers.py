@@ -182,7 +182,7 @@ async def test_a_long_job_leaves_little(tmp_path: Path) -> None:
             await store.put(MoveFloor("S", top - 3, acked=True)).committed()
             while await store._write(clean_piece):
                 pass
-        assert (await store.read(row_counts))["numbering"] == 1
+        assert (await store._read(row_counts))["numbering"] == 1
         assert await indexes(store, 151) == [*range(151), 150]
 
 

@@ -50,7 +50,7 @@ async def queue(disk: Disk) -> AsyncGenerator[WriteQueue, None]:
     """A queue with a writer."""
     made = WriteQueue()
     async with background_tasks() as nursery:
-        nursery.start_soon(made.run, disk.apply)
+        nursery.start_soon(made.commit_groups, disk.apply)
         yield made
 
 
@@ -212,7 +212,7 @@ async def test_a_cancelled_writer_calls_nothing_stored(autojump_clock: trio.abc.
     """What was not applied stays unstored, whoever waits for it."""
     queue, disk = WriteQueue(), Disk()
     async with background_tasks() as nursery:
-        nursery.start_soon(queue.run, disk.apply)
+        nursery.start_soon(queue.commit_groups, disk.apply)
         group = queue.put(write(0))
         await trio.sleep(0.5)
     assert not group.stored.is_set()
@@ -228,7 +228,7 @@ async def test_a_store_that_fails_ends_its_writer(autojump_clock: trio.abc.Clock
 
     group = queue.put(write(0))
     with pytest.raises(OSError, match="no space"):
-        await queue.run(fail)
+        await queue.commit_groups(fail)
     assert not group.stored.is_set()
 
 

@@ -321,7 +321,7 @@ async def test_an_earlier_version_is_brought_up_to_date(
     for _ in range(2):
         async with running(on(path)) as store:
             assert await store.session("S") is not None
-            colours = await store.read(lambda s: s.db.execute("SELECT colour FROM session"))
+            colours = await store._read(lambda db: db.execute("SELECT colour FROM session"))
             assert colours.fetchall() == [("red",)]
 
 

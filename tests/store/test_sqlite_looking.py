@@ -65,7 +65,7 @@ async def test_nobody_looks_at_a_store_in_use(path: Path) -> None:
                 pass
     async with open_read_only(path), open_read_only(path):
         assert isinstance(refused := await refusal(path), StoreInUse)
-        assert str(refused) == f"{path} is in use by someone who reads it"
+        assert str(refused) == f"{path} is in use by a program that reads it"
 
 
 async def test_looking_at_what_is_not_there(path: Path) -> None:

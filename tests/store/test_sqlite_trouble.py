@@ -93,7 +93,7 @@ async def test_a_write_that_fails_half_way_is_waited_out(store: SqliteStore, pat
     emit(store, 5, 10)
     await store.flushed()
     assert await lengths(store) == list(range(10))
-    assert await store.read(lambda s: s.db.execute("PRAGMA quick_check").fetchall()) == [("ok",)]
+    assert await store._read(lambda db: db.execute("PRAGMA quick_check").fetchall()) == [("ok",)]
 
 
 @pytest.mark.logs_error("store in trouble, .*: database is locked")

@@ -55,7 +55,7 @@ async def until_tidy(store: SqliteStore, expected: dict[str, int]) -> None:
     await store.flushed()
 
     async def tidy() -> bool:
-        return await store.read(row_counts) == expected
+        return await store._read(row_counts) == expected
 
     await until(tidy)
 
@@ -143,7 +143,7 @@ async def test_clearing_away_does_not_hold_up_commits(
     monkeypatch.setattr(cleaning, "PIECE_ROWS", 1)
     await store.put(TrimJournal("J", 2_000)).committed()
     waited: list[int] = []
-    while "journal" in await store.read(row_counts):
+    while "journal" in await store._read(row_counts):
         before = pieces
         await feeder.job(f"K{len(waited)}").committed()
         waited.append(pieces - before)
@@ -177,7 +177,7 @@ async def test_commits_wait_for_a_write_ahead_log_that_grew_long(
 ) -> None:
     """Where housekeeping does not keep up, or not at all, its length has a bound."""
     monkeypatch.setattr(engine, "HOUSEKEEPING_SECONDS", 1_000)
-    monkeypatch.setattr(file, "MOST_WAL_PAGES", 64)
+    monkeypatch.setattr(file, "MAX_WAL_PAGES", 64)
     log = path.with_name("arcp.db-wal")
     longest = 0
     async with running(SqliteStore(path, synchronous="OFF")) as store:
@@ -197,7 +197,7 @@ async def test_an_idle_store_leaves_the_disk_alone(store: SqliteStore, path: Pat
     await until_tidy(store, {"job": 1, "journal": 1, "submitter": 1})
 
     async def counter() -> int:
-        changes: int = await store.read(lambda s: s.db.execute("PRAGMA data_version").fetchone()[0])
+        changes: int = await store._read(lambda db: db.execute("PRAGMA data_version").fetchone()[0])
         return changes
 
     before = await counter()

@@ -1,9 +1,10 @@
-"""Peers that speak WebSocket byte by byte, so that they can do what no library would."""
+"""Peers that write and read WebSocket frames byte by byte, also ones that no library would."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from itertools import pairwise
 
 import trio
 
@@ -15,7 +16,7 @@ MAX_BYTES = 4 * 1024 * 1024
 
 
 def request(path: str = "/arcp") -> bytes:
-    """Return an opening handshake."""
+    """Return the request of an opening handshake."""
     return (
         f"GET {path} HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n"
         "Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
@@ -24,7 +25,7 @@ def request(path: str = "/arcp") -> bytes:
 
 
 def frame(first: int, payload: bytes = b"", *, masked: bool = True) -> bytes:
-    """Return a frame; a mask of zeros leaves its payload readable."""
+    """Return a frame, whose mask of zeros leaves the payload readable."""
     size = len(payload)
     if size < 126:
         length, rest = size, b""
@@ -41,15 +42,21 @@ def closing(code: int, reason: str = "") -> bytes:
     return code.to_bytes(2, "big") + reason.encode()
 
 
+def chop(data: bytes, cuts: list[int]) -> list[bytes]:
+    """Cut `data` into pieces, at places that any numbers stand for."""
+    edges = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})
+    return [data[start:end] for start, end in pairwise(edges)]
+
+
 class RawPeer:
-    """The client end of a stream, after the opening handshake."""
+    """The client's end of a stream, as bytes and frames."""
 
     def __init__(self, stream: trio.abc.Stream) -> None:
         self.stream = stream
         self._data = bytearray()
 
     async def shake_hands(self, *, along: bytes = b"") -> None:
-        """Ask for a WebSocket, with the bytes `along` in the same write."""
+        """Do the opening handshake, with the bytes `along` in the same write as the request."""
         await self.stream.send_all(request() + along)
         head = await self.read_head()
         assert head.startswith(b"HTTP/1.1 101 ")
@@ -75,7 +82,7 @@ class RawPeer:
         return first, await self._take(length)
 
     async def read_to_end(self) -> bytes:
-        """Return what else comes before the end; a reset is an end."""
+        """Return the bytes up to the end of the stream, or its reset."""
         try:
             while True:
                 await self._read_more()
@@ -100,7 +107,7 @@ class RawPeer:
 async def open_pair(
     max_bytes: int = MAX_BYTES,
 ) -> AsyncGenerator[tuple[Transport, Transport], None]:
-    """Open a server's transport and the client's that belongs to it, over memory."""
+    """Open a server's transport and its client's, over memory streams."""
     near, far = memory_streams()
     servers: list[Transport] = []
     ready, done = trio.Event(), trio.Event()
@@ -123,7 +130,7 @@ async def open_pair(
 async def open_raw(
     max_bytes: int = MAX_BYTES, *, along: bytes = b""
 ) -> AsyncGenerator[tuple[Transport, RawPeer], None]:
-    """Open a server's transport to a raw peer, over memory."""
+    """Open a server's transport to a raw peer, over memory streams."""
     near, far = memory_streams()
     peer = RawPeer(far)
     shaken = trio.Event()

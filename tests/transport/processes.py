@@ -1,4 +1,4 @@
-"""What has become of processes that a test has started."""
+"""Looking for processes that a test has started."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import trio
 
 
 def alive(pid: int) -> bool:
-    """Whether there is such a process; a zombie is one if it is ours to reap."""
+    """Return whether a process exists; a zombie that this process has not waited for does."""
     try:
         _, _, rest = Path(f"/proc/{pid}/stat").read_text().rpartition(")")
     except FileNotFoundError:
@@ -20,14 +20,14 @@ def alive(pid: int) -> bool:
 
 
 async def gone(pids: Sequence[int]) -> None:
-    """Wait until none of the processes is there."""
+    """Wait until none of the processes exists."""
     with trio.fail_after(10):
         while any(map(alive, pids)):  # noqa: ASYNC110 - nothing tells of another's child
             await trio.sleep(0.02)
 
 
 def has_children() -> bool:
-    """Whether this process has any, be it zombies."""
+    """Return whether this process has children, zombies included."""
     try:
         os.waitpid(-1, os.WNOHANG)
     except ChildProcessError:

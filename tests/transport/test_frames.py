@@ -1,10 +1,9 @@
-"""Frames around trio-websocket: their bytes, the bounds on messages, and who may still write."""
+"""Frames beside trio-websocket: their bytes, bounds on messages, and the order of writes."""
 
 from __future__ import annotations
 
 import os
 import random
-from itertools import pairwise
 
 import pytest
 import trio
@@ -23,14 +22,14 @@ from arcp_trio.transport.frames import (
     server_texts,
 )
 from arcp_trio.transport.stream import WRITE_SLICE, FrameStream
-from tests.transport.peers import BINARY, CLOSE, PING, PONG, TEXT, closing, frame
+from tests.transport.peers import BINARY, CLOSE, PING, PONG, TEXT, chop, closing, frame
 
 SIZES = st.sampled_from((0, 1, 125, 126, 127, 65535, 65536, 70000)) | st.integers(0, 2000)
 SWITCHING = b"HTTP/1.1 101 Switching Protocols\r\n\r\n"
 
 
 def parse(data: bytes, *, side: Side) -> list[Frame]:
-    """Read frames as an independent implementation does that is `side`."""
+    """Parse frames with the `websockets` library in the role of `side`."""
     protocol = Protocol(side, state=OPEN)
     protocol.receive_data(data)
     assert protocol.parser_exc is None
@@ -40,7 +39,7 @@ def parse(data: bytes, *, side: Side) -> list[Frame]:
 @given(st.lists(SIZES, max_size=8))
 @pytest.mark.spec("1.0/4.1-1")
 def test_texts_are_read_by_another_implementation(sizes: list[int]) -> None:
-    """A batch of text frames, a server's and a client's, holds exactly the texts, in order."""
+    """The `websockets` library reads batches of a server and of a client as the same texts."""
     texts = [random.randbytes(size // 2).hex().encode() for size in sizes]
     for data, reader in (
         (server_texts(texts), Side.CLIENT),
@@ -52,7 +51,7 @@ def test_texts_are_read_by_another_implementation(sizes: list[int]) -> None:
 
 
 def test_a_client_masks_each_frame_with_its_own_key() -> None:
-    """RFC 6455 §5.3: the key is new for each frame, so equal texts differ on the wire."""
+    """The masking key is new for each frame, so equal texts differ on the wire (RFC 6455 §5.3)."""
     data = client_texts([b"the same"] * 2)
     assert data[: len(data) // 2] != data[len(data) // 2 :]
     assert b"the same" not in data
@@ -60,17 +59,11 @@ def test_a_client_masks_each_frame_with_its_own_key() -> None:
 
 @pytest.mark.parametrize("client", [False, True])
 def test_a_close_keeps_to_the_size_of_a_control_frame(client: bool) -> None:  # noqa: FBT001
-    """A long reason is cut between characters."""
+    """A long reason of a Close is cut at 125 bytes, between two characters (RFC 6455 §5.5)."""
     data = close_frame(1008, "é" * 200, client=client)
     (read,) = parse(data, side=Side.SERVER if client else Side.CLIENT)
     assert read.opcode is Opcode.CLOSE
     assert bytes(read.data) == closing(1008, "é" * 61)
-
-
-def chop(data: bytes, cuts: list[int]) -> list[bytes]:
-    """Cut `data` into pieces."""
-    edges = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})
-    return [data[start:end] for start, end in pairwise(edges)]
 
 
 @given(
@@ -83,7 +76,7 @@ def test_messages_within_bounds_pass_unchanged(
     cuts: list[int],
     masked: bool,  # noqa: FBT001
 ) -> None:
-    """However messages are fragmented, mixed with pings and cut into reads, all of them pass."""
+    """Messages within the bound pass unchanged, however they are fragmented and cut into reads."""
     data = b""
     for sizes, ping in messages:
         for index, size in enumerate(sizes):
@@ -98,10 +91,10 @@ def test_messages_within_bounds_pass_unchanged(
 
 
 @given(st.integers(1, 70_000), st.lists(st.integers(0, 1 << 20), max_size=10), st.data())
-def test_the_frame_that_is_too_much_is_stopped_at_its_header(
+def test_a_frame_that_is_too_large_is_stopped_at_its_header(
     limit: int, cuts: list[int], data: st.DataObject
 ) -> None:
-    """A message of one byte too many, in whatever fragments, is noticed before its last payload."""
+    """A message of one byte too many is stopped at the header that exceeds the bound."""
     split = data.draw(st.integers(0, limit))
     good = frame(BINARY, bytes(limit)) + frame(BINARY & 0x0F, bytes(split))
     bad = frame(0x80, bytes(limit - split + 1))
@@ -118,7 +111,7 @@ def test_the_frame_that_is_too_much_is_stopped_at_its_header(
 
 
 def test_empty_fragments_are_counted() -> None:
-    """A message of nothing but empty fragments is stopped as well."""
+    """A message of empty fragments is stopped after `MAX_FRAGMENTS`."""
     gauge = MessageGauge(100)
     gauge.admit(frame(TEXT & 0x0F) + frame(0) * (MAX_FRAGMENTS - 1))
     assert not gauge.exceeded
@@ -127,7 +120,7 @@ def test_empty_fragments_are_counted() -> None:
 
 
 async def switched(stream: trio.abc.Stream, far: trio.abc.Stream) -> FrameStream:
-    """Return a server's frame stream with its opening handshake done."""
+    """Return a server's frame stream whose opening handshake is done."""
     frames = FrameStream(stream, client=False, max_bytes=1000)
     await frames.send_all(SWITCHING)
     assert await far.receive_some() == SWITCHING
@@ -135,7 +128,7 @@ async def switched(stream: trio.abc.Stream, far: trio.abc.Stream) -> FrameStream
 
 
 async def test_nothing_follows_a_close() -> None:
-    """After a Close texts are refused, and what trio-websocket still has to say is left out."""
+    """After a Close, texts are refused, and control frames of trio-websocket are dropped."""
     near, far = memory_streams()
     frames = await switched(near, far)
     await frames.send_close(1001, "bye")
@@ -148,8 +141,8 @@ async def test_nothing_follows_a_close() -> None:
     assert await far.receive_some() == b""
 
 
-async def test_a_text_that_waits_behind_a_close_is_refused() -> None:
-    """It is the order on the wire that counts, not the order of the calls."""
+async def test_a_text_that_waits_for_a_close_is_refused() -> None:
+    """A text that waits for the write lock while a Close is written is refused."""
     near, far = memory_streams()
     frames = await switched(near, far)
     async with trio.open_nursery() as nursery:
@@ -170,8 +163,8 @@ async def test_a_text_that_waits_behind_a_close_is_refused() -> None:
     assert received.endswith(frame(CLOSE, closing(1000), masked=False))
 
 
-async def test_nothing_is_written_behind_a_torn_frame(autojump_clock: MockClock) -> None:
-    """A write cut off part-way closes the stream; whoever waited to write is refused."""
+async def test_nothing_is_written_after_a_torn_frame(autojump_clock: MockClock) -> None:
+    """A write that is cut off closes the stream, and writes that waited for it are refused."""
     near, far = memory_streams()
     frames = await switched(near, far)
     async with trio.open_nursery() as nursery:
@@ -198,7 +191,7 @@ async def test_nothing_is_written_behind_a_torn_frame(autojump_clock: MockClock)
 
 
 async def test_a_stalled_write_can_be_seen(autojump_clock: MockClock) -> None:
-    """`writing_since` is when the write last got on, and nothing while nothing is written."""
+    """`writing_since` is the time of the last progress of a write, and None without a write."""
     near, far = memory_streams()
     frames = await switched(near, far)
     async with trio.open_nursery() as nursery:
@@ -217,7 +210,7 @@ async def test_a_stalled_write_can_be_seen(autojump_clock: MockClock) -> None:
 
 @pytest.mark.parametrize("size", [0, 10, 100, 60_000])
 async def test_bytes_sent_along_with_the_handshake_are_kept(size: int) -> None:
-    """What comes with the request waits for the answer to it, whatever the reads look like."""
+    """Frames that come in one packet with the request are held until it is answered."""
     near, far = memory_streams()
     head = b"GET /arcp HTTP/1.1\r\nHost: x\r\nX: " + b"y" * 60 + b"\r\n\r\n"
     eager = frame(BINARY, os.urandom(size))

@@ -11,7 +11,7 @@ from arcp_trio.transport.memory import PIPE_BYTES
 
 
 async def test_behaves_like_a_trio_stream() -> None:
-    """Trio's own checks of a two-way stream pass, those with a stream that is clogged included."""
+    """Memory streams pass Trio's own checks of two-way streams."""
 
     async def make() -> tuple[trio.abc.Stream, trio.abc.Stream]:
         return memory_streams()
@@ -26,7 +26,7 @@ async def test_behaves_like_a_trio_stream() -> None:
 
 
 async def test_a_writer_waits_for_its_reader() -> None:
-    """No more than the bound is under way, and everything arrives in order once it is read."""
+    """A writer waits when the pipe is full, and everything arrives in order once it is read."""
     left, right = memory_streams()
     data = bytes(range(256)) * 1024
     written = trio.Event()
@@ -49,7 +49,7 @@ async def test_a_writer_waits_for_its_reader() -> None:
 
 
 async def test_closing_one_end_ends_the_other() -> None:
-    """What was sent is still read, then comes the end; a write breaks, also one that waits."""
+    """Closing one end lets the other read what was sent, and breaks its writes."""
     left, right = memory_streams()
     await left.send_all(b"last words")
     await right.send_all(bytes(PIPE_BYTES))
@@ -69,7 +69,7 @@ async def test_closing_one_end_ends_the_other() -> None:
 
 
 async def test_virtual_time_passes_while_both_ends_idle(autojump_clock: MockClock) -> None:
-    """A minute of silence costs nothing under a clock that jumps."""
+    """A wait of a minute takes no time under an autojump clock."""
     left, _right = memory_streams()
     with trio.move_on_after(60) as minute:
         await left.receive_some()

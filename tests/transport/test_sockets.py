@@ -1,4 +1,4 @@
-"""WebSocket transports over TCP, against an independent implementation and against bad luck."""
+"""WebSocket transports over TCP, with an independent client and with writes that are cut off."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def batches_of_all_sizes(count: int) -> list[list[str]]:
 
 
 def read_all(port: int, expected: int) -> tuple[list[str], int, int | None]:
-    """Read as an independent client, pinging all the while: messages, pongs and the close code."""
+    """Read with the `websockets` library while pinging; return messages, pongs and close code."""
     messages: list[str] = []
     pongs: list[threading.Event] = []
     with sync_connect(f"ws://127.0.0.1:{port}/arcp", max_size=MAX_BYTES) as client:
@@ -56,7 +56,7 @@ def read_all(port: int, expected: int) -> tuple[list[str], int, int | None]:
 
 @pytest.mark.spec("4-1", "1.0/4.1-1")
 async def test_another_implementation_reads_batches_in_order_with_pings_in_flight() -> None:
-    """Every frame arrives once and in its place, pings are answered, and the farewell is clean."""
+    """The client gets every frame in its place, answers to its pings, and a clean close."""
     batches = batches_of_all_sizes(100)
     texts = [text for batch in batches for text in batch]
     listener, port = await listen()
@@ -93,7 +93,7 @@ async def test_a_cancelled_write_leaves_whole_frames_and_a_closed_socket() -> No
 async def one_cancelled_write(
     listener: trio.SocketListener, port: int, chance: random.Random
 ) -> bool:
-    """Cancel a sender once its peer has read so much; return whether that cut off a write."""
+    """Cancel a sender once its peer has read enough; return whether a write was cut off."""
     until = chance.randrange(2_000_000)
     batch = [b"%03d" % n + b"x" * (n * 5) for n in range(200)]
     sending = trio.CancelScope()
@@ -119,7 +119,7 @@ async def one_cancelled_write(
             with sending:
                 while True:
                     await server.send(batch)
-            try:  # if the cancellation came between two writes, this is sent
+            try:  # sent only if the cancellation came between two writes
                 await server.send([b"afterwards"])
             except TransportClosed:
                 torn = True

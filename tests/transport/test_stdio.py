@@ -1,4 +1,4 @@
-"""Frames as lines over pipes: nothing lost, nothing held, and an end that is noticed."""
+"""Frames as lines over pipes and processes: no line is lost, and ends are noticed."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 import trio
+from attrs import frozen
 from trio.testing import wait_all_tasks_blocked
 
 from arcp_trio.transport import MessageTooBig, TransportClosed
@@ -24,19 +25,24 @@ ECHO = [
 ]
 
 
+@frozen
+class Pipes:
+    """Two transports at the ends of two pipes."""
+
+    one: LineTransport
+    other: LineTransport
+    to_other: trio.lowlevel.FdStream
+    """The end of the pipe that `one` writes to."""
+    ended: trio.Event
+    """Set when the pipe to `other` has ended, if the test asked for `on_end`."""
+
+
 @asynccontextmanager
-async def pipes(
-    *, max_bytes: int = MIB, on_end: bool = False
-) -> AsyncGenerator[tuple[LineTransport, LineTransport, trio.Event], None]:
-    """Two transports at the ends of two pipes; and when the second one's peer has said all."""
+async def pipes(*, max_bytes: int = MIB, on_end: bool = False) -> AsyncGenerator[Pipes, None]:
+    """Open two transports at the ends of two pipes."""
     there, back = os.pipe(), os.pipe()
-    ended = trio.Event()
-    one = LineTransport(
-        trio.lowlevel.FdStream(back[0]),
-        trio.lowlevel.FdStream(there[1]),
-        max_bytes=max_bytes,
-        peer="one",
-    )
+    to_other, ended = trio.lowlevel.FdStream(there[1]), trio.Event()
+    one = LineTransport(trio.lowlevel.FdStream(back[0]), to_other, max_bytes=max_bytes, peer="one")
     other = LineTransport(
         trio.lowlevel.FdStream(there[0]),
         trio.lowlevel.FdStream(back[1]),
@@ -45,7 +51,7 @@ async def pipes(
         on_end=ended.set if on_end else None,
     )
     with trio.fail_after(20):
-        yield one, other, ended
+        yield Pipes(one, other, to_other, ended)
         await one.close()
         await other.close()
 
@@ -53,7 +59,7 @@ async def pipes(
 @pytest.mark.spec("4-2")
 @pytest.mark.parametrize("size", [1, 65_535, 65_536, 65_537, MIB - 1, MIB])
 async def test_there_and_back_through_a_process(size: int) -> None:
-    """A line may have as much as is allowed, however little a pipe holds."""
+    """A line may be as long as the limit, however little a pipe holds."""
     with trio.fail_after(20):
         async with spawn(ECHO, max_bytes=MIB) as child, trio.open_nursery() as nursery:
             frame = ("漢" * (size // 3) + "x" * (size % 3)).encode()
@@ -64,8 +70,9 @@ async def test_there_and_back_through_a_process(size: int) -> None:
 
 
 async def test_one_byte_too_many() -> None:
-    """It is named as what it is."""
-    async with pipes(max_bytes=100_000) as (one, other, _), trio.open_nursery() as nursery:
+    """A line over the limit raises MessageTooBig."""
+    async with pipes(max_bytes=100_000) as pair, trio.open_nursery() as nursery:
+        one, other = pair.one, pair.other
         nursery.start_soon(one.send, [b"x" * 100_000, b"y" * 100_001])
         assert await other.receive() == "x" * 100_000
         with pytest.raises(MessageTooBig, match="100000 bytes"):
@@ -73,9 +80,10 @@ async def test_one_byte_too_many() -> None:
 
 
 async def test_a_thousand_cancelled_receives() -> None:
-    """They leave no task and lose no line, whole or half."""
-    async with pipes() as (one, other, _):
-        tasks = trio.lowlevel.current_statistics().tasks_living
+    """Cancelled receives leave no task and lose no line."""
+    async with pipes() as pair:
+        one, other = pair.one, pair.other
+        before = tasks()
         for number in range(1_000):
             with trio.move_on_after(0):
                 await other.receive()
@@ -86,18 +94,20 @@ async def test_a_thousand_cancelled_receives() -> None:
 
 
 async def test_half_a_line_survives_a_cancelled_receive() -> None:
-    """What was read of a line is kept for the next one who asks."""
-    async with pipes() as (one, other, _):
-        await one._outgoing.send_all(b"ha")
+    """Half a line that was read before a cancellation is part of the next receive."""
+    async with pipes() as pair:
+        other = pair.other
+        await pair.to_other.send_all(b"ha")
         with trio.move_on_after(0.05):
             await other.receive()
-        await one._outgoing.send_all(b"lf\n")
+        await pair.to_other.send_all(b"lf\n")
         assert await other.receive() == "half"
 
 
 async def test_closing_ends_a_pending_receive() -> None:
-    """It ends at once, and so does whatever is tried afterwards, on both ends."""
-    async with pipes() as (one, other, _), trio.open_nursery() as nursery:
+    """Closing ends a pending receive at once, and breaks later calls on both ends."""
+    async with pipes() as pair, trio.open_nursery() as nursery:
+        one, other = pair.one, pair.other
 
         async def receive() -> None:
             with pytest.raises(TransportClosed):
@@ -118,8 +128,9 @@ async def test_closing_ends_a_pending_receive() -> None:
 
 
 async def test_closing_while_being_cancelled_closes_both_ways() -> None:
-    """Nothing stays open because somebody is in a hurry."""
-    async with pipes() as (one, other, _):
+    """Closing in a cancelled task closes both streams."""
+    async with pipes() as pair:
+        one, other = pair.one, pair.other
         with trio.CancelScope() as scope:
             scope.cancel()
             await other.close()
@@ -129,25 +140,27 @@ async def test_closing_while_being_cancelled_closes_both_ways() -> None:
             await one.send([b"x"])
 
 
-async def test_a_peer_that_says_no_more_may_still_read() -> None:
-    """The end of its lines is told once, half a line is none, and ours still go out."""
-    async with pipes(on_end=True) as (one, other, ended), trio.open_nursery() as nursery:
-        await one._outgoing.send_all(b"whole\nhalf a l")
+async def test_a_peer_that_has_closed_its_output_may_still_read() -> None:
+    """With `on_end`, a peer that has closed its output, after half a line, still gets answers."""
+    async with pipes(on_end=True) as pair, trio.open_nursery() as nursery:
+        one, other = pair.one, pair.other
+        await pair.to_other.send_all(b"whole\nhalf a l")
         assert await other.receive() == "whole"
         nursery.start_soon(other.receive)
         await wait_all_tasks_blocked()
-        assert not ended.is_set()
-        await one._outgoing.aclose()
-        await ended.wait()
-        assert trio.lowlevel.current_statistics().tasks_runnable == 0  # it does not spin
+        assert not pair.ended.is_set()
+        await pair.to_other.aclose()
+        await pair.ended.wait()
+        assert trio.lowlevel.current_statistics().tasks_runnable == 0  # waiting uses no CPU time
         await other.send([b"answer"])
         assert await one.receive() == "answer"
         nursery.cancel_scope.cancel()
 
 
 async def test_many_writers() -> None:
-    """Lines of several tasks never mix, whatever their size."""
-    async with pipes() as (one, other, _), trio.open_nursery() as nursery:
+    """Lines of several tasks do not mix, whatever their size."""
+    async with pipes() as pair, trio.open_nursery() as nursery:
+        one, other = pair.one, pair.other
         for letter in "abcdef":
             nursery.start_soon(one.send, [letter.encode() * 100_000] * 3)
         lines = [await other.receive() for _ in range(18)]
@@ -155,7 +168,7 @@ async def test_many_writers() -> None:
 
 
 async def test_a_child_in_an_environment_of_its_own() -> None:
-    """It has the variables it is given and no others, and its standard error can be read."""
+    """A child has only the variables it was given, and its standard error can be read."""
     script = "import os, sys; print(*sorted(os.environ)); sys.stderr.write('said')"
     with trio.fail_after(20):
         async with spawn(
@@ -170,8 +183,8 @@ async def test_a_child_in_an_environment_of_its_own() -> None:
         assert child.returncode == 0
 
 
-async def test_nothing_of_a_child_stays() -> None:
-    """Not itself, however it clings to life, not as a zombie, nor what it has started."""
+async def test_nothing_of_a_child_is_left() -> None:
+    """A child that ignores SIGTERM is killed and waited for, and so is what it has started."""
     script = (
         "import os, signal, subprocess, sys, time\n"
         "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
@@ -187,10 +200,10 @@ async def test_nothing_of_a_child_stays() -> None:
         await gone([grandchild])
 
 
-async def test_the_number_of_a_child_that_is_gone_is_not_used(
+async def test_the_number_of_a_dead_child_is_not_used(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It may be another's by then."""
+    """No signal is sent to a child that was waited for, as its number may belong to another."""
     async with spawn([sys.executable, "-c", ""], max_bytes=MIB) as child:
         await child.end()
         signalled: list[int] = []

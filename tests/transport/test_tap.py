@@ -1,9 +1,8 @@
-"""Texts picked off before trio-websocket sees them: the same messages, in the same order."""
+"""Texts taken before trio-websocket sees them: the same messages, in the same order."""
 
 from __future__ import annotations
 
 import random
-from itertools import pairwise
 
 import pytest
 import trio
@@ -27,6 +26,7 @@ from tests.transport.peers import (
     PONG,
     TEXT,
     RawPeer,
+    chop,
     closing,
     frame,
     open_raw,
@@ -36,12 +36,6 @@ KEY = b"\x01\x80\xff\x55"
 Read = tuple[Opcode, bool, bytes]
 
 
-def chop(data: bytes, cuts: list[int]) -> list[bytes]:
-    """Cut `data` into pieces."""
-    edges = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})
-    return [data[start:end] for start, end in pairwise(edges)]
-
-
 CUTS = st.lists(st.integers(0, 1 << 20), max_size=30)
 
 
@@ -49,7 +43,7 @@ CUTS = st.lists(st.integers(0, 1 << 20), max_size=30)
 
 
 def masked_frame(first: int, payload: bytes, *, masked: bool) -> bytes:
-    """Return a frame; masked, its key changes every byte."""
+    """Return a frame, whose mask changes every byte of the payload."""
     data = frame(first, payload, masked=masked)
     if not masked:
         return data
@@ -65,7 +59,7 @@ CUT_OFF = (b"", b"\x81", b"\x81\xfe\x00", b"\x81\xfe\x00\x05", b"\x81\xfe\x00\x0
 
 @st.composite
 def streams(draw: st.DrawFn) -> tuple[bool, bytes]:
-    """Frames of one side or the other, most of them ordinary, some unusual and some wrong."""
+    """Frames of a server or a client, most of them ordinary, some unusual and some wrong."""
     masked = draw(st.booleans())
     data = b""
     for _ in range(draw(st.integers(0, 12))):
@@ -73,35 +67,35 @@ def streams(draw: st.DrawFn) -> tuple[bool, bytes]:
         payload = closing(1000) if first == CLOSE else ("é" * draw(LENGTHS)).encode()
         if first in (PING, PONG):
             payload = payload[:126]  # one byte more than is allowed
-        end = draw(st.sampled_from((None,) * 20 + (-1,)))  # a character may be cut in half
+        end = draw(st.sampled_from((None,) * 20 + (-1,)))  # perhaps cuts a character in half
         wrong_mask = draw(st.sampled_from((False,) * 20 + (True,)))
         data += masked_frame(first, payload[:end], masked=masked != wrong_mask)
     return masked, data + draw(st.sampled_from(CUT_OFF))
 
 
 class Reader:
-    """An independent implementation."""
+    """Parses frames with the `websockets` library."""
 
     def __init__(self, *, masked: bool) -> None:
         self._protocol = Protocol(Side.SERVER if masked else Side.CLIENT, state=OPEN)
 
     def read(self, data: bytes) -> list[Read]:
-        """Return the frames that end in the data."""
+        """Return the frames that are complete with this data."""
         self._protocol.receive_data(data)
         frames = [event for event in self._protocol.events_received() if isinstance(event, Frame)]
         return [(frame.opcode, frame.fin, bytes(frame.data)) for frame in frames]
 
     @property
     def mistake(self) -> str:
-        """What it found wrong, if anything."""
+        """The error that the library found, as text."""
         return repr(self._protocol.parser_exc)
 
 
 @given(streams(), CUTS)
-def test_whatever_comes_reads_as_it_would_without_the_tap(
+def test_any_frames_read_as_they_would_without_the_tap(
     stream: tuple[bool, bytes], cuts: list[int]
 ) -> None:
-    """What is taken and what passes are the same frames in the same order, mistakes included."""
+    """Texts and passing frames together are what a reader without the tap gets, errors too."""
     masked, data = stream
     without, behind = Reader(masked=masked), Reader(masked=masked)
     tap = TextTap(masked=masked, max_bytes=MAX_BYTES)
@@ -119,7 +113,7 @@ def test_whatever_comes_reads_as_it_would_without_the_tap(
 
 @pytest.mark.parametrize("size", [0, 1, 125, 126, 127, 65_535])
 def test_ordinary_texts_are_taken_one_by_one(size: int) -> None:
-    """Nothing of them passes, however they are cut up."""
+    """Ordinary texts are taken, and no byte of them passes, however they are cut into reads."""
     texts = [chr(ord("a") + n) * size for n in range(3)]
     data = b"".join(masked_frame(TEXT, text.encode(), masked=True) for text in texts)
     tap = TextTap(masked=True, max_bytes=65_535)
@@ -146,7 +140,7 @@ def test_ordinary_texts_are_taken_one_by_one(size: int) -> None:
     ],
 )
 def test_an_unusual_frame_shuts_the_tap(unusual: bytes) -> None:
-    """It passes with all that follows, so that nothing overtakes it."""
+    """An unusual frame passes with all bytes after it, so that no message overtakes another."""
     limit = 2_000 if len(unusual) == 4 else 100_000
     tap = TextTap(masked=True, max_bytes=limit)
     text = frame(TEXT, b"text")
@@ -161,7 +155,7 @@ def test_an_unusual_frame_shuts_the_tap(unusual: bytes) -> None:
 
 @st.composite
 def conversations(draw: st.DrawFn) -> tuple[bytes, list[str | bytes], int]:
-    """What an independent client says: its bytes, the messages in them, and how many pings."""
+    """The bytes that a client of `websockets` sends, its messages, and the number of pings."""
     client = Protocol(Side.CLIENT, state=OPEN)
     messages: list[str | bytes] = []
     pings = 0
@@ -194,7 +188,7 @@ def conversations(draw: st.DrawFn) -> tuple[bytes, list[str | bytes], int]:
 def test_messages_of_all_kinds_arrive_in_order(
     conversation: tuple[bytes, list[str | bytes], int], cuts: list[int]
 ) -> None:
-    """Whatever an independent client mixes, and however it is cut up, pings are answered too."""
+    """Messages of all kinds and cuts arrive in order, and pings among them are answered."""
     data, messages, pings = conversation
 
     async def main() -> None:
@@ -223,7 +217,7 @@ def test_messages_of_all_kinds_arrive_in_order(
 
 @pytest.mark.real_tcp
 async def test_another_implementation_sends_all_sorts() -> None:
-    """Texts and binaries of all sizes, whole and in fragments, with pings: all come, in order."""
+    """Messages of all sizes from the `websockets` library arrive in order, whole and fragmented."""
     chance = random.Random(3)
     sizes = (0, 125, 126, 65_535, 65_536, 70_000)
     texts = [
@@ -239,7 +233,7 @@ async def test_another_implementation_sends_all_sorts() -> None:
             for n, text in enumerate(texts):
                 if n % 100 == 50:
                     pongs.append(client.ping())
-                if n < 2_000 or n % 3 == 0:  # the tap has its chance first
+                if n < 2_000 or n % 3 == 0:  # so that the next message reaches the tap
                     client.send(text)
                 elif n % 3 == 1:
                     client.send([text[: len(text) // 2], text[len(text) // 2 :]])
@@ -261,7 +255,7 @@ async def test_another_implementation_sends_all_sorts() -> None:
 
 
 async def test_a_ping_before_a_goodbye_is_answered_first() -> None:
-    """The message that makes the server close is not received before its pong is sent."""
+    """A pong is sent before the message after its ping is received."""
     along = frame(TEXT, b"hello") + frame(PING, b"?") + frame(TEXT, b"goodbye")
     async with open_raw(along=along) as (server, peer), trio.open_nursery() as nursery:
         assert await server.receive() == "hello"
@@ -272,8 +266,8 @@ async def test_a_ping_before_a_goodbye_is_answered_first() -> None:
         await peer.send(CLOSE, closing(1000))
 
 
-async def test_a_peer_that_is_not_listened_to_has_to_wait() -> None:
-    """No more is read than one read beyond what may be queued, and none of it is lost."""
+async def test_a_peer_whose_messages_are_not_received_has_to_wait() -> None:
+    """Reading stops one read after the queue is full, and no message is lost."""
     text = b"x" * 1_000
     sent = 0
     async with open_raw() as (server, peer), trio.open_nursery() as nursery:
@@ -291,8 +285,8 @@ async def test_a_peer_that_is_not_listened_to_has_to_wait() -> None:
             assert (await server.receive())[:3] == f"{n:03}"
 
 
-async def test_closing_does_not_wait_for_what_is_queued(autojump_clock: MockClock) -> None:
-    """With more queued than is ever received, the peer's Close is still seen behind it."""
+async def test_closing_does_not_wait_for_queued_messages(autojump_clock: MockClock) -> None:
+    """Closing sees the peer's Close after more messages than the queue holds."""
     async with open_raw() as (server, peer), trio.open_nursery() as nursery:
 
         @nursery.start_soon

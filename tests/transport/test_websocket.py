@@ -1,4 +1,4 @@
-"""WebSocket transports, through the whole WebSocket stack, over memory streams."""
+"""WebSocket transports over memory streams, through all of the WebSocket code."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.transport.peers import (
 
 
 async def test_batches_arrive_whole_and_in_order_both_ways() -> None:
-    """Each frame of a batch is one message, from nothing to 70,000 bytes."""
+    """Each frame of a batch arrives as one message, of 0 to 70,000 bytes, in both directions."""
     sizes = [0, 1, 125, 126, 127, 65535, 65536, 70000]
     batches = [[b"%05d" % n + b"x" * size for n, size in enumerate(sizes)] for _ in range(5)]
     async with open_pair() as (server, client):
@@ -39,8 +39,8 @@ async def test_batches_arrive_whole_and_in_order_both_ways() -> None:
                         assert await receiver.receive() == text.decode()
 
 
-async def test_what_has_come_can_be_taken_at_once() -> None:
-    """`receive_unread` returns what `unread` counts, in order; more than fit wait for that."""
+async def test_messages_that_have_come_can_be_taken_at_once() -> None:
+    """`receive_unread` returns as many messages as `unread` counts, in order."""
     texts = [b"%d" % n for n in range(1_000)]
     async with open_pair() as (server, client), trio.open_nursery() as nursery:
         nursery.start_soon(server.send, texts)
@@ -57,7 +57,7 @@ async def test_what_has_come_can_be_taken_at_once() -> None:
 
 
 async def test_batches_of_many_senders_are_not_mixed() -> None:
-    """Each batch stays together, and each sender's batches stay in order."""
+    """Batches of several senders do not mix, and each sender's batches stay in order."""
     async with open_pair() as (server, client), trio.open_nursery() as nursery:
 
         async def send(sender: int) -> None:
@@ -76,7 +76,7 @@ async def test_batches_of_many_senders_are_not_mixed() -> None:
 
 
 async def test_a_cancelled_receive_loses_nothing(autojump_clock: MockClock) -> None:
-    """Waiting for a message can be given up and taken up again."""
+    """A cancelled receive loses no message."""
     async with open_raw() as (server, peer), trio.open_nursery() as nursery:
 
         @nursery.start_soon
@@ -93,7 +93,7 @@ async def test_a_cancelled_receive_loses_nothing(autojump_clock: MockClock) -> N
 
 
 async def test_a_binary_message_comes_as_bytes() -> None:
-    """The caller can tell what was marked as binary, fragmented or not."""
+    """A binary message is received as bytes, fragmented or not."""
     async with open_raw() as (server, peer):
         await peer.send(BINARY, b"\x00\xff")
         assert await server.receive() == b"\x00\xff"
@@ -121,8 +121,8 @@ async def test_a_text_in_many_fragments() -> None:
 # --- the opening handshake ---
 
 
-async def test_what_was_read_before_is_the_beginning() -> None:
-    """Who has read the request, or a part of it, hands on what it got, with what came behind."""
+async def test_bytes_read_before_are_the_beginning() -> None:
+    """`received` may be any part of the request, or the request and frames after it."""
     data = request() + frame(TEXT, b"hello")
     for cut in (1, len(request()) - 3, len(request()), len(request()) + 3, len(data)):
         near, far = memory_streams()
@@ -133,7 +133,7 @@ async def test_what_was_read_before_is_the_beginning() -> None:
 
 @pytest.mark.parametrize("host", ["xn--p1ai:7777", "[::1]:7777", "a" * 63 + ":7777", "x"])
 async def test_any_host_may_be_asked_for(host: str) -> None:
-    """Whoever hands on the request has looked at its Host, which stops nothing any more."""
+    """Any Host passes, as the caller of `accept` has checked it."""
     near, far = memory_streams()
     data = request().replace(b"Host: localhost", f"hOSt: {host}".encode())
     async with accept(near, received=data, max_bytes=100, peer="raw"):
@@ -150,10 +150,8 @@ async def test_any_host_may_be_asked_for(host: str) -> None:
     ],
     ids=["plain HTTP", "garbage", "blank lines", "endless head"],
 )
-async def test_what_is_no_websocket_handshake_is_refused_at_once(
-    data: bytes, autojump_clock: MockClock
-) -> None:
-    """The client gets a 400, and the socket is closed without waiting for a deadline."""
+async def test_a_wrong_handshake_is_refused_at_once(data: bytes, autojump_clock: MockClock) -> None:
+    """A client that does not do its part of the handshake gets 400, and the stream closes."""
     near, far = memory_streams()
     peer = RawPeer(far)
     async with trio.open_nursery() as nursery:
@@ -170,7 +168,7 @@ async def test_what_is_no_websocket_handshake_is_refused_at_once(
 async def test_a_peer_that_leaves_during_the_handshake(
     autojump_clock: MockClock, *, sent: int, server: bool
 ) -> None:
-    """Whatever it has sent by then, it costs no time."""
+    """A peer that closes during the handshake ends it at once."""
     near, far = memory_streams()
     if server:
         await far.send_all(request()[:sent])
@@ -187,7 +185,7 @@ async def test_a_peer_that_leaves_during_the_handshake(
 async def test_a_silent_peer_is_bounded_by_a_scope_around_the_block(
     autojump_clock: MockClock,
 ) -> None:
-    """Waiting for a handshake can be cancelled, and closes the stream."""
+    """A cancelled handshake closes the stream."""
     near, far = memory_streams()
     with trio.move_on_after(10) as scope:
         async with accept(near, max_bytes=100, peer="raw"):
@@ -197,7 +195,7 @@ async def test_a_silent_peer_is_bounded_by_a_scope_around_the_block(
 
 
 async def test_frames_sent_along_with_the_request_are_not_lost() -> None:
-    """An eager client's first message and ping are answered like any other."""
+    """A message and a ping that come with the request are answered like any others."""
     along = frame(TEXT, b"hello") + frame(PING, b"?")
     async with open_raw(along=along) as (server, peer):
         assert await server.receive() == "hello"
@@ -212,8 +210,8 @@ class BoomError(Exception):
 
 
 @pytest.mark.parametrize("cancelled", [True, False])
-async def test_what_the_block_raises_comes_out_as_it_is(*, cancelled: bool) -> None:
-    """Not in a group, and not replaced by a cancellation from outside."""
+async def test_the_block_s_exception_is_raised_unchanged(*, cancelled: bool) -> None:
+    """The block's exception is not in a group, nor replaced by a cancellation from outside."""
     near, far = memory_streams()
     await far.send_all(request())
     boom = BoomError()
@@ -231,7 +229,7 @@ async def test_what_the_block_raises_comes_out_as_it_is(*, cancelled: bool) -> N
 
 
 async def test_a_cancelled_block_is_left_cancelled(autojump_clock: MockClock) -> None:
-    """A deadline that passes inside the block ends it like any other block."""
+    """A deadline that passes inside the block is caught by its own scope."""
     near, far = memory_streams()
     await far.send_all(request())
     with trio.move_on_after(30) as scope:
@@ -244,7 +242,7 @@ async def test_a_cancelled_block_is_left_cancelled(autojump_clock: MockClock) ->
 async def test_a_deadline_can_be_lifted_once_the_handshake_is_done(
     autojump_clock: MockClock,
 ) -> None:
-    """One scope bounds the handshake and not what follows it."""
+    """A deadline for the handshake can be lifted inside the block."""
     async with open_raw() as (server, _peer):
         assert server.peer == "raw"
     near, far = memory_streams()

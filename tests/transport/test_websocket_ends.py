@@ -1,4 +1,4 @@
-"""WebSockets: how a connection ends, and what a peer can do wrong."""
+"""WebSocket transports: how a connection ends, and errors of the peer."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.transport.peers import (
 
 
 async def ends(transport: Transport) -> TransportClosed:
-    """Receive until the transport is closed, and return how."""
+    """Receive until the transport is closed, and return the exception."""
     while True:
         try:
             await transport.receive()
@@ -41,7 +41,7 @@ async def ends(transport: Transport) -> TransportClosed:
 async def test_the_close_code_reaches_the_other_side(
     autojump_clock: MockClock, *, by_server: bool
 ) -> None:
-    """Both sides are done once the farewell is answered, and neither sends any more."""
+    """The peer gets the close code and the reason, and then neither side can send."""
     async with open_pair() as (server, client):
         first, second = (server, client) if by_server else (client, server)
         await first.send([b"last words"])
@@ -60,7 +60,7 @@ async def test_the_close_code_reaches_the_other_side(
 
 
 async def test_a_pending_receive_ends_with_the_farewell() -> None:
-    """Closing wakes whoever waits for a message; one still under way is not handed out."""
+    """Closing ends a pending receive, and a message that is on its way is not returned."""
     async with open_raw() as (server, peer), trio.open_nursery() as nursery:
 
         @nursery.start_soon
@@ -76,14 +76,14 @@ async def test_a_pending_receive_ends_with_the_farewell() -> None:
 
 
 async def test_leaving_the_block_closes_the_stream() -> None:
-    """Without a farewell the peer sees an abnormal end, and at once."""
+    """Leaving the block without closing ends the stream at once, without a Close."""
     async with open_raw() as (_server, peer):
         pass
     assert await peer.read_to_end() == b""
 
 
 async def test_a_peer_may_ping_after_the_close(autojump_clock: MockClock) -> None:
-    """Pings that cross with a Close stay unanswered, and the farewell goes on as it should."""
+    """Pings and messages that cross with a Close are ignored, and the close is clean."""
     async with open_raw() as (server, peer), trio.open_nursery() as nursery:
         nursery.start_soon(server.close, 1001)
         assert await peer.receive() == (CLOSE, closing(1001))
@@ -99,7 +99,7 @@ async def test_a_peer_may_ping_after_the_close(autojump_clock: MockClock) -> Non
 async def test_a_farewell_to_a_silent_peer_is_bounded_by_the_caller(
     autojump_clock: MockClock,
 ) -> None:
-    """A peer that answers nothing, or does not even read, is left when the caller says so."""
+    """Closing waits for a silent peer, or one that does not read, as long as the caller allows."""
     async with open_raw() as (server, peer):
         with trio.move_on_after(2) as bound:
             await server.close()
@@ -119,13 +119,13 @@ async def test_a_farewell_to_a_silent_peer_is_bounded_by_the_caller(
 async def ignore_closed(
     send: Callable[[Sequence[bytes]], Awaitable[None]], frames: Sequence[bytes]
 ) -> None:
-    """Send, and be content with less."""
+    """Send, and ignore that the transport is closed."""
     with suppress(TransportClosed):
         await send(frames)
 
 
 async def test_messages_that_came_before_the_end_are_received() -> None:
-    """A peer that says something and leaves has said it."""
+    """Messages that came before the end of the stream are received."""
     async with open_raw() as (server, peer):
         for n in range(10):
             await peer.send(TEXT, b"%d" % n)
@@ -137,8 +137,8 @@ async def test_messages_that_came_before_the_end_are_received() -> None:
         await server.close()
 
 
-async def test_pings_and_the_close_wait_behind_a_full_queue_and_no_longer() -> None:
-    """Once the messages before them are received, both are served."""
+async def test_pings_and_the_close_wait_for_a_full_queue_and_no_longer() -> None:
+    """A ping and a Close after more messages than the queue holds are answered in time."""
     async with open_raw() as (server, peer):
         for n in range(200):
             await peer.send(TEXT, b"%d" % n)
@@ -154,8 +154,8 @@ async def test_pings_and_the_close_wait_behind_a_full_queue_and_no_longer() -> N
 
 @pytest.mark.parametrize("size", [1_000, 70_000, 199_999, 200_000])
 @pytest.mark.parametrize("first", [TEXT, BINARY])
-async def test_what_waits_to_be_received_is_bounded_by_its_size(first: int, size: int) -> None:
-    """Large messages are not read ahead by number; all come, in order, once they are received."""
+async def test_messages_that_wait_are_bounded_by_their_size(first: int, size: int) -> None:
+    """Large messages are not read ahead beyond the limit of one message and the buffers below."""
     async with open_raw(max_bytes=200_000) as (server, peer), trio.open_nursery() as nursery:
         sent: list[int] = []
 
@@ -168,7 +168,7 @@ async def test_what_waits_to_be_received_is_bounded_by_its_size(first: int, size
 
         nursery.start_soon(send_all)
         await wait_all_tasks_blocked()
-        # Besides those in trio-websocket, some are on their way.
+        # Those that trio-websocket holds, and those in the pipe.
         assert len(sent) * size < 3 * 200_000 + 2 * 64 * 1024
         for n in range(200):
             message = await server.receive()
@@ -196,7 +196,7 @@ async def test_what_waits_to_be_received_is_bounded_by_its_size(first: int, size
 async def test_a_broken_frame_ends_the_connection_with_its_reason(
     bad: bytes, code: int, autojump_clock: MockClock
 ) -> None:
-    """What came before it is received; the peer is told by a Close and the stream ends."""
+    """A broken frame is answered by a Close with its code, after the messages before it."""
     async with open_raw() as (server, peer):
         await peer.send(TEXT, b"good")
         await peer.stream.send_all(bad)
@@ -225,7 +225,7 @@ async def test_a_broken_frame_ends_the_connection_with_its_reason(
 async def test_nothing_a_peer_sends_comes_out_as_another_exception(
     bad: bytes, autojump_clock: MockClock, *, close_first: bool
 ) -> None:
-    """Odd Closes, garbage, frames after the end: all of it is a closed transport, at once."""
+    """Odd Closes, garbage and frames after the end are a closed transport, at once."""
     async with open_raw() as (server, peer), trio.open_nursery() as nursery:
         if close_first:
             nursery.start_soon(server.close)
@@ -243,7 +243,7 @@ async def test_nothing_a_peer_sends_comes_out_as_another_exception(
 async def test_the_limit_counts_bytes(
     text: str, autojump_clock: MockClock, *, to_server: bool
 ) -> None:
-    """A message of exactly the limit passes; one byte more gets a Close with 1009."""
+    """A message of the limit's size is received; one byte more gets a Close with 1009."""
     async with open_pair() as (server, client), trio.open_nursery() as nursery:
         sender, receiver = (client, server) if to_server else (server, client)
         nursery.start_soon(sender.send, [text.encode()])
@@ -259,7 +259,7 @@ async def test_the_limit_counts_bytes(
 
 
 async def test_a_message_too_big_is_refused_by_its_header() -> None:
-    """Not a byte of 64 MiB is waited for, nor of what fragments add up to."""
+    """A message that is too big is refused by its header, or by that of the fragment too much."""
     async with open_raw() as (server, peer):
         await peer.stream.send_all(frame(TEXT, bytes(64 * 1024 * 1024))[:14])
         assert isinstance(await ends(server), MessageTooBig)
@@ -276,7 +276,7 @@ async def test_a_message_too_big_is_refused_by_its_header() -> None:
 
 
 async def test_an_oversized_message_and_then_silence(autojump_clock: MockClock) -> None:
-    """The peer gets its Close, and the stream ends with the caller's patience."""
+    """A peer that sends too much and does not close gets 1009, and the caller's timeout holds."""
     async with open_raw(max_bytes=1000) as (server, peer):
         await peer.send(TEXT, bytes(1001))
         assert isinstance(await ends(server), MessageTooBig)
@@ -288,7 +288,7 @@ async def test_an_oversized_message_and_then_silence(autojump_clock: MockClock) 
 
 
 async def test_endless_fragments_of_nothing_are_refused(autojump_clock: MockClock) -> None:
-    """An unfinished message cannot be used to fill the memory."""
+    """An unfinished message of empty fragments is refused."""
     async with open_raw() as (server, peer):
         await peer.stream.send_all(frame(0x01))
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from arcp_trio.runtime.credentials.holes import reveal
 from arcp_trio.runtime.notices import refusal, store_trouble
+from arcp_trio.runtime.session.secrets import with_secrets
 from arcp_trio.store.errors import StoreError
 from arcp_trio.store.interface import JournalTrimmed, LogTrimmed
 from arcp_trio.store.records import HOLES
@@ -66,7 +66,8 @@ class Sender:
         try:
             while frames := await self._replay.next(WRITE_FRAMES, WRITE_BYTES):
                 if any(tail[0] == HOLES for _, tail in frames):
-                    frames = [(seq, reveal(tail, session, self._live)) for seq, tail in frames]
+                    live = self._live
+                    frames = [(seq, with_secrets(tail, session, live)) for seq, tail in frames]
                 await self._writer.write(frames)
         except StoreError:
             log.exception("replay failed", extra=session.facts)

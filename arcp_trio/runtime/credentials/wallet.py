@@ -1,6 +1,7 @@
 """A job's credentials: issued before its acceptance, rotated by its agent, revoked at its end.
 
-Values live here, in memory, for as long as the job; what is stored is what it takes to revoke them.
+Values are in memory only, for as long as the job is. What is stored is what it takes to revoke
+them.
 """
 
 from __future__ import annotations
@@ -13,54 +14,19 @@ from typing import TYPE_CHECKING
 import attrs
 import trio
 
+from arcp_trio.runtime.credentials.credential import Credential, credential_of
 from arcp_trio.runtime.credentials.provisioner import CredentialOrder, Issued
-from arcp_trio.runtime.job.emitting import add_sealed_event
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.runtime.wake import Wake
 from arcp_trio.store.records import CredentialRow, CredentialState
 from arcp_trio.wire.errors import ArcpError, InternalError
 from arcp_trio.wire.ids import new_id
-from arcp_trio.wire.json import Json, JsonObject, dumps
-from arcp_trio.wire.timestamps import parse_rfc3339, rfc3339
 
 if TYPE_CHECKING:
-    from arcp_trio.authority.lease import Lease
     from arcp_trio.runtime.credentials.provisioner import Provisioner
-    from arcp_trio.runtime.credentials.revocation import Doomed
-    from arcp_trio.runtime.job.job import Job
+    from arcp_trio.runtime.credentials.revocation import Revocation, Revoker
 
 log = logging.getLogger(__name__)
-
-ROTATED = "credential_rotated"
-"""The phase of the `status` event that tells of another value (§9.8.2)."""
-
-
-@attrs.frozen(kw_only=True)
-class Credential:
-    """A credential of the job, as it is now (§9.8.1). Present it to its endpoint only."""
-
-    id: str
-    scheme: str
-    value: str = attrs.field(repr=False)
-    endpoint: str
-    profile: str | None = None
-    constraints: Mapping[str, Json] = attrs.field(factory=dict[str, Json])
-    """What the upstream itself enforces."""
-
-    def wire(self) -> JsonObject:
-        """All of it, for whoever submitted the job."""
-        return {**self.public(), "value": self.value}
-
-    def public(self) -> JsonObject:
-        """All but its value, to be stored."""
-        fields = {
-            "id": self.id,
-            "scheme": self.scheme,
-            "endpoint": self.endpoint,
-            "profile": self.profile,
-            "constraints": dict(self.constraints) or None,
-        }
-        return {name: value for name, value in fields.items() if value is not None}
 
 
 @attrs.frozen
@@ -70,44 +36,67 @@ class _Held:
 
 
 class Wallet:
-    """What one job holds. Whatever is minted for it is revoked, at the latest with the job's end.
+    """The credentials of one job. All that is minted for it is revoked, at its end at the latest.
 
-    Intent first: that the upstream is about to be asked is stored before it is. So what it minted
-    can be revoked though its answer was never read.
+    Intent first: a row that says what the upstream is about to be asked for is stored before the
+    upstream is asked. So what it minted can be revoked even if its answer is never read.
     """
 
-    def __init__(self, job: Job, provisioner: Provisioner) -> None:
-        self.over = False
+    def __init__(
+        self,
+        revoker: Revoker,
+        provisioner: Provisioner,
+        *,
+        order: Callable[[], CredentialOrder],
+        announce: Callable[[Credential], None],
+        refuse_if_ending: Callable[[], None],
+        issue_seconds: float,
+        facts: Mapping[str, object],
+    ) -> None:
+        """Make an empty wallet.
+
+        Args:
+            revoker: revokes what the job no longer needs.
+            provisioner: mints what the job needs.
+            order: makes an order for what the job may still do and spend.
+            announce: tells the job's client of a credential that has replaced another.
+            refuse_if_ending: raises once the job's end is decided.
+            issue_seconds: how long the upstream may take to mint.
+            facts: what each line of the log says of the job.
+        """
+        self._closed = False
         """Everything is being revoked, and nothing new is kept."""
-        self.issued = False
-        """The job may be accepted with what it holds."""
-        self._job = job
+        self._closed_at = 0.0
+        self._revoker = revoker
         self._provisioner = provisioner
-        self._revoker = job.jobs.revoker
+        self._order = order
+        self._announce = announce
+        self._refuse_if_ending = refuse_if_ending
+        self._issue_seconds = issue_seconds
+        self._facts = facts
         self._held: dict[str, _Held] = {}
         self._minting: set[trio.CancelScope] = set()
         self._minted = Wake()
         self._rotating = trio.Lock()
-        self._doomed: list[Doomed] = []
-        self._ended_at = 0.0
+        self._revocations: list[Revocation] = []
 
     def all(self) -> list[Credential]:
-        """What the job may use now."""
-        return [] if self.over else [held.credential for held in self._held.values()]
+        """Return the credentials that the job may use now."""
+        return [] if self._closed else [held.credential for held in self._held.values()]
 
     def get(self, credential_id: str) -> Credential | None:
-        """The credential with this id, as it is or, behind the job's end, was last."""
+        """Return the credential with this id; after the job's end, as it was last."""
         held = self._held.get(credential_id)
         return None if held is None else held.credential
 
     def explain(self, error: BaseException) -> ArcpError | None:
-        """What an error of the upstream's means (§9.6, §9.7); None if it says nothing to us."""
+        """Return what an error of the upstream means (§9.6, §9.7); None if it is not one."""
         if not self._held or not isinstance(error, Exception):
             return None
         try:
             return self._provisioner.explain(error)
         except Exception:
-            log.exception("error cannot be explained", extra=self._job.facts)
+            log.exception("error cannot be explained", extra=self._facts)
             return None
 
     # -- minting
@@ -116,20 +105,20 @@ class Wallet:
         """Have the job's credentials minted: as many as the upstream finds it needs.
 
         Raises:
-            InternalError: it gets none, and what may have been minted is being revoked.
+            InternalError: there are no credentials; what may have been minted is being revoked.
         """
         for held in await self._mint(self._provisioner.issue):
             self._held[held.credential.id] = held
 
     async def rotate(self, credential_id: str) -> Credential:
-        """Replace a credential, tell of its new value, and have the old one revoked.
+        """Replace a credential, announce the new one, and have the old one revoked.
 
         Raises:
             KeyError: the job has no such credential.
-            InternalError: there is no other; the old one is as good as before.
+            InternalError: there is no new one, and the old one stays valid.
         """
         async with self._rotating:
-            self._job.refuse_if_ending()
+            self._refuse_if_ending()
             old = self._held[credential_id]
             ask = partial(self._ask_for_another, old.row)
             first, *others = await self._mint(ask, first_id=credential_id)
@@ -137,7 +126,7 @@ class Wallet:
                 self._held[new.credential.id] = new
             self._part_with(old, first)
             for new in (first, *others):
-                add_sealed_event(self._job, "status", {"phase": ROTATED, **new.credential.public()})
+                self._announce(new.credential)
             return first.credential
 
     async def _ask_for_another(
@@ -151,129 +140,95 @@ class Wallet:
 
     def _part_with(self, old: _Held, new: _Held) -> None:
         if old.row.handle == new.row.handle:
-            # Another value under the same name: to revoke the old would be to revoke the new.
+            # Another value under the same name: to revoke the old one would revoke the new one.
             self._revoker.keep(gone=[old.row.row_id])
         else:
-            self._doom([old.row])
+            self._revoke([old.row])
 
     async def _mint(
         self,
         ask: Callable[[CredentialOrder], Awaitable[Sequence[Issued]]],
         first_id: str | None = None,
     ) -> list[_Held]:
-        job, order = self._job, self._order()
+        """Store the intent, ask the upstream, and keep what it minted, or have that revoked."""
+        order = self._order()
         intent = CredentialRow(
             row_id=order.id,
             order_id=order.id,
-            job_id=job.id,
-            principal=job.principal,
+            job_id=order.job_id,
+            principal=order.principal,
             state=CredentialState.ISSUING,
         )
-        scope = trio.CancelScope(deadline=trio.current_time() + job.core.limits.issue_seconds)
+        scope = trio.CancelScope(deadline=trio.current_time() + self._issue_seconds)
         self._minting.add(scope)
         kept = False
         try:
             with scope:
                 await self._revoker.keep([intent]).committed()
                 issued = await ask(order)
-                if not self.over:
-                    held = self._read(issued, intent, first_id)
+                if not self._closed:
+                    held = _read(issued, intent, order.expires_at, first_id)
                     self._revoker.keep([each.row for each in held], gone=[intent.row_id])
                     kept = True
                     ids = [each.credential.id for each in held]
-                    log.info("credentials issued", extra=job.facts | {"credential_ids": ids})
+                    log.info("credentials issued", extra={**self._facts, "credential_ids": ids})
                     return held
-            log.warning("credentials not issued", extra=job.facts | {"error": "none in time"})
-        except Exception as error:  # noqa: BLE001 - whatever is wrong with the upstream
-            log.warning("credentials not issued", extra=job.facts | {"error": repr(error)})
+            log.warning("credentials not issued", extra={**self._facts, "error": "none in time"})
+        except Exception as error:  # noqa: BLE001 - anything may be wrong with the upstream
+            log.warning("credentials not issued", extra={**self._facts, "error": repr(error)})
         finally:
             if not kept:
-                self._doom([intent])
+                self._revoke([intent])
             self._minting.discard(scope)
             self._minted.set()
-        job.refuse_if_ending()
+        self._refuse_if_ending()
         if scope.cancelled_caught:
-            raise limit_hit("issue_seconds", job.core.limits.issue_seconds)
+            raise limit_hit("issue_seconds", self._issue_seconds)
         raise InternalError("the job's credentials could not be issued")
 
-    def _order(self) -> CredentialOrder:
-        job, limits = self._job, self._job.core.limits
-        authority, lease = job.authority, job.authority.lease
-        left = None
-        if authority.deadline is not None:
-            left = authority.deadline - limits.lease_grace_seconds - trio.current_time()
-        return CredentialOrder(
-            id=new_id("order_"),
-            job_id=job.id,
-            principal=job.principal,
-            agent=job.agent.ref,
-            trace_id=job.trace_id,
-            # What it names to grant nothing is not what it does not name.
-            lease={**dict.fromkeys(lease.grants, ()), **lease.wire()},
-            budget=authority.budget.available() or {},
-            expires_at=lease.expires_at,
-            seconds_left=None if left is None else max(0.0, left),
-        )
+    # -- the job's end
 
-    def _read(
-        self, issued: Sequence[Issued], intent: CredentialRow, first_id: str | None
-    ) -> list[_Held]:
-        """What was minted; ValueError if it cannot be shown to anybody."""
-        lease = self._job.authority.lease
-        held: list[_Held] = []
-        for each in issued:
-            credential = Credential(
-                id=(not held and first_id) or new_id("cred_"),
-                scheme=each.scheme,
-                value=each.value,
-                endpoint=each.endpoint,
-                profile=each.profile,
-                constraints=_constraints(each, lease),
-            )
-            dumps(credential.wire())
-            row = attrs.evolve(
-                intent,
-                row_id=new_id("minted_"),
-                state=CredentialState.LIVE,
-                handle=each.handle,
-                credential_id=credential.id,
-            )
-            held.append(_Held(credential, row))
-        return held
-
-    # -- the end
-
-    def end(self) -> None:
-        """Have everything revoked."""
-        if self.over:
+    def close(self) -> None:
+        """Have everything revoked, and keep nothing new."""
+        if self._closed:
             return
-        self.over = True
-        self._ended_at = trio.current_time()
+        self._closed = True
+        self._closed_at = trio.current_time()
         for scope in self._minting:
             scope.cancel(reason="the job is over")
-        self._doom([held.row for held in self._held.values()])
+        self._revoke([held.row for held in self._held.values()])
 
-    async def ended(self) -> None:
-        """Wait until everything is revoked, but not for long: the rest goes on by itself."""
-        with self._revoker.patience(self._ended_at):
+    async def revoked(self) -> None:
+        """Wait until everything is revoked, but not for long: the revoker goes on by itself."""
+        with self._revoker.patience(self._closed_at):
             while self._minting:
                 await self._minted.wait()
-            for doomed in self._doomed:
-                await doomed.settled.wait()
+            for revocation in self._revocations:
+                await revocation.settled.wait()
 
-    def _doom(self, rows: Sequence[CredentialRow]) -> None:
-        doomed = [each for each in self._doomed if not each.settled.is_set()]
-        self._doomed = doomed + self._revoker.begin(rows)
+    def _revoke(self, rows: Sequence[CredentialRow]) -> None:
+        unsettled = [each for each in self._revocations if not each.settled.is_set()]
+        self._revocations = unsettled + self._revoker.begin(rows)
 
 
-def _constraints(issued: Issued, lease: Lease) -> Mapping[str, Json]:
-    """As they were told, but a time in UTC, which is all that clients need to read (§9.5)."""
-    constraints = {name: value for name, value in issued.constraints.items() if value is not None}
-    told = constraints.get("expires_at")
-    if told is not None:
-        moment = parse_rfc3339(told)
-        if moment == lease.expires:
-            constraints["expires_at"] = lease.expires_at
-        elif not told.endswith("Z"):
-            constraints["expires_at"] = rfc3339(moment)
-    return constraints
+def _read(
+    issued: Sequence[Issued], intent: CredentialRow, expires_at: str | None, first_id: str | None
+) -> list[_Held]:
+    """Return what was minted; the first credential gets `first_id`, if that is given.
+
+    Raises:
+        ValueError: a credential cannot be sent to a client.
+    """
+    held: list[_Held] = []
+    for each in issued:
+        credential_id = (not held and first_id) or new_id("cred_")
+        credential = credential_of(each, credential_id, expires_at)
+        row = attrs.evolve(
+            intent,
+            row_id=new_id("minted_"),
+            state=CredentialState.LIVE,
+            handle=each.handle,
+            credential_id=credential.id,
+        )
+        held.append(_Held(credential, row))
+    return held

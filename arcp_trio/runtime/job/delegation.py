@@ -1,28 +1,18 @@
-"""A job giving part of its work, and part of its lease, to another agent (§10)."""
+"""Delegation: a job gives work, and a part of its lease, to another agent (§10)."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from arcp_trio.authority.lease import Lease, narrowed
-from arcp_trio.runtime.job.acceptance import (
-    Origin,
-    Wanted,
-    acceptance,
-    accepted_tail,
-    draft,
-    give_up,
-    provide,
-    row,
-)
-from arcp_trio.runtime.job.emitting import add_event, give_way
+from arcp_trio.runtime.job.acceptance import accept
+from arcp_trio.runtime.job.draft import JobSource, Wanted
+from arcp_trio.runtime.job.events import add_event, give_way
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.store.records import Status
-from arcp_trio.store.writes import AcceptJob
 from arcp_trio.wire.agent_ref import parse_agent_ref
 from arcp_trio.wire.errors import (
     ArcpError,
@@ -42,9 +32,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-Amount = str | int | float | Decimal
+Amount: TypeAlias = str | int | float | Decimal
 
-_FAILURES: Mapping[Status, type[ArcpError]] = {
+_FAILURES: Final[Mapping[Status, type[ArcpError]]] = {
     Status.CANCELLED: JobCancelled,
     Status.TIMED_OUT: JobTimedOut,
 }
@@ -67,18 +57,17 @@ class Child:
         A streamed result comes whole: as text if it was streamed as utf8, else as bytes.
 
         Raises:
-            JobFailed, JobCancelled, JobTimedOut: it ended otherwise.
-            InternalError: what it streamed is not stored any more.
+            JobFailed, JobCancelled, JobTimedOut: the child did not succeed.
+            InternalError: what it streamed is no longer stored.
         """
-        await self._job.said_its_end.wait()
+        await self._job.over()
         outcome = self._job.outcome
         assert outcome is not None
         error = outcome.error
         if error is None:
-            if self._job.streamed is not None:
-                return await self._job.streamed.whole(self._job)
-            result: Json = loads(outcome.result)
-            return result
+            if self._job.chunks is not None:
+                return await self._job.chunks.whole()
+            return loads(outcome.result)
         raise _FAILURES.get(outcome.status, JobFailed)(
             error.message, details=error.details, retryable=error.retryable, code=error.code
         )
@@ -94,9 +83,9 @@ async def delegate(
     expires_in: float | None,
     max_runtime: float | None,
 ) -> Child:
-    """Say on the wire what is wanted, then accept the child or say why not."""
+    """Emit a `delegate` event, then accept the child, or emit why there is none."""
     delegate_id = new_id("del_")
-    amounts = {currency: _plain(amount) for currency, amount in (budget or {}).items()}
+    amounts = {currency: _decimal_text(amount) for currency, amount in (budget or {}).items()}
     request = lease_request(lease, None if budget is None else amounts)
     expires_at = None
     if expires_in is not None:
@@ -112,21 +101,25 @@ async def delegate(
     try:
         await give_way(parent)
         wanted = _wanted(parent, agent, input, request, expires_at, max_runtime)
-        child = await _accept(parent, delegate_id, wanted)
+        new = await accept(parent.jobs, wanted, JobSource.delegation(parent, delegate_id))
+        # An entry of the parent's journal: its client learns of the child after the `delegate`
+        # event, even if it was away, or is another session that came with the same key later.
+        parent.journal.accept_child(new.job.id, new.tail)
+        new.start_once_stored()
     except BaseException as error:
-        # In one step: whoever is being cancelled cannot wait.
+        # With no checkpoint: the task may be cancelled.
         told = parent.core.metrics.refused(_told(error))
         refused = {"wanted": agent, "code": told.code, "error": told.message}
         log.info("delegation refused", extra=parent.facts | refused)
-        if not parent.sealed:
-            why_not = {"call_id": delegate_id, "error": told.payload()}
-            add_event(parent, "tool_result", why_not)
+        if not parent.ended:
+            refusal = {"call_id": delegate_id, "error": told.payload()}
+            add_event(parent, "tool_result", refusal)
         raise
-    return Child(child)
+    return Child(new.job)
 
 
 def _told(error: BaseException) -> ArcpError:
-    """What the client reads of a delegation that came to nothing."""
+    """Return what the client reads of a delegation that has failed."""
     if isinstance(error, ArcpError):
         return error
     if isinstance(error, Exception):
@@ -134,15 +127,9 @@ def _told(error: BaseException) -> ArcpError:
     return JobCancelled("the delegation was given up")
 
 
-def _plain(amount: Amount) -> str:
+def _decimal_text(amount: Amount) -> str:
+    """Return an amount as a lease has it: in decimal digits, without an exponent."""
     return amount if isinstance(amount, str) else format(Decimal(str(amount)), "f")
-
-
-def _some_time(seconds: float) -> float:
-    seconds = float(seconds)
-    if not seconds > 0:  # nan is none, either
-        raise InvalidRequest("expected a number of seconds above 0 @ max_runtime")
-    return seconds
 
 
 def _wanted(
@@ -153,7 +140,7 @@ def _wanted(
     expires_at: str | None,
     max_runtime: float | None,
 ) -> Wanted:
-    """What the child is to be, within what its parent has.
+    """Return what the child is to be, within what its parent has.
 
     Raises:
         ArcpError: the parent may not delegate, or not that.
@@ -165,11 +152,11 @@ def _wanted(
     above = parent.authority
     wanted = Wanted(
         agent=parent.jobs.agents.resolve(agent),
-        input=loads(dumps(input)),  # from here on each of the two has its own
+        input=loads(dumps(input)),  # a copy: parent and child must not share it
         lease=narrowed(
             asked, above.lease, above.budget.available(), any_model=core.policy.any_model
         ),
-        max_runtime=None if max_runtime is None else _some_time(max_runtime),
+        max_runtime=None if max_runtime is None else _positive(max_runtime),
     )
     limits = core.limits
     if parent.depth >= limits.delegation_depth:
@@ -179,33 +166,8 @@ def _wanted(
     return wanted
 
 
-async def _accept(parent: Job, delegate_id: str, wanted: Wanted) -> Job:
-    """The child exists once it is stored; its acceptance has its place in the parent's journal.
-
-    So whoever submitted the parent learns of the child behind the `delegate` event, also if it
-    was away, and also if it is another session that submitted the same key later.
-    """
-    core = parent.core
-    child = draft(parent.jobs, wanted, Origin.delegation(parent, delegate_id))
-    parent.adopt(child)
-    try:
-        await provide(child)
-        now = core.clock.now()
-        accepted = acceptance(child, now)
-        tail = accepted_tail(accepted)
-        group = core.store.put(AcceptJob(row(child, dumps(accepted), now), None, parent.id))
-    except BaseException:
-        await _part(parent, child)  # noqa: ASYNC102 - it bounds and shields itself
-        raise
-    parent.tell_of(child, tail)
-    group.then(partial(parent.jobs.start, child))
-    return child
-
-
-async def _part(parent: Job, child: Job) -> None:
-    """There is no child after all; what was issued for it does not outlast its parent (§9.8.2)."""
-    if child.wallet is not None:
-        child.wallet.end()
-        await child.wallet.ended()
-    give_up(child)
-    parent.part_from(child)
+def _positive(seconds: float) -> float:
+    seconds = float(seconds)
+    if not seconds > 0:  # refuses nan, too
+        raise InvalidRequest("expected a number of seconds above 0 @ max_runtime")
+    return seconds

@@ -1,13 +1,13 @@
-"""A job's journal from its writing end: what is emitted, who watches, and its bound."""
+"""A job's journal, as its job writes it: entries, hints to the watchers, and the bound on it."""
 
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Protocol
 
 import trio
 
-from arcp_trio.runtime.credentials import holes as sealing
+from arcp_trio.runtime.credentials.holes import with_holes
 from arcp_trio.store.records import Entry
 from arcp_trio.store.writes import AppendJournal, FinishJob, TrimJournal
 from arcp_trio.wire import envelope
@@ -17,22 +17,39 @@ from arcp_trio.wire.timestamps import rfc3339
 if TYPE_CHECKING:
     from arcp_trio.runtime.job.jobs import Jobs
     from arcp_trio.runtime.job.outcome import Outcome
-    from arcp_trio.runtime.session.watch import Watch
     from arcp_trio.store.queue import Group
 
-SEGMENT_ENTRIES = 64
-"""Trimming gives up whole segments of so many entries: sizes need not be kept one by one."""
+SEGMENT_ENTRIES: Final = 64
+"""Entries per segment. Trimming drops whole segments, so that no entry's size need be kept."""
+
+
+class Watcher(Protocol):
+    """A session that watches the job, as far as the job's journal needs to know it."""
+
+    @property
+    def cursor(self) -> int:
+        """The index of the next entry that the session is owed."""
+        ...
+
+    @property
+    def attached(self) -> bool:
+        """Whether the session has a connection that it numbers entries for."""
+        ...
+
+    def hint(self, entry: Entry, /) -> None:
+        """Notice that the journal has a new entry. Never waits, never fails."""
+        ...
 
 
 class Journal:
-    """Takes a job's entries, hints at them, and gives up the oldest past its bound."""
+    """Takes a job's entries, hints at them to the watchers, and drops the oldest past its bound."""
 
     def __init__(
         self, jobs: Jobs, job_id: str, trace_id: str, session_id: str, above: Journal | None
     ) -> None:
         self.length = 0
-        self.watches: dict[str, Watch] = {}
-        """Those of the awake sessions that watch the job, by their ids."""
+        self.watches: dict[str, Watcher] = {}
+        """The watches of the awake sessions that watch the job, by session id."""
         core = jobs.core
         self._jobs = jobs
         self._store = core.store
@@ -40,33 +57,34 @@ class Journal:
         self._job_id = job_id
         self._session_id = session_id
         self._above = above
-        """The parent's, for a delegated job."""
+        """The parent's journal, if the job is a delegated one."""
         self._tails = envelope.JobTails(job_id, trace_id)
         self._most_bytes = min(core.limits.journal_bytes, core.store.journal_bytes)
         self._bytes = 0
+        """How many bytes of tails were ever added."""
         self._segments: deque[tuple[int, int]] = deque([(0, 0)])
-        """Where each segment starts, by index and by bytes ever written."""
-        self._given_up = 0
-        self._waiting = False
-        self._moved = trio.Event()
+        """The start of each segment: the index of its first entry, and `_bytes` before it."""
+        self._trimmed_bytes = 0
+        self._reader_awaited = False
+        self._reader_moved = trio.Event()
 
-    # -- writing: each in one step, so that concurrent emitters cannot change places
+    # -- writing: each entry in one step, so that concurrent emitters cannot change places
 
     def append(
-        self, message_type: str, payload: bytes, *, feature: str | None = None, sealed: bool = False
+        self, message_type: str, payload: bytes, *, feature: str | None = None, holes: bool = False
     ) -> None:
-        """Add an event; a sealed one has a hole for a secret."""
+        """Add an event; with `holes`, secrets are filled in as it is sent."""
         tail = self._tails.tail(message_type, payload, id=new_id())
-        self._append(self._entry(sealing.sealed(tail) if sealed else tail, feature=feature))
+        self._append(self._entry(with_holes(tail) if holes else tail, feature=feature))
         self._metrics.events += 1
         self._metrics.event_bytes += len(tail)
 
     def accept_child(self, job_id: str, accepted: bytes) -> None:
-        """Add the acceptance of a job that this one has delegated to (§10)."""
+        """Add the acceptance of a job that this journal's job has delegated to (§10)."""
         self._append(self._entry(accepted, child=job_id))
 
     def finish(self, outcome: Outcome, now: float, budget: bytes | None) -> Group:
-        """Add the terminal: nothing comes behind it."""
+        """Add the terminal, which is the last entry."""
         tail = self._tails.tail(outcome.type, outcome.payload(rfc3339(now)), id=new_id())
         entry = self._entry(tail, terminal=True)
         group = self._store.put(FinishJob(self._job_id, outcome.status, now, entry, budget))
@@ -92,7 +110,7 @@ class Journal:
 
     def _hint(self, entry: Entry) -> None:
         for watch in self.watches.values():
-            watch.session.outbox.hint(watch, entry)
+            watch.hint(entry)
 
     def _count(self, entry: Entry) -> None:
         self.length = entry.index + 1
@@ -100,65 +118,69 @@ class Journal:
         if self.length % SEGMENT_ENTRIES == 0:
             self._segments.append((self.length, self._bytes))
 
-    # -- its bound
+    # -- the bound
 
     @property
     def first(self) -> int:
-        """The oldest entry it still has."""
+        """The index of the oldest entry that is still there."""
         return self._segments[0][0]
 
     @property
     def over(self) -> bool:
-        """Whether it holds more than it may."""
-        return self._bytes - self._given_up > self._most_bytes
+        """Whether the journal holds more than its bound allows."""
+        return self._bytes - self._trimmed_bytes > self._most_bytes
 
     @property
     def _over_by_a_segment(self) -> bool:
-        """Whether something whole could be given up to make it fit."""
+        """Whether the journal is over its bound and has a whole segment to drop."""
         return self.over and len(self._segments) > 1
 
+    async def fit(self) -> None:
+        """Bring the journal within its bound.
+
+        Entries that the submitting session has not read are kept while it is attached: wait for it
+        to read them. No other session is waited for.
+        """
+        while True:
+            journal, watch = self._nearest_watch_of_submitter()
+            attached = watch is not None and watch.attached
+            # A session that watches only an ancestor so far has yet to read all of this journal.
+            cursor = watch.cursor if watch is not None and journal is self else 0
+            self._trim(cursor if attached else None)
+            if not (attached and self._over_by_a_segment):
+                return
+            await journal._wait_for_reader()  # noqa: SLF001 - another journal
+
     def _trim(self, reader: int | None) -> None:
-        """Give up the oldest segments until it fits, but nothing that `reader` has yet to read."""
+        """Drop the oldest segments until the rest fits, but no entry from index `reader` on."""
         base, first = 0, self.first
         while self._over_by_a_segment:
             index, size = self._segments[1]
             if reader is not None and index > reader:
                 break
             self._segments.popleft()
-            base, self._given_up = index, size
+            base, self._trimmed_bytes = index, size
         if base:
             self._store.put(TrimJournal(self._job_id, base))
             self._metrics.evicted_events += base - first
 
-    def reader_moved(self) -> None:
-        """A watch moved on, or its session left: whoever waits for that looks again."""
-        if self._waiting:
-            self._waiting = False
-            self._moved.set()
-
-    async def _reader(self) -> None:
-        """Wait until a watch has moved."""
-        if not self._waiting:
-            self._waiting, self._moved = True, trio.Event()
-        await self._moved.wait()
-
-    async def fit(self) -> None:
-        """Wait for the session that submitted the job, while it is attached; for nobody else."""
-        while True:
-            journal, watch = self._first_reader()
-            attached = watch is not None and watch.session.outbox.unsent is not None
-            # Told of an ancestor only, so far, it has yet to read all of this one.
-            cursor = watch.cursor if watch is not None and journal is self else 0
-            self._trim(cursor if attached else None)
-            if not (attached and self._over_by_a_segment):
-                return
-            await journal._reader()  # noqa: SLF001 - another of the same kind
-
-    def _first_reader(self) -> tuple[Journal, Watch | None]:
-        """The submitting session's watch: of this job, or else of the nearest one above."""
+    def _nearest_watch_of_submitter(self) -> tuple[Journal, Watcher | None]:
+        """Return the submitting session's watch: of this job, or of the nearest one above it."""
         journal = self
         while (watch := journal.watches.get(self._session_id)) is None:
             if journal._above is None:
                 break
             journal = journal._above
         return journal, watch
+
+    async def _wait_for_reader(self) -> None:
+        """Wait until a watch moves on or leaves."""
+        if not self._reader_awaited:
+            self._reader_awaited, self._reader_moved = True, trio.Event()
+        await self._reader_moved.wait()
+
+    def reader_moved(self) -> None:
+        """Notice that a watch moved on or left: `fit` looks again."""
+        if self._reader_awaited:
+            self._reader_awaited = False
+            self._reader_moved.set()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from arcp_trio.runtime.credentials.holes import reveal
 from arcp_trio.runtime.session.outbox import AfterNumber, Promise
+from arcp_trio.runtime.session.secrets import with_secrets
 from arcp_trio.runtime.session.session import Session
 from arcp_trio.runtime.session.watch import Watch
 from arcp_trio.store.records import Entry, Inline, LogItem, Mark, Range
@@ -47,7 +47,7 @@ class Batch:
         if entry.child is None and (
             entry.feature is None or entry.feature in self._record.features
         ):
-            self.number_events(watch, [self._revealed(entry.tail)])
+            self.number_events(watch, [self._with_secrets(entry.tail)])
         else:
             # A feature that was not negotiated is not used (§6.2): the entry gets no number.
             watch.cursor += 1
@@ -81,8 +81,7 @@ class Batch:
         job = self._live.get(job_id)
         watch = Watch(self._session, job_id, job)
         self.promise(Promise(accepted, watch))
-        if job is not None:
-            job.journal.watches[self._session.id] = watch
+        watch.join_job()
 
     def inline(self, tail: bytes) -> None:
         """Number a frame that is in no journal: it is for this session only."""
@@ -94,12 +93,12 @@ class Batch:
     def answer(self, tail: bytes | AfterNumber) -> bytes:
         """Give a frame without a number its place; return its tail."""
         said = tail if isinstance(tail, bytes) else tail(self._record.top)
-        self._send(0, [self._revealed(said)])
+        self._send(0, [self._with_secrets(said)])
         return said
 
-    def _revealed(self, tail: bytes) -> bytes:
+    def _with_secrets(self, tail: bytes) -> bytes:
         # Not when it is sent: by then the job may have ended, and its secrets with it.
-        return reveal(tail, self._session, self._live)
+        return with_secrets(tail, self._session, self._live)
 
     def promise(self, item: Promise) -> None:
         """Give a promise its place in the log, whether or not a client is there to read it."""

@@ -81,7 +81,7 @@ class Clerk:
         session = self._session
         while True:
             await session.outbox.room_for_answers()
-            command = await session.inbox.get()
+            command = await session.inbox.commands.receive()
             try:
                 if isinstance(command, Request):
                     await self._serve(command)
@@ -135,10 +135,7 @@ class Clerk:
                 # It may be a malformed submit, and some clients match answers by their order.
                 self._in_turn(request, partial(self._refuse, request, message))
             case Submit():
-                assert request.id is not None
-                self._submissions.begin(
-                    session, request.attachment, request.id, request.trace, message, request.size
-                )
+                self._submissions.begin(session, request, message)
             case Cancel():
                 await self._cancel(request, message)
             case Close():
@@ -193,7 +190,7 @@ class Clerk:
         self._check_may_cancel(job)
         decided = job.decide(outcome.cancelled(message.reason))
         ends = job.outcome
-        if not decided and ends is not None and (job.sealed or ends.status != "cancelled"):
+        if not decided and ends is not None and (job.ended or ends.status != "cancelled"):
             self._refuse_ended(request, job.id, ends.status)
             return
         payload = {"job_id": job.id} | (

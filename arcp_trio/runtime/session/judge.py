@@ -1,4 +1,4 @@
-"""What a submit comes to: a new job, or the one that its key stands for (§7.1, §7.2)."""
+"""Deciding submits: each leads to a new job, or to the one that its key stands for (§7.1, §7.2)."""
 
 from __future__ import annotations
 
@@ -8,68 +8,63 @@ import attrs
 import trio
 
 from arcp_trio.authority.lease import Lease
-from arcp_trio.runtime.job.acceptance import (
-    Origin,
-    Wanted,
-    acceptance,
-    accepted_tail,
-    draft,
-    give_up,
-    provide,
-    row,
-)
+from arcp_trio.runtime.job.acceptance import NewJob, accept, accept_at_once, accepted_tail
+from arcp_trio.runtime.job.draft import IdempotencyKey, JobSource, Wanted
 from arcp_trio.runtime.session.watch import Watch
-from arcp_trio.store.queue import Group
 from arcp_trio.store.records import KeyRow
-from arcp_trio.store.writes import AcceptJob
 from arcp_trio.wire.errors import DuplicateKey, InvalidRequest
 from arcp_trio.wire.features import Feature
 from arcp_trio.wire.fingerprint import fingerprint
-from arcp_trio.wire.json import JsonObject, dumps, loads_exact
+from arcp_trio.wire.json import loads_exact
 from arcp_trio.wire.messages import Submit
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.core import Core
-    from arcp_trio.runtime.job.job import Job
     from arcp_trio.runtime.job.jobs import Jobs
-    from arcp_trio.runtime.session.attachment import Attachment
+    from arcp_trio.runtime.session.clerk import Request
     from arcp_trio.runtime.session.session import Session
 
 
 @attrs.define(eq=False)
 class Claim:
-    """An idempotency key whose first submit is still being decided."""
+    """An idempotency key whose first submit is not decided yet."""
 
     settled: trio.Event = attrs.field(factory=trio.Event)
 
 
 @attrs.define(eq=False, kw_only=True)
-class Request:
-    """One submit, of one session."""
+class Submission:
+    """A `job.submit` of one session, until it is answered."""
 
     session: Session
-    attachment: Attachment
-    id: str
-    trace: str | None
+    request: Request
     submit: Submit
-    size: int
-    """Of its frame."""
     claim: Claim | None
-    """Held if this submit is the first to bring its key."""
+    """Held by the submit that is the first to bring its key."""
+
+    @property
+    def wants_credentials(self) -> bool:
+        """Whether the job is to have credentials, if its lease needs any (§9.8)."""
+        return Feature.PROVISIONED_CREDENTIALS in self.session.features
+
+    @property
+    def needs_no_wait(self) -> bool:
+        """Whether the submit can be decided with no look into the store and no credentials."""
+        return self.submit.idempotency_key is None and not self.wants_credentials
 
 
 @attrs.frozen
-class Accepted:
-    """What a submit came to: a job, new or known, and whether this session begins to watch it."""
+class Decision:
+    """The job that a submit leads to, new or known, and the watch of it that begins, if any."""
 
     tail: bytes
-    """Of its `job.accepted`, finished before anything is stored: from then on nothing can fail."""
+    """The tail of its `job.accepted`."""
     watch: Watch | None = None
-    new: Job | None = None
+    new: NewJob | None = None
 
 
 class Judge:
-    """Decides what a submit comes to. Of submits that share a key, one at a time."""
+    """Decides to which job a submit leads. Submits that share a key are decided one at a time."""
 
     def __init__(self, core: Core, jobs: Jobs) -> None:
         self._core = core
@@ -77,86 +72,63 @@ class Judge:
         self._claims: dict[tuple[str, str], Claim] = {}
 
     def claim(self, principal: str, key: str | None) -> Claim | None:
-        """Claim a key for the submit that is the first to bring it."""
+        """Claim a key for a submit; None if there is no key, or another submit has claimed it."""
         if key is None or (principal, key) in self._claims:
             return None
         claim = self._claims[principal, key] = Claim()
         return claim
 
-    async def decide(self, request: Request) -> Accepted:
+    def decide_at_once(self, submission: Submission) -> Decision:
+        """Accept a new job with no checkpoint, if the submission `needs_no_wait`.
+
+        Raises:
+            ArcpError: the reason why there is no job.
+        """
+        wanted, source = self._wanted(submission), _source(submission)
+        return _new(submission, accept_at_once(self._jobs, wanted, source))
+
+    async def decide(self, submission: Submission) -> Decision:
         """Have a new job stored, or find the one that the key stands for.
 
         Raises:
-            ArcpError: why neither.
+            ArcpError: the reason why there is no job.
         """
-        key = request.submit.idempotency_key
+        key = submission.submit.idempotency_key
         if key is None:
-            return await self._accept_stored(request)
-        principal = request.session.principal
-        while request.claim is None:
+            return await self._accept(submission)
+        principal = submission.session.principal
+        while submission.claim is None:
             other = self._claims.get((principal, key))
             if other is not None:
                 await other.settled.wait()
-            request.claim = self.claim(principal, key)
+            submission.claim = self.claim(principal, key)
         try:
             known = await self._core.store.key(principal, key, self._core.clock.now())
             if known is None:
-                accepted = await self._accept_stored(request)
+                decision = await self._accept(submission)
             else:
-                accepted = await self._repeat(request, known)
-            if accepted.watch is not None:
-                request.session.accepting.add(accepted.watch.job_id)
-            return accepted
+                decision = await self._repeat(submission, known)
+            if decision.watch is not None:
+                submission.session.accepting |= {decision.watch.job_id}
+            return decision
         finally:
             del self._claims[principal, key]
-            request.claim.settled.set()
+            submission.claim.settled.set()
 
     # -- a new job
 
-    async def _accept_stored(self, request: Request) -> Accepted:
-        job = self.draft(request)
-        try:
-            await provide(job)
-        except BaseException:
-            give_up(job)
-            raise
-        accepted, group = self.accept(request, job)
-        try:
-            await group.committed()
-        except BaseException:
-            give_up(job)
-            raise
-        return accepted
+    async def _accept(self, submission: Submission) -> Decision:
+        new = await accept(self._jobs, self._wanted(submission), _source(submission))
+        await new.stored()
+        return _new(submission, new)
 
-    def draft(self, request: Request) -> Job:
-        """A job as it is wanted, not yet stored.
-
-        Raises:
-            ArcpError: why not.
-        """
-        return draft(self._jobs, self._wanted(request), _origin(request))
-
-    def accept(self, request: Request, job: Job) -> tuple[Accepted, Group]:
-        """Take on a new job; it exists once the group is stored."""
-        core, session = self._core, request.session
-        try:
-            now = core.clock.now()
-            accepted = dumps(acceptance(job, now))
-            tail = _accepted_tail(request, accepted)
-            key = _key_row(request, job.id, accepted, now, core)
-            group = core.store.put(AcceptJob(row(job, accepted, now), key))
-        except BaseException:
-            give_up(job)
-            raise
-        return Accepted(tail, Watch(session, job.id, job), job), group
-
-    def _wanted(self, request: Request) -> Wanted:
-        core, submit = self._core, request.submit
-        _refuse_unnegotiated(submit, request.session.features)
+    def _wanted(self, submission: Submission) -> Wanted:
+        submit = submission.submit
+        _refuse_unnegotiated(submission)
         constraints = submit.lease_constraints
         expires_at = None if constraints is None else constraints.expires_at
         return Wanted(
-            lease=Lease.read(submit.lease_request, expires_at, now=core.clock.now()),
+            lease=Lease.read(submit.lease_request, expires_at, now=self._core.clock.now()),
             agent=self._jobs.agents.resolve(submit.agent),
             input=submit.input,
             max_runtime=submit.max_runtime_sec,
@@ -164,31 +136,51 @@ class Judge:
 
     # -- a known job
 
-    async def _repeat(self, request: Request, known: KeyRow) -> Accepted:
-        """The same key again: the same acceptance, to another session also the events (§7.2)."""
-        if fingerprint(request.submit) != known.fingerprint:
+    async def _repeat(self, submission: Submission, known: KeyRow) -> Decision:
+        """Return the same acceptance again; to another session also the job's events (§7.2)."""
+        if fingerprint(submission.submit) != known.fingerprint:
             raise DuplicateKey("this idempotency key came with other parameters before")
-        session, store = request.session, self._core.store
-        _refuse_unnegotiated(request.submit, session.features)
-        tail = _accepted_tail(request, known.accepted)
+        session, store = submission.session, self._core.store
+        _refuse_unnegotiated(submission)
+        tail = accepted_tail(loads_exact(known.accepted), submission.request.id)
         if known.job_id in session.accepting:
-            return Accepted(tail)
+            return Decision(tail)
         row = await store.job(known.job_id)
         job = self._jobs.live.get(known.job_id)
         if job is not None:
-            job.submitters.add(session.id)  # also if it had been closed since
+            job.submitters.add(session.id)  # even if the session was closed in between
         if row is None or session.id in row.submitters:
-            return Accepted(tail)
+            return Decision(tail)
         if job is not None:
-            return Accepted(tail, Watch(session, job.id, job, job.journal.first))
+            return Decision(tail, Watch(session, job.id, job, job.journal.first))
         ended = await store.job(known.job_id)
         if ended is None:
-            return Accepted(tail)
-        return Accepted(tail, Watch(session, ended.job_id, None, ended.length - 1))
+            return Decision(tail)
+        return Decision(tail, Watch(session, ended.job_id, None, ended.length - 1))
 
 
-def _refuse_unnegotiated(submit: Submit, features: frozenset[str]) -> None:
-    """A bound that was asked for but not negotiated must not be ignored silently (§6.2)."""
+def _new(submission: Submission, new: NewJob) -> Decision:
+    return Decision(new.tail, Watch(submission.session, new.job.id, new.job), new)
+
+
+def _source(submission: Submission) -> JobSource:
+    session, submit = submission.session, submission.submit
+    key = submit.idempotency_key
+    return JobSource(
+        principal=session.principal,
+        session_id=session.id,
+        submitters={session.id},
+        trace=submission.request.trace,
+        sends_chunks=Feature.RESULT_CHUNK in session.features,
+        credentials=submission.wants_credentials,
+        request_id=submission.request.id,
+        key=None if key is None else IdempotencyKey(key, fingerprint(submit)),
+    )
+
+
+def _refuse_unnegotiated(submission: Submission) -> None:
+    """Refuse a bound that was not negotiated, rather than ignore it silently (§6.2)."""
+    submit, features = submission.submit, submission.session.features
     lease = submit.lease_request or {}
     wanted: list[str] = [name for name in (Feature.COST_BUDGET, Feature.MODEL_USE) if name in lease]
     if submit.lease_constraints is not None and submit.lease_constraints.expires_at is not None:
@@ -196,41 +188,3 @@ def _refuse_unnegotiated(submit: Submit, features: frozenset[str]) -> None:
     missing = [name for name in wanted if name not in features]
     if missing:
         raise InvalidRequest(f"not negotiated in this session: {', '.join(missing)}")
-
-
-def wants_credentials(session: Session) -> bool:
-    """Whether its jobs are to have credentials, if their leases need any (§9.8)."""
-    return Feature.PROVISIONED_CREDENTIALS in session.features
-
-
-def _origin(request: Request) -> Origin:
-    session = request.session
-    return Origin(
-        principal=session.principal,
-        session_id=session.id,
-        submitters={session.id},
-        trace=request.trace,
-        credentials=wants_credentials(session),
-        streams=Feature.RESULT_CHUNK in session.features,
-    )
-
-
-def _accepted_tail(request: Request, accepted: bytes) -> bytes:
-    payload: JsonObject = loads_exact(accepted)
-    return accepted_tail({**payload, "request_id": request.id})
-
-
-def _key_row(
-    request: Request, job_id: str, accepted: bytes, now: float, core: Core
-) -> KeyRow | None:
-    key = request.submit.idempotency_key
-    if key is None:
-        return None
-    return KeyRow(
-        principal=request.session.principal,
-        key=key,
-        fingerprint=fingerprint(request.submit),
-        job_id=job_id,
-        accepted=accepted,
-        expires_at=now + core.limits.idempotency_seconds,
-    )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from arcp_trio.runtime.credentials.holes import sealed
+from arcp_trio.runtime.credentials.holes import with_holes
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.runtime.notices import frame
 from arcp_trio.runtime.session.outbox import Answer, Promise
@@ -97,7 +97,7 @@ class Observing:
             cursor = length if cursor is None else cursor
             if job is not None:
                 cursor = max(cursor, job.journal.first)
-            if cursor < length or (job is not None and not job.sealed):
+            if cursor < length or (job is not None and not job.ended):
                 self._check_room()
                 watch = Watch(session, row.job_id, job, cursor, observer=True)
         replayed = 0 if watch is None else length - watch.cursor
@@ -115,8 +115,7 @@ class Observing:
             return
         session.tell(Promise(tail, watch))
         session.subscriptions[row.job_id] = watch
-        if job is not None:
-            job.journal.watches[session.id] = watch
+        watch.join_job()
 
     def _has(self, row: JobRow, job: Job | None) -> bool:
         """Whether the session gets or got the job's events anyway."""
@@ -164,7 +163,7 @@ class Observing:
         query = JobQuery(
             principal=None if everybody else principal,
             agent=wanted.agent,
-            behind=None if message.cursor is None else _place(message.cursor),
+            after=None if message.cursor is None else _place(message.cursor),
             limit=message.page_size + 1,
             size=self._core.limits.frame_bytes_out,
         )
@@ -184,7 +183,7 @@ def _subscribed_tail(subscribed: Subscribed, replayed: int, after_seq: int) -> b
     """Return a `job.subscribed`, which its replay follows up to `subscribed_from` (§7.6)."""
     said = attrs.evolve(subscribed, subscribed_from=after_seq + replayed)
     tail = frame(said.type, to_json(said), job_id=said.job_id, trace_id=said.trace_id)
-    return tail if said.credentials is None else sealed(tail)
+    return tail if said.credentials is None else with_holes(tail)
 
 
 def _credentials(job: Job) -> list[JsonObject] | None:

@@ -113,8 +113,7 @@ class Sessions:
                 watch = session.watches[job_id] = Watch(session, job_id, job, cursor, observer)
                 if observer:
                     session.subscriptions[job_id] = watch
-                if job is not None:
-                    job.journal.watches[session_id] = watch
+                watch.join_job()
             self._start(session)
         except BaseException:
             self._park(session_id, parked)
@@ -279,10 +278,10 @@ class Sessions:
         """
         while True:
             await self._core.store.troubled()
-            self._tell_of_trouble()
+            self.tell_of_trouble()
             await self._core.store.recovered()
 
-    def _tell_of_trouble(self) -> None:
+    def tell_of_trouble(self) -> None:
         """End the connections whose sessions wait for the store."""
         for session in self._awake.values():
             if session.attached is not None and session.waits_for_store:

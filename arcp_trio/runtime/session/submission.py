@@ -1,16 +1,15 @@
-"""From `job.submit` to `job.accepted`, or to the refusal (§7.1, §7.2)."""
+"""From `job.submit` to its answer: `job.accepted`, or the refusal (§7.1, §7.2)."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
 
 from arcp_trio.runtime.notices import refusal
-from arcp_trio.runtime.session.judge import Accepted, Judge, Request, wants_credentials
+from arcp_trio.runtime.session.judge import Decision, Judge, Submission
 from arcp_trio.runtime.session.outbox import Answer, Promise
 from arcp_trio.wire.errors import ArcpError, InternalError
 from arcp_trio.wire.messages import Submit
@@ -18,16 +17,16 @@ from arcp_trio.wire.messages import Submit
 if TYPE_CHECKING:
     from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.job.jobs import Jobs
-    from arcp_trio.runtime.session.attachment import Attachment
+    from arcp_trio.runtime.session.clerk import Request
     from arcp_trio.runtime.session.session import Session
 
 log = logging.getLogger(__name__)
 
 
 class _Place:
-    """A place in a session's line: acceptances and refusals leave in the order of their submits.
+    """A place in a session's line: submits are answered in the order in which they came.
 
-    Other vendors' clients match answers by order (§7.1 has no correlation id).
+    Some clients match the answers to their submits by order (§7.1 has no correlation id).
     """
 
     def __init__(self, session: Session) -> None:
@@ -37,74 +36,103 @@ class _Place:
         self._done = session.last_place = trio.Event()
 
     async def turn(self) -> None:
-        """Wait until everyone before has left."""
+        """Wait until every place before this one is free."""
         if self._before is not None:
             await self._before.wait()
 
     def leave(self) -> None:
-        """Let the next one have its turn."""
+        """Give the next place its turn."""
         self._done.set()
         self._session.outbox.answer_given()
 
 
 class Submissions:
-    """Decides on submits, each in a task of its own: a slow one holds up no other command."""
+    """Has submits decided, each in a task of its own: a slow one holds up no other command."""
 
     def __init__(self, core: Core, jobs: Jobs, nursery: trio.Nursery) -> None:
         self._core = core
-        self._jobs = jobs
         self._nursery = nursery
         self._judge = Judge(core, jobs)
 
-    def begin(
-        self,
-        session: Session,
-        attachment: Attachment,
-        request_id: str,
-        trace: str | None,
-        submit: Submit,
-        size: int,
-    ) -> None:
-        """Take the submit's place in line and its key, at once; what takes time is for a task."""
+    def begin(self, session: Session, request: Request, submit: Submit) -> None:
+        """Take the submit's place in line and claim its key, at once; decide it, here or later."""
         first_in_line = session.last_place is None or session.last_place.is_set()
-        request = Request(
+        submission = Submission(
             session=session,
-            attachment=attachment,
-            id=request_id,
-            trace=trace,
+            request=request,
             submit=submit,
-            size=size,
             claim=self._judge.claim(session.principal, submit.idempotency_key),
         )
         place = _Place(session)
-        alone = submit.idempotency_key is None and not wants_credentials(session)
-        if alone and first_in_line:
-            self._accept_at_once(request, place)
+        if first_in_line and submission.needs_no_wait:
+            self._answer_at_once(submission, place)
         else:
             session.hold()
-            session.inbox.begun(size)
-            self._nursery.start_soon(self._process, request, place, name=f"submit {request_id}")
+            session.inbox.begun(request.size)
+            self._nursery.start_soon(self._answer, submission, place, name=f"submit {request.id}")
 
-    def _accept_at_once(self, request: Request, place: _Place) -> None:
-        """What needs no look into the store, no credentials and no turn needs no task either.
+    def _answer_at_once(self, submission: Submission, place: _Place) -> None:
+        """Decide and answer a submit that needs to wait for nothing, without a task of its own.
 
-        The promise stands before anything of the job, and behind its acceptance in the store's
-        queue: so it is sent once both are stored. The job starts when the acceptance is.
+        The promise is in the outbox before anything of the job. It is sent once the acceptance is
+        stored, which is before it in the store's queue.
         """
-        session = request.session
         try:
-            accepted, group = self._judge.accept(request, self._judge.draft(request))
+            decision = self._judge.decide_at_once(submission)
         except ArcpError as error:
-            self._refuse(request, error)
+            self._refuse(submission, error)
         else:
-            assert accepted.new is not None
-            self._promise(session, accepted)
-            group.then(partial(self._jobs.start, accepted.new))
+            self._promise(submission, decision)
         finally:
             place.leave()
 
+    async def _answer(self, submission: Submission, place: _Place) -> None:
+        session = submission.session
+        try:
+            decision = await self._decision(submission)
+            await place.turn()
+            if isinstance(decision, ArcpError):
+                self._refuse(submission, decision)
+            elif decision.watch is None:
+                # The acceptance is said again, without a promise: the first one was promised.
+                session.tell(Answer(submission.request.attachment, decision.tail))
+            else:
+                self._promise(submission, decision)
+        finally:
+            place.leave()
+            session.inbox.done(submission.request.size)
+            session.release()
+
+    async def _decision(self, submission: Submission) -> Decision | ArcpError:
+        try:
+            return await self._judge.decide(submission)
+        except ArcpError as error:
+            return error
+        except Exception:
+            log.exception("submit failed", extra=_facts(submission))
+            return InternalError("the submit could not be processed")
+
+    def _refuse(self, submission: Submission, error: ArcpError) -> None:
+        request = submission.request
+        self._core.metrics.refused(error)
+        refused = {"code": error.code, "error": error.message}
+        log.info("submit refused", extra=_facts(submission) | refused)
+        submission.session.tell(Answer(request.attachment, refusal(error, request_id=request.id)))
+
+    def _promise(self, submission: Submission, decision: Decision) -> None:
+        """Promise, then watch, then start: nothing of a job comes before its acceptance."""
+        session, watch = submission.session, decision.watch
+        assert watch is not None
+        session.stop_observing(watch.job_id)  # from here on it has the job's events as a submitter
+        session.tell(Promise(decision.tail, watch))
+        watch.join_job()
+        if decision.new is not None:
+            decision.new.start_once_stored()
+
+    # -- other requests that keep the order of the answers
+
     def in_turn(self, session: Session, act: Callable[[], None]) -> None:
-        """Have something happen once every submit before it is answered; it must not fail."""
+        """Call `act`, which must not fail, once every submit before is answered."""
         session.hold()
         self._nursery.start_soon(self._act_in_turn, session, _Place(session), act, name="in turn")
 
@@ -116,57 +144,7 @@ class Submissions:
             place.leave()
             session.release()
 
-    async def _process(self, request: Request, place: _Place) -> None:
-        session = request.session
-        try:
-            verdict = await self._verdict(request)
-            await place.turn()
-            if isinstance(verdict, ArcpError):
-                self._refuse(request, verdict)
-            else:
-                self._release(request, verdict)
-        finally:
-            place.leave()
-            session.inbox.done(request.size)
-            session.release()
 
-    async def _verdict(self, request: Request) -> Accepted | ArcpError:
-        try:
-            return await self._judge.decide(request)
-        except ArcpError as error:
-            return error
-        except Exception:
-            log.exception("submit failed", extra=_facts(request))
-            return InternalError("the submit could not be processed")
-
-    # -- the answer
-
-    def _refuse(self, request: Request, error: ArcpError) -> None:
-        self._core.metrics.refused(error)
-        refused = {"code": error.code, "error": error.message}
-        log.info("submit refused", extra=_facts(request) | refused)
-        tail = refusal(error, request_id=request.id)
-        request.session.tell(Answer(request.attachment, tail))
-
-    def _release(self, request: Request, verdict: Accepted) -> None:
-        """Promise, then watch, then start: nothing of a job can precede its acceptance."""
-        session = request.session
-        if verdict.watch is None:
-            # Said again, for this session to match it; what is logged is the first.
-            session.tell(Answer(request.attachment, verdict.tail))
-            return
-        self._promise(session, verdict)
-        if verdict.new is not None:
-            self._jobs.start(verdict.new)
-
-    def _promise(self, session: Session, verdict: Accepted) -> None:
-        watch = verdict.watch
-        if watch is not None:
-            session.stop_observing(watch.job_id)  # it gets the job's events as a submitter now
-        session.tell(Promise(verdict.tail, watch))
-        if watch is not None and watch.job is not None:
-            watch.job.journal.watches[session.id] = watch
-
-
-def _facts(request: Request) -> dict[str, object]:
-    return request.session.facts | {"agent": request.submit.agent, "request_id": request.id}
+def _facts(submission: Submission) -> dict[str, object]:
+    named = {"agent": submission.submit.agent, "request_id": submission.request.id}
+    return submission.session.facts | named

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import attrs
@@ -9,6 +11,7 @@ import attrs
 if TYPE_CHECKING:
     from arcp_trio.runtime.job.job import Job
     from arcp_trio.runtime.session.session import Session
+    from arcp_trio.store.records import Entry
 
 
 @attrs.define(eq=False)
@@ -26,6 +29,18 @@ class Watch:
     observer: bool = False
     """The session subscribed to the job rather than submitting it (§7.6)."""
 
+    hint: Callable[[Entry], None] = attrs.field(init=False)
+    """Gives the session notice of an entry. The job's journal calls it for every entry and watch,
+    so it is a partial, which costs no Python call of its own."""
+
+    def __attrs_post_init__(self) -> None:
+        self.hint = partial(self.session.outbox.hint, self)
+
+    @property
+    def attached(self) -> bool:
+        """Whether the session has a connection for which it numbers entries."""
+        return self.session.outbox.unsent is not None
+
     @property
     def behind(self) -> bool:
         """Whether the session is owed something."""
@@ -42,6 +57,11 @@ class Watch:
             if kept.get(self.job_id) is self:
                 del kept[self.job_id]
         self.leave_job()
+
+    def join_job(self) -> None:
+        """Have the job send hints to the session, if it has not ended."""
+        if self.job is not None:
+            self.job.journal.watches[self.session.id] = self
 
     def leave_job(self) -> None:
         """Have the job neither send hints to the session nor wait for it."""

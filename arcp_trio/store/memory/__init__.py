@@ -1,4 +1,4 @@
-"""The engine that lives and dies with the process, with the same rules as any other."""
+"""The engine that keeps everything in memory."""
 
 from __future__ import annotations
 

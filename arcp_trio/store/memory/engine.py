@@ -1,34 +1,35 @@
-"""The store itself: commits in one step, and reads."""
+"""The store itself: commits of one step each, and reads."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import attrs
 import trio
 
 from arcp_trio.store.interface import JournalTrimmed, Owed, Replay, Store
 from arcp_trio.store.memory.tables import Tables, last_place
-from arcp_trio.store.memory.writing import Writer
+from arcp_trio.store.memory.writing import TableWriter
 from arcp_trio.store.numbering import index_after
 from arcp_trio.store.records import Frame, JobQuery, JobRow, KeyRow, Range, Recovered, SessionRow
 from arcp_trio.store.replaying import ReplayPlace
 from arcp_trio.store.writes import Write
 
-LOOK_ITEMS = 4_096
-"""Looked at in one go; then others have their turn."""
+LOOK_ITEMS: Final = 4_096
+"""Items of a long search that are looked at before other tasks have their turn."""
 
 
 class MemoryStore(Store):
-    """Everything in dictionaries. Nothing survives the process; everything else holds."""
+    """Keeps everything in dictionaries, with the rules of any store; it ends with the process."""
 
     def __init__(self, *, journal_bytes: int = 64 * 1024 * 1024) -> None:
-        """An empty store, with at most so many bytes of events for each job."""
+        """Make an empty store that keeps at most `journal_bytes` bytes of events for each job."""
         super().__init__()
         self.journal_bytes = journal_bytes
         self.tables = Tables()
-        self._writer = Writer(self.tables)
+        self._writer = TableWriter(self.tables)
 
     async def _commit(self, writes: Sequence[Write]) -> None:
         await trio.lowlevel.checkpoint()
@@ -55,9 +56,9 @@ class MemoryStore(Store):
         log = self.tables.sessions.get(session_id)
         return None if log is None else attrs.evolve(log.row, watches=dict(log.row.watches))
 
-    async def session_of_token(self, token: bytes) -> str | None:
+    async def session_of_token(self, digest: bytes) -> str | None:
         await trio.lowlevel.checkpoint()
-        return self.tables.tokens.get(token)
+        return self.tables.tokens.get(digest)
 
     async def job(self, job_id: str) -> JobRow | None:
         await trio.lowlevel.checkpoint()
@@ -145,7 +146,7 @@ class _MemoryReplay:
 
 
 def _fitting(sizes: Sequence[int], size: int) -> int:
-    """How many of these, one at least, fit into so many bytes."""
+    """Return how many of the first `sizes`, at least one, add up to at most `size`."""
     total = 0
     for count, each in enumerate(sizes):
         total += each

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from typing import TypeAlias
 
 import attrs
 
@@ -13,19 +14,22 @@ from arcp_trio.store.records import CredentialRow, Entry, JobRow, KeyRow, LogIte
 
 
 @attrs.define(eq=False)
-class Journal:
+class StoredJournal:
     """One job: its row, its entries, and who watches them."""
 
     row: JobRow
     base: int = 0
+    """Index of the oldest entry that is kept."""
     entries: list[Entry] = attrs.field(factory=list[Entry])
     watchers: set[str] = attrs.field(factory=set[str])
+    """Ids of sessions."""
     numbers: list[Run] = attrs.field(factory=list[Run])
-    """What the session that submitted the job first gave to its entries."""
+    """The numbers that the session which submitted the job first gave to its entries."""
     expired: bool = False
+    """Its retention is over: only sessions that watch it still read it."""
 
     def told(self) -> JobRow:
-        """The row, up to date."""
+        """Return the row, with `last_seq` brought up to date."""
         if self.numbers:
             first_seq, _, count = self.numbers[-1]
             if self.row.last_seq != first_seq + count - 1:
@@ -34,39 +38,42 @@ class Journal:
 
 
 @attrs.define(eq=False)
-class Log:
-    """One session: its row, and its log items oldest first."""
+class SessionLog:
+    """One session: its row, and its log items, oldest first."""
 
     row: SessionRow
     items: list[LogItem] = attrs.field(factory=list[LogItem])
 
 
-Place = tuple[float, str]
-"""Of a job in a listing: `created_at` and id."""
+ListingPlace: TypeAlias = tuple[float, str]
+"""`created_at` and id of a job: its place in a listing."""
 
 
 def last_place(item: LogItem) -> int:
-    """Where an item of a log ends, for a search by place."""
+    """Return where an item of a log ends, as the key of a search by place."""
     return item.last_place
 
 
 @attrs.define(eq=False)
 class Tables:
-    """All of it; and what a replay reads of it."""
+    """All that is stored, with the reads that a replay needs."""
 
-    sessions: dict[str, Log] = attrs.field(factory=dict[str, Log])
+    sessions: dict[str, SessionLog] = attrs.field(factory=dict[str, SessionLog])
     tokens: dict[bytes, str] = attrs.field(factory=dict[bytes, str])
-    journals: dict[str, Journal] = attrs.field(factory=dict[str, Journal])
-    listed: dict[str | None, list[Place]] = attrs.field(factory=dict["str | None", list[Place]])
-    """What is retained, oldest first, by principal; and for None, all."""
+    """Session ids by the digests of their tokens."""
+    journals: dict[str, StoredJournal] = attrs.field(factory=dict[str, StoredJournal])
+    listed: dict[str | None, list[ListingPlace]] = attrs.field(
+        factory=dict["str | None", list[ListingPlace]]
+    )
+    """The retained jobs, oldest first, by principal; under None, those of all principals."""
     finished: dict[str, float] = attrs.field(factory=dict[str, float])
-    """When each retained job ended, the first to end first."""
+    """When each retained job ended; the first to end stands first."""
     keys: dict[tuple[str, str], KeyRow] = attrs.field(factory=dict[tuple[str, str], KeyRow])
-    """By principal and key, the first to expire first."""
+    """By principal and key; the first to expire stands first."""
     credentials: dict[str, CredentialRow] = attrs.field(factory=dict[str, CredentialRow])
 
     def log_from(self, session_id: str, place: int, last: int) -> Iterator[LogItem]:
-        """The log items at or behind a place, for a reader who goes on to the last."""
+        """Yield the log items at or after `place`, for a reader that goes on up to `last`."""
         log = self.sessions[session_id]
         if (place + 1) // 2 <= min(log.row.floor, last // 2):
             raise LogTrimmed
@@ -75,7 +82,7 @@ class Tables:
             yield items[at]
 
     def entries(self, job_id: str, index: int, count: int) -> Sequence[Entry]:
-        """Entries of a journal."""
+        """Return up to `count` entries of a journal, from `index` on."""
         journal = self.journals.get(job_id)
         if journal is None or index < journal.base:
             raise JournalTrimmed(job_id)

@@ -9,8 +9,8 @@ from itertools import takewhile
 
 import attrs
 
-from arcp_trio.store.memory.tables import Journal, Log, Tables, last_place
-from arcp_trio.store.numbering import extend, index_behind
+from arcp_trio.store.memory.tables import SessionLog, StoredJournal, Tables, last_place
+from arcp_trio.store.numbering import end_index, extend
 from arcp_trio.store.records import JobRow, Range, SessionRow, Status
 from arcp_trio.store.writes import (
     AcceptJob,
@@ -31,7 +31,7 @@ from arcp_trio.store.writes import (
 )
 
 
-class Writer:
+class TableWriter:
     """Applies writes, each in one step."""
 
     def __init__(self, tables: Tables) -> None:
@@ -39,7 +39,7 @@ class Writer:
         self._apply_write = self._apply  # bound once: every look-up of it builds a function
 
     def apply(self, writes: Sequence[Write]) -> None:
-        """Apply them, in order."""
+        """Apply `writes`, in order."""
         journals = self._tables.journals
         for write in writes:
             if type(write) is AppendJournal:
@@ -51,70 +51,30 @@ class Writer:
     def _apply(self, write: Write) -> None:
         raise AssertionError(write)
 
-    @_apply.register
-    def _(self, write: AcceptJob) -> None:
-        row = write.row
-        self._tables.journals[row.job_id] = Journal(row)
-        for principal in (row.principal, None):
-            insort(self._tables.listed.setdefault(principal, []), (row.created_at, row.job_id))
-        if write.key is not None:
-            name = write.key.principal, write.key.key
-            self._tables.keys.pop(name, None)  # one that has expired would keep its old place
-            self._tables.keys[name] = write.key
-        if write.parent is not None and write.parent in self._tables.journals:
-            self._watch_as(write.parent, row.job_id)
-
-    def _watch_as(self, parent: str, job_id: str) -> None:
-        for session_id in self._tables.journals[parent].watchers:
-            row = self._tables.sessions[session_id].row
-            if parent not in row.observed:
-                row.watches[job_id] = 0
-                self._tables.journals[job_id].watchers.add(session_id)
+    # -- sessions
 
     @_apply.register
-    def _(self, write: AddSubmitter) -> None:
-        journal = self._tables.journals.get(write.job_id)
-        if journal is None:
-            return  # its retention ended in the meantime
-        submitters = journal.row.submitters | {write.session_id}
-        journal.row = attrs.evolve(journal.row, submitters=submitters)
-
-    @_apply.register
-    def _(self, write: StartJob) -> None:
-        journal = self._tables.journals[write.job_id]
-        journal.row = attrs.evolve(journal.row, status=Status.RUNNING)
-
-    @_apply.register
-    def _(self, write: CancelJob) -> None:
-        journal = self._tables.journals[write.job_id]
-        journal.row = attrs.evolve(journal.row, cancelled=write.reason)
-
-    @_apply.register
-    def _(self, write: TrimJournal) -> None:
-        journal = self._tables.journals.get(write.job_id)
-        if journal is None:
-            return  # an agent that would not go emitted beyond its job's retention
-        del journal.entries[: write.base - journal.base]
-        journal.base = write.base
-        # The last of those that lead to nothing is kept: its number is the job's last, as yet.
-        below = bisect_left(journal.numbers, write.base, key=index_behind)
-        del journal.numbers[: min(below, len(journal.numbers) - 1)]
-
-    @_apply.register
-    def _(self, write: KeepCredentials) -> None:
-        for row_id in write.gone:
-            self._tables.credentials.pop(row_id, None)
-        for row in write.rows:
-            self._tables.credentials[row.row_id] = row
-
-    @_apply.register
-    def _(self, write: PutSession) -> None:
-        self._tables.sessions[write.row.session_id] = Log(write.row)
+    def _put_session(self, write: PutSession) -> None:
+        self._tables.sessions[write.row.session_id] = SessionLog(write.row)
         for digest in (write.row.token_digest, *write.row.spare_digests):
             self._tables.tokens[digest] = write.row.session_id
 
     @_apply.register
-    def _(self, write: AppendLog) -> None:
+    def _rotate_token(self, write: RotateToken) -> None:
+        log = self._tables.sessions[write.session_id]
+        self._forget_tokens(log.row)
+        for digest in (write.token_digest, *write.spare_digests):
+            self._tables.tokens[digest] = write.session_id
+        log.row = attrs.evolve(
+            log.row,
+            token_digest=write.token_digest,
+            spare_digests=write.spare_digests,
+            features=write.features,
+            dialect=write.dialect,
+        )
+
+    @_apply.register
+    def _append_log(self, write: AppendLog) -> None:
         log = self._tables.sessions[write.session_id]
         for item in write.items:
             if type(item) is Range:
@@ -141,27 +101,13 @@ class Writer:
             extend(journal.numbers, (item.first_seq, item.first_index, item.count))
 
     @_apply.register
-    def _(self, write: RotateToken) -> None:
-        log = self._tables.sessions[write.session_id]
-        self._forget_tokens(log.row)
-        for digest in (write.token_digest, *write.spare_digests):
-            self._tables.tokens[digest] = write.session_id
-        log.row = attrs.evolve(
-            log.row,
-            token_digest=write.token_digest,
-            spare_digests=write.spare_digests,
-            features=write.features,
-            dialect=write.dialect,
-        )
-
-    @_apply.register
-    def _(self, write: MoveFloor) -> None:
+    def _move_floor(self, write: MoveFloor) -> None:
         log = self._tables.sessions[write.session_id]
         log.row = attrs.evolve(log.row, floor=write.floor, acked=log.row.acked or write.acked)
         del log.items[: bisect_left(log.items, 2 * write.floor + 1, key=last_place)]
 
     @_apply.register
-    def _(self, write: DropSession) -> None:
+    def _drop_session(self, write: DropSession) -> None:
         log = self._tables.sessions.pop(write.session_id)
         self._forget_tokens(log.row)
         for job_id in log.row.watches:
@@ -171,8 +117,56 @@ class Writer:
         for digest in (row.token_digest, *row.spare_digests):
             del self._tables.tokens[digest]
 
+    def _unwatch(self, job_id: str, session_id: str) -> None:
+        journal = self._tables.journals.get(job_id)
+        if journal is not None:
+            journal.watchers.discard(session_id)
+            if journal.expired and not journal.watchers:
+                del self._tables.journals[job_id]
+
+    # -- jobs
+
     @_apply.register
-    def _(self, write: FinishJob) -> None:
+    def _accept_job(self, write: AcceptJob) -> None:
+        row = write.row
+        self._tables.journals[row.job_id] = StoredJournal(row)
+        for principal in (row.principal, None):
+            insort(self._tables.listed.setdefault(principal, []), (row.created_at, row.job_id))
+        if write.key is not None:
+            name = write.key.principal, write.key.key
+            self._tables.keys.pop(name, None)  # an expired key would keep its old place
+            self._tables.keys[name] = write.key
+        if write.parent is not None and write.parent in self._tables.journals:
+            self._watch_child(write.parent, row.job_id)
+
+    def _watch_child(self, parent: str, job_id: str) -> None:
+        """Have each session that watches `parent` without observing it watch the child, too."""
+        for session_id in self._tables.journals[parent].watchers:
+            row = self._tables.sessions[session_id].row
+            if parent not in row.observed:
+                row.watches[job_id] = 0
+                self._tables.journals[job_id].watchers.add(session_id)
+
+    @_apply.register
+    def _add_submitter(self, write: AddSubmitter) -> None:
+        journal = self._tables.journals.get(write.job_id)
+        if journal is None:
+            return  # the job's retention ended in the meantime
+        submitters = journal.row.submitters | {write.session_id}
+        journal.row = attrs.evolve(journal.row, submitters=submitters)
+
+    @_apply.register
+    def _start_job(self, write: StartJob) -> None:
+        journal = self._tables.journals[write.job_id]
+        journal.row = attrs.evolve(journal.row, status=Status.RUNNING)
+
+    @_apply.register
+    def _cancel_job(self, write: CancelJob) -> None:
+        journal = self._tables.journals[write.job_id]
+        journal.row = attrs.evolve(journal.row, cancelled=write.reason)
+
+    @_apply.register
+    def _finish_job(self, write: FinishJob) -> None:
         journal = self._tables.journals[write.job_id]
         journal.entries.append(write.entry)
         journal.row = attrs.evolve(
@@ -184,16 +178,27 @@ class Writer:
         )
         self._tables.finished[write.job_id] = write.finished_at
 
-    def _unwatch(self, job_id: str, session_id: str) -> None:
-        journal = self._tables.journals.get(job_id)
-        if journal is not None:
-            journal.watchers.discard(session_id)
-            if journal.expired and not journal.watchers:
-                del self._tables.journals[job_id]
+    @_apply.register
+    def _trim_journal(self, write: TrimJournal) -> None:
+        journal = self._tables.journals.get(write.job_id)
+        if journal is None:
+            return  # an agent that outlived its job emitted after the job's retention
+        del journal.entries[: write.base - journal.base]
+        journal.base = write.base
+        # Of the numbers whose entries are gone, the last run stays: it tells the job's last number.
+        below = bisect_left(journal.numbers, write.base, key=end_index)
+        del journal.numbers[: min(below, len(journal.numbers) - 1)]
 
     @_apply.register
-    def _(self, write: Expire) -> None:
-        """Both maps are in the order in which their entries are due, so what goes stands first."""
+    def _keep_credentials(self, write: KeepCredentials) -> None:
+        for row_id in write.gone:
+            self._tables.credentials.pop(row_id, None)
+        for row in write.rows:
+            self._tables.credentials[row.row_id] = row
+
+    @_apply.register
+    def _expire(self, write: Expire) -> None:
+        """Drop what is past its retention, which stands first in `finished` and in `keys`."""
         surplus = len(self._tables.finished) - write.finished_jobs
         gone: list[str] = []
         for job_id, finished_at in self._tables.finished.items():

@@ -1,4 +1,4 @@
-"""The durable engine: everything in one SQLite file."""
+"""The durable engine, which keeps everything in one SQLite file."""
 
 from __future__ import annotations
 

@@ -1,39 +1,43 @@
-"""Giving back what nobody can read any more, in pieces short enough for commits to wait out."""
+"""Deletion of what can no longer be read, in pieces so short that commits can wait for them."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from time import perf_counter
+from typing import Final
 
-from arcp_trio.store.numbering import Run, extend, index_behind
+from arcp_trio.store.numbering import Run, end_index, extend
 from arcp_trio.store.sqlite.file import transaction
 from arcp_trio.store.sqlite.packing import numbered_in, pack_runs, unpack_runs
-from arcp_trio.store.sqlite.writing import EVERYTHING
+from arcp_trio.store.sqlite.schema import EVERYTHING
 
-PIECE_SECONDS = 0.003
-"""What a piece may take, about: a commit that comes meanwhile waits that much longer."""
+PIECE_SECONDS: Final = 0.003
+"""How long a piece may take, about: a commit that comes meanwhile waits as much longer."""
 
-PIECE_ROWS = 8
-LOG_ROWS = 16
-"""Small ones, and taking over their numbers costs less in one go."""
-PIECE_PAGES = 64
+PIECE_ROWS: Final = 8
+"""Rows that one statement deletes."""
+LOG_ROWS: Final = 16
+"""Rows of a log that one statement deletes: they are small, and moving their numbers costs less the
+more of them are moved together."""
+PIECE_PAGES: Final = 64
+"""Pages that one statement gives back."""
 
-ROW_RUNS = 64
-"""A row of numbers holds no more runs than this: it is written anew until it is full."""
+ROW_RUNS: Final = 64
+"""Runs in one row of `numbering`, at most: the last row is rewritten until it is full."""
 
-SPARE_PAGES = 1_024
-"""Free pages kept in the file for what is written next; beyond it, up to a quarter of the file."""
+SPARE_PAGES: Final = 1_024
+"""Free pages that are kept in the file for the next writes; in a large file it is a quarter."""
 
 
 def clean_piece(db: sqlite3.Connection) -> bool:
-    """Delete some of what is gone; False if nothing is left to delete."""
+    """Delete a piece of what was given up; return False if nothing is left to delete."""
     with transaction(db, "IMMEDIATE"):
         return any(_for_a_while(step, db) for step in (_forget_jobs, _clear_journals, _clear_logs))
 
 
 def shrink_piece(db: sqlite3.Connection) -> bool:
-    """Give some free pages back to the file system; False if none are to spare."""
+    """Give free pages back to the file system; return False if there are none to spare."""
     with transaction(db, "IMMEDIATE"):
         return _for_a_while(_shrink, db)
 
@@ -47,7 +51,7 @@ def _for_a_while(step: Callable[[sqlite3.Connection], bool], db: sqlite3.Connect
 
 
 def _forget_jobs(db: sqlite3.Connection) -> bool:
-    """Jobs past their retention, that no watch needs: all but journals and numbers."""
+    """Delete jobs past their retention that no watch needs, but for journals and numbers."""
     jobs = db.execute(
         "SELECT jid, job_id FROM job WHERE expired = 1"
         " AND NOT EXISTS (SELECT 1 FROM watch WHERE watch.job_id = job.job_id) LIMIT ?",
@@ -81,12 +85,12 @@ def _clear_journals(db: sqlite3.Connection) -> bool:
 
 
 def _clear_numbering(db: sqlite3.Connection, jid: int, below: int) -> bool:
-    """Numbers that lead to nothing: behind the last of them, the journal is gone, too."""
+    """Delete numbers whose entries are all gone; return whether there may be more."""
     rows = db.execute(
         "SELECT first_seq, index_behind FROM numbering WHERE jid = ? ORDER BY first_seq LIMIT ?",
         (jid, PIECE_ROWS),
     ).fetchall()
-    gone = [first_seq for first_seq, index_behind in rows if index_behind < below]
+    gone = [first_seq for first_seq, end in rows if end < below]
     db.executemany(
         "DELETE FROM numbering WHERE jid = ? AND first_seq = ?",
         [(jid, first_seq) for first_seq in gone],
@@ -111,7 +115,7 @@ def _clear_logs(db: sqlite3.Connection) -> bool:
 
 
 def _keep_numbers(db: sqlite3.Connection, sid: int, batches: Iterable[bytes]) -> None:
-    """Take over what the retained jobs that this session submitted are known by."""
+    """Move the numbers of retained jobs that the session submitted into `numbering`."""
     runs: dict[str, list[Run]] = {}
     for packed in batches:
         for job_id, run in numbered_in(packed):
@@ -122,7 +126,7 @@ def _keep_numbers(db: sqlite3.Connection, sid: int, batches: Iterable[bytes]) ->
         ).fetchone()
         if job is not None:
             jid, base = job
-            _extend_numbering(db, jid, [run for run in numbers if index_behind(run) >= base])
+            _extend_numbering(db, jid, [run for run in numbers if end_index(run) >= base])
 
 
 def _extend_numbering(db: sqlite3.Connection, jid: int, runs: Sequence[Run]) -> None:
@@ -135,7 +139,7 @@ def _extend_numbering(db: sqlite3.Connection, jid: int, runs: Sequence[Run]) -> 
     rows = [joined[at : at + ROW_RUNS] for at in range(0, len(joined), ROW_RUNS)]
     db.executemany(
         "INSERT OR REPLACE INTO numbering (jid, first_seq, index_behind, runs) VALUES (?, ?, ?, ?)",
-        [(jid, row[0][0], index_behind(row[-1]), pack_runs(row)) for row in rows],
+        [(jid, row[0][0], end_index(row[-1]), pack_runs(row)) for row in rows],
     )
 
 

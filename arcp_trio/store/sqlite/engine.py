@@ -1,4 +1,4 @@
-"""The store in a SQLite file: what it has said is stored survives the process and the power."""
+"""The store in a SQLite file: its writer and its housekeeping."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import ExitStack, asynccontextmanager, closing, suppress
 from os import PathLike
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Final, Literal, TypeVar
 
 import trio
 
@@ -22,18 +22,20 @@ from arcp_trio.store.writes import Write
 
 log = logging.getLogger(__name__)
 
-HOUSEKEEPING_SECONDS = 0.1
+HOUSEKEEPING_SECONDS: Final = 0.1
 """Pause between rounds of housekeeping, while there is something to do."""
 
-ROUND_PIECES = 32
+ROUND_PIECES: Final = 32
 """Pieces of cleaning in a round, before the next checkpoint."""
 
-FAILED_HOUSEKEEPING_SECONDS = 2.0
+FAILED_HOUSEKEEPING_SECONDS: Final = 2.0
+"""Pause after a round that failed."""
 
-WAL_PAGES = 256
+WAL_PAGES: Final = 256
 """A write-ahead log of more pages is made to start over."""
 
-CLOSE_SECONDS = 10.0
+CLOSE_SECONDS: Final = 10.0
+"""How long closing the file may take."""
 
 _T = TypeVar("_T")
 
@@ -41,7 +43,8 @@ _T = TypeVar("_T")
 class SqliteStore(SqliteReader, Store):
     """Keeps everything in one file, for one runtime at a time.
 
-    The file is opened when the runtime is entered, and made if it is not there.
+    The file is opened when the runtime is entered, and made if it does not exist. What was stored
+    survives the end of the process and, by default, a loss of power.
     """
 
     def __init__(
@@ -50,12 +53,13 @@ class SqliteStore(SqliteReader, Store):
         *,
         synchronous: Literal["FULL", "NORMAL", "OFF"] = "FULL",
     ) -> None:
-        """A store in the file at `path`.
+        """Make a store in the file at `path`.
 
         Args:
-            path: the file; its folder is made too.
-            synchronous: SQLite's. `FULL` loses nothing with the power, `NORMAL` may lose the last
-                moments, `OFF` the whole file. A killed process loses nothing under any.
+            path: the file; its folder is made, too.
+            synchronous: the setting of SQLite. A loss of power loses nothing under `FULL`, perhaps
+                the last moments under `NORMAL`, and perhaps the whole file under `OFF`. A killed
+                process loses nothing under any of them.
         """
         super().__init__(Path(path))
         self.durable = synchronous == "FULL"
@@ -66,11 +70,11 @@ class SqliteStore(SqliteReader, Store):
         self._writes = trio.CapacityLimiter(1)
         self._checkpoints = trio.CapacityLimiter(1)
         self._committed = 0
-        """The number of the last group that is known to be stored."""
+        """Number of the last group that is known to be stored."""
         self._untidy = trio.Event()
-        """There may be work for housekeeping."""
+        """Set when there may be work for housekeeping."""
 
-    # -- its life
+    # -- opening and closing
 
     @asynccontextmanager
     async def _opened(self) -> AsyncGenerator[None]:
@@ -100,39 +104,39 @@ class SqliteStore(SqliteReader, Store):
                 (self._committed,) = writer.execute("SELECT committed FROM state").fetchone()
             except sqlite3.OperationalError as error:
                 raise UnwritableStore(f"cannot use {path}: {error}") from error
-            self._writer, self._checkpointer, self.connection = writer, checkpointer, reader
+            self._writer, self._checkpointer, self._connection = writer, checkpointer, reader
             self._resources = opened.pop_all()
         self._untidy.set()
 
     def _close(self) -> None:
-        self.connection = None
-        with self._resources, suppress(sqlite3.Error):  # what is not copied back stays in the log
+        self._connection = None
+        with self._resources, suppress(sqlite3.Error):  # pages that are not copied stay in the log
             self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     # -- writing
 
     async def _commit(self, writes: Sequence[Write]) -> None:
-        await self._write(lambda db: self._store(db, writes))
+        await self._write(lambda db: self._store_group(db, writes))
         self._untidy.set()
 
-    async def _write(self, what: Callable[[sqlite3.Connection], _T]) -> _T:
-        """Use the one connection that writes; once begun it is not given up half-way."""
+    async def _write(self, act: Callable[[sqlite3.Connection], _T]) -> _T:
+        """Call `act` with the one connection that writes; a cancel waits until `act` is done."""
 
         def in_thread() -> _T:
             with file.store_errors(self.path):
-                return what(self._writer)
+                return act(self._writer)
 
         return await trio.to_thread.run_sync(in_thread, limiter=self._writes)
 
-    def _store(self, db: sqlite3.Connection, writes: Sequence[Write]) -> None:
+    def _store_group(self, db: sqlite3.Connection, writes: Sequence[Write]) -> None:
         number = self._committed + 1
         with file.transaction(db, "IMMEDIATE"):
             (stored,) = db.execute("SELECT committed FROM state").fetchone()
-            if stored != number:  # else the try before, which seemed to fail, has stored them
+            if stored != number:  # else the try before, which seemed to fail, has stored the group
                 changes = db.total_changes
                 ordinal = GroupWriter(db).apply(writes)
                 if db.total_changes == changes:
-                    return  # an idle runtime need not touch the disk
+                    return  # nothing to commit: an idle runtime does not touch the disk
                 db.execute(
                     "UPDATE state SET committed = ?, ordinal = max(ordinal, ?)", (number, ordinal)
                 )
@@ -155,7 +159,7 @@ class SqliteStore(SqliteReader, Store):
                 if not failing:
                     log.warning("store cannot be cleaned up for now", extra={"error": str(error)})
                 failing = True
-            except Exception:  # a fault of ours in here is not to end the runtime
+            except Exception:  # a fault in housekeeping must not end the runtime
                 log.exception("housekeeping failed, and goes on")
                 failing = True
             if failing:
@@ -163,21 +167,22 @@ class SqliteStore(SqliteReader, Store):
                 await trio.sleep(FAILED_HOUSEKEEPING_SECONDS)
 
     async def _clean(self) -> bool:
-        """Do away with what is gone, between the commits; True if there is more."""
+        """Delete what was given up, between the commits; return whether there is more."""
         for _ in range(ROUND_PIECES):
             if not (await self._write(clean_piece) or await self._write(shrink_piece)):
                 return False
         return True
 
     async def _checkpoint(self) -> None:
-        """Copy the write-ahead log into the file, beside the commits, so that they need not.
+        """Copy the write-ahead log into the file, beside the commits, so that they need not do so.
 
-        It starts over where it has been copied to its end, and while commits go on it never is. So
-        when it is long they wait while the rest is copied: what came during the copying before.
+        SQLite starts the log over once all of it has been copied, which does not happen while
+        commits go on. When the log is long, commits therefore wait while its rest is copied: the
+        pages that came during the copy before.
         """
         if await self._copy_log() > WAL_PAGES:
             await self._copy_log()
-            async with self._reads:  # what is being read is not copied over
+            async with self._reads:  # pages that a reader still needs are not copied
                 await self._write(_copy_log)
 
     async def _copy_log(self) -> int:
@@ -189,6 +194,6 @@ class SqliteStore(SqliteReader, Store):
 
 
 def _copy_log(db: sqlite3.Connection) -> int:
-    """Copy as much as nobody has to be waited for; the pages it has."""
+    """Copy as many pages as is possible without waiting; return how many the log has."""
     _, pages, _ = db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
     return int(pages)

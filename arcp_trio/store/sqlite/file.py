@@ -1,4 +1,4 @@
-"""The file: who may open it, whether it is a store, and connections to it."""
+"""The file: locks, permissions, connections, and checks that it is a store."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import stat
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Final
 
 from arcp_trio.store.errors import (
     CorruptStore,
@@ -23,28 +24,27 @@ from arcp_trio.store.sqlite import schema
 
 log = logging.getLogger(__name__)
 
-BUSY_SECONDS = 5.0
-"""How long a connection waits for another of this process, as a checkpoint that starts the log
-over; nobody else has the file."""
+BUSY_SECONDS: Final = 5.0
+"""How long a connection waits for another connection of this process, such as a checkpoint that
+starts the write-ahead log over. The lock keeps other processes out."""
 
-CHECK_WHOLE_BYTES = 256 * 1024 * 1024
-"""A larger file has only its small tables checked on opening: reading all would hold up the start.
-Damage elsewhere is met when it is read."""
+CHECK_WHOLE_BYTES: Final = 256 * 1024 * 1024
+"""Of a larger file only the small tables are checked on opening: reading all of it would delay the
+start. Damage elsewhere is found when the damaged part is read."""
 
-
-MOST_WAL_PAGES = 8_192
+MAX_WAL_PAGES: Final = 8_192
 """A commit that leaves a longer write-ahead log copies all of it into the file."""
 
 
-# -- before it is opened
+# -- before the file is opened
 
 
 def make(path: Path) -> None:
-    """Make the folder and the file unless they are there; the files are for this user only."""
+    """Make the folder and the file unless they exist; no other user may read the files."""
     try:
         if not path.parent.exists():
             path.parent.mkdir(mode=0o700, parents=True)
-        # What SQLite puts beside it gets the file's mode.
+        # SQLite gives the files beside it the mode of this file.
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         for part in ("", "-wal", "-shm", ".lock"):
             _close_to_others(Path(f"{path}{part}"))
@@ -63,12 +63,12 @@ def _close_to_others(path: Path) -> None:
 
 @contextmanager
 def held(path: Path, *, shared: bool = False) -> Generator[None]:
-    """Keep every other runtime, and readers unless they share it, out of the store."""
+    """Hold the lock of the store: readers share it (`shared`), a runtime has it alone."""
     flags = os.O_RDONLY if shared else os.O_RDWR | os.O_CREAT
     try:
         lock = os.open(f"{path}.lock", flags | os.O_CLOEXEC, 0o600)
     except FileNotFoundError:
-        # Never opened for writing where this reader sees it: there is nobody to keep out.
+        # No runtime has opened the store here, so there is none to keep out.
         yield
         return
     except OSError as error:
@@ -77,8 +77,8 @@ def held(path: Path, *, shared: bool = False) -> Generator[None]:
         try:
             fcntl.flock(lock, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except OSError as error:
-            # Readers keep a runtime out, and only a runtime keeps them out.
-            by = "someone who reads it" if not shared and _is_shared(lock) else "another runtime"
+            # Readers keep a runtime out; only a runtime keeps readers out.
+            by = "a program that reads it" if not shared and _is_shared(lock) else "another runtime"
             raise StoreInUse(f"{path} is in use by {by}") from error
         yield
     finally:
@@ -97,7 +97,7 @@ def _is_shared(lock: int) -> bool:
 
 
 def connect(path: Path, query: str) -> sqlite3.Connection:
-    """A connection that begins and ends transactions as it is told, from any thread."""
+    """Open a connection whose transactions are begun and ended by hand, in any thread."""
     return sqlite3.connect(
         f"{path.absolute().as_uri()}?{query}",
         uri=True,
@@ -110,9 +110,9 @@ def connect(path: Path, query: str) -> sqlite3.Connection:
 
 @contextmanager
 def transaction(db: sqlite3.Connection, kind: str) -> Generator[None]:
-    """All of the block or, if it raises, nothing."""
+    """Commit all that the block does or, if it raises, nothing."""
     if db.in_transaction:
-        db.execute("ROLLBACK")  # the one before failed, and could not be undone at that moment
+        db.execute("ROLLBACK")  # the transaction before failed, and its rollback, too
     db.execute(f"BEGIN {kind}")
     try:
         yield
@@ -124,19 +124,19 @@ def transaction(db: sqlite3.Connection, kind: str) -> Generator[None]:
         raise
 
 
-_MISTAKES = (
+_MISTAKES: Final = (
     sqlite3.DataError,
     sqlite3.IntegrityError,
     sqlite3.InternalError,
     sqlite3.NotSupportedError,
     sqlite3.ProgrammingError,
 )
-"""The program's; anything else SQLite raises is the world's."""
+"""Errors of this program; all other errors of SQLite are about the disk or the file."""
 
 
 @contextmanager
 def store_errors(path: Path) -> Generator[None]:
-    """Have what is wrong with disk or file raised as the store's own error."""
+    """Raise errors of the disk or the file as `StoreError`."""
     try:
         yield
     except _MISTAKES:
@@ -145,12 +145,12 @@ def store_errors(path: Path) -> Generator[None]:
         raise StoreError(f"{path}: {error}") from error
 
 
-# -- when it is opened
+# -- when the file is opened
 
 
 @contextmanager
-def _told_apart(path: Path) -> Generator[None]:
-    """Tell a file of another kind from a damaged one, and both from one that cannot be read."""
+def _diagnosed(path: Path) -> Generator[None]:
+    """Raise `ForeignFile` for a file of another kind, and `CorruptStore` for a damaged store."""
     try:
         yield
     except sqlite3.OperationalError:
@@ -162,14 +162,14 @@ def _told_apart(path: Path) -> Generator[None]:
 
 
 def identify(db: sqlite3.Connection, path: Path) -> None:
-    """See that the file is empty, or a store of no later version; nothing is changed.
+    """Check, without a change, that the file is empty or a store of this or an earlier version.
 
     Raises:
-        ForeignFile: it is something else.
-        CorruptStore: it cannot be read.
-        OtherVersion: it is a store of a later version.
+        ForeignFile: the file is not a store.
+        CorruptStore: the file cannot be read.
+        OtherVersion: the file is a store of a later version.
     """
-    with _told_apart(path):
+    with _diagnosed(path):
         (application_id,) = db.execute("PRAGMA application_id").fetchone()
         (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if application_id != schema.APPLICATION_ID and (application_id or tables):
@@ -186,28 +186,28 @@ def check(db: sqlite3.Connection, path: Path) -> None:
     """Look for damage, as far as that is quick.
 
     Raises:
-        CorruptStore: there is some.
+        CorruptStore: the file is damaged.
     """
     whole = path.stat().st_size <= CHECK_WHOLE_BYTES
-    with _told_apart(path):
-        for what in [1] if whole else schema.SMALL_TABLES:
-            (found,) = db.execute(f"PRAGMA quick_check({what})").fetchone()
+    with _diagnosed(path):
+        for table in [1] if whole else schema.SMALL_TABLES:  # 1: all tables, up to one problem
+            (found,) = db.execute(f"PRAGMA quick_check({table})").fetchone()
             if found != "ok":
                 raise CorruptStore(f"{path} is damaged: {' '.join(found.split())}")
 
 
 def prepare(db: sqlite3.Connection, path: Path, synchronous: str) -> None:
-    """Make the file a store of this version, and this connection its writer."""
+    """Make the file a store of this version, and `db` the connection of its writer."""
     identify(db, path)
     if schema.version_of(db):
         check(db, path)
     else:
-        db.execute("PRAGMA auto_vacuum = INCREMENTAL")  # before there is a table, or never
+        db.execute("PRAGMA auto_vacuum = INCREMENTAL")  # possible only before there is a table
     (mode,) = db.execute("PRAGMA journal_mode = WAL").fetchone()
     if mode != "wal":
         raise UnwritableStore(f"{path} is on a file system that cannot share memory")
     db.execute(f"PRAGMA synchronous = {synchronous}")
-    # Housekeeping sees to the log, beside the commits; where it cannot keep up, they have to wait.
-    db.execute(f"PRAGMA wal_autocheckpoint = {MOST_WAL_PAGES}")
+    # Housekeeping copies the log beside the commits; where it cannot keep up, commits do.
+    db.execute(f"PRAGMA wal_autocheckpoint = {MAX_WAL_PAGES}")
     with transaction(db, "IMMEDIATE"):
         schema.migrate(db)

@@ -1,4 +1,4 @@
-"""How many small values are one row: MessagePack, by position."""
+"""The format of packed rows: MessagePack, with fields by position."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ _place = attrgetter("first_place")
 
 
 def pack_entries(entries: Sequence[Entry]) -> bytes:
-    """Consecutive entries of one journal."""
+    """Pack consecutive entries of one journal."""
     return _encode([(e.ordinal, e.tail, e.feature, e.terminal, e.child) for e in entries])
 
 
 def unpack_entries(first_index: int, packed: bytes) -> Iterator[Entry]:
-    """The entries again, of which the first has this index."""
+    """Unpack entries of which the first has the index `first_index`."""
     for index, fields in enumerate(_decode_entries(packed), first_index):
         yield Entry(index, *fields)
 
 
 def pack_items(items: Sequence[LogItem]) -> bytes:
-    """A batch of a log, kind by kind; the name of a job stands in it once."""
+    """Pack a batch of a log, kind by kind; the id of each job is in it once."""
     jobs: dict[str, int] = {}
     ranges: list[tuple[int, int, int, int]] = []
     inlines: list[tuple[int, bytes]] = []
@@ -60,7 +60,7 @@ def pack_items(items: Sequence[LogItem]) -> bytes:
 
 
 def unpack_items(packed: bytes) -> list[LogItem]:
-    """The batch again, in the order of its places; what shares one keeps its order."""
+    """Unpack a batch, in the order of the places; items of one place keep their order."""
     jobs, ranges, inlines, marks = _decode_items(packed)
     items: list[LogItem] = [
         Range(seq, jobs[number], index, count) for seq, number, index, count in ranges
@@ -73,17 +73,17 @@ def unpack_items(packed: bytes) -> list[LogItem]:
 
 
 def numbered_in(packed: bytes) -> Iterator[tuple[str, Run]]:
-    """What a batch of a log numbered, each behind the id of its job."""
+    """Unpack the runs that a batch numbered, each with the id of its job."""
     jobs, ranges, _, _ = _decode_ranges(packed)
     for seq, number, index, count in ranges:
         yield jobs[number], (seq, index, count)
 
 
 def pack_runs(runs: Sequence[Run]) -> bytes:
-    """Numbers of one job."""
+    """Pack the numbers of one job."""
     return _encode(runs)
 
 
 def unpack_runs(packed: bytes) -> list[Run]:
-    """The numbers again."""
+    """Unpack the numbers of one job."""
     return _decode_runs(packed)

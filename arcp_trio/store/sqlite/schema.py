@@ -1,23 +1,27 @@
-"""The tables, and how a file that an older version wrote is brought up to date."""
+"""The tables, and the migration of a file that an older version wrote."""
 
 from __future__ import annotations
 
 import sqlite3
+from typing import Final
 
-APPLICATION_ID = 0x41524350
-"""`ARCP`: what marks a SQLite file as a store."""
+APPLICATION_ID: Final = 0x41524350
+"""`ARCP` in ASCII: marks a SQLite file as a store."""
 
-# What is stored once and what refers to it:
+EVERYTHING: Final = 2**62
+"""A bound above every index of a journal and every place of a log."""
+
+# The tables:
 #
-# - journal: a job's entries, packed, a batch to a row; `log`: which numbers of a session went to
-#   which of them, packed, a batch to a row.
-# - Rows of these two go in the background. `job.base` and `session.floor` say what is gone from one
-#   transaction to the next; `journal_waste` and `log_waste` say what of it is still on disk.
-# - numbering: the numbers that a job's first session gave its entries. While they are in the log,
-#   they are there only; they are taken over from the batches that are cleared away.
-# - A job past its retention is `expired`: gone to everyone but the watches that are owed its end.
-# - AUTOINCREMENT: what is being cleared away must not meet a new owner of its number.
-_FIRST = (
+# - journal: a job's entries, packed, a batch in each row.
+# - log: which numbers of a session went to which entries, packed, a batch in each row.
+# - journal_waste, log_waste: rows of these two are deleted in the background. `job.base` and
+#   `session.floor` say at once what is given up; the waste tables say what of it is still on disk.
+# - numbering: the numbers that a job's first session gave to its entries. They are moved here from
+#   the batches of the log that are deleted; before that, they are in the log alone.
+# - job: a job past its retention is `expired`, and visible only to watches that are owed its end.
+# - AUTOINCREMENT: a new row must not get the number of a row whose entries are still being deleted.
+_FIRST: Final = (
     """CREATE TABLE state (
         one INTEGER PRIMARY KEY CHECK (one = 1),
         committed INTEGER NOT NULL,
@@ -114,7 +118,7 @@ _FIRST = (
         runs BLOB NOT NULL,
         PRIMARY KEY (jid, first_seq)
     ) WITHOUT ROWID""",
-    # `due` is when a key is to be looked at; NULL when it has expired, but its job is retained.
+    # `due` is when an expiry looks at the key; NULL once it has expired while its job is retained.
     """CREATE TABLE key (
         principal TEXT NOT NULL,
         key TEXT NOT NULL,
@@ -127,7 +131,7 @@ _FIRST = (
     ) WITHOUT ROWID""",
     "CREATE INDEX key_due ON key (due) WHERE due IS NOT NULL",
     "CREATE INDEX key_of_retained_job ON key (job_id) WHERE due IS NULL",
-    # Provisioned ones that are not revoked, without their values.
+    # Provisioned credentials that are not revoked, without their values.
     """CREATE TABLE credential (
         id INTEGER PRIMARY KEY,
         row_id TEXT NOT NULL UNIQUE,
@@ -141,9 +145,9 @@ _FIRST = (
 )
 
 MIGRATIONS: list[tuple[str, ...]] = [_FIRST]
-"""What makes version n + 1 out of version n. Never edit one that was released; append another."""
+"""Item n makes version n + 1 out of version n. Never edit a released one; append another."""
 
-SMALL_TABLES = (
+SMALL_TABLES: Final = (
     "state",
     "session",
     "token",
@@ -154,17 +158,17 @@ SMALL_TABLES = (
     "credential",
     "log_waste",
 )
-"""Everything but payloads and numbers."""
+"""All tables but those of entries and numbers."""
 
 
 def version_of(db: sqlite3.Connection) -> int:
-    """The version that a store has, 0 if it is empty."""
+    """Return the version of a store, 0 for an empty file."""
     version: int = db.execute("PRAGMA user_version").fetchone()[0]
     return version
 
 
 def migrate(db: sqlite3.Connection) -> None:
-    """Bring a store to this version, within the caller's transaction."""
+    """Migrate a store to this version, within the caller's transaction."""
     db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     for statements in MIGRATIONS[version_of(db) :]:
         for statement in statements:

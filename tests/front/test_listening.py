@@ -1,4 +1,4 @@
-"""Listening on Unix sockets, and on several things at once."""
+"""Opening listening sockets: on Unix sockets, names, and several addresses at once."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ import stat
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
 
+from arcp_trio.addresses import is_loopback
 from arcp_trio.front import listening
 from arcp_trio.front.listening import CannotListen, close, is_local, listen, url
 from arcp_trio.front.serve import serve
@@ -23,32 +25,32 @@ pytestmark = pytest.mark.real_tcp
 
 
 async def echoes_at(path: Path) -> None:
-    """Hold that an echo is served there."""
+    """Assert that an echo is served at a path."""
     async with connect(await trio.open_unix_socket(path), max_bytes=1000) as client:
         await assert_echoes(client, "hello")
 
 
 def leave_stale(path: Path) -> None:
-    """Leave what a process leaves that was killed."""
+    """Leave a socket as a killed process does."""
     with socket.socket(socket.AF_UNIX) as sock:
         sock.bind(str(path))
         sock.listen()
 
 
 def start_another(path: Path) -> str:
-    """Listen there as another server does; return why that is not possible."""
+    """Listen on a path as another server does, and return the error."""
     with ThreadPoolExecutor() as threads, pytest.raises(CannotListen) as raised:
         threads.submit(trio.run, listen, [f"unix:{path}"], 0).result()
     return str(raised.value)
 
 
 def left_in(folder: Path) -> list[Path]:
-    """What there is in a folder."""
+    """Return the entries of a folder."""
     return list(folder.iterdir())
 
 
 async def test_a_unix_socket_is_for_its_owner_and_goes_with_the_listener(tmp_path: Path) -> None:
-    """Clients on it are served privately; the file is for nobody else, and gone at the end."""
+    """A Unix socket is private, for its owner only, and removed at the end."""
     path = tmp_path / "arcp.sock"
     umask = os.umask(0)
     try:
@@ -62,7 +64,7 @@ async def test_a_unix_socket_is_for_its_owner_and_goes_with_the_listener(tmp_pat
 
 
 async def test_what_a_killed_process_left_is_replaced(tmp_path: Path) -> None:
-    """A socket on which nobody listens is in nobody's way."""
+    """The socket of a process that was killed is replaced."""
     path = tmp_path / "arcp.sock"
     leave_stale(path)
     async with serving(host=f"unix:{path}"):
@@ -70,8 +72,8 @@ async def test_what_a_killed_process_left_is_replaced(tmp_path: Path) -> None:
     assert not path.exists()
 
 
-async def test_somebody_else_s_socket_stays(tmp_path: Path) -> None:
-    """Who listens already goes on, and the second one is told."""
+async def test_another_server_s_socket_stays(tmp_path: Path) -> None:
+    """The socket of another server is not taken away, and the second one gets an error."""
     path = tmp_path / "arcp.sock"
     async with serving(host=f"unix:{path}"):
         with pytest.raises(CannotListen, match="use") as raised:
@@ -81,8 +83,8 @@ async def test_somebody_else_s_socket_stays(tmp_path: Path) -> None:
     assert not path.exists()
 
 
-async def test_a_socket_with_a_full_backlog_is_somebody_s(tmp_path: Path) -> None:
-    """Who is too busy to accept is listening all the same."""
+async def test_a_socket_with_a_full_backlog_is_in_use(tmp_path: Path) -> None:
+    """A socket whose backlog is full belongs to a server, too."""
     path = tmp_path / "arcp.sock"
     with socket.socket(socket.AF_UNIX) as busy, socket.socket(socket.AF_UNIX) as client:
         busy.bind(str(path))
@@ -95,7 +97,7 @@ async def test_a_socket_with_a_full_backlog_is_somebody_s(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("kind", ["file", "folder", "link to nowhere", "link to a file"])
 async def test_what_is_not_a_socket_is_left_alone(tmp_path: Path, kind: str) -> None:
-    """A mistyped path costs no file, not even one that a link points to."""
+    """A path that exists and is not a socket is left alone, and so is a link to it."""
     path = tmp_path / "precious"
     target = tmp_path / "target"
     if kind == "file":
@@ -121,8 +123,8 @@ async def test_what_is_not_a_socket_is_left_alone(tmp_path: Path, kind: str) -> 
         ("", "not a socket"),
     ],
 )
-async def test_a_path_that_cannot_be_says_why(tmp_path: Path, path: str, complaint: str) -> None:
-    """With the host that was asked for."""
+async def test_an_unusable_path_says_why(tmp_path: Path, path: str, complaint: str) -> None:
+    """A path that cannot be listened on raises an error with the reason and the host."""
     host = f"unix:{tmp_path / path}" if path else "unix:"
     with pytest.raises(CannotListen, match=complaint) as raised:
         await listen([host], 0)
@@ -130,7 +132,7 @@ async def test_a_path_that_cannot_be_says_why(tmp_path: Path, path: str, complai
 
 
 async def test_a_successor_s_socket_is_not_removed(tmp_path: Path) -> None:
-    """Whoever has taken the path meanwhile keeps it."""
+    """A server that closes does not remove the socket of its successor."""
     path = tmp_path / "arcp.sock"
     before = await listen([f"unix:{path}"], 0)
     path.unlink()
@@ -143,7 +145,7 @@ async def test_a_successor_s_socket_is_not_removed(tmp_path: Path) -> None:
 
 
 async def test_of_many_that_start_at_once_one_listens(tmp_path: Path) -> None:
-    """The others are told, and none takes the path away from the one, nor at their end."""
+    """Of eight servers that start at once, one listens and the others get an error."""
     path = tmp_path / "arcp.sock"
     leave_stale(path)
     opened: list[trio.SocketListener] = []
@@ -166,10 +168,10 @@ async def test_of_many_that_start_at_once_one_listens(tmp_path: Path) -> None:
     assert left_in(tmp_path) == []
 
 
-async def test_who_is_about_to_listen_is_not_gone(
+async def test_a_socket_about_to_listen_is_not_stale(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The path is had already, nobody answers yet, and still nobody else takes it."""
+    """A socket that is bound and does not listen yet is not taken for a stale one."""
     path = tmp_path / "arcp.sock"
     monkeypatch.setattr(listening, "LOCK_SECONDS", 0)
     really_listen = socket.socket.listen
@@ -191,7 +193,7 @@ async def test_who_is_about_to_listen_is_not_gone(
 async def test_a_path_means_the_folder_of_the_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The file goes with the listener, wherever the process has moved to meanwhile."""
+    """A relative path means the folder of the start, also when the file is removed."""
     monkeypatch.chdir(tmp_path)
     listeners = await listen(["unix:arcp.sock"], 0)
     assert (tmp_path / "arcp.sock").is_socket()
@@ -212,7 +214,7 @@ async def test_several_addresses_are_served_at_once(tmp_path: Path) -> None:
 
 
 async def test_all_or_nothing_is_listened_on(tmp_path: Path) -> None:
-    """If one address cannot be had, the others are given back."""
+    """If one address cannot be listened on, the others are closed."""
     path = tmp_path / "arcp.sock"
     with pytest.raises(CannotListen):
         await listen([f"unix:{path}", "192.0.2.1"], 0)
@@ -223,7 +225,7 @@ async def test_all_or_nothing_is_listened_on(tmp_path: Path) -> None:
 
 
 async def test_a_listener_has_a_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is one that clients can be given, wherever they run."""
+    """The URL of a listener is complete, whatever folder the client runs in."""
     monkeypatch.chdir(tmp_path)
     listeners = await listen(["127.0.0.1", "unix:arcp.sock"], 0)
     try:
@@ -236,3 +238,80 @@ async def test_a_listener_has_a_url(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert is_local(unix)
     finally:
         close(listeners)
+
+
+class TwoAddresses(trio.abc.HostnameResolver):
+    """Resolves a name to two addresses; a rival takes the first port on the second one."""
+
+    def __init__(self, second: str = "127.0.0.2") -> None:
+        self.rival: socket.socket | None = None
+        self._second = second
+
+    async def getaddrinfo(
+        self,
+        host: bytes | None,
+        port: bytes | str | int | None,
+        family: int = 0,
+        type: int = 0,  # noqa: A002 - as Trio has it
+        proto: int = 0,
+        flags: int = 0,
+    ) -> list[Any]:
+        """Return two addresses, on the loopback interface by default."""
+        assert isinstance(port, int)
+        if port and self.rival is None:
+            self.rival = socket.create_server(("127.0.0.2", port))
+        places = [("127.0.0.1", port), (self._second, port)]
+        return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", place) for place in places]
+
+    async def getnameinfo(
+        self, sockaddr: tuple[str, int] | tuple[str, int, int, int], flags: int
+    ) -> tuple[str, str]:
+        """Fail: no test uses this."""
+        raise NotImplementedError
+
+
+@pytest.mark.real_tcp
+async def test_a_free_port_is_the_same_on_every_address() -> None:
+    """With port 0, all addresses of a name get the same port."""
+    resolver = TwoAddresses()
+    trio.socket.set_custom_hostname_resolver(resolver)
+    with trio.fail_after(60):
+        listeners = await listen(["localhost"], 0)
+        one, other = [listener.socket.getsockname() for listener in listeners]
+        assert (one[0], other[0]) == ("127.0.0.1", "127.0.0.2")
+        assert one[1] == other[1] != 0
+        for listener in listeners:
+            await listener.aclose()
+    assert resolver.rival is not None
+    with resolver.rival as rival:
+        assert rival.getsockname()[1] != one[1]
+
+
+@pytest.mark.real_tcp
+async def test_an_address_that_this_machine_does_not_have_is_passed_over() -> None:
+    """`listen` skips addresses of a name that this machine does not have, if it has another."""
+    trio.socket.set_custom_hostname_resolver(TwoAddresses("192.0.2.1"))
+    (listener,) = await listen(["localhost"], 0)
+    assert listener.socket.getsockname()[0] == "127.0.0.1"
+    await listener.aclose()
+    with pytest.raises(CannotListen, match=r"192\.0\.2\.1: "):
+        await listen(["192.0.2.1"], 0)
+
+
+@pytest.mark.parametrize(
+    ("host", "here"),
+    [
+        ("127.0.0.1", True),
+        ("127.8.8.8", True),
+        ("::1", True),
+        ("::ffff:127.0.0.1", True),
+        ("10.0.0.1", False),
+        ("192.0.2.1", False),
+        ("::ffff:192.0.2.1", False),
+        ("fe80::1%eth0", False),
+        ("::", False),
+    ],
+)
+def test_a_peer_on_this_machine_is_known_by_its_address(host: str, *, here: bool) -> None:
+    """Only loopback addresses are on this machine, also when mapped into IPv6."""
+    assert is_loopback(host) is here

@@ -1,0 +1,162 @@
+"""Drafting a job: what was asked for becomes a job that counts, but is not accepted yet (§7.1)."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING
+
+import attrs
+import trio
+
+from arcp_trio.authority.authority import Authority
+from arcp_trio.authority.budget import Budget
+from arcp_trio.runtime.job.agent_run import AgentRun
+from arcp_trio.runtime.job.job import Job
+from arcp_trio.runtime.job.journal import Journal
+from arcp_trio.runtime.job.provisioning import wallet_for
+from arcp_trio.runtime.notices import store_trouble
+from arcp_trio.wire.errors import InternalError
+from arcp_trio.wire.ids import new_id
+from arcp_trio.wire.json import JsonValue
+
+if TYPE_CHECKING:
+    from arcp_trio.authority.lease import Lease
+    from arcp_trio.runtime.core import Core
+    from arcp_trio.runtime.job.agents import Agent
+    from arcp_trio.runtime.job.jobs import Jobs
+    from arcp_trio.runtime.tracing import Span
+
+
+@attrs.frozen(kw_only=True)
+class Wanted:
+    """The work and the lease that a job is wanted for: checked, and found valid."""
+
+    agent: Agent
+    input: JsonValue
+    lease: Lease
+    max_runtime: float | None
+
+
+@attrs.frozen
+class IdempotencyKey:
+    """The key that a submit came with, and what was submitted under it (§7.2)."""
+
+    key: str
+    fingerprint: bytes
+
+
+@attrs.frozen(kw_only=True)
+class JobSource:
+    """The origin of a job: a submit, or a delegation."""
+
+    principal: str
+    session_id: str
+    """The session that submitted the job, or the job at the top of its tree."""
+    submitters: set[str]
+    trace: str | None
+    """A trace id, or a whole `traceparent` (§11)."""
+    sends_chunks: bool
+    """The session negotiated `result_chunk`."""
+    credentials: bool
+    """The job is to have credentials, if its lease needs any (§9.8)."""
+    request_id: str | None = None
+    """The submit that the job's acceptance answers."""
+    key: IdempotencyKey | None = None
+    parent: Job | None = None
+    delegate_id: str | None = None
+
+    @classmethod
+    def delegation(cls, parent: Job, delegate_id: str) -> JobSource:
+        """Return the source of a child, which has its parent's principal and session (§10)."""
+        return cls(
+            principal=parent.principal,
+            session_id=parent.session_id,
+            submitters=parent.submitters,
+            trace=parent.trace_id,
+            sends_chunks=parent.sends_chunks,
+            credentials=parent.wallet is not None,
+            parent=parent,
+            delegate_id=delegate_id,
+        )
+
+
+def draft(jobs: Jobs, wanted: Wanted, source: JobSource) -> Job:
+    """Return a job that counts among those alive; the caller has it accepted or gives it up.
+
+    Raises:
+        ArcpError: no job can be taken on now.
+    """
+    core, parent = jobs.core, source.parent
+    if core.closing:
+        raise InternalError("the runtime is shutting down")
+    if core.store.trouble is not None:
+        raise store_trouble()
+    jobs.refuse_if_full(source.principal)
+    job_id = new_id("job_")
+    span = _span(core, job_id, wanted, source)
+    trace_id = _trace_id(source.trace) or span.trace_id or secrets.token_hex(16)
+    above = None if parent is None else parent.journal
+    job = Job(
+        core=core,
+        jobs=jobs,
+        id=job_id,
+        agent=wanted.agent,
+        input=wanted.input,
+        principal=source.principal,
+        session_id=source.session_id,
+        trace_id=trace_id,
+        span=span,
+        submitters=source.submitters,
+        journal=Journal(jobs, job_id, trace_id, source.session_id, above),
+        authority=_authority(core, wanted.lease, parent),
+        agent_run=AgentRun(grace=core.limits.cancel_grace_seconds, max_runtime=wanted.max_runtime),
+        sends_chunks=source.sends_chunks,
+        parent=parent,
+        delegate_id=source.delegate_id,
+    )
+    jobs.admit(job)
+    if parent is not None:
+        parent.adopt(job)
+    if source.credentials:
+        job.wallet = wallet_for(job)
+    return job
+
+
+def _span(core: Core, job_id: str, wanted: Wanted, source: JobSource) -> Span:
+    attributes = {
+        "arcp.job.id": job_id,
+        "arcp.agent.name": wanted.agent.name,
+        "arcp.agent.version": wanted.agent.version,
+    }
+    if wanted.lease.expires_at is not None:
+        attributes["arcp.lease.expires_at"] = wanted.lease.expires_at
+    above = None if source.parent is None else source.parent.span
+    return core.tracer.start(
+        f"job {wanted.agent.name}", attributes, trace=source.trace, parent=above
+    )
+
+
+def _trace_id(trace: str | None) -> str | None:
+    """Return a trace id as it is, or the one in a `traceparent`."""
+    return trace if trace is None or "-" not in trace else trace.split("-")[1]
+
+
+def _authority(core: Core, lease: Lease, parent: Job | None) -> Authority:
+    above = None if parent is None else parent.authority
+    return Authority(
+        lease=lease,
+        budget=Budget(lease.budget, None if above is None else above.budget),
+        deadline=_deadline(core, lease, above),
+        any_model=core.policy.any_model,
+    )
+
+
+def _deadline(core: Core, lease: Lease, above: Authority | None) -> float | None:
+    """Return when the lease expires, on Trio's clock: no step of the wall clock moves it (§14)."""
+    if lease.expires is None:
+        return None
+    if above is not None and lease.expires == above.lease.expires:
+        return above.deadline  # the wall clock may have been set since that was calculated
+    left = lease.expires - core.clock.now() + core.limits.lease_grace_seconds
+    deadline = trio.current_time() + left
+    return deadline if above is None or above.deadline is None else min(deadline, above.deadline)

@@ -1,0 +1,202 @@
+"""Reads of sessions, jobs, keys and credentials, within the caller's transaction."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Final
+
+import attrs
+
+from arcp_trio.store.records import (
+    CredentialRow,
+    CredentialState,
+    JobQuery,
+    JobRow,
+    KeyRow,
+    Recovered,
+    SessionRow,
+    Status,
+)
+
+_SELECT_JOBS: Final = """
+    SELECT jid, job_id, agent, principal, session_id, trace_id, accepted, created_at, status,
+        finished_at, length, cancelled, max(last_seq, coalesce((SELECT last_seq FROM watch
+        WHERE watch.sid = job.sid AND watch.job_id = job.job_id), 0)), budget
+    FROM job WHERE """
+
+
+def recover(db: sqlite3.Connection) -> Recovered:
+    """Read what a runtime that starts has to know."""
+    (ordinal,) = db.execute("SELECT ordinal FROM state").fetchone()
+    sessions = db.execute("SELECT session_id, principal FROM session ORDER BY sid").fetchall()
+    unfinished = db.execute(
+        "SELECT job_id, jid, base FROM job WHERE finished_at IS NULL ORDER BY jid"
+    ).fetchall()
+    rows = [(job(db, job_id), jid, base) for job_id, jid, base in unfinished]
+    return Recovered(
+        ordinal=ordinal,
+        sessions=dict(sessions),
+        unfinished=[
+            attrs.evolve(row, length=_length(db, jid, base))
+            for row, jid, base in rows
+            if row is not None
+        ],
+        credentials=_credentials(db),
+    )
+
+
+def _length(db: sqlite3.Connection, jid: int, base: int) -> int:
+    """Read how many entries a job's journal was given, of which the first `base` may be gone."""
+    (last,) = db.execute("SELECT max(last_index) FROM journal WHERE jid = ?", (jid,)).fetchone()
+    return base if last is None else last + 1
+
+
+def _credentials(db: sqlite3.Connection) -> list[CredentialRow]:
+    rows = db.execute(
+        "SELECT row_id, order_id, job_id, principal, state, handle, credential_id"
+        " FROM credential ORDER BY id"
+    ).fetchall()
+    return [
+        CredentialRow(
+            row_id=row[0],
+            order_id=row[1],
+            job_id=row[2],
+            principal=row[3],
+            state=CredentialState(row[4]),
+            handle=row[5],
+            credential_id=row[6],
+        )
+        for row in rows
+    ]
+
+
+def session(db: sqlite3.Connection, session_id: str) -> SessionRow | None:
+    """Read a session, with its watches."""
+    row = db.execute(
+        "SELECT sid, principal, features, dialect, top, floor, rows, acked"
+        " FROM session WHERE session_id = ?",
+        (session_id,),
+    ).fetchone()
+    if row is None:
+        return None
+    watches = db.execute(
+        "SELECT job_id, cursor, observed FROM watch WHERE sid = ?", row[:1]
+    ).fetchall()
+    *spare_digests, digest = db.execute(
+        "SELECT digest FROM token WHERE sid = ? ORDER BY place", row[:1]
+    ).fetchall()
+    return SessionRow(
+        session_id=session_id,
+        principal=row[1],
+        features=frozenset(row[2].split()),
+        dialect=row[3],
+        token_digest=digest[0],
+        spare_digests=tuple(digest for (digest,) in spare_digests),
+        top=row[4],
+        floor=row[5],
+        log_rows=row[6],
+        acked=bool(row[7]),
+        watches={job_id: cursor for job_id, cursor, _ in watches},
+        observed=frozenset(job_id for job_id, _, observed in watches if observed),
+    )
+
+
+def session_of_token(db: sqlite3.Connection, digest: bytes) -> str | None:
+    """Read the id of the session that has a resume token with this digest."""
+    row = db.execute(
+        "SELECT session_id FROM token JOIN session USING (sid) WHERE digest = ?", (digest,)
+    ).fetchone()
+    return None if row is None else row[0]
+
+
+def job(db: sqlite3.Connection, job_id: str) -> JobRow | None:
+    """Read a job, unless its retention is over."""
+    rows = _jobs(db, "job_id = ? AND expired = 0", job_id)
+    return rows[0] if rows else None
+
+
+def jobs(db: sqlite3.Connection, query: JobQuery) -> Sequence[JobRow]:
+    """Read a page of jobs.
+
+    The index has status and agent, too, so that passing over jobs that the query does not want
+    costs little.
+    """
+    terms: list[tuple[str, Sequence[object]]] = [
+        ("expired = 0 AND (created_at, job_id) < (?, ?)", query.bound),
+        ("created_at > ?", [query.created_after]),
+    ]
+    if query.principal is not None:
+        terms.append(("principal = ?", [query.principal]))
+    if query.statuses != frozenset(Status):
+        marks = ", ".join("?" * len(query.statuses))
+        terms.append((f"status IN ({marks})", sorted(query.statuses)))
+    if (agent := query.agent) is not None and "@" in agent:
+        terms.append(("agent = ?", [agent]))
+    elif agent is not None:
+        terms.append(("substr(agent, 1, ?) IN (?, ?)", [len(agent) + 1, agent, f"{agent}@"]))
+    where = " AND ".join(term for term, _ in terms)
+    order = "ORDER BY created_at DESC, job_id DESC"
+    # The index finds the jobs; whole rows are read only of those on the page.
+    heads = db.execute(
+        "SELECT jid, length(accepted) FROM job"  # noqa: S608 - all words are from this function
+        f" WHERE jid IN (SELECT jid FROM job WHERE {where} {order} LIMIT ?) {order}",
+        (*(value for _, values in terms for value in values), query.limit),
+    ).fetchall()
+    jids = _page(heads, query.size)
+    return _jobs(db, f"jid IN ({', '.join('?' * len(jids))}) {order}", *jids)
+
+
+def _page(heads: Sequence[tuple[int, int]], size: float) -> list[int]:
+    """Return the ids of the first jobs, up to the first that makes them exceed `size` bytes."""
+    jids: list[int] = []
+    for jid, length in heads:
+        if size < 0:
+            break
+        jids.append(jid)
+        size -= length
+    return jids
+
+
+def _jobs(db: sqlite3.Connection, where: str, *values: object) -> list[JobRow]:
+    rows = db.execute(_SELECT_JOBS + where, values).fetchall()
+    submitters = "SELECT session_id FROM submitter WHERE jid = ?"
+    return [
+        JobRow(
+            job_id=row[1],
+            agent=row[2],
+            principal=row[3],
+            session_id=row[4],
+            trace_id=row[5],
+            accepted=row[6],
+            created_at=row[7],
+            status=Status(row[8]),
+            finished_at=row[9],
+            length=row[10],
+            cancelled=row[11],
+            submitters=frozenset(name for (name,) in db.execute(submitters, row[:1])),
+            last_seq=row[12],
+            budget=row[13],
+        )
+        for row in rows
+    ]
+
+
+def key(db: sqlite3.Connection, principal: str, key: str, now: float) -> KeyRow | None:
+    """Read what an idempotency key stands for; it lives at least as long as its job is retained."""
+    row = db.execute(
+        "SELECT fingerprint, job_id, accepted, expires_at FROM key"
+        " WHERE principal = ?1 AND key = ?2 AND (expires_at > ?3"
+        " OR EXISTS (SELECT 1 FROM retained WHERE retained.job_id = key.job_id))",
+        (principal, key, now),
+    ).fetchone()
+    if row is None:
+        return None
+    return KeyRow(
+        principal=principal,
+        key=key,
+        fingerprint=row[0],
+        job_id=row[1],
+        accepted=row[2],
+        expires_at=row[3],
+    )

@@ -1,0 +1,155 @@
+"""What the writes about jobs and their credentials do to the tables, in the caller's transaction.
+
+Entries of journals are not among them: `GroupWriter` packs those of a whole group.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+
+from arcp_trio.store.records import Status
+from arcp_trio.store.writes import (
+    AcceptJob,
+    AddSubmitter,
+    CancelJob,
+    Expire,
+    FinishJob,
+    KeepCredentials,
+    StartJob,
+    TrimJournal,
+)
+
+
+def accept_job(write: AcceptJob, db: sqlite3.Connection) -> None:
+    """Insert a job, its submitters, its key, and the watches of its parent's submitters."""
+    row, key = write.row, write.key
+    added = db.execute(
+        "INSERT INTO job (job_id, agent, principal, session_id, sid, trace_id, accepted,"
+        " created_at, status, finished_at, length) VALUES (?1, ?2, ?3, ?4,"
+        " (SELECT sid FROM session WHERE session_id = ?4), ?5, ?6, ?7, ?8, ?9, ?10)",
+        (
+            row.job_id,
+            row.agent,
+            row.principal,
+            row.session_id,
+            row.trace_id,
+            row.accepted,
+            row.created_at,
+            row.status,
+            row.finished_at,
+            row.length,
+        ),
+    )
+    db.executemany(
+        "INSERT INTO submitter (jid, session_id) VALUES (?, ?)",
+        [(added.lastrowid, session_id) for session_id in row.submitters],
+    )
+    if write.parent is not None:
+        db.execute(
+            "INSERT INTO watch (sid, job_id, cursor, last_seq, observed)"
+            " SELECT sid, ?, 0, 0, 0 FROM watch WHERE job_id = ? AND observed = 0",
+            (row.job_id, write.parent),
+        )
+    if key is not None:
+        db.execute(
+            "INSERT OR REPLACE INTO key"
+            " (principal, key, fingerprint, job_id, accepted, expires_at, due)"
+            " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6)",
+            (key.principal, key.key, key.fingerprint, key.job_id, key.accepted, key.expires_at),
+        )
+
+
+def add_submitter(write: AddSubmitter, db: sqlite3.Connection) -> None:
+    """Insert another submitter of a job."""
+    db.execute(
+        "INSERT OR IGNORE INTO submitter (jid, session_id)"
+        " SELECT jid, ?2 FROM job WHERE job_id = ?1",
+        (write.job_id, write.session_id),
+    )
+
+
+def start_job(write: StartJob, db: sqlite3.Connection) -> None:
+    """Update the status of a job."""
+    db.execute("UPDATE job SET status = ? WHERE job_id = ?", (Status.RUNNING, write.job_id))
+
+
+def cancel_job(write: CancelJob, db: sqlite3.Connection) -> None:
+    """Update a job with the reason of its cancel."""
+    db.execute("UPDATE job SET cancelled = ? WHERE job_id = ?", (write.reason, write.job_id))
+
+
+def finish_job(write: FinishJob, db: sqlite3.Connection) -> None:
+    """Update a job with its end."""
+    entry = write.entry
+    db.execute(
+        "UPDATE job SET status = ?, finished_at = ?, terminal_ordinal = ?, length = ?,"
+        " budget = ? WHERE job_id = ?",
+        (
+            write.status,
+            write.finished_at,
+            entry.ordinal,
+            entry.index + 1,
+            write.budget,
+            write.job_id,
+        ),
+    )
+
+
+def trim_journal(write: TrimJournal, db: sqlite3.Connection) -> None:
+    """Update the base of a journal; housekeeping deletes the entries below it."""
+    db.execute("UPDATE job SET base = ?2 WHERE job_id = ?1", (write.job_id, write.base))
+    db.execute(
+        "INSERT INTO journal_waste (jid, below) SELECT jid, ?2 FROM job WHERE job_id = ?1"
+        " ON CONFLICT DO UPDATE SET below = excluded.below",
+        (write.job_id, write.base),
+    )
+
+
+def keep_credentials(write: KeepCredentials, db: sqlite3.Connection) -> None:
+    """Delete credentials that are gone, and insert or update the others."""
+    db.executemany("DELETE FROM credential WHERE row_id = ?", [(row_id,) for row_id in write.gone])
+    db.executemany(
+        "INSERT INTO credential"
+        " (row_id, order_id, job_id, principal, state, handle, credential_id)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT (row_id) DO UPDATE SET state = excluded.state",
+        [
+            (
+                row.row_id,
+                row.order_id,
+                row.job_id,
+                row.principal,
+                row.state,
+                row.handle,
+                row.credential_id,
+            )
+            for row in write.rows
+        ],
+    )
+
+
+def expire(write: Expire, db: sqlite3.Connection) -> None:
+    """Mark jobs past their retention, and delete expired keys.
+
+    The rows of a marked job may be many, so housekeeping deletes them.
+    """
+    db.execute(
+        "UPDATE job SET expired = 1 WHERE finished_at <= ? AND expired = 0",
+        (write.finished_before,),
+    )
+    (kept,) = db.execute(
+        "SELECT count(*) FROM job WHERE finished_at IS NOT NULL AND expired = 0"
+    ).fetchone()
+    if kept > write.finished_jobs:
+        db.execute(
+            "UPDATE job SET expired = 1 WHERE jid IN (SELECT jid FROM job"
+            " WHERE finished_at IS NOT NULL AND expired = 0"
+            " ORDER BY finished_at, terminal_ordinal LIMIT ?)",
+            (kept - write.finished_jobs,),
+        )
+    db.execute(
+        "DELETE FROM key WHERE due <= ?"
+        " AND NOT EXISTS (SELECT 1 FROM retained WHERE retained.job_id = key.job_id)",
+        (write.now,),
+    )
+    db.execute("UPDATE key SET due = NULL WHERE due <= ?", (write.now,))

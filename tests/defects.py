@@ -1,0 +1,211 @@
+"""Variants of the runtime with a defect, each of which a check must find.
+
+A test puts one in with `pytest.MonkeyPatch` and shows that the check fails then.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+import pytest
+import trio
+
+from arcp_trio import MemoryStore
+from arcp_trio.authority.budget import Budget
+from arcp_trio.runtime.job import outcome
+from arcp_trio.runtime.job.job import Job
+from arcp_trio.runtime.session.attachment import Attachment
+from arcp_trio.runtime.session.batch import Batch
+from arcp_trio.runtime.session.observing import Observing
+from arcp_trio.runtime.session.outbox import Outbox, Promise
+from arcp_trio.runtime.session.record import Record
+from arcp_trio.runtime.session.scribe import Scribe
+from arcp_trio.runtime.session.session import Session
+from arcp_trio.runtime.session.watch import Watch
+from arcp_trio.store.interface import Owed, Replay
+from arcp_trio.store.queue import Group
+from arcp_trio.store.records import Entry
+
+# -- connections
+
+
+def end_jobs_with_their_connection(patch: pytest.MonkeyPatch) -> None:
+    """Have a lost connection end the jobs of its session."""
+    detach = Session.detach
+
+    def detach_and_end(session: Session, attachment: Attachment) -> None:
+        for watch in session.watches.values():
+            if watch.job is not None:
+                watch.job.end(outcome.cancelled("the connection was lost"))
+        detach(session, attachment)
+
+    patch.setattr(Session, "detach", detach_and_end)
+
+
+def forget_the_token_before(patch: pytest.MonkeyPatch) -> None:
+    """Forget a resume token as soon as there is a new one, whether or not that one arrived."""
+    rotate = Record.rotate
+
+    def rotate_and_forget(
+        self: Record, used: bytes, fresh: bytes, features: frozenset[str], dialect: str | None
+    ) -> Group:
+        group = rotate(self, used, fresh, features, dialect)
+        self._spare_digests = ()
+        return group
+
+    patch.setattr(Record, "rotate", rotate_and_forget)
+
+
+# -- numbers
+
+
+def replay_from_too_late(patch: pytest.MonkeyPatch) -> None:
+    """Begin a replay one number too late."""
+    replay = MemoryStore.replay
+
+    def late(self: MemoryStore, session_id: str, after: int, top: int, rows: int) -> Replay:
+        return replay(self, session_id, after + 1, top, rows)
+
+    patch.setattr(MemoryStore, "replay", late)
+
+
+def forget_overflow(patch: pytest.MonkeyPatch) -> None:
+    """Drop a hint that finds the outbox full without noting that the session is behind."""
+    hint = Outbox.hint
+
+    def forgetful(outbox: Outbox, watch: Watch, entry: Entry) -> None:
+        behind = outbox.behind
+        hint(outbox, watch, entry)
+        outbox.behind = behind
+
+    patch.setattr(Outbox, "hint", forgetful)
+
+
+def catch_up_job_by_job(patch: pytest.MonkeyPatch) -> None:
+    """Read one job after the other when a session catches up."""
+    owed = MemoryStore.owed
+
+    async def by_job(
+        self: MemoryStore, cursors: dict[str, int], entries: int, size: int
+    ) -> Sequence[Owed]:
+        found = await owed(self, cursors, entries, size)
+        return sorted(found, key=lambda one: (one[0], one[1].index))
+
+    patch.setattr(MemoryStore, "owed", by_job)
+
+
+def number_hidden_events(patch: pytest.MonkeyPatch) -> None:
+    """Give a number to an event whose feature the session did not negotiate."""
+    number = Batch.number
+
+    def count(self: Batch, watch: Watch, entry: Entry) -> None:
+        number(self, watch, entry)
+        if entry.feature is not None and entry.feature not in self._session.features:
+            self._record.take_numbers(1)
+
+    patch.setattr(Batch, "number", count)
+
+
+def publish_in_other_tasks(patch: pytest.MonkeyPatch) -> None:
+    """Let other tasks run between taking numbers and queueing the frames."""
+    publish, turn = Scribe._publish, itertools.cycle((0, 20))
+
+    async def publish_later(scribe: Scribe, batch: Batch, ticks: int) -> None:
+        for _ in range(ticks):
+            await trio.lowlevel.checkpoint()
+        await publish(scribe, batch)
+
+    async def publish_aside(scribe: Scribe, batch: Batch) -> None:
+        trio.lowlevel.spawn_system_task(publish_later, scribe, batch, next(turn))
+        await trio.lowlevel.checkpoint()
+
+    patch.setattr(Scribe, "_publish", publish_aside)
+
+
+def publish_before_the_commit(patch: pytest.MonkeyPatch) -> None:
+    """Send frames without waiting until they are stored."""
+
+    async def publish(self: Scribe, batch: Batch) -> None:
+        if batch.logged:
+            self._store.put(batch.write())
+        if self._outbox.unsent is not None:
+            self._outbox.unsent.extend(batch.series)
+        await trio.lowlevel.checkpoint()
+
+    patch.setattr(Scribe, "_publish", publish)
+
+
+# -- subscriptions
+
+
+def repeat_the_boundary(patch: pytest.MonkeyPatch) -> None:
+    """Begin a history one event too early, with the one that `from_event_seq` names."""
+    index_after = MemoryStore.index_after
+
+    async def inclusive(self: MemoryStore, job_id: str, seq: int) -> int | None:
+        index = await index_after(self, job_id, seq)
+        return index and index - 1
+
+    patch.setattr(MemoryStore, "index_after", inclusive)
+
+
+def lose_the_boundary(patch: pytest.MonkeyPatch) -> None:
+    """Lose what is emitted between the answer to a subscription and the first hint."""
+    promise = Batch.promise
+
+    def late(self: Batch, item: Promise) -> None:
+        promise(self, item)
+        if item.watch is not None and item.watch.observer and item.watch.job is not None:
+            item.watch.cursor = item.watch.job.journal.length
+
+    patch.setattr(Batch, "promise", late)
+
+
+def feed_twice(patch: pytest.MonkeyPatch) -> None:
+    """Send everything twice to a client that observes its own job."""
+    begin = Observing._begin
+
+    def begin_anyway(self: Observing, *args: object) -> None:
+        with pytest.MonkeyPatch.context() as there:
+            there.setattr(self, "_has", lambda *_: False)
+            begin(self, *args)  # type: ignore[arg-type]
+
+    patch.setattr(Observing, "_begin", begin_anyway)
+
+
+# -- trees of jobs
+
+
+def read_past_a_delegation(patch: pytest.MonkeyPatch) -> None:
+    """Number what a parent emitted after a delegation before looking at the child's events."""
+
+    def all_of_it(self: Scribe, owed: Sequence[Owed]) -> Batch:
+        batch = Batch(self._session, self._live)
+        for job_id, entry in owed:
+            self._number(batch, self._session.watches[job_id], entry)
+        return batch
+
+    patch.setattr(Scribe, "_owed_batch", all_of_it)
+
+
+def spend_alone(patch: pytest.MonkeyPatch) -> None:
+    """Count what a job spends in its own budget only."""
+
+    def only_this(self: Budget) -> Iterator[Budget]:
+        yield self
+
+    patch.setattr(Budget, "_line", only_this)
+
+
+def end_without_children(patch: pytest.MonkeyPatch) -> None:
+    """End a job without its children."""
+
+    def let_them(self: Job) -> None:
+        self.children.clear()
+
+    def never_mind(self: Job, child: Job) -> None:
+        self.children.pop(child.id, None)
+
+    patch.setattr(Job, "_end_children", let_them)
+    patch.setattr(Job, "part_from", never_mind)
