@@ -119,10 +119,10 @@ def test_a_wrong_token(commands: Commands) -> None:
     """Every command reports a wrong token in one line that says where it is from."""
     for command in (["submit", "echo"], ["watch", "j"], ["jobs"], ["cancel", "j"], ["agents"]):
         said = commands.refused(3, *command, ARCP_TOKEN="hush")
-        assert "does not accept the token of ARCP_TOKEN; give another one with --token" in said
+        assert "does not accept the token from ARCP_TOKEN; give another one with --token" in said
         assert "hush" not in said
-    assert "token of --token" in commands.refused(3, "ping", "--token", "hush")
-    assert "token of --token" in commands.refused(3, "bench", "--token", "hush")
+    assert "token from --token" in commands.refused(3, "ping", "--token", "hush")
+    assert "token from --token" in commands.refused(3, "bench", "--token", "hush")
 
 
 @pytest.mark.real_tcp

@@ -16,14 +16,6 @@ from arcp_trio.wire.events import KINDS
 from tests.cli.clients import HOSTILE
 
 
-class Columns:
-    """An output that has only a width."""
-
-    def __init__(self, columns: int, *, is_terminal: bool = True) -> None:
-        self.columns = columns
-        self.is_terminal = is_terminal
-
-
 def event(kind: str, body: Any) -> Event:
     """Return an event of a job."""
     return Event(seq=1, job_id="job_1", kind=kind, body=body, ts="2026-01-01T00:00:00.000Z")
@@ -162,6 +154,6 @@ def test_columns() -> None:
     """Rows stand in columns where they fit; on a narrow terminal each cell has a line."""
     rows = [("A", "B"), ("漢字", "x\x1b[2J"), ("c", "long words")]
     laid_out = ["A     B", "漢字  x", "c     long words"]
-    assert in_columns(rows, Columns(16)).splitlines() == laid_out
-    assert in_columns(rows, Columns(15, is_terminal=False)).splitlines() == laid_out
-    assert in_columns(rows, Columns(15)).splitlines() == ["漢字", "  x", "c", "  long words"]
+    assert in_columns(rows, 16).splitlines() == laid_out
+    assert in_columns(rows, None).splitlines() == laid_out
+    assert in_columns(rows, 15).splitlines() == ["漢字", "  x", "c", "  long words"]
