@@ -15,6 +15,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from arcp_trio.transport import MessageTooBig, TransportClosed
 from arcp_trio.transport.stdio import LineTransport, spawn
+from tests.footprint import tasks
 from tests.transport.processes import gone, has_children
 
 MIB = 1024 * 1024
@@ -89,7 +90,7 @@ async def test_a_thousand_cancelled_receives() -> None:
                 await other.receive()
             if number % 10 == 0:
                 await one.send([str(number).encode()])
-        assert trio.lowlevel.current_statistics().tasks_living == tasks
+        assert tasks() == before
         assert [await other.receive() for _ in range(100)] == [str(n) for n in range(0, 1_000, 10)]
 
 
