@@ -35,7 +35,7 @@ PHRASES = {
     re.compile(r"\bcom(?:e|es|ing) to nothing\b"): "say 'fails'",
     re.compile(r"\bso many (?!that)\w"): "name the number",
 }
-PRONOUN = re.compile(r"(?:It|They|He|She|This|These|Those|That|Their|Who|Whom|Whose|Which) ")
+PRONOUN = re.compile(r"(?:It|They|He|She|This|These|Those|That|Their|Who|Whom|Whose) ")
 
 
 def main() -> int:

@@ -86,7 +86,7 @@ def unsent_bytes(runtime: Runtime, session_id: str | None) -> int:
 
 def outbox_items(runtime: Runtime, session_id: str | None) -> int:
     """Return how many items an awake session's scribe has to deal with."""
-    return _awake_session(runtime, session_id).outbox._receive.statistics().current_buffer_used
+    return _awake_session(runtime, session_id).outbox.items.statistics().current_buffer_used
 
 
 def hints(runtime: Runtime, session_id: str | None) -> int:
@@ -97,7 +97,7 @@ def hints(runtime: Runtime, session_id: str | None) -> int:
 def inbox(runtime: Runtime, session_id: str | None) -> Inbox:
     """Return what waits in an awake session's inbox."""
     found = _awake_session(runtime, session_id).inbox
-    return Inbox(found._receive.statistics().current_buffer_used, found._bytes)
+    return Inbox(found.commands.statistics().current_buffer_used, found._bytes)
 
 
 def _awake_session(runtime: Runtime, session_id: str | None) -> Session:

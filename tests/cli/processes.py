@@ -19,6 +19,8 @@ ROOT = Path(__file__).parents[2]
 LIFETIME_SECONDS = 30.0
 """Whatever a process does, reading its output ends then."""
 FRAME_SECONDS = 10.0
+END_SECONDS = 5.0
+"""The time that `serve` promises from the end of the drain to that of its process."""
 
 
 class Serve:
@@ -56,6 +58,16 @@ class Serve:
 
 
 Starter = Callable[..., Serve]
+
+
+def assert_refused(served: Serve) -> str:
+    """Return why a process does not start: exit code 2, one line of stderr, nothing on stdout."""
+    code, out, err = served.end()
+    assert (code, out) == (2, ""), err
+    assert err.startswith("arcp-trio: ")
+    assert err.count("\n") == 1
+    assert err.endswith("\n")
+    return err
 
 
 @contextmanager

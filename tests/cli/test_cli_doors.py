@@ -17,7 +17,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect, unix_connect
 
 from arcp_trio.transport.close_codes import CloseCode
-from tests.cli.processes import FRAME_SECONDS, Peer, Serve, Starter, peer
+from tests.cli.processes import FRAME_SECONDS, Peer, Serve, Starter, assert_refused, peer
 
 pytestmark = pytest.mark.real_tcp
 
@@ -56,15 +56,6 @@ def address_line(served: Serve) -> str:
     """Return what it listens on."""
     assert served.process.stdout is not None
     return served.process.stdout.readline().removeprefix("listening on ").removesuffix("\n")
-
-
-def assert_refused(served: Serve) -> str:
-    """Expect the failure to start: exit code 2, nothing on stdout, one line on stderr."""
-    code, out, err = served.end()
-    assert (code, out) == (2, ""), err
-    assert err.startswith("arcp-trio: ")
-    assert err.count("\n") == 1
-    return err
 
 
 def ask(url: str, path: str, **headers: str) -> tuple[int, str]:

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from arcp_trio import Limits
 from arcp_trio.cli import kinds, main
 from arcp_trio.cli.parser import build_parser
 from arcp_trio.cli.serve.config import merge
 from arcp_trio.cli.serve.options import ServeOptions
-from arcp_trio.runtime.limits import Limits
 
 
 def parsed(*arguments: str) -> dict[str, object]:

@@ -17,26 +17,14 @@ from pathlib import Path
 import pytest
 from websockets.exceptions import ConnectionClosed
 
-from tests.cli.processes import Peer, Serve, Starter, peer
+from tests.cli.processes import END_SECONDS, Peer, Serve, Starter, assert_refused, peer
 
 pytestmark = pytest.mark.real_tcp
-
-END_SECONDS = 5.0
-"""What is promised from the end of the drain to that of the process."""
 
 
 def for_alice(start: Starter, *arguments: str) -> Serve:
     """Serve the demo agents, for alice."""
     return start("serve", "--port=0", "--token=alice=x", *arguments)
-
-
-def refusal(served: Serve) -> str:
-    """Expect the failure to start: exit code 2, nothing on stdout, one line on stderr."""
-    code, out, err = served.end()
-    assert (code, out) == (2, ""), err
-    assert err.startswith("arcp-trio: ")
-    assert err.count("\n") == 1
-    return err
 
 
 def sql(path: Path, statement: str) -> None:
@@ -213,7 +201,7 @@ def test_a_second_runtime_is_refused(start: Starter) -> None:
     """One line says who has the store; the first runtime does not notice."""
     first = for_alice(start)
     url = first.url()
-    assert "arcp.db is in use by another runtime; " in refusal(for_alice(start))
+    assert "arcp.db is in use by another runtime; " in assert_refused(for_alice(start))
     with peer(url, "x") as session:
         session.run("echo")
 
@@ -224,25 +212,25 @@ def test_files_that_are_no_store_of_this_version(start: Starter, tmp_path: Path)
     whole = path.read_bytes()
 
     sql(path, "PRAGMA user_version = 999")
-    assert "was written by a later version" in refusal(for_alice(start))
+    assert "was written by a later version" in assert_refused(for_alice(start))
 
     path.write_bytes(whole[: len(whole) // 2])
-    assert "is damaged: " in refusal(for_alice(start))
+    assert "is damaged: " in assert_refused(for_alice(start))
 
     path.write_bytes(whole[:4096] + os.urandom(len(whole) - 4096))
-    assert "is damaged: " in refusal(for_alice(start))
+    assert "is damaged: " in assert_refused(for_alice(start))
 
     path.write_text("my diary\n" * 1_000, encoding="utf-8")
-    assert "is not a store" in refusal(for_alice(start))
+    assert "is not a store" in assert_refused(for_alice(start))
     assert path.read_text(encoding="utf-8") == "my diary\n" * 1_000
 
     path.unlink()
     path.mkdir()
-    assert "; choose another --data" in refusal(for_alice(start))
+    assert "; choose another --data" in assert_refused(for_alice(start))
 
     shutil.rmtree(path.parent)
     path.parent.touch()
-    assert "cannot write to .arcp/arcp.db: " in refusal(for_alice(start))
+    assert "cannot write to .arcp/arcp.db: " in assert_refused(for_alice(start))
 
 
 @pytest.mark.parametrize("size", [0, 512, 4096, 60_000])
@@ -250,7 +238,7 @@ def test_a_disk_that_is_full_from_the_start(start: Starter, size: int) -> None:
     """Not even an empty store finds room: one line, and no half-made store is in the way later."""
     with no_file_larger_than(size):
         served = for_alice(start)
-    assert "arcp.db" in refusal(served)
+    assert "arcp.db" in assert_refused(served)
     for_alice(start).url()
 
 

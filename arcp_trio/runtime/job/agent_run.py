@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 @attrs.define(eq=False, kw_only=True)
 class AgentRun:
-    """One job's call of its agent, which is cancelled when the job ends, and then has a grace."""
+    """The call of a job's agent, which is cancelled at the job's end and has a grace to stop in."""
 
     grace: float
     """Seconds that the agent has to stop in, once its job is to end."""
     max_runtime: float | None
     """Seconds that the agent may run for."""
     deadline: float | None = None
-    """On Trio's clock: the end of `max_runtime`, once the agent runs."""
+    """The end of `max_runtime` on Trio's clock, once the agent runs."""
     _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     _grace_scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
-    """Around the wait for the agent to stop."""
+    """The scope of the wait for the agent to stop."""
     _stopped: trio.Event = attrs.field(factory=trio.Event)
 
     async def run(self, job: Job, context: JobContext) -> None:

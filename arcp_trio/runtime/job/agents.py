@@ -23,7 +23,7 @@ _F = TypeVar("_F", bound=AgentFunction)
 
 @attrs.frozen
 class Agent:
-    """One version of an agent."""
+    """An agent in one version."""
 
     name: str
     version: str

@@ -78,17 +78,17 @@ class JobContext:
 
     @property
     def lease(self) -> Mapping[str, Json]:
-        """What the job may do, as in its acceptance (§9)."""
+        """The job's lease, as in its acceptance (§9)."""
         return self._job.authority.lease.wire()
 
     @property
     def expires_at(self) -> str | None:
-        """When the lease expires, as in the acceptance; None if it does not (§9.5)."""
+        """The end of the lease, as in the acceptance; None if there is no end (§9.5)."""
         return self._job.authority.lease.expires_at
 
     @property
     def budget(self) -> Mapping[str, Decimal]:
-        """What is left of the job's own budget, by currency; empty without one (§9.6)."""
+        """The rest of the job's own budget, by currency; empty without a budget (§9.6)."""
         return self._job.authority.budget.remaining
 
     @property

@@ -17,7 +17,7 @@ from arcp_trio.runtime.job.provisioning import wallet_for
 from arcp_trio.runtime.notices import store_trouble
 from arcp_trio.wire.errors import InternalError
 from arcp_trio.wire.ids import new_id
-from arcp_trio.wire.json import Json
+from arcp_trio.wire.json import JsonValue
 
 if TYPE_CHECKING:
     from arcp_trio.authority.lease import Lease
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True)
 class Wanted:
-    """What a job is asked to do, with which authority: checked, and found valid."""
+    """The work and the lease that a job is wanted for: checked, and found valid."""
 
     agent: Agent
-    input: Json
+    input: JsonValue
     lease: Lease
     max_runtime: float | None
 
@@ -47,7 +47,7 @@ class IdempotencyKey:
 
 @attrs.frozen(kw_only=True)
 class JobSource:
-    """Where a job comes from: a submit, or a delegation."""
+    """The origin of a job: a submit, or a delegation."""
 
     principal: str
     session_id: str

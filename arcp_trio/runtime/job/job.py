@@ -18,7 +18,7 @@ from arcp_trio.runtime.wake import Wake
 from arcp_trio.store.records import Status
 from arcp_trio.store.writes import StartJob
 from arcp_trio.wire.errors import ArcpError, InternalError, LeaseExpired, error_from_payload
-from arcp_trio.wire.json import Json, dumps
+from arcp_trio.wire.json import JsonValue, dumps
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -39,13 +39,13 @@ FRAME_ALLOWANCE: Final = 512
 
 @attrs.define(eq=False, kw_only=True)
 class Job:
-    """One job, from its draft to its stored end: it knows no session and no connection."""
+    """A job from its draft to its stored end, which knows no session and no connection."""
 
     core: Core
     jobs: Jobs
     id: str
     agent: Agent
-    input: Json
+    input: JsonValue
     principal: str
     session_id: str
     """The session that submitted it first."""
@@ -68,7 +68,7 @@ class Job:
     ended: bool = False
     """Its terminal is in the journal: nothing with its id follows."""
     wallet: Wallet | None = None
-    """What holds its credentials, if it may have any (§9.8)."""
+    """Its credentials, if it may have any (§9.8)."""
     chunks: ResultChunks | None = None
     """Its result, once the agent has begun to stream one."""
     children: dict[str, Job] = attrs.field(factory=dict[str, "Job"])
@@ -76,7 +76,7 @@ class Job:
     emits: int = 0
     """How often its agent has emitted."""
     _drafted_at: float = attrs.field(factory=trio.current_time)
-    """On Trio's clock."""
+    """When it was drafted, on Trio's clock."""
     _outcome: Outcome | None = None
     _is_stopping: bool = False
     """A task waits for the agent to stop."""
@@ -84,7 +84,7 @@ class Job:
     _over: trio.Event = attrs.field(factory=trio.Event)
     _child_ended: Wake = attrs.field(factory=Wake)
     _store_scope: trio.CancelScope = attrs.field(factory=lambda: trio.CancelScope(shield=True))
-    """Around the wait for the terminal to be stored."""
+    """The scope of the wait for the terminal to be stored."""
 
     async def run(self, context: JobContext) -> None:
         """Run the agent, then finish, unless `stop_agent` had to finish before.
@@ -99,7 +99,7 @@ class Job:
 
     @property
     def facts(self) -> dict[str, object]:
-        """What each line of the log about this job says of it."""
+        """The job's description in each line of the log about it."""
         return {
             "job_id": self.id,
             "agent": self.agent.ref,

@@ -17,7 +17,7 @@ from arcp_trio.store.interface import JournalTrimmed
 from arcp_trio.wire.errors import ArcpError, InternalError, clip, error_from_payload
 from arcp_trio.wire.events import InvalidEvent
 from arcp_trio.wire.features import Feature
-from arcp_trio.wire.json import Json, loads
+from arcp_trio.wire.json import Json, JsonValue, loads
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.job.job import Job
@@ -28,7 +28,7 @@ PAGE_BYTES: Final = 4 * 1024 * 1024
 
 
 class ResultChunks:
-    """What a job has streamed of its result so far, and which chunk may come next."""
+    """The chunks that a job has streamed so far: their count and size, and which may come next."""
 
     def __init__(self, job: Job, result_id: str) -> None:
         self.id = result_id
@@ -81,7 +81,7 @@ class ResultChunks:
         self._failure = error
         return error_from_payload(error.payload())
 
-    def fault(self, returned: Json) -> ArcpError | None:
+    def fault(self, returned: JsonValue) -> ArcpError | None:
         """Return why the job does not succeed although its agent has returned; None if it does."""
         if self._failure is None and returned is not None:
             return InternalError("the agent returned a value beside its streamed result")

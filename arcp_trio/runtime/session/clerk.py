@@ -81,7 +81,7 @@ class Clerk:
         session = self._session
         while True:
             await session.outbox.room_for_answers()
-            command = await session.inbox.get()
+            command = await session.inbox.commands.receive()
             try:
                 if isinstance(command, Request):
                     await self._serve(command)

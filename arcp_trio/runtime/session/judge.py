@@ -1,4 +1,4 @@
-"""What a submit comes to: a new job, or the one that its key stands for (§7.1, §7.2)."""
+"""Deciding submits: each leads to a new job, or to the one that its key stands for (§7.1, §7.2)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Claim:
 
 @attrs.define(eq=False, kw_only=True)
 class Submission:
-    """One `job.submit` of one session, until it is answered."""
+    """A `job.submit` of one session, until it is answered."""
 
     session: Session
     request: Request
@@ -55,16 +55,16 @@ class Submission:
 
 @attrs.frozen
 class Decision:
-    """What a submit comes to: a job, new or known, and whether its session begins to watch it."""
+    """The job that a submit leads to, new or known, and the watch of it that begins, if any."""
 
     tail: bytes
-    """Of its `job.accepted`."""
+    """The tail of its `job.accepted`."""
     watch: Watch | None = None
     new: NewJob | None = None
 
 
 class Judge:
-    """Decides what a submit comes to. Submits that share a key are decided one at a time."""
+    """Decides to which job a submit leads. Submits that share a key are decided one at a time."""
 
     def __init__(self, core: Core, jobs: Jobs) -> None:
         self._core = core
@@ -109,7 +109,7 @@ class Judge:
             else:
                 decision = await self._repeat(submission, known)
             if decision.watch is not None:
-                submission.session.accepting.add(decision.watch.job_id)
+                submission.session.accepting |= {decision.watch.job_id}
             return decision
         finally:
             del self._claims[principal, key]
