@@ -195,7 +195,7 @@ ACCEPTANCE: Place = (acceptance, "_payload")
 ACCEPTANCE_FRAME: Place = (acceptance, "frame")
 """Encodes the frame that accepts a job."""
 
-SESSION_CLOSE: Place = (Jobs, Jobs.session_gone.__name__)
+SESSION_CLOSE: Place = (Jobs, Jobs.remove_submitter.__name__)
 """Takes a session that is closed from its jobs."""
 
 NUMBERING: Place = (Scribe, Scribe._number_all.__name__)

@@ -19,25 +19,25 @@ SERVE = [sys.executable, "-m", "arcp_trio", "serve", "--stdio"]
 
 
 def environment(more: Mapping[str, str]) -> dict[str, str]:
-    """The process's, without what would be about ARCP."""
+    """Return the environment of a process, without the ARCP variables of this one."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("ARCP_")}
     return {**kept, "PYTHONPATH": str(ROOT), "ARCP_TOKENS": "alice=tok", **more}
 
 
 def frame(kind: str, payload: object, end: bytes = b"\n") -> bytes:
-    """A frame as a line."""
+    """Return a frame as a line."""
     fields = {"arcp": "1.1", "id": f"id of {kind}", "type": kind, "payload": payload}
     return json.dumps(fields, ensure_ascii=False).encode() + end
 
 
 class Program:
-    """A process and what it says, line by line."""
+    """A process that speaks ARCP on its standard input and output."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self.process = process
 
     def write(self, data: bytes) -> None:
-        """Write as it stands."""
+        """Write bytes to its standard input as they are."""
         assert self.process.stdin is not None
         self.process.stdin.write(data)
         self.process.stdin.flush()
@@ -64,7 +64,7 @@ class Program:
         return frames
 
     def hello(self) -> dict[str, Any]:
-        """Open the session."""
+        """Open the session, and return the welcome."""
         self.send("session.hello", HELLO)
         welcome = self.receive()
         assert welcome["type"] == "session.welcome"
@@ -76,7 +76,7 @@ class Program:
         return self.until("job.result", "job.error")
 
     def end(self, *, close: bool = True) -> tuple[int, list[dict[str, Any]], str]:
-        """Say no more, and return the exit code, the frames that still came, and the errors."""
+        """Close its input; return the exit code, the remaining frames and standard error."""
         if close and self.process.stdin is not None:
             self.process.stdin.close()
         assert self.process.stdout is not None
@@ -99,7 +99,7 @@ def program(
     stdin: int = subprocess.PIPE,
     more: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[Program]:
-    """Start it; the block talks to it, and nothing of it is left at the end."""
+    """Run a process for the block, and kill it after that."""
     with subprocess.Popen(
         [*SERVE, *arguments],
         cwd=folder,

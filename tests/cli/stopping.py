@@ -1,4 +1,4 @@
-"""Processes that are stopped: their agents, and what their clients read at the end."""
+"""What the tests of stopping `serve` share: agents that end in different ways, and helpers."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ async def straggling(job):
 
 
 def serve_mine(start: Starter, *arguments: str) -> Serve:
-    """Serve the agents above, for alice and an auditor who may follow her jobs."""
+    """Serve the agents above to alice, and to an auditor who may watch her jobs."""
     tokens = ("--token=alice=x", "--token=auditor=y", "--observer=auditor")
     return start("serve", "--port=0", *tokens, "--agents=my_agents", *arguments)
 
 
 def closed_with(session: Peer) -> int | None:
-    """The code that the socket is closed with, and nothing before it."""
+    """Return the code with which the connection is closed, before any other frame."""
     with pytest.raises(ConnectionClosed) as caught:
         session.receive()
     assert caught.value.rcvd is not None

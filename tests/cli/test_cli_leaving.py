@@ -1,4 +1,4 @@
-"""`serve` leaves in time, whatever its agents do, and at once at the second signal."""
+"""`serve` ends in time, whatever its agents do, and at once at the second signal."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _agents(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("agent", ["sitting", "blocking", "straggling"])
 def test_no_agent_holds_the_end_up(start: Starter, agent: str) -> None:
-    """An agent in a thread, one that blocks the loop, and a thread left behind: 0 within 5 s."""
+    """`serve` ends with 0 within 5 s, although an agent blocks a thread or the event loop."""
     served = serve_mine(start)
     with peer(served.url(), "x") as session:
         session.send("job.submit", {"agent": agent, "input": None})
@@ -37,8 +37,8 @@ def test_no_agent_holds_the_end_up(start: Starter, agent: str) -> None:
 
 
 @pytest.mark.parametrize("agent", ["clinging", "blocking"])
-def test_past_the_drain_no_agent_holds_the_end_up(start: Starter, agent: str) -> None:
-    """One that shields itself from its end, and one that blocks the loop: 0 within 5 s of it."""
+def test_after_the_drain_no_agent_holds_the_end_up(start: Starter, agent: str) -> None:
+    """`serve` ends with 0 within 5 s of the drain, although an agent shields itself or blocks."""
     served = serve_mine(start, "--drain=0.5")
     with peer(served.url(), "x") as session:
         session.send("job.submit", {"agent": agent, "input": None})
@@ -71,8 +71,8 @@ time.sleep(60)
 
 
 @pytest.mark.parametrize("reader", ["closed", "stalled"])
-def test_who_does_not_read_standard_error_does_not_hold_the_end_up(reader: str) -> None:
-    """The last resort says why it leaves if it can, and leaves."""
+def test_the_last_resort_needs_no_reader(reader: str) -> None:
+    """The last resort ends the process although standard error is closed or full."""
     command = [sys.executable, "-c", LAST_RESORT, reader]
     ended = subprocess.run(command, cwd=ROOT, timeout=30, check=False)
     assert ended.returncode == 0
@@ -101,7 +101,7 @@ def test_a_second_signal_ends_it_at_once(
 def test_the_second_signal_counts(
     start: Starter, first: signal.Signals, second: signal.Signals
 ) -> None:
-    """Whichever came first: the exit code is 128 and the number of the second, at once."""
+    """Whichever signal comes first, the exit code is 128 + the number of the second one."""
     served = serve_mine(start, "--drain=600")
     with peer(served.url(), "x") as session:
         session.submit("sleeper")
@@ -114,7 +114,7 @@ def test_the_second_signal_counts(
 
 
 def test_ctrl_c_before_it_serves(start: Starter, tmp_path: Path) -> None:
-    """While agents are being imported: 130, as of every command, and not a word of Python's."""
+    """Ctrl-C while agents are imported ends the process with 130 and without a traceback."""
     (tmp_path / "slow_agents.py").write_text(
         "import sys, time\nprint('at it', file=sys.stderr, flush=True)\ntime.sleep(60)\n",
         encoding="utf-8",

@@ -1,4 +1,4 @@
-"""`serve` as a process: what it prints, how it fails to start, how it ends."""
+"""`serve` as a process: how it starts, what it prints, and whom it serves."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _agents(tmp_path: Path) -> None:
 
 
 def serve_mine(start: Starter, *arguments: str) -> Serve:
-    """Serve the agents above, for alice."""
+    """Serve the agents above to alice."""
     return start("serve", "--port=0", "--token=alice=x", "--agents=my_agents", *arguments)
 
 
@@ -75,7 +75,7 @@ def test_it_starts_with_nothing_given(start: Starter, tmp_path: Path) -> None:
 
 
 def test_in_memory_nothing_is_written(start: Starter, tmp_path: Path) -> None:
-    """With --memory the made token works and leaves no trace."""
+    """With --memory the token that is made is accepted, and nothing is written to the disk."""
     before = set(tmp_path.iterdir())
     served = start("serve", "--port", "0", "--memory")
     with peer(served.url(), served.line("token for local: ")) as session:
@@ -84,7 +84,7 @@ def test_in_memory_nothing_is_written(start: Starter, tmp_path: Path) -> None:
 
 
 def test_given_tokens(start: Starter, tmp_path: Path) -> None:
-    """Tokens of all sources are good, another one is not, and none is made or shown."""
+    """The tokens of all sources are accepted, any other token is refused, and no token is made."""
     (tmp_path / "tokens").write_text("# people\ncarol=t3\n", encoding="utf-8")
     served = start(
         *("serve", "--port=0", "--token=alice=t1", "--token-file=tokens"),
@@ -103,7 +103,10 @@ def test_given_tokens(start: Starter, tmp_path: Path) -> None:
 
 @pytest.mark.spec("6.6-4", "6.6-5", "7.6-9", "7.6-13")
 def test_an_observer_sees_everybodys_jobs(start: Starter) -> None:
-    """It lists and follows a job of somebody else, and may not cancel it; others know of none."""
+    """An observer lists and follows a job of another principal, and cannot cancel it.
+
+    A principal that is not an observer learns nothing of the job.
+    """
     tokens = [f"--token={name}=t-{name}" for name in ("alice", "bob", "auditor")]
     url = start("serve", "--port=0", "--memory", *tokens, "--observer=auditor").url()
     with peer(url, "t-alice") as alice, peer(url, "t-bob") as bob, peer(url, "t-auditor") as seer:
@@ -123,7 +126,7 @@ def test_an_observer_sees_everybodys_jobs(start: Starter) -> None:
 
 
 def listed(client: Peer) -> list[dict[str, Any]]:
-    """What a client is told of when it asks for all jobs."""
+    """Return the entries of a listing of all jobs."""
     client.send("session.list_jobs", {})
     entries: list[dict[str, Any]] = client.receive()["payload"]["jobs"]
     return entries
@@ -136,7 +139,7 @@ def test_an_ipv6_address_stands_in_brackets(start: Starter) -> None:
 
 
 def test_a_configuration_file(start: Starter, tmp_path: Path) -> None:
-    """Options and bounds of a file hold: here its agents, its token and the window."""
+    """The options and limits of a file hold: here its agent, its token and the resume window."""
     (tmp_path / "arcp.toml").write_text(
         '[serve]\nport = 0\ntoken = ["alice=x"]\nagent = ["mine@7=my_agents:polite"]\n'
         "no_demo_agents = true\n[limits]\nresume_window_seconds = 7\n",
@@ -173,8 +176,8 @@ def test_standard_output_has_one_line(start: Starter) -> None:
     assert "noise\n" in err
 
 
-def test_closed_standard_streams_are_nobodys_socket(tmp_path: Path) -> None:
-    """What is written past Python to standard error reaches no client, and all goes on."""
+def test_closed_standard_streams_become_no_socket(tmp_path: Path) -> None:
+    """With its standard streams closed, `serve` has /dev/null in their place, and no socket."""
     script = 'exec "$0" -m arcp_trio serve --host unix:here --memory --token=alice=x <&- >&- 2>&-'
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = ["sh", "-c", script, sys.executable]
@@ -191,8 +194,8 @@ def test_closed_standard_streams_are_nobodys_socket(tmp_path: Path) -> None:
             process.kill()
 
 
-def test_nobody_has_to_read_standard_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever did has gone: the log and the token that was made are lost, and nothing else."""
+def test_standard_error_may_be_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With standard error closed, only the log and the shown token are lost; `serve` goes on."""
     monkeypatch.delenv("ARCP_TOKENS", raising=False)
     read, write = os.pipe()
     os.close(read)
@@ -217,8 +220,8 @@ def test_nobody_has_to_read_standard_error(tmp_path: Path, monkeypatch: pytest.M
             process.kill()
 
 
-def test_it_takes_all_the_descriptors_it_may(start: Starter) -> None:
-    """Systems give a process few to begin with, and each connection is one."""
+def test_it_may_have_as_many_descriptors_as_possible(start: Starter) -> None:
+    """`serve` raises its soft limit of descriptors to the hard one: each connection needs one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (128, hard))
     try:

@@ -28,9 +28,9 @@ def _agents(tmp_path: Path) -> None:
 
 
 def test_a_port_in_use(start: Starter, tmp_path: Path) -> None:
-    """A port that another process has is one line with the address and a way out, and no trace.
+    """A port in use is one line with the address and a way out, and leaves no folder behind.
 
-    What is wrong with the options is said before.
+    Mistakes in the options are reported before `serve` listens.
     """
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
@@ -49,7 +49,7 @@ def test_a_port_in_use(start: Starter, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("host", ["no such host", "192.0.2.1", "x" * 70, "a..b"])
 def test_a_bad_host(start: Starter, host: str) -> None:
-    """A host that is no name, or nobody's or somebody else's address, is one line."""
+    """A host that cannot be listened on is one line that names it."""
     err = assert_refused(start("serve", "--memory", "--port", "0", "--host", host))
     assert host in err
     assert "--host" in err
@@ -73,18 +73,18 @@ def test_a_bad_host(start: Starter, host: str) -> None:
 def test_what_keeps_it_from_starting(
     start: Starter, arguments: tuple[str, ...], complaint: str
 ) -> None:
-    """Whatever is wrong, it is one line, exit code 2, and no traceback."""
+    """Each mistake is one line and exit code 2, without a traceback and without a secret."""
     err = start("serve", "--port", "0", *arguments).end()
     assert err[:2] == (2, "")
     *printed, line = err[2].splitlines()
-    assert printed in ([], ["imported"])  # the module of agents prints, and may
+    assert printed in ([], ["imported"])  # the module of agents prints this
     assert line.startswith("arcp-trio: ")
     assert complaint in line
     assert "hush" not in line
 
 
 def test_debug_shows_the_traceback(start: Starter, tmp_path: Path) -> None:
-    """What an agents' module raises is one line, and under --log-level debug all of it."""
+    """An exception in a module of agents is one line; --log-level debug adds its traceback."""
     (tmp_path / "broken.py").write_text("1 / 0\n", encoding="utf-8")
     short = assert_refused(start("serve", "--agents", "broken"))
     assert "importing broken failed with ZeroDivisionError" in short

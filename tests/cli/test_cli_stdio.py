@@ -35,7 +35,7 @@ async def noisy(job):
 
 @pytest.mark.spec("4-2")
 def test_a_session(tmp_path: Path) -> None:
-    """It runs jobs and leaves no word but frames; at the end of standard input it ends well."""
+    """A session runs jobs, standard output has frames only, and the end of input ends it with 0."""
     with program(tmp_path, "--memory") as serve:
         serve.hello()
         accepted, result = serve.submit("echo", "é漢😀")
@@ -50,7 +50,7 @@ def test_a_session(tmp_path: Path) -> None:
 @pytest.mark.spec("1.0/4.2-1")
 @pytest.mark.parametrize("how", [{"LC_ALL": "C"}, {"PYTHONIOENCODING": "latin1", "LANG": "C"}])
 def test_only_frames_on_standard_output(tmp_path: Path, how: dict[str, str]) -> None:
-    """Neither the log nor an agent gets in between, whatever they try, in UTF-8 in any locale."""
+    """Neither the log nor an agent writes to standard output; frames are UTF-8 in any locale."""
     (tmp_path / "noisy.py").write_text(NOISY, encoding="utf-8")
     arguments = ("--memory", "--agents", "noisy", "--log-level", "debug")
     with program(tmp_path, *arguments, more=how) as serve:
@@ -67,7 +67,7 @@ def test_only_frames_on_standard_output(tmp_path: Path, how: dict[str, str]) -> 
 
 
 def test_lines_of_other_systems(tmp_path: Path) -> None:
-    """Blank lines are nothing, and a line may end in CRLF."""
+    """Blank lines are skipped, and a line may end in CRLF."""
     with program(tmp_path, "--memory") as serve:
         serve.write(b"\n\r\n  \n")
         serve.send("session.hello", HELLO, end=b"\r\n\r\n")
@@ -77,7 +77,7 @@ def test_lines_of_other_systems(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("line", [b"garbage", b"\xff\xfe", b"[1]", b'{"arcp":"1.1"'])
 def test_what_is_no_frame(tmp_path: Path, line: bytes) -> None:
-    """It is answered, before the session and in it, and changes nothing."""
+    """A malformed line is refused, before the session and in it, and changes nothing."""
     with program(tmp_path, "--memory") as serve:
         for _ in range(2):
             serve.write(line + b"\n")
@@ -91,7 +91,7 @@ def test_what_is_no_frame(tmp_path: Path, line: bytes) -> None:
 
 
 def test_large_frames(tmp_path: Path) -> None:
-    """A line may be as large as any frame, and what is larger ends the session, which is told."""
+    """A line may be as large as any frame; a larger one is refused and ends the session."""
     with program(tmp_path, "--memory") as serve:
         serve.hello()
         text = "x" * 900_000
@@ -105,7 +105,7 @@ def test_large_frames(tmp_path: Path) -> None:
 
 
 def test_an_endless_line(tmp_path: Path) -> None:
-    """Also before the session it is told, and not kept."""
+    """A line without an end is refused before the session, too, and not kept."""
     with program(tmp_path, "--memory") as serve:
         serve.write(b"x" * 4 * 1024 * 1024 + b"x")
         assert serve.receive()["payload"]["details"]["limit"] == "first_frame_bytes"
@@ -113,7 +113,7 @@ def test_an_endless_line(tmp_path: Path) -> None:
 
 
 def test_a_wrong_token(tmp_path: Path) -> None:
-    """Who has started the process says who it is all the same."""
+    """The parent process needs a good token, too."""
     with program(tmp_path, "--memory", more={"ARCP_TOKENS": "alice=other"}) as serve:
         serve.send("session.hello", HELLO)
         assert serve.receive()["payload"]["code"] == "UNAUTHENTICATED"
@@ -121,7 +121,7 @@ def test_a_wrong_token(tmp_path: Path) -> None:
 
 
 def test_a_token_that_is_made(tmp_path: Path) -> None:
-    """It is shown on standard error, as everywhere, and is good."""
+    """The token that is made is shown on standard error and is accepted."""
     with program(tmp_path, "--memory", more={"ARCP_TOKENS": ""}) as serve:
         assert serve.process.stderr is not None
         line = b""
@@ -137,7 +137,7 @@ def test_a_token_that_is_made(tmp_path: Path) -> None:
 
 
 async def test_our_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It starts the process by itself, and a wrong token is refused as such."""
+    """The client of this project starts the process by itself, and reports a wrong token."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("ARCP_TOKENS", "alice=tok")
     monkeypatch.chdir(tmp_path)

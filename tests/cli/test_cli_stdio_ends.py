@@ -1,4 +1,4 @@
-"""How a process `serve --stdio` ends, and when it does not start."""
+"""How a process `serve --stdio` ends, and what keeps it from starting."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.cli.stdio_program import HELLO, SERVE, environment, frame, program
 
 
 def test_the_end_in_the_middle_of_a_line(tmp_path: Path) -> None:
-    """Half a line is none. Jobs that run are ended, and that is told, for somebody may read on."""
+    """At the end of input, half a line is dropped, and the ends of running jobs are still sent."""
     with program(tmp_path, "--memory") as serve:
         serve.hello()
         serve.send("job.submit", {"agent": "sleeper"})
@@ -30,8 +30,8 @@ def test_the_end_in_the_middle_of_a_line(tmp_path: Path) -> None:
     assert frames[0]["payload"]["retryable"] is True
 
 
-def test_a_drain_behind_the_end(tmp_path: Path) -> None:
-    """With --drain, jobs go on behind the end of standard input, and their results arrive."""
+def test_a_drain_after_the_end(tmp_path: Path) -> None:
+    """With --drain, jobs go on after the end of standard input, and their results arrive."""
     with program(tmp_path, "--memory", "--drain", "20") as serve:
         serve.hello()
         serve.send("job.submit", {"agent": "countdown", "input": {"n": 3, "delay": 0.1}})
@@ -42,14 +42,14 @@ def test_a_drain_behind_the_end(tmp_path: Path) -> None:
 
 
 def test_the_end_at_once(tmp_path: Path) -> None:
-    """Without a session it ends just as well."""
+    """The end of input before any session ends the process with 0."""
     with program(tmp_path, "--memory") as serve:
         code, frames, _ = serve.end()
     assert (code, frames) == (0, [])
 
 
 def test_it_waits_for_a_slow_parent(tmp_path: Path) -> None:
-    """It ends at the end of standard input and not before, whatever limits a handshake has."""
+    """The process waits for its first frame longer than the limit of a handshake."""
     config = tmp_path / "config.toml"
     config.write_text("[limits]\nhandshake_seconds = 1\n", encoding="utf-8")
     with program(tmp_path, "--memory", "--config", str(config)) as serve:
@@ -60,7 +60,7 @@ def test_it_waits_for_a_slow_parent(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal(tmp_path: Path, number: signal.Signals) -> None:
-    """It ends in order, as a runtime on the network does."""
+    """A signal ends the process in order, as it ends a runtime on the network."""
     with program(tmp_path, "--memory") as serve:
         serve.hello()
         serve.send("job.submit", {"agent": "sleeper"})
@@ -71,8 +71,8 @@ def test_a_signal(tmp_path: Path, number: signal.Signals) -> None:
     assert [each["payload"]["code"] for each in frames] == ["INTERNAL_ERROR"]
 
 
-def test_nobody_reads(tmp_path: Path) -> None:
-    """When the parent closes its end of standard output, the process ends."""
+def test_standard_output_is_closed(tmp_path: Path) -> None:
+    """The process ends when its parent closes the pipe of standard output."""
     with program(tmp_path, "--memory") as serve:
         serve.hello()
         assert serve.process.stdout is not None
@@ -82,7 +82,7 @@ def test_nobody_reads(tmp_path: Path) -> None:
 
 
 def test_a_session_that_is_closed(tmp_path: Path) -> None:
-    """There will be no other one: the process ends."""
+    """The process ends when its client closes the session."""
     with program(tmp_path, "--memory") as serve:
         serve.hello()
         serve.send("session.close", {})
@@ -93,7 +93,7 @@ def test_a_session_that_is_closed(tmp_path: Path) -> None:
 
 @contextmanager
 def on_a_socket(folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], socket.socket]]:
-    """Start it with one socket as both of its streams; at the end that has to be as it was."""
+    """Run a process with one socket as both streams; expect the socket to be blocking again."""
     ours, theirs = socket.socketpair()
     ours.settimeout(LIFETIME_SECONDS)
     with ours, theirs:
@@ -117,20 +117,20 @@ def on_a_socket(folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], socket.
 
 
 def test_what_was_shared_blocks_as_before(tmp_path: Path) -> None:
-    """The parent's own file is as it was, also if both streams are one."""
+    """After its end the file of both streams is blocking again, for the parent that shares it."""
     with on_a_socket(tmp_path) as (process, ours):
         ours.shutdown(socket.SHUT_WR)
         assert process.wait(LIFETIME_SECONDS) == 0
 
 
 def test_what_was_shared_blocks_after_a_second_signal(tmp_path: Path) -> None:
-    """Also if the process is in a hurry."""
+    """The file of both streams is blocking again also after an end by a second signal."""
     with on_a_socket(tmp_path) as (process, ours):
         ours.sendall(frame("job.submit", {"agent": "sleeper"}))
         assert b"job.accepted" in ours.recv(100_000)
         process.terminate()
         answer = b""
-        while b"shutting down" not in answer:  # until it has heard of the signal
+        while b"shutting down" not in answer:  # until the runtime has taken up the signal
             ours.sendall(frame("job.submit", {"agent": "sleeper"}))
             answer = ours.recv(100_000)
             assert answer
@@ -139,7 +139,7 @@ def test_what_was_shared_blocks_after_a_second_signal(tmp_path: Path) -> None:
 
 
 def test_standard_input_from_a_file(tmp_path: Path) -> None:
-    """A file of frames is as good as a pipe."""
+    """Standard input may be a file of frames."""
     file = tmp_path / "frames"
     file.write_bytes(frame("session.hello", HELLO) + frame("session.ping", {"nonce": "n"}))
     with file.open("rb") as stdin, program(tmp_path, "--memory", stdin=stdin.fileno()) as serve:
@@ -156,7 +156,7 @@ def test_standard_input_from_a_file(tmp_path: Path) -> None:
     ],
 )
 def test_with_the_network(tmp_path: Path, arguments: tuple[str, ...], complaint: str) -> None:
-    """One runtime is on one or the other."""
+    """--stdio beside an option of the network is refused in one line."""
     with program(tmp_path, "--memory", *arguments) as serve:
         code, frames, err = serve.end()
     assert (code, frames) == (2, [])
@@ -165,7 +165,7 @@ def test_with_the_network(tmp_path: Path, arguments: tuple[str, ...], complaint:
 
 
 def test_without_standard_streams(tmp_path: Path) -> None:
-    """It says so."""
+    """A closed standard stream is refused in one line."""
     with subprocess.Popen(
         ["sh", "-c", f"exec {' '.join(SERVE)} --memory <&-"],
         cwd=tmp_path,

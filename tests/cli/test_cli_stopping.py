@@ -1,4 +1,4 @@
-"""SIGTERM or Ctrl-C to `serve`: the drain, the ends of jobs, the goodbyes, and the store."""
+"""SIGTERM or Ctrl-C to `serve`: the drain, the ends of jobs, the close codes, and the store."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _agents(tmp_path: Path) -> None:
 
 
 def assert_worth_a_retry(end: dict[str, object]) -> None:
-    """Expect the end of a job that the runtime's end has cut short."""
+    """Expect the end of a job that was cut short by the end of the runtime."""
     assert end["type"] == "job.error"
     payload = end["payload"]
     assert isinstance(payload, dict)
@@ -36,7 +36,7 @@ def assert_worth_a_retry(end: dict[str, object]) -> None:
 
 
 def test_sigterm_ends_jobs_and_says_so(start: Starter) -> None:
-    """A client reads the end of its job, then 1001; the process ends with 0, and at once."""
+    """At SIGTERM a client reads the end of its job, then 1001; the process ends at once with 0."""
     served = serve_mine(start)
     with peer(served.url(), "x") as session:
         session.submit("sleeper")
@@ -54,7 +54,7 @@ def test_sigterm_ends_jobs_and_says_so(start: Starter) -> None:
 
 
 def page(url: str, path: str) -> tuple[int, str]:
-    """What is answered to a GET, on the same port."""
+    """Return the status and the text of a page on the port of a runtime."""
     connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=20)
     with contextlib.closing(connection):
         connection.request("GET", path)
@@ -63,7 +63,7 @@ def page(url: str, path: str) -> tuple[int, str]:
 
 
 def assert_shutting_down(refused: Any) -> None:
-    """It is refused, for now."""
+    """Expect a refusal that says that the runtime is shutting down."""
     assert refused["type"] == "session.error"
     assert refused["payload"]["code"] == "INTERNAL_ERROR"
     assert refused["payload"]["retryable"] is True
@@ -71,7 +71,7 @@ def assert_shutting_down(refused: Any) -> None:
 
 
 def test_a_drain_lets_jobs_finish(start: Starter) -> None:
-    """During the drain a job goes on to its result, while new work and new clients are refused."""
+    """During the drain a job goes on to its result, while new jobs and new clients are refused."""
     served = serve_mine(start, "--drain", "20")
     url = served.url()
     asked = time.monotonic()
@@ -80,7 +80,7 @@ def test_a_drain_lets_jobs_finish(start: Starter) -> None:
         served.line("at work")
         served.send_signal(signal.SIGTERM)
         while page(url, "/readyz") != (503, "shutting down"):
-            pass  # until the signal has been taken up
+            pass  # until the runtime has taken up the signal
         assert page(url, "/healthz") == (200, "alive")
         with peer(url, "x") as late:
             assert_shutting_down(late.answer)
@@ -93,10 +93,11 @@ def test_a_drain_lets_jobs_finish(start: Starter) -> None:
 
 
 @pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
-def test_past_the_drain_the_rest_is_ended(start: Starter, stop: signal.Signals) -> None:
-    """Who submitted it and who follows it read the end of the job, then 1001; the exit code is 0.
+def test_after_the_drain_the_rest_is_ended(start: Starter, stop: signal.Signals) -> None:
+    """After the drain, the submitter and an observer read the end of the job, then 1001.
 
-    Not before the drain is over, and within five seconds from then.
+    The job does not end before the drain is over, and the process ends within five seconds after
+    it.
     """
     served = serve_mine(start, "--drain=1")
     url = served.url()
@@ -119,7 +120,7 @@ def test_past_the_drain_the_rest_is_ended(start: Starter, stop: signal.Signals) 
 
 
 def test_there_is_no_drain_without_jobs(start: Starter) -> None:
-    """However long a drain may take, it is over with the last job; who is only here is let go."""
+    """The drain is over with the last job; idle and silent clients are closed with 1001."""
     served = serve_mine(start, "--drain=600")
     url = served.url()
     with peer(url, "x") as idle, connect(url, compression=None) as silent:
@@ -148,7 +149,7 @@ def test_the_end_of_a_job_does_not_wait_for_its_agent(start: Starter) -> None:
 
 
 def test_everything_is_stored(start: Starter) -> None:
-    """Who was away finds every event and the end behind the next start, as if it had been here."""
+    """After the next start a client that was away reads every event and the end of its job."""
     served = serve_mine(start)
     with peer(served.url(), "x") as session:
         job_id = session.submit("telling")["payload"]["job_id"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 
 import pytest
 import trio
@@ -14,11 +13,9 @@ from arcp_trio import (
     JobContext,
     LeaseExpired,
     Limits,
-    MemoryStore,
     Runtime,
 )
 from arcp_trio.cli.logs import fields_of
-from arcp_trio.store.writes import Write
 from arcp_trio.testing import Peer, open_peer
 from arcp_trio.testing.frames import Frame
 from arcp_trio.wire.json import Json, JsonObject
@@ -26,6 +23,7 @@ from arcp_trio.wire.timestamps import rfc3339
 from tests.jobs import doer
 from tests.jobs.doer import SteppedClock, do
 from tests.reading import until_end
+from tests.slow_stores import SlowStore
 from tests.stage import make_runtime
 
 EXPIRED = "LEASE_EXPIRED"
@@ -33,16 +31,6 @@ GRACE = 0.25
 """Behind `expires_at`; clocks differ a little."""
 
 LEASE: JsonObject = {"tool.call": ["*"], "agent.delegate": ["*"], "cost.budget": ["USD:1"]}
-
-
-class SlowStore(MemoryStore):
-    """Takes some time for each group."""
-
-    seconds = 0.0
-
-    async def _commit(self, writes: Sequence[Write]) -> None:
-        await trio.sleep(self.seconds)
-        await super()._commit(writes)
 
 
 def until(expires_at: Json, lease: JsonObject = LEASE) -> JsonObject:

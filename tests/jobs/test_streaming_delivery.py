@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import suppress
 from typing import Any
 
@@ -11,13 +11,13 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from arcp_trio import InternalError, JobContext, MemoryStore
-from arcp_trio.store.writes import Write
 from arcp_trio.testing import Peer
 from arcp_trio.wire.features import ALL_FEATURES
 from arcp_trio.wire.json import Json
 from tests.durability.stores import crash
 from tests.durability.story import World
 from tests.jobs.streams import UNABLE, Act, Stage, chunks, failure, joined, open_stage
+from tests.slow_stores import SlowStore
 
 MIB = 1024 * 1024
 
@@ -184,17 +184,9 @@ async def test_a_parent_gets_what_is_many_pages_long(
     assert whole == data.encode() * 8
 
 
-class SlowStore(MemoryStore):
-    """Takes a second for each group."""
-
-    async def _commit(self, writes: Sequence[Write]) -> None:
-        await trio.sleep(1)
-        await super()._commit(writes)
-
-
 async def test_a_parent_waits_for_what_is_not_stored_yet(autojump_clock: MockClock) -> None:
     """A child that has said its end may have its last chunks on their way to the store."""
-    async with open_stage(store=SlowStore(), chunk_bytes=4) as stage:
+    async with open_stage(store=SlowStore(1), chunk_bytes=4) as stage:
         stage.act = streaming("one two ")
         peer = await stage.welcomed()
         job_id = (await peer.submit("boss", lease_request={"agent.delegate": ["act"]}))["job_id"]

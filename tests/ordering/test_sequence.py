@@ -11,7 +11,6 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from arcp_trio import JobContext, JobError, Limits, MemoryStore
 from arcp_trio.store.interface import Owed
 from arcp_trio.store.queue import WriteQueue
-from arcp_trio.store.records import KeyRow
 from arcp_trio.store.writes import MoveFloor, Write
 from arcp_trio.testing import open_peer
 from arcp_trio.testing.frames import NUMBERED, Frame
@@ -22,6 +21,7 @@ from tests import defects
 from tests.inside import batch_bytes
 from tests.ordering.runtimes import agents, places
 from tests.reading import numbers
+from tests.slow_stores import PausingStore, SlowKeys
 from tests.stage import make_runtime
 
 
@@ -128,13 +128,10 @@ async def test_the_acceptance_comes_before_the_first_event(
 
 async def test_acceptances_leave_in_the_order_of_their_submits(autojump_clock: MockClock) -> None:
     """A submit that takes a second is answered before the quick ones behind it."""
-
-    class SlowKeys(MemoryStore):
-        async def key(self, principal: str, key: str, now: float) -> KeyRow | None:
-            await trio.sleep(1)
-            return await super().key(principal, key, now)
-
-    async with make_runtime(agents, store=SlowKeys()) as runtime, open_peer(runtime) as peer:
+    async with (
+        make_runtime(agents, store=SlowKeys({"slow": 1})) as runtime,
+        open_peer(runtime) as peer,
+    ):
         await peer.hello()
         slow: JsonObject = {"agent": "chatty", "input": 1, "idempotency_key": "slow"}
         quick: list[JsonObject] = [
@@ -152,32 +149,19 @@ async def test_acceptances_leave_in_the_order_of_their_submits(autojump_clock: M
 # -- stored, then seen
 
 
-class _Gate(MemoryStore):
-    """A store that commits nothing while it is shut."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open = trio.Event()
-        self.open.set()
-
-    async def _commit(self, writes: Sequence[Write]) -> None:
-        await self.open.wait()
-        await super()._commit(writes)
-
-
 async def _emit_while_shut() -> None:
-    store = _Gate()
+    store = PausingStore()
     async with make_runtime(agents, store=store) as runtime, open_peer(runtime) as peer:
         await peer.hello()
         await peer.submit("steady", 3)
         await peer.expect("job.event")
-        store.open = trio.Event()
+        store.pause()
         try:
             with trio.move_on_after(30):
                 frame = await peer.receive()
                 raise AssertionError(f"seen before it was stored: {frame}")
         finally:
-            store.open.set()
+            store.go_on()
         assert numbers(await _receive_numbered(peer, 3)) == [2, 3, 4]
 
 

@@ -6,7 +6,7 @@ import json
 
 from arcp_trio.testing import Peer
 from arcp_trio.testing.frames import Frame
-from arcp_trio.wire.json import Json
+from arcp_trio.wire.json import Json, JsonObject
 
 
 def text_of(kind: str, payload: Json = None, /, **envelope: Json) -> str:
@@ -25,3 +25,11 @@ async def answers(peer: Peer, count: int) -> list[Frame]:
         else:
             peer.seen.append(frame)
     return found
+
+
+async def refused(peer: Peer, kind: str, payload: JsonObject) -> JsonObject:
+    """Send a request that must fail; the payload of the answer."""
+    request = await peer.send(kind, payload)
+    error = await peer.expect("session.error", request_id=request)
+    body: JsonObject = error["payload"]
+    return body

@@ -12,8 +12,6 @@ from arcp_trio.wire.json import Json
 from tests.reading import close_code
 from tests.stage import make_runtime
 
-# -- versions
-
 
 @pytest.mark.spec("1.0/5.1-1")
 async def test_a_client_is_answered_in_its_version(autojump_clock: MockClock) -> None:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 
 import attrs
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from arcp_trio import Authenticator, JobContext, Limits, MemoryStore, Runtime
-from arcp_trio.store.writes import Write
+from arcp_trio import Authenticator, JobContext, Limits, Runtime
 from arcp_trio.testing import Peer, PeerFactory
 from arcp_trio.testing.frames import Frame
 from arcp_trio.testing.peer import TEST_TOKEN
 from tests import stage
 from tests.inside import held
 from tests.reading import refusal
+from tests.slow_stores import PausingStore
 from tests.stage import TOKENS, hello_payload
 
 
@@ -44,27 +43,6 @@ class Puppet:
         """Have it return."""
         self._lines.close()
         await wait_all_tasks_blocked()
-
-
-class PausingStore(MemoryStore):
-    """A store that can be made to take its time."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._may_commit = trio.Event()
-        self._may_commit.set()
-
-    def pause(self) -> None:
-        """Store nothing until told to go on."""
-        self._may_commit = trio.Event()
-
-    def go_on(self) -> None:
-        """Store what has come meanwhile, and from now on at once."""
-        self._may_commit.set()
-
-    async def _commit(self, writes: Sequence[Write]) -> None:
-        await self._may_commit.wait()
-        await super()._commit(writes)
 
 
 class Stage(stage.Stage[PausingStore]):

@@ -61,7 +61,7 @@ def accept_at_once(jobs: Jobs, wanted: Wanted, source: JobSource) -> NewJob:
     Raises:
         ArcpError: no job can be taken on now.
     """
-    assert not source.credentials
+    assert not source.wants_credentials
     job = draft(jobs, wanted, source)
     try:
         return _store(job, source)

@@ -37,7 +37,7 @@ def outcome_of_return(job: Job, result: Json) -> Outcome:
     except ValueError:
         log.exception("agent returned what is not JSON", extra=job.facts)
         return outcome.failed(InternalError("the agent returned what is not JSON"))
-    if len(encoded) > job.most_bytes:
+    if len(encoded) > job.most_payload_bytes:
         log.error("agent returned too much", extra=job.facts | {"bytes": len(encoded)})
         core = job.core
         too_big = limit_hit("frame_bytes_out", core.limits.frame_bytes_out)
@@ -49,7 +49,7 @@ def outcome_of_error(job: Job, error: BaseException) -> Outcome:
     """Return the outcome of a job whose agent has raised `error`."""
     cause = unwrapped(error)
     known = cause if isinstance(cause, ArcpError) else job.explained(cause)
-    told = None if known is None else outcome.raised(known, job.most_bytes)
+    told = None if known is None else outcome.raised(known, job.most_payload_bytes)
     if told is not None:
         return told
     # The text of any other exception may hold secrets: it goes into the log only (§12).

@@ -256,12 +256,8 @@ class JobContext:
         dimensions: Mapping[str, Json] | None = None,
     ) -> None:
         """Emit a measurement. One whose name begins with `cost.` is never negative (§9.6)."""
-        body = {
-            "name": name,
-            "value": value,
-            "unit": unit,
-            "dimensions": None if dimensions is None else dict(dimensions),
-        }
+        kept = None if dimensions is None else dict(dimensions)
+        body = {"name": name, "value": value, "unit": unit, "dimensions": kept}
         await emit(self._job, "metric", body)
 
     async def artifact(

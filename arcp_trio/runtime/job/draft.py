@@ -57,7 +57,7 @@ class JobSource:
     """A trace id, or a whole `traceparent` (§11)."""
     sends_chunks: bool
     """The session negotiated `result_chunk`."""
-    credentials: bool
+    wants_credentials: bool
     """The job is to have credentials, if its lease needs any (§9.8)."""
     request_id: str | None = None
     """The submit that the job's acceptance answers."""
@@ -74,7 +74,7 @@ class JobSource:
             submitters=parent.submitters,
             trace=parent.trace_id,
             sends_chunks=parent.sends_chunks,
-            credentials=parent.wallet is not None,
+            wants_credentials=parent.wallet is not None,
             parent=parent,
             delegate_id=delegate_id,
         )
@@ -117,7 +117,7 @@ def draft(jobs: Jobs, wanted: Wanted, source: JobSource) -> Job:
     jobs.admit(job)
     if parent is not None:
         parent.adopt(job)
-    if source.credentials:
+    if source.wants_credentials:
         job.wallet = wallet_for(job)
     return job
 

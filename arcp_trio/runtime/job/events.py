@@ -52,7 +52,7 @@ def add_event_with_holes(job: Job, kind: str, body: Mapping[str, Json]) -> None:
 
 def _encoded(job: Job, kind: str, body: Mapping[str, Json]) -> bytes:
     payload = events.encode_event(kind, body, rfc3339(job.core.clock.now()))
-    if len(payload) > job.most_bytes:
+    if len(payload) > job.most_payload_bytes:
         most = job.core.limits.frame_bytes_out
         raise job.core.metrics.refused(limit_hit("frame_bytes_out", most))
     job.refuse_if_ended()

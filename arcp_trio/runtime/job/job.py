@@ -109,7 +109,7 @@ class Job:
         }
 
     @property
-    def most_bytes(self) -> int:
+    def most_payload_bytes(self) -> int:
         """How large a payload may be for its frame not to be too large."""
         return self.core.limits.frame_bytes_out - FRAME_ALLOWANCE
 
@@ -145,11 +145,10 @@ class Job:
             self._is_stopping = True
             self.jobs.start_stopping(self)
 
-    def end(self, outcome: Outcome) -> bool:
-        """Decide how the job ends, and wind it up; return False if that was decided before."""
-        decided = self.decide(outcome)
+    def end(self, outcome: Outcome) -> None:
+        """Decide how the job ends, unless that is decided, and wind it up."""
+        self.decide(outcome)
         self.wind_up()
-        return decided
 
     async def stop_agent(self) -> None:
         """Wait for the agent to stop within its grace; finish without it if it does not."""

@@ -74,7 +74,7 @@ class Jobs:
             del self._count[job.principal]
         self._one_ended.set()
 
-    def session_gone(self, session_id: str) -> None:
+    def remove_submitter(self, session_id: str) -> None:
         """Take a session that was closed or dropped from those that may cancel its jobs."""
         for job in self.live.values():
             job.submitters.discard(session_id)

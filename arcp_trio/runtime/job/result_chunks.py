@@ -69,7 +69,7 @@ class ResultChunks:
         job, limits = self._job, self._job.core.limits
         if self.size + size > limits.result_bytes:
             raise self._refused(limit_hit("result_bytes", limits.result_bytes))
-        if not job.sends_chunks and self.size + size > job.most_bytes:
+        if not job.sends_chunks and self.size + size > job.most_payload_bytes:
             raise self._refused(limit_hit("frame_bytes_out", limits.frame_bytes_out))
         self.size += size
 

@@ -108,7 +108,7 @@ class ResultStream:
 
     def _next_data(self) -> tuple[str, int]:
         """Return as much data as a frame can hold, and how many bytes that is undecoded."""
-        room = self._job.most_bytes - CHUNK_ALLOWANCE
+        room = self._job.most_payload_bytes - CHUNK_ALLOWANCE
         most = self._job.core.limits.chunk_bytes
         while True:
             size = self._whole_characters(most)

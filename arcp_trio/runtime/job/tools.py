@@ -79,15 +79,16 @@ class ToolCall:
         """Return what the client may read: the text of an exception may hold secrets (§12)."""
         error = unwrapped(error)
         if isinstance(error, ArcpError) and error.code in CODES:
-            sound = sound_copy(error, self._job.most_bytes - ERROR_ALLOWANCE)
+            sound = self._sound(error)
             if sound is not None:
                 return sound
         if isinstance(error, InvalidEvent):
             return InternalError("the tool's result cannot be sent")
         if isinstance(error, Exception):
-            return self._explained(error) or InternalError("the tool call failed")
+            known = self._job.explained(error)
+            sound = None if known is None else self._sound(known)
+            return sound or InternalError("the tool call failed")
         return JobCancelled("the tool call was given up")
 
-    def _explained(self, error: Exception) -> ArcpError | None:
-        known = self._job.explained(error)
-        return None if known is None else sound_copy(known, self._job.most_bytes - ERROR_ALLOWANCE)
+    def _sound(self, error: ArcpError) -> ArcpError | None:
+        return sound_copy(error, self._job.most_payload_bytes - ERROR_ALLOWANCE)

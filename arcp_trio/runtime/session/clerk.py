@@ -160,7 +160,7 @@ class Clerk:
         Its jobs go on, and from now on any session of the principal may cancel them.
         """
         session = self._session
-        self._jobs.session_gone(session.id)
+        self._jobs.remove_submitter(session.id)
         log.info("session closed", extra=session.facts)
         payload = {} if message.reason is None else {"reason": message.reason}
         closed = frame("session.closed", payload)

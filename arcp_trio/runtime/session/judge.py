@@ -25,13 +25,6 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.session.session import Session
 
 
-@attrs.define(eq=False)
-class Claim:
-    """An idempotency key whose first submit is not decided yet."""
-
-    settled: trio.Event = attrs.field(factory=trio.Event)
-
-
 @attrs.define(eq=False, kw_only=True)
 class Submission:
     """A `job.submit` of one session, until it is answered."""
@@ -39,8 +32,8 @@ class Submission:
     session: Session
     request: Request
     submit: Submit
-    claim: Claim | None
-    """Held by the submit that is the first to bring its key."""
+    claim: trio.Event | None
+    """The claim on its key, if this submit is the first to bring it: set once it is decided."""
 
     @property
     def wants_credentials(self) -> bool:
@@ -69,13 +62,14 @@ class Judge:
     def __init__(self, core: Core, jobs: Jobs) -> None:
         self._core = core
         self._jobs = jobs
-        self._claims: dict[tuple[str, str], Claim] = {}
+        self._claims: dict[tuple[str, str], trio.Event] = {}
+        """By principal and key; each is set once the submit that has it is decided."""
 
-    def claim(self, principal: str, key: str | None) -> Claim | None:
+    def claim(self, principal: str, key: str | None) -> trio.Event | None:
         """Claim a key for a submit; None if there is no key, or another submit has claimed it."""
         if key is None or (principal, key) in self._claims:
             return None
-        claim = self._claims[principal, key] = Claim()
+        claim = self._claims[principal, key] = trio.Event()
         return claim
 
     def decide_at_once(self, submission: Submission) -> Decision:
@@ -100,7 +94,7 @@ class Judge:
         while submission.claim is None:
             other = self._claims.get((principal, key))
             if other is not None:
-                await other.settled.wait()
+                await other.wait()
             submission.claim = self.claim(principal, key)
         try:
             known = await self._core.store.key(principal, key, self._core.clock.now())
@@ -113,7 +107,7 @@ class Judge:
             return decision
         finally:
             del self._claims[principal, key]
-            submission.claim.settled.set()
+            submission.claim.set()
 
     # -- a new job
 
@@ -172,7 +166,7 @@ def _source(submission: Submission) -> JobSource:
         submitters={session.id},
         trace=submission.request.trace,
         sends_chunks=Feature.RESULT_CHUNK in session.features,
-        credentials=submission.wants_credentials,
+        wants_credentials=submission.wants_credentials,
         request_id=submission.request.id,
         key=None if key is None else IdempotencyKey(key, fingerprint(submit)),
     )
