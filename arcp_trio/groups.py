@@ -15,3 +15,11 @@ def unwrapped(error: BaseException) -> BaseException:
         return error
     group = cast("BaseExceptionGroup[BaseException]", error)
     return unwrapped(group.exceptions[0]) if len(group.exceptions) == 1 else group
+
+
+def leaves(error: Exception) -> list[Exception]:
+    """Return all exceptions inside the groups around them, in order."""
+    if not isinstance(error, ExceptionGroup):
+        return [error]
+    group = cast("ExceptionGroup[Exception]", error)
+    return [leaf for inner in group.exceptions for leaf in leaves(inner)]

@@ -17,7 +17,7 @@ import pytest
 
 from arcp_trio import Runtime
 from arcp_trio.runtime.connection import sender
-from arcp_trio.runtime.job import acceptance, emitting
+from arcp_trio.runtime.job import acceptance, events
 from arcp_trio.runtime.job.job import Job
 from arcp_trio.runtime.job.jobs import Jobs
 from arcp_trio.runtime.session import record, scribe, sessions
@@ -86,7 +86,7 @@ def unsent_bytes(runtime: Runtime, session_id: str | None) -> int:
 
 def outbox_items(runtime: Runtime, session_id: str | None) -> int:
     """Return how many items an awake session's scribe has to deal with."""
-    return _awake_session(runtime, session_id).outbox._receive.statistics().current_buffer_used
+    return _awake_session(runtime, session_id).outbox.items.statistics().current_buffer_used
 
 
 def hints(runtime: Runtime, session_id: str | None) -> int:
@@ -97,7 +97,7 @@ def hints(runtime: Runtime, session_id: str | None) -> int:
 def inbox(runtime: Runtime, session_id: str | None) -> Inbox:
     """Return what waits in an awake session's inbox."""
     found = _awake_session(runtime, session_id).inbox
-    return Inbox(found._receive.statistics().current_buffer_used, found._bytes)
+    return Inbox(found.commands.statistics().current_buffer_used, found._bytes)
 
 
 def _awake_session(runtime: Runtime, session_id: str | None) -> Session:
@@ -121,15 +121,18 @@ def counted_addresses(runtime: Runtime) -> int:
 # -- the runtime as a whole
 
 
-def table_sizes(runtime: Runtime) -> dict[str, int]:
-    """Return how many entries each table of the runtime has in memory, by owner and name."""
+def held(runtime: Runtime) -> dict[str, int]:
+    """Return how many entries each table of the runtime has in memory, by owner and name.
+
+    Tables that are empty are left out.
+    """
     submissions = runtime._sessions._submissions
     owners = [runtime, runtime._jobs, runtime._sessions, submissions, submissions._judge]
     return {
         f"{type(owner).__name__}.{name}": len(table)
         for owner in owners
         for name, table in vars(owner).items()
-        if isinstance(table, dict | list | set)
+        if isinstance(table, dict | list | set) and table
     }
 
 
@@ -156,7 +159,7 @@ MOST_SPARE_DIGESTS: Final = record.MOST_SPARE_DIGESTS
 def small_steps(patch: pytest.MonkeyPatch) -> None:
     """Make batches so small that a few dozen events cross their bounds."""
     patch.setattr(scribe, "BATCH_FRAMES", 8)
-    patch.setattr(emitting, "EMITS_PER_CHECKPOINT", 3)
+    patch.setattr(events, "EMITS_PER_CHECKPOINT", 3)
     patch.setattr(sender, "WRITE_FRAMES", 4)
 
 
@@ -192,16 +195,16 @@ ACCEPTANCE: Place = (acceptance, "_payload")
 ACCEPTANCE_FRAME: Place = (acceptance, "frame")
 """Encodes the frame that accepts a job."""
 
-SESSION_CLOSE: Place = (Jobs, "session_gone")
+SESSION_CLOSE: Place = (Jobs, Jobs.remove_submitter.__name__)
 """Takes a session that is closed from its jobs."""
 
-NUMBERING: Place = (Scribe, "_number_all")
+NUMBERING: Place = (Scribe, Scribe._number_all.__name__)
 """Gives numbers to what a session's jobs have emitted."""
 
-TROUBLE_NOTICE: Place = (sessions.Sessions, "tell_of_trouble")
+TROUBLE_NOTICE: Place = (sessions.Sessions, sessions.Sessions.tell_of_trouble.__name__)
 """Ends connections that wait for a store in trouble."""
 
-AUTHORIZATION: Place = (Job, "authorize")
+AUTHORIZATION: Place = (Job, Job.authorize.__name__)
 """Holds an operation against a job's lease."""
 
 
@@ -211,7 +214,7 @@ def spend_after_each_authorization(patch: pytest.MonkeyPatch) -> None:
 
     def spending(job: Job, capability: str, target: str, *, also: Sequence[str] = ()) -> None:
         authorize(job, capability, target, also=also)
-        emitting.add_event(job, "metric", {"name": "cost.own", "value": 1, "unit": "USD"})
+        events.add_event(job, "metric", {"name": "cost.own", "value": 1, "unit": "USD"})
 
     patch.setattr(Job, "authorize", spending)
 

@@ -1,22 +1,23 @@
-"""One GET, bounded: no redirect, no compression, no more bytes than are wanted."""
+"""A bounded HTTP GET, without redirects and compression."""
 
 from __future__ import annotations
 
 import ssl
 from http import HTTPStatus
+from typing import Final
 from urllib.parse import SplitResult
 
 import h11
 import trio
 
-_PIECE = 64 * 1024
+_READ_BYTES: Final = 64 * 1024
 
 
 async def get(url: SplitResult, tls: ssl.SSLContext | None, *, most_bytes: int) -> bytes:
-    """Return what is at an http URL, or with `tls` at an https one. The caller bounds the time.
+    """Return the body of a GET of an http URL, or with `tls` of an https one, without a timeout.
 
     Raises:
-        ValueError: there is none, with the reason.
+        ValueError: the request failed, or its answer is larger than `most_bytes`.
     """
     assert url.hostname is not None
     try:
@@ -24,14 +25,14 @@ async def get(url: SplitResult, tls: ssl.SSLContext | None, *, most_bytes: int) 
             url.hostname, url.port or (80 if tls is None else 443)
         )
         if tls is not None:
-            # https_compatible: servers hang up without a word.
+            # https_compatible, as servers close without close_notify.
             stream = trio.SSLStream(
                 stream, tls, server_hostname=url.hostname, https_compatible=True
             )
         async with stream:
             return await _ask(stream, url, most_bytes)
     except (OSError, trio.BrokenResourceError, h11.RemoteProtocolError) as error:
-        # What is wrong with a certificate stands in the cause.
+        # Trio's error for a bad certificate says why in its cause.
         raise ValueError(str(error.__cause__ or error)) from error
 
 
@@ -48,7 +49,7 @@ async def _ask(stream: trio.abc.Stream, url: SplitResult, most_bytes: int) -> by
     while True:
         match connection.next_event():
             case h11.NEED_DATA:
-                connection.receive_data(bytes(await stream.receive_some(_PIECE)))
+                connection.receive_data(bytes(await stream.receive_some(_READ_BYTES)))
             case h11.Response(status_code=status):
                 _check(status)
             case h11.Data(data=data):
@@ -60,11 +61,11 @@ async def _ask(stream: trio.abc.Stream, url: SplitResult, most_bytes: int) -> by
             case h11.ConnectionClosed():
                 raise ValueError("there is no answer")
             case _:
-                pass  # an informational answer, before the real one
+                pass  # an informational response (1xx) before the final one
 
 
 def _check(status: int) -> None:
     if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:
-        raise ValueError("a redirect, which is not followed; name where it leads to")
+        raise ValueError("the answer is a redirect, which is not followed; use its target")
     if status != HTTPStatus.OK:
         raise ValueError(f"the answer is {status}")

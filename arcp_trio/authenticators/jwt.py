@@ -1,4 +1,4 @@
-"""Signed tokens (RFC 7519), checked with the keys of whoever issues them."""
+"""JSON Web Tokens (RFC 7519), checked with the keys of their issuer."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from arcp_trio.authenticators.keyurl import KeyUrl
 
 MOST_TOKEN_CHARS: Final = 16 * 1024
 MOST_PRINCIPAL_CHARS: Final = 255
-"""What OpenID Connect allows for a subject."""
+"""The longest subject that OpenID Connect allows (Core §2)."""
 
-# Base64 without padding: each token has one spelling.
+# Three parts in Base64 without padding, so that each token has one spelling (RFC 7515 §2).
 _TOKEN: Final = re.compile(r"[\w-]+\.[\w-]+\.[\w-]+", re.ASCII)
 
 log = logging.getLogger(__name__)
 
 
 class _NotGoodError(Exception):
-    """What is wrong with a token, in words of ours: its own are not to be logged."""
+    """A token is refused, for a reason that quotes nothing of it and so can be logged."""
 
 
 class JwtAuth:
-    """Takes a token that is signed, for this audience and not expired; answers with its subject.
+    """Accepts tokens that are signed, for this audience and not expired; their subject connects.
 
-    Of what is wrong with another one the log tells at level info. The client learns nothing.
+    The log tells at level info why a token was refused, and the client is not told.
     """
 
     def __init__(
@@ -53,18 +53,18 @@ class JwtAuth:
         """Give either `key` or `jwks`.
 
         Args:
-            algorithms: those that are accepted, whatever a token says: HS*, or any of RS*, PS*,
-                ES* and EdDSA.
-            audience: whom a token must be for; it may be for others too.
+            algorithms: the algorithms that are accepted, whatever a token's header says: HS*, or
+                any of RS*, PS*, ES* and EdDSA.
+            audience: a value that the `aud` of a token must contain.
             key: a public key in PEM, or for HS* the secret.
-            jwks: the issuer's set of public keys, as a file, which is read again when it changes,
-                or as an https URL. Plain http only on this machine.
-            issuer: who must have issued a token, if several share the keys.
+            jwks: the issuer's set of public keys: a file, which is read again when it changes, or
+                an https URL. Plain http is for URLs of this machine only.
+            issuer: the required `iss` of a token, for issuers that share their keys.
             leeway: seconds by which the issuer's clock may be off.
-            principal_claim: what in a token is its principal.
+            principal_claim: the claim whose value is the principal.
 
         Raises:
-            ValueError: tokens could not be told from forged ones in this way.
+            ValueError: these options could not tell good tokens from forged ones.
             OSError: the file cannot be read.
         """
         self._algorithms = _checked_algorithms(algorithms)
@@ -79,10 +79,10 @@ class JwtAuth:
         self._claim = principal_claim
 
     async def __call__(self, token: str) -> str | None:
-        """Return the token's principal, or None if it is not good.
+        """Return the token's principal, or None if the token is refused.
 
         Raises:
-            InternalError: the keys cannot be had.
+            InternalError: the issuer's keys are not available.
         """
         try:
             return self._principal(await self._claims(token))
@@ -94,16 +94,16 @@ class JwtAuth:
 
     async def _claims(self, token: str) -> Mapping[str, Any]:
         if len(token) > MOST_TOKEN_CHARS or not _TOKEN.fullmatch(token):
-            raise _NotGoodError("it has not the form of one")
+            raise _NotGoodError("it does not have the form of a token")
         header = jwt.get_unverified_header(token)
         algorithm, key_id = header.get("alg"), header.get("kid")
         if algorithm not in self._algorithms:
-            raise _NotGoodError("its algorithm is not one of those accepted")
-        if "crit" in header:  # RFC 7515 §4.1.11
+            raise _NotGoodError("its algorithm is not accepted")
+        if "crit" in header:  # an extension that must be understood (RFC 7515 §4.1.11)
             raise _NotGoodError("it asks for an extension")
         key = await self._keys.find(algorithm, key_id)
         if key is None:
-            raise _NotGoodError("there is no key of that name for its algorithm")
+            raise _NotGoodError("there is no key with its id for its algorithm")
         return jwt.decode(
             token,
             key,
@@ -122,12 +122,12 @@ class JwtAuth:
             or not principal.strip()
             or not principal.isprintable()
         ):
-            raise _NotGoodError("what it has for a principal cannot be one")
+            raise _NotGoodError("its principal is empty, too long, or not printable text")
         return principal
 
 
 def _in_words(error: jwt.PyJWTError) -> str:
-    """Name the error. Only of the claims that we ask for is it known that its text is harmless."""
+    """Return the kind of an error; its text may quote the token, except for a missing claim."""
     if isinstance(error, jwt.MissingRequiredClaimError):
         return f"it has no {error.claim}"
     return type(error).__name__
@@ -137,9 +137,9 @@ def _checked_algorithms(algorithms: Iterable[str]) -> tuple[str, ...]:
     chosen = tuple(algorithms)
     if not chosen or not set(chosen) <= set(ALGORITHMS):
         raise ValueError(f"algorithms must be some of {', '.join(ALGORITHMS)}")
-    # A public key that also serves as a secret would let everybody sign.
+    # A public key that is also accepted as a shared secret lets anybody sign (RFC 8725 §2.1).
     if 0 < sum(name in SHARED for name in chosen) < len(chosen):
-        raise ValueError("algorithms of a shared secret, HS*, and others do not go together")
+        raise ValueError("algorithms of a shared secret, HS*, cannot be mixed with others")
     return chosen
 
 
@@ -152,7 +152,7 @@ def _key_source(
         return OneKey(key, algorithms)
     assert jwks is not None
     if set(algorithms) & set(SHARED):
-        raise ValueError("a set of keys is public: it has none for algorithms of a shared secret")
+        raise ValueError("a set of keys is public, and HS* needs a shared secret")
     where = fspath(jwks)
     if "://" in where:
         return KeyUrl(where, algorithms)

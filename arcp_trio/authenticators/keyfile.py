@@ -1,4 +1,4 @@
-"""A set of keys in a file, which may be replaced while the runtime is running."""
+"""A key set in a file, which may be replaced while the runtime is running."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ log = logging.getLogger(__name__)
 
 
 class KeyFile:
-    """Reads the file again when it has changed. From a bad one no key is taken, and none away."""
+    """Reads the file again when it has changed; a file that cannot be used changes no key."""
 
     def __init__(self, path: Path, algorithms: Collection[str]) -> None:
-        """Read it for the first time.
+        """Read the file.
 
         Raises:
-            OSError: it cannot be read.
-            ValueError: it is no set of keys.
+            OSError: the file cannot be read.
+            ValueError: the file is not a key set.
         """
         self._path = path
         self._algorithms = algorithms
@@ -29,14 +29,14 @@ class KeyFile:
         self._complained_of: tuple[int, ...] | None = self._stamp
 
     async def find(self, algorithm: str, key_id: str | None) -> Key | None:
-        """Return the key that a token names."""
-        # On the event loop: a look takes microseconds, and reading is rare and bounded.
+        """Return the key that a token names, from the file as it is now."""
+        # Without a thread: a stat takes microseconds, and reading is rare and bounded.
         if (stamp := self._look()) != self._stamp:
             self._read_again(stamp)
         return self._keys.find(algorithm, key_id)
 
     def _look(self) -> tuple[int, ...] | None:
-        """Return what changes with the content, or with whether it can be read."""
+        """Return facts that change whenever the file or its content does; None without a file."""
         try:
             facts = self._path.stat()
         except OSError:
@@ -52,7 +52,7 @@ class KeyFile:
                 log.error("keys not reloaded", extra=facts)  # noqa: TRY400
             self._complained_of = stamp
             if isinstance(error, OSError):
-                return  # which may pass, the file being as it is: the next token tries again
+                return  # this may pass without a change of the file, so the next token tries again
         else:
             log.info("keys reloaded", extra={"path": str(self._path)})
         self._stamp = stamp

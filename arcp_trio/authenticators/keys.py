@@ -1,4 +1,4 @@
-"""The keys that tokens are signed with: one that is given, or a set of them (RFC 7517)."""
+"""The keys that check signatures: a single key, or a key set (RFC 7517)."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ import jwt
 from jwt.algorithms import get_default_algorithms
 
 from arcp_trio.wire.errors import InvalidRequest
-from arcp_trio.wire.json import Json, JsonObject, loads
+from arcp_trio.wire.json import JsonObject, loads
 
 SHARED: Final = ("HS256", "HS384", "HS512")
-"""Whoever can check a signature of these can make one: the key is a secret."""
+"""The algorithms whose key both signs and verifies, and must be kept secret."""
 
-_KINDS: Final[dict[str, tuple[str, tuple[Json, ...]]]] = {
+_KINDS: Final[dict[str, tuple[str, tuple[str | None, ...]]]] = {
     **dict.fromkeys(("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"), ("RSA", (None,))),
     "ES256": ("EC", ("P-256",)),
     "ES384": ("EC", ("P-384",)),
     "ES512": ("EC", ("P-521",)),
     "EdDSA": ("OKP", ("Ed25519", "Ed448")),
 }
-"""The type and the curves of an algorithm's keys."""
+"""The key type (`kty`) and the curves (`crv`) of each algorithm's keys."""
 
 ALGORITHMS: Final = (*SHARED, *_KINDS)
 
 MOST_BYTES: Final = 256 * 1024
-"""Of a set of keys. A certificate chain beside each key makes them large, but not that large."""
+"""The largest key set that is read; a certificate chain beside each key makes sets large."""
 
 _PUBLIC: Final = frozenset({"kty", "crv", "x", "y", "n", "e"})
 
@@ -38,22 +38,22 @@ log = logging.getLogger(__name__)
 
 
 class KeySource(Protocol):
-    """Where keys are looked up."""
+    """Finds the key for a token."""
 
     async def find(self, algorithm: str, key_id: str | None) -> Key | None:
-        """Return the key that a token names, which may have to be fetched first.
+        """Return the key with the id in a token's header, or None; perhaps fetch it first.
 
         Raises:
-            InternalError: it cannot be known which keys there are.
+            InternalError: the keys are not available.
         """
         ...
 
 
 class OneKey:
-    """A key that is given, for every token whatever it names."""
+    """A single key for all tokens, whatever key id they name."""
 
     def __init__(self, key: str | bytes, algorithms: Collection[str]) -> None:
-        """`key` is in PEM, or the secret of the algorithms that share one."""
+        """Check that `key`, in PEM or a shared secret, is good for all the algorithms."""
         for name in algorithms:
             _check_key(key, name)
         self._key = key
@@ -68,7 +68,7 @@ def _check_key(key: str | bytes, name: str) -> None:
     try:
         too_short = algorithm.check_key_length(algorithm.prepare_key(key))
     except (jwt.InvalidKeyError, ValueError, TypeError):
-        # Not chained: what it says, or the traceback, may show the key.
+        # Not chained, as the original error or its traceback may show the key.
         raise ValueError(f"the key is not one for {name}") from None
     if too_short is not None:
         raise ValueError(f"the key is too short for {name}")
@@ -76,12 +76,12 @@ def _check_key(key: str | bytes, name: str) -> None:
 
 @attrs.frozen
 class KeySet:
-    """The usable keys of a set, by algorithm, each with its id."""
+    """The usable keys of a key set, by algorithm, each with its id."""
 
     _keys: Mapping[str, Sequence[tuple[str | None, jwt.PyJWK]]]
 
     def find(self, algorithm: str, key_id: str | None) -> jwt.PyJWK | None:
-        """Return the key with this id, or for a token that names none the only one there is."""
+        """Return the key with this id; for a token without one, the only key if there is one."""
         keys = self._keys[algorithm]
         if key_id is None:
             return keys[0][1] if len(keys) == 1 else None
@@ -89,10 +89,10 @@ class KeySet:
 
 
 def parse_key_set(data: bytes, algorithms: Collection[str]) -> KeySet:
-    """Read a set of public keys; those that are not for these algorithms are left out.
+    """Parse a set of public keys, and keep the keys for these algorithms.
 
     Raises:
-        ValueError: it is no such set, or nothing is left.
+        ValueError: `data` is not a key set, or has no key for any of the algorithms.
     """
     members = _members(data)
     keys = {
@@ -104,7 +104,7 @@ def parse_key_set(data: bytes, algorithms: Collection[str]) -> KeySet:
         for name in algorithms
     }
     if not any(keys.values()):
-        raise ValueError(f"no key in it is one for {', '.join(algorithms)}")
+        raise ValueError(f"it has no key for {', '.join(algorithms)}")
     return KeySet(keys)
 
 

@@ -1,4 +1,4 @@
-"""A set of keys at a URL, where their owner rotates them at will."""
+"""A key set at a URL, whose owner may rotate the keys at any time."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from arcp_trio.authenticators.keys import MOST_BYTES, Key, KeySet, parse_key_set
 from arcp_trio.wire.errors import InternalError
 
 FETCH_SECONDS: Final = 5.0
-"""For the whole answer. A handshake waits for it, and has 10 s itself."""
+"""The longest that a fetch may take; a connection's opening handshake has 10 s, and waits."""
 AGAIN_SECONDS: Final = 10.0
-"""Between two fetches at least, whatever keys tokens name: anybody can make up a name."""
+"""The least time between two fetches: anybody can send tokens with unknown key ids."""
 FRESH_SECONDS: Final = 300.0
-"""How long a key that was taken out of the set may still be good."""
+"""How long a fetched set is used, and so a key that was removed from it."""
 
 _PLAIN: Final = re.compile("[!-~]+")
 
@@ -31,24 +31,24 @@ log = logging.getLogger(__name__)
 
 
 class KeyUrl:
-    """Fetches the set when it is needed, and again when it is old or a token names a new key.
+    """Fetches the set when a token needs it, and again when it is old or lacks the token's key.
 
-    One fetch at a time, made by whoever needs it first. One that fails takes no key away.
+    Only one fetch runs at a time. A fetch that fails leaves the keys as they are.
     """
 
     def __init__(
         self, url: str, algorithms: Collection[str], *, now: Callable[[], float] = time.monotonic
     ) -> None:
-        """Nothing is fetched before the first token: the other side may not be up yet.
+        """Check the URL; the first fetch waits for the first token, as the issuer may start later.
 
         Raises:
-            ValueError: what is fetched from there could be forged, or the URL tells a secret.
+            ValueError: a response from the URL could be forged, or the URL contains a secret.
         """
         self._name = url
         self._url = _checked(url)
         self._algorithms = algorithms
         self._now = now
-        # Slow to make, so not made for each request.
+        # Made once, because loading the certificates is slow.
         self._tls = ssl.create_default_context() if self._url.scheme == "https" else None
         self._keys: KeySet | None = None
         self._asked_at = -math.inf
@@ -60,14 +60,14 @@ class KeyUrl:
         """Return the key that a token names."""
         key = self._known(algorithm, key_id)
         if key is not None and self._asking.locked():
-            return key  # somebody is refreshing the set; what is known does not wait for that
+            return key  # another task is refreshing the set, for which a known key need not wait
         if self._asking.locked() or self._is_due(key):
             async with self._asking:
                 if self._is_due(self._known(algorithm, key_id)):
                     await self._ask()
             key = self._known(algorithm, key_id)
         if self._keys is None or (key is None and not self._answered):
-            raise InternalError("the token cannot be checked just now")
+            raise InternalError("the token cannot be checked at the moment")
         return key
 
     def _known(self, algorithm: str, key_id: str | None) -> Key | None:
@@ -78,7 +78,7 @@ class KeyUrl:
         return self._now() - self._asked_at >= (FRESH_SECONDS if satisfied else AGAIN_SECONDS)
 
     async def _ask(self) -> None:
-        # It counts from here on: whoever asks may be cut off, and that as often as somebody likes.
+        # Record the attempt first: a cancelled caller must not defeat the rate limit.
         self._asked_at, self._answered = self._now(), False
         try:
             self._keys = parse_key_set(await self._fetch(), self._algorithms)
@@ -96,7 +96,7 @@ class KeyUrl:
     async def _fetch(self) -> bytes:
         with trio.move_on_after(FETCH_SECONDS):
             return await get(self._url, self._tls, most_bytes=MOST_BYTES)
-        raise ValueError(f"no whole answer within {FETCH_SECONDS:g} s")
+        raise ValueError(f"no complete answer within {FETCH_SECONDS:g} s")
 
 
 def _checked(url: str) -> SplitResult:
@@ -104,7 +104,7 @@ def _checked(url: str) -> SplitResult:
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
         raise ValueError("expected an https URL")
     if "@" in parts.netloc or parts.fragment or not _PLAIN.fullmatch(url):
-        raise ValueError("expected a URL without user and fragment, in plain characters")
+        raise ValueError("expected a URL without user and fragment, in printable ASCII")
     if parts.scheme == "http" and not is_this_machine(parts.hostname):
-        raise ValueError("expected https: on the way, anybody could put their own keys in")
+        raise ValueError("expected https: without it, the keys could be replaced on the way")
     return parts

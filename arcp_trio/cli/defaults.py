@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from arcp_trio.addresses import WEBSOCKET_PATH
+
 HOST: Final = "127.0.0.1"
 PORT: Final = 7777
-URL: Final = f"ws://{HOST}:{PORT}/arcp"
+URL: Final = f"ws://{HOST}:{PORT}{WEBSOCKET_PATH}"
 DATA: Final = ".arcp"
 """The folder of the store and the token, below the current folder."""

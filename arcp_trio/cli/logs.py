@@ -105,9 +105,9 @@ def _trace(formatter: logging.Formatter, record: logging.LogRecord) -> str:
 
 def _value(value: object) -> str:
     text = value if isinstance(value, str) else str(value)
-    return (
-        text if _NEEDS_NO_QUOTES.fullmatch(text) else visible(json.dumps(text, ensure_ascii=False))
-    )
+    if _NEEDS_NO_QUOTES.fullmatch(text):
+        return text
+    return visible(json.dumps(text, ensure_ascii=False))
 
 
 def _json(line: dict[str, object]) -> str:

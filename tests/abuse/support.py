@@ -8,52 +8,37 @@ import struct
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from pathlib import Path
 
 import trio
-from trio.testing import wait_all_tasks_blocked
 
-from arcp_trio import Clock, JobContext, Json, Limits, Runtime, StaticTokens, serve
-from arcp_trio.store.interface import Store
+from arcp_trio import Agents, JobContext, Json, Runtime, serve
 from arcp_trio.testing.frames import Frame, parse_frame
-from arcp_trio.testing.peer import TEST_TOKEN, Peer
+from arcp_trio.testing.peer import Peer
 from arcp_trio.testing.recorder import WireRecorder
 from arcp_trio.transport import connect
 from arcp_trio.wire.json import JsonObject
 from tests.protocol.support import text_of
+from tests.stage import BOB
 from tests.transport.peers import TEXT, RawPeer, frame
-
-OTHER_TOKEN = "other-token"
-"""Of the principal whom the good client is not."""
 
 MAX_BYTES = 4 * 1024 * 1024
 RESET = struct.pack("ii", 1, 0)  # SO_LINGER: closing sends RST
-PATIENCE_SECONDS = 60.0
+agents = Agents()
+"""Agents that are short, endless or as fast as they can."""
 
 
-def make_runtime(
-    store: Store | None = None, clock: Clock | None = None, **limits: float
-) -> Runtime:
-    """A runtime for two principals, with agents that are short, endless or as fast as they can."""
-    runtime = Runtime(
-        auth=StaticTokens({TEST_TOKEN: "alice", OTHER_TOKEN: "mallory"}),
-        store=store,
-        clock=clock,
-        limits=Limits(**limits),  # type: ignore[arg-type]
-    )
+@agents.agent("echo")
+async def echo(job: JobContext) -> Json:
+    """Return the input."""
+    return job.input
 
-    @runtime.agent("echo")
-    async def echo(job: JobContext) -> Json:
-        return job.input
 
-    @runtime.agent("chatty")
-    async def chatty(job: JobContext) -> Json:
-        """Log so many lines, numbered; without a number, until it is cancelled."""
-        for n in itertools.count() if job.input is None else range(job.input):
-            await job.log(str(n))
-        return job.input
-
-    return runtime
+@agents.agent("chatty")
+async def chatty(job: JobContext) -> Json:
+    """Log as many numbered lines as the input says; without an input, log until cancelled."""
+    for n in itertools.count() if job.input is None else range(job.input):
+        await job.log(str(n))
+    return job.input
 
 
 @asynccontextmanager
@@ -134,7 +119,7 @@ async def witness_of(port: int) -> AsyncGenerator[Witness]:
 # -- who does not
 
 
-def hello_payload(token: str = OTHER_TOKEN) -> JsonObject:
+def hello_payload(token: str = BOB) -> JsonObject:
     """What somebody says who is known, and up to no good all the same."""
     return {
         "client": {"name": "mallory"},
@@ -148,7 +133,7 @@ def says(kind: str, payload: JsonObject | None = None) -> bytes:
     return frame(TEXT, text_of(kind, payload or {}).encode())
 
 
-def hello(token: str = OTHER_TOKEN) -> bytes:
+def hello(token: str = BOB) -> bytes:
     """A whole hello as a frame."""
     return says("session.hello", hello_payload(token))
 
@@ -186,27 +171,3 @@ async def expect_text(peer: RawPeer, kind: str) -> Frame:
 
 
 # -- what is left of them
-
-
-def files() -> int:
-    """How many file descriptors are open."""
-    return len(list(Path("/dev/fd").iterdir()))
-
-
-def tasks() -> int:
-    """How many tasks there are."""
-    return trio.lowlevel.current_statistics().tasks_living
-
-
-async def footprint() -> tuple[int, int]:
-    """How many file descriptors and tasks there are once nothing more happens."""
-    await wait_all_tasks_blocked(0.01)
-    return files(), tasks()
-
-
-async def settles(before: tuple[int, int]) -> None:
-    """Wait until there are no more file descriptors and tasks than before, with no traffic."""
-    with trio.move_on_after(PATIENCE_SECONDS):
-        while (after := await footprint()) != before:
-            pass
-    assert after == before

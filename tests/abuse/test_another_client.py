@@ -12,8 +12,9 @@ from websockets.sync.client import ClientConnection
 from websockets.sync.client import connect as sync_connect
 
 from arcp_trio.testing.frames import Frame, parse_frame
-from tests.abuse.support import MAX_BYTES, hello_payload, make_runtime, serving
+from tests.abuse.support import MAX_BYTES, agents, hello_payload, serving
 from tests.protocol.support import text_of
+from tests.stage import make_runtime
 
 pytestmark = pytest.mark.real_tcp
 
@@ -93,7 +94,7 @@ def say_too_much(port: int) -> None:
 async def with_a_runtime(*clients: partial[None]) -> None:
     """Run these against a runtime, all at once, each in a thread."""
     with trio.fail_after(60):
-        async with serving(make_runtime()) as port, trio.open_nursery() as nursery:
+        async with serving(make_runtime(agents)) as port, trio.open_nursery() as nursery:
             for client in clients:
                 nursery.start_soon(trio.to_thread.run_sync, partial(client, port))
 

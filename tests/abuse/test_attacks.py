@@ -7,21 +7,22 @@ from collections.abc import Awaitable, Callable
 import pytest
 import trio
 
+from arcp_trio import Limits
 from arcp_trio.wire.json import JsonObject
 from tests.abuse.support import (
+    agents,
     expect_text,
-    footprint,
     hands_on,
     hello,
     hello_payload,
     is_served,
-    make_runtime,
     peer_of,
     says,
     serving,
-    settles,
     witness_of,
 )
+from tests.footprint import footprint, settles
+from tests.stage import make_runtime
 from tests.transport.peers import BINARY, CLOSE, PING, PONG, TEXT, closing, frame, request
 
 pytestmark = pytest.mark.real_tcp
@@ -88,7 +89,9 @@ async def withstands(attack: Callable[[int, int], Awaitable[None]]) -> None:
     """Hold that nobody notices: the witness misses nothing, newcomers are served, nothing stays."""
     with trio.fail_after(100):
         # What the witness has not read yet is bounded, so that it need not read on for long.
-        runtime = make_runtime(jobs_per_principal=2 * TIMES, journal_bytes=50_000)
+        runtime = make_runtime(
+            agents, limits=Limits(jobs_per_principal=2 * TIMES, journal_bytes=50_000)
+        )
         async with serving(runtime) as port:
             before = await footprint()
             async with witness_of(port) as witness:

@@ -17,7 +17,8 @@ from arcp_trio import ArcpError, ConnectionFailed, connect
 from arcp_trio.testing import open_pair
 from arcp_trio.transport import Transport, TransportClosed
 from arcp_trio.transport import connect as open_websocket
-from tests.abuse.support import RESET, make_runtime
+from tests.abuse.support import RESET, agents
+from tests.stage import make_runtime
 from tests.transport.peers import CLOSE, PING, PONG, TEXT, closing, frame
 
 ACTS = {
@@ -142,7 +143,7 @@ async def answer_and_listen(server: trio.SocketStream, words: bytes) -> None:
 
 async def test_leaving_with_much_unread(autojump_clock: MockClock) -> None:
     """A hundred events that nobody has read keep a client from nothing."""
-    async with make_runtime() as runtime:
+    async with make_runtime(agents) as runtime:
         async with open_pair(runtime) as client:
             job = await client.submit("chatty", 100)
             await job.result()

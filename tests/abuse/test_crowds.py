@@ -10,23 +10,15 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from arcp_trio import Limits
 from arcp_trio.store.interface import Store
-from arcp_trio.testing import TrioClock
 from arcp_trio.transport import connect
 from arcp_trio.wire.json import JsonObject
-from tests.abuse.support import (
-    MAX_BYTES,
-    footprint,
-    hands_on,
-    hello,
-    hello_payload,
-    make_runtime,
-    says,
-    serving,
-    settles,
-)
-from tests.durability.test_leaks import blocks, held
+from tests.abuse.support import MAX_BYTES, agents, hands_on, hello, hello_payload, says, serving
+from tests.footprint import blocks, footprint, settles
+from tests.inside import held
 from tests.protocol.support import text_of
+from tests.stage import make_runtime
 from tests.store.engines import ENGINES, Engine
 from tests.transport.peers import CLOSE, PING, closing, frame, request
 
@@ -53,9 +45,7 @@ async def leaves_nothing(engine: Engine, clock: MockClock, come_and_go: Round, s
     then is not, so it is the round with the least that counts.
     """
     with engine.make() as store:
-        runtime = make_runtime(
-            store,
-            TrioClock(),
+        limits = Limits(
             resume_window_seconds=RETENTION_SECONDS,
             finished_job_seconds=RETENTION_SECONDS,
             idempotency_seconds=2 * RETENTION_SECONDS,
@@ -63,6 +53,7 @@ async def leaves_nothing(engine: Engine, clock: MockClock, come_and_go: Round, s
             jobs_per_principal=10_000,
             jobs=10_000,
         )
+        runtime = make_runtime(agents, store=store, limits=limits)
         in_use: list[int] = []
         async with serving(runtime) as port:
             before = await footprint()

@@ -9,9 +9,11 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
+from arcp_trio import Limits
 from arcp_trio.transport import accept, memory_streams
-from tests.abuse.support import expect_text, make_runtime, raw_session, serving
+from tests.abuse.support import agents, expect_text, raw_session, serving
 from tests.protocol.support import text_of
+from tests.stage import make_runtime
 from tests.transport.peers import BINARY, CLOSE, PING, PONG, TEXT, RawPeer, closing, frame, request
 
 pytestmark = pytest.mark.real_tcp
@@ -29,7 +31,7 @@ async def session() -> AsyncGenerator[RawPeer]:
     """A session by hand over a real socket, with a runtime of its own."""
     with trio.fail_after(60):
         # Where a frame has no end, the time for a farewell has one.
-        runtime = make_runtime(frame_bytes_in=LIMIT, close_seconds=1)
+        runtime = make_runtime(agents, limits=Limits(frame_bytes_in=LIMIT, close_seconds=1))
         async with serving(runtime) as port, raw_session(port) as peer:
             yield peer
 

@@ -8,24 +8,24 @@ from contextlib import suppress
 import pytest
 import trio
 
-from arcp_trio import ResumeWindowExpired, Runtime
+from arcp_trio import Limits, ResumeWindowExpired, Runtime
 from arcp_trio.testing.peer import Peer
 from arcp_trio.testing.recorder import WireRecorder
 from arcp_trio.transport import TransportClosed
 from arcp_trio.wire.json import JsonObject
 from tests.abuse.mutator import Mutator
 from tests.abuse.support import (
-    footprint,
+    agents,
     hands_on,
     hello,
     is_served,
-    make_runtime,
     peer_of,
     says,
     serving,
-    settles,
     witness_of,
 )
+from tests.footprint import footprint, settles
+from tests.stage import make_runtime
 from tests.transport.peers import BINARY, CLOSE, PING, closing, frame, request
 
 pytestmark = pytest.mark.real_tcp
@@ -38,7 +38,9 @@ PROBE = 50
 
 def roomy(frames: int) -> Runtime:
     """A runtime that bears as many malformed frames, and the jobs that some become."""
-    return make_runtime(malformed_frames=2 * frames, jobs_per_principal=100_000, jobs=100_000)
+    return make_runtime(
+        agents, limits=Limits(malformed_frames=2 * frames, jobs_per_principal=100_000, jobs=100_000)
+    )
 
 
 class Fuzzer:
@@ -119,7 +121,9 @@ def words() -> bytes:
 async def test_nobody_notices_broken_streams() -> None:
     """500 connections whose bytes are broken anywhere, every fifth in the request already."""
     mutator = Mutator(1)
-    runtime = make_runtime(journal_bytes=50_000, parked_sessions_per_principal=10)
+    runtime = make_runtime(
+        agents, limits=Limits(journal_bytes=50_000, parked_sessions_per_principal=10)
+    )
 
     async def break_in(port: int, n: int) -> None:
         async with hands_on(port, reset=n % 2 == 0) as peer:

@@ -8,7 +8,10 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from tests.abuse.support import footprint, is_served, make_runtime, peer_of, serving, settles, tasks
+from arcp_trio import Limits
+from tests.abuse.support import agents, is_served, peer_of, serving
+from tests.footprint import footprint, settles, tasks
+from tests.stage import make_runtime
 from tests.transport.peers import CLOSE, RawPeer, closing, request
 
 pytestmark = pytest.mark.real_tcp
@@ -37,7 +40,7 @@ async def test_silent_and_slow_crowds_keep_nobody_out(mock_clock: MockClock) -> 
 
     The clock stands still but for the jumps, so that it is no matter how slow the machine is.
     """
-    runtime = make_runtime(handshake_seconds=HANDSHAKE_SECONDS)
+    runtime = make_runtime(agents, limits=Limits(handshake_seconds=HANDSHAKE_SECONDS))
     async with serving(runtime) as port:
         await newcomer_is_served(port)
         before = await footprint()
@@ -66,7 +69,7 @@ async def test_a_crowd_behind_the_opening_handshake_keeps_nobody_out(
     mock_clock: MockClock,
 ) -> None:
     """WebSockets on which no hello comes are told so, and closed, in the same time."""
-    runtime = make_runtime(handshake_seconds=HANDSHAKE_SECONDS)
+    runtime = make_runtime(agents, limits=Limits(handshake_seconds=HANDSHAKE_SECONDS))
     async with serving(runtime) as port:
         await newcomer_is_served(port)
         before = await footprint()

@@ -11,16 +11,9 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from arcp_trio import Limits, Runtime
 from arcp_trio.front.serve import serve_stream
 from arcp_trio.transport import memory_streams
-from tests.abuse.support import (
-    footprint,
-    hands_on,
-    hello,
-    make_runtime,
-    says,
-    serving,
-    settles,
-    witness_of,
-)
+from tests.abuse.support import agents, hands_on, hello, says, serving, witness_of
+from tests.footprint import footprint, settles
+from tests.stage import make_runtime
 from tests.transport.peers import CLOSE, PING, PONG, TEXT, RawPeer, frame
 
 FIRST = 64 * 1024
@@ -49,7 +42,7 @@ async def test_a_first_message_is_small(beginning: bytes) -> None:
             assert code == 1009
 
     with trio.fail_after(60):
-        async with serving(make_runtime(journal_bytes=50_000)) as port:
+        async with serving(make_runtime(agents, limits=Limits(journal_bytes=50_000))) as port:
             before = await footprint()
             async with witness_of(port), trio.open_nursery() as nursery:
                 for _ in range(100):

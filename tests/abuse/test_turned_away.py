@@ -7,7 +7,8 @@ import logging
 import pytest
 import trio
 
-from tests.abuse.support import hands_on, is_served, make_runtime, peer_of, serving
+from tests.abuse.support import agents, hands_on, is_served, peer_of, serving
+from tests.stage import make_runtime
 from tests.transport.peers import request
 
 WRONG: dict[str, tuple[bytes, bytes]] = {
@@ -28,7 +29,7 @@ async def test_each_leaves_a_line_in_the_log(
     """It names the peer; the client has an answer in HTTP; the next one is served."""
     caplog.set_level(logging.INFO, "arcp_trio")
     with trio.fail_after(30):
-        async with serving(make_runtime()) as port:
+        async with serving(make_runtime(agents)) as port:
             async with hands_on(port, reset=False) as peer:
                 assert isinstance(peer.stream, trio.SocketStream)
                 own_port = peer.stream.socket.getsockname()[1]

@@ -1,4 +1,4 @@
-"""Issuers of signed tokens: their keys, what they sign, and what forgers make of it."""
+"""An issuer of signed tokens: its keys, its tokens, and what forgers make of them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
+from arcp_trio import JwtAuth
+
 AUDIENCE = "arcp.test"
 SECRET = "0123456789abcdef" * 4
 
 SHORT = "short"
-"""The name of an RSA key that can be broken."""
+"""The name of an RSA key that is too short."""
 
 PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
 
@@ -36,7 +38,7 @@ _MADE: dict[tuple[str, str], PrivateKey] = {}
 
 
 def private_key(algorithm: str, name: str = "first") -> PrivateKey:
-    """The issuer's key of this name; those of RSA are for all its algorithms."""
+    """Return the issuer's key of this name; one of RSA is for all algorithms of RSA."""
     kind = "RSA" if algorithm[:2] in ("RS", "PS") else algorithm
     if (kind, name) not in _MADE:
         _MADE[kind, name] = _MAKERS[kind]() if name != SHORT else _rsa(1024)
@@ -44,13 +46,13 @@ def private_key(algorithm: str, name: str = "first") -> PrivateKey:
 
 
 def public_pem(algorithm: str, name: str = "first") -> str:
-    """The public half, in PEM."""
+    """Return the public half of a key, in PEM."""
     public = private_key(algorithm, name).public_key()
     return public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
 
 
 def jwk(algorithm: str, name: str = "first", **members: Any) -> dict[str, Any]:
-    """The public half, as a member of a set; `members` are added, None takes away."""
+    """Return the public half of a key as a member of a set; `members` are added, None removes."""
     public = jwt.get_algorithm_by_name(algorithm).to_jwk(
         private_key(algorithm, name).public_key(), as_dict=True
     )
@@ -60,12 +62,12 @@ def jwk(algorithm: str, name: str = "first", **members: Any) -> dict[str, Any]:
 
 
 def key_set(*members: object) -> bytes:
-    """A set of keys, as it is published."""
+    """Return a key set as an issuer publishes it."""
     return json.dumps({"keys": members}).encode()
 
 
 def claims(**changes: Any) -> dict[str, Any]:
-    """What a good token says; `changes` are made to it, None takes away."""
+    """Return the claims of a good token with these changes; None removes a claim."""
     now = int(time.time())
     good = {"sub": "alice", "aud": AUDIENCE, "exp": now + 600, "iat": now}
     return {key: value for key, value in (good | changes).items() if value is not None}
@@ -79,7 +81,7 @@ def sign(
     header: dict[str, Any] | None = None,
     **changes: Any,
 ) -> str:
-    """A token of this issuer's, signed with its key of this name; of HS*, with its secret."""
+    """Return a token that is signed with the issuer's key of this name, or with its secret."""
     key: Any = SECRET if algorithm.startswith("HS") else private_key(algorithm, name)
     headers = dict(header or {})
     if kid is not None:
@@ -87,19 +89,29 @@ def sign(
     return jwt.encode(claims(**changes), key, algorithm, headers)
 
 
+def es256_auth(**changes: Any) -> JwtAuth:
+    """Return an authenticator that knows the issuer's key for ES256."""
+    settings: dict[str, Any] = {
+        "key": public_pem("ES256"),
+        "algorithms": ["ES256"],
+        "audience": AUDIENCE,
+    }
+    return JwtAuth(**(settings | changes))
+
+
 def forge(header: object, payload: object, signature: bytes = b"") -> str:
-    """Put a token together by hand."""
+    """Put a token together without a library."""
     parts = (json.dumps(header).encode(), json.dumps(payload).encode(), signature)
     return ".".join(map(encoded, parts))
 
 
 def sign_anything(payload: object, header: Mapping[str, object] | None = None) -> str:
-    """Sign with the issuer's key for ES256 what no library would."""
+    """Sign with the issuer's key for ES256 a payload or header that no library would sign."""
     return sign_bytes(json.dumps(payload).encode(), header)
 
 
 def sign_bytes(payload: bytes, header: Mapping[str, object] | None = None) -> str:
-    """The same with what is not even JSON."""
+    """Sign bytes that need not be JSON."""
     head = json.dumps({"alg": "ES256", **(header or {})}).encode()
     signed = f"{encoded(head)}.{encoded(payload)}"
     signature = jwt.get_algorithm_by_name("ES256").sign(signed.encode(), private_key("ES256"))
@@ -107,5 +119,5 @@ def sign_bytes(payload: bytes, header: Mapping[str, object] | None = None) -> st
 
 
 def encoded(part: bytes) -> str:
-    """Base64 as tokens have it."""
+    """Encode a part of a token in Base64."""
     return base64.urlsafe_b64encode(part).rstrip(b"=").decode()

@@ -1,4 +1,4 @@
-"""A server that publishes keys: real HTTP on loopback, well behaved or not."""
+"""A server that publishes keys over real HTTP on the loopback interface, well or badly."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ import trio
 
 @attrs.define(eq=False)
 class Publisher:
-    """What it answers, and how often it was asked."""
+    """The server: its answer, and how often it was asked."""
 
     url: str
     body: bytes
     status: str = "200 OK"
     headers: str = ""
     gate: trio.Event | None = None
-    """Nothing is answered before this."""
+    """If set, no answer is sent before this event."""
     stall: bool = False
-    """The answer ends after its first half, and the connection stays open."""
+    """Whether the answer stops after its first half, and the connection stays open."""
     cut: bool = False
-    """The same, and the connection ends."""
+    """Whether the answer stops after its first half, and the connection closes."""
     tls: ssl.SSLContext | None = None
     asked: int = 0
     arrived: trio.Event = attrs.field(factory=trio.Event)
     """Set by the next request."""
 
     async def serve(self, stream: trio.abc.Stream) -> None:
-        """Answer one request, if the other side trusts us."""
+        """Answer one request, if the client accepts the certificate."""
         if self.tls is not None:
             stream = trio.SSLStream(stream, self.tls, server_side=True, https_compatible=True)
         async with stream:
@@ -59,7 +59,7 @@ class Publisher:
 async def publishing(
     body: bytes, tls: ssl.SSLContext | None = None
 ) -> AsyncGenerator[Publisher, None]:
-    """Publish on a port of its own; with `tls` as localhost, over that."""
+    """Serve a key set on a free port; with `tls` over https, as localhost."""
     with trio.fail_after(30):
         async with trio.open_nursery() as nursery:
             (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")

@@ -1,4 +1,4 @@
-"""Keys at a URL: fetched when they are needed, kept when they cannot be had."""
+"""Keys at a URL: when they are fetched, and what happens when they cannot be."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.real_tcp
 
 
 class Clock:
-    """Says what time it is when it is told."""
+    """A clock that a test sets."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -36,12 +36,12 @@ class Clock:
 
 
 def keys_of(publisher: Publisher, clock: Clock) -> KeyUrl:
-    """The keys for ES256 of a publisher."""
+    """Return a publisher's keys for ES256."""
     return KeyUrl(publisher.url, ["ES256"], now=clock)
 
 
 async def test_a_token_is_checked_with_the_keys_there() -> None:
-    """From end to end: nothing is asked before the first token, and once for all of them."""
+    """The set is fetched for the first token and not again for the next ones."""
     async with publishing(key_set(jwk("ES256"), jwk("RS256", "r"))) as publisher:
         auth = JwtAuth(jwks=publisher.url, algorithms=["ES256", "RS256"], audience=AUDIENCE)
         assert publisher.asked == 0
@@ -52,7 +52,7 @@ async def test_a_token_is_checked_with_the_keys_there() -> None:
 
 
 async def test_a_new_key_is_fetched_when_a_token_names_it() -> None:
-    """After a rotation the first token of the new key is good; one of the old is not."""
+    """After a rotation, the first token with a new key causes a fetch, and old keys are dropped."""
     clock = Clock()
     async with publishing(key_set(jwk("ES256", "old"))) as publisher:
         keys = keys_of(publisher, clock)
@@ -65,7 +65,7 @@ async def test_a_new_key_is_fetched_when_a_token_names_it() -> None:
 
 
 async def test_unknown_names_do_not_make_a_flood() -> None:
-    """Whatever tokens name, the set is asked for once per interval; what is known goes on."""
+    """Unknown key ids cause one fetch per interval, and known keys are still found."""
     clock = Clock()
     async with publishing(key_set(jwk("ES256"))) as publisher:
         keys = keys_of(publisher, clock)
@@ -81,7 +81,7 @@ async def test_unknown_names_do_not_make_a_flood() -> None:
 
 
 async def test_a_key_that_was_taken_out_is_forgotten_in_time() -> None:
-    """Without any new name, too, the set is asked for again when it is old."""
+    """An old set is fetched again, so that a key that was removed is refused in time."""
     clock = Clock()
     async with publishing(key_set(jwk("ES256", "leaked"), jwk("ES256", "other"))) as publisher:
         keys = keys_of(publisher, clock)
@@ -95,7 +95,7 @@ async def test_a_key_that_was_taken_out_is_forgotten_in_time() -> None:
 
 
 async def test_many_at_once_ask_once() -> None:
-    """Those who need the set while it is under way wait for the same answer."""
+    """Tokens that need the set during a fetch wait for its answer."""
     async with publishing(key_set(jwk("ES256"))) as publisher:
         publisher.gate = trio.Event()
         keys = keys_of(publisher, Clock())
@@ -116,10 +116,10 @@ async def test_many_at_once_ask_once() -> None:
 
 @pytest.mark.parametrize("known", [False, True])
 async def test_who_gives_up_makes_nobody_ask_at_once(known: bool) -> None:  # noqa: FBT001
-    """A fetch that is cancelled with its connection counts; in the interval nobody is told wrong.
+    """A cancelled fetch counts for the rate limit, and meanwhile no token is called wrong.
 
-    The next in line knows no more than before, and an old set is asked for again sooner than one
-    that has come.
+    Tokens with unknown keys get InternalError, and the next fetch comes after the interval, sooner
+    than after a fetch that succeeded.
     """
     clock = Clock()
     async with publishing(key_set(jwk("ES256", "old"))) as publisher:
@@ -155,7 +155,7 @@ async def test_who_gives_up_makes_nobody_ask_at_once(known: bool) -> None:  # no
 
 
 async def test_what_is_known_does_not_wait_for_a_refresh() -> None:
-    """While an old set is asked for again, its keys go on for everybody else."""
+    """During a fetch, keys of the old set are found without waiting."""
     clock = Clock()
     async with publishing(key_set(jwk("ES256"))) as publisher:
         keys = keys_of(publisher, clock)
@@ -196,7 +196,7 @@ WAYS: dict[str, dict[str, Any]] = {
 async def test_keys_outlive_the_trouble_of_their_publisher(
     how: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What was known goes on, the log tells of it once, and of the end; then new keys are there."""
+    """A failed fetch keeps the known keys and is logged once, and so is its end."""
     caplog.set_level(logging.INFO, keyurl.__name__)
     clock = Clock()
     async with publishing(key_set(jwk("ES256"))) as publisher:
@@ -223,7 +223,7 @@ async def test_keys_outlive_the_trouble_of_their_publisher(
 async def test_over_tls_the_publisher_is_who_it_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A certificate from an authority that this machine trusts, for the name in the URL."""
+    """Over https, the certificate must be for the name in the URL, from a trusted authority."""
     authority = trustme.CA()
     authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -241,7 +241,7 @@ async def test_over_tls_the_publisher_is_who_it_says(
 
 @pytest.mark.logs_error("keys not fetched url=http://127.0.0.1")
 async def test_nobody_there() -> None:
-    """Before there was any key, a token cannot be checked: that is no fault of the token's."""
+    """Without any keys, InternalError is raised instead of calling the token wrong."""
     clock = Clock()
     async with publishing(key_set(jwk("ES256"))) as publisher:
         url = publisher.url
@@ -253,7 +253,7 @@ async def test_nobody_there() -> None:
 
 @pytest.mark.logs_error("keys not fetched url=http://127.0.0.1")
 async def test_over_the_wire_trouble_is_not_the_clients() -> None:
-    """Without keys a client is told to come again, not that its token is bad."""
+    """Without any keys, a client gets a retryable error."""
     async with publishing(b"") as publisher:
         auth = JwtAuth(jwks=publisher.url, algorithms=["ES256"], audience=AUDIENCE)
         async with Runtime(auth=auth) as runtime, open_peers(runtime) as peers:
@@ -281,7 +281,7 @@ async def test_over_the_wire_trouble_is_not_the_clients() -> None:
     ],
 )
 def test_a_url_that_could_be_forged_is_refused(url: str) -> None:
-    """Without TLS only this machine is trusted, and a URL, which is logged, holds no secret."""
+    """A URL is refused if its answer could be forged, or if it contains a secret."""
     with pytest.raises(ValueError, match="expected") as caught:
         JwtAuth(jwks=url, algorithms=["ES256"], audience=AUDIENCE)
     assert "secret" not in str(caught.value)
@@ -292,5 +292,5 @@ def test_a_url_that_could_be_forged_is_refused(url: str) -> None:
     ["https://example.com/a?b=c", "http://localhost:1/", "http://127.8.9.1/", "http://[::1]:5/"],
 )
 def test_other_urls_are_taken(url: str) -> None:
-    """Over TLS, or on this machine; nothing is fetched yet."""
+    """An https URL is accepted, and an http URL of this machine, without a fetch."""
     JwtAuth(jwks=url, algorithms=["ES256"], audience=AUDIENCE)

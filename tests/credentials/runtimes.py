@@ -16,16 +16,12 @@ from arcp_trio import (
     MemoryStore,
     Policy,
     Runtime,
-    StaticTokens,
 )
 from arcp_trio.store.interface import Store
 from arcp_trio.store.records import CredentialRow
-from arcp_trio.testing import Peer, TrioClock, open_peer
-from arcp_trio.testing.peer import TEST_TOKEN
+from arcp_trio.testing import Peer, open_peer
 from tests.credentials.upstream import SECRET, SpentTooMuchError, Upstream, WrongModelError
-
-BOB = "bob-token"
-OBSERVER = "observer-token"
+from tests.stage import make_runtime
 
 LEASE = {
     "tool.call": ["llm.*"],
@@ -130,24 +126,19 @@ async def caller(job: JobContext) -> Json:
     return "went on"
 
 
-def make_runtime(
+def providing_runtime(
     upstream: Upstream | None,
     store: Store | None = None,
-    *,
-    clock: TrioClock | None = None,
     **limits: float,
 ) -> Runtime:
-    """A runtime in virtual time for tester and bob, and for an observer of everybody's jobs."""
-    runtime = Runtime(
-        auth=StaticTokens({TEST_TOKEN: "tester", BOB: "bob", OBSERVER: "observer"}),
-        policy=Policy(observers={"observer"}),
+    """Return a runtime with these agents and this provisioner, where auditor observes all jobs."""
+    return make_runtime(
+        agents,
+        policy=Policy(observers={"auditor"}),
         store=SafeStore() if store is None else store,
         provisioner=upstream,
-        clock=clock or TrioClock(),
         limits=Limits(**limits),  # type: ignore[arg-type]
     )
-    runtime.add(agents)
-    return runtime
 
 
 @asynccontextmanager
@@ -157,7 +148,7 @@ async def provided(
     """A running runtime and a connected peer."""
     store = SafeStore() if store is None else store
     async with (
-        make_runtime(upstream, store, clock=None, **limits) as runtime,
+        providing_runtime(upstream, store, **limits) as runtime,
         open_peer(runtime) as peer,
     ):
         await peer.hello()

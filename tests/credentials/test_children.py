@@ -11,7 +11,7 @@ from trio.testing import MockClock
 from arcp_trio.testing import Peer, open_peer
 from arcp_trio.testing.frames import Frame
 from arcp_trio.wire.features import ALL_FEATURES, Feature
-from tests.credentials.runtimes import LEASE, SafeStore, make_runtime, provided
+from tests.credentials.runtimes import LEASE, SafeStore, provided, providing_runtime
 from tests.credentials.upstream import Upstream, down
 from tests.inside import live_jobs
 
@@ -50,7 +50,7 @@ async def test_the_child_of_a_job_without_has_none(autojump_clock: MockClock) ->
     """What was not negotiated for the parent is not used for its child."""
     features = tuple(f for f in ALL_FEATURES if f != Feature.PROVISIONED_CREDENTIALS)
     upstream = Upstream()
-    async with make_runtime(upstream) as runtime, open_peer(runtime) as peer:
+    async with providing_runtime(upstream) as runtime, open_peer(runtime) as peer:
         await peer.hello(features=features)
         accepted = await peer.submit("parent", {"agent": "worker"}, lease_request=LEASE)
         assert "credentials" not in await child_of(peer, accepted["job_id"])
@@ -65,7 +65,7 @@ async def test_the_end_of_a_parent_leaves_no_child_alive(
 ) -> None:
     """When the parent's terminal comes, the child's has come, and both keys are worthless."""
     upstream, store = Upstream(slow_revoke=0.4), SafeStore()
-    async with make_runtime(upstream, store) as runtime, open_peer(runtime) as peer:
+    async with providing_runtime(upstream, store) as runtime, open_peer(runtime) as peer:
         await peer.hello()
         job = {"agent": "sleeper", "leaves": by == "leaving"}
         limit = {"max_runtime_sec": 2} if by == "timeout" else {}
@@ -92,7 +92,7 @@ async def test_a_parent_that_ends_while_its_child_is_issued(
 ) -> None:
     """There is no such child then, and what was minted for it goes with its parent's."""
     upstream, store = Upstream(slow_search=0.4), SafeStore()
-    async with make_runtime(upstream, store) as runtime, open_peer(runtime) as peer:
+    async with providing_runtime(upstream, store) as runtime, open_peer(runtime) as peer:
         await peer.hello()
         limit = {"max_runtime_sec": 2} if by == "timeout" else {}
         job = {"agent": "sleeper", "after": 0.1}

@@ -8,7 +8,7 @@ from trio.testing import MockClock
 from arcp_trio import ArcpError
 from arcp_trio.testing import open_peer
 from arcp_trio.wire.features import ALL_FEATURES, Feature
-from tests.credentials.runtimes import LEASE, make_runtime, provided
+from tests.credentials.runtimes import LEASE, provided, providing_runtime
 from tests.credentials.upstream import Upstream
 
 CODES = {"spent": "BUDGET_EXHAUSTED", "model": "PERMISSION_DENIED", "odd": "INTERNAL_ERROR"}
@@ -51,7 +51,7 @@ async def test_a_job_that_ends_of_what_was_refused(error: str, autojump_clock: M
 async def test_without_credentials_nothing_is_explained(autojump_clock: MockClock) -> None:
     """An exception of that kind is somebody else's, when the job has no credentials."""
     features = tuple(f for f in ALL_FEATURES if f != Feature.PROVISIONED_CREDENTIALS)
-    async with make_runtime(Upstream()) as runtime, open_peer(runtime) as peer:
+    async with providing_runtime(Upstream()) as runtime, open_peer(runtime) as peer:
         await peer.hello(features=features)
         job = {"error": "spent", "dies": True}
         accepted = await peer.submit("caller", job, lease_request=LEASE)

@@ -11,8 +11,7 @@ import trio
 from trio.testing import MockClock
 
 from arcp_trio import JobContext, Json, MemoryStore
-from arcp_trio.testing import TrioClock
-from tests.credentials.runtimes import SafeStore, make_runtime
+from tests.credentials.runtimes import SafeStore, providing_runtime
 from tests.credentials.upstream import SECRET, Upstream
 from tests.durability import story
 from tests.durability.stores import FaultyStore, WatchedStore, copy_into
@@ -89,7 +88,7 @@ async def test_every_commit_may_fail(
 async def check_nothing_outlives(store: SafeStore, upstream: Upstream) -> None:
     """Another runtime over what is stored finds all that lives, and revokes it."""
     assert SECRET not in repr(vars(store))
-    async with make_runtime(upstream, store, clock=TrioClock()):
+    async with providing_runtime(upstream, store):
         assert upstream.live == set()
         await trio.sleep(15)
         assert upstream.live == set()
@@ -127,7 +126,7 @@ async def test_dying_at_every_commit(autojump_clock: MockClock) -> None:
     assert max(len(moment.upstream.live) for moment in moments) > 1
     for moment in moments:
         upstream = moment.upstream
-        async with make_runtime(upstream, moment.store, clock=TrioClock()):
+        async with providing_runtime(upstream, moment.store):
             assert upstream.live == set()
             for order in upstream.orders.values():
                 if order.id not in upstream._minted:

@@ -17,7 +17,7 @@ from arcp_trio.testing.frames import Frame
 from arcp_trio.transport import connect, memory_streams
 from arcp_trio.wire.features import ALL_FEATURES, Feature
 from arcp_trio.wire.timestamps import rfc3339
-from tests.credentials.runtimes import LEASE, SafeStore, make_runtime, provided
+from tests.credentials.runtimes import LEASE, SafeStore, provided, providing_runtime
 from tests.credentials.upstream import ENDPOINT, Upstream
 from tests.jobs import doer
 
@@ -111,7 +111,7 @@ async def test_a_job_that_needs_none_gets_none(autojump_clock: MockClock) -> Non
 async def test_a_client_of_the_python_sdk_gets_them_too(autojump_clock: MockClock) -> None:
     """What is translated for a dialect is the frame with the values filled in."""
     upstream = Upstream()
-    async with make_runtime(upstream) as runtime, open_peer(runtime) as peer:
+    async with providing_runtime(upstream) as runtime, open_peer(runtime) as peer:
         capabilities = {"encodings": ["json"], "features": list(ALL_FEATURES), "agents": []}
         await peer.hello(capabilities=capabilities)
         accepted = await peer.submit("sleeper", lease_request=LEASE)
@@ -126,7 +126,7 @@ async def test_a_client_of_the_python_sdk_gets_them_too(autojump_clock: MockCloc
 async def test_who_is_not_authenticated_gets_none(autojump_clock: MockClock) -> None:
     """There is no session without a token, and so no credential."""
     upstream = Upstream()
-    async with make_runtime(upstream) as runtime, open_peer(runtime) as peer:
+    async with providing_runtime(upstream) as runtime, open_peer(runtime) as peer:
         with pytest.raises(Unauthenticated):
             await peer.hello(token="")
     assert upstream.calls == []
@@ -135,7 +135,7 @@ async def test_who_is_not_authenticated_gets_none(autojump_clock: MockClock) -> 
 async def test_who_did_not_negotiate_gets_none(autojump_clock: MockClock) -> None:
     """Without the feature the upstream is not even asked."""
     upstream = Upstream()
-    async with make_runtime(upstream) as runtime, open_peer(runtime) as peer:
+    async with providing_runtime(upstream) as runtime, open_peer(runtime) as peer:
         await peer.hello(features=WITHOUT)
         accepted = await peer.submit("worker", lease_request=LEASE)
         assert "credentials" not in accepted
@@ -158,7 +158,7 @@ async def open_public_peer(
 async def test_nothing_is_offered_where_somebody_may_read_along(autojump_clock: MockClock) -> None:
     """On an open connection the feature is not in the welcome, and not in force."""
     upstream = Upstream()
-    async with make_runtime(upstream) as runtime, open_public_peer(runtime) as peer:
+    async with providing_runtime(upstream) as runtime, open_public_peer(runtime) as peer:
         welcome = await peer.hello()
         offered = welcome["payload"]["capabilities"]["features"]
         assert Feature.PROVISIONED_CREDENTIALS not in offered
@@ -174,7 +174,7 @@ async def test_a_session_takes_no_secrets_to_an_open_connection(
 ) -> None:
     """Resumed where somebody may read along, the session is replayed without the values."""
     upstream = Upstream()
-    async with make_runtime(upstream) as runtime, open_peers(runtime) as peers:
+    async with providing_runtime(upstream) as runtime, open_peers(runtime) as peers:
         peer = await peers.connect()
         await peer.hello()
         accepted = await peer.submit("sleeper", lease_request=LEASE)
@@ -197,7 +197,7 @@ async def test_nothing_is_offered_without_a_durable_store(
 ) -> None:
     """What would be forgotten with the process is not promised to be revoked; said once."""
     upstream = Upstream()
-    async with make_runtime(upstream, MemoryStore()) as runtime, open_peer(runtime) as peer:
+    async with providing_runtime(upstream, MemoryStore()) as runtime, open_peer(runtime) as peer:
         welcome = await peer.hello()
         offered = welcome["payload"]["capabilities"]["features"]
         assert Feature.PROVISIONED_CREDENTIALS not in offered
@@ -210,7 +210,7 @@ async def test_nothing_is_offered_without_a_durable_store(
 async def test_the_feature_is_offered_in_its_place(autojump_clock: MockClock) -> None:
     """With a provisioner, and not without one; in the order of the specification."""
     for upstream in (Upstream(), None):
-        async with make_runtime(upstream) as runtime, open_peer(runtime) as peer:
+        async with providing_runtime(upstream) as runtime, open_peer(runtime) as peer:
             offered = (await peer.hello())["payload"]["capabilities"]["features"]
             assert (Feature.PROVISIONED_CREDENTIALS in offered) is (upstream is not None)
             assert offered == [name for name in ALL_FEATURES if name in offered]
@@ -224,7 +224,7 @@ async def test_a_submit_that_is_repeated_gets_the_same_credential(
 ) -> None:
     """Under one key there is one order, also while it is slow; and nothing to tell at the end."""
     upstream = Upstream(slow=2)
-    async with make_runtime(upstream) as runtime, open_peers(runtime) as peers:
+    async with providing_runtime(upstream) as runtime, open_peers(runtime) as peers:
         one, other = await peers.connect(), await peers.connect()
         submit: Frame = {"agent": "sleeper", "lease_request": LEASE, "idempotency_key": "k"}
         requests = []
@@ -245,7 +245,7 @@ async def test_a_submit_that_is_repeated_gets_the_same_credential(
 async def test_a_session_that_was_closed_still_gets_values(autojump_clock: MockClock) -> None:
     """It lets go of its jobs, but they are its principal's; the same key brings the same."""
     upstream = Upstream()
-    async with make_runtime(upstream) as runtime, open_peers(runtime) as peers:
+    async with providing_runtime(upstream) as runtime, open_peers(runtime) as peers:
         peer = await peers.connect()
         await peer.hello()
         submit: Frame = {"agent": "sleeper", "lease_request": LEASE, "idempotency_key": "k"}

@@ -11,48 +11,48 @@ import trio
 import trio.lowlevel
 from trio.testing import MockClock
 
-from arcp_trio import InternalError
+from arcp_trio import Clock, InternalError
 from arcp_trio.cli.logs import fields_of
 from arcp_trio.store.records import CredentialState
-from arcp_trio.testing import Peer, TrioClock, open_peer
+from arcp_trio.testing import Peer, open_peer
 from arcp_trio.testing.frames import TERMINAL, Frame
 from arcp_trio.wire.timestamps import rfc3339
-from tests.credentials.runtimes import LEASE, SafeStore, make_runtime, provided
+from tests.credentials.runtimes import LEASE, SafeStore, provided, providing_runtime
 from tests.credentials.upstream import Upstream, down, refusing
 from tests.metrics import scrape
 
-Ending = Callable[[Peer, TrioClock], Awaitable[Frame]]
+Ending = Callable[[Peer, Clock], Awaitable[Frame]]
 
 
-async def succeeds(peer: Peer, clock: TrioClock) -> Frame:
+async def succeeds(peer: Peer, clock: Clock) -> Frame:
     """The agent returns."""
     return await peer.submit("worker", 1, lease_request=LEASE)
 
 
-async def fails(peer: Peer, clock: TrioClock) -> Frame:
+async def fails(peer: Peer, clock: Clock) -> Frame:
     """The agent raises."""
     return await peer.submit("failer", lease_request=LEASE)
 
 
-async def is_cancelled(peer: Peer, clock: TrioClock) -> Frame:
+async def is_cancelled(peer: Peer, clock: Clock) -> Frame:
     """The client cancels."""
     accepted = await peer.submit("sleeper", lease_request=LEASE)
     await peer.send("job.cancel", {"job_id": accepted["job_id"]})
     return accepted
 
 
-async def times_out(peer: Peer, clock: TrioClock) -> Frame:
+async def times_out(peer: Peer, clock: Clock) -> Frame:
     """It runs too long."""
     return await peer.submit("sleeper", lease_request=LEASE, max_runtime_sec=3)
 
 
-async def expires(peer: Peer, clock: TrioClock) -> Frame:
+async def expires(peer: Peer, clock: Clock) -> Frame:
     """Its lease is over."""
     constraints = {"expires_at": rfc3339(clock.now() + 3)}
     return await peer.submit("expirer", lease_request=LEASE, lease_constraints=constraints)
 
 
-async def is_cut_off(peer: Peer, clock: TrioClock) -> Frame:
+async def is_cut_off(peer: Peer, clock: Clock) -> Frame:
     """Its agent does not stop when it is cancelled."""
     accepted = await peer.submit("stubborn", lease_request=LEASE)
     await peer.send("job.cancel", {"job_id": accepted["job_id"]})
@@ -83,11 +83,11 @@ async def test_it_is_revoked_by_the_time_of_the_terminal(
     ends: Ending, autojump_clock: MockClock
 ) -> None:
     """However a job ends, who reads its end can rely on its credentials being worthless."""
-    upstream, store, clock = Upstream(mints=3, slow_revoke=0.5), SafeStore(), TrioClock()
-    runtime = make_runtime(upstream, store, clock=clock, cancel_grace_seconds=2)
+    upstream, store = Upstream(mints=3, slow_revoke=0.5), SafeStore()
+    runtime = providing_runtime(upstream, store, cancel_grace_seconds=2)
     async with runtime, open_peer(runtime) as peer:
         await peer.hello()
-        accepted = await ends(peer, clock)
+        accepted = await ends(peer, runtime.clock)
         assert len(upstream.live) == 3
         end = await terminal(peer, accepted["job_id"])
         assert end["final_status"] == STATUS[ends]
@@ -101,7 +101,7 @@ async def test_it_is_revoked_by_the_time_of_the_terminal(
 async def test_it_is_revoked_by_the_time_of_a_shutdown(autojump_clock: MockClock) -> None:
     """Jobs that a shutdown ends are no exception."""
     upstream, store = Upstream(slow_revoke=0.5), SafeStore()
-    async with make_runtime(upstream, store) as runtime, open_peer(runtime) as peer:
+    async with providing_runtime(upstream, store) as runtime, open_peer(runtime) as peer:
         await peer.hello()
         accepted = await peer.submit("sleeper", lease_request=LEASE)
         async with trio.open_nursery() as nursery:
@@ -192,7 +192,7 @@ async def test_a_shutdown_waits_a_moment_and_forgets_nothing(autojump_clock: Moc
     assert len(upstream.live) == 2
     assert {row.state for row in store.credentials} == {CredentialState.REVOKING}
     upstream.failing = down()
-    async with make_runtime(upstream, store) as runtime, open_peer(runtime) as peer:
+    async with providing_runtime(upstream, store) as runtime, open_peer(runtime) as peer:
         await peer.hello()
         assert upstream.live == set()
         assert store.credentials == []
@@ -220,7 +220,7 @@ async def test_a_restart_is_not_held_up_for_long(autojump_clock: MockClock) -> N
         upstream.failing = down("revoke")
     upstream.failing_after = down()
     began = trio.current_time()
-    async with make_runtime(upstream, store) as runtime, open_peer(runtime) as peer:
+    async with providing_runtime(upstream, store) as runtime, open_peer(runtime) as peer:
         assert trio.current_time() - began == pytest.approx(5, abs=0.1)
         await peer.hello()
         assert upstream.live
@@ -250,7 +250,7 @@ async def test_what_cannot_be_revoked_is_said_to_operators_and_kept(
     named = (told["credential_id"], told["job_id"], told["order_id"], told["handle"])
     assert named == (credential["id"], accepted["job_id"], row.order_id, "vk_1")
     upstream.failing = down()
-    async with make_runtime(upstream, store):
+    async with providing_runtime(upstream, store):
         assert upstream.live == set()
     assert store.credentials == []
 
@@ -265,7 +265,7 @@ async def test_a_start_without_the_provisioner_says_what_it_cannot_do(
     async with provided(upstream, store) as (_, peer):
         upstream.failing = down("revoke")
         await peer.submit("sleeper", lease_request=LEASE)
-    async with make_runtime(None, store) as runtime:
+    async with providing_runtime(None, store) as runtime:
         assert scrape(runtime)("credentials_outstanding") == 1
     assert len(store.credentials) == 1
 
@@ -277,7 +277,7 @@ async def test_many_are_revoked_some_at_a_time(autojump_clock: MockClock) -> Non
         upstream.failing = down("revoke")
         await peer.submit("sleeper", lease_request=LEASE)
     upstream.failing, upstream.slow_revoke, upstream.mints = down(), 1, 1
-    async with make_runtime(upstream, store) as runtime, open_peer(runtime) as peer:
+    async with providing_runtime(upstream, store) as runtime, open_peer(runtime) as peer:
         await peer.hello()
         # Each second a batch of them, for the five seconds that a start waits.
         assert 200 < len(upstream.revoked) < 400

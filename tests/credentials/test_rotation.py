@@ -13,9 +13,10 @@ from trio.testing import MockClock
 from arcp_trio import Credential, CredentialOrder, InternalError, Issued, JobContext, Json
 from arcp_trio.testing import Peer, PeerFactory, open_peer, open_peers
 from arcp_trio.testing.frames import Frame
-from tests.credentials.runtimes import LEASE, OBSERVER, SafeStore, make_runtime, provided
+from tests.credentials.runtimes import LEASE, SafeStore, provided, providing_runtime
 from tests.credentials.upstream import ENDPOINT, SECRET, Upstream, down
 from tests.metrics import scrape
+from tests.stage import AUDITOR
 
 
 def is_rotation(frame: Frame) -> bool:
@@ -91,7 +92,7 @@ async def test_a_rotation_that_fails_changes_nothing(
 ) -> None:
     """The agent is told, the old value is as good as before, and no other is left alive."""
     upstream, store = Upstream(), SafeStore()
-    runtime = make_runtime(upstream, store)
+    runtime = providing_runtime(upstream, store)
     seen: list[list[Credential]] = []
 
     @runtime.agent("trier")
@@ -158,7 +159,7 @@ async def test_the_same_key_with_another_value_stays_alive(autojump_clock: MockC
 
 async def test_there_is_nothing_to_rotate(autojump_clock: MockClock) -> None:
     """An id that is none of the job's is the agent's mistake, with credentials and without."""
-    runtime = make_runtime(Upstream())
+    runtime = providing_runtime(Upstream())
 
     @runtime.agent("wrong")
     async def wrong(job: JobContext) -> Json:
@@ -202,11 +203,11 @@ async def test_a_job_that_ends_while_it_rotates(
 async def test_only_the_submitting_principal_sees_values(autojump_clock: MockClock) -> None:
     """Not another who may observe the job, live or its history; nobody in any listing."""
     upstream = Upstream()
-    async with make_runtime(upstream) as runtime, open_peers(runtime) as peers:
+    async with providing_runtime(upstream) as runtime, open_peers(runtime) as peers:
         submitter, live, late = [await peers.connect() for _ in range(3)]
         await submitter.hello()
         for peer in (live, late):
-            await peer.hello(token=OBSERVER)
+            await peer.hello(token=AUDITOR)
         job = {"times": 2, "sleep": 5}
         accepted = await submitter.submit("rotator", job, lease_request=LEASE)
         job_id = accepted["job_id"]
@@ -234,7 +235,7 @@ async def test_only_the_submitting_principal_sees_values(autojump_clock: MockClo
 async def test_another_session_of_the_submitter_sees_values(autojump_clock: MockClock) -> None:
     """They are in the answer to its subscription, and in what it is told of rotations."""
     upstream = Upstream()
-    async with make_runtime(upstream) as runtime, open_peers(runtime) as peers:
+    async with providing_runtime(upstream) as runtime, open_peers(runtime) as peers:
         submitter, other = [await peers.connect() for _ in range(2)]
         for peer in (submitter, other):
             await peer.hello()
@@ -251,7 +252,7 @@ async def test_another_session_of_the_submitter_sees_values(autojump_clock: Mock
 async def test_a_resume_shows_values_that_are_good(autojump_clock: MockClock) -> None:
     """While the job runs the newest value stands wherever one stood; behind its end none does."""
     upstream = Upstream()
-    async with make_runtime(upstream) as runtime, open_peers(runtime) as peers:
+    async with providing_runtime(upstream) as runtime, open_peers(runtime) as peers:
         peer = await peers.connect()
         await peer.hello()
         job = {"times": 2, "sleep": 20}
@@ -287,7 +288,7 @@ async def resumed(peers: PeerFactory, peer: Peer) -> Peer:
 async def test_a_rotation_and_the_end_at_once(autojump_clock: MockClock) -> None:
     """A thousand times, at every distance from each other: nothing is left alive upstream."""
     upstream, store = Upstream(mints=2, rotates=2), SafeStore()
-    runtime = make_runtime(upstream, store, cancel_grace_seconds=0)
+    runtime = providing_runtime(upstream, store, cancel_grace_seconds=0)
 
     @runtime.agent("racer")
     async def racer(job: JobContext) -> Json:

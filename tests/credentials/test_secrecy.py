@@ -13,7 +13,7 @@ from arcp_trio import Credential, Issued, JobContext, Json, SqliteStore
 from arcp_trio.cli import main
 from arcp_trio.cli.logs import JsonFormatter
 from arcp_trio.testing import open_peer
-from tests.credentials.runtimes import LEASE, make_runtime
+from tests.credentials.runtimes import LEASE, providing_runtime
 from tests.credentials.upstream import SECRET, Upstream, down
 from tests.inside import shown_by_repr
 
@@ -32,7 +32,7 @@ def test_no_representation_shows_a_value() -> None:
 
 async def live_through_everything(folder: Path, upstream: Upstream) -> str:
     """Issue, rotate, delegate, fail and cancel over a real store; the session's id."""
-    runtime = make_runtime(upstream, SqliteStore(folder / "arcp.db"), revoke_seconds=1)
+    runtime = providing_runtime(upstream, SqliteStore(folder / "arcp.db"), revoke_seconds=1)
 
     @runtime.agent("all")
     async def everything(job: JobContext) -> Json:

@@ -9,7 +9,7 @@ from trio.testing import MockClock
 
 from arcp_trio import JobContext, Json
 from arcp_trio.testing import open_peer
-from tests.credentials.runtimes import make_runtime
+from tests.credentials.runtimes import providing_runtime
 from tests.credentials.upstream import ENDPOINT, Upstream
 
 
@@ -17,7 +17,7 @@ from tests.credentials.upstream import ENDPOINT, Upstream
 async def test_a_provisioned_credential(autojump_clock: MockClock) -> None:
     """Submit, provision, acceptance with the credential, cost, result, and revocation."""
     upstream = Upstream()
-    runtime = make_runtime(upstream)
+    runtime = providing_runtime(upstream)
     used: list[str] = []
 
     @runtime.agent("research-summarizer")

@@ -11,8 +11,9 @@ from trio.testing import MockClock
 from arcp_trio import InternalError
 from arcp_trio.testing import open_peer, open_peers
 from arcp_trio.testing.frames import Frame
-from tests.credentials.runtimes import LEASE, SafeStore, make_runtime, provided
+from tests.credentials.runtimes import LEASE, SafeStore, provided, providing_runtime
 from tests.credentials.upstream import Upstream, down
+from tests.footprint import tasks
 from tests.inside import live_jobs
 
 # -- when it fails
@@ -46,7 +47,7 @@ async def test_no_credentials_no_job(
     upstream, store = Upstream(mints=2), SafeStore()
     fail(upstream)
     async with provided(upstream, store, jobs_per_principal=1) as (runtime, peer):
-        tasks = trio.lowlevel.current_statistics().tasks_living
+        before = tasks()
         with pytest.raises(InternalError) as refused:
             await peer.submit("worker", lease_request=LEASE, idempotency_key="k", max_runtime_sec=5)
         assert refused.value.retryable
@@ -58,7 +59,7 @@ async def test_no_credentials_no_job(
         assert (await peer.answer("session.jobs", listing))["jobs"] == []
         await trio.sleep(15)
         assert store.credentials == []
-        assert trio.lowlevel.current_statistics().tasks_living == tasks
+        assert tasks() == before
         assert not live_jobs(runtime)
         upstream.extra.clear()
         upstream.slow_answer = 0
@@ -117,7 +118,7 @@ async def test_a_slow_upstream_holds_up_nothing_else(autojump_clock: MockClock) 
 async def test_who_drops_meanwhile_finds_the_job(autojump_clock: MockClock) -> None:
     """A session that lost its connection is still there: its job runs, and it gets the value."""
     upstream = Upstream(slow=0.5, slow_answer=0.5)
-    async with make_runtime(upstream) as runtime, open_peers(runtime) as peers:
+    async with providing_runtime(upstream) as runtime, open_peers(runtime) as peers:
         peer = await peers.connect()
         await peer.hello()
         await peer.send("job.submit", {"agent": "sleeper", "lease_request": LEASE})
@@ -142,7 +143,7 @@ async def test_who_never_comes_back_leaves_nothing_alive(
     """The session's window ends, the job goes on with its credential, and both come to an end."""
     upstream = Upstream(slow=0.5, slow_answer=0.5)
     async with (
-        make_runtime(upstream, resume_window_seconds=1) as runtime,
+        providing_runtime(upstream, resume_window_seconds=1) as runtime,
         open_peer(runtime) as peer,
     ):
         await peer.hello()
@@ -163,7 +164,7 @@ async def test_a_shutdown_meanwhile_leaves_nothing_alive(
 ) -> None:
     """The submit is refused at once, and what was minted for it by then is revoked."""
     upstream, store = Upstream(slow=0.5, slow_answer=0.5), SafeStore()
-    async with make_runtime(upstream, store) as runtime, open_peer(runtime) as peer:
+    async with providing_runtime(upstream, store) as runtime, open_peer(runtime) as peer:
         await peer.hello()
         request = await peer.send("job.submit", {"agent": "worker", "lease_request": LEASE})
         await trio.sleep(at)
@@ -176,7 +177,7 @@ async def test_a_shutdown_meanwhile_leaves_nothing_alive(
             assert trio.current_time() == began
         assert upstream.live == set()
     assert not store.tables.journals
-    async with make_runtime(upstream, store):  # what was on its way may have been minted since
+    async with providing_runtime(upstream, store):  # what was on its way may have been minted since
         upstream.mint_late()
         await trio.sleep(11)
         assert upstream.live == set()
@@ -187,7 +188,7 @@ async def test_a_shutdown_meanwhile_leaves_nothing_alive(
 async def test_an_answer_that_comes_behind_a_shutdown(autojump_clock: MockClock) -> None:
     """An upstream that cannot be interrupted: what it answers in the end is revoked as well."""
     upstream, store = Upstream(slow=0.3, slow_answer=0.3, stubborn=True), SafeStore()
-    async with make_runtime(upstream, store) as runtime, open_peer(runtime) as peer:
+    async with providing_runtime(upstream, store) as runtime, open_peer(runtime) as peer:
         await peer.hello()
         request = await peer.send("job.submit", {"agent": "worker", "lease_request": LEASE})
         await trio.sleep(0.2)
@@ -203,7 +204,7 @@ async def test_an_answer_that_comes_behind_a_shutdown(autojump_clock: MockClock)
 async def test_no_job_begins_in_a_drain(autojump_clock: MockClock) -> None:
     """A submit that waits for its credentials when new work is refused is refused, too."""
     upstream = Upstream(slow=1)
-    async with make_runtime(upstream) as runtime, open_peer(runtime) as peer:
+    async with providing_runtime(upstream) as runtime, open_peer(runtime) as peer:
         await peer.hello()
         request = await peer.send("job.submit", {"agent": "worker", "lease_request": LEASE})
         await trio.sleep(0.5)

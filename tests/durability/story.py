@@ -10,29 +10,26 @@ from typing import cast
 import trio
 
 from arcp_trio import (
+    Agents,
     InternalError,
     JobContext,
     Json,
     Limits,
     MemoryStore,
     Provisioner,
-    Runtime,
-    StaticTokens,
 )
 from arcp_trio.testing import TrioClock
 from arcp_trio.testing.background import background_tasks
 from arcp_trio.testing.frames import TERMINAL, Frame
-from arcp_trio.testing.peer import TEST_TOKEN, Peer
+from arcp_trio.testing.peer import Peer
 from arcp_trio.testing.recorder import WireRecorder
 from arcp_trio.transport import TransportClosed
 from tests.ordering.lines import line
+from tests.stage import make_runtime
 
 FEATURES = ("ack", "progress", "agent_versions")
 
 PATIENCE_SECONDS = 120.0
-
-BOB = "bob-token"
-"""Of another principal than the one of `TEST_TOKEN`."""
 
 
 class World:
@@ -54,8 +51,8 @@ class World:
         """The id of each job whose agent was called."""
         self.look: Callable[[Client, Frame], None] = lambda _, __: None
         """Called with each frame that a client is about to note, welcomes included."""
-        self.runtime = Runtime(
-            auth=StaticTokens({TEST_TOKEN: "alice", BOB: "bob"}),
+        self.runtime = make_runtime(
+            Agents(),
             store=store,
             limits=Limits(**limits),  # type: ignore[arg-type]
             clock=self.clock,

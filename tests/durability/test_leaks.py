@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import sys
 import time
 from collections.abc import Awaitable, Callable
 from itertools import pairwise
@@ -14,33 +12,18 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from arcp_trio import JobContext, MemoryStore, Runtime
+from arcp_trio import JobContext, MemoryStore
 from arcp_trio.testing.frames import Frame
 from arcp_trio.testing.peer import Peer
 from tests.durability.stores import TABLES
 from tests.durability.story import FEATURES, World
-from tests.inside import SWEEP_SECONDS, table_sizes
-from tests.sessions.support import hello_payload
+from tests.footprint import blocks, tasks
+from tests.inside import SWEEP_SECONDS, held
+from tests.stage import hello_payload
 from tests.store.engines import ENGINES, Engine
 
 RETENTION_SECONDS = 100
 ROUNDS = 4
-
-
-def held(runtime: Runtime) -> dict[str, int]:
-    """How many entries there are in the runtime's tables, by name; only what is not empty."""
-    return {name: size for name, size in table_sizes(runtime).items() if size}
-
-
-def blocks() -> int:
-    """How much memory is in use, in pieces."""
-    gc.collect()
-    return sys.getallocatedblocks()
-
-
-def tasks() -> int:
-    """How many tasks there are."""
-    return trio.lowlevel.current_statistics().tasks_living
 
 
 async def visit(world: World, n: int) -> None:

@@ -11,6 +11,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from arcp_trio import MemoryStore
 from arcp_trio.transport import TransportClosed
 from tests.durability.story import World
+from tests.footprint import tasks
 from tests.ordering.lines import Line, line
 
 CROWD = 1_000
@@ -30,7 +31,7 @@ async def test_a_mute_crowd_keeps_nobody_out(autojump_clock: MockClock) -> None:
     """A client among them has its job done meanwhile; they are closed in time, and forgotten."""
     world = World(MemoryStore())
     async with world.runtime:
-        before = trio.lowlevel.current_statistics().tasks_living
+        before = tasks()
         began = trio.current_time()
         crowd = [connect_mute(world) for _ in range(CROWD)]
         await wait_all_tasks_blocked()
@@ -46,4 +47,4 @@ async def test_a_mute_crowd_keeps_nobody_out(autojump_clock: MockClock) -> None:
             assert closed.value.code == 1008
         assert trio.current_time() - began <= HANDSHAKE_SECONDS + 1
         await wait_all_tasks_blocked()
-        assert trio.lowlevel.current_statistics().tasks_living <= before
+        assert tasks() <= before

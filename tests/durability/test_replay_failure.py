@@ -9,7 +9,8 @@ from trio.testing import MockClock
 
 from arcp_trio.store.errors import StoreError
 from arcp_trio.store.records import Frame
-from tests.sessions.support import close_code, open_stage
+from tests.reading import close_code
+from tests.sessions.support import open_stage
 
 
 @pytest.mark.logs_error("replay failed")

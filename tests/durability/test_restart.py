@@ -16,8 +16,9 @@ from arcp_trio.testing.peer import Peer
 from arcp_trio.wire.errors import ResumeWindowExpired
 from arcp_trio.wire.json import Json
 from tests.durability.stores import FaultyStore, copy_into, crash
-from tests.durability.story import BOB, FEATURES, World, told
-from tests.durability.support import new_runtime
+from tests.durability.story import FEATURES, World, told
+from tests.durability.support import agents
+from tests.stage import BOB, make_runtime
 
 WINDOW_SECONDS = 600
 
@@ -89,7 +90,7 @@ async def test_a_job_goes_down_with_its_runtime(
 async def test_a_cancelled_job_stays_cancelled_over_a_restart(autojump_clock: MockClock) -> None:
     """Killed between job.cancelled and the end, it ends cancelled, and is not worth a retry."""
     store = MemoryStore()
-    runtime = new_runtime(store)
+    runtime = make_runtime(agents, store=store)
 
     @runtime.agent("tidy")
     async def tidy(_: JobContext) -> None:
@@ -108,7 +109,7 @@ async def test_a_cancelled_job_stays_cancelled_over_a_restart(autojump_clock: Mo
         await peer.expect("job.cancelled", job_id=job_id)
         resume = peer.resume_from()
         left = crash(store)
-    successor_of_it = new_runtime(left)
+    successor_of_it = make_runtime(agents, store=left)
     async with successor_of_it, open_peers(successor_of_it) as peers:
         again = await peers.connect()
         await again.hello(resume=resume)

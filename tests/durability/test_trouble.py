@@ -10,8 +10,9 @@ from arcp_trio import InternalError, MemoryStore
 from arcp_trio.store.errors import StoreError
 from arcp_trio.testing import open_peers
 from arcp_trio.transport import TransportClosed
-from tests.durability.support import FailingStore, new_runtime
+from tests.durability.support import FailingStore, agents
 from tests.inside import TROUBLE_NOTICE
+from tests.stage import make_runtime
 
 TROUBLE = "store in trouble"
 
@@ -20,7 +21,7 @@ TROUBLE = "store in trouble"
 async def test_the_affected_session_is_told_and_misses_nothing(autojump_clock: MockClock) -> None:
     """Its connection ends with a reason; resumed after, it has each event once, in order."""
     store = FailingStore()
-    runtime = new_runtime(store)
+    runtime = make_runtime(agents, store=store)
     async with runtime, open_peers(runtime) as peers:
         peer = await peers.connect()
         await peer.hello()
@@ -56,7 +57,7 @@ async def test_a_job_waits_at_its_next_emit_and_goes_on_by_itself(
 ) -> None:
     """Ticks of a second come as much later as the trouble lasts, give or take its retry."""
     store = FailingStore()
-    runtime = new_runtime(store)
+    runtime = make_runtime(agents, store=store)
     async with runtime, open_peers(runtime) as peers:
         peer = await peers.connect()
         await peer.hello()
@@ -81,7 +82,7 @@ async def test_new_work_is_refused_and_an_idle_session_lives_on(
 ) -> None:
     """A submit and a hello get INTERNAL_ERROR, worth a retry; later both succeed."""
     store = FailingStore()
-    runtime = new_runtime(store)
+    runtime = make_runtime(agents, store=store)
     async with runtime, open_peers(runtime) as peers:
         idle, busy = await peers.connect(), await peers.connect()
         await idle.hello()
@@ -108,7 +109,7 @@ async def test_a_key_that_cannot_be_looked_up_lets_no_job_through(
 ) -> None:
     """Without its protection nothing runs: INTERNAL_ERROR; the same submit later is the first."""
     store = MemoryStore()
-    runtime = new_runtime(store)
+    runtime = make_runtime(agents, store=store)
     async with runtime, open_peers(runtime) as peers:
         peer = await peers.connect()
         await peer.hello()
@@ -134,7 +135,7 @@ async def test_a_runtime_can_be_left_while_its_store_is_in_trouble(
 ) -> None:
     """What cannot be stored is waited for within a bound, not for ever."""
     store = FailingStore()
-    runtime = new_runtime(store)
+    runtime = make_runtime(agents, store=store)
     with trio.fail_after(20):
         async with runtime, open_peers(runtime) as peers:
             peer = await peers.connect()
@@ -152,7 +153,7 @@ async def test_a_fault_in_the_background_ends_nothing(
 ) -> None:
     """Whoever minds the store may fail himself: the runtime goes on, and he tries again."""
     store = FailingStore()
-    runtime = new_runtime(store)
+    runtime = make_runtime(agents, store=store)
     async with runtime, open_peers(runtime) as peers:
         peer = await peers.connect()
         await peer.hello()

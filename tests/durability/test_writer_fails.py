@@ -15,7 +15,8 @@ from arcp_trio.store.writes import AcceptJob, FinishJob, PutSession, StartJob, W
 from arcp_trio.testing import open_peers
 from arcp_trio.transport import TransportClosed
 from tests.durability.stores import copy_into
-from tests.durability.support import new_runtime
+from tests.durability.support import agents
+from tests.stage import make_runtime
 from tests.store.engines import job_row
 
 FAILED = "store writer failed"
@@ -57,7 +58,7 @@ async def test_the_error_leaves_the_block_as_itself(
     """The block ends within the bounds of a shutdown, whatever waits for the group that fails."""
     began = trio.current_time()
     with pytest.raises(type(error)) as raised:
-        await run_a_job(new_runtime(MistakenStore(kind, error)))
+        await run_a_job(make_runtime(agents, store=MistakenStore(kind, error)))
     assert raised.value is error
     assert trio.current_time() - began <= BOUND_SECONDS
 
@@ -65,7 +66,7 @@ async def test_the_error_leaves_the_block_as_itself(
 @pytest.mark.logs_error(FAILED)
 async def test_clients_get_a_farewell(autojump_clock: MockClock) -> None:
     """The connection of a session that waits for nothing is closed with 1001."""
-    runtime = new_runtime(MistakenStore(FinishJob, RuntimeError("a fault")))
+    runtime = make_runtime(agents, store=MistakenStore(FinishJob, RuntimeError("a fault")))
     entered = trio.Event()
 
     async def host() -> None:
@@ -103,8 +104,9 @@ async def test_an_error_of_the_block_wins(autojump_clock: MockClock) -> None:
             finally:
                 raise ValueError("its own")
 
+    store = MistakenStore(PutSession, RuntimeError("a fault"))
     with pytest.raises(ValueError, match="its own"):
-        await fail_too(new_runtime(MistakenStore(PutSession, RuntimeError("a fault"))))
+        await fail_too(make_runtime(agents, store=store))
 
 
 async def test_a_runtime_that_has_not_started_raises_the_error_where_it_is_entered(
@@ -117,7 +119,7 @@ async def test_a_runtime_that_has_not_started_raises_the_error_where_it_is_enter
         await before.put(AcceptJob(job_row("J"), None)).committed()
         nursery.cancel_scope.cancel()
     error = RuntimeError("a fault")
-    runtime = new_runtime(copy_into(MistakenStore(FinishJob, error), before))
+    runtime = make_runtime(agents, store=copy_into(MistakenStore(FinishJob, error), before))
     with pytest.raises(RuntimeError) as raised:
         await runtime.__aenter__()
     assert raised.value is error
@@ -138,4 +140,4 @@ async def test_the_error_of_a_store_with_a_nursery_is_in_no_group(
     monkeypatch.setattr(SqliteStore, "_commit", mistaken)
     store = SqliteStore(tmp_path / "arcp.db", synchronous="OFF")
     with trio.fail_after(60), pytest.raises(sqlite3.IntegrityError, match="a fault"):
-        await run_a_job(new_runtime(store))
+        await run_a_job(make_runtime(agents, store=store))

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 
 import trio
 
-from arcp_trio import JobContext, Limits, MemoryStore, Policy, Runtime, StaticTokens
+from arcp_trio import JobContext, Limits, MemoryStore, Policy, Runtime
 from arcp_trio.store.interface import Store
 from arcp_trio.store.writes import Write
-from arcp_trio.testing import Peer, PeerFactory, TrioClock, WireRecorder, open_peers
-from arcp_trio.testing.frames import TERMINAL, Frame
-from arcp_trio.testing.peer import TEST_TOKEN
+from arcp_trio.testing import Peer, PeerFactory, WireRecorder
+from arcp_trio.testing.frames import Frame
 from arcp_trio.wire.json import Json
+from tests.stage import Stage
 from tests.store.engines import ENGINES
-
-BOB, AUDITOR, OPERATOR = "bob-token", "auditor-token", "operator-token"
-"""Of other principals than the one of `TEST_TOKEN`, who is alice."""
 
 FEATURES = ("ack", "agent_versions", "cost.budget", "lease_expires_at", "list_jobs", "subscribe")
 """Without heartbeat, so that a peer which does not read is not lost by its silence."""
@@ -33,14 +30,13 @@ class _Desk:
         self.orders, self.open = trio.open_memory_channel[tuple[int, trio.Event]](0)
 
 
-class Scene:
-    """A runtime with an agent that says what its test wants, and peers to it."""
+class Scene(Stage[Store]):
+    """A stage with an agent that says what its test wants."""
+
+    features = FEATURES
 
     def __init__(self, runtime: Runtime, peers: PeerFactory, store: Store) -> None:
-        self.runtime = runtime
-        self.store = store
-        self.recorder = peers.recorder
-        self._connect = peers.connect
+        super().__init__(runtime, peers, store)
         self._desks: dict[str, _Desk] = {}
         for version in ("1.0.0", "2.0.0"):
             runtime.agent("teller", version=version, default=version == "2.0.0")(self._tell)
@@ -62,16 +58,10 @@ class Scene:
     def _desk(self, job_id: str) -> _Desk:
         return self._desks.setdefault(job_id, _Desk())
 
-    async def peer(self, *, token: str = TEST_TOKEN, resume: Frame | None = None) -> Peer:
-        """A peer with a session, a new one or another's."""
-        peer = await self._connect()
-        await peer.hello(token=token, features=FEATURES, resume=resume)
-        return peer
-
     async def resumed(self, peer: Peer) -> Peer:
         """A peer that goes on where another, whose connection is dropped, has come to."""
         await peer.drop()
-        return await self.peer(resume=peer.resume_from())
+        return await self.welcomed(resume=peer.resume_from())
 
     def slow_down_commits(self) -> None:
         """From now on each takes a second."""
@@ -96,31 +86,21 @@ class Scene:
         await peer.until_terminal(job_id)
 
 
-@asynccontextmanager
-async def open_scene(
+def open_scene(
     store: Store | None = None,
     *,
     policy: Policy | None = None,
     recorder: WireRecorder | None = None,
     **limits: float,
-) -> AsyncGenerator[Scene, None]:
-    """Run a runtime with these limits for as long as the block lasts.
-
-    With the recorder of another one, sessions of that may be gone on with.
-    """
-    store = store or MemoryStore()
-    tokens = {TEST_TOKEN: "alice", BOB: "bob", AUDITOR: "auditor", OPERATOR: "operator"}
-    runtime = Runtime(
-        auth=StaticTokens(tokens),
-        store=store,
-        limits=Limits(**limits),  # type: ignore[arg-type]
-        clock=TrioClock(),
-        operators=["operator"],
+) -> AbstractAsyncContextManager[Scene]:
+    """Run a stage with these limits for as long as the block lasts; see `Stage.open`."""
+    return Scene.open(
+        store or MemoryStore(),
         policy=policy,
+        recorder=recorder,
+        limits=Limits(**limits),  # type: ignore[arg-type]
+        operators=["operator"],
     )
-    async with runtime, open_peers(runtime) as peers:
-        peers.recorder = recorder or peers.recorder
-        yield Scene(runtime, peers, store)
 
 
 async def subscribe(peer: Peer, job_id: str, **fields: Json) -> Frame:
@@ -158,14 +138,6 @@ async def watched(scene: Scene, peer: Peer) -> dict[str, int]:
     return row.watches
 
 
-async def until_end(peer: Peer, job_id: str) -> list[Frame]:
-    """What comes, up to a job's terminal."""
-    frames = [await peer.receive()]
-    while frames[-1].get("job_id") != job_id or frames[-1]["type"] not in TERMINAL:
-        frames.append(await peer.receive())
-    return frames
-
-
 def said(frames: list[Frame]) -> list[str]:
     """What stands in the events, and the types of the other numbered frames."""
     return [
@@ -173,8 +145,3 @@ def said(frames: list[Frame]) -> list[str]:
         for frame in frames
         if "event_seq" in frame
     ]
-
-
-def numbers(frames: list[Frame]) -> list[int]:
-    """The numbers of those that have one."""
-    return [frame["event_seq"] for frame in frames if "event_seq" in frame]

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from arcp_trio import JobContext, Limits, MemoryStore, Runtime, StaticTokens
-from arcp_trio.testing import Peer, PeerFactory, TrioClock, open_peers
+from arcp_trio import JobContext, Limits, MemoryStore, Runtime
+from arcp_trio.testing import Peer, PeerFactory
 from arcp_trio.testing.frames import Frame
-from arcp_trio.testing.peer import TEST_TOKEN
 from arcp_trio.wire.json import Json
-
-BOB = "bob-token"
-"""Of another principal than the one of `TEST_TOKEN`."""
+from tests.stage import Stage
 
 QUIET = ("ack", "progress", "agent_versions")
 """Without heartbeat, so that a peer which does not read is not lost by its silence."""
@@ -50,14 +46,13 @@ class Tap:
         await wait_all_tasks_blocked()
 
 
-class Flow:
-    """A runtime with a tap and a few other agents, and peers to it."""
+class Flow(Stage[MemoryStore]):
+    """A stage with a tap and a few other agents."""
+
+    features = QUIET
 
     def __init__(self, runtime: Runtime, peers: PeerFactory, store: MemoryStore) -> None:
-        self.runtime = runtime
-        self.store = store
-        self.recorder = peers.recorder
-        self.connect = peers.connect
+        super().__init__(runtime, peers, store)
         self.tap = self.add_tap("tap")
         self.runs: list[Json] = []
         """The inputs of every run of the agents below."""
@@ -87,12 +82,6 @@ class Flow:
         self.runtime.agent(name)(tap.play)
         return tap
 
-    async def welcomed(self, *, token: str = TEST_TOKEN) -> Peer:
-        """A peer with a new session."""
-        peer = await self.connect()
-        await peer.hello(token=token, features=QUIET)
-        return peer
-
     async def resumed(self, peer: Peer, after: int | None = None) -> Peer:
         """A peer that goes on with another's session, from where that was or after a number.
 
@@ -102,25 +91,14 @@ class Flow:
         resume: Frame = peer.resume_from()
         if after is not None:
             resume["last_event_seq"] = after
-        again = await self.connect()
-        await again.hello(features=QUIET, resume=resume)
-        return again
+        return await self.welcomed(resume=resume)
 
 
-@asynccontextmanager
-async def open_flow(
+def open_flow(
     store: MemoryStore | None = None, /, **limits: int
-) -> AsyncGenerator[Flow, None]:
-    """Run a runtime with these limits for as long as the block lasts."""
-    store = store or MemoryStore()
-    runtime = Runtime(
-        auth=StaticTokens({TEST_TOKEN: "alice", BOB: "bob"}),
-        store=store,
-        limits=Limits(**limits),
-        clock=TrioClock(),
-    )
-    async with runtime, open_peers(runtime) as peers:
-        yield Flow(runtime, peers, store)
+) -> AbstractAsyncContextManager[Flow]:
+    """Run a stage with these limits for as long as the block lasts."""
+    return Flow.open(store or MemoryStore(), limits=Limits(**limits))
 
 
 async def ack(peer: Peer, seq: Json) -> str:

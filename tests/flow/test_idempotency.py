@@ -2,41 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from arcp_trio.store.memory import MemoryStore
-from arcp_trio.store.records import KeyRow
-from arcp_trio.store.writes import Write
 from arcp_trio.testing import Peer
-from arcp_trio.wire.errors import ArcpError, DuplicateKey, InvalidRequest, JobNotFound
-from arcp_trio.wire.json import Json, JsonObject
-from tests.flow.support import BOB, Flow, open_flow, read_to, same
-from tests.inside import live_jobs
-
-DAY = 86_400
-
-
-class SlowStore(MemoryStore):
-    """A store in which every commit takes a second."""
-
-    async def _commit(self, writes: Sequence[Write]) -> None:
-        await trio.sleep(1)
-        await super()._commit(writes)
-
-
-class SlowKey(MemoryStore):
-    """A store that takes its time to look for one key."""
-
-    async def key(self, principal: str, key: str, now: float) -> KeyRow | None:
-        """What the key stands for."""
-        if key == "slow":
-            await trio.sleep(100)
-        return await super().key(principal, key, now)
-
+from arcp_trio.wire.errors import InvalidRequest, JobNotFound
+from arcp_trio.wire.json import Json
+from tests.flow.support import Flow, open_flow, read_to, same
+from tests.slow_stores import SlowKeys
+from tests.stage import BOB
 
 # -- the same session
 
@@ -172,7 +147,7 @@ async def test_another_submitter_may_cancel(flow: Flow, peer: Peer, autojump_clo
 
 async def test_another_submitter_may_cancel_before_the_start(autojump_clock) -> None:
     """A job that ends while its first acceptance still waits in line never begins."""
-    async with open_flow(SlowKey(), cancel_grace_seconds=5) as flow:
+    async with open_flow(SlowKeys({"slow": 100}), cancel_grace_seconds=5) as flow:
         peer, other = await flow.welcomed(), await flow.welcomed()
         await peer.send("job.submit", {"agent": "echo", "idempotency_key": "slow"})
         await peer.send("job.submit", {"agent": "sleeper", "input": 1, "idempotency_key": "k"})
@@ -238,183 +213,3 @@ async def test_a_key_is_its_principals(flow: Flow, peer: Peer, autojump_clock) -
         await bob.answer("job.cancelled", request)
     same_input = await bob.submit("echo", "alice's", idempotency_key="l")
     assert same_input["job_id"] not in (first["job_id"], own["job_id"])
-
-
-# -- at the same time
-
-
-@pytest.mark.spec("7.2-1", "1.0/7.2-1")
-async def test_fifty_at_once_are_one_job(flow: Flow, autojump_clock) -> None:
-    """Two sessions send the same submit without waiting: one run, one acceptance for each."""
-    peers = [await flow.welcomed(), await flow.welcomed()]
-    requests = [
-        (peer, await peer.send("job.submit", {"agent": "echo", "idempotency_key": "k"}))
-        for _ in range(25)
-        for peer in peers
-    ]
-    answers = [await peer.answer("job.accepted", request) for peer, request in requests]
-    assert all(same(answers[0], answer) for answer in answers)
-    for peer in peers:
-        end = await peer.until_terminal(answers[0]["job_id"])
-        assert end["event_seq"] == 1
-    assert len(flow.runs) == 1
-
-
-async def test_a_retry_waits_for_a_first_that_takes_long(autojump_clock) -> None:
-    """While the first acceptance is being stored no retry overtakes it, and nothing runs."""
-    async with open_flow(SlowStore()) as flow:
-        peer, other = await flow.welcomed(), await flow.welcomed()
-        payload: JsonObject = {"agent": "echo", "idempotency_key": "k"}
-        first = await peer.send("job.submit", payload)
-        await wait_all_tasks_blocked()
-        requests = [await peer.send("job.submit", payload) for _ in range(3)]
-        theirs = await other.send("job.submit", payload)
-        await wait_all_tasks_blocked()
-        assert flow.runs == []
-        begun = trio.current_time()
-        answers = [await peer.answer("job.accepted", request) for request in (first, *requests)]
-        answers.append(await other.answer("job.accepted", theirs))
-        assert all(same(answers[0], answer) for answer in answers)
-        assert trio.current_time() > begun
-        for each in (peer, other):
-            await each.until_terminal(answers[0]["job_id"])
-        order = [f["payload"]["request_id"] for f in peer.seen if f["type"] == "job.accepted"]
-        assert order == []  # each came when it was expected: in the order of the submits
-        assert flow.runs == [None]
-
-
-@pytest.mark.spec("7.2-2")
-async def test_one_of_two_different_submits_wins(flow: Flow, autojump_clock) -> None:
-    """Of two conflicting submits at once one is a job, and the other is told."""
-    peers = [await flow.welcomed(), await flow.welcomed()]
-    for number, peer in enumerate(peers):
-        await peer.send("job.submit", {"agent": "echo", "input": number, "idempotency_key": "k"})
-    types = [(await peer.receive())["type"] for peer in peers]
-    assert sorted(types) == ["job.accepted", "session.error"]
-    await wait_all_tasks_blocked()
-    assert len(flow.runs) == 1
-
-
-async def test_a_refused_submit_leaves_its_key_to_those_that_wait(
-    flow: Flow, peer: Peer, autojump_clock
-) -> None:
-    """Submits that wait for one that is refused are decided on their own."""
-    requests = [
-        await peer.send("job.submit", {"agent": agent, "input": 1, "idempotency_key": "k"})
-        for agent in ("nobody", "nobody", "echo", "echo")
-    ]
-    for request in requests[:2]:
-        with pytest.raises(ArcpError) as refused:
-            await peer.answer("job.accepted", request)
-        assert refused.value.code == "AGENT_NOT_AVAILABLE"
-    answers = [await peer.answer("job.accepted", request) for request in requests[2:]]
-    assert same(*answers)
-    await wait_all_tasks_blocked()
-    assert flow.runs == [1]
-
-
-async def test_a_submit_at_a_limit_leaves_its_key_free(autojump_clock) -> None:
-    """A submit that was refused for want of room may be sent again, even with other input."""
-    async with open_flow(jobs=1) as flow:
-        peer = await flow.welcomed()
-        job = await peer.submit("sleeper")
-        for _ in range(2):
-            with pytest.raises(ArcpError) as refused:
-                await peer.submit("echo", 1, idempotency_key="k")
-            assert refused.value.retryable
-        await peer.send("job.cancel", {"job_id": job["job_id"]})
-        await peer.until_terminal(job["job_id"])
-        job = await peer.submit("echo", 2, idempotency_key="k")
-        await peer.until_terminal(job["job_id"])
-        assert flow.runs == [None, 2]
-
-
-# -- how long
-
-
-async def test_a_key_expires(autojump_clock) -> None:
-    """After its time, and the job's, the key is free for another job; before, it never is."""
-    async with open_flow(idempotency_seconds=1_000, finished_job_seconds=10) as flow:
-        peer = await flow.welcomed()
-        first = await peer.submit("echo", 1, idempotency_key="k")
-        await peer.until_terminal(first["job_id"])
-        await trio.sleep(990)
-        assert same(first, await peer.submit("echo", 1, idempotency_key="k"))
-        with pytest.raises(DuplicateKey):
-            await peer.submit("echo", 2, idempotency_key="k")
-        await trio.sleep(20)
-        second = await peer.submit("echo", 2, idempotency_key="k")
-        assert second["job_id"] != first["job_id"]
-        await peer.until_terminal(second["job_id"])
-        assert flow.runs == [1, 2]
-
-
-async def test_a_key_outlives_its_job(autojump_clock) -> None:
-    """Past the job's retention a retry gets the same acceptance, and nothing runs again."""
-    async with open_flow(idempotency_seconds=DAY, finished_job_seconds=0) as flow:
-        peer = await flow.welcomed()
-        first = await peer.submit("echo", 1, idempotency_key="k")
-        await peer.until_terminal(first["job_id"])
-        await trio.sleep(60)
-        assert await flow.store.job(first["job_id"]) is None
-        other = await flow.welcomed()
-        for each in (peer, other):
-            assert same(first, await each.submit("echo", 1, idempotency_key="k"))
-            with pytest.raises(DuplicateKey):
-                await each.submit("echo", 2, idempotency_key="k")
-        await wait_all_tasks_blocked()
-        assert flow.runs == [1]
-
-
-@pytest.mark.parametrize("running", [True, False])
-async def test_a_key_lives_at_least_as_long_as_its_job(autojump_clock, *, running: bool) -> None:
-    """While its job runs or is retained, no key is free, however short keys live."""
-    async with open_flow(idempotency_seconds=0, finished_job_seconds=1_000) as flow:
-        peer = await flow.welcomed()
-        agent = "sleeper" if running else "echo"
-        first = await peer.submit(agent, 1, idempotency_key="k")
-        await trio.sleep(900)
-        assert same(first, await peer.submit(agent, 1, idempotency_key="k"))
-        if running:
-            await peer.send("job.cancel", {"job_id": first["job_id"]})
-        await peer.until_terminal(first["job_id"])
-        if running:
-            await trio.sleep(990)
-            assert same(first, await peer.submit(agent, 1, idempotency_key="k"))
-        await trio.sleep(1_010)
-        again = await peer.submit(agent, 1, idempotency_key="k")
-        assert again["job_id"] != first["job_id"]
-
-
-async def test_many_keys_leave_nothing_behind(autojump_clock) -> None:
-    """Thousands of keys over simulated days: only those of the last lifetime are kept."""
-    async with open_flow(
-        idempotency_seconds=100, finished_job_seconds=50, unacked_frames=100
-    ) as flow:
-        peer = await flow.welcomed()
-        for number in range(2_000):
-            job = await peer.submit("echo", number, idempotency_key=f"k{number}")
-            await peer.until_terminal(job["job_id"])
-            peer.seen.clear()
-            await trio.sleep(1)
-        assert isinstance(flow.store, MemoryStore)
-        assert len(flow.store.tables.keys) <= 110
-        assert len(flow.store.tables.journals) <= 60
-        await trio.sleep(110)
-        assert flow.store.tables.keys == {}
-        assert flow.store.tables.journals == {}
-        assert live_jobs(flow.runtime) == set()
-
-
-async def test_repeats_do_not_grow_the_log(autojump_clock) -> None:
-    """A thousand times the same submit of one session leave one acceptance to replay."""
-    async with open_flow() as flow:
-        peer = await flow.welcomed()
-        job_ids = {
-            (await peer.submit("echo", 1, idempotency_key="k"))["job_id"] for _ in range(1_000)
-        }
-        assert len(job_ids) == 1
-        await peer.drop()
-        again = await flow.resumed(peer, 0)
-        await again.expect("job.result")
-        assert [frame["type"] for frame in again.seen].count("job.accepted") == 1

@@ -27,9 +27,6 @@ async def submit_raw(peer: Peer, payload: str) -> Frame:
     return await peer.answer("job.accepted", request)
 
 
-# -- what the same parameters are
-
-
 FIELDS: Frame = {"agent": "echo@1.0.0", "input": {"a": 1}, "idempotency_key": "k"}
 
 

@@ -12,8 +12,10 @@ from arcp_trio import InvalidRequest, JobContext, JobNotFound
 from arcp_trio.store.records import Status
 from arcp_trio.testing.frames import Frame
 from arcp_trio.wire.json import Json
-from tests.flow.observing import BOB, Scene, listing, numbers, open_scene, settled, subscribe
+from tests.flow.observing import Scene, listing, open_scene, settled, subscribe
 from tests.flow.paging import encoded, ended_jobs, listed, pages
+from tests.reading import numbers
+from tests.stage import BOB
 
 
 def entry_of(page: Frame, job_id: str) -> Frame:
@@ -29,7 +31,7 @@ def entry_of(page: Frame, job_id: str) -> Frame:
 @pytest.mark.spec("6.6-1", "6.6-6")
 async def test_an_entry_has_everything(scene: Scene) -> None:
     """All that §6.6 shows and nothing else, running and ended; to be listed observes nothing."""
-    owner, reader = await scene.peer(), await scene.peer()
+    owner, reader = await scene.welcomed(), await scene.welcomed()
     request: Frame = {"tool.call": ["search.*"], "cost.budget": ["USD:1.00"]}
     job = await owner.submit("teller", lease_request=request)
     page = await listing(reader)
@@ -56,7 +58,7 @@ async def test_an_entry_has_everything(scene: Scene) -> None:
 
 async def test_the_entry_of_a_child_names_its_parent(scene: Scene) -> None:
     """It has the trace of its parent, too."""
-    owner = await scene.peer()
+    owner = await scene.welcomed()
 
     @scene.runtime.agent("parent")
     async def parent(job: JobContext) -> Json:
@@ -73,7 +75,7 @@ async def test_the_entry_of_a_child_names_its_parent(scene: Scene) -> None:
 @pytest.mark.spec("6.6-1")
 async def test_last_event_seq_is_what_the_wire_showed(scene: Scene) -> None:
     """The job's own, in its submitter's numbers, while it runs and at its end."""
-    owner, reader = await scene.peer(), await scene.peer()
+    owner, reader = await scene.welcomed(), await scene.welcomed()
     one, two = [(await owner.submit("teller"))["job_id"] for _ in range(2)]
     await subscribe(reader, one)
     for count in range(1, 6):
@@ -96,7 +98,7 @@ async def test_last_event_seq_is_what_the_wire_showed(scene: Scene) -> None:
 @pytest.mark.spec("6.6-2")
 async def test_by_status(scene: Scene) -> None:
     """Any of those named; none means none; one that is none of §7.3 is refused, and named."""
-    owner = await scene.peer()
+    owner = await scene.welcomed()
     done, running, gone = [(await owner.submit("teller"))["job_id"] for _ in range(3)]
     await scene.end(owner, done)
     await owner.send("job.cancel", {"job_id": gone})
@@ -119,7 +121,7 @@ async def test_by_status(scene: Scene) -> None:
 @pytest.mark.spec("6.6-2")
 async def test_by_agent(scene: Scene) -> None:
     """A bare name is any version of it; a version is that one."""
-    owner = await scene.peer()
+    owner = await scene.welcomed()
     one = (await owner.submit("teller@1.0.0"))["job_id"]
     two = (await owner.submit("teller"))["job_id"]
     echo = (await owner.submit("echo"))["job_id"]
@@ -142,7 +144,7 @@ async def test_by_agent(scene: Scene) -> None:
 async def test_by_time(autojump_clock: MockClock) -> None:
     """`created_after` and `created_before` leave out what was created at the time itself."""
     async with open_scene() as scene:
-        owner = await scene.peer()
+        owner = await scene.welcomed()
         jobs: list[str] = []
         for _ in range(3):
             jobs.append((await owner.submit("echo"))["job_id"])
@@ -172,7 +174,11 @@ async def test_by_time(autojump_clock: MockClock) -> None:
 @pytest.mark.spec("6.6-4", "6.6-5")
 async def test_one_sees_ones_own_jobs_only(scene: Scene) -> None:
     """From any session of the principal, and nobody else's, by whatever filter or cursor."""
-    owner, again, bob = await scene.peer(), await scene.peer(), await scene.peer(token=BOB)
+    owner, again, bob = (
+        await scene.welcomed(),
+        await scene.welcomed(),
+        await scene.welcomed(token=BOB),
+    )
     mine = [(await owner.submit("teller"))["job_id"] for _ in range(3)]
     his = [(await bob.submit("teller"))["job_id"] for _ in range(3)]
     for peer, jobs in ((owner, mine), (again, mine), (bob, his)):
@@ -187,14 +193,14 @@ async def test_one_sees_ones_own_jobs_only(scene: Scene) -> None:
 async def test_ended_jobs_are_listed_for_their_retention(autojump_clock: MockClock) -> None:
     """Then they are gone, within five seconds, from listings and for subscribers."""
     async with open_scene(finished_job_seconds=100) as scene:
-        owner = await scene.peer()
+        owner = await scene.welcomed()
         done, running = [(await owner.submit("teller"))["job_id"] for _ in range(2)]
         await scene.end(owner, done)
         await trio.sleep(99)
         assert await listed(owner) == [running, done]
         await trio.sleep(6)
         assert await listed(owner) == [running]
-        other = await scene.peer()
+        other = await scene.welcomed()
         with pytest.raises(JobNotFound):
             await subscribe(other, done, history=True)
 
@@ -202,7 +208,7 @@ async def test_ended_jobs_are_listed_for_their_retention(autojump_clock: MockClo
 async def test_only_so_many_ended_jobs_are_kept(autojump_clock: MockClock) -> None:
     """Past `finished_jobs` those that ended first go first."""
     async with open_scene(finished_jobs=3) as scene:
-        owner = await scene.peer()
+        owner = await scene.welcomed()
         jobs: list[str] = []
         for _ in range(6):
             jobs.append((await owner.submit("echo"))["job_id"])
@@ -219,7 +225,7 @@ async def test_a_hundred_thousand_jobs(scene: Scene, filter_: Frame) -> None:
     """A page costs what is on it, far back as in front; what nothing fits is looked through."""
     ended_jobs(scene.store, "alice", 100_000)
     await scene.store.flushed()
-    reader = await scene.peer()
+    reader = await scene.welcomed()
     cursor = encoded([1e9, (await listing(reader, limit=1_000))["jobs"][-1]["job_id"]])
     times: list[float] = []
     for place in (None, cursor) * 5:

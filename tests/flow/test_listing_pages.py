@@ -23,7 +23,7 @@ async def test_paging_while_jobs_come_and_go(scene: Scene) -> None:
     """
     old = ended_jobs(scene.store, "alice", 300)
     await scene.store.flushed()
-    owner = await scene.peer()
+    owner = await scene.welcomed()
     seen: list[str] = []
     async for job_id in pages(owner):
         seen.append(job_id)
@@ -43,7 +43,7 @@ async def test_what_is_gone_is_on_no_page(scene: Scene) -> None:
     """Jobs that go before their page has come are left out, and take no others along."""
     old = ended_jobs(scene.store, "alice", 20)
     await scene.store.flushed()
-    reader = await scene.peer()
+    reader = await scene.welcomed()
     seen: list[str] = []
     async for job_id in pages(reader, limit=3):
         seen.append(job_id)
@@ -59,7 +59,7 @@ async def test_limits(scene: Scene) -> None:
     """A number is brought within 1 to 1,000; without one it is 100; another type is refused."""
     ended_jobs(scene.store, "alice", 1_100)
     await scene.store.flushed()
-    reader = await scene.peer()
+    reader = await scene.welcomed()
     for limit, count in (
         (0, 1),
         (-1, 1),
@@ -88,7 +88,7 @@ async def test_the_last_page(scene: Scene, over: int) -> None:
     """It has no cursor, whether or not it is full."""
     ended_jobs(scene.store, "alice", 3 * 5 + over)
     await scene.store.flushed()
-    reader = await scene.peer()
+    reader = await scene.welcomed()
     cursor: Json = None
     sizes: list[int] = []
     while not sizes or cursor is not None:
@@ -123,7 +123,7 @@ CURSORS = [
 
 async def test_a_cursor_that_is_none(scene: Scene) -> None:
     """Refused in the same few words, whatever it is; nothing of it comes back."""
-    reader = await scene.peer()
+    reader = await scene.welcomed()
     said: set[str] = set()
     for cursor in CURSORS:
         try:
@@ -132,7 +132,7 @@ async def test_a_cursor_that_is_none(scene: Scene) -> None:
             said.add(error.message)
         else:
             raise AssertionError((cursor[:100], page))
-    assert said == {"the cursor is not one that a listing has given"}
+    assert said == {"the cursor did not come from a listing"}
     wrongs: list[Json] = [5, [], {}, False]
     for wrong in wrongs:
         with pytest.raises(InvalidRequest, match="cursor"):
@@ -144,7 +144,7 @@ async def test_a_cursor_that_was_made_up(scene: Scene) -> None:
     ended_jobs(scene.store, "bob", 3)
     ended_jobs(scene.store, "alice", 2)
     await scene.store.flushed()
-    reader = await scene.peer()
+    reader = await scene.welcomed()
     for place, count in (
         ([1e308, "zzz"], 2),
         ([0.0, ""], 0),
@@ -157,7 +157,7 @@ async def test_a_cursor_that_was_made_up(scene: Scene) -> None:
 async def test_a_page_fits_into_a_frame() -> None:
     """Jobs with large leases are spread over more pages than were asked for."""
     async with open_scene(frame_bytes_out=20_000) as scene:
-        owner = await scene.peer()
+        owner = await scene.welcomed()
         lease: Frame = {"tool.call": [f"tool-{n}.{'x' * 100}" for n in range(40)]}
         for _ in range(12):
             await owner.submit("echo", lease_request=lease)

@@ -14,20 +14,9 @@ from arcp_trio.testing import Peer
 from arcp_trio.testing.frames import Frame
 from arcp_trio.testing.peer import TEST_TOKEN
 from arcp_trio.wire.json import Json
-from tests.flow.observing import (
-    AUDITOR,
-    BOB,
-    FEATURES,
-    OPERATOR,
-    Scene,
-    listing,
-    numbers,
-    open_scene,
-    said,
-    settled,
-    subscribe,
-    until_end,
-)
+from tests.flow.observing import FEATURES, Scene, listing, open_scene, said, settled, subscribe
+from tests.reading import numbers, until_end
+from tests.stage import AUDITOR, BOB, OPERATOR
 
 
 @pytest.fixture
@@ -59,7 +48,11 @@ async def test_others_cannot_tell_a_job_from_none(scene: Scene, token: str) -> N
 
     To observe and to cancel are two things: who may cancel any job may not observe any.
     """
-    owner, again, other = await scene.peer(), await scene.peer(), await scene.peer(token=token)
+    owner, again, other = (
+        await scene.welcomed(),
+        await scene.welcomed(),
+        await scene.welcomed(token=token),
+    )
     running, ended = [(await owner.submit("teller"))["job_id"] for _ in range(2)]
     await scene.say(ended, 2)
     await scene.end(owner, ended)
@@ -79,7 +72,7 @@ async def test_a_foreign_job_costs_what_none_costs(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is looked for once, and nothing else happens."""
-    owner, bob = await scene.peer(), await scene.peer(token=BOB)
+    owner, bob = await scene.welcomed(), await scene.welcomed(token=BOB)
     job_id = (await owner.submit("teller"))["job_id"]
     looked: list[str] = []
     for name in ("job", "index_after", "owed", "session"):
@@ -105,8 +98,8 @@ async def test_a_foreign_job_costs_what_none_costs(
 @pytest.mark.spec("7.6-9", "7.6-13", "7.6-14", "14-2", "7.7-1")
 async def test_an_observer_by_policy(scene: Scene) -> None:
     """It lists everybody's jobs and follows them in its own numbers; it cancels none of them."""
-    owner, bob = await scene.peer(), await scene.peer(token=BOB)
-    auditor = await scene.peer(token=AUDITOR)
+    owner, bob = await scene.welcomed(), await scene.welcomed(token=BOB)
+    auditor = await scene.welcomed(token=AUDITOR)
     jobs = [(await peer.submit("teller"))["job_id"] for peer in (owner, bob)]
     own = (await auditor.submit("echo"))["job_id"]
     assert await listed(auditor) == [own, *jobs[::-1]]
@@ -130,7 +123,7 @@ async def test_an_observer_by_policy(scene: Scene) -> None:
 @pytest.mark.spec("7.6-13", "7.6-14", "14-2")
 async def test_subscribing_gives_no_authority(scene: Scene) -> None:
     """Another session of the principal sees the job, and may not cancel it."""
-    owner, watcher = await scene.peer(), await scene.peer()
+    owner, watcher = await scene.welcomed(), await scene.welcomed()
     job_id = (await owner.submit("teller"))["job_id"]
     await subscribe(watcher, job_id)
     assert isinstance(await refused(watcher, "job.cancel", job_id), PermissionDenied)
@@ -159,7 +152,7 @@ async def test_a_policy_of_ones_own(autojump_clock: MockClock) -> None:
     policy = Teams(teams=[frozenset({"alice", "bob"})])
     async with open_scene(policy=policy) as scene:
         tokens = (TEST_TOKEN, BOB, AUDITOR)
-        alice, bob, auditor = [await scene.peer(token=token) for token in tokens]
+        alice, bob, auditor = [await scene.welcomed(token=token) for token in tokens]
         jobs = [(await peer.submit("teller"))["job_id"] for peer in (alice, bob, auditor)]
         assert await listed(alice) == await listed(bob) == jobs[1::-1]
         assert await listed(auditor) == jobs[2:]
@@ -184,7 +177,7 @@ async def test_every_decision_is_logged(scene: Scene, caplog: pytest.LogCaptureF
     """Who asked for which job, whose that is, and what was decided: a line each."""
     caplog.set_level(logging.INFO, "arcp_trio.audit")
     tokens = (TEST_TOKEN, TEST_TOKEN, BOB, AUDITOR)
-    owner, again, bob, auditor = [await scene.peer(token=token) for token in tokens]
+    owner, again, bob, auditor = [await scene.welcomed(token=token) for token in tokens]
     job_id = (await owner.submit("teller"))["job_id"]
     for peer in (owner, again, auditor):
         await subscribe(peer, job_id)
@@ -212,7 +205,7 @@ async def test_every_decision_is_logged(scene: Scene, caplog: pytest.LogCaptureF
 @pytest.mark.parametrize("missing", ["list_jobs", "subscribe"])
 async def test_what_was_not_negotiated_is_refused(scene: Scene, missing: str) -> None:
     """By name, and nothing happens; the other feature is there all the same."""
-    owner, plain = await scene.peer(), await scene._connect()
+    owner, plain = await scene.welcomed(), await scene.connect()
     welcome = await plain.hello(features=tuple(name for name in FEATURES if name != missing))
     assert {"list_jobs", "subscribe"} <= set(welcome["payload"]["capabilities"]["features"])
     job_id = (await owner.submit("teller"))["job_id"]
@@ -237,7 +230,7 @@ async def test_what_was_not_negotiated_is_refused(scene: Scene, missing: str) ->
 @pytest.mark.parametrize("job_id", [..., None, "", 5, ["job"], "j" * 10_000])
 async def test_a_subscription_names_its_job(scene: Scene, kind: str, job_id: object) -> None:
     """A request that does not is refused as such, and the session lives."""
-    peer = await scene.peer()
+    peer = await scene.welcomed()
     payload: Frame = {} if job_id is ... else {"job_id": job_id}
     request = await peer.send(kind, payload)
     with pytest.raises(InvalidRequest, match="job_id"):
@@ -257,7 +250,7 @@ async def test_a_subscription_names_its_job(scene: Scene, kind: str, job_id: obj
 )
 async def test_fields_of_another_type_are_refused(scene: Scene, fields: Frame) -> None:
     """They are named, and nothing is subscribed to."""
-    owner, peer = await scene.peer(), await scene.peer()
+    owner, peer = await scene.welcomed(), await scene.welcomed()
     job_id = (await owner.submit("teller"))["job_id"]
     with pytest.raises(InvalidRequest, match=next(iter(fields))):
         await subscribe(peer, job_id, **fields)
@@ -268,7 +261,7 @@ async def test_fields_of_another_type_are_refused(scene: Scene, fields: Frame) -
 @pytest.mark.parametrize("after", [-1, -(2**63), 2**63 - 1])
 async def test_a_number_that_there_cannot_be(scene: Scene, after: int) -> None:
     """One below the first asks for everything, one above the last for nothing but what comes."""
-    owner, peer = await scene.peer(), await scene.peer()
+    owner, peer = await scene.welcomed(), await scene.welcomed()
     job_id = (await owner.submit("teller"))["job_id"]
     await scene.say(job_id, 2)
     await settled(owner)

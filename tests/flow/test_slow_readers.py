@@ -17,6 +17,7 @@ from arcp_trio.testing import Peer
 from arcp_trio.transport import TransportClosed
 from arcp_trio.wire.errors import ResumeWindowExpired
 from tests.flow.support import QUIET, Flow, ack, open_flow, read_to
+from tests.footprint import tasks
 from tests.inside import awake_sessions, outbox_items, unsent_bytes
 
 KB = 1_000
@@ -296,7 +297,7 @@ async def test_a_throttled_session_ends_with_its_socket(autojump_clock) -> None:
         await wait_all_tasks_blocked()
         await peer.drop()
         await trio.sleep(1)
-        tasks = trio.lowlevel.current_statistics().tasks_living
+        before = tasks()
         peer = await flow.welcomed()
         flow.tap.size = KB
         await peer.submit("tap")
@@ -308,7 +309,7 @@ async def test_a_throttled_session_ends_with_its_socket(autojump_clock) -> None:
         await trio.sleep(1)
         assert awake_sessions(flow.runtime) == set()
         job_tasks = 2
-        assert trio.lowlevel.current_statistics().tasks_living <= tasks + job_tasks
+        assert tasks() <= before + job_tasks
 
 
 @pytest.mark.parametrize(

@@ -9,16 +9,8 @@ from trio.testing import MockClock
 from arcp_trio import JobContext, JobError
 from arcp_trio.testing.frames import Frame
 from arcp_trio.wire.json import Json, JsonObject
-from tests.flow.observing import (
-    Scene,
-    numbers,
-    open_scene,
-    said,
-    settled,
-    subscribe,
-    until_end,
-    watched,
-)
+from tests.flow.observing import Scene, open_scene, said, settled, subscribe, watched
+from tests.reading import numbers, until_end
 
 # -- history and live
 
@@ -26,7 +18,7 @@ from tests.flow.observing import (
 @pytest.mark.spec("7.6-1", "7.6-3", "7.6-8")
 async def test_history_then_live_then_the_end(scene: Scene) -> None:
     """The answer stands before the replay, that before what is live; each event comes once."""
-    owner, watcher = await scene.peer(), await scene.peer()
+    owner, watcher = await scene.welcomed(), await scene.welcomed()
     job_id = (await owner.submit("teller"))["job_id"]
     await scene.say(job_id, 4)
     answer = await subscribe(watcher, job_id, history=True, from_event_seq=0)
@@ -44,7 +36,7 @@ async def test_history_then_live_then_the_end(scene: Scene) -> None:
 @pytest.mark.spec("7.6-3")
 async def test_history_is_what_was_sent_before(scene: Scene) -> None:
     """A replayed event is the submitter's, with its time of then, but for session and number."""
-    owner, watcher = await scene.peer(), await scene.peer()
+    owner, watcher = await scene.welcomed(), await scene.welcomed()
     other = await owner.submit("echo")
     await owner.until_terminal(other["job_id"])
     job_id = (await owner.submit("teller"))["job_id"]
@@ -68,7 +60,7 @@ async def test_from_a_number_of_the_submitter(scene: Scene, left: str) -> None:
 
     An event of another job that stands there leads to the next one of this.
     """
-    owner, watcher = await scene.peer(), await scene.peer()
+    owner, watcher = await scene.welcomed(), await scene.welcomed()
     one, two = [(await owner.submit("teller"))["job_id"] for _ in range(2)]
     for _ in range(10):
         await scene.say(one)
@@ -95,7 +87,7 @@ async def test_from_a_number_of_the_submitter(scene: Scene, left: str) -> None:
 async def test_from_a_number_of_a_session_whose_window_is_over(autojump_clock: MockClock) -> None:
     """The submitting session's numbers outlive it; its job runs on and is observed."""
     async with open_scene(resume_window_seconds=10) as scene:
-        owner, watcher = await scene.peer(), await scene.peer()
+        owner, watcher = await scene.welcomed(), await scene.welcomed()
         job_id = (await owner.submit("teller"))["job_id"]
         await scene.say(job_id, 5)
         await settled(owner)
@@ -111,7 +103,7 @@ async def test_from_a_number_of_a_session_whose_window_is_over(autojump_clock: M
 @pytest.mark.parametrize("fields", [{}, {"history": False}, {"from_event_seq": 0}])
 async def test_without_history_only_what_comes(scene: Scene, fields: JsonObject) -> None:
     """Also with a number: only `history` brings anything from before the answer."""
-    owner, watcher = await scene.peer(), await scene.peer()
+    owner, watcher = await scene.welcomed(), await scene.welcomed()
     job_id = (await owner.submit("teller"))["job_id"]
     await scene.say(job_id, 3)
     answer = await subscribe(watcher, job_id, **fields)
@@ -128,7 +120,7 @@ async def test_without_history_only_what_comes(scene: Scene, fields: JsonObject)
 @pytest.mark.spec("7.6-8", "8.3-1")
 async def test_observed_jobs_share_the_numbers_of_ones_own(scene: Scene) -> None:
     """A session with a job of its own that observes two others has one line of numbers."""
-    owner, watcher = await scene.peer(), await scene.peer()
+    owner, watcher = await scene.welcomed(), await scene.welcomed()
     jobs = [(await owner.submit("teller"))["job_id"] for _ in range(2)]
     own = (await watcher.submit("teller"))["job_id"]
     for job_id in jobs:
@@ -149,7 +141,7 @@ async def test_observed_jobs_share_the_numbers_of_ones_own(scene: Scene) -> None
 
 async def test_subscribed_from_is_the_number_before_the_first(scene: Scene) -> None:
     """It counts the session's own events that stand before the answer, and no later ones."""
-    owner, watcher = await scene.peer(), await scene.peer()
+    owner, watcher = await scene.welcomed(), await scene.welcomed()
     own = (await watcher.submit("teller"))["job_id"]
     job_id = (await owner.submit("teller"))["job_id"]
     for _ in range(20):
@@ -168,7 +160,7 @@ async def test_subscribed_from_is_the_number_before_the_first(scene: Scene) -> N
 async def test_every_end_is_seen(ends: str, *, live: bool, autojump_clock: MockClock) -> None:
     """A subscriber gets the same terminal as the submitter, live or from history."""
     async with open_scene() as scene:
-        owner, watcher = await scene.peer(), await scene.peer()
+        owner, watcher = await scene.welcomed(), await scene.welcomed()
 
         @scene.runtime.agent("later")
         async def later(job: JobContext) -> Json:
@@ -194,7 +186,7 @@ async def test_every_end_is_seen(ends: str, *, live: bool, autojump_clock: MockC
 @pytest.mark.spec("7.6-3", "7.6-4")
 async def test_a_job_that_has_ended(scene: Scene) -> None:
     """With history all of it comes, the end included; without, the answer says how it ended."""
-    owner, watcher = await scene.peer(), await scene.peer()
+    owner, watcher = await scene.welcomed(), await scene.welcomed()
     job_id = (await owner.submit("teller"))["job_id"]
     await scene.say(job_id, 3)
     await scene.end(owner, job_id)
@@ -220,7 +212,7 @@ LEASE: JsonObject = {"tool.call": ["search.*"], "cost.budget": ["USD:5.00"]}
 @pytest.mark.spec("7.6-5")
 async def test_the_descriptor(scene: Scene) -> None:
     """Status, agent, lease, its end, what is left of the budget, parent and trace; no secrets."""
-    owner, watcher = await scene.peer(), await scene.peer()
+    owner, watcher = await scene.welcomed(), await scene.welcomed()
 
     @scene.runtime.agent("spender")
     async def spender(job: JobContext) -> None:
@@ -263,7 +255,7 @@ async def test_the_descriptor(scene: Scene) -> None:
 
 async def test_the_descriptor_of_a_child(scene: Scene) -> None:
     """It names its parent, and shares its trace."""
-    owner, watcher = await scene.peer(), await scene.peer()
+    owner, watcher = await scene.welcomed(), await scene.welcomed()
 
     @scene.runtime.agent("parent")
     async def parent(job: JobContext) -> Json:

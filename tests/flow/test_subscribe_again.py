@@ -7,25 +7,16 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from arcp_trio.testing.frames import Frame
-from tests.flow.observing import (
-    Scene,
-    listing,
-    numbers,
-    open_scene,
-    said,
-    settled,
-    subscribe,
-    until_end,
-    watched,
-)
+from tests.flow.observing import Scene, listing, open_scene, said, settled, subscribe, watched
 from tests.inside import hold_jobs
+from tests.reading import numbers, until_end
 
 # -- one's own job, and more than once
 
 
 async def test_ones_own_job_is_acknowledged_and_not_fed_twice(scene: Scene) -> None:
     """While it runs and when it has ended, with history and without."""
-    owner = await scene.peer()
+    owner = await scene.welcomed()
     job_id = (await owner.submit("teller"))["job_id"]
     await scene.say(job_id, 2)
     for history in (False, True):
@@ -46,7 +37,7 @@ async def test_ones_own_job_is_acknowledged_and_not_fed_twice(scene: Scene) -> N
 
 async def test_ones_own_job_by_a_key(scene: Scene) -> None:
     """Who submitted it again under its key is its submitter, too."""
-    owner, again = await scene.peer(), await scene.peer()
+    owner, again = await scene.welcomed(), await scene.welcomed()
     fields: Frame = {"idempotency_key": "k"}
     job_id = (await owner.submit("teller", **fields))["job_id"]
     await again.submit("teller", **fields)
@@ -61,7 +52,7 @@ async def test_ones_own_job_by_a_key(scene: Scene) -> None:
 @pytest.mark.parametrize("quiet", [True, False])
 async def test_who_submits_what_it_observes(scene: Scene, *, quiet: bool) -> None:
     """Submitting under the key of an observed job brings its events from the first, each once."""
-    owner, watcher = await scene.peer(), await scene.peer()
+    owner, watcher = await scene.welcomed(), await scene.welcomed()
     fields: Frame = {"idempotency_key": "k"}
     job_id = (await owner.submit("teller", **fields))["job_id"]
     if not quiet:
@@ -80,7 +71,7 @@ async def test_who_submits_what_it_observes(scene: Scene, *, quiet: bool) -> Non
 @pytest.mark.spec("7.6-12")
 async def test_subscribing_twice_changes_nothing(scene: Scene) -> None:
     """Each event comes once, and one unsubscribe stops it."""
-    owner, watcher = await scene.peer(), await scene.peer()
+    owner, watcher = await scene.welcomed(), await scene.welcomed()
     job_id = (await owner.submit("teller"))["job_id"]
     await scene.say(job_id, 2)
     first = await subscribe(watcher, job_id, history=True)
@@ -97,7 +88,7 @@ async def test_subscribing_twice_changes_nothing(scene: Scene) -> None:
 @pytest.mark.spec("7.6-12")
 async def test_unsubscribe_and_subscribe_in_one_segment(scene: Scene) -> None:
     """The new subscription is one, whatever of the old one is still on its way."""
-    owner, watcher = await scene.peer(), await scene.peer()
+    owner, watcher = await scene.welcomed(), await scene.welcomed()
     job_id = (await owner.submit("teller"))["job_id"]
     await subscribe(watcher, job_id)
     for round_ in range(20):
@@ -116,7 +107,7 @@ async def test_unsubscribe_and_subscribe_in_one_segment(scene: Scene) -> None:
 async def test_unsubscribe_while_the_store_is_slow(autojump_clock: MockClock) -> None:
     """What is asked for while a batch is being stored finds its place behind it."""
     async with open_scene() as scene:
-        owner, watcher = await scene.peer(), await scene.peer()
+        owner, watcher = await scene.welcomed(), await scene.welcomed()
         job_id = (await owner.submit("teller"))["job_id"]
         await subscribe(watcher, job_id)
         scene.slow_down_commits()
@@ -134,7 +125,7 @@ async def test_unsubscribe_while_the_store_is_slow(autojump_clock: MockClock) ->
 
 async def test_unsubscribe_of_what_is_not_observed(scene: Scene) -> None:
     """It is not answered, whether or not there is such a job."""
-    owner, watcher = await scene.peer(), await scene.peer()
+    owner, watcher = await scene.welcomed(), await scene.welcomed()
     job_id = (await owner.submit("teller"))["job_id"]
     for name in (job_id, "job_nobody"):
         await watcher.send("job.unsubscribe", {"job_id": name})
@@ -145,7 +136,7 @@ async def test_unsubscribe_of_what_is_not_observed(scene: Scene) -> None:
 async def test_unsubscribe_of_a_job_that_catches_up(autojump_clock: MockClock) -> None:
     """A long history is broken off, and what the session is owed besides goes on."""
     async with open_scene(tail_frames=8) as scene:
-        owner, watcher = await scene.peer(), await scene.peer()
+        owner, watcher = await scene.welcomed(), await scene.welcomed()
         own = (await watcher.submit("teller"))["job_id"]
         job_id = (await owner.submit("teller"))["job_id"]
         await scene.say(job_id, 20_000)
@@ -163,7 +154,7 @@ async def test_unsubscribe_of_a_job_that_catches_up(autojump_clock: MockClock) -
 async def test_a_subscription_between_the_end_and_its_commit(autojump_clock: MockClock) -> None:
     """A job whose terminal is on its way is not watched for something that never comes."""
     async with open_scene() as scene:
-        owner, watcher = await scene.peer(), await scene.peer()
+        owner, watcher = await scene.welcomed(), await scene.welcomed()
         job_id = (await owner.submit("teller"))["job_id"]
         scene.slow_down_commits()
         async with trio.open_nursery() as nursery:
@@ -177,7 +168,7 @@ async def test_a_subscription_between_the_end_and_its_commit(autojump_clock: Moc
 @pytest.mark.spec("7.6-5")
 async def test_a_job_that_has_not_begun(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is pending, and is followed from its first event on."""
-    owner, watcher = await scene.peer(), await scene.peer()
+    owner, watcher = await scene.welcomed(), await scene.welcomed()
     start_held = hold_jobs(scene.runtime, monkeypatch)
     job_id = (await owner.submit("teller"))["job_id"]
     answer = await subscribe(watcher, job_id, history=True)

@@ -18,19 +18,10 @@ from arcp_trio.store.sqlite import SqliteStore
 from arcp_trio.testing import Peer
 from arcp_trio.testing.background import background_tasks
 from tests.durability.stores import crash
-from tests.flow.observing import (
-    BOB,
-    Scene,
-    listing,
-    numbers,
-    open_scene,
-    said,
-    settled,
-    subscribe,
-    until_end,
-    watched,
-)
+from tests.flow.observing import Scene, listing, open_scene, said, settled, subscribe, watched
 from tests.inside import count_hints, hints, unsent_bytes, watching_sessions
+from tests.reading import numbers, until_end
+from tests.stage import BOB
 from tests.store.engines import row_counts
 
 # -- drop and resume
@@ -39,7 +30,7 @@ from tests.store.engines import row_counts
 @pytest.mark.spec("6.3-1", "7.6-1", "7.6-8")
 async def test_a_subscription_outlives_its_connection(scene: Scene) -> None:
     """A resume replays what was observed, under its numbers, and the rest follows by itself."""
-    owner, watcher = await scene.peer(), await scene.peer()
+    owner, watcher = await scene.welcomed(), await scene.welcomed()
     job_id = (await owner.submit("teller"))["job_id"]
     await scene.say(job_id, 3)
     await subscribe(watcher, job_id, history=True)
@@ -61,7 +52,7 @@ async def test_a_subscription_outlives_its_connection(scene: Scene) -> None:
 @pytest.mark.spec("7.6-1")
 async def test_an_observer_does_not_notice_its_submitters_drop(scene: Scene) -> None:
     """The job runs on, and the observer sees it to its end."""
-    owner, watcher = await scene.peer(), await scene.peer()
+    owner, watcher = await scene.welcomed(), await scene.welcomed()
     job_id = (await owner.submit("teller"))["job_id"]
     await subscribe(watcher, job_id)
     await scene.say(job_id, 1)
@@ -74,7 +65,7 @@ async def test_an_observer_does_not_notice_its_submitters_drop(scene: Scene) -> 
 
 async def test_an_answer_that_did_not_arrive_comes_with_the_resume(scene: Scene) -> None:
     """A `job.subscribed` is promised: a client that dropped before it is told all the same."""
-    owner, watcher = await scene.peer(), await scene.peer()
+    owner, watcher = await scene.welcomed(), await scene.welcomed()
     job_id = (await owner.submit("teller"))["job_id"]
     await scene.say(job_id, 1)
     await watcher.send("job.subscribe", {"job_id": job_id, "history": True})
@@ -87,7 +78,7 @@ async def test_an_answer_that_did_not_arrive_comes_with_the_resume(scene: Scene)
 
 async def test_a_subscription_ends_after_a_resume(scene: Scene) -> None:
     """What was woken with its session can be unsubscribed from, and subscribed to again."""
-    owner, watcher = await scene.peer(), await scene.peer()
+    owner, watcher = await scene.welcomed(), await scene.welcomed()
     job_id = (await owner.submit("teller"))["job_id"]
     await subscribe(watcher, job_id)
     again = await scene.resumed(watcher)
@@ -120,7 +111,7 @@ def successor(store: Store, folder: Path) -> Generator[Store]:
 
 async def test_a_subscription_outlives_the_runtime(scene: Scene, tmp_path: Path) -> None:
     """A killed runtime's successor goes on with the numbers, and brings the end it gave the job."""
-    owner, watcher = await scene.peer(), await scene.peer()
+    owner, watcher = await scene.welcomed(), await scene.welcomed()
     job_id = (await owner.submit("teller"))["job_id"]
     own = (await watcher.submit("teller"))["job_id"]
     await scene.say(job_id, 3)
@@ -132,7 +123,7 @@ async def test_a_subscription_outlives_the_runtime(scene: Scene, tmp_path: Path)
             row = await store.session(str(watcher.session_id))
             assert row is not None
             assert row.observed == {job_id}
-            again = await later.peer(resume=watcher.resume_from())
+            again = await later.welcomed(resume=watcher.resume_from())
             frames = [await again.receive() for _ in range(3)]
             assert said(frames) == ["2", "job.error", "job.error"]
             assert numbers(frames) == [3, 4, 5]
@@ -140,7 +131,7 @@ async def test_a_subscription_outlives_the_runtime(scene: Scene, tmp_path: Path)
             assert frames[1]["payload"]["retryable"] is True
             assert not await watched(later, again)
             # A job that ended with its runtime is a finished job like any other.
-            third = await later.peer()
+            third = await later.welcomed()
             answer = await subscribe(third, job_id, history=True)
             assert answer["current_status"] == "error"
             assert said(await until_end(third, job_id)) == ["0", "1", "2", "job.error"]
@@ -152,7 +143,7 @@ async def test_a_subscription_outlives_the_runtime(scene: Scene, tmp_path: Path)
 async def test_an_observer_that_does_not_read_catches_up(autojump_clock: MockClock) -> None:
     """Its submitter notices nothing; once it reads, it has everything, in order, to the end."""
     async with open_scene(tail_frames=50, outbox_items=8) as scene:
-        owner, watcher = await scene.peer(), await scene.peer()
+        owner, watcher = await scene.welcomed(), await scene.welcomed()
         job_id = (await owner.submit("teller"))["job_id"]
         await subscribe(watcher, job_id)
         await scene.say(job_id, 5_000)
@@ -165,9 +156,9 @@ async def test_many_observers_that_do_not_read_are_bounded(autojump_clock: MockC
     """Each session holds its own bounded tail, whoever's events these are."""
     most = 20_000
     async with open_scene(tail_bytes=most, outbox_items=16) as scene:
-        owner = await scene.peer()
+        owner = await scene.welcomed()
         job_id = (await owner.submit("teller"))["job_id"]
-        watchers = [await scene.peer() for _ in range(50)]
+        watchers = [await scene.welcomed() for _ in range(50)]
         for watcher in watchers:
             await subscribe(watcher, job_id)
         await scene.say(job_id, 3_000)
@@ -191,7 +182,7 @@ async def test_a_journal_that_was_trimmed_under_an_observer(
 ) -> None:
     """It reads what had a number, and is told that the rest is gone; its session goes on."""
     async with open_small() as scene:
-        owner, watcher = await scene.peer(), await scene.peer()
+        owner, watcher = await scene.welcomed(), await scene.welcomed()
         job_id = (await owner.submit("teller"))["job_id"]
         own = (await watcher.submit("teller"))["job_id"]
         await subscribe(watcher, job_id)
@@ -235,7 +226,7 @@ async def read_on(peer: Peer) -> None:
 async def test_history_of_an_ended_job_begins_with_what_is_left(autojump_clock: MockClock) -> None:
     """The oldest events were given up; the others come, in order, to the end."""
     async with open_small() as scene:
-        owner, watcher = await scene.peer(), await scene.peer()
+        owner, watcher = await scene.welcomed(), await scene.welcomed()
         job_id = (await owner.submit("teller"))["job_id"]
         async with background_tasks() as nursery:
             nursery.start_soon(read_on, owner)
@@ -256,7 +247,7 @@ async def test_history_of_an_ended_job_begins_with_what_is_left(autojump_clock: 
 async def test_nothing_is_lost_or_doubled_between_history_and_live() -> None:
     """200 subscriptions with history to a job that never pauses: each event once and in order."""
     async with open_scene() as scene:
-        owner, watcher = await scene.peer(), await scene.peer()
+        owner, watcher = await scene.welcomed(), await scene.welcomed()
         stop = trio.Event()
 
         @scene.runtime.agent("endless")
@@ -299,10 +290,10 @@ async def read_to_end(peer: Peer, job_id: str) -> None:
 async def test_subscribe_and_drop_leaves_nothing(autojump_clock: MockClock) -> None:
     """A thousand observers come and go; after their windows only the submitter watches the job."""
     async with open_scene(resume_window_seconds=10) as scene:
-        owner = await scene.peer()
+        owner = await scene.welcomed()
         job_id = (await owner.submit("teller"))["job_id"]
         for _ in range(1_000):
-            watcher = await scene.peer()
+            watcher = await scene.welcomed()
             await subscribe(watcher, job_id)
             await watcher.drop()
         assert isinstance(scene.store, MemoryStore)
@@ -326,7 +317,7 @@ async def journal_size(store: Store) -> int:
 
 async def test_observing_stores_no_event_again(scene: Scene) -> None:
     """A hundred subscriptions with history leave the journals as they were, and echo nothing."""
-    owner, watcher = await scene.peer(), await scene.peer()
+    owner, watcher = await scene.welcomed(), await scene.welcomed()
     job_id = (await owner.submit("teller"))["job_id"]
     await scene.say(job_id, 50)
     before = await journal_size(scene.store)
@@ -347,7 +338,7 @@ async def test_observing_stores_no_event_again(scene: Scene) -> None:
 async def test_subscriptions_are_limited(autojump_clock: MockClock) -> None:
     """One more is refused by name; one that ends makes room; nobody else is affected."""
     async with open_scene(subscriptions_per_session=3) as scene:
-        owner, watcher, other = [await scene.peer() for _ in range(3)]
+        owner, watcher, other = [await scene.welcomed() for _ in range(3)]
         jobs = [(await owner.submit("teller"))["job_id"] for _ in range(5)]
         own = (await watcher.submit("teller"))["job_id"]
         # All in one segment: those on their way to their places count, too.
@@ -369,7 +360,7 @@ async def test_subscriptions_are_limited(autojump_clock: MockClock) -> None:
         await scene.end(owner, jobs[1])
         await again.until_terminal(jobs[1])
         await subscribe(again, jobs[4])
-        bob = await scene.peer(token=BOB)
+        bob = await scene.welcomed(token=BOB)
         await subscribe(bob, (await bob.submit("teller"))["job_id"])
 
 
@@ -379,7 +370,7 @@ async def test_an_event_costs_those_who_watch_its_job(
     """A session with a thousand subscriptions is told of an event of one of them once."""
     counted = count_hints(monkeypatch)
     async with open_scene(jobs=1_000, jobs_per_principal=1_000) as scene:
-        owner, watcher = await scene.peer(), await scene.peer()
+        owner, watcher = await scene.welcomed(), await scene.welcomed()
         jobs = [(await owner.submit("teller"))["job_id"] for _ in range(1_000)]
         for job_id in jobs:
             await subscribe(watcher, job_id)

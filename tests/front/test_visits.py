@@ -7,7 +7,6 @@ import struct
 import threading
 from collections.abc import Awaitable, Callable
 from functools import partial
-from pathlib import Path
 
 import pytest
 import trio
@@ -18,6 +17,7 @@ from arcp_trio.store.interface import Store
 from arcp_trio.testing.peer import TEST_TOKEN, Peer
 from arcp_trio.testing.recorder import WireRecorder
 from arcp_trio.transport import connect
+from tests.footprint import descriptors, tasks
 from tests.store.engines import ENGINES, Engine
 from tests.transport.peers import request
 
@@ -29,16 +29,6 @@ AT_ONCE = 5
 STORE_THREADS = 6
 """The threads of a store: reader, writer and checkpoints, and one that is about to end."""
 PATIENCE_SECONDS = 20.0
-
-
-def files() -> int:
-    """Return how many file descriptors are open."""
-    return len(list(Path("/dev/fd").iterdir()))
-
-
-def tasks() -> int:
-    """Return how many tasks there are."""
-    return trio.lowlevel.current_statistics().tasks_living
 
 
 async def silent(port: int) -> None:
@@ -91,15 +81,15 @@ async def come_and_go(store: Store, rounds: int) -> None:
         listeners = await nursery.start(partial(serve, runtime, port=0))
         port = listeners[0].socket.getsockname()[1]
         await wait_all_tasks_blocked()
-        files_before, tasks_before = files(), tasks()
+        files_before, tasks_before = descriptors(), tasks()
         for _ in range(rounds):
             async with trio.open_nursery() as visitors:
                 for visit in VISITS * AT_ONCE:
                     visitors.start_soon(visit, port)
         with trio.move_on_after(PATIENCE_SECONDS):
-            while files() > files_before or tasks() > tasks_before:
+            while descriptors() > files_before or tasks() > tasks_before:
                 await wait_all_tasks_blocked(0.02)
-        assert (files(), tasks()) == (files_before, tasks_before)
+        assert (descriptors(), tasks()) == (files_before, tasks_before)
         assert threading.active_count() <= threads_before + STORE_THREADS
         nursery.cancel_scope.cancel()
 

@@ -9,14 +9,23 @@ import pytest
 
 from arcp_trio import Runtime
 from arcp_trio.testing import Peer, open_peer
-from tests.jobs.runtimes import make_runtime
+from tests.footprint import descriptors
+from tests.jobs import doer
+from tests.jobs.doer import SteppedClock
 from tests.jobs.workspace import Workspace
+from tests.stage import make_runtime, simple_agents, stubborn_agents
 
 
 @pytest.fixture
-async def runtime() -> AsyncGenerator[Runtime, None]:
-    """A runtime with the simple agents."""
-    async with make_runtime() as entered:
+def clock() -> SteppedClock:
+    """The runtime's wall clock."""
+    return SteppedClock()
+
+
+@pytest.fixture
+async def runtime(clock: SteppedClock) -> AsyncGenerator[Runtime, None]:
+    """A runtime with the simple agents, a stubborn one, and one that does as it is told."""
+    async with make_runtime(simple_agents, stubborn_agents, doer.agents, clock=clock) as entered:
         yield entered
 
 
@@ -36,8 +45,3 @@ def files(runtime: Runtime, peer: Peer, tmp_path: Path) -> Generator[Workspace, 
     yield workspace
     assert workspace.untouched()
     assert descriptors() <= before
-
-
-def descriptors() -> int:
-    """How many this process has."""
-    return sum(1 for _ in Path("/dev/fd").iterdir())

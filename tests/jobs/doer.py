@@ -89,12 +89,3 @@ async def whole(peer: Peer, job_id: str) -> tuple[Frame, list[Frame]]:
     end = await peer.until_terminal(job_id)
     bodies: list[JsonObject] = [f["payload"]["body"] for f in peer.recorder.events(job_id)]
     return end["payload"], bodies
-
-
-async def until_terminal(peer: Peer, job_id: str) -> list[Frame]:
-    """Everything the peer receives from now up to a job's terminal."""
-    frames: list[Frame] = []
-    while True:
-        frames.append(await peer.receive())
-        if frames[-1].get("job_id") == job_id and frames[-1]["type"] in ("job.result", "job.error"):
-            return frames

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 
 from arcp_trio import JobContext, Limits, MemoryStore, Runtime
-from arcp_trio.testing import Peer, PeerFactory, open_peers
+from arcp_trio.testing import Peer, PeerFactory
 from arcp_trio.testing.frames import Frame
 from arcp_trio.wire.features import ALL_FEATURES
 from arcp_trio.wire.json import Json
-from tests.jobs.runtimes import make_runtime
+from tests import stage
 
 UNABLE = tuple(feature for feature in ALL_FEATURES if feature != "result_chunk")
 """What a client offers that cannot take chunks."""
@@ -19,12 +19,11 @@ UNABLE = tuple(feature for feature in ALL_FEATURES if feature != "result_chunk")
 Act = Callable[[JobContext], Awaitable[Json]]
 
 
-class Stage:
-    """A runtime whose agents `act` and `boss` do what the test says."""
+class Stage(stage.Stage[MemoryStore]):
+    """A stage whose agents `act` and `boss` do what the test says."""
 
-    def __init__(self, runtime: Runtime, peers: PeerFactory) -> None:
-        self.runtime = runtime
-        self.peers = peers
+    def __init__(self, runtime: Runtime, peers: PeerFactory, store: MemoryStore) -> None:
+        super().__init__(runtime, peers, store)
         self.act: Act
 
         @runtime.agent("act")
@@ -39,29 +38,20 @@ class Stage:
             result = await child.result()
             return {"type": type(result).__name__, "result": as_text(result)}
 
-    async def connect(self, features: Sequence[str] = ALL_FEATURES) -> Peer:
-        """A peer with a new session."""
-        peer = await self.peers.connect()
-        await peer.hello(features=tuple(features))
-        return peer
-
     async def play(self, act: Act, *, peer: Peer | None = None) -> tuple[list[Frame], Frame]:
         """Have a job do this; return its chunks and its terminal."""
         self.act = act
-        peer = peer or await self.connect()
+        peer = peer or await self.welcomed()
         job_id = (await peer.submit("act"))["job_id"]
         end = await peer.until_terminal(job_id)
         return chunks(peer, job_id), end
 
 
-@asynccontextmanager
-async def open_stage(
+def open_stage(
     *, store: MemoryStore | None = None, **limits: int
-) -> AsyncGenerator[Stage, None]:
-    """Run one for as long as the block lasts."""
-    runtime = make_runtime(store=store, limits=Limits(**limits))
-    async with runtime, open_peers(runtime) as peers:
-        yield Stage(runtime, peers)
+) -> AbstractAsyncContextManager[Stage]:
+    """Run a stage with these limits for as long as the block lasts."""
+    return Stage.open(store or MemoryStore(), limits=Limits(**limits))
 
 
 def as_text(value: str | bytes) -> str:

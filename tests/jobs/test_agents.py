@@ -22,7 +22,7 @@ from arcp_trio import (
 from arcp_trio.testing import Peer, open_peer, open_peers
 from arcp_trio.wire.features import ALL_FEATURES
 from arcp_trio.wire.json import Json
-from tests.jobs.runtimes import make_runtime
+from tests.stage import make_runtime
 
 NAMES = st.from_regex(r"[a-z0-9][a-z0-9._-]{0,20}", fullmatch=True)
 VERSIONS = st.from_regex(r"[a-zA-Z0-9.+_-]{1,20}", fullmatch=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator
 from decimal import Decimal
 
 import pytest
@@ -16,18 +15,10 @@ from arcp_trio.testing.frames import Frame
 from arcp_trio.wire.json import Json
 from tests.jobs import doer
 from tests.jobs.doer import do
-from tests.jobs.runtimes import make_runtime
+from tests.reading import until_end
 
 EXHAUSTED = "BUDGET_EXHAUSTED"
 LEFT = "cost.budget.remaining"
-
-
-@pytest.fixture
-async def runtime() -> AsyncGenerator[Runtime, None]:
-    """A runtime with an agent that does as it is told."""
-    async with make_runtime() as entered:
-        entered.add(doer.agents)
-        yield entered
 
 
 def left(bodies: list[Frame]) -> list[Json]:
@@ -353,7 +344,7 @@ async def test_a_childs_spending_is_its_ancestors_too(
         [["delegate", middle], ["left"]],
         lease_request={"agent.delegate": ["*"], "cost.budget": ["USD:1"]},
     )
-    frames = await doer.until_terminal(peer, accepted["job_id"])
+    frames = await until_end(peer, accepted["job_id"])
     parent, *others = [frame for frame in frames if frame["type"] == "job.accepted"]
     line = [accepted["job_id"], parent["job_id"], others[0]["job_id"]]
     told = [

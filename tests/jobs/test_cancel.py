@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 
 import pytest
 import trio
@@ -14,15 +13,15 @@ from arcp_trio import (
     InvalidRequest,
     JobContext,
     Limits,
-    MemoryStore,
     PermissionDenied,
     Runtime,
 )
-from arcp_trio.store.writes import FinishJob, Write
+from arcp_trio.store.writes import FinishJob
 from arcp_trio.testing import Peer, open_peer
 from arcp_trio.wire.json import Json
 from tests.jobs.cancelling import cancelled, encoded, refused, status_of
-from tests.jobs.runtimes import make_runtime
+from tests.slow_stores import SlowStore
+from tests.stage import make_runtime, simple_agents, stubborn_agents
 
 # -- the answer
 
@@ -122,18 +121,9 @@ async def test_a_late_cancel_of_a_client_that_would_panic_stays_unanswered(
         assert not [frame for frame in peer.seen if frame["type"] == "session.error"]
 
 
-class SlowEnds(MemoryStore):
-    """A store in which a terminal takes its time to be stored."""
-
-    async def _commit(self, writes: Sequence[Write]) -> None:
-        if any(isinstance(write, FinishJob) for write in writes):
-            await trio.sleep(5)
-        await super()._commit(writes)
-
-
 async def test_a_cancel_between_the_end_and_its_commit(autojump_clock: MockClock) -> None:
     """Once the terminal is decided on and on its way, no `job.cancelled` follows it."""
-    async with make_runtime(store=SlowEnds()) as runtime, open_peer(runtime) as peer:
+    async with make_runtime(store=SlowStore(5, FinishJob)) as runtime, open_peer(runtime) as peer:
         await peer.hello()
         for agent in ("sleeper", "echo"):
             job = await peer.submit(agent)
@@ -304,7 +294,9 @@ async def test_an_exception_while_cleaning_up_does_not_count(
 async def test_an_agent_cut_off_frees_its_place(autojump_clock: MockClock) -> None:
     """What counts against `jobs` is a job, not an agent that will not go."""
     async with (
-        make_runtime(limits=Limits(cancel_grace_seconds=1, jobs=1)) as runtime,
+        make_runtime(
+            simple_agents, stubborn_agents, limits=Limits(cancel_grace_seconds=1, jobs=1)
+        ) as runtime,
         open_peer(runtime) as peer,
     ):
         await peer.hello()

@@ -6,12 +6,12 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from arcp_trio import JobContext, JobNotFound, MemoryStore, PermissionDenied, Policy, Runtime
-from arcp_trio.store.records import KeyRow
+from arcp_trio import JobContext, JobNotFound, PermissionDenied, Policy, Runtime
 from arcp_trio.testing import Peer, open_peer, open_peers
 from arcp_trio.wire.json import Json
 from tests.jobs.cancelling import cancelled, encoded, refused, status_of
-from tests.jobs.runtimes import BOB, OPERATOR, make_runtime
+from tests.slow_stores import SlowKeys
+from tests.stage import BOB, OPERATOR, make_runtime
 
 # -- who may
 
@@ -109,24 +109,10 @@ async def test_a_cancel_behind_other_submits_is_refused_in_its_turn(
         assert answer["payload"]["code"] == "PERMISSION_DENIED"
 
 
-class SlowKey(MemoryStore):
-    """Has to think about one key until it is told."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.go_on = trio.Event()
-
-    async def key(self, principal: str, key: str, now: float) -> KeyRow | None:
-        """What the key stands for."""
-        if key == "slow":
-            await self.go_on.wait()
-        return await super().key(principal, key, now)
-
-
 async def test_a_job_that_has_not_begun_ends_at_once(autojump_clock: MockClock) -> None:
     """There is no agent to wait for; whoever is still to hear of its acceptance hears of both."""
     async with (
-        make_runtime(store=(store := SlowKey())) as runtime,
+        make_runtime(store=SlowKeys({"slow": 1})) as runtime,
         open_peer(runtime) as peer,
         open_peer(runtime) as other,
     ):
@@ -139,8 +125,6 @@ async def test_a_job_that_has_not_begun_ends_at_once(autojump_clock: MockClock) 
         await cancelled(other, job["job_id"])
         await other.until_terminal(job["job_id"])
         assert trio.current_time() == began
-        await trio.sleep(1)
-        store.go_on.set()
         await peer.expect("job.accepted")
         await peer.expect("job.accepted", job_id=job["job_id"])
         end = await peer.until_terminal(job["job_id"])

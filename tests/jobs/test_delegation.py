@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import Mapping
 
 import pytest
 import trio
@@ -24,17 +24,14 @@ from arcp_trio.testing.frames import Frame
 from arcp_trio.wire.json import Json
 from tests.jobs import doer
 from tests.jobs.delegating import LEASE, agents, answers
-from tests.jobs.doer import until_terminal
-from tests.jobs.runtimes import make_runtime
+from tests.reading import until_end
 
 
 @pytest.fixture
-async def runtime() -> AsyncGenerator[Runtime, None]:
-    """A runtime with these agents, too."""
-    async with make_runtime() as entered:
-        entered.add(agents)
-        entered.add(doer.agents)
-        yield entered
+def runtime(runtime: Runtime) -> Runtime:
+    """A runtime with the agents that delegate, too."""
+    runtime.add(agents)
+    return runtime
 
 
 def short(frame: Frame, names: Mapping[str, str]) -> str:
@@ -54,7 +51,7 @@ async def test_a_child_runs_in_the_same_session(peer: Peer, autojump_clock: Mock
         lease_request=LEASE,
     )
     parent = accepted["job_id"]
-    seen = await until_terminal(peer, parent)
+    seen = await until_end(peer, parent)
     child = next(frame for frame in seen if frame["type"] == "job.accepted")
     names = {parent: "parent", child["job_id"]: "child"}
     assert [short(frame, names) for frame in seen] == [
@@ -80,7 +77,7 @@ async def test_a_child_runs_in_the_same_session(peer: Peer, autojump_clock: Mock
 async def test_the_end_of_a_parent_ends_its_children(peer: Peer, autojump_clock: MockClock) -> None:
     """The child is cancelled and says so before its parent's terminal."""
     accepted = await peer.submit("boss", {"agent": "sleeper", "wait": False}, lease_request=LEASE)
-    seen = await until_terminal(peer, accepted["job_id"])
+    seen = await until_end(peer, accepted["job_id"])
     assert [frame["type"] for frame in seen[-2:]] == ["job.error", "job.result"]
     assert seen[-2]["payload"]["final_status"] == "cancelled"
 
@@ -104,7 +101,7 @@ async def test_a_child_is_not_lost_on_a_client_that_was_away(
         await trio.sleep(60)
         second = await peers.connect()
         await second.hello(resume=first.resume_from())
-        seen = await until_terminal(second, accepted["job_id"])
+        seen = await until_end(second, accepted["job_id"])
     assert [frame["payload"].get("kind", frame["type"]) for frame in seen][:4] == [
         "job.accepted",  # of the parent: behind number 0, like the rest
         "delegate",
@@ -140,7 +137,7 @@ async def test_a_child_is_its_parents_in_all_that_counts(
         return [given, [job.principal, job.trace_id, job.id]]
 
     accepted = await peer.submit("parent", lease_request=LEASE)
-    frames = await until_terminal(peer, accepted["job_id"])
+    frames = await until_end(peer, accepted["job_id"])
     given, its = frames[-1]["payload"]["result"]
     assert given == {"list": ["given", "later"]}
     assert seen == [[*its, "2.1.0", {}, {"list": ["given", "the child's own"]}]]

@@ -10,7 +10,7 @@ from arcp_trio import InternalError, JobContext, Limits
 from arcp_trio.testing import open_peers
 from arcp_trio.wire.json import Json
 from tests.jobs.leaving import GOING_AWAY, clients_of
-from tests.jobs.runtimes import make_runtime
+from tests.stage import make_runtime
 
 # -- draining
 

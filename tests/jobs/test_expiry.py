@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Sequence
 
 import pytest
 import trio
@@ -14,48 +13,24 @@ from arcp_trio import (
     JobContext,
     LeaseExpired,
     Limits,
-    MemoryStore,
     Runtime,
 )
 from arcp_trio.cli.logs import fields_of
-from arcp_trio.store.writes import Write
 from arcp_trio.testing import Peer, open_peer
 from arcp_trio.testing.frames import Frame
 from arcp_trio.wire.json import Json, JsonObject
 from arcp_trio.wire.timestamps import rfc3339
 from tests.jobs import doer
 from tests.jobs.doer import SteppedClock, do
-from tests.jobs.runtimes import make_runtime
+from tests.reading import until_end
+from tests.slow_stores import SlowStore
+from tests.stage import make_runtime
 
 EXPIRED = "LEASE_EXPIRED"
 GRACE = 0.25
 """Behind `expires_at`; clocks differ a little."""
 
 LEASE: JsonObject = {"tool.call": ["*"], "agent.delegate": ["*"], "cost.budget": ["USD:1"]}
-
-
-@pytest.fixture
-def clock() -> SteppedClock:
-    """A wall clock that can be set."""
-    return SteppedClock()
-
-
-@pytest.fixture
-async def runtime(clock: SteppedClock) -> AsyncGenerator[Runtime, None]:
-    """A runtime with an agent that does as it is told."""
-    async with make_runtime(clock=clock) as entered:
-        entered.add(doer.agents)
-        yield entered
-
-
-class SlowStore(MemoryStore):
-    """Takes some time for each group."""
-
-    seconds = 0.0
-
-    async def _commit(self, writes: Sequence[Write]) -> None:
-        await trio.sleep(self.seconds)
-        await super()._commit(writes)
 
 
 def until(expires_at: Json, lease: JsonObject = LEASE) -> JsonObject:
@@ -208,7 +183,7 @@ async def test_setting_the_wall_clock_moves_no_end_of_a_child(
         await child.result()
 
     accepted = await peer.submit("parent", **until(clock.after(10)))
-    frames = await doer.until_terminal(peer, accepted["job_id"])
+    frames = await until_end(peer, accepted["job_id"])
     results = [frame["payload"]["body"] for frame in frames if "call_id" in str(frame)]
     codes = [body["error"]["code"] for body in results if "error" in body]
     if expires_in is not None and step > 0:
@@ -321,7 +296,7 @@ async def test_an_expiry_is_logged_once(
     assert ended_by_expiry(end)
     (its,) = [fields_of(r) for r in caplog.records if r.getMessage() == "lease expired"]
     assert its["job_id"] == accepted["job_id"]
-    assert its["principal"] == "tester"
+    assert its["principal"] == "alice"
     assert its["expires_at"] == end_of_lease
 
 
@@ -349,7 +324,7 @@ async def test_a_child_expires_with_its_parent_or_before(
     }
     began = clock.now()
     accepted = await peer.submit("doer", [["delegate", child]], **until(clock.after(10)))
-    frames = await doer.until_terminal(peer, accepted["job_id"])
+    frames = await until_end(peer, accepted["job_id"])
     (answer,) = frames[-1]["payload"]["result"]
     if ends_at is None:
         assert answer == "LEASE_SUBSET_VIOLATION"
@@ -377,7 +352,7 @@ async def test_the_end_of_a_lease_ends_the_tree_below(
         await job.log("last words")
 
     accepted = await peer.submit("parent", **until(clock.after(10)))
-    frames = await doer.until_terminal(peer, accepted["job_id"])
+    frames = await until_end(peer, accepted["job_id"])
     child, words, end = frames[-3:]
     assert (child["payload"]["code"], child["payload"]["final_status"]) == (
         "CANCELLED",

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import socket
-import time
 from collections.abc import Sequence
 
 import pytest
@@ -16,8 +15,8 @@ from trio.testing import MockClock
 
 from arcp_trio import ArcpError, JobContext
 from arcp_trio.wire.json import Json
-from arcp_trio.wire.timestamps import rfc3339
 from tests.inside import spend_after_each_authorization
+from tests.jobs.doer import SteppedClock
 from tests.jobs.workspace import DENIED, Workspace, attempt
 
 # --- what is allowed ------------------------------------------------------------------------
@@ -131,7 +130,7 @@ async def test_an_exhausted_budget_comes_before_the_path(files: Workspace) -> No
 
 
 async def test_an_expired_lease_comes_before_all(
-    files: Workspace, autojump_clock: MockClock
+    files: Workspace, clock: SteppedClock, autojump_clock: MockClock
 ) -> None:
     """`LEASE_EXPIRED` for the open and the job; in virtual time, as no thread has begun."""
     refused: list[str] = []
@@ -145,7 +144,7 @@ async def test_an_expired_lease_comes_before_all(
     payload = await files.run(
         act,
         lease_request=files.lease | {"cost.budget": ["USD:1"]},
-        lease_constraints={"expires_at": rfc3339(time.time() + 5)},
+        lease_constraints={"expires_at": clock.after(5)},
     )
     assert payload["code"] == "LEASE_EXPIRED"
     assert refused == ["LEASE_EXPIRED"]
@@ -292,7 +291,7 @@ async def test_a_refusal_says_what_it_found(files: Workspace) -> None:
 
     job_id = await files.start(act)
     end = await files.peer.until_terminal(job_id)
-    assert end["payload"]["result"].endswith(" is a FIFO, no regular file")
+    assert end["payload"]["result"].endswith(" is a FIFO, not a regular file")
     assert files.peer.recorder.events(job_id) == []
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from arcp_trio.wire.features import ALL_FEATURES
 from arcp_trio.wire.json import Json, JsonObject
 from tests.jobs import doer
 from tests.jobs.doer import do
-from tests.jobs.runtimes import make_runtime
+from tests.stage import make_runtime
 
 DENIED = "PERMISSION_DENIED"
 
@@ -31,14 +30,6 @@ OPERATIONS: list[list[Json]] = [
     ["open", "/ws/a", "w"],
     ["delegate", {"agent": "doer", "input": []}],
 ]
-
-
-@pytest.fixture
-async def runtime() -> AsyncGenerator[Runtime, None]:
-    """A runtime with an agent that does as it is told."""
-    async with make_runtime() as entered:
-        entered.add(doer.agents)
-        yield entered
 
 
 # -- what is not granted

@@ -14,9 +14,10 @@ from arcp_trio.store.queue import Group
 from arcp_trio.store.writes import AcceptJob, FinishJob, StartJob, Write
 from arcp_trio.testing import Peer, open_peer, open_peers
 from arcp_trio.wire.json import Json
+from tests.footprint import tasks_back_to
 from tests.inside import live_jobs
-from tests.jobs.runtimes import make_runtime, tasks_back_to
 from tests.metrics import scrape
+from tests.stage import make_runtime
 
 
 class Diary(MemoryStore):
@@ -233,7 +234,7 @@ async def test_an_agent_inherits_nothing_from_the_connection(autojump_clock: Moc
 
     async def authenticate(_token: str) -> str:
         connection_variable.set("the connection's")
-        return "tester"
+        return "alice"
 
     runtime = Runtime(auth=authenticate)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-
 import pytest
 import trio
 from trio.testing import MockClock
@@ -20,17 +18,15 @@ from arcp_trio.testing import Peer, open_peers
 from arcp_trio.wire.json import Json, JsonObject
 from tests.jobs import doer
 from tests.jobs.delegating import LEASE, agents, answers
-from tests.jobs.doer import until_terminal
-from tests.jobs.runtimes import BOB, make_runtime
+from tests.reading import until_end
+from tests.stage import BOB, make_runtime
 
 
 @pytest.fixture
-async def runtime() -> AsyncGenerator[Runtime, None]:
-    """A runtime with these agents, too."""
-    async with make_runtime() as entered:
-        entered.add(agents)
-        entered.add(doer.agents)
-        yield entered
+def runtime(runtime: Runtime) -> Runtime:
+    """A runtime with the agents that delegate, too."""
+    runtime.add(agents)
+    return runtime
 
 
 @pytest.mark.parametrize(
@@ -50,7 +46,7 @@ async def test_a_refused_delegation_is_a_tool_result(
 ) -> None:
     """Under the delegation's own id; the same is raised, and the parent goes on."""
     accepted = await peer.submit("boss", {"agent": "worker"} | asked, lease_request=LEASE)
-    seen = await until_terminal(peer, accepted["job_id"])
+    seen = await until_end(peer, accepted["job_id"])
     bodies = [frame["payload"].get("body", {}) for frame in seen]
     (delegate_id,) = [body["delegate_id"] for body in bodies if "delegate_id" in body]
     (error,) = [body["error"] for body in bodies if body.get("call_id") == delegate_id]

@@ -15,8 +15,9 @@ from arcp_trio.store.queue import Group
 from arcp_trio.store.writes import AcceptJob, FinishJob, Write
 from arcp_trio.transport import TransportClosed
 from arcp_trio.wire.json import Json
+from tests.footprint import tasks
 from tests.jobs.leaving import GOING_AWAY, Clients, Listener, clients_of
-from tests.jobs.runtimes import make_runtime
+from tests.stage import make_runtime, simple_agents, stubborn_agents
 
 GRACE = 2
 """What agents get to clean up in at shutdown."""
@@ -46,7 +47,7 @@ class Ledger(MemoryStore):
 @pytest.mark.parametrize("how", ["return", "cancel", "error"])
 async def test_leaving_ends_jobs_and_tells_everyone(how: str, autojump_clock: MockClock) -> None:
     """However it is left: each client gets its terminals, then a Close with 1001."""
-    before = trio.lowlevel.current_statistics().tasks_living
+    before = tasks()
     runtime, raised = make_runtime(store=Ledger()), ValueError("the program's own")
     async with clients_of(runtime) as clients:
         listeners: list[Listener] = []
@@ -77,7 +78,7 @@ async def test_leaving_ends_jobs_and_tells_everyone(how: str, autojump_clock: Mo
             assert listener.code == GOING_AWAY
         assert len({frame["job_id"] for lis in listeners for frame in lis.frames}) == 9
     await wait_all_tasks_blocked()
-    assert trio.lowlevel.current_statistics().tasks_living == before
+    assert tasks() == before
 
 
 async def test_leaving_an_idle_runtime_takes_no_time(autojump_clock: MockClock) -> None:
@@ -217,7 +218,9 @@ async def test_neither_deaf_clients_nor_deaf_agents_hold_up_the_end(
 ) -> None:
     """Agents that shield themselves and clients that do not read: over within five seconds."""
     store = Ledger()
-    runtime = make_runtime(store=store, limits=Limits(frame_bytes_out=2**20))
+    runtime = make_runtime(
+        simple_agents, stubborn_agents, store=store, limits=Limits(frame_bytes_out=2**20)
+    )
 
     @runtime.agent("flood")
     async def flood(job: JobContext) -> Json:

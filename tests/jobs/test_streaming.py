@@ -48,7 +48,7 @@ async def test_the_sequence_of_a_streamed_result(autojump_clock: MockClock) -> N
 
     async with open_stage(chunk_bytes=size // 31 + 8) as stage:
         stage.act = act
-        peer = await stage.connect()
+        peer = await stage.welcomed()
         job_id = (await peer.submit("act"))["job_id"]
         events = [await peer.receive() for _ in range(71)]
         assert [event["event_seq"] for event in events] == list(range(1, 72))

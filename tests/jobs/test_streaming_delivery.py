@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import suppress
 from typing import Any
 
@@ -11,13 +11,13 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from arcp_trio import InternalError, JobContext, MemoryStore
-from arcp_trio.store.writes import Write
 from arcp_trio.testing import Peer
 from arcp_trio.wire.features import ALL_FEATURES
 from arcp_trio.wire.json import Json
 from tests.durability.stores import crash
 from tests.durability.story import World
 from tests.jobs.streams import UNABLE, Act, Stage, chunks, failure, joined, open_stage
+from tests.slow_stores import SlowStore
 
 MIB = 1024 * 1024
 
@@ -52,7 +52,7 @@ async def test_without_the_feature_the_result_is_inline(
 ) -> None:
     """Text as itself and bytes as base64, with no chunk and no id."""
     async with open_stage(chunk_bytes=4) as stage:
-        peer = await stage.connect(UNABLE)
+        peer = await stage.welcomed(features=UNABLE)
         found, end = await stage.play(streaming(data, 3), peer=peer)
         whole = inline * 3 if isinstance(data, str) or not data else "/+//7//v"
         payload = end["payload"]
@@ -72,7 +72,7 @@ async def test_chunks_by_hand_are_gathered_too(stage: Stage, autojump_clock: Moc
         )
         await job.emit("result_chunk", body | {"chunk_seq": 2, "data": "xyz", "more": False})
 
-    _, end = await stage.play(act, peer=await stage.connect(UNABLE))
+    _, end = await stage.play(act, peer=await stage.welcomed(features=UNABLE))
     assert end["payload"]["result"] == "w6n/eHl6"
 
 
@@ -87,7 +87,7 @@ async def test_an_inline_result_has_to_fit(
         with suppress(InternalError):
             await streaming(data)(job)
 
-    _, end = await stage.play(act, peer=await stage.connect(UNABLE))
+    _, end = await stage.play(act, peer=await stage.welcomed(features=UNABLE))
     assert failure(end)[0] == "INTERNAL_ERROR"
     assert end["payload"]["details"] == {"limit": "frame_bytes_out", "max": MIB}
 
@@ -103,7 +103,7 @@ async def test_no_more_is_gathered_than_fits(stage: Stage, autojump_clock: MockC
                 await out.write("x" * 100_000)
                 written += 100_000
 
-    _, end = await stage.play(act, peer=await stage.connect(UNABLE))
+    _, end = await stage.play(act, peer=await stage.welcomed(features=UNABLE))
     assert end["payload"]["details"] == {"limit": "frame_bytes_out", "max": MIB}
     assert written < 2 * MIB
 
@@ -118,7 +118,7 @@ async def test_without_the_feature_half_a_result_is_no_success(
         await streaming("streamed")(job)
         return "returned"
 
-    _, end = await stage.play(act, peer=await stage.connect(UNABLE))
+    _, end = await stage.play(act, peer=await stage.welcomed(features=UNABLE))
     assert failure(end)[1] == "the agent returned a value beside its streamed result"
 
 
@@ -127,7 +127,7 @@ async def test_who_comes_without_the_feature_gets_the_terminal_as_it_is(
 ) -> None:
     """How a job streams is settled at its acceptance: the id names chunks that are not sent."""
     stage.act = streaming("x")
-    able, unable = await stage.connect(), await stage.connect(UNABLE)
+    able, unable = await stage.welcomed(), await stage.welcomed(features=UNABLE)
     job_id = (await able.submit("act", idempotency_key="k"))["job_id"]
     end = await able.until_terminal(job_id)
     assert (await unable.submit("act", idempotency_key="k"))["job_id"] == job_id
@@ -151,7 +151,7 @@ async def test_a_parent_gets_the_whole(
 ) -> None:
     """Text as text and bytes as bytes, whatever the client can take."""
     stage.act = streaming(data, 3)
-    peer = await stage.connect(features)
+    peer = await stage.welcomed(features=features)
     job_id = (await peer.submit("boss", lease_request={"agent.delegate": ["act"]}))["job_id"]
     end = await peer.until_terminal(job_id)
     expected = {"type": "str", "result": "ééé"}
@@ -175,7 +175,7 @@ async def test_a_parent_gets_what_is_many_pages_long(
         assert whole == data * 8 == await child.result()
         sizes.append(len(whole))
 
-    peer = await stage.connect()
+    peer = await stage.welcomed()
     job_id = (await peer.submit("reader", lease_request={"agent.delegate": ["act"]}))["job_id"]
     end = await peer.until_terminal(job_id)
     assert (end["type"], sizes) == ("job.result", [len(data) * 8])
@@ -184,19 +184,11 @@ async def test_a_parent_gets_what_is_many_pages_long(
     assert whole == data.encode() * 8
 
 
-class SlowStore(MemoryStore):
-    """Takes a second for each group."""
-
-    async def _commit(self, writes: Sequence[Write]) -> None:
-        await trio.sleep(1)
-        await super()._commit(writes)
-
-
 async def test_a_parent_waits_for_what_is_not_stored_yet(autojump_clock: MockClock) -> None:
     """A child that has said its end may have its last chunks on their way to the store."""
-    async with open_stage(store=SlowStore(), chunk_bytes=4) as stage:
+    async with open_stage(store=SlowStore(1), chunk_bytes=4) as stage:
         stage.act = streaming("one two ")
-        peer = await stage.connect()
+        peer = await stage.welcomed()
         job_id = (await peer.submit("boss", lease_request={"agent.delegate": ["act"]}))["job_id"]
         end = await peer.until_terminal(job_id)
         assert end["payload"]["result"] == {"type": "str", "result": "one two "}
@@ -206,10 +198,10 @@ async def test_a_parent_is_told_of_a_result_that_is_gone(autojump_clock: MockClo
     """A journal keeps its end only; a parent is never given a part for the whole."""
     async with open_stage(store=MemoryStore(journal_bytes=10_000), chunk_bytes=1_000) as stage:
         stage.act = streaming("x" * 1_000, 1_000)
-        peer = await stage.connect()
+        peer = await stage.welcomed()
         job_id = (await peer.submit("boss", lease_request={"agent.delegate": ["act"]}))["job_id"]
         _, message = failure(await peer.until_terminal(job_id))
-        assert message == "the streamed result is not stored any more"
+        assert message == "the streamed result is no longer stored"
 
 
 # -- bounds
@@ -235,7 +227,7 @@ async def test_a_result_has_its_bound(
 ) -> None:
     """Up to it all is well; behind it the job fails and says so, also if its agent does not."""
     async with open_stage(result_bytes=1_000, chunk_bytes=64) as stage:
-        peer = await stage.connect(features)
+        peer = await stage.welcomed(features=features)
         _, end = await stage.play(streaming("x" * 100, 10), peer=peer)
         assert end["type"] == "job.result"
         found, end = await stage.play(act, peer=peer)
@@ -250,7 +242,7 @@ async def test_a_result_has_its_bound(
 
 async def resumed(stage: Stage, peer: Peer) -> Peer:
     """A peer that goes on with another's session."""
-    again = await stage.peers.connect()
+    again = await stage.connect()
     await again.hello(resume=peer.resume_from())
     return again
 
@@ -266,7 +258,7 @@ async def test_a_stream_goes_on_for_a_client_that_is_away(autojump_clock: MockCl
 
     async with open_stage(chunk_bytes=4) as stage:
         stage.act = act
-        peer = await stage.connect()
+        peer = await stage.welcomed()
         job_id = (await peer.submit("act"))["job_id"]
         for away in (0.5, 30):
             for _ in range(10):
@@ -320,7 +312,7 @@ async def test_a_writer_waits_for_its_reader(autojump_clock: MockClock) -> None:
     bounds: Any = {"journal_bytes": MIB, "tail_bytes": MIB, "chunk_bytes": 10_000}
     async with open_stage(**bounds, heartbeat_seconds=100_000) as stage:
         stage.act = act
-        peer = await stage.connect()
+        peer = await stage.welcomed()
         job_id = (await peer.submit("act"))["job_id"]
         await trio.sleep(60)
         waiting_at = written

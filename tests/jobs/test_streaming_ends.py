@@ -120,7 +120,7 @@ async def test_a_job_that_streams_can_be_cancelled(autojump_clock: MockClock) ->
 
     async with open_stage(chunk_bytes=4) as stage:
         stage.act = act
-        peer = await stage.connect()
+        peer = await stage.welcomed()
         job_id = (await peer.submit("act"))["job_id"]
         await peer.expect("job.event")
         await peer.send("job.cancel", {"job_id": job_id})

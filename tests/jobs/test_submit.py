@@ -20,8 +20,9 @@ from arcp_trio import (
 from arcp_trio.store.records import KeyRow
 from arcp_trio.testing import Peer, open_peer
 from arcp_trio.wire.json import Json
+from tests.footprint import tasks, tasks_back_to
 from tests.inside import live_jobs
-from tests.jobs.runtimes import BOB, make_runtime, tasks_back_to
+from tests.stage import BOB, make_runtime
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 
@@ -95,7 +96,7 @@ async def test_a_bad_submit_is_refused_and_leaves_no_trace(
 ) -> None:
     """The refusal names code and request; no acceptance, no job, no task; the session goes on."""
     await wait_all_tasks_blocked()
-    tasks = trio.lowlevel.current_statistics().tasks_living
+    before = tasks()
     request = await peer.send("job.submit", fields)
     refusal = await peer.receive()
     assert refusal["type"] == "session.error"
@@ -103,7 +104,7 @@ async def test_a_bad_submit_is_refused_and_leaves_no_trace(
     assert refusal["payload"]["request_id"] == request
     assert refusal["payload"]["retryable"] is False
     assert len(refusal["payload"]["message"]) < 1000
-    assert await tasks_back_to(tasks)
+    assert await tasks_back_to(before)
     assert not live_jobs(runtime)
     await peer.submit("echo", "still here")
 
@@ -168,12 +169,12 @@ async def test_refused_submits_leave_no_timer(
     await peer.submit("echo", 0, idempotency_key="k")
     await peer.expect("job.result")
     await wait_all_tasks_blocked()
-    tasks = trio.lowlevel.current_statistics().tasks_living
+    before = tasks()
     for number in range(1, 101):
         fields = {"agent": "echo", "input": number, "idempotency_key": "k", "max_runtime_sec": 1}
         await peer.send("job.submit", fields)
         await peer.expect("session.error", code="DUPLICATE_KEY")
-    assert await tasks_back_to(tasks)
+    assert await tasks_back_to(before)
     peer.seen.clear()
     with trio.move_on_after(3):
         await peer.receive()

@@ -11,7 +11,7 @@ from trio.testing import MockClock
 from arcp_trio import JobContext, JobError, Limits, Runtime
 from arcp_trio.testing import Peer, open_peer
 from arcp_trio.wire.json import Json
-from tests.jobs.runtimes import make_runtime
+from tests.stage import make_runtime, simple_agents, stubborn_agents
 
 ENDS = {
     ("job.result", None, "success"),
@@ -74,7 +74,9 @@ async def test_an_agent_that_shields_itself_times_out_at_the_end_of_the_grace(
 ) -> None:
     """What it says meanwhile is heard; what it says behind the terminal is not."""
     async with (
-        make_runtime(limits=Limits(cancel_grace_seconds=2)) as runtime,
+        make_runtime(
+            simple_agents, stubborn_agents, limits=Limits(cancel_grace_seconds=2)
+        ) as runtime,
         open_peer(runtime) as peer,
     ):
         await peer.hello()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
@@ -23,11 +23,10 @@ from arcp_trio.testing import Peer, open_peer
 from arcp_trio.testing.frames import Frame
 from arcp_trio.wire.json import Json
 from tests.jobs import doer
-from tests.jobs.runtimes import make_runtime
+from tests.jobs.acting import Act, start
+from tests.stage import make_runtime
 
 LEASE: Frame = {"tool.call": ["**"]}
-
-Act = Callable[[JobContext], Awaitable[Json]]
 
 
 @pytest.fixture
@@ -37,17 +36,9 @@ async def runtime() -> AsyncGenerator[Runtime, None]:
         yield entered
 
 
-async def start(runtime: Runtime, peer: Peer, act: Act, lease: Frame = LEASE) -> str:
-    """Have an agent do this, and return the job's id."""
-    runtime.agent("actor")(act)
-    accepted = await peer.submit("actor", lease_request=lease)
-    job_id: str = accepted["job_id"]
-    return job_id
-
-
 async def ended(runtime: Runtime, peer: Peer, act: Act) -> tuple[Frame, list[Frame]]:
     """Have an agent do this: the terminal's payload and the events' bodies."""
-    return await doer.whole(peer, await start(runtime, peer, act))
+    return await doer.whole(peer, await start(runtime, peer, act, lease_request=LEASE))
 
 
 def answer(bodies: list[Frame]) -> Frame:
@@ -212,7 +203,7 @@ async def test_a_call_that_is_cancelled_has_its_end_before_the_jobs(
                 await trio.sleep(10)
             await trio.lowlevel.checkpoint()
 
-    job_id = await start(runtime, peer, act)
+    job_id = await start(runtime, peer, act, lease_request=LEASE)
     await trio.sleep(1)
     await peer.send("job.cancel", {"job_id": job_id})
     end, bodies = await doer.whole(peer, job_id)
@@ -256,7 +247,7 @@ async def test_a_call_of_an_agent_that_was_cut_off_is_not_heard_of(
         except ArcpError as error:
             caught.append(error)
 
-    job_id = await start(runtime, peer, act)
+    job_id = await start(runtime, peer, act, lease_request=LEASE)
     await trio.sleep(1)
     await peer.send("job.cancel", {"job_id": job_id})
     await peer.until_terminal(job_id)
@@ -305,7 +296,7 @@ async def test_an_agent_that_is_always_refused_lets_others_have_their_turn(
                 except PermissionDenied:
                     pass
 
-    job_id = await start(runtime, peer, act, {})
+    job_id = await start(runtime, peer, act, lease_request={})
     await peer.send("job.cancel", {"job_id": job_id})
     with trio.fail_after(5):
         end, _ = await doer.whole(peer, job_id)
@@ -326,7 +317,7 @@ async def test_the_client_reads_the_same_error_as_the_agent(
 
     async with open_peer(runtime) as peer:
         await peer.hello()
-        job_id = await start(runtime, peer, act, {})
+        job_id = await start(runtime, peer, act, lease_request={})
         _, bodies = await doer.whole(peer, job_id)
     assert [answer(bodies)["error"]["message"]] == said
     assert "shell.run" in said[0]

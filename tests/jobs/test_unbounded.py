@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-
 import pytest
 import trio
 from trio.testing import MockClock
@@ -11,25 +9,9 @@ from trio.testing import MockClock
 from arcp_trio import ArcpError, JobContext, Runtime
 from arcp_trio.testing import Peer
 from arcp_trio.wire.json import Json, JsonObject
-from tests.jobs import doer
 from tests.jobs.doer import SteppedClock, do, whole
-from tests.jobs.runtimes import make_runtime
 
 A_DAY = 86_400.0
-
-
-@pytest.fixture
-def clock() -> SteppedClock:
-    """The wall clock goes with Trio's."""
-    return SteppedClock()
-
-
-@pytest.fixture
-async def runtime(clock: SteppedClock) -> AsyncGenerator[Runtime, None]:
-    """A runtime with an agent that does as it is told."""
-    async with make_runtime(clock=clock) as entered:
-        entered.add(doer.agents)
-        yield entered
 
 
 @pytest.mark.spec("7.1-3")

@@ -13,7 +13,9 @@ from arcp_trio.testing import Peer
 from arcp_trio.wire import envelope
 from arcp_trio.wire.json import JsonObject
 from tests.metrics import scrape
-from tests.sessions.support import close_code, hello_payload, open_stage
+from tests.reading import close_code
+from tests.sessions.support import open_stage
+from tests.stage import hello_payload
 
 MIB = 1024 * 1024
 FIRST = 64 * 1024

@@ -16,7 +16,8 @@ from arcp_trio.wire.errors import ArcpError
 from arcp_trio.wire.json import JsonObject
 from tests.inside import SWEEP_SECONDS
 from tests.metrics import scrape
-from tests.sessions.support import TOKENS, Stage, hello_payload, open_stage
+from tests.sessions.support import Stage, open_stage
+from tests.stage import TOKENS, hello_payload
 
 LIMITS = {
     "resume_window_seconds": 20,

@@ -12,10 +12,11 @@ from arcp_trio.store.sqlite import SqliteStore
 from arcp_trio.testing import open_peer
 from tests.credentials.runtimes import LEASE, SafeStore, provided
 from tests.credentials.upstream import Upstream, down
-from tests.durability.support import new_runtime
+from tests.durability.support import agents
 from tests.inside import SWEEP_SECONDS
 from tests.metrics import scrape
 from tests.sessions.support import Stage, open_stage
+from tests.stage import make_runtime
 
 TYPES = {
     "arcp_connections": "gauge",
@@ -91,13 +92,13 @@ async def test_a_session_that_something_is_in_hand_for_is_parked(autojump_clock:
 async def test_what_a_restart_finds_is_counted_at_once(tmp_path: Path) -> None:
     """Sessions that nobody has come back to yet, and the ends of the jobs that were lost."""
     with trio.fail_after(30):
-        async with new_runtime(SqliteStore(tmp_path / "store")) as runtime:
+        async with make_runtime(agents, store=SqliteStore(tmp_path / "store")) as runtime:
             for _ in range(3):
                 async with open_peer(runtime) as peer:
                     await peer.hello()
         store = SqliteStore(tmp_path / "store")
         await run_and_crash(store)
-        async with new_runtime(SqliteStore(tmp_path / "store")) as runtime:
+        async with make_runtime(agents, store=SqliteStore(tmp_path / "store")) as runtime:
             metrics = scrape(runtime)
             assert metrics("sessions", state="parked") == 4
             assert metrics("jobs_finished_total", outcome="error") == 1
@@ -105,7 +106,7 @@ async def test_what_a_restart_finds_is_counted_at_once(tmp_path: Path) -> None:
 
 async def run_and_crash(store: SqliteStore) -> None:
     """Accept a job, and never say its end: that is not stored any more."""
-    async with new_runtime(store) as runtime, open_peer(runtime) as peer:
+    async with make_runtime(agents, store=store) as runtime, open_peer(runtime) as peer:
         await peer.hello()
         await peer.submit("stayer")
         await store.flushed()

@@ -10,10 +10,11 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from arcp_trio.store.sqlite import SqliteStore
 from arcp_trio.testing import open_peer
-from tests.durability.support import FailingStore, new_runtime
+from tests.durability.support import FailingStore, agents
 from tests.flow.support import QUIET, ack, open_flow, read_to
 from tests.metrics import scrape
 from tests.sessions.support import open_stage
+from tests.stage import make_runtime
 
 # -- who is behind
 
@@ -120,7 +121,7 @@ async def test_commits_are_timed(autojump_clock: MockClock) -> None:
 async def test_a_commit_that_fails_counts_with_all_of_its_tries(autojump_clock: MockClock) -> None:
     """Everyone has waited for as long."""
     store = FailingStore()
-    async with new_runtime(store) as runtime, open_peer(runtime) as peer:
+    async with make_runtime(agents, store=store) as runtime, open_peer(runtime) as peer:
         await peer.hello()
         store.broken = True
         await peer.send("job.submit", {"agent": "stayer"})
@@ -133,7 +134,7 @@ async def test_a_commit_that_fails_counts_with_all_of_its_tries(autojump_clock: 
 async def test_sqlite_is_timed_as_well(tmp_path: Path) -> None:
     """Its commits take a time that is not nothing."""
     with trio.fail_after(30):
-        async with new_runtime(SqliteStore(tmp_path / "store")) as runtime:
+        async with make_runtime(agents, store=SqliteStore(tmp_path / "store")) as runtime:
             async with open_peer(runtime) as peer:
                 await peer.hello()
             metrics = scrape(runtime)

@@ -12,7 +12,9 @@ from arcp_trio.testing.peer import TEST_TOKEN
 from arcp_trio.wire.errors import CODES, ArcpError, InternalError
 from tests.inside import set_version
 from tests.metrics import scrape
-from tests.sessions.support import Stage, close_code, hello_payload, open_stage, refusal
+from tests.reading import close_code, refusal
+from tests.sessions.support import Stage, open_stage
+from tests.stage import hello_payload
 
 # -- refusals
 

@@ -15,6 +15,7 @@ from arcp_trio.testing import Peer
 from arcp_trio.testing.frames import Frame
 from tests.durability.stores import TABLES
 from tests.durability.story import World
+from tests.footprint import tasks
 from tests.inside import claimed_keys, live_jobs
 from tests.metrics import scrape
 
@@ -106,7 +107,7 @@ async def test_submits_that_are_refused(count: int, autojump_clock: MockClock) -
         await peer.send("job.submit", {"agent": "waiter"})
         await next_of(peer, "job.accepted")
         await wait_all_tasks_blocked()
-        before, held = trio.lowlevel.current_statistics().tasks_living, kept(world)
+        before, held = tasks(), kept(world)
         for n in range(count):
             refused = {"agent": "chatty", "input": 1, "max_runtime_sec": 3_600}
             if n % 2:
@@ -114,7 +115,7 @@ async def test_submits_that_are_refused(count: int, autojump_clock: MockClock) -
             await peer.send("job.submit", refused)
             assert (await next_of(peer, "job.accepted", "session.error"))["type"] != "job.accepted"
         await wait_all_tasks_blocked()
-        assert trio.lowlevel.current_statistics().tasks_living == before
+        assert tasks() == before
         assert kept(world) == held
         assert claimed_keys(world.runtime) == 0
         assert len(live_jobs(world.runtime)) == 1

@@ -13,7 +13,9 @@ from arcp_trio.testing.peer import TEST_TOKEN
 from arcp_trio.wire.errors import PermissionDenied, Unauthenticated
 from tests.inside import SWEEP_SECONDS, counted_addresses
 from tests.limits.support import peer_at
-from tests.sessions.support import hello_payload, open_stage, refusal
+from tests.reading import refusal
+from tests.sessions.support import open_stage
+from tests.stage import hello_payload
 
 HERE, THERE = "192.0.2.1", "192.0.2.2"
 

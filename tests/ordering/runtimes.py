@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import trio
 
-from arcp_trio import Agents, JobContext, Limits, MemoryStore, Runtime, StaticTokens
-from arcp_trio.testing import TrioClock
-from arcp_trio.testing.frames import Frame
-from arcp_trio.testing.peer import TEST_TOKEN, Peer
+from arcp_trio import Agents, JobContext
+from arcp_trio.testing.peer import Peer
 from arcp_trio.wire.json import Json
 
 agents = Agents()
@@ -50,25 +48,8 @@ async def endless(job: JobContext) -> None:
         n += 1
 
 
-def make_runtime(limits: Limits | None = None, *, store: MemoryStore | None = None) -> Runtime:
-    """A runtime in virtual time with these agents."""
-    runtime = Runtime(
-        auth=StaticTokens({TEST_TOKEN: "tester"}),
-        store=store,
-        clock=TrioClock(),
-        limits=limits,
-    )
-    runtime.add(agents)
-    return runtime
-
-
 def places(peer: Peer, job_id: str) -> list[int]:
     """Return what the job's log events say, in the order of their numbers."""
     frames = sorted(peer.recorder.events(job_id), key=lambda frame: int(frame["event_seq"]))
     payloads = [frame["payload"] for frame in frames]
     return [int(said["body"]["message"]) for said in payloads if said["kind"] == "log"]
-
-
-def numbers(frames: list[Frame]) -> list[int]:
-    """Return the numbers of those frames that have one."""
-    return [frame["event_seq"] for frame in frames if "event_seq" in frame]

@@ -15,7 +15,8 @@ from arcp_trio.testing import open_pair, open_peer
 from arcp_trio.testing.pair import PeerFactory, open_peers
 from arcp_trio.testing.peer import Peer
 from tests import defects
-from tests.ordering.runtimes import make_runtime, places
+from tests.ordering.runtimes import agents, places
+from tests.stage import make_runtime
 
 EVENTS = 10_000
 
@@ -24,7 +25,7 @@ EVENTS = 10_000
 
 async def _talk_at_once() -> None:
     """Two jobs, one that its watchdog ends, and the runtime's own word on back-pressure."""
-    async with make_runtime() as runtime, open_peer(runtime) as peer:
+    async with make_runtime(agents) as runtime, open_peer(runtime) as peer:
         await peer.hello()
         await peer.send("session.ack", {"last_processed_seq": 0})
         jobs = [await peer.submit("brisk", EVENTS // 2) for _ in range(2)]
@@ -101,7 +102,7 @@ async def test_a_job_runs_on_to_success_and_is_resumed(
     autojump_clock: MockClock, leave: Leave
 ) -> None:
     """Silence, a reset and a close each leave the job running; the session misses nothing of it."""
-    async with make_runtime(_IMPATIENT) as runtime, open_peers(runtime) as peers:
+    async with make_runtime(agents, limits=_IMPATIENT) as runtime, open_peers(runtime) as peers:
         await _leave_and_return(peers, leave)
 
 
@@ -111,7 +112,7 @@ async def test_a_session_that_takes_its_jobs_along_is_found_out(
 ) -> None:
     """The same check fails where losing a connection ends the jobs."""
     defects.end_jobs_with_their_connection(monkeypatch)
-    async with make_runtime(_IMPATIENT) as runtime, open_peers(runtime) as peers:
+    async with make_runtime(agents, limits=_IMPATIENT) as runtime, open_peers(runtime) as peers:
         with pytest.raises(AssertionError, match="assert 'cancelled' == 'success'"):
             await _leave_and_return(peers, leave)
 
@@ -136,7 +137,7 @@ async def _five_events(*, submitting: bool) -> None:
             assert await inner.result() == 0
         handled.append(f"end {number}")
 
-    async with make_runtime() as runtime, open_pair(runtime, on_event=on_event) as client:
+    async with make_runtime(agents) as runtime, open_pair(runtime, on_event=on_event) as client:
         job = await client.submit("brisk", 5)
         with trio.fail_after(60):
             await job.result()

@@ -11,7 +11,6 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from arcp_trio import JobContext, JobError, Limits, MemoryStore
 from arcp_trio.store.interface import Owed
 from arcp_trio.store.queue import WriteQueue
-from arcp_trio.store.records import KeyRow
 from arcp_trio.store.writes import MoveFloor, Write
 from arcp_trio.testing import open_peer
 from arcp_trio.testing.frames import NUMBERED, Frame
@@ -20,7 +19,10 @@ from arcp_trio.testing.peer import Peer
 from arcp_trio.wire.json import JsonObject
 from tests import defects
 from tests.inside import batch_bytes
-from tests.ordering.runtimes import make_runtime, numbers, places
+from tests.ordering.runtimes import agents, places
+from tests.reading import numbers
+from tests.slow_stores import PausingStore, SlowKeys
+from tests.stage import make_runtime
 
 
 async def _receive_numbered(peer: Peer, count: int) -> list[Frame]:
@@ -39,7 +41,7 @@ async def _receive_numbered(peer: Peer, count: int) -> list[Frame]:
 @pytest.mark.spec("8.3-1", "1.0/8.3-1", "1.0/8.3-3")
 async def test_jobs_of_one_session_share_its_sequence(autojump_clock: MockClock) -> None:
     """Two jobs and their results together are 1 to N; each job's own events keep their order."""
-    async with make_runtime() as runtime, open_peer(runtime) as peer:
+    async with make_runtime(agents) as runtime, open_peer(runtime) as peer:
         await peer.hello()
         jobs = [await peer.submit("steady", 20), await peer.submit("chatty", 300)]
         frames = await _receive_numbered(peer, 322 - len(numbers(peer.seen)))
@@ -50,7 +52,7 @@ async def test_jobs_of_one_session_share_its_sequence(autojump_clock: MockClock)
 @pytest.mark.spec("8.3-1")
 async def test_sessions_count_for_themselves(autojump_clock: MockClock) -> None:
     """Two sessions beside each other both have a sequence that begins at 1."""
-    async with make_runtime() as runtime, open_peers(runtime) as peers:
+    async with make_runtime(agents) as runtime, open_peers(runtime) as peers:
         for peer in [await peers.connect(), await peers.connect()]:
             await peer.hello()
             await peer.submit("chatty", 10)
@@ -63,7 +65,7 @@ async def test_every_event_and_terminal_has_a_number_and_nothing_else(
     autojump_clock: MockClock,
 ) -> None:
     """Events, results and errors of jobs carry an `event_seq`; acceptances do not."""
-    async with make_runtime() as runtime, open_peer(runtime) as peer:
+    async with make_runtime(agents) as runtime, open_peer(runtime) as peer:
 
         @runtime.agent("failing")
         async def failing(job: JobContext) -> None:
@@ -82,7 +84,7 @@ async def test_every_event_and_terminal_has_a_number_and_nothing_else(
 @pytest.mark.spec("6.4-7", "6.5-6")
 async def test_pings_and_acks_take_no_number(autojump_clock: MockClock) -> None:
     """A hundred pings and acks between ten events leave these at 1 to 10, and are not replayed."""
-    async with make_runtime() as runtime, open_peers(runtime) as peers:
+    async with make_runtime(agents) as runtime, open_peers(runtime) as peers:
         peer = await peers.connect()
         await peer.hello()
         await peer.submit("steady", 10)
@@ -115,7 +117,7 @@ async def test_the_acceptance_comes_before_the_first_event(
     autojump_clock: MockClock, limits: Limits
 ) -> None:
     """An agent that emits at once is not heard before its `job.accepted`, not even while behind."""
-    async with make_runtime(limits) as runtime, open_peer(runtime) as peer:
+    async with make_runtime(agents, limits=limits) as runtime, open_peer(runtime) as peer:
         await peer.hello()
         for _ in range(20):
             await peer.send("job.submit", {"agent": "chatty", "input": 30})
@@ -126,13 +128,10 @@ async def test_the_acceptance_comes_before_the_first_event(
 
 async def test_acceptances_leave_in_the_order_of_their_submits(autojump_clock: MockClock) -> None:
     """A submit that takes a second is answered before the quick ones behind it."""
-
-    class SlowKeys(MemoryStore):
-        async def key(self, principal: str, key: str, now: float) -> KeyRow | None:
-            await trio.sleep(1)
-            return await super().key(principal, key, now)
-
-    async with make_runtime(store=SlowKeys()) as runtime, open_peer(runtime) as peer:
+    async with (
+        make_runtime(agents, store=SlowKeys({"slow": 1})) as runtime,
+        open_peer(runtime) as peer,
+    ):
         await peer.hello()
         slow: JsonObject = {"agent": "chatty", "input": 1, "idempotency_key": "slow"}
         quick: list[JsonObject] = [
@@ -150,32 +149,19 @@ async def test_acceptances_leave_in_the_order_of_their_submits(autojump_clock: M
 # -- stored, then seen
 
 
-class _Gate(MemoryStore):
-    """A store that commits nothing while it is shut."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open = trio.Event()
-        self.open.set()
-
-    async def _commit(self, writes: Sequence[Write]) -> None:
-        await self.open.wait()
-        await super()._commit(writes)
-
-
 async def _emit_while_shut() -> None:
-    store = _Gate()
-    async with make_runtime(store=store) as runtime, open_peer(runtime) as peer:
+    store = PausingStore()
+    async with make_runtime(agents, store=store) as runtime, open_peer(runtime) as peer:
         await peer.hello()
         await peer.submit("steady", 3)
         await peer.expect("job.event")
-        store.open = trio.Event()
+        store.pause()
         try:
             with trio.move_on_after(30):
                 frame = await peer.receive()
                 raise AssertionError(f"seen before it was stored: {frame}")
         finally:
-            store.open.set()
+            store.go_on()
         assert numbers(await _receive_numbered(peer, 3)) == [2, 3, 4]
 
 
@@ -219,7 +205,7 @@ async def test_flushed_means_also_what_is_being_committed(autojump_clock: MockCl
 @pytest.mark.spec("6.3-3", "1.0/6.3-2", "1.0/6.3-4", "1.0/8.3-2")
 async def test_a_long_absence_is_replayed_whole(autojump_clock: MockClock) -> None:
     """25,000 events emitted while nobody was connected arrive in order, and go on live."""
-    async with make_runtime() as runtime, open_peers(runtime) as peers:
+    async with make_runtime(agents) as runtime, open_peers(runtime) as peers:
         peer = await peers.connect()
         await peer.hello()
         job = await peer.submit("chatty", 25_000)
@@ -238,7 +224,7 @@ async def test_a_replay_of_many_outboxes_does_not_hold_up_the_welcome(
 ) -> None:
     """Ten times what outbox and tail hold: welcome at once, then everything."""
     limits = Limits(outbox_items=64, tail_frames=64)
-    async with make_runtime(limits) as runtime, open_peers(runtime) as peers:
+    async with make_runtime(agents, limits=limits) as runtime, open_peers(runtime) as peers:
         peer = await peers.connect()
         await peer.hello()
         await peer.submit("chatty", 640)
@@ -253,7 +239,7 @@ async def test_a_replay_of_many_outboxes_does_not_hold_up_the_welcome(
 @pytest.mark.spec("6.3-3")
 async def test_two_replays_are_the_same_bytes(autojump_clock: MockClock) -> None:
     """Resumed twice from the same number, a session sends the same frames, byte for byte."""
-    async with make_runtime() as runtime, open_peers(runtime) as peers:
+    async with make_runtime(agents) as runtime, open_peers(runtime) as peers:
         peer = await peers.connect()
         await peer.hello()
         await peer.submit("chatty", 700)
@@ -271,7 +257,7 @@ async def test_two_replays_are_the_same_bytes(autojump_clock: MockClock) -> None
 async def test_a_client_that_does_not_read_delays_nobody_else(autojump_clock: MockClock) -> None:
     """Beside a session whose socket is stuck, another gets its events as they are emitted."""
     limits = Limits(outbox_items=8, tail_frames=8, heartbeat_seconds=1_000)
-    async with make_runtime(limits) as runtime, open_peers(runtime) as peers:
+    async with make_runtime(agents, limits=limits) as runtime, open_peers(runtime) as peers:
         stuck, lively = await peers.connect(), await peers.connect()
         await stuck.hello()
         await stuck.submit("chatty", 5_000)
@@ -292,7 +278,7 @@ async def test_job_cancelled_comes_before_the_end_also_while_behind(
 ) -> None:
     """Catching up does not overtake what was told before: the terminal follows `job.cancelled`."""
     limits = Limits(outbox_items=1, tail_frames=1)
-    async with make_runtime(limits) as runtime, open_peer(runtime) as peer:
+    async with make_runtime(agents, limits=limits) as runtime, open_peer(runtime) as peer:
 
         @runtime.agent("bulky")
         async def bulky(job: JobContext) -> None:
@@ -311,7 +297,7 @@ async def test_job_cancelled_comes_before_the_end_also_while_behind(
 
 async def test_a_second_cancel_never_follows_the_terminal(autojump_clock: MockClock) -> None:
     """Cancelled at every moment around its end, a job says nothing behind its terminal."""
-    async with make_runtime() as runtime, open_peer(runtime) as peer:
+    async with make_runtime(agents) as runtime, open_peer(runtime) as peer:
         await peer.hello()
         for ticks in range(25):
             job = await peer.submit("endless")
@@ -335,7 +321,10 @@ async def test_the_order_across_jobs_holds_for_those_that_speak_while_others_are
             return await super().owed(cursors, entries, size)
 
     limits = Limits(outbox_items=1, tail_frames=1)
-    async with make_runtime(limits, store=SlowReads()) as runtime, open_peer(runtime) as peer:
+    async with (
+        make_runtime(agents, limits=limits, store=SlowReads()) as runtime,
+        open_peer(runtime) as peer,
+    ):
 
         @runtime.agent("noted")
         async def noted(job: JobContext) -> None:

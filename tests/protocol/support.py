@@ -4,41 +4,9 @@ from __future__ import annotations
 
 import json
 
-import trio
-
-from arcp_trio import Agents, JobContext, Limits, Runtime, StaticTokens
-from arcp_trio.testing import Peer, TrioClock
+from arcp_trio.testing import Peer
 from arcp_trio.testing.frames import Frame
-from arcp_trio.testing.peer import TEST_TOKEN
-from arcp_trio.wire.json import Json
-
-OTHER_TOKEN = "other-token"
-"""Of a principal that has nothing to do with the one of `TEST_TOKEN`."""
-
-agents = Agents()
-
-
-@agents.agent("echo")
-async def echo(job: JobContext) -> Json:
-    """Return the input."""
-    return job.input
-
-
-@agents.agent("sleeper")
-async def sleeper(_job: JobContext) -> Json:
-    """Sleep until the job is ended from outside."""
-    await trio.sleep_forever()
-
-
-def make_runtime(**limits: int) -> Runtime:
-    """A runtime in virtual time for two principals."""
-    runtime = Runtime(
-        auth=StaticTokens({TEST_TOKEN: "alice", OTHER_TOKEN: "bob"}),
-        clock=TrioClock(),
-        limits=Limits(**limits),
-    )
-    runtime.add(agents)
-    return runtime
+from arcp_trio.wire.json import Json, JsonObject
 
 
 def text_of(kind: str, payload: Json = None, /, **envelope: Json) -> str:
@@ -57,3 +25,11 @@ async def answers(peer: Peer, count: int) -> list[Frame]:
         else:
             peer.seen.append(frame)
     return found
+
+
+async def refused(peer: Peer, kind: str, payload: JsonObject) -> JsonObject:
+    """Send a request that must fail; the payload of the answer."""
+    request = await peer.send(kind, payload)
+    error = await peer.expect("session.error", request_id=request)
+    body: JsonObject = error["payload"]
+    return body

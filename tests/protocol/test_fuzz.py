@@ -9,10 +9,11 @@ from collections.abc import Callable
 import pytest
 from trio.testing import MockClock
 
+from arcp_trio import Limits
 from arcp_trio.testing import Peer, open_peer, open_peers
 from arcp_trio.transport import TransportClosed
 from arcp_trio.wire.json import Json, JsonObject
-from tests.protocol.support import make_runtime
+from tests.stage import make_runtime
 
 FRAMES = 400
 """In each run; a probe after so many of them shows that the session lives."""
@@ -141,7 +142,7 @@ async def test_a_session_minds_no_frame(seed: int, autojump_clock: MockClock) ->
     """Between two good submits, all that comes are right answers; the recorder checks each."""
     limits = {"malformed_frames": 2 * FRAMES, "jobs_per_principal": 2 * FRAMES}
     mutator = Mutator(seed)
-    async with make_runtime(**limits) as runtime, open_peer(runtime) as peer:
+    async with make_runtime(limits=Limits(**limits)) as runtime, open_peer(runtime) as peer:
         await peer.hello()
         running = (await peer.submit("sleeper"))["job_id"]
         for n in range(FRAMES):
@@ -186,7 +187,10 @@ HELLOS: list[tuple[str, JsonObject]] = [
 async def test_a_runtime_minds_no_first_frame(seed: int, autojump_clock: MockClock) -> None:
     """Each is welcomed, or refused with a reason and a Close; nobody else notices."""
     mutator = Mutator(1_000 + seed)
-    async with make_runtime(handshake_seconds=5) as runtime, open_peers(runtime) as peers:
+    async with (
+        make_runtime(limits=Limits(handshake_seconds=5)) as runtime,
+        open_peers(runtime) as peers,
+    ):
         witness = await peers.connect()
         await witness.hello()
         for n in range(200):

@@ -15,7 +15,7 @@ from arcp_trio.testing.frames import Frame
 from arcp_trio.wire.features import ALL_FEATURES, SUPPORTED, Feature
 from arcp_trio.wire.json import Json
 from tests.inside import live_jobs
-from tests.protocol.support import make_runtime
+from tests.stage import make_runtime
 
 
 def without(feature: str) -> tuple[str, ...]:

@@ -13,7 +13,8 @@ from arcp_trio import JobContext, JobError
 from arcp_trio.testing import Peer, PeerFactory, open_peer, open_peers
 from arcp_trio.testing.frames import NUMBERED, Frame
 from arcp_trio.wire.json import Json, JsonObject
-from tests.protocol.support import answers, make_runtime
+from tests.protocol.support import answers
+from tests.stage import make_runtime
 
 ULID = r"[0-9A-HJKMNP-TV-Z]{26}"
 TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"

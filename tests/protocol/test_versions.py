@@ -9,10 +9,8 @@ from arcp_trio import InvalidRequest
 from arcp_trio.testing import Peer, open_peer, open_peers
 from arcp_trio.testing.frames import Frame
 from arcp_trio.wire.json import Json
-from tests.protocol.support import make_runtime
-from tests.sessions.support import close_code
-
-# -- versions
+from tests.reading import close_code
+from tests.stage import make_runtime
 
 
 @pytest.mark.spec("1.0/5.1-1")

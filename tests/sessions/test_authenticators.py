@@ -12,7 +12,9 @@ from trio.testing import MockClock
 from arcp_trio import StaticTokens
 from arcp_trio.testing.peer import TEST_TOKEN
 from arcp_trio.wire.errors import JobNotFound, PermissionDenied
-from tests.sessions.support import hello_payload, open_stage, refusal
+from tests.reading import refusal
+from tests.sessions.support import open_stage
+from tests.stage import hello_payload
 
 # --- authenticators
 

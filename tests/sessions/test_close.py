@@ -8,9 +8,11 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from arcp_trio.transport import TransportClosed
 from arcp_trio.wire.errors import PermissionDenied
+from tests.footprint import tasks
 from tests.inside import connected_principals, live_jobs
 from tests.metrics import scrape
-from tests.sessions.support import close_code, lines, open_stage
+from tests.reading import close_code, lines
+from tests.sessions.support import open_stage
 
 
 @pytest.mark.spec("6.7-1")
@@ -105,13 +107,13 @@ async def test_a_peer_that_goes_without_reading_is_let_go(autojump_clock: MockCl
 async def test_a_peer_that_does_not_answer_the_close_is_let_go(autojump_clock: MockClock) -> None:
     """The answer to the Close is waited for as long, and no task stays behind."""
     async with open_stage(close_seconds=2) as stage:
-        before = trio.lowlevel.current_statistics().tasks_living
+        before = tasks()
         peer = await stage.welcomed()
         await peer.send("session.close", {})
         await trio.sleep(2.1)
         await peer.drop()
         await wait_all_tasks_blocked()
-        assert trio.lowlevel.current_statistics().tasks_living == before
+        assert tasks() == before
 
 
 # --- who may cancel afterwards

@@ -10,7 +10,8 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.inside import NUMBERING
-from tests.sessions.support import close_code, lines, open_stage
+from tests.reading import close_code, lines
+from tests.sessions.support import open_stage
 
 
 @contextmanager

@@ -10,7 +10,9 @@ from arcp_trio import JobContext
 from arcp_trio.testing import Peer
 from arcp_trio.testing.frames import Frame
 from arcp_trio.transport import TransportClosed
-from tests.sessions.support import close_code, lines, open_stage
+from tests.footprint import tasks
+from tests.reading import close_code, lines
+from tests.sessions.support import open_stage
 
 
 async def listen(peer: Peer, seconds: float) -> list[tuple[float, Frame]]:
@@ -297,7 +299,7 @@ async def test_silence_counts_only_while_somebody_listens(autojump_clock: MockCl
 async def test_nothing_beats_after_the_end(autojump_clock: MockClock) -> None:
     """Once their connections are gone, sessions have no task left."""
     async with open_stage(heartbeat_seconds=5) as stage:
-        before = trio.lowlevel.current_statistics().tasks_living
+        before = tasks()
         peers = [await stage.welcomed() for _ in range(100)]
         for n, peer in enumerate(peers):
             if n % 2:
@@ -307,4 +309,4 @@ async def test_nothing_beats_after_the_end(autojump_clock: MockClock) -> None:
                 await peer.expect("session.closed")
                 await peer.close()
         await trio.sleep(1)
-        assert trio.lowlevel.current_statistics().tasks_living == before
+        assert tasks() == before

@@ -17,8 +17,11 @@ from arcp_trio.transport.stdio import LineTransport
 from arcp_trio.wire.errors import JobNotFound
 from arcp_trio.wire.features import ALL_FEATURES, SUPPORTED
 from arcp_trio.wire.json import Json
+from tests.footprint import tasks
 from tests.inside import connected_principals
-from tests.sessions.support import OTHER_TOKEN, TOKENS, hello_payload, open_stage, refusal
+from tests.reading import refusal
+from tests.sessions.support import open_stage
+from tests.stage import BOB, TOKENS, hello_payload
 
 # --- the welcome
 
@@ -165,7 +168,7 @@ async def test_no_good_token_no_session(auth: Json, autojump_clock: MockClock) -
             await peer.receive()
         assert closed.value.code == 1008
         await wait_all_tasks_blocked()
-        assert stage.remembered() == dict.fromkeys(stage.remembered(), 0)
+        assert stage.remembered() == {}
 
 
 @pytest.mark.parametrize(
@@ -254,7 +257,7 @@ async def test_frames_behind_a_refused_hello_are_ignored(autojump_clock: MockClo
     """Who was turned away is not listened to, whatever is in the pipe already."""
     async with open_stage() as stage:
         peer = await stage.connect()
-        await peer.send("session.hello", hello_payload(token="wrong"))
+        await peer.send("session.hello", hello_payload("wrong"))
         await peer.send("session.hello", hello_payload())
         await peer.send("job.submit", {"agent": "puppet"})
         assert (await refusal(peer))["code"] == "UNAUTHENTICATED"
@@ -277,12 +280,12 @@ async def test_who_says_nothing_is_closed_in_time(begun: bytes, autojump_clock: 
 async def test_who_does_not_even_read_is_closed_in_time(autojump_clock: MockClock) -> None:
     """The farewell is tried for close_seconds, and no longer."""
     async with open_stage(handshake_seconds=10, close_seconds=2) as stage:
-        before = trio.lowlevel.current_statistics().tasks_living
+        before = tasks()
         await stage.connect()  # and never read from it
-        connected = trio.lowlevel.current_statistics().tasks_living
+        connected = tasks()
         await trio.sleep(13)
         # What is left is the client's half.
-        assert trio.lowlevel.current_statistics().tasks_living - before < connected - before
+        assert tasks() - before < connected - before
 
 
 async def test_a_hello_in_time_lifts_the_deadline(autojump_clock: MockClock) -> None:
@@ -299,7 +302,7 @@ async def test_a_hello_in_time_lifts_the_deadline(autojump_clock: MockClock) -> 
 async def test_a_session_that_is_stored_too_late_is_nobodys(autojump_clock: MockClock) -> None:
     """No welcome before the session is stored; when nobody waits any more, none at all."""
     async with open_stage(handshake_seconds=10, resume_window_seconds=100) as stage:
-        before = trio.lowlevel.current_statistics().tasks_living
+        before = tasks()
         stage.store.pause()
         peer = await stage.connect()
         await peer.send("session.hello", hello_payload())
@@ -307,7 +310,7 @@ async def test_a_session_that_is_stored_too_late_is_nobodys(autojump_clock: Mock
         await peer.close()
         stage.store.go_on()
         await wait_all_tasks_blocked()
-        assert trio.lowlevel.current_statistics().tasks_living == before
+        assert tasks() == before
         assert not connected_principals(stage.runtime)
         await trio.sleep(110)
         assert not stage.store.tables.sessions
@@ -322,7 +325,7 @@ async def test_a_second_hello_is_refused_and_changes_nothing(autojump_clock: Moc
         peer = await stage.welcomed()
         job = (await peer.submit("puppet"))["job_id"]
         session, token = peer.session_id, peer.resume_token
-        for payload in (hello_payload(), hello_payload(token=OTHER_TOKEN), {}):
+        for payload in (hello_payload(), hello_payload(BOB), {}):
             again = await peer.send("session.hello", payload)
             error = await peer.expect("session.error", request_id=again)
             assert error["payload"]["code"] == "INVALID_REQUEST"
@@ -343,7 +346,7 @@ async def test_a_foreign_session_id_in_a_frame_reaches_nobody_else(
     """A frame acts on the session of its connection, whatever session it names."""
     async with open_stage(auth=TOKENS) as stage:
         alice, bob = await stage.welcomed(), await stage.connect()
-        await bob.hello(token=OTHER_TOKEN)
+        await bob.hello(token=BOB)
         job = (await alice.submit("puppet"))["job_id"]
         ours = alice.session_id
         await bob.send("session.ack", {"last_processed_seq": 0}, session_id=ours)

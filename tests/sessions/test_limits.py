@@ -18,15 +18,11 @@ from arcp_trio.transport import memory_streams
 from arcp_trio.transport.frames import client_texts
 from arcp_trio.wire.errors import InternalError
 from arcp_trio.wire.ids import new_id
+from tests.footprint import tasks
 from tests.inside import connected_principals
-from tests.sessions.support import (
-    OTHER_TOKEN,
-    Stage,
-    close_code,
-    hello_payload,
-    open_stage,
-    refusal,
-)
+from tests.reading import close_code, refusal
+from tests.sessions.support import Stage, open_stage
+from tests.stage import BOB, hello_payload
 
 # --- sessions
 
@@ -42,7 +38,7 @@ async def test_connected_sessions_of_a_principal_are_bounded(autojump_clock: Moc
         assert (refused["code"], refused["retryable"]) == ("INTERNAL_ERROR", True)
         assert refused["details"] == {"limit": "sessions_per_principal", "max": 3}
         bob = await stage.connect()
-        await bob.hello(token=OTHER_TOKEN)
+        await bob.hello(token=BOB)
         await peers[0].drop()
         await wait_all_tasks_blocked()
         await stage.welcomed()
@@ -100,7 +96,7 @@ async def test_parked_sessions_of_a_principal_are_bounded(autojump_clock: MockCl
     """The one that was parked first goes first; those of others stay."""
     async with open_stage(parked_sessions_per_principal=3) as stage:
         bob = await stage.connect()
-        await bob.hello(token=OTHER_TOKEN)
+        await bob.hello(token=BOB)
         await bob.drop()
         await wait_all_tasks_blocked()
         peers = [await stage.welcomed() for _ in range(5)]
@@ -112,7 +108,7 @@ async def test_parked_sessions_of_a_principal_are_bounded(autojump_clock: MockCl
         for peer in peers[2:]:
             await stage.resumed(peer.resume_from())
         again = await stage.connect()
-        await again.hello(token=OTHER_TOKEN, resume=bob.resume_from())
+        await again.hello(token=BOB, resume=bob.resume_from())
 
 
 async def test_a_session_that_comes_back_is_the_youngest(autojump_clock: MockClock) -> None:
@@ -272,18 +268,13 @@ async def test_frames_that_are_refused_for_what_they_ask_are_not_bad(
 # --- nothing stays behind
 
 
-def tasks() -> int:
-    """How many tasks there are."""
-    return trio.lowlevel.current_statistics().tasks_living
-
-
 async def test_a_thousand_sessions_come_and_go(autojump_clock: MockClock) -> None:
     """Dropped in whatever state they are, they leave no task at once and no trace in the end."""
     chance = random.Random(1_000)
     async with open_stage(
         resume_window_seconds=100, heartbeat_seconds=5, parked_sessions_per_principal=10_000
     ) as stage:
-        before, nothing = tasks(), dict.fromkeys(stage.remembered(), 0)
+        before = tasks()
         for _ in range(1_000):
             peer = await stage.welcomed()
             if chance.random() < 0.1:
@@ -298,7 +289,7 @@ async def test_a_thousand_sessions_come_and_go(autojump_clock: MockClock) -> Non
         assert stage.remembered()["sessions"] == 1_000
         await trio.sleep(110)
         assert tasks() == before
-        assert stage.remembered() == nothing
+        assert stage.remembered() == {}
 
 
 _UPGRADE = (
@@ -330,7 +321,7 @@ async def test_a_thousand_handshakes_are_cut_anywhere(autojump_clock: MockClock)
     """Half a request, half a hello, a hello without a reader: no task, no session, no heartbeat."""
     chance = random.Random(2_000)
     async with open_stage(resume_window_seconds=100, heartbeat_seconds=5) as stage:
-        before, nothing = tasks(), dict.fromkeys(stage.remembered(), 0)
+        before = tasks()
         whole = opening(("session.hello", hello_payload()), ("session.ping", {"nonce": "n"}))
         for _ in range(1_000):
             cut = len(whole) if chance.random() < 0.6 else chance.randrange(len(whole))
@@ -340,7 +331,7 @@ async def test_a_thousand_handshakes_are_cut_anywhere(autojump_clock: MockClock)
         assert not connected_principals(stage.runtime)
         assert stage.remembered()["sessions"] > 100
         await trio.sleep(110)
-        assert stage.remembered() == nothing
+        assert stage.remembered() == {}
 
 
 async def test_resumes_that_are_cut_anywhere_cost_the_session_nothing(

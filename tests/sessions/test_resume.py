@@ -13,7 +13,8 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from arcp_trio.testing import Peer
 from arcp_trio.testing.frames import Frame
 from tests.inside import live_jobs
-from tests.sessions.support import Stage, lines, open_stage, up_to
+from tests.reading import lines, up_to
+from tests.sessions.support import Stage, open_stage
 
 
 async def raw_replay(stage: Stage, resume: Frame, count: int) -> tuple[Peer, list[str]]:

@@ -10,14 +10,9 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from arcp_trio.testing import Peer
 from arcp_trio.testing.frames import Frame
-from tests.sessions.support import (
-    OTHER_TOKEN,
-    Stage,
-    hello_payload,
-    lines,
-    open_stage,
-    refusal,
-)
+from tests.reading import lines, refusal
+from tests.sessions.support import Stage, open_stage
+from tests.stage import BOB, hello_payload
 
 Dialect = Literal["block", "flat", "frame", "bare frame", "second frame"]
 
@@ -190,7 +185,7 @@ async def test_a_resume_that_authenticates_as_somebody_else_is_foreign(
         gone = await dropped_session(stage)
         expected = await stage.refused(gone.resume_from() | {"resume_token": "rt_wrong"})
         peer = await stage.connect()
-        auth = {"scheme": "bearer", "token": OTHER_TOKEN}
+        auth = {"scheme": "bearer", "token": BOB}
         await peer.send("session.resume", gone.resume_from() | {"auth": auth})
         assert await refusal(peer) == expected
         await stage.resumed(gone.resume_from())
@@ -249,7 +244,7 @@ async def test_another_principal_cannot_resume_behind_its_own_hello(
         gone = await dropped_session(stage)
         expected = await stage.refused(gone.resume_from() | {"resume_token": "rt_wrong"})
         thief = await stage.connect()
-        await thief.hello(token=OTHER_TOKEN)
+        await thief.hello(token=BOB)
         await thief.send("session.resume", gone.resume_from())
         assert await refusal(thief) == expected
         await stage.resumed(gone.resume_from())

@@ -10,7 +10,9 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from arcp_trio.testing import Peer
 from arcp_trio.transport import TransportClosed
-from tests.sessions.support import OTHER_TOKEN, close_code, hello_payload, lines, open_stage, up_to
+from tests.reading import close_code, lines, up_to
+from tests.sessions.support import open_stage
+from tests.stage import BOB, hello_payload
 
 # --- failed attempts
 
@@ -47,7 +49,7 @@ async def test_all_failures_are_the_same_failure(autojump_clock: MockClock) -> N
             "zero": good | {"last_event_seq": 0},
         }
         answers = {name: await stage.refused(resume) for name, resume in attempts.items()}
-        answers["foreign"] = await stage.refused(good, token=OTHER_TOKEN)
+        answers["foreign"] = await stage.refused(good, token=BOB)
         expected = answers["unknown token"]
         assert expected["code"] == "RESUME_WINDOW_EXPIRED"
         assert expected["retryable"] is False
@@ -69,8 +71,8 @@ async def test_a_failed_attempt_burns_nothing(autojump_clock: MockClock) -> None
         ):
             for _ in range(5):
                 await stage.refused(attempt)
-                await stage.refused(attempt, token=OTHER_TOKEN)
-        await stage.refused(good, token=OTHER_TOKEN)
+                await stage.refused(attempt, token=BOB)
+        await stage.refused(good, token=BOB)
         second = await stage.resumed(good)
         await stage.puppet.say("still mine")
         assert lines(await up_to(second, 1)) == ["still mine"]
@@ -83,7 +85,7 @@ async def test_a_failed_attempt_leaves_a_live_socket_alone(autojump_clock: MockC
         await peer.submit("puppet")
         good = peer.resume_from()
         await stage.refused(good | {"resume_token": "rt_wrong"})
-        await stage.refused(good, token=OTHER_TOKEN)
+        await stage.refused(good, token=BOB)
         await stage.refused(good | {"last_event_seq": 99})
         await stage.refused(good | {"last_event_seq": -1})
         await stage.puppet.say("undisturbed")

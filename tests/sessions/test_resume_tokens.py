@@ -9,8 +9,13 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from arcp_trio import StaticTokens
+from arcp_trio.testing.peer import TEST_TOKEN
+from tests.footprint import tasks
 from tests.inside import MOST_SPARE_DIGESTS, connected_principals
-from tests.sessions.support import hello_payload, open_stage, up_to
+from tests.reading import up_to
+from tests.sessions.support import open_stage
+from tests.stage import BOB, hello_payload
 
 # --- tokens
 
@@ -59,14 +64,14 @@ async def test_a_rotation_that_is_stored_too_late_costs_nothing(autojump_clock: 
         await peer.submit("puppet")
         await peer.drop()
         await trio.sleep(1)
-        before = trio.lowlevel.current_statistics().tasks_living
+        before = tasks()
         resume = peer.resume_from()
         stage.store.pause()
         for _ in range(3):
             assert (await stage.refused(resume))["code"] == "UNAUTHENTICATED"
         stage.store.go_on()
         await wait_all_tasks_blocked()
-        assert trio.lowlevel.current_statistics().tasks_living == before
+        assert tasks() == before
         assert not connected_principals(stage.runtime)
         second = await stage.resumed(resume)
         await stage.puppet.say("here")
@@ -168,7 +173,7 @@ async def test_tokens_are_compared_by_digest_in_constant_time(
         compared.append((one, other))
         return compare(one, other)
 
-    async with open_stage() as stage:
+    async with open_stage(auth=StaticTokens({TEST_TOKEN: "alice", BOB: "bob"})) as stage:
         peer = await stage.welcomed()
         await peer.drop()
         resume = peer.resume_from()

@@ -10,7 +10,9 @@ from arcp_trio.store.records import SessionRow
 from arcp_trio.testing.frames import Frame
 from tests.inside import live_jobs
 from tests.metrics import scrape
-from tests.sessions.support import OTHER_TOKEN, Stage, close_code, open_stage
+from tests.reading import close_code
+from tests.sessions.support import Stage, open_stage
+from tests.stage import BOB
 
 SWEEP_SECONDS = 5
 """How late what is over may be forgotten."""
@@ -52,8 +54,7 @@ async def test_a_window_that_is_over_is_over_at_once(
 async def test_what_is_over_is_freed_without_any_traffic(autojump_clock: MockClock) -> None:
     """A hundred dropped sessions and then silence: soon after the window nothing is left."""
     async with open_stage(resume_window_seconds=100) as stage:
-        nothing = dict.fromkeys(stage.remembered(), 0)
-        assert stage.remembered() == nothing
+        assert stage.remembered() == {}
         for n in range(100):
             peer = await stage.welcomed()
             await peer.until_terminal((await peer.submit("chatty", 5))["job_id"])
@@ -65,7 +66,7 @@ async def test_what_is_over_is_freed_without_any_traffic(autojump_clock: MockClo
         await trio.sleep(99)
         assert stage.remembered()["sessions"] == 100
         await trio.sleep(1 + SWEEP_SECONDS)
-        assert stage.remembered() == nothing
+        assert stage.remembered() == {}
 
 
 @pytest.mark.spec("6.3-3", "1.0/6.2-3")
@@ -101,7 +102,7 @@ async def test_failed_attempts_do_not_extend_a_window(autojump_clock: MockClock)
             await trio.sleep(1)
             await stage.refused(resume | {"resume_token": "rt_wrong"})
             await stage.refused(resume | {"last_event_seq": 7})
-            await stage.refused(resume, token=OTHER_TOKEN)
+            await stage.refused(resume, token=BOB)
         await trio.sleep(1.1)
         assert await forgotten(stage, resume)
 

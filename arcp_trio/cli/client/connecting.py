@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from arcp_trio.addresses import UNIX_PREFIX, is_this_machine
+from arcp_trio.addresses import UNIX_PREFIX, WEBSOCKET_PATH, is_this_machine
 from arcp_trio.cli import defaults
 from arcp_trio.cli.client.options import TOKEN_VARIABLE, URL_VARIABLE, ClientOptions
 from arcp_trio.cli.client.signals import Interrupts
@@ -72,7 +72,7 @@ class Destination:
                 " the command in the folder in which serve runs on this machine"
             )
         return (
-            f"{self.shown_url} does not accept the token of {self.token_from};"
+            f"{self.shown_url} does not accept the token from {self.token_from};"
             f" give another one with --token or {TOKEN_VARIABLE}"
         )
 
@@ -81,7 +81,7 @@ def _advice(error: ConnectionFailed) -> str:
     if isinstance(error, TlsFailed):
         return "is --url right? --ca names the authorities to trust"
     if isinstance(error, WrongPath):
-        return "look at the path in --url, which is most often /arcp"
+        return f"look at the path in --url, which is most often {WEBSOCKET_PATH}"
     return "is it a runtime, and is --url right?"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Final, TypeVar, cast
+from typing import Final, TypeVar
 
 import trio
 
@@ -12,6 +12,7 @@ from arcp_trio.cli.client.signals import SIGNALS, Interrupted, Interrupts
 from arcp_trio.cli.errors import PROGRAM, CommandError, ExitCode, reason
 from arcp_trio.cli.logs import set_up
 from arcp_trio.client import ConnectionFailed
+from arcp_trio.groups import leaves
 from arcp_trio.wire.errors import ArcpError, ResumeWindowExpired
 
 _LIST_AGENTS: Final = f"; {PROGRAM} agents lists the agents there are"
@@ -36,7 +37,9 @@ def run_client(work: Work[_O], options: _O) -> int:
     try:
         return trio.run(_run, work, options)
     except Exception as error:
-        _raise_as_command_error(_first(error))
+        # Tasks that fail together most often fail for one reason. A CommandError says it best.
+        first = min(leaves(error), key=lambda each: not isinstance(each, CommandError))
+        _raise_as_command_error(first)
         raise
 
 
@@ -53,17 +56,6 @@ async def _run(work: Work[_O], options: _O) -> int:
         except* (BrokenPipeError, Interrupted):
             pass  # the reader of the output, or the person who typed, has had enough: no failure
     return code if interrupts.number is None else 128 + interrupts.number
-
-
-def _first(error: Exception) -> Exception:
-    """Return one of the exceptions in a group: a CommandError, if there is one.
-
-    Tasks that fail together most often fail for one reason.
-    """
-    if not isinstance(error, ExceptionGroup):
-        return error
-    group = cast("ExceptionGroup[Exception]", error)
-    return _first((group.subgroup(CommandError) or group).exceptions[0])
 
 
 def _raise_as_command_error(error: Exception) -> None:
