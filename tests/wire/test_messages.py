@@ -163,7 +163,7 @@ def test_absent_is_not_null() -> None:
     """An optional field without a value is not on the wire, save the few that peers look for."""
     assert payload_bytes(messages.Closed()) == b"{}"
     assert payload_bytes(Submit(agent="a")) == b'{"agent":"a","input":null}'
-    assert payload_bytes(messages.Jobs(jobs=[], request_id="r")) == (
+    assert payload_bytes(messages.JobListing(jobs=[], request_id="r")) == (
         b'{"request_id":"r","jobs":[],"next_cursor":null}'
     )
     subscribed = messages.Subscribed(job_id="j", current_status="running", agent="a")

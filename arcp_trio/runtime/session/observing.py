@@ -19,12 +19,12 @@ from arcp_trio.wire.errors import ArcpError, InvalidRequest, JobNotFound, clip
 from arcp_trio.wire.json import Json, JsonObject, dumps, loads, loads_exact, loads_object
 from arcp_trio.wire.messages import (
     JobEntry,
+    JobListing,
     ListJobs,
     Subscribe,
     Subscribed,
     Unsubscribe,
 )
-from arcp_trio.wire.messages import Jobs as JobListing
 from arcp_trio.wire.payloads import to_json
 from arcp_trio.wire.timestamps import parse_rfc3339, rfc3339
 

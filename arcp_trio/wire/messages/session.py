@@ -249,7 +249,7 @@ class JobEntry:
 
 
 @attrs.frozen(kw_only=True)
-class Jobs:
+class JobListing:
     """A page of a listing (§6.6)."""
 
     type: ClassVar[str] = "session.jobs"
