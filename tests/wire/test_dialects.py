@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from arcp._envelope import Envelope as SdkEnvelope
@@ -59,7 +59,7 @@ def translated(type: str, payload: dict[str, Any]) -> dict[str, Any]:  # noqa: A
     return fields
 
 
-ACCEPTED = {
+ACCEPTED: Final[dict[str, Any]] = {
     "job_id": "job_1",
     "agent": "echo@1.0.0",
     "lease": {"cost.budget": ["USD:5.00"]},
@@ -67,7 +67,7 @@ ACCEPTED = {
     "trace_id": "a" * 32,
     "request_id": "r1",
 }
-ENDED = {
+ENDED: Final[dict[str, Any]] = {
     "code": "CANCELLED",
     "final_status": "cancelled",
     "message": "m",

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from arcp_trio.wire.events import (
     KINDS,
     InvalidEvent,
-    Log,
-    Progress,
-    ResultChunk,
+    LogBody,
+    ProgressBody,
+    ResultChunkBody,
     encode_event,
     feature_of,
     read_body,
@@ -245,7 +245,7 @@ def test_members_of_enumerations_are_sent_as_their_values() -> None:
         "message": "info",
     }
     assert sent("progress", {"current": Numbered.HALF, "total": 10})["current"] == 5
-    with pytest.raises(InvalidEvent, match=r"a string @ \$\.message"):
+    with pytest.raises(InvalidEvent, match=r"a string, got an integer @ \$\.message"):
         encode_event("log", {"level": "info", "message": Numbered.HALF}, TS)
     with pytest.raises(InvalidEvent, match=r"@ \$\.current"):
         encode_event("progress", {"current": True}, TS)
@@ -289,11 +289,11 @@ def test_features_of_kinds() -> None:
 
 def test_bodies_become_objects() -> None:
     """What a client receives can be had as the object of its kind, or is refused."""
-    assert read_body("log", {"level": "info", "message": "m", "x": 1}) == Log(
+    assert read_body("log", {"level": "info", "message": "m", "x": 1}) == LogBody(
         level="info", message="m"
     )
-    assert read_body("progress", {"current": 1, "total": None}) == Progress(current=1)
-    assert read_body("result_chunk", CHUNK) == ResultChunk(
+    assert read_body("progress", {"current": 1, "total": None}) == ProgressBody(current=1)
+    assert read_body("result_chunk", CHUNK) == ResultChunkBody(
         result_id="res_1", chunk_seq=0, data="", encoding="utf8", more=False
     )
     with pytest.raises(InvalidEvent):

@@ -163,7 +163,7 @@ def test_absent_is_not_null() -> None:
     """An optional field without a value is not on the wire, save the few that peers look for."""
     assert payload_bytes(messages.Closed()) == b"{}"
     assert payload_bytes(Submit(agent="a")) == b'{"agent":"a","input":null}'
-    assert payload_bytes(messages.Jobs(jobs=[], request_id="r")) == (
+    assert payload_bytes(messages.JobListing(jobs=[], request_id="r")) == (
         b'{"request_id":"r","jobs":[],"next_cursor":null}'
     )
     subscribed = messages.Subscribed(job_id="j", current_status="running", agent="a")
@@ -211,7 +211,7 @@ def test_numbers_keep_their_digits() -> None:
         Accepted(job_id="j", budget={"USD": Decimal("5.00")})
     )
     with pytest.raises(ValueError, match=r"bytes is not a JSON value @ \$\.result"):
-        payload_bytes(JobResult(result=b"x"))
+        payload_bytes(JobResult(result=b"x"))  # type: ignore[arg-type]
 
 
 def test_a_whole_frame_round_trip() -> None:

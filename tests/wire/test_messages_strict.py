@@ -39,7 +39,7 @@ from tests.wire.payloads import HELLO, SUBMIT, read, receive, refusal
         (
             "session.hello",
             {**HELLO, "capabilities": {"features": ["ack", None]}},
-            "expected a string @ $.payload.capabilities.features[1]",
+            "expected a string, got null @ $.payload.capabilities.features[1]",
         ),
         ("session.hello", {**HELLO, "resume": {}}, "missing @ $.payload.resume.resume_token"),
         (
@@ -85,7 +85,7 @@ from tests.wire.payloads import HELLO, SUBMIT, read, receive, refusal
         (
             "job.submit",
             {**SUBMIT, "lease_request": {"fs.read": ["/a", 1]}},
-            "non-empty string @ $.payload.lease_request['fs.read'][1]",
+            "got an integer @ $.payload.lease_request['fs.read'][1]",
         ),
         (
             "job.submit",
@@ -146,7 +146,7 @@ def test_all_problems_are_named_at_once() -> None:
     }
     assert refusal("job.submit", payload).split("; ") == [
         "expected a string, got an integer @ $.payload.agent",
-        "expected a non-empty string @ $.payload.lease_request['fs.read'][0]",
+        "expected a string, got an integer @ $.payload.lease_request['fs.read'][0]",
         "expected an RFC 3339 timestamp ending in Z @ $.payload.lease_constraints.expires_at",
         "expected a positive integer @ $.payload.max_runtime_sec",
     ]

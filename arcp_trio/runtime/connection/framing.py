@@ -57,10 +57,10 @@ class FrameWriter:
 
     async def write(self, frames: Sequence[Frame]) -> None:
         """Write frames, with a pause after each one that the client's dialect asks it for."""
-        busy_behind, begin = self._dialect.busy_behind, 0
-        if busy_behind is not None:
+        busy_after, begin = self._dialect.busy_after, 0
+        if busy_after is not None:
             for end, (seq, tail) in enumerate(frames, 1):
-                if not seq and tail.startswith(busy_behind):
+                if not seq and tail.startswith(busy_after):
                     await self._write(frames[begin:end])
                     await trio.sleep(PAUSE_SECONDS)
                     begin = end

@@ -17,7 +17,7 @@ from arcp_trio.store.interface import JournalTrimmed
 from arcp_trio.wire.errors import ArcpError, InternalError, clip, error_from_payload
 from arcp_trio.wire.events import InvalidEvent
 from arcp_trio.wire.features import Feature
-from arcp_trio.wire.json import Json, JsonValue, loads
+from arcp_trio.wire.json import Json, JsonValue, loads_object
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.job.job import Job
@@ -119,7 +119,7 @@ class ResultChunks:
                 raise InternalError("the streamed result is no longer stored") from None
             at += len(page)
             tails = [entry.tail for _, entry in page if entry.feature == Feature.RESULT_CHUNK]
-            chunks += [loads(b"{" + tail[1:])["payload"]["body"] for tail in tails]
+            chunks += [loads_object(b"{" + tail[1:])["payload"]["body"] for tail in tails]
         return chunks
 
 
