@@ -1,7 +1,7 @@
 """Checks that names and prose keep to the house's rules; `make lint` runs it.
 
 - No class name of the package exists twice: a name in a traceback or a document means one class.
-- Every class that docs/glossary.md names exists.
+- Every class and module that docs/glossary.md names exists.
 - Docstrings, comments and documents avoid phrases that readers stumble over.
 """
 
@@ -35,7 +35,7 @@ PHRASES = {
     re.compile(r"\bcom(?:e|es|ing) to nothing\b"): "say 'fails'",
     re.compile(r"\bso many (?!that)\w"): "name the number",
 }
-PRONOUN = re.compile(r"(?:It|They|He|She|This|These|Those|That|Their|Who|Whom|Whose|Which) ")
+PRONOUN = re.compile(r"(?:It|They|He|She|This|These|Those|That|Their|Who|Whom|Whose) ")
 
 
 def main() -> int:
@@ -56,9 +56,9 @@ def _class_names() -> Iterator[str]:
         if len(found) > 1:
             yield f"{found[-1]}: class {name} exists already, at {found[0]}"
     for line, text in enumerate(GLOSSARY.read_text().splitlines(), 1):
-        for name in re.findall(r"\(`([A-Z]\w+)`", text):
-            if name not in places:
-                yield f"{GLOSSARY}:{line}: there is no class {name}"
+        for where in re.findall(r"`([\w/.]+)` \|$", text):
+            if where not in places and not (PACKAGE / where).is_file():
+                yield f"{GLOSSARY}:{line}: there is no class or module {where}"
 
 
 def _prose_of_code() -> Iterator[str]:

@@ -1,7 +1,8 @@
 """A runtime and library for ARCP 1.1, the Agent Runtime Control Protocol, built on Trio.
 
-Everything public is here and in `arcp_trio.testing`. Names are loaded when they are first used, so
-that the command line need not wait for what it does not use.
+Public names are here, in `arcp_trio.testing`, and in the plug-ins `arcp_trio.provisioners.litellm`
+and `arcp_trio.telemetry.opentelemetry`; every other module is internal and may change. Names are
+loaded when they are first used, so that the command line does not wait for those it does not need.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from arcp_trio.version import __version__
 if TYPE_CHECKING:
     from arcp_trio.authenticators.jwt import JwtAuth
     from arcp_trio.client.client import Client, connect
+    from arcp_trio.client.dialing import Dialer
     from arcp_trio.client.errors import (
         BrokenResult,
         CommandFailed,
@@ -41,13 +43,18 @@ if TYPE_CHECKING:
         Issued,
         Provisioner,
     )
-    from arcp_trio.runtime.job.agents import AgentFunction, Agents
+    from arcp_trio.runtime.job.agents import Agent, AgentFunction, Agents
     from arcp_trio.runtime.job.context import JobContext
+    from arcp_trio.runtime.job.delegation import Child
+    from arcp_trio.runtime.job.result_stream import ResultStream
+    from arcp_trio.runtime.job.tools import ToolCall
     from arcp_trio.runtime.limits import Limits
     from arcp_trio.runtime.runtime import Runtime
     from arcp_trio.runtime.tracing import Span, Tracer
+    from arcp_trio.store.interface import Store
     from arcp_trio.store.memory import MemoryStore
     from arcp_trio.store.sqlite import SqliteStore
+    from arcp_trio.transport.base import Transport
     from arcp_trio.wire.errors import (
         AgentNotAvailable,
         AgentVersionNotAvailable,
@@ -70,9 +77,12 @@ if TYPE_CHECKING:
     )
     from arcp_trio.wire.events import InvalidEvent
     from arcp_trio.wire.json import Json
+    from arcp_trio.wire.messages import AgentInfo
 
 __all__ = [
+    "Agent",
     "AgentFunction",
+    "AgentInfo",
     "AgentNotAvailable",
     "AgentVersionNotAvailable",
     "Agents",
@@ -81,6 +91,7 @@ __all__ = [
     "BrokenResult",
     "BudgetExhausted",
     "CannotRevoke",
+    "Child",
     "Client",
     "Clock",
     "CommandFailed",
@@ -90,6 +101,7 @@ __all__ = [
     "ConnectionRefused",
     "Credential",
     "CredentialOrder",
+    "Dialer",
     "DuplicateKey",
     "Event",
     "EventsNotKept",
@@ -118,14 +130,18 @@ __all__ = [
     "Policy",
     "ProtocolError",
     "Provisioner",
+    "ResultStream",
     "ResumeWindowExpired",
     "Runtime",
     "Span",
     "SqliteStore",
     "StaticTokens",
+    "Store",
     "SystemClock",
     "TlsFailed",
+    "ToolCall",
     "Tracer",
+    "Transport",
     "Unauthenticated",
     "WrongPath",
     "__version__",
@@ -135,6 +151,14 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Dialer": "arcp_trio.client.dialing",
+    "Agent": "arcp_trio.runtime.job.agents",
+    "Child": "arcp_trio.runtime.job.delegation",
+    "ResultStream": "arcp_trio.runtime.job.result_stream",
+    "ToolCall": "arcp_trio.runtime.job.tools",
+    "Store": "arcp_trio.store.interface",
+    "Transport": "arcp_trio.transport.base",
+    "AgentInfo": "arcp_trio.wire.messages",
     "JwtAuth": "arcp_trio.authenticators.jwt",
     "Client": "arcp_trio.client.client",
     "connect": "arcp_trio.client.client",

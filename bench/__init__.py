@@ -1,1 +1,1 @@
-"""Benchmarks: this runtime beside another one, in the same run (`python -m bench`)."""
+"""Benchmarks of this runtime beside another one, in the same run (`python -m bench`)."""

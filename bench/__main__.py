@@ -1,4 +1,4 @@
-"""`python -m bench`: all rows, or those of the families that are named."""
+"""`python -m bench`: measure all rows, or those of the named families."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ FAMILIES: Final[Mapping[str, Family]] = {
     "client": Family(clients, sides=(MEMORY,)),
     "leases": Family(leases, sides=(MEMORY,)),
 }
-"""The order of the rows. A new row is a function here, or one more figure of one."""
+"""The families, in the order of their rows."""
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure, and print the rows."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("families", nargs="*", metavar="FAMILY", help=", ".join(FAMILIES))
     parser.add_argument("--runs", type=int, default=5, help="runs of each side (default 5)")
-    parser.add_argument("--quick", action="store_true", help="only see that it works: one run")
+    parser.add_argument("--quick", action="store_true", help="one small run, to see that it works")
     parser.add_argument("--json", action="store_true", help="one JSON object per row")
     arguments = parser.parse_args()
     unknown = set(arguments.families) - set(FAMILIES)

@@ -1,4 +1,4 @@
-"""Agents for what the demo agents do not do."""
+"""Agents that the demo agents lack."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _gate = trio.Semaphore(0)
 
 @agents.agent("announcer")
 async def announcer(job: JobContext) -> Json:
-    """Do what `chatty` does, once a job of `go` says so."""
+    """Log as `chatty` does, after a job of `go` has started."""
     n, size = job.input["n"], job.input["size"]
     await _gate.acquire()
     for number in range(1, n + 1):

@@ -1,7 +1,7 @@
-"""The client of all measurements: a blocking socket and as little as possible around it.
+"""The client of all measurements: a blocking socket with as little as possible around it.
 
-It does not parse the frames of a stream: it finds their ends and looks for the number each must
-have. So it costs much less than any server that makes them; how much is measured along.
+The client does not parse the frames of a stream: it finds where they end, and checks their
+numbers. So it needs much less time than any server; the share it needs is measured, too.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from bench.peers import TOKENS
 
 _PATIENCE_SECONDS: Final = 30.0
 _READ_BYTES: Final = 256 * 1024
-_TEXT: Final = 0x81  # this and those below with FIN
+_TEXT: Final = 0x81  # this one and those below include FIN
 _PING: Final = 0x89
 _PONG: Final = 0x8A
 _EVENT_SEQ: Final = b'"event_seq":'
 
 
 class Client:
-    """One session, in which every number is checked: 1, 2, 3, … (§8.3)."""
+    """One session, whose numbers are checked to be 1, 2, 3, … (§8.3)."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class Client:
         resume: Mapping[str, Any] | None = None,
     ) -> None:
         self.seq = 0 if resume is None else resume["last_event_seq"]
-        """The number received last."""
+        """The last number received."""
         self._frames: deque[bytes] = deque()
         self._rest = b""
         self._session: dict[str, str] = {}
@@ -72,7 +72,7 @@ class Client:
         while b"\r\n\r\n" not in answer:
             answer += self._received()
         if not answer.startswith(b"HTTP/1.1 101 "):
-            raise RuntimeError(f"no WebSocket: {answer!r}")
+            raise RuntimeError(f"not a WebSocket: {answer!r}")
         self._rest = answer.partition(b"\r\n\r\n")[2]
 
     def _hello(self, token: str, features: Sequence[str], resume: Mapping[str, Any] | None) -> None:
@@ -91,7 +91,7 @@ class Client:
         self._resume_token = welcome["payload"]["resume_token"]
 
     def resume_from(self, seq: int) -> Mapping[str, Any]:
-        """What another client needs to go on with the session behind this number (§6.3)."""
+        """Return the `resume` of another client's hello, to go on after this number (§6.3)."""
         return {**self._session, "resume_token": self._resume_token, "last_event_seq": seq}
 
     # -- sending
@@ -108,13 +108,13 @@ class Client:
     def _send(self, first: int, payload: bytes) -> None:
         size = len(payload)
         length = bytes((0x80 | size,)) if size < 126 else b"\xfe" + size.to_bytes(2, "big")
-        # Masked with zeros: the payload stands as it is.
+        # A mask of zeros leaves the payload unchanged.
         self._socket.sendall(bytes((first,)) + length + bytes(4) + payload)
 
     # -- receiving
 
     def receive(self) -> bytes:
-        """Receive the next frame's text."""
+        """Receive the text of the next frame."""
         while not self._frames:
             self._split(self._rest + self._received())
         frame = self._frames.popleft()
@@ -128,18 +128,18 @@ class Client:
         return frame
 
     def expect(self, message_type: str) -> dict[str, Any]:
-        """Receive the next frame, which must be of that type, and return it parsed."""
+        """Receive the next frame, which must be of this type, and return it parsed."""
         message: dict[str, Any] = json.loads(self.receive())
         if message["type"] != message_type:
             raise RuntimeError(f"not a {message_type}: {message}")
         return message
 
     def fileno(self) -> int:
-        """What a selector waits for."""
+        """Return the socket's descriptor, for a selector."""
         return self._socket.fileno()
 
     def receive_some(self) -> None:
-        """Receive what is there, once there is something, and check its numbers."""
+        """Receive the frames that have arrived, waiting for some, and check their numbers."""
         self._split(self._rest + self._received())
         while self._frames:
             self.receive()
@@ -147,18 +147,18 @@ class Client:
     def _received(self) -> bytes:
         data = self._socket.recv(_READ_BYTES)
         if not data:
-            raise RuntimeError("the server hung up")
+            raise RuntimeError("the server closed the connection")
         return data
 
     def _split(self, data: bytes) -> None:
-        """Queue the whole WebSocket frames in the data and keep the rest."""
+        """Queue the complete WebSocket frames in the data, and keep the rest."""
         at, size = 0, len(data)
         while at + 2 <= size:
             length, start = data[at + 1], at + 2
             if length >= 126:
                 start += 2 if length == 126 else 8
                 length = int.from_bytes(data[at + 2 : start], "big")
-            # A length that is cut off reads as something else, but its frame ends outside, too.
+            # A length that is cut off is read wrong, but then the payload begins beyond the data.
             end = start + length
             if start > size or end > size:
                 break

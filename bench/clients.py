@@ -1,4 +1,4 @@
-"""Clients as their users have them: each a process of its own, the same server for all."""
+"""Clients as users have them: each is a process of its own, of the same server."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EVENTS: Final = 60_000
 
 
 def clients(server: Server, share: float) -> Sequence[Figure]:
-    """Events per second of the client's own processor time; and what the server would give."""
+    """Measure events per second of the client's own processor time, and of a minimal client."""
     events = int(EVENTS * share)
     with Client(server.url) as client:
         stream(client, events // 10)
@@ -33,7 +33,7 @@ def clients(server: Server, share: float) -> Sequence[Figure]:
 
 
 def _run(*program: str) -> dict[str, float]:
-    """Have a program measure itself."""
+    """Run a program that measures itself, and return its figures."""
     command = [sys.executable, "-m", *program]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     measured: dict[str, float] = json.loads(done.stdout)
@@ -41,6 +41,6 @@ def _run(*program: str) -> dict[str, float]:
 
 
 def _figure(row: str, measured: dict[str, float], *, side: str | None = None) -> Figure:
-    # Others may be using the processors: its own time is the client's doing alone.
+    # The client's own processor time, because others may be using the processors.
     rate = measured["rate"] / measured["busy"]
     return Figure(row, "events/s", rate, side=side, client_busy=measured["busy"])

@@ -1,4 +1,4 @@
-"""Many sessions: what it takes to open one, and to keep those in which nothing happens."""
+"""Many sessions: the cost of opening one, and of keeping idle ones."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ SESSIONS: Final = 1_000
 SECONDS: Final = 31.0
 """A little more than the interval at which both runtimes ping."""
 _LEAST: Final = 0.001
-"""What can be told from nothing."""
+"""The least value that is shown, instead of zero."""
 
 
 def handshakes(server: Server, share: float) -> Sequence[Figure]:
-    """Sessions per second, from connecting to the welcome; each is dropped at once."""
+    """Measure sessions per second, from connecting to the welcome; each is dropped at once."""
     count = int(HANDSHAKES * share / AT_ONCE)
     with ThreadPoolExecutor(AT_ONCE) as threads:
 
@@ -46,9 +46,9 @@ def _come_and_go(url: str, times: int) -> None:
 
 
 def idle(server: Server, share: float) -> Sequence[Figure]:
-    """What sessions cost in memory and time that only hear and answer pings, each."""
+    """Measure the memory and processor time of sessions that only answer pings."""
     count = int(SESSIONS * share)
-    # The peer knows but one principal, and has no bound for its sessions.
+    # The peer knows one principal only, and does not limit its sessions.
     tokens = cycle(TOKENS[:1] if server.side == PEER else TOKENS)
     _come_and_go(server.url, 20)  # warms up
     with ExitStack() as stack:
@@ -82,12 +82,12 @@ def _answer_pings(clients: Sequence[Client], seconds: float) -> None:
 
 
 def _resident_kib(pid: int) -> int:
-    """How much memory a process has (Linux)."""
+    """Return how much memory a process has (Linux)."""
     status = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace")
     (line,) = [line for line in status.splitlines() if line.startswith("VmRSS:")]
     return int(line.split()[1])
 
 
 def _processor_seconds(pid: int) -> float:
-    """How long a process has used processors, all of its threads (Linux): its clock."""
+    """Return the processor time of all threads of a process, from its CPU clock (Linux)."""
     return time.clock_gettime((~pid << 3) | 2)

@@ -1,4 +1,4 @@
-"""A job that talks to many: who submitted it, and those who have subscribed to it (§7.6)."""
+"""A job whose events go to many sessions: its submitter, and subscribers (§7.6)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from bench.streaming import MESSAGE_CHARACTERS
 
 SUBSCRIBERS: Final = (1, 10, 100)
 DELIVERIES: Final = 300_000
-"""Of one measurement: the more subscribers, the fewer events."""
+"""How many events are received in one measurement, by all sessions together."""
 
 
 def fan_out(server: Server, share: float) -> Sequence[Figure]:
-    """Events per second as received by all together, from the start until the last has the last."""
+    """Measure events per second, received by all together, from the start to the last event."""
     return [_deliver(server, count, int(DELIVERIES * share)) for count in SUBSCRIBERS]
 
 
@@ -45,7 +45,7 @@ def _deliver(server: Server, subscribers: int, deliveries: int) -> Figure:
 
 
 def _receive(clients: Sequence[Client], top: int) -> None:
-    """Receive from all of them, until each has this number."""
+    """Receive on all clients until each has this number."""
     with selectors.DefaultSelector() as selector:
         for client in clients:
             selector.register(client, selectors.EVENT_READ, client)

@@ -1,4 +1,4 @@
-"""What is measured, and how the sides are compared."""
+"""Figures, and the comparison of the sides."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import attrs
 from bench.peers import SIDES, Server, running
 
 QUICK_SHARE: Final = 0.02
-"""A smoke run does this part of the work."""
+"""The share of the work that a quick run does."""
 
 
 @attrs.frozen
@@ -24,14 +24,14 @@ class Figure:
     value: float
     less_is_better: bool = False
     side: str | None = None
-    """Whose it is, where that is not the server's side."""
+    """The side that the number belongs to, if it is not the server's."""
     client_busy: float | None = None
-    """The share of the time for which the client used a processor: near 1 it was the limit."""
+    """The share of the time in which the client used a processor; near 1, it was the limit."""
 
 
 @attrs.frozen
 class Row:
-    """The best run of each side that has such a figure."""
+    """The best figure of each side that has this row."""
 
     name: str
     runs: int
@@ -39,11 +39,11 @@ class Row:
 
     @property
     def unit(self) -> str:
-        """What its figures count."""
+        """The unit of its figures."""
         return next(iter(self.figures.values())).unit
 
     def ratio(self, side: str, other: str) -> float | None:
-        """How many times better a side is than another, whichever direction is better."""
+        """Return how many times better a side is than another, in the direction that is better."""
         if not {side, other} <= self.figures.keys():
             return None
         one = self.figures[side]
@@ -56,14 +56,14 @@ class Family:
     """Rows that are measured together."""
 
     measure: Callable[[Server, float], Sequence[Figure]]
-    """Measures a fresh server, doing this share of the full work."""
+    """Measures a fresh server, with a share of the full work."""
     most_runs: int = 5
-    """More of them would take too long for what they tell."""
+    """The most runs of each side, for families that take long."""
     sides: Sequence[str] = SIDES
 
 
 def compare(family: Family, *, runs: int, share: float) -> Sequence[Row]:
-    """Measure the sides by turns, so that a machine that slows down does so for all."""
+    """Measure the sides by turns, so that a machine that slows down affects all of them."""
     found: dict[str, dict[str, list[Figure]]] = {}
     runs = min(runs, family.most_runs)
     for _ in range(runs):
@@ -84,7 +84,7 @@ def _best(figures: Sequence[Figure]) -> Figure:
 
 
 class Stopwatch:
-    """The time a block took, and this process's part in it."""
+    """The time that a block took, and the share in which this process used a processor."""
 
     seconds: float
     busy: float

@@ -1,4 +1,4 @@
-"""What it costs to hold an operation against a lease, and a lease against another (§9)."""
+"""The cost of checking an operation against a lease, and a lease against another (§9)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bench.peers import Server
 
 PATTERNS: Final = 100
 
-# Each as a lease may have it, with what only the last of its patterns allows.
+# Each is a pattern of a lease, and a target that only the last of the patterns allows.
 _GRANTS: Final = (
     ("paths", "fs.read", "/ws/project{}/**", "/ws/project99/src/main.py"),
     ("deep paths", "fs.read", "/ws/**/package{}/*.py", "/ws/src/package99/main.py"),
@@ -24,7 +24,7 @@ _GRANTS: Final = (
 
 
 def leases(_server: Server, share: float) -> Sequence[Figure]:
-    """Microseconds of checks and proofs, in this process: no server has a part in it."""
+    """Measure checks and proofs in microseconds, in this process and without a server."""
     return [*_checks(int(20_000 * share)), *_proofs(int(200 * share))]
 
 

@@ -19,7 +19,7 @@ _IN_FLIGHT: Final = 64
 
 
 def listing(server: Server, share: float) -> Sequence[Figure]:
-    """Milliseconds from asking for a page to having it: page after page, and where none fits."""
+    """Measure milliseconds per page: one page after another, and one that no job is on."""
     jobs = int(JOBS * share)
     with Client(server.url, features=("list_jobs",)) as client:
         _run_jobs(client, jobs)
@@ -37,7 +37,7 @@ def listing(server: Server, share: float) -> Sequence[Figure]:
 
 
 def _pages(client: Client, count: int) -> Sequence[float]:
-    """The seconds each of so many pages took."""
+    """Return the seconds that each of `count` pages took."""
     seconds: list[float] = []
     cursor: str | None = None
     for _ in range(count):

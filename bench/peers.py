@@ -1,4 +1,4 @@
-"""The servers that are measured: each a process of its own, on a free port of the loopback."""
+"""The servers that are measured, each a process of its own on a free port of the loopback."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 TOKENS: Final = tuple(f"bench-token-{n}" for n in range(10))
-"""Each of a principal of its own; all but the first, which the peer knows, observe everybody."""
+"""One token per principal. The peer knows the first; all others observe every principal's jobs."""
 
 MEMORY: Final = "memory"
-"""This runtime, forgetting everything when it ends."""
+"""The project's own runtime, with its store in memory."""
 DURABLE: Final = "durable"
-"""This runtime, with its events on disk before anybody sees them."""
+"""The project's own runtime, with events on disk before any client gets them."""
 PEER: Final = "peer"
 """The other runtime, with its events in memory."""
 SIDES: Final = (MEMORY, DURABLE, PEER)
@@ -27,29 +27,29 @@ _SECONDS_TO_END: Final = 10.0
 
 
 class Server:
-    """A server that listens, or has been stopped in between."""
+    """A server, which can be stopped and started again."""
 
     url: str
 
     def __init__(self, side: str, folder: Path) -> None:
         self.side = side
         self.folder = folder
-        """What the durable side keeps."""
+        """The folder of the durable side's store."""
         self._process: subprocess.Popen[str] | None = None
 
     @property
     def observers(self) -> Sequence[str]:
-        """What clients present that are to see the jobs of the first principal."""
+        """The tokens that may see the jobs of the first principal."""
         return TOKENS[:1] if self.side == PEER else TOKENS[1:]
 
     @property
     def pid(self) -> int:
-        """The process that serves."""
+        """The id of the server's process."""
         assert self._process is not None
         return self._process.pid
 
     def start(self) -> None:
-        """Start it, and return when it listens."""
+        """Start the server, and return when it listens."""
         command = [sys.executable, "-m", *self._command()]
         self._process = subprocess.Popen(command, cwd=_ROOT, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
@@ -59,7 +59,7 @@ class Server:
         self.url = line.removeprefix(_ANNOUNCEMENT).strip()
 
     def stop(self) -> None:
-        """Have it end, in an orderly way if it can."""
+        """End the server, by force if it does not end in time."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -71,7 +71,7 @@ class Server:
                 process.kill()
 
     def _command(self) -> tuple[str, ...]:
-        """What `python -m` starts; it announces its URL in one line."""
+        """Return what `python -m` starts; it prints its URL on one line."""
         if self.side == PEER:
             return ("bench.vendor_server", TOKENS[0])
         principals = [f"--token=bench-{n}={token}" for n, token in enumerate(TOKENS)]
@@ -83,7 +83,7 @@ class Server:
 
 @contextmanager
 def running(side: str) -> Generator[Server]:
-    """Start a fresh server of this side and end it with the block."""
+    """Start a fresh server of this side, and end it after the block."""
     with TemporaryDirectory(prefix="arcp-bench-") as folder:
         server = Server(side, Path(folder))
         try:

@@ -1,6 +1,7 @@
-"""This project's client as a program: receives a job's events, and prints how fast that went.
+"""The project's own client as a program that receives a job's events and prints how fast it did.
 
-Arguments: the URL, the token, how many events, and how they are taken: `events` or `on_event`.
+Arguments: the URL, the token, the number of events, and how to receive them: `events` or
+`on_event`.
 """
 
 from __future__ import annotations
@@ -16,21 +17,21 @@ from bench.streaming import MESSAGE_CHARACTERS
 
 
 class Count:
-    """What the program does with an event: it looks at it."""
+    """Counts events and their characters, as a program that reads each event would."""
 
     def __init__(self) -> None:
         self.events = 0
         self.characters = 0
 
     def __call__(self, event: Event) -> None:
-        """Look at one."""
-        if event.kind == "log":  # and not that the runtime finds it slow
+        """Count one event."""
+        if event.kind == "log":  # not the runtime's warnings about a slow reader
             self.events += 1
             self.characters += len(event.body["message"])
 
 
 async def receive(client: Client, events: int, count: Count, *, iterating: bool) -> None:
-    """Have a job emit so many events, and take them."""
+    """Have a job emit this many events, and receive them."""
     before = count.events
     job = await client.submit("chatty", {"n": events, "size": MESSAGE_CHARACTERS})
     if iterating:
@@ -42,7 +43,7 @@ async def receive(client: Client, events: int, count: Count, *, iterating: bool)
 
 
 async def main(url: str, token: str, events: int, way: str) -> None:
-    """Warm up, measure, print."""
+    """Warm up, measure, and print."""
     count = Count()
 
     async def on_event(event: Event) -> None:

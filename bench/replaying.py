@@ -1,4 +1,4 @@
-"""A client that lost its connection and asks for everything again (§6.3)."""
+"""A client that resumes its session and asks for all events again (§6.3)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from bench.peers import Server
 from bench.streaming import EVENTS, stream
 
 _SECONDS_TO_NOTICE: Final = 0.3
-"""The peer lets nobody resume before it has seen the connection end."""
+"""The peer resumes a session only after it has noticed the end of its connection."""
 
 
 def replay(server: Server, share: float) -> Sequence[Figure]:
-    """Numbered frames per second as received, from connecting again to the last one."""
+    """Measure numbered frames per second, from connecting again to the last one."""
     with Client(server.url) as client:
         stream(client, int(EVENTS * share))
         top, resume = client.seq, client.resume_from(0)

@@ -1,4 +1,4 @@
-"""How rows are printed."""
+"""Printing rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DIGITS: Final = {"ms": 2, "s": 2, "µs": 1, "KiB": 1, "%": 2}
 
 
 def heading() -> str:
-    """What the figures were measured with, and the names of the columns."""
+    """Return the machine and the Python version, and the names of the columns."""
     machine = (
         f"Python {platform.python_version()}, {platform.system()} {platform.machine()}, "
         f"{os.cpu_count()} processors"
@@ -26,7 +26,7 @@ def heading() -> str:
 
 
 def line(row: Row) -> str:
-    """A row for people."""
+    """Return a row for people."""
     busy = _busy(row)
     return _LINE.format(
         row.name,
@@ -56,7 +56,7 @@ def _busy(row: Row) -> dict[str, float]:
 
 
 def json_line(row: Row) -> str:
-    """A row for programs."""
+    """Return a row as JSON."""
     ratios = {_ratio_name(*sides): row.ratio(*sides) for sides in _RATIOS}
     return json.dumps(
         {

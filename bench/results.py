@@ -1,4 +1,4 @@
-"""A large result, streamed (§8.4), to the one client that submitted the job."""
+"""A large result that is streamed to its submitter (§8.4)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MB: Final = 1_000_000
 
 
 def streamed_result(server: Server, share: float) -> Sequence[Figure]:
-    """Megabytes of the result per second, from the submit to the terminal."""
+    """Measure megabytes of the result per second, from the submit to the terminal."""
     size = int(RESULT_MB * share * _MB)
     with Client(server.url, features=("result_chunk",)) as client:
         _stream(client, size // 10)  # warms up
@@ -26,7 +26,7 @@ def streamed_result(server: Server, share: float) -> Sequence[Figure]:
 
 
 def _stream(client: Client, size: int) -> None:
-    """Have a job stream a result of so many bytes, and receive all of it."""
+    """Have a job stream a result of `size` bytes, and receive all of it."""
     client.submit("report", {"size": size})
     received = 0
     while b'"result_size"' not in (frame := client.receive()):

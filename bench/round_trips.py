@@ -1,4 +1,4 @@
-"""Jobs that end at once: how long from a submit to its result."""
+"""Jobs that end at once: the time from a submit to its result."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SECONDS_TO_TALK: Final = 10.0
 
 
 def round_trips(server: Server, share: float) -> Sequence[Figure]:
-    """Latency and rate, one job at a time and with several in flight; and beside a stream."""
+    """Measure latency and rate, with one job and with several in flight, and beside a stream."""
     trips = int(TRIPS * share)
     figures: list[Figure] = []
     with Client(server.url) as client:
@@ -35,7 +35,7 @@ def round_trips(server: Server, share: float) -> Sequence[Figure]:
             figures += _percentiles(row, latencies, watch.busy)
             rate = trips / watch.seconds
             figures.append(Figure(f"{row}: rate", "jobs/s", rate, client_busy=watch.busy))
-        if server.side != PEER:  # it answers only once the stream is over
+        if server.side != PEER:  # the peer answers only after the stream
             with _stream_beside(server.url), stopwatch() as watch:
                 latencies = _latencies(client, int(TRIPS_BESIDE * share), 1)
             figures += _percentiles("submit to result, beside a stream", latencies, watch.busy)
@@ -58,7 +58,7 @@ def _percentiles(row: str, latencies: Sequence[float], client_busy: float) -> Se
 
 @contextmanager
 def _stream_beside(url: str) -> Generator[None]:
-    """Another client, in a process of its own, is told all that a job can say meanwhile."""
+    """Have another client, in a process of its own, receive a stream during the block."""
     spawning = get_context("spawn")
     talking = spawning.Event()
     process = spawning.Process(target=_listen, args=(url, talking), daemon=True)
@@ -81,7 +81,7 @@ def _listen(url: str, talking: Event) -> None:
 
 
 def _latencies(client: Client, trips: int, in_flight: int) -> list[float]:
-    """Keep so many jobs in flight; each carries the time of its submit there and back."""
+    """Keep this many jobs in flight; each job's input and result is the time of its submit."""
     submitted = 0
     latencies: list[float] = []
     while len(latencies) < trips:

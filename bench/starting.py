@@ -1,4 +1,4 @@
-"""How long a server takes to listen, and what it costs to find sessions in its store."""
+"""The time that a server takes to listen, also with many sessions in its store."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SESSIONS: Final = 10_000
 
 
 def start(server: Server, share: float) -> Sequence[Figure]:
-    """Seconds from starting the process until it listens: with nothing, and with sessions."""
+    """Measure seconds from starting the process until it listens, without and with sessions."""
     figures = [_restart(server, "start, nothing stored")]
     if server.side == DURABLE:
         sessions = int(SESSIONS * share / len(TOKENS))
@@ -26,7 +26,7 @@ def start(server: Server, share: float) -> Sequence[Figure]:
         figures.append(_restart(server, row))
         for token, resume in zip(TOKENS, last, strict=True):
             with Client(server.url, token=token, resume=resume):
-                pass  # it was found
+                pass  # the session was found
     return figures
 
 
@@ -38,7 +38,7 @@ def _restart(server: Server, row: str) -> Figure:
 
 
 def _leave_sessions(server: Server, token: str, sessions: int) -> Mapping[str, Any]:
-    """Open sessions that run a job each, and go away without a word; the last can be resumed."""
+    """Open sessions that run one job each, and drop them; return how to resume the last one."""
     resume: Mapping[str, Any] = {}
     for _ in range(sessions):
         with Client(server.url, token=token) as client:

@@ -1,4 +1,4 @@
-"""A job that talks as fast as it can, to the one client that submitted it."""
+"""A job that emits events as fast as it can, for its submitter alone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MESSAGE_CHARACTERS: Final = 100
 
 
 def one_client(server: Server, share: float) -> Sequence[Figure]:
-    """Events per second as received, from the submit to the result, and what is left on disk."""
+    """Measure events per second, from the submit to the result, and bytes on disk per event."""
     events = int(EVENTS * share)
     with Client(server.url) as client:
         stream(client, events // 10)  # warms up
@@ -31,7 +31,7 @@ def one_client(server: Server, share: float) -> Sequence[Figure]:
 
 
 def stream(client: Client, events: int) -> None:
-    """Have a job emit so many events, and receive them."""
+    """Have a job emit this many events, and receive them."""
     client.submit("chatty", {"n": events, "size": MESSAGE_CHARACTERS})
     client.expect("job.accepted")
     for _ in range(events - 1):

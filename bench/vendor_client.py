@@ -1,4 +1,4 @@
-"""The vendor's client as a program, which does what `bench.receiving` does: see there."""
+"""The vendor's client as a program that does what `bench.receiving` does."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bench.streaming import MESSAGE_CHARACTERS
 
 
 async def receive(client: ARCPClient, events: int) -> None:
-    """Have a job emit so many events, and take them."""
+    """Have a job emit this many events, and receive them."""
     count = characters = 0
     settings = {"n": events, "size": MESSAGE_CHARACTERS}
     job = await client.submit(agent="chatty", input=settings)
@@ -28,7 +28,7 @@ async def receive(client: ARCPClient, events: int) -> None:
 
 
 async def main(url: str, token: str, events: int) -> None:
-    """Warm up, measure, print."""
+    """Warm up, measure, and print."""
     client = ARCPClient(client=ClientInfo(name="bench", version="1.0.0"), token=token)
     await client.connect(await WebSocketTransport.connect(url))
     await receive(client, events // 10)

@@ -1,6 +1,6 @@
-"""The vendor's runtime with agents that do what those of this one do that are measured.
+"""The vendor's runtime, with agents that do the same as those of this runtime.
 
-Set up as its own command line does it: in-memory event log, static token.
+It is set up as its own command line does: with an event log in memory and a static token.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CHUNK_CHARACTERS: Final = 256 * 1024
 
 
 async def chatty(settings: Json, job: JobContext) -> dict[str, int]:
-    """Log n messages of `size` characters."""
+    """Log `n` messages of `size` characters."""
     n, size = settings["n"], settings["size"]
     for number in range(1, n + 1):
         await job.log("info", f"message {number} ".ljust(size, ".")[:size])
@@ -26,7 +26,7 @@ async def chatty(settings: Json, job: JobContext) -> dict[str, int]:
 
 
 async def report(settings: Json, job: JobContext) -> None:
-    """Stream a text of `size` characters, in chunks as large as this project's runtime cuts them.
+    """Stream a text of `size` characters, in chunks of the same size as this project's runtime.
 
     The peer sends each write as one chunk.
     """
@@ -44,7 +44,7 @@ gate = asyncio.Semaphore(0)
 
 
 async def announcer(settings: Json, job: JobContext) -> dict[str, int]:
-    """Do what `chatty` does, once a job of `go` says so."""
+    """Log as `chatty` does, after a job of `go` has started."""
     await gate.acquire()
     return await chatty(settings, job)
 
@@ -55,7 +55,7 @@ async def go(_given: Json, _job: JobContext) -> None:
 
 
 async def main(token: str) -> None:
-    """Serve until ended."""
+    """Serve until the process is ended."""
     runtime = ARCPRuntime(
         runtime=RuntimeInfo(name="bench-peer", version="1.1.0"),
         bearer=StaticBearerVerifier({token: "bench"}),

@@ -17,7 +17,7 @@ import pytest
 
 from arcp_trio import Runtime
 from arcp_trio.runtime.connection import sender
-from arcp_trio.runtime.job import acceptance, emitting
+from arcp_trio.runtime.job import acceptance, events
 from arcp_trio.runtime.job.job import Job
 from arcp_trio.runtime.job.jobs import Jobs
 from arcp_trio.runtime.session import record, scribe, sessions
@@ -86,7 +86,7 @@ def unsent_bytes(runtime: Runtime, session_id: str | None) -> int:
 
 def outbox_items(runtime: Runtime, session_id: str | None) -> int:
     """Return how many items an awake session's scribe has to deal with."""
-    return _awake_session(runtime, session_id).outbox._receive.statistics().current_buffer_used
+    return _awake_session(runtime, session_id).outbox.items.statistics().current_buffer_used
 
 
 def hints(runtime: Runtime, session_id: str | None) -> int:
@@ -97,7 +97,7 @@ def hints(runtime: Runtime, session_id: str | None) -> int:
 def inbox(runtime: Runtime, session_id: str | None) -> Inbox:
     """Return what waits in an awake session's inbox."""
     found = _awake_session(runtime, session_id).inbox
-    return Inbox(found._receive.statistics().current_buffer_used, found._bytes)
+    return Inbox(found.commands.statistics().current_buffer_used, found._bytes)
 
 
 def _awake_session(runtime: Runtime, session_id: str | None) -> Session:
@@ -159,7 +159,7 @@ MOST_SPARE_DIGESTS: Final = record.MOST_SPARE_DIGESTS
 def small_steps(patch: pytest.MonkeyPatch) -> None:
     """Make batches so small that a few dozen events cross their bounds."""
     patch.setattr(scribe, "BATCH_FRAMES", 8)
-    patch.setattr(emitting, "EMITS_PER_CHECKPOINT", 3)
+    patch.setattr(events, "EMITS_PER_CHECKPOINT", 3)
     patch.setattr(sender, "WRITE_FRAMES", 4)
 
 
@@ -195,7 +195,7 @@ ACCEPTANCE: Place = (acceptance, "_payload")
 ACCEPTANCE_FRAME: Place = (acceptance, "frame")
 """Encodes the frame that accepts a job."""
 
-SESSION_CLOSE: Place = (Jobs, Jobs.session_gone.__name__)
+SESSION_CLOSE: Place = (Jobs, Jobs.remove_submitter.__name__)
 """Takes a session that is closed from its jobs."""
 
 NUMBERING: Place = (Scribe, Scribe._number_all.__name__)
@@ -214,7 +214,7 @@ def spend_after_each_authorization(patch: pytest.MonkeyPatch) -> None:
 
     def spending(job: Job, capability: str, target: str, *, also: Sequence[str] = ()) -> None:
         authorize(job, capability, target, also=also)
-        emitting.add_event(job, "metric", {"name": "cost.own", "value": 1, "unit": "USD"})
+        events.add_event(job, "metric", {"name": "cost.own", "value": 1, "unit": "USD"})
 
     patch.setattr(Job, "authorize", spending)
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ssl
 from http import HTTPStatus
+from typing import Final
 from urllib.parse import SplitResult
 
 import h11
 import trio
 
-_PIECE = 64 * 1024
+_READ_BYTES: Final = 64 * 1024
 
 
 async def get(url: SplitResult, tls: ssl.SSLContext | None, *, most_bytes: int) -> bytes:
@@ -48,7 +49,7 @@ async def _ask(stream: trio.abc.Stream, url: SplitResult, most_bytes: int) -> by
     while True:
         match connection.next_event():
             case h11.NEED_DATA:
-                connection.receive_data(bytes(await stream.receive_some(_PIECE)))
+                connection.receive_data(bytes(await stream.receive_some(_READ_BYTES)))
             case h11.Response(status_code=status):
                 _check(status)
             case h11.Data(data=data):

@@ -15,7 +15,7 @@ from arcp_trio.store.errors import (
 )
 
 _ADVICE: Final[dict[type[StoreError], str]] = {
-    StoreInUse: "stop that, or choose another --data",
+    StoreInUse: "stop that runtime, or choose another --data",
     ForeignFile: "move it away, or choose another --data",
     OtherVersion: "use that version, or choose another --data",
     CorruptStore: "put a copy in its place, or move it away to begin with an empty one",

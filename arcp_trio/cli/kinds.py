@@ -6,7 +6,7 @@ import argparse
 import math
 import re
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, TypeGuard
 
 import attrs
 
@@ -49,12 +49,12 @@ class Kind:
         return value
 
 
-def is_whole(value: object, least: float = -math.inf, most: float = math.inf) -> bool:
+def is_whole(value: object, least: float = -math.inf, most: float = math.inf) -> TypeGuard[int]:
     """Return whether a value is a whole number within these bounds; a boolean is not."""
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
-def is_finite(value: object) -> bool:
+def is_finite(value: object) -> TypeGuard[float]:
     """Return whether a value is a finite number; a boolean is not."""
     return math.isfinite(value) if isinstance(value, float) else is_whole(value)
 
@@ -75,7 +75,7 @@ def _is_text(value: object) -> bool:
 
 
 def _is_number_from_0(value: object) -> bool:
-    return is_finite(value) and isinstance(value, int | float) and value >= 0
+    return is_finite(value) and value >= 0
 
 
 def _is_duration(value: object) -> bool:

@@ -24,7 +24,7 @@ from arcp_trio.client.dialing import Target, dialer
 from arcp_trio.client.events import EventHandler
 from arcp_trio.client.handles import JobHandle, ObservedJob
 from arcp_trio.client.lifecycle import Lifecycle
-from arcp_trio.client.listing import JobIterator
+from arcp_trio.client.listing import JobInfo, JobIterator
 from arcp_trio.client.session import ClientSession
 from arcp_trio.client.supervisor import Supervisor
 from arcp_trio.client.unread import UnreadEvents
@@ -238,7 +238,7 @@ class Client:
         agent: str | None = None,
         created_after: str | None = None,
         created_before: str | None = None,
-    ) -> JobIterator:
+    ) -> AsyncIterator[JobInfo]:
         """Iterate over the jobs that the client may observe, newest first (§6.6).
 
         Raises:

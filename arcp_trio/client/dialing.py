@@ -53,7 +53,7 @@ class Dialer:
     """How long it may take to open a connection and a session on it."""
 
 
-Target: TypeAlias = "str | Sequence[str] | trio.abc.Stream | StreamOpener | Dialer"
+Target: TypeAlias = str | Sequence[str] | trio.abc.Stream | StreamOpener | Dialer
 """A runtime to connect to. A `Dialer` is for callers that wrap the transport."""
 
 

@@ -28,18 +28,18 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     ts: str
     """When the job emitted the event; empty where the runtime does not say."""
 
-    @classmethod
-    def of(cls, frame: Envelope) -> Event:
-        """Make an event from its frame. Any kind and any body is taken as it comes (§8.2)."""
-        payload = frame.payload
-        kind, ts = payload.get("kind"), payload.get("ts")
-        return cls(
-            seq=frame.event_seq or 0,
-            job_id=frame.job_id or "",
-            kind=kind if isinstance(kind, str) else "",
-            body=payload.get("body"),
-            ts=ts if isinstance(ts, str) else "",
-        )
+
+def read_event(frame: Envelope) -> Event:
+    """Make an event from its frame; any kind and any body is taken as it comes (§8.2)."""
+    payload = frame.payload
+    kind, ts = payload.get("kind"), payload.get("ts")
+    return Event(
+        seq=frame.event_seq or 0,
+        job_id=frame.job_id or "",
+        kind=kind if isinstance(kind, str) else "",
+        body=payload.get("body"),
+        ts=ts if isinstance(ts, str) else "",
+    )
 
 
 EventHandler: TypeAlias = Callable[[Event], Awaitable[None]]

@@ -10,7 +10,7 @@ from arcp_trio.client.calls import PendingCalls
 from arcp_trio.client.delivery import Delivery
 from arcp_trio.client.dialects import STANDARD, RuntimeDialect
 from arcp_trio.client.errors import Gap
-from arcp_trio.client.events import Event
+from arcp_trio.client.events import read_event
 from arcp_trio.client.job_stream import JobStream
 from arcp_trio.client.reading import read_payload
 from arcp_trio.client.unread import UnreadEvents
@@ -136,7 +136,7 @@ class SessionJobs:
 
     def event(self, frame: Envelope, text: str | bytes) -> None:
         """Take a `job.event` (§8.1)."""
-        event, size = Event.of(frame), len(text)
+        event, size = read_event(frame), len(text)
         stream = self.running.get(event.job_id)
         if stream is not None:
             stream.event(event, size)

@@ -25,19 +25,19 @@ class JobInfo:
     last_event_seq: int | None
     """The number of the job's last event in the session that submitted it."""
 
-    @classmethod
-    def of(cls, entry: JobEntry) -> JobInfo:
-        """Make it from an entry of a page. Runtimes may leave fields out."""
-        return cls(
-            id=entry.job_id,
-            agent=entry.agent,
-            status=entry.status,
-            lease=entry.lease or {},
-            parent_id=entry.parent_job_id,
-            created_at=entry.created_at or entry.submitted_at,
-            trace_id=entry.trace_id,
-            last_event_seq=entry.last_event_seq,
-        )
+
+def _job_info(entry: JobEntry) -> JobInfo:
+    """Describe a job from an entry of a page; runtimes may leave fields out."""
+    return JobInfo(
+        id=entry.job_id,
+        agent=entry.agent,
+        status=entry.status,
+        lease=entry.lease or {},
+        parent_id=entry.parent_job_id,
+        created_at=entry.created_at or entry.submitted_at,
+        trace_id=entry.trace_id,
+        last_event_seq=entry.last_event_seq,
+    )
 
 
 class JobIterator:
@@ -60,4 +60,4 @@ class JobIterator:
             self._more = self._cursor is not None
         if not self._page:
             raise StopAsyncIteration
-        return JobInfo.of(self._page.popleft())
+        return _job_info(self._page.popleft())

@@ -1,4 +1,4 @@
-"""What happens to an accepted connection: a page, a refusal, or a WebSocket for the runtime."""
+"""The way of an accepted connection: to a page, to a refusal, or as a WebSocket to the runtime."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ class Caller:
     peer: str
     """Its address, for logs."""
     private: bool
-    """Whether nobody can read along."""
+    """Whether the connection is known to be encrypted, or to stay within the machine."""
     loopback: bool = False
     """Whether it connected to a loopback address, whatever else the listener is bound to."""
 
 
 @attrs.define(eq=False, kw_only=True)
 class Door:
-    """What the connections of one listener have in common."""
+    """The front for the connections of one listener."""
 
     runtime: Runtime
     room: WaitingRoom

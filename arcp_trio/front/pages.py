@@ -74,7 +74,7 @@ _PAGES: Final[dict[str, Callable[[Runtime], Page]]] = {
 
 
 def is_public(head: Head) -> bool:
-    """Return whether a page is for everybody: probes know an address and no name."""
+    """Return whether a page is for all Hosts and Origins: probes know an address and no name."""
     return head.path not in (WEBSOCKET_PATH, "/metrics")
 
 

@@ -160,7 +160,7 @@ async def serve_stream(
 ) -> None:
     """Serve the one connection on `stream` until it ends, and close it.
 
-    `private` says that nobody can read along on it.
+    `private` says that the stream is encrypted, or stays within the machine.
     """
     caller = Caller(peer=peer, private=private)
     await Door(runtime=runtime, room=WaitingRoom(1)).receive(stream, caller)

@@ -1,1 +1,1 @@
-"""Provisioners for services that mint credentials (§9.8); each module is an extra of its own."""
+"""Provisioners for services that mint credentials (§9.8); each module needs its own extra."""

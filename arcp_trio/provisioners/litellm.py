@@ -1,12 +1,12 @@
 """Virtual keys of a LiteLLM gateway as credentials (§9.8): one key per order, named by its alias.
 
-A key is never wider than the lease. The gateway's own wildcards would be: there, `openai/*` also
-opens `openai/a/b` and models without any prefix. So patterns are resolved here, against the names
-of the models that the gateway has, and a key lists those that the lease allows. If these are none,
-no key is minted, for an empty list would open them all. Likewise for a budget that is used up and
-a lease that has less than a second to go.
+A key never allows more than the lease. The gateway's own wildcards would: there, `openai/*` also
+opens `openai/a/b` and models without any prefix. So patterns are matched here against the names of
+the gateway's models, and a key lists the models that the lease allows. No key is minted if the
+lease allows none of them, as an empty list would open them all, nor if its budget is used up or it
+expires within a second.
 
-The gateway counts in US dollars. Budgets in other currencies stay with the runtime (§9.8.3).
+The gateway counts in US dollars. Budgets in other currencies are enforced by the runtime (§9.8.3).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal
 from http import HTTPStatus
 from math import inf
-from typing import Final, cast
+from typing import Final
 from urllib.parse import urlsplit
 
 import attrs
@@ -27,7 +27,7 @@ from arcp_trio.authority.lease import BUDGET, MODEL
 from arcp_trio.authority.patterns import parse_grant
 from arcp_trio.runtime.credentials.provisioner import CannotRevoke, CredentialOrder, Issued
 from arcp_trio.wire.errors import ArcpError, BudgetExhausted, InvalidRequest, PermissionDenied, clip
-from arcp_trio.wire.json import Json, JsonLike, JsonObject, dumps, loads
+from arcp_trio.wire.json import JsonLike, JsonObject, JsonValue, dumps, loads
 
 try:
     import httpx2
@@ -37,29 +37,29 @@ except ImportError as error:
     ) from error
 
 _CURRENCY: Final = "USD"
-# In a key's list of models these open whole sets of them.
 _SETS_OF_MODELS: Final = frozenset({"all-proxy-models", "all-team-models", "no-default-models"})
-# What stands in front of a gateway may answer these while the gateway is still at work.
+"""Names that open whole sets of models in a key's list of models."""
 _NO_ANSWER: Final = frozenset(
     {HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT}
 )
+"""Answers of a proxy before the gateway, which may still be working on the request."""
 _ANY_KEY: Final = re.compile(r"\bsk-[^\s'\"]+")
 _MAX_REASON: Final = 300
 
 
 class LiteLlmError(Exception):
-    """The gateway did not do what it was asked; another time it may."""
+    """A request to the gateway failed, and may succeed when it is repeated."""
 
 
 class LiteLlmProvisioner:
     """Mints, rotates and revokes virtual keys at a LiteLLM gateway.
 
-    `models` are the names of the gateway's models that leases can open: concrete ones, neither
-    wildcards nor access groups. `endpoint` is where agents use the keys, `base_url` + `/v1` by
-    default. A lease without `model.use` gets no key.
+    `models` are the names of the gateway's models that leases can open: single models, neither
+    wildcards nor access groups. `endpoint` is the URL at which agents use the keys, by default
+    `base_url` + `/v1`. A lease without `model.use` gets no key.
 
-    A gateway of several processes may go on accepting a deleted key until their caches drop it,
-    unless it shares one cache among them.
+    A gateway of several processes may accept a deleted key until their caches drop it, unless they
+    share one cache.
     """
 
     def __init__(
@@ -76,21 +76,21 @@ class LiteLlmProvisioner:
         self._models = [_checked_model(name) for name in models]
         self._endpoint = _checked_url(endpoint or f"{self._base_url}/v1")
         self._timeout_seconds = timeout_seconds
-        self._tls = httpx2.create_ssl_context()  # slow to make, so not made for each request
-        # Orders whose answer was lost: until then (trio's clock) the gateway may yet mint the key.
+        self._tls = httpx2.create_ssl_context()  # made once, because loading certificates is slow
+        # Orders whose answer was lost: until this time of Trio's clock their key may appear.
         self._may_appear_until: dict[str, float] = {}
 
     def __repr__(self) -> str:
         return f"LiteLlmProvisioner({self._base_url!r})"
 
     async def issue(self, order: CredentialOrder) -> Sequence[Issued]:
-        """Mint a key that can do at most what the lease allows."""
+        """Mint a key that allows at most what the lease does."""
         models = self._allowed(order.lease)
         if not models or _is_over(order):
             return ()
         body: dict[str, JsonLike] = {
             "key_alias": order.id,
-            "key_type": "llm_api",  # it cannot manage keys
+            "key_type": "llm_api",  # it can call models and not manage keys
             "models": models,
             "metadata": {
                 "arcp_job_id": order.job_id,
@@ -118,10 +118,10 @@ class LiteLlmProvisioner:
         )
 
     async def rotate(self, order: CredentialOrder, handle: str) -> Sequence[Issued]:
-        """Mint another key under the order's own alias, with what the old one has left at most.
+        """Mint another key under the order's own alias, with at most what the old key has left.
 
-        The gateway counts for itself what an agent may have failed to report (§9.6, §14): without
-        asking it, each rotation would forget that.
+        The gateway counts costs that an agent may not have reported (§9.6, §14); without asking it,
+        each rotation would forget them.
         """
         if _CURRENCY in order.budget:
             left = min(order.budget[_CURRENCY], await self._left(handle))
@@ -129,7 +129,7 @@ class LiteLlmProvisioner:
         return await self.issue(order)
 
     async def revoke(self, order_id: str, handle: str | None) -> None:
-        """Delete the key with this handle, or the one that the order minted, if it did.
+        """Delete the key with this handle; without one, the order's key if one was minted.
 
         Raises:
             CannotRevoke: the gateway does not accept the master key.
@@ -147,10 +147,10 @@ class LiteLlmProvisioner:
         self._may_appear_until.pop(order_id, None)
 
     def explain(self, error: Exception) -> ArcpError | None:
-        """Tell what an agent's own call to the gateway failed of (§9.6, §9.7).
+        """Translate the error of an agent's own call to the gateway (§9.6, §9.7).
 
-        That is in the body of the error's `response`, as httpx, its successor, requests and the
-        OpenAI library have it; one that was streamed and not read cannot be explained.
+        The reason is in the body of the error's `response`, as in httpx, its successor, requests
+        and the OpenAI library. A response that was streamed and not read cannot be translated.
         """
         try:
             content: object = getattr(getattr(error, "response", None), "content", None)
@@ -169,7 +169,7 @@ class LiteLlmProvisioner:
         return [name for name in self._models if any(pattern.matches(name) for pattern in patterns)]
 
     async def _left(self, handle: str) -> Decimal:
-        """Ask what a key may yet spend."""
+        """Ask the gateway how much a key may still spend."""
         path = "/key/info"
         response = await self._send("GET", path, params={"key": handle})
         if not response.is_success:
@@ -181,7 +181,7 @@ class LiteLlmProvisioner:
             raise LiteLlmError(f"{path}: without max_budget and spend") from None
 
     async def _generate(self, order_id: str, body: Mapping[str, JsonLike]) -> tuple[str, str]:
-        """Ask for a key: its value, and the hash that the gateway knows it by."""
+        """Mint a key; return its value, and the hash under which the gateway knows it."""
         path = "/key/generate"
         answered = False
         try:
@@ -206,7 +206,7 @@ class LiteLlmProvisioner:
         params: Mapping[str, str] | None = None,
         body: Mapping[str, JsonLike] | None = None,
     ) -> httpx2.Response:
-        """Send one request, on a connection of its own: a job needs but a few."""
+        """Send one request, on a new connection, as a job needs only a few."""
         reason = f"no answer within {self._timeout_seconds:g} s"
         with trio.move_on_after(self._timeout_seconds):
             try:
@@ -221,7 +221,7 @@ class LiteLlmProvisioner:
                     )
             except httpx2.RequestError as error:
                 reason = self._scrubbed(f"{type(error).__name__}: {_root(error)}")
-        # Out here nothing is chained to it: those exceptions have the request, and it the key.
+        # Raised here, and not chained: httpx2's exceptions contain the request with the key.
         raise LiteLlmError(f"{path}: {reason}")
 
     def _authorize(self, request: httpx2.Request) -> httpx2.Request:
@@ -237,14 +237,14 @@ class LiteLlmProvisioner:
 
 
 def _is_over(order: CredentialOrder) -> bool:
-    """Tell whether the lease authorises nothing any more (§9.5, §9.6)."""
+    """Return whether the lease no longer allows anything (§9.5, §9.6)."""
     if order.seconds_left is not None and order.seconds_left < 1:
         return True
     return any(left <= 0 for left in order.budget.values())
 
 
 def _root(error: BaseException) -> BaseException:
-    """What it began with, such as a certificate: the layers above it often say nothing."""
+    """Return the first exception of a chain, such as one about a certificate."""
     while (cause := error.__cause__ or error.__context__) is not None:
         error = cause
     return error
@@ -257,12 +257,12 @@ def _minted(response: httpx2.Response) -> tuple[str, str] | None:
 
 
 def _is_unknown_key(response: httpx2.Response) -> bool:
-    """Tell the gateway's 404 for a key from that of a wrong URL, which has no such body."""
+    """Return whether a 404 is the gateway's own, about a key, and not that of a wrong URL."""
     return response.status_code == HTTPStatus.NOT_FOUND and bool(_problem(response.content))
 
 
 def _problem(content: bytes) -> JsonObject:
-    """Find what the gateway says is wrong, if it does: type, message and more."""
+    """Return the gateway's description of an error, with its type and message, if it gave one."""
     return _object(_json_object(content).get("error"))
 
 
@@ -273,8 +273,8 @@ def _json_object(content: bytes) -> JsonObject:
         return {}
 
 
-def _object(value: Json) -> JsonObject:
-    return cast("JsonObject", value) if isinstance(value, dict) else {}
+def _object(value: JsonValue) -> JsonObject:
+    return value if isinstance(value, dict) else {}
 
 
 def _checked_url(url: str) -> str:
@@ -287,7 +287,7 @@ def _checked_url(url: str) -> str:
 
 
 def _checked_key(key: str) -> str:
-    # What no header can carry would otherwise be quoted in an error of the HTTP library.
+    # An error of the HTTP library would quote a key that cannot be put into a header.
     if not key or not key.isascii() or not key.isprintable() or " " in key:
         raise ValueError("expected a master key of printable ASCII characters without spaces")
     return key

@@ -1,1 +1,1 @@
-"""Agents that run elsewhere: their jobs are passed on, and what comes back is passed through."""
+"""Agents that are other ARCP runtimes: jobs are forwarded to them, and events passed back."""

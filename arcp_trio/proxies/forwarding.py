@@ -1,4 +1,4 @@
-"""A job that another runtime does: what goes there with it, and what of there becomes its own."""
+"""Forwarding a job to another runtime, and passing its events and result back."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ from arcp_trio.wire.timestamps import parse_utc
 log = logging.getLogger(__name__)
 
 CANCEL_SECONDS: Final = 30.0
-"""What the other runtime may take over a cancel, unless the job's own grace ends before."""
+"""How long the other runtime may take to cancel its job, within the job's own grace."""
 
 DELEGATED: Final = "x-vendor.arcp-trio.delegate"
-"""A `delegate` there, whose child is not one of the session here (§10)."""
+"""The kind of event for a `delegate` of the other runtime, whose child has no events here (§10)."""
 DELEGATED_COST: Final = "cost.delegated"
-"""What such children have spent."""
+"""The metric for the costs of such children."""
 
-_A_MOMENT: Final = 0.001
-"""The step of a timestamp."""
+_TIMESTAMP_STEP: Final = 0.001
+"""Seconds; an expiry that is rounded up to a timestamp must not exceed the job's."""
 
 
 class Forwarding:
-    """One job's."""
+    """One job, and the job of the other runtime that does its work."""
 
     def __init__(self, job: JobContext, client: Client) -> None:
         self._job = job
@@ -51,20 +51,20 @@ class Forwarding:
         self._unfit = 0
         self._handle: JobHandle | None = None
         self._events: AsyncIterator[Event] | None = None
-        """Kept: what nobody iterates over is let go while a cancel waits to be answered."""
-        self._doing = trio.CancelScope()
-        self._stopping = trio.CancelScope()
+        """Kept, as events that are not iterated over would be dropped during a cancel."""
+        self._work_scope = trio.CancelScope()
+        self._cancel_scope = trio.CancelScope()
 
     async def run(self, agent: str | None) -> Json:
-        """Have the other runtime's agent do the job, and return its result; None if stopped.
+        """Have the other runtime do the job, and return its result; None if stopped.
 
         Raises:
-            ArcpError: what the other runtime refuses the job with, or ends it with.
-            BudgetExhausted: it went on spending.
-            ConnectionFailed: the other runtime is lost.
+            ArcpError: the other runtime refused the job, or ended it with this error.
+            BudgetExhausted: the other runtime went on spending.
+            ConnectionFailed: the connection to the other runtime is lost.
         """
-        with self._doing:
-            self._handle = await self._submit(agent or self._agent_there())
+        with self._work_scope:
+            self._handle = await self._submit(agent or self._default_agent())
             self._events = self._handle.events()
             return await self._follow(self._handle, self._events)
         if self._handle is not None and self._events is not None:
@@ -72,36 +72,37 @@ class Forwarding:
         return None
 
     def stop(self) -> None:
-        """Have the other job cancelled, and what still comes of it passed on."""
-        self._doing.cancel(reason="the job is cancelled")
+        """Cancel the other runtime's job, and pass on the events that still come."""
+        self._work_scope.cancel(reason="the job is cancelled")
 
     def abandon(self) -> None:
-        """Wait for nothing any more."""
-        self._doing.cancel(reason="the job is over")
-        self._stopping.cancel(reason="the job is over")
+        """Stop waiting for the other runtime."""
+        self._work_scope.cancel(reason="the job is over")
+        self._cancel_scope.cancel(reason="the job is over")
 
     async def _cancel(self, handle: JobHandle, events: AsyncIterator[Event]) -> None:
-        self._stopping.deadline = trio.current_time() + CANCEL_SECONDS
+        self._cancel_scope.deadline = trio.current_time() + CANCEL_SECONDS
         with (
-            self._stopping,
+            self._cancel_scope,
             suppress(ArcpError, BrokenResult, ConnectionFailed, InvalidEvent),
         ):
             await handle.cancel("the job is to end")
             await self._follow(handle, events)
 
-    # -- there
+    # -- to the other runtime
 
-    def _agent_there(self) -> str:
-        job, there = self._job, {each.name: each.versions or () for each in self._client.agents}
-        if job.agent in there:
-            known = job.version in there[job.agent]
+    def _default_agent(self) -> str:
+        """Return the agent with the job's agent's name, or else the only agent."""
+        job, found = self._job, {each.name: each.versions or () for each in self._client.agents}
+        if job.agent in found:
+            known = job.version in found[job.agent]
             return f"{job.agent}@{job.version}" if known else job.agent
-        if not there:  # it does not tell
+        if not found:  # the runtime does not list its agents
             return job.agent
-        if len(there) > 1:
-            others = ", ".join(sorted(there))
+        if len(found) > 1:
+            others = ", ".join(sorted(found))
             raise JobError(f"the agent's process has no agent {job.agent}, but several: {others}")
-        return next(iter(there))
+        return next(iter(found))
 
     async def _submit(self, agent: str) -> JobHandle:
         job = self._job
@@ -117,20 +118,20 @@ class Forwarding:
             lease=lease,
             budget=budget,
             expires_in=self._expires_in(),
-            # Ours is the limit, that is to be hit first.
+            # Rounded up, so that the job's own limit is hit first.
             max_runtime=None if left is None else max(1, math.ceil(left)),
             trace_id=job.trace_id,
         )
 
     def _require(self, feature: str, *, wanted: bool) -> None:
-        """What bounds the job has to bound it there: who cannot do so does not get it."""
+        """Refuse a runtime that cannot enforce a bound of the job."""
         if wanted and feature not in self._client.features:
             raise InternalError(f"the agent's process has no {feature}, which the job needs")
 
     def _expires_in(self) -> float | None:
         if self._job.expires_at is None:
             return None
-        left = parse_utc(self._job.expires_at) - time.time() - _A_MOMENT
+        left = parse_utc(self._job.expires_at) - time.time() - _TIMESTAMP_STEP
         if left <= 0:
             raise LeaseExpired(f"lease expired at {self._job.expires_at}")
         return left
@@ -148,7 +149,7 @@ class Forwarding:
         else:
             if not self._streamed:
                 return result
-        return None  # its chunks are ours; they were held to their order
+        return None  # the chunks were passed on as this job's own
 
     async def _pass_on(self, event: Event) -> None:
         body = object_in(event.body)
@@ -166,12 +167,12 @@ class Forwarding:
     async def _pass_on_checked(self, kind: str, body: JsonObject) -> None:
         match kind:
             case "metric" if body.get("name") == REMAINING:
-                # The job says so itself, of its own budget.
+                # The job emits this metric itself.
                 await self._settle(body)
             case "metric":
                 await self._charge(body)
             case "status" if body.get("phase") == "credential_rotated":
-                pass  # a secret (§9.8), of the other runtime's
+                pass  # a secret of the other runtime (§9.8)
             case "delegate":
                 self._delegated = True
                 await self._job.emit(DELEGATED, body)
@@ -183,11 +184,11 @@ class Forwarding:
         await self._job.emit("metric", metric)
         used_up = next((currency for currency, left in before.items() if left <= 0), None)
         if used_up is not None and self._job.budget != before:
-            # A runtime that minds budgets would have refused whatever that was for.
+            # A runtime that enforces budgets would not have spent this.
             raise BudgetExhausted(f"{used_up} budget exhausted")
 
     async def _settle(self, metric: Mapping[str, Json]) -> None:
-        """Count what was spent there by children, whose own events do not come here."""
+        """Charge the job for the costs of the other job's children, whose metrics do not come."""
         currency = text_in(metric.get("unit"))
         left = self._job.budget.get(currency or "")
         if not self._delegated or left is None:

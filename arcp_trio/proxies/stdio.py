@@ -1,4 +1,4 @@
-"""Agents that are programs: each job starts one, an ARCP runtime on its standard streams (§4)."""
+"""Agents that are programs: each job starts an ARCP runtime on its standard streams (§4)."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from arcp_trio.wire.json import Json
 log = logging.getLogger(__name__)
 
 START_SECONDS: Final = 60.0
-"""From the start of the program to its session; some have a lot to load."""
+"""How long a program may take to start and open a session; some have a lot to load."""
 TERMINATE_SECONDS: Final = 0.5
-"""Between SIGTERM and SIGKILL, for a program that is there when its job's grace is over."""
+"""The time between SIGTERM and SIGKILL, once the job's grace is over."""
 LAST_WORDS_SECONDS: Final = 0.5
-"""How long standard error is read once the program has ended: something else may hold it open."""
+"""How long standard error is read after the program ended: another process may hold it open."""
 MOST_LINE: Final = 8 * 1024
-"""Of standard error; a longer line is logged in pieces, or in part."""
+"""The longest line of standard error that is logged whole; the rest comes in pieces, or is cut."""
 
 _PRINCIPAL: Final = "parent"
 _PASSED_ON: Final = frozenset({"PATH", "HOME", "LANG", "TZ", "TMPDIR"})
@@ -50,7 +50,7 @@ _WORDS: Final[Mapping[type[Exception], str]] = {
 _ENDED: Final = "the agent's process ended"
 
 _LOST: Final = (ConnectionFailed, ResumeWindowExpired, Unauthenticated)
-"""What the session with it can end in. A job's own end with such a code is a `JobFailed`."""
+"""The errors that end the session with a program; the end of its job raises `JobFailed`."""
 
 
 def stdio_agent(
@@ -59,20 +59,20 @@ def stdio_agent(
     agent: str | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> AgentFunction:
-    """Make an agent of a program that is an ARCP runtime on its standard input and output.
+    """Return an agent that is a program: an ARCP runtime on its standard input and output.
 
-    Each job starts the program, gives its own agent the job, with the lease, what is left of the
-    budget and of the time, and passes its events and its result on. A job that is cancelled
-    cancels the program's; then the program ends, with all of its process group.
+    Each job starts the program and submits the job to it, with the lease and what is left of the
+    budget and the time. The program's events and its result become the job's. When the job is
+    cancelled, so is the program's; at the end of the job the program's process group is ended.
 
-    What it writes to standard error goes to the log. It sees none of this process's environment
-    but PATH, HOME, TMPDIR and what tells language and time zone; and a token for this one session,
-    as ARCP_TOKENS ("parent=…") and ARCP_TOKEN.
+    The program's standard error goes to the log. Of this process's environment it gets only PATH,
+    HOME, TMPDIR and the variables for language and time zone, and in addition a token for this one
+    session, in ARCP_TOKENS ("parent=…") and ARCP_TOKEN.
 
     Args:
         command: a program and its arguments.
-        agent: `name` or `name@version` of the program's agent; by default the one with the job's
-            agent's name, or else the only one that there is.
+        agent: `name` or `name@version` of the program's agent; by default the agent with the name
+            of the job's agent, or else its only agent.
         environment: variables to add.
     """
     if isinstance(command, str):
@@ -111,9 +111,9 @@ def _environment(token: str) -> dict[str, str]:
 
 
 class _Program:
-    """One job's.
+    """The program of one job, and the conversation with it.
 
-    It lives behind a shield: a job that is cancelled still has to talk to it.
+    The conversation is shielded, as a cancelled job still has to cancel the program's.
     """
 
     def __init__(self, job: JobContext, child: ChildProcess, token: str, agent: str | None) -> None:
@@ -129,13 +129,13 @@ class _Program:
         self._failure: Exception | None = None
 
     async def run(self) -> Json:
-        """Have it do the job, and gone when that is over."""
+        """Have the program do the job, end it, and return the result."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._mind_cancellation, name="cancellation of a program")
             with self._life:
                 await self._live()
             nursery.cancel_scope.cancel(reason="the program has ended")
-        await trio.lowlevel.checkpoint()  # if it was cancelled, that is what it comes to
+        await trio.lowlevel.checkpoint()  # raises Cancelled if the job is cancelled
         if isinstance(self._failure, _LOST):
             raise self._lost(self._failure) from self._failure
         if self._failure is not None:
@@ -147,7 +147,7 @@ class _Program:
             await trio.sleep_forever()
         finally:
             if self._forwarding is None:
-                self._life.cancel(reason="the job is cancelled before it began there")
+                self._life.cancel(reason="the job is cancelled before the program got it")
             else:
                 self._forwarding.stop()
 
@@ -157,7 +157,7 @@ class _Program:
             nursery.start_soon(self._log_errors, name="errors of a program")
             try:
                 self._result = await self._converse()
-            except Exception as error:  # noqa: BLE001 - raised again, outside of the nurseries
+            except Exception as error:  # noqa: BLE001 - raised again outside of the nurseries
                 self._failure = error
             finally:
                 await self._child.end()  # noqa: ASYNC102 - bounds and shields itself
@@ -169,7 +169,7 @@ class _Program:
             lambda: nullcontext(self._child.transport), again=False, seconds=START_SECONDS
         )
         async with AsyncExitStack() as stack:
-            # Chunks of a result are passed on, and need not be kept.
+            # Chunks of a result are passed on as they come, so the client keeps none.
             connecting = connect(dialer, token=self._token, max_result_bytes=0)
             try:
                 client = await stack.enter_async_context(connecting)
@@ -180,7 +180,7 @@ class _Program:
             return await self._forwarding.run(self._agent)
 
     async def _kill_once_over(self) -> None:
-        """The job's grace is used up: leave nothing behind."""
+        """Wait until the job is over, and then end the program if it has not ended by then."""
         with self._watch:
             await self._job.over()
             if self._forwarding is not None:

@@ -1,1 +1,1 @@
-"""What the runtime tells other systems of itself. Each module needs its extra."""
+"""Tracers that export to other systems; each module needs its own extra."""

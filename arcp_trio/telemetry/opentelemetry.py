@@ -1,8 +1,8 @@
-"""Traces for OpenTelemetry; needs the extra, `arcp-trio[otel]`.
+"""Traces for OpenTelemetry; needs the extra `arcp-trio[otel]`.
 
     runtime = arcp_trio.Runtime(auth=…, tracer=OpenTelemetry())
 
-Where the spans go is for the program to say, as ever with OpenTelemetry: through its SDK.
+The program configures where the spans go, through OpenTelemetry's SDK.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _TRACE_ID_DIGITS: Final = 32
 class OpenTelemetry:
     """A tracer for `Runtime(tracer=…)`.
 
-    A job's span is a child of the span that its client named in a `traceparent`, or at least in the
-    trace that the client named; else it begins one. Inside an agent it is the current span, so that
-    what the agent and its libraries trace stands under it.
+    A job's span is a child of the span in its client's `traceparent`, or is in the trace that the
+    client named; without either it begins a trace. Inside an agent it is the current span, so that
+    spans of the agent and its libraries are its children.
     """
 
     def __init__(self, tracer_provider: otel.TracerProvider | None = None) -> None:
-        """By default with the program's global provider."""
+        """Use the program's global provider by default."""
         self._tracer = otel.get_tracer("arcp_trio", __version__, tracer_provider)
 
     def start(
@@ -57,8 +57,8 @@ class _OtelSpan:
         return otel.format_trace_id(context.trace_id) if context.is_valid else None
 
     def start(self, name: str, attributes: Attributes) -> Span:
-        # The agent may have a span of its own in between. Another job's, in a task that serves
-        # both, is none.
+        # The agent may have made a span of its own current. The current span may also be of another
+        # job's trace, in a task that works for both.
         above = otel.get_current_span()
         if above.get_span_context().trace_id != self.span.get_span_context().trace_id:
             above = self.span
@@ -72,7 +72,7 @@ class _OtelSpan:
         self.span.set_attributes(attributes)
         if code is not None:
             self.span.set_attribute("arcp.error.code", code)
-            if code != JobCancelled.code:  # that is what somebody wanted
+            if code != JobCancelled.code:  # a cancelled job is not an error
                 self.span.set_status(otel.StatusCode.ERROR, code)
         self.span.end()
 
@@ -82,10 +82,10 @@ def _under(span: otel.Span) -> Context:
 
 
 def _remote(sent: str) -> otel.SpanContext:
-    """What a client has named: by a `traceparent`, or by a trace id alone."""
+    """Return the span that a client named, by a `traceparent` or by a trace id alone."""
     if len(sent) == _TRACE_ID_DIGITS:
-        # A span can be put into a trace only by way of another span. This one is nobody's, and the
-        # same for whoever names that trace.
+        # OpenTelemetry puts a span into a trace only through a parent. This parent does not exist,
+        # and is the same for all jobs of the trace.
         trace_id, span_id, flags = sent, sent[16:], "01"
     else:
         _, trace_id, span_id, flags, *_ = sent.split("-")

@@ -10,11 +10,14 @@ from __future__ import annotations
 from arcp_trio.testing.clock import TrioClock
 from arcp_trio.testing.pair import PeerFactory, open_pair, open_peer, open_peers
 from arcp_trio.testing.peer import Peer
-from arcp_trio.testing.recorder import WireRecorder
+from arcp_trio.testing.recorder import ConnectionRecord, WireRecorder
+from arcp_trio.testing.session_record import Subscription
 
 __all__ = [
+    "ConnectionRecord",
     "Peer",
     "PeerFactory",
+    "Subscription",
     "TrioClock",
     "WireRecorder",
     "open_pair",

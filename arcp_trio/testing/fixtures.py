@@ -19,6 +19,7 @@ import this package wherever it is installed.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from typing import Final
 
 import pytest
 
@@ -27,7 +28,7 @@ from arcp_trio.testing.clock import TrioClock
 from arcp_trio.testing.pair import open_pair
 from arcp_trio.testing.peer import TEST_TOKEN
 
-PRINCIPAL = "tester"
+PRINCIPAL: Final = "tester"
 """The principal of the test's clients."""
 
 

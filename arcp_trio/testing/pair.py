@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import Final
 
 import trio
 
@@ -20,7 +21,7 @@ from arcp_trio.testing.recording import RecordedTransport
 from arcp_trio.transport import Transport, memory_streams
 from arcp_trio.transport import connect as open_websocket
 
-_MAX_BYTES = 4 * 1024 * 1024
+_MAX_BYTES: Final = 4 * 1024 * 1024
 """The largest frame that a peer receives; a runtime never sends such a large one."""
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 from attrs import define, field
 
@@ -9,7 +11,7 @@ from arcp_trio.testing.frames import Frame, FrameError, check_frame, require
 from arcp_trio.testing.session_record import JobRecord, SessionRecord, Subscription
 from arcp_trio.wire.errors import ResumeWindowExpired
 
-_SHOWN_CHARACTERS = 1_000
+_SHOWN_CHARACTERS: Final = 1_000
 """How much of a wrong frame an error message quotes."""
 
 

@@ -41,8 +41,8 @@ _READ_BYTES: Final = 64 * 1024
 
 _HOST: Final = re.compile(rb"^Host:[^\r\n]*", re.IGNORECASE | re.MULTILINE)
 
-#: trio-websocket finds these errors, and leaves the Close to this module.
 _FOUND_BY_LIBRARY: Final = frozenset((CloseCode.PROTOCOL_ERROR, CloseCode.INVALID_TEXT))
+"""The errors that trio-websocket finds, and for which it leaves the Close to this module."""
 
 _Handshake = Callable[[trio.Nursery, FrameStream], Awaitable[WebSocketConnection]]
 

@@ -1,4 +1,4 @@
-"""The benchmarks still run; how fast anything is depends on the machine, so no test says it."""
+"""The benchmarks run; no test checks how fast, as that depends on the machine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def bench(*arguments: str) -> str:
-    """Run the benchmarks as their users do."""
+    """Run the benchmarks in a process, as their users do."""
     done = subprocess.run(
         [sys.executable, "-m", "bench", *arguments],
         cwd=ROOT,
@@ -29,7 +29,7 @@ def bench(*arguments: str) -> str:
 
 @pytest.mark.real_tcp
 def test_a_quick_run_measures_all_sides_in_every_row():
-    """Each row has a figure of each side that can have one, and how they compare."""
+    """Each row has a figure of each side that can do the task, and their ratio."""
     rows: list[dict[str, Any]] = [
         json.loads(line) for line in bench("--quick", "--json").splitlines()
     ]
@@ -84,7 +84,7 @@ def test_a_quick_run_measures_all_sides_in_every_row():
 
 @pytest.mark.real_tcp
 def test_the_table_names_the_python_it_was_measured_with():
-    """What is printed for people can be quoted: it says with what it was measured."""
+    """The table names the version of Python."""
     lines = bench("--quick", "stream").splitlines()
     assert lines[0].startswith(f"Python {sys.version.split()[0]}, ")
     assert lines[3].startswith("stream, 1 job to 1 client")

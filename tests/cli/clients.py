@@ -1,4 +1,4 @@
-"""Client commands as processes, piped, against one real runtime."""
+"""Commands that talk to a runtime, as processes with pipes, and one real runtime for them."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tests.cli.processes import LIFETIME_SECONDS, ROOT, starter
 
 TOKEN = "s3cret"
 _FILE_SECONDS = 300.0
-"""What the tests of one file may take together."""
+"""The time that the tests of one file may take together."""
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x1b[31mred\x9b5A\r\x08\u202egnp.exe\x00 漢"
-"""Sets the title, clears, colours, moves up, overwrites, turns round; and means no harm."""
+"""Text that sets the title, clears, colours, moves the cursor, overwrites and reverses."""
 
 AGENTS = """
 import arcp_trio, trio
@@ -87,12 +87,12 @@ class Done:
 
     @property
     def out(self) -> str:
-        """Standard output, which is text most often."""
+        """Standard output as text."""
         return self.raw.decode()
 
     @property
     def objects(self) -> list[dict[str, Any]]:
-        """Standard output, a JSON object per line."""
+        """The lines of standard output, a JSON object each."""
         return [json.loads(line) for line in self.out.splitlines()]
 
 
@@ -105,14 +105,14 @@ class Commands:
     token: str | None = TOKEN
 
     def environment(self, **more: str) -> dict[str, str]:
-        """What a command's process has."""
+        """Return the environment of a command's process."""
         own = ("ARCP_", "NO_COLOR", "FORCE_COLOR", "TERM", "COLUMNS")
         kept = {name: value for name, value in os.environ.items() if not name.startswith(own)}
         token = {} if self.token is None else {"ARCP_TOKEN": self.token}
         return {**kept, **token, "ARCP_URL": self.url, "PYTHONPATH": str(ROOT), **more}
 
     def start(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
-        """Start one, to be read from."""
+        """Start a command whose output is read while it runs."""
         return subprocess.Popen(
             [sys.executable, "-m", "arcp_trio", *arguments],
             cwd=self.folder,
@@ -124,7 +124,7 @@ class Commands:
         )
 
     def run(self, *arguments: str, stdin: str = "", **environment: str) -> Done:
-        """Run one to its end."""
+        """Run a command to its end."""
         done = subprocess.run(
             [sys.executable, "-m", "arcp_trio", *arguments],
             cwd=self.folder,
@@ -137,7 +137,7 @@ class Commands:
         return Done(done.returncode, done.stdout, done.stderr.decode())
 
     def refused(self, code: int, *arguments: str, **environment: str) -> str:
-        """Run one that fails: it says so in one line, and nothing else."""
+        """Run a command that fails with one line, and return the line."""
         done = self.run(*arguments, **environment)
         assert (done.code, done.out) == (code, ""), done
         assert done.err.startswith("arcp-trio: "), done
@@ -145,7 +145,7 @@ class Commands:
         return done.err.removeprefix("arcp-trio: ").rstrip()
 
     def detached(self, agent: str, *arguments: str) -> str:
-        """Submit a job and leave; return its id."""
+        """Submit a job with --detach, and return its id."""
         done = self.run("submit", agent, "--detach", *arguments)
         assert (done.code, done.err) == (0, "")
         return done.out.rstrip()
@@ -153,10 +153,10 @@ class Commands:
 
 @contextmanager
 def served(folder: Path, *arguments: str) -> Iterator[Commands]:
-    """Have a runtime with the agents above, in memory, and commands to talk to it."""
+    """Serve the agents above for the block, in memory, and return commands that talk to them."""
     (folder / "client_agents.py").write_text(AGENTS, encoding="utf-8")
     with starter(folder, lifetime=_FILE_SECONDS) as start:
         options = ("--port=0", "--memory", f"--token=alice={TOKEN}", "--agents=client_agents")
-        # Nobody reads its log, and a full pipe would hold it up.
+        # Only errors are logged, because nothing reads the pipe of standard error.
         serve = start("serve", *options, "--log-level=error", *arguments)
         yield Commands(serve.url(), folder)

@@ -20,6 +20,6 @@ def start(tmp_path: Path) -> Iterator[Starter]:
 
 @pytest.fixture(scope="module")
 def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
-    """Run client commands against a runtime that the tests of a file share."""
+    """Run commands against a runtime that the tests of a file share."""
     with served(tmp_path_factory.mktemp("clients")) as to_run:
         yield to_run

@@ -1,4 +1,4 @@
-"""Real `serve` processes, each bounded in time, and a client that is not ours."""
+"""Real `serve` processes, each bounded in time, and a client that is not this project's."""
 
 from __future__ import annotations
 
@@ -17,19 +17,21 @@ from websockets.sync.client import ClientConnection, connect
 
 ROOT = Path(__file__).parents[2]
 LIFETIME_SECONDS = 30.0
-"""Whatever a process does, reading its output ends then."""
+"""The time after which a process is killed, so that reading its output ends."""
 FRAME_SECONDS = 10.0
+END_SECONDS = 5.0
+"""The time that `serve` promises from the end of the drain to that of its process."""
 
 
 class Serve:
-    """A process, whose output is read line by line."""
+    """A process whose output is read line by line."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
         self.said: list[str] = []
 
     def url(self) -> str:
-        """Wait until it listens, and return where."""
+        """Wait until the process listens, and return its address."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         known = ("listening on ws:", "listening on wss:", "listening on unix:")
@@ -46,11 +48,11 @@ class Serve:
         raise AssertionError(f"no line with {part!r} in {self.said}")
 
     def send_signal(self, number: int) -> None:
-        """Send it a signal."""
+        """Send a signal to the process."""
         self.process.send_signal(number)
 
     def end(self) -> tuple[int, str, str]:
-        """Wait for its end: exit code, the rest of standard output, and of standard error."""
+        """Wait for the end; return the exit code and the rest of standard output and error."""
         out, err = self.process.communicate()
         return self.process.returncode, out, err
 
@@ -58,9 +60,19 @@ class Serve:
 Starter = Callable[..., Serve]
 
 
+def assert_refused(served: Serve) -> str:
+    """Expect a process not to start, with exit code 2 and one line on stderr; return the line."""
+    code, out, err = served.end()
+    assert (code, out) == (2, ""), err
+    assert err.startswith("arcp-trio: ")
+    assert err.count("\n") == 1
+    assert err.endswith("\n")
+    return err
+
+
 @contextmanager
 def starter(folder: Path, lifetime: float = LIFETIME_SECONDS) -> Iterator[Starter]:
-    """Start processes in this folder, and have none of them left at the end."""
+    """Start processes in a folder, and kill those that are left at the end."""
     started: list[tuple[subprocess.Popen[str], threading.Timer]] = []
 
     def start(*arguments: str, environment: dict[str, str] | None = None, umask: int = -1) -> Serve:
@@ -110,7 +122,7 @@ class Peer:
     ) -> None:
         self.socket = socket
         self.lines: list[str] = []
-        """Everything received, as it came."""
+        """All frames received, as they came."""
         self._ids = itertools.count()
         hello: dict[str, object] = {
             "client": {"name": "by-hand", "version": "1"},
@@ -139,7 +151,7 @@ class Peer:
         return frame
 
     def resume_from(self, last_event_seq: int) -> dict[str, object]:
-        """What the hello of another connection needs to go on with this session."""
+        """Return what the hello of another connection needs to resume this session."""
         return {
             "session_id": self.answer["session_id"],
             "resume_token": self.answer["payload"]["resume_token"],
@@ -147,19 +159,19 @@ class Peer:
         }
 
     def submit(self, agent: str, input_: object = None, **fields: object) -> dict[str, Any]:
-        """Submit a job and return the answer; `fields` are the rest of the submit."""
+        """Submit a job and return the answer; `fields` are the other fields of the submit."""
         self.send("job.submit", {"agent": agent, "input": input_} | fields)
         return self.receive()
 
     def until_terminal(self) -> list[dict[str, Any]]:
-        """Receive a job's frames up to its last."""
+        """Receive a job's frames up to the last one."""
         frames = [self.receive()]
         while frames[-1]["type"] not in ("job.result", "job.error"):
             frames.append(self.receive())
         return frames
 
     def run(self, agent: str, input_: object = None, **fields: object) -> list[dict[str, Any]]:
-        """Submit a job and return what follows its acceptance."""
+        """Submit a job and return the frames after its acceptance."""
         accepted = self.submit(agent, input_, **fields)
         assert accepted["type"] == "job.accepted", accepted
         return self.until_terminal()
@@ -167,6 +179,6 @@ class Peer:
 
 @contextmanager
 def peer(url: str, token: str, resume: dict[str, object] | None = None) -> Iterator[Peer]:
-    """Connect, say hello, and hang up at the end."""
+    """Connect and say hello for the block, and disconnect after it."""
     with connect(url, compression=None) as socket:
         yield Peer(socket, token, resume)

@@ -1,4 +1,4 @@
-"""A network between a client and its runtime, that can fail."""
+"""A network between a client and its runtime that can fail."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 
 class Relay:
-    """Passes on what comes, as long as it works."""
+    """Passes on all bytes, as long as it works."""
 
     def __init__(self, to_url: str, listener: socket.socket) -> None:
         self.works = True
@@ -24,7 +24,7 @@ class Relay:
         self._accepting.start()
 
     def fail(self) -> None:
-        """Cut all connections, and let no other ones come about."""
+        """Cut all connections, and refuse others until `works` is set again."""
         self.works = False
         for end in self._open:
             with suppress(OSError):
@@ -36,9 +36,9 @@ class Relay:
         self._open.clear()
 
     def end(self) -> None:
-        """Cut all connections, for good."""
+        """Cut all connections for good."""
         with suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)  # wakes the one who accepts
+            self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
         self._accepting.join()
         self.fail()
 
@@ -65,7 +65,7 @@ class Relay:
 
 @contextmanager
 def relay(to_url: str) -> Iterator[Relay]:
-    """Have one for the block."""
+    """Run a relay for the block."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         between = Relay(to_url, listener)
         try:

@@ -25,25 +25,25 @@ _TOKEN = re.compile(r"\x1b\[([0-9;]*)([A-Za-z])|[^\x1b]")
 
 
 def shown(raw: str, columns: int) -> list[str]:
-    """Interpret what was written to a terminal; only what it is told to do on purpose is known."""
+    """Return the lines of a screen after this output; fail at an unexpected control sequence."""
     lines: list[list[str]] = [[]]
     column = 0
     consumed = 0
     for found in _TOKEN.finditer(raw):
-        assert found.start() == consumed, f"no such order: {raw[consumed : consumed + 9]!r}"
+        assert found.start() == consumed, f"unexpected: {raw[consumed : consumed + 9]!r}"
         consumed = found.end()
         order, character = found[2], found[0]
         if order == "K":
             assert found[1] == ""
             del lines[-1][column:]
         elif order is not None:
-            assert order == "m", f"no such order: {found[0]!r}"
+            assert order == "m", f"unexpected: {found[0]!r}"
         elif character == "\r":
             column = 0
         elif character == "\n":
             lines.append([])
         else:
-            assert character.isprintable(), f"not to be printed: {character!r}"
+            assert character.isprintable(), f"unprintable: {character!r}"
             width = 2 if unicodedata.east_asian_width(character) in "WF" else 1
             if column + width > columns:
                 lines.append([])
@@ -57,7 +57,7 @@ def shown(raw: str, columns: int) -> list[str]:
 
 
 class Terminal:
-    """One command, with a screen and a keyboard."""
+    """One command with a screen and a keyboard."""
 
     def __init__(self, process: subprocess.Popen[bytes], screen: int, columns: int) -> None:
         self.process = process
@@ -67,21 +67,21 @@ class Terminal:
 
     @property
     def lines(self) -> list[str]:
-        """What stands there now."""
+        """The lines on the screen now."""
         return shown(self.raw.replace("^C", ""), self.columns)
 
     def type(self, text: str) -> None:
         """Press keys."""
         os.write(self._screen, text.encode())
 
-    def wait_for(self, text: str, *, behind: int = 0) -> None:
-        """Wait until this has been written, behind so many characters."""
+    def wait_for(self, text: str) -> None:
+        """Wait until this text has been written."""
         end = time.monotonic() + WAIT_SECONDS
-        while text not in self.raw[behind:]:
+        while text not in self.raw:
             assert self._read(end), f"no {text!r} in {self.raw!r}"
 
     def wait_until_read(self) -> None:
-        """Wait until the command has read the lines that the screen shows to be typed."""
+        """Wait until the command has read what was typed."""
         keyboard = os.open(f"/proc/{self.process.pid}/fd/0", os.O_RDONLY | os.O_NOCTTY)
         end = time.monotonic() + WAIT_SECONDS
         while any(fcntl.ioctl(keyboard, termios.FIONREAD, bytes(4))):
@@ -98,7 +98,7 @@ class Terminal:
 
     def _read(self, end: float) -> bool:
         ready, _, _ = select.select([self._screen], [], [], max(0.0, end - time.monotonic()))
-        assert ready, f"nothing more comes behind {self.raw!r}"
+        assert ready, f"no more output after {self.raw!r}"
         try:
             data = os.read(self._screen, 65_536)
         except OSError:  # EIO: the other side has no more descriptors open
@@ -119,7 +119,7 @@ def terminal(
     fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
 
     def take_over() -> None:
-        fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # so that ^C is a signal to it
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # so that ^C sends it a signal
 
     process = subprocess.Popen(
         [sys.executable, "-m", "arcp_trio", *arguments],

@@ -1,4 +1,4 @@
-"""Signed tokens with `serve`, alone and beside its own."""
+"""Signed tokens with `serve`, alone and beside its own tokens."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from tests.cli.processes import Starter, peer
 
 @pytest.fixture
 def keys(tmp_path: Path) -> Path:
-    """A file with the issuer's keys."""
+    """Return a file with the issuer's keys."""
     path = tmp_path / "keys.json"
     path.write_bytes(key_set(jwk("ES256"), jwk("RS256", "rsa")))
     return path
 
 
 def test_the_made_token_is_a_line_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is written whole, as lines of the log may be written at the same time."""
+    """The token is written in one piece, since the log may be written at the same time."""
     writes: list[str] = []
 
     class Stream(io.StringIO):
-        """Tells its writes apart."""
+        """A stream that records each write."""
 
         def write(self, text: str, /) -> int:
             writes.append(text)
@@ -44,7 +44,7 @@ def test_the_made_token_is_a_line_of_its_own(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.real_tcp
 def test_signed_tokens_open_sessions(start: Starter, keys: Path) -> None:
-    """A good one does, and one with another audience, or issuer, does not."""
+    """A good signed token opens a session; one with another audience or issuer does not."""
     served = start(
         "serve",
         "--port=0",
@@ -72,7 +72,7 @@ def test_signed_tokens_open_sessions(start: Starter, keys: Path) -> None:
 async def test_given_tokens_and_signed_ones_go_together(
     keys: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A given token is looked at first, so no signature is needed for it."""
+    """A given token is accepted without a signature, beside signed tokens."""
     monkeypatch.delenv("ARCP_TOKENS", raising=False)
     admission = Admission(
         ServeOptions(
@@ -105,7 +105,7 @@ async def test_given_tokens_and_signed_ones_go_together(
 def test_what_cannot_be_checked_keeps_it_from_starting(
     changes: dict[str, object], complaint: str, keys: Path
 ) -> None:
-    """One line says what is missing or wrong."""
+    """An option that is missing or wrong is one line."""
     settings: dict[str, object] = {
         "jwt_keys": str(keys),
         "jwt_algorithm": ("ES256",),
@@ -119,7 +119,7 @@ def test_what_cannot_be_checked_keeps_it_from_starting(
 def test_without_the_extra_it_says_what_to_install(
     keys: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The command that brings PyJWT stands in the line."""
+    """Without PyJWT the line has the command that installs it."""
     monkeypatch.setitem(sys.modules, "jwt", None)
     monkeypatch.delitem(sys.modules, "arcp_trio.authenticators.jwt", raising=False)
     options = ServeOptions(

@@ -1,4 +1,4 @@
-"""The terminal of `serve` is closed: it ends in order, unless it was asked to outlive it."""
+"""`serve` ends when its terminal is closed, unless it is to outlive the terminal."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WAIT_SECONDS = 20.0
 
 @contextmanager
 def left_alone(folder: Path, *, hangups: signal.Handlers) -> Iterator[subprocess.Popen[str]]:
-    """Serve on a terminal, which is then closed."""
+    """Run `serve` on a terminal, which is then closed."""
     screen, inside = pty.openpty()
 
     def take_over() -> None:
@@ -54,7 +54,7 @@ def left_alone(folder: Path, *, hangups: signal.Handlers) -> Iterator[subprocess
 
 
 def test_it_ends_with_its_terminal(tmp_path: Path) -> None:
-    """In order, as at SIGTERM, and it says why."""
+    """`serve` ends in order, as at SIGTERM, and logs why."""
     with left_alone(tmp_path, hangups=signal.SIG_DFL) as process:
         _, said = process.communicate(timeout=WAIT_SECONDS)
         assert process.returncode == 0
@@ -62,7 +62,7 @@ def test_it_ends_with_its_terminal(tmp_path: Path) -> None:
 
 
 def test_it_outlives_its_terminal_under_nohup(tmp_path: Path) -> None:
-    """A SIGHUP is then what it is without a terminal."""
+    """Under nohup, SIGHUP reloads, as it does without a terminal."""
     with left_alone(tmp_path, hangups=signal.SIG_IGN) as process:
         assert process.stderr is not None
         while "reloaded what=tokens" not in (line := process.stderr.readline()):
@@ -82,7 +82,7 @@ print(terminal.closed)
 
 
 def test_without_file_descriptors_the_terminal_is_not_taken_for_closed() -> None:
-    """Who has as many connections as can be had may still ask for the tokens to be read again."""
+    """The terminal is not taken for closed when no descriptor is free to look for it."""
     screen, inside = pty.openpty()
     try:
         said = subprocess.run(

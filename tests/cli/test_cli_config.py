@@ -14,14 +14,14 @@ from arcp_trio.cli.serve.options import ServeOptions
 
 
 def settled(tmp_path: Path, text: str, **given: object) -> Config:
-    """Settle a file with this text and these options of the command line."""
+    """Settle a file with this text together with these options of the command line."""
     path = tmp_path / "arcp.toml"
     path.write_text(text, encoding="utf-8")
     return settle({"config": str(path), **given})
 
 
 def test_without_a_file_there_are_the_defaults() -> None:
-    """A `serve` without options has the default settings and bounds."""
+    """A `serve` without options has the default options and limits."""
     assert settle({}) == Config(options=ServeOptions(), limits=Limits())
 
 
@@ -81,8 +81,8 @@ def test_every_option_can_stand_in_the_file(tmp_path: Path) -> None:
     )
 
 
-def test_every_bound_can_stand_in_the_file(tmp_path: Path) -> None:
-    """Each bound of the runtime has a key in [limits]."""
+def test_every_limit_can_stand_in_the_file(tmp_path: Path) -> None:
+    """Each limit of the runtime has a key in [limits]."""
     values = {name: index for index, name in enumerate(attrs.fields_dict(Limits), start=1)}
     values["lease_grace_seconds"] = 1  # the most there may be
     lines = "".join(f"{key} = {value}\n" for key, value in values.items())
@@ -90,7 +90,7 @@ def test_every_bound_can_stand_in_the_file(tmp_path: Path) -> None:
 
 
 def test_the_command_line_wins(tmp_path: Path) -> None:
-    """An option of the command line beats the file, also where the file has it as a bound."""
+    """An option on the command line replaces the one in the file, also one under [limits]."""
     config = settled(
         tmp_path,
         "[serve]\nport = 1\nhost = 'a'\n[limits]\nresume_window_seconds = 7\n",
@@ -102,7 +102,10 @@ def test_the_command_line_wins(tmp_path: Path) -> None:
 
 
 def test_the_command_line_chooses_between_streams_and_network(tmp_path: Path) -> None:
-    """`--stdio` beats the file's address, and an address the file's `stdio`; chunks go by it."""
+    """`--stdio` removes the file's address, and an address the file's `stdio`.
+
+    The default of `chunk_bytes` follows the choice.
+    """
     config = settled(tmp_path, "[serve]\nport = 1\nhost = 'a'\n", stdio=True)
     assert (config.options.stdio, config.options.port) == (True, 7777)
     assert config.limits.chunk_bytes == 32 * 1024
@@ -150,7 +153,7 @@ def test_the_command_line_chooses_between_streams_and_network(tmp_path: Path) ->
     ],
 )
 def test_a_wrong_key_or_value_is_named(tmp_path: Path, text: str, key: str) -> None:
-    """An unknown key or a value of a wrong type is one line with the file and the key."""
+    """An unknown key and a value of a wrong type are one line with the file and the key."""
     with pytest.raises(CommandError) as caught:
         settled(tmp_path, text)
     message = str(caught.value)
@@ -161,7 +164,7 @@ def test_a_wrong_key_or_value_is_named(tmp_path: Path, text: str, key: str) -> N
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
-    """A missing file, a folder, and what is not TOML or not text are one line each."""
+    """A missing file, a folder, and a file that is not TOML or not text are one line each."""
     binary, wrong = tmp_path / "binary", tmp_path / "wrong"
     binary.write_bytes(b"\xff\xfe")
     wrong.write_text("[serve\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""How client commands find their runtime, and who they say they are."""
+"""How commands find their runtime and their token."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LOCAL = "ws://127.0.0.1:7777/arcp"
 
 @pytest.fixture
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Stand in a folder where `serve` has kept a token."""
+    """Work in a folder where `serve` has kept a token."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / ".arcp").mkdir()
     (tmp_path / ".arcp" / "token").write_text("found\n")
@@ -28,7 +28,7 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_kept_token_is_found(kept: Path) -> None:
-    """It is taken where no other one is given, and from the folder that --data names."""
+    """The kept token is used if no other one is given, from the folder that --data names."""
     assert find_runtime(ClientOptions(), {}).token == "found"
     assert find_runtime(ClientOptions(url="unix:/run/arcp"), {}).token == "found"
     assert find_runtime(ClientOptions(), {"ARCP_TOKEN": "set"}).token == "set"
@@ -52,7 +52,7 @@ def test_the_kept_token_is_found(kept: Path) -> None:
     ],
 )
 def test_no_other_machine_gets_the_kept_token(kept: Path, url: str) -> None:
-    """It is a secret of this machine; what is given for the purpose goes anywhere."""
+    """The kept token is sent to no other machine; a token that is given is sent anywhere."""
     assert not is_on_this_machine(url)
     assert find_runtime(ClientOptions(url=url), {}).token is None
     assert find_runtime(ClientOptions(), {"ARCP_URL": url}).token is None
@@ -63,12 +63,12 @@ def test_no_other_machine_gets_the_kept_token(kept: Path, url: str) -> None:
     "url", [LOCAL, "wss://localhost/", "ws://[::1]:1/arcp", "ws://127.9.9.9/", "unix:/tmp/socket"]
 )
 def test_this_machine(url: str) -> None:
-    """The names and addresses of the loopback interface, and Unix sockets."""
+    """Names and addresses of the loopback interface, and Unix sockets, are on this machine."""
     assert is_on_this_machine(url)
 
 
 def test_what_is_no_token(tmp_path: Path) -> None:
-    """A named pipe, a folder, other bytes, nothing: there is no token, and nobody waits for one."""
+    """In a pipe, a folder, other bytes or an empty file there is no token."""
     assert read_token(tmp_path / "token") is None
     assert read_token(tmp_path) is None
     os.mkfifo(tmp_path / "pipe")
@@ -80,7 +80,7 @@ def test_what_is_no_token(tmp_path: Path) -> None:
 
 
 def test_the_address() -> None:
-    """An option, else the environment, else the usual; shown without what may be secret in it."""
+    """The address is the option, the environment or the default; it is shown without secrets."""
     assert find_runtime(ClientOptions(), {}).url == LOCAL
     assert find_runtime(ClientOptions(), {"ARCP_URL": "unix:/a"}).shown_url == "unix:/a"
     options = ClientOptions(url="wss://me:pw@host:1/arcp?key=secret")
@@ -92,7 +92,7 @@ def test_the_address() -> None:
 
 
 def test_authorities(tmp_path: Path) -> None:
-    """A file of certificates is taken, anything else refused."""
+    """--ca takes a file of certificates, and refuses any other file."""
     trustme.CA().cert_pem.write_to_path(tmp_path / "ca.pem")
     find_runtime(ClientOptions(url="wss://localhost/", ca=str(tmp_path / "ca.pem")), {})
     with pytest.raises(CommandError, match="holds no certificate"):
@@ -101,7 +101,7 @@ def test_authorities(tmp_path: Path) -> None:
 
 @pytest.mark.real_tcp
 def test_serve_and_submit_in_one_folder(start: Starter, tmp_path: Path) -> None:
-    """Nothing has to be copied from one terminal to the other."""
+    """In the folder of `serve`, a command needs no option; elsewhere it needs --data."""
     served = start("serve", "--port", "0")
     commands = Commands(served.url(), tmp_path, token=None)
     assert commands.run("submit", "echo", "--input", "1").out == '{"echo":1}\n'
@@ -116,21 +116,21 @@ def test_serve_and_submit_in_one_folder(start: Starter, tmp_path: Path) -> None:
 
 @pytest.mark.real_tcp
 def test_a_wrong_token(commands: Commands) -> None:
-    """Every command says so in one line, which says where the token is from and shows none."""
+    """Every command reports a wrong token in one line that says where it is from."""
     for command in (["submit", "echo"], ["watch", "j"], ["jobs"], ["cancel", "j"], ["agents"]):
         said = commands.refused(3, *command, ARCP_TOKEN="hush")
-        assert "does not accept the token of ARCP_TOKEN; give another one with --token" in said
+        assert "does not accept the token from ARCP_TOKEN; give another one with --token" in said
         assert "hush" not in said
-    assert "token of --token" in commands.refused(3, "ping", "--token", "hush")
-    assert "token of --token" in commands.refused(3, "bench", "--token", "hush")
+    assert "token from --token" in commands.refused(3, "ping", "--token", "hush")
+    assert "token from --token" in commands.refused(3, "bench", "--token", "hush")
 
 
 @pytest.mark.real_tcp
 @pytest.mark.parametrize("command", [["submit", "echo"], ["jobs"], ["ping"]])
-def test_nobody_there(commands: Commands, command: list[str]) -> None:
-    """Where no runtime is, that is said, and how to have one."""
-    gone = evolve(commands, url="ws://127.0.0.1:1/arcp")
-    assert gone.refused(3, *command) == (
+def test_no_runtime_there(commands: Commands, command: list[str]) -> None:
+    """Without a runtime at the address, the line says so, and how to start one."""
+    nowhere = evolve(commands, url="ws://127.0.0.1:1/arcp")
+    assert nowhere.refused(3, *command) == (
         "no runtime listens at ws://127.0.0.1:1/arcp; start one with arcp-trio serve,"
         " or say where one is with --url or ARCP_URL"
     )
@@ -138,7 +138,7 @@ def test_nobody_there(commands: Commands, command: list[str]) -> None:
 
 @pytest.mark.real_tcp
 def test_no_such_host(commands: Commands) -> None:
-    """A name that leads nowhere is not taken for a runtime that is not started."""
+    """An unknown name is reported as such, and not as a runtime that is not started."""
     said = evolve(commands, url="ws://no-such-host.invalid/arcp").refused(3, "agents")
     assert said.startswith("cannot connect to ws://no-such-host.invalid/arcp: ")
     assert said.endswith("; is --url right?")
@@ -147,14 +147,14 @@ def test_no_such_host(commands: Commands) -> None:
 
 @pytest.mark.real_tcp
 def test_a_wrong_path(commands: Commands) -> None:
-    """A server that has nothing there is told from one that is not there."""
+    """A server without a runtime at the path is reported as a wrong path."""
     wrong = evolve(commands, url=commands.url + "/else")
     assert "look at the path in --url" in wrong.refused(3, "agents")
 
 
 @pytest.mark.real_tcp
-def test_tracebacks_are_for_those_who_ask(commands: Commands) -> None:
-    """With --log-level debug the whole story comes before the one line."""
+def test_debug_shows_the_traceback_of_a_client(commands: Commands) -> None:
+    """--log-level debug shows the traceback before the one line."""
     done = commands.run("jobs", "--token", "hush", "--log-level", "debug")
     assert done.code == 3
     assert "Traceback" in done.err
@@ -174,7 +174,7 @@ def test_by_a_socket_in_the_file_system(start: Starter, tmp_path: Path) -> None:
 
 @pytest.mark.real_tcp
 def test_over_tls(start: Starter, tmp_path: Path) -> None:
-    """`wss://` trusts whom --ca names, and nobody else."""
+    """`wss://` trusts the authorities of --ca, and no others."""
     authority = trustme.CA()
     authority.cert_pem.write_to_path(tmp_path / "ca.pem")
     own = authority.issue_cert("localhost", "127.0.0.1")

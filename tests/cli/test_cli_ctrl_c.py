@@ -1,4 +1,4 @@
-"""Ctrl-C in `submit` on a terminal: a question, and what comes of its answers."""
+"""Ctrl-C in `submit` on a terminal: the question and its answers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ QUESTION = "(c)ancel the job, or (d)etach and let it run? [d] "
 
 @pytest.fixture
 def asked(commands: Commands) -> Iterator[Terminal]:
-    """Have pressed Ctrl-C, and been asked."""
+    """Press Ctrl-C, and wait for the question."""
     with terminal(commands, "submit", "waiting") as on:
         on.wait_for("waiting: for you")
         on.type("\x03")
@@ -27,7 +27,7 @@ def asked(commands: Commands) -> Iterator[Terminal]:
 
 
 def left_running(on: Terminal, commands: Commands) -> bool:
-    """Whether the command ended as one that detaches; the job is ended, too."""
+    """Return whether the command left its job running; cancel the job."""
     assert on.end() == 130
     *_, notice, job_id, nothing = on.lines
     assert nothing == ""
@@ -38,7 +38,7 @@ def left_running(on: Terminal, commands: Commands) -> bool:
 
 
 def test_cancel(asked: Terminal) -> None:
-    """The job is cancelled, and its end is shown as of any job."""
+    """The answer c cancels the job, and its end is shown."""
     asked.type("c\n")
     assert asked.end() == 4
     job_id = asked.lines[0].split()[0]
@@ -49,19 +49,19 @@ def test_cancel(asked: Terminal) -> None:
 
 @pytest.mark.parametrize("answer", ["d\n", "\n", "detach\n", "what?\n", "\x04"])
 def test_detach(asked: Terminal, commands: Commands, answer: str) -> None:
-    """Anything else leaves the job alone: it is asked once."""
+    """Any other answer leaves the job running."""
     asked.type(answer)
     assert left_running(asked, commands)
 
 
 def test_ctrl_c_again(asked: Terminal, commands: Commands) -> None:
-    """The second one is the answer: leave at once."""
+    """A second Ctrl-C leaves the job running without an answer."""
     asked.type("\x03")
     assert left_running(asked, commands)
 
 
 def test_ctrl_c_while_it_is_being_cancelled(commands: Commands) -> None:
-    """Who does not want to wait for the job's end need not."""
+    """Ctrl-C ends the command while it waits for the end of the cancelled job."""
     with terminal(commands, "submit", "stubborn") as on:
         on.wait_for("info: begun")
         on.type("\x03")
@@ -73,7 +73,7 @@ def test_ctrl_c_while_it_is_being_cancelled(commands: Commands) -> None:
 
 
 def test_ctrl_c_while_the_connection_to_cancel_it_is_lost(commands: Commands) -> None:
-    """It does not wait for the connection to come back: the job is left running, and named."""
+    """Ctrl-C ends the command while the connection is lost; the job is left running."""
     with relay(commands.url) as between:
         through = evolve(commands, url=between.url)
         with terminal(through, "submit", "waiting") as on:
@@ -96,7 +96,7 @@ def test_ctrl_c_while_the_connection_to_cancel_it_is_lost(commands: Commands) ->
 
 
 def test_ctrl_c_in_watch_asks_nothing(commands: Commands) -> None:
-    """Watching ends; the job is somebody else's."""
+    """Ctrl-C ends `watch` without a question."""
     job_id = commands.detached("waiting")
     with terminal(commands, "watch", job_id) as on:
         on.wait_for("waiting: for you")

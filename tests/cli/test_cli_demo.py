@@ -13,7 +13,7 @@ pytestmark = pytest.mark.real_tcp
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
-    """Have one session with one runtime, for all of these tests."""
+    """Have one session with one runtime, for all tests of the file."""
     with starter(tmp_path_factory.mktemp("demo")) as start:
         served = start("serve", "--port", "0", "--token", "alice=x")
         with peer(served.url(), "x") as connected:
@@ -80,7 +80,7 @@ def test_report(session: Peer, input_: object, size: int) -> None:
 
 
 def test_shopper(session: Peer) -> None:
-    """Shopper buys until the budget is used up, and says so; the money left is on the wire."""
+    """Shopper buys until the budget is used up, and says so; metrics show what is left."""
     lease = {"tool.call": ["shop.*"], "cost.budget": ["USD:1.00"]}
     *events, end = session.run("shopper", {"price": 0.4}, lease_request=lease)
     bodies = [event["payload"]["body"] for event in events]
@@ -90,7 +90,7 @@ def test_shopper(session: Peer) -> None:
 
 
 def test_shopper_without_a_lease(session: Peer) -> None:
-    """No lease, no authority."""
+    """Shopper buys nothing without a lease."""
     tool_call, tool_result, end = session.run("shopper")
     assert tool_call["payload"]["kind"] == "tool_call"
     assert tool_result["payload"]["body"]["error"]["code"] == "PERMISSION_DENIED"

@@ -1,4 +1,4 @@
-"""What people see of events, before anything is drawn again by the clock."""
+"""What people see of events, before the live line is drawn again by the clock."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from arcp_trio.wire.json import JsonObject
 
 
 def event(kind: str, body: JsonObject) -> Event:
-    """An event of a job."""
+    """Return an event of a job."""
     return Event(seq=1, job_id="job_1", kind=kind, body=body, ts="2026-01-01T00:00:00.000Z")
 
 
 async def shown(*, live: bool) -> str:
-    """What two rounds of progress and a line of the log come to."""
+    """Return the output for two rounds of progress and a line of the log."""
     read, write = os.pipe()
     out = Output(write, {})
     view = PeopleDisplay(out, Screen(out, live=live))
@@ -30,13 +30,13 @@ async def shown(*, live: bool) -> str:
     return text
 
 
-async def test_the_line_that_changes_keeps_up_with_those_that_stay() -> None:
-    """However fast they come, below a line of the log is what was known when it came."""
+async def test_the_live_line_keeps_up_with_lines_that_stay() -> None:
+    """Below each line of the log stands the live line as it was then."""
     assert await shown(live=True) == f"info: did 1\n1 steps{ERASE}info: did 2\n2 steps"
 
 
-async def test_where_nothing_changes_there_are_lines_alone() -> None:
-    """What would be in the line that changes has lines of its own."""
+async def test_without_a_live_line_there_are_only_lines() -> None:
+    """Without a live line, progress has lines of its own."""
     assert (
         await shown(live=False)
         == "progress: 1 steps\ninfo: did 1\nprogress: 2 steps\ninfo: did 2\n"

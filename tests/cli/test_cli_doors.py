@@ -17,14 +17,14 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect, unix_connect
 
 from arcp_trio.transport.close_codes import CloseCode
-from tests.cli.processes import FRAME_SECONDS, Peer, Serve, Starter, peer
+from tests.cli.processes import FRAME_SECONDS, Peer, Serve, Starter, assert_refused, peer
 
 pytestmark = pytest.mark.real_tcp
 
 
 @pytest.fixture
 def authority(tmp_path: Path) -> trustme.CA:
-    """Whom the clients trust; cert.pem and key.pem are made by it, for localhost."""
+    """Write cert.pem and key.pem for localhost; return the authority that clients trust."""
     authority = trustme.CA()
     write_pair(tmp_path, authority, "localhost", "127.0.0.1")
     return authority
@@ -38,7 +38,7 @@ def write_pair(folder: Path, authority: trustme.CA, *names: str) -> None:
 
 
 def trusting(authority: trustme.CA) -> ssl.SSLContext:
-    """Return a client's context."""
+    """Return the TLS context of a client that trusts this authority."""
     context = ssl.create_default_context()
     authority.configure_trust(context)
     return context
@@ -53,22 +53,13 @@ def serve(start: Starter, *arguments: str) -> Serve:
 
 
 def address_line(served: Serve) -> str:
-    """Return what it listens on."""
+    """Return the address that is printed."""
     assert served.process.stdout is not None
     return served.process.stdout.readline().removeprefix("listening on ").removesuffix("\n")
 
 
-def assert_refused(served: Serve) -> str:
-    """Expect the failure to start: exit code 2, nothing on stdout, one line on stderr."""
-    code, out, err = served.end()
-    assert (code, out) == (2, ""), err
-    assert err.startswith("arcp-trio: ")
-    assert err.count("\n") == 1
-    return err
-
-
 def ask(url: str, path: str, **headers: str) -> tuple[int, str]:
-    """GET a page beside the WebSocket."""
+    """Return the status and the text of a page beside the WebSocket."""
     address = f"http://{urlsplit(url).netloc}{path}"
     request = urllib.request.Request(address, headers=headers)
     try:
@@ -85,14 +76,14 @@ def ask(url: str, path: str, **headers: str) -> tuple[int, str]:
 @pytest.mark.spec("1.0/4.1-3")
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])
 def test_other_machines_are_let_in_on_purpose_only(start: Starter, host: str) -> None:
-    """An address that others can reach needs TLS, or the word of the operator; it is one line."""
+    """An address that other machines can reach is refused without TLS and without --insecure."""
     err = assert_refused(serve(start, "--host", host))
     assert f"other machines can reach {host}, " in err
     assert "add --tls-cert and --tls-key, or --insecure" in err
 
 
 def test_one_address_that_others_can_reach_is_enough(start: Starter, tmp_path: Path) -> None:
-    """Nothing is left of the others, then."""
+    """One such address among others is refused, too, and no socket is left behind."""
     path = tmp_path / "arcp.sock"
     err = assert_refused(serve(start, "--host", f"unix:{path}", "--host=0.0.0.0"))
     assert "other machines can reach 0.0.0.0, " in err
@@ -101,13 +92,13 @@ def test_one_address_that_others_can_reach_is_enough(start: Starter, tmp_path: P
 
 @pytest.mark.parametrize("how", ["--insecure", "TLS"])
 def test_on_purpose_it_is_possible(start: Starter, authority: trustme.CA, how: str) -> None:
-    """With either, it serves."""
+    """With TLS or with --insecure such an address is served."""
     served = serve(start, "--host=0.0.0.0", *(TLS if how == "TLS" else [how]))
     assert re.fullmatch(r"wss?://0\.0\.0\.0:[1-9][0-9]*/arcp", address_line(served))
 
 
 def test_several_hosts(start: Starter, tmp_path: Path) -> None:
-    """Standard output names the first, the log each of them, and all lead to the same runtime."""
+    """Standard output names the first host, the log each; all lead to the same runtime."""
     path = tmp_path / "arcp.sock"
     served = serve(start, "--host=127.0.0.1", "--host", f"unix:{path}", "--host=127.0.0.2")
     url = address_line(served)
@@ -124,7 +115,7 @@ def test_several_hosts(start: Starter, tmp_path: Path) -> None:
 
 
 def test_a_unix_socket(start: Starter, tmp_path: Path) -> None:
-    """Its URL is the path, sessions work over it, and the file goes with the process."""
+    """The URL of a Unix socket is its path, sessions work over it, and the file is removed."""
     path = tmp_path / "arcp.sock"
     served = serve(start, "--host", f"unix:{path}")
     assert address_line(served) == f"unix:{path}"
@@ -139,7 +130,7 @@ def test_a_unix_socket(start: Starter, tmp_path: Path) -> None:
 
 
 def test_a_unix_socket_that_a_killed_process_left(start: Starter, tmp_path: Path) -> None:
-    """The next one takes its place."""
+    """The socket that a killed process left behind is replaced."""
     path = tmp_path / "arcp.sock"
     killed = serve(start, "--host", f"unix:{path}")
     address_line(killed)
@@ -150,7 +141,7 @@ def test_a_unix_socket_that_a_killed_process_left(start: Starter, tmp_path: Path
 
 
 def test_a_file_where_the_socket_should_be(start: Starter, tmp_path: Path) -> None:
-    """It stays, and the line says what is wrong; nothing is left when the start fails otherwise."""
+    """A file in the place of the socket stays, and a failed start leaves no socket behind."""
     path = tmp_path / "precious"
     path.write_text("precious", encoding="utf-8")
     err = assert_refused(serve(start, "--host", f"unix:{path}"))
@@ -164,7 +155,7 @@ def test_a_file_where_the_socket_should_be(start: Starter, tmp_path: Path) -> No
 
 
 def test_tls(start: Starter, authority: trustme.CA) -> None:
-    """The address says wss, and an independent client that verifies the certificate is served."""
+    """With TLS the address says wss, and an independent client verifies the certificate."""
     url = address_line(serve(start, *TLS))
     assert re.fullmatch(r"wss://127\.0\.0\.1:[1-9][0-9]*/arcp", url)
     with connect(url, ssl=trusting(authority), compression=None) as client:
@@ -186,7 +177,7 @@ def test_tls(start: Starter, authority: trustme.CA) -> None:
 def test_what_cannot_be_served_with(
     start: Starter, authority: trustme.CA, arguments: tuple[str, ...], complaint: str
 ) -> None:
-    """One line with the option that is wrong, and exit code 2."""
+    """A wrong option is one line that names it, and exit code 2."""
     err = assert_refused(serve(start, *arguments))
     assert complaint in err
     assert arguments[0].partition("=")[0] in err
@@ -195,7 +186,7 @@ def test_what_cannot_be_served_with(
 def test_a_certificate_is_renewed_at_a_signal(
     start: Starter, tmp_path: Path, authority: trustme.CA
 ) -> None:
-    """SIGHUP reads the files again for new connections; what is unusable changes nothing."""
+    """SIGHUP reads the certificate again for new connections; an unusable one changes nothing."""
     served = serve(start, *TLS)
     url = address_line(served)
 
@@ -223,7 +214,7 @@ def test_a_certificate_is_renewed_at_a_signal(
 
 
 def test_web_pages(start: Starter) -> None:
-    """None but those that are allowed; the host of one that is may be a proxy's, passed on."""
+    """Only web pages of an allowed origin connect; its host may be that of a proxy."""
     served = serve(start, "--allow-origin=https://app.example")
     url = address_line(served)
     port = urlsplit(url).port
@@ -242,7 +233,7 @@ def test_web_pages(start: Starter) -> None:
 
 
 def open_as(url: str, host: str | None, origin: str | None) -> None:
-    """Open a session as a web page at `origin` would, by the name `host`."""
+    """Open a session as a web page at `origin` would, under the name `host`."""
     parts = urlsplit(url)
     assert parts.hostname is not None
     named = url if host is None else f"ws://{host}/arcp"
@@ -254,7 +245,7 @@ def open_as(url: str, host: str | None, origin: str | None) -> None:
 
 
 def test_probes_and_figures(start: Starter) -> None:
-    """The port has pages that say how it is, and the place of the WebSocket is one of its paths."""
+    """The port has pages for probes and metrics; the WebSocket is one of its paths."""
     url = address_line(serve(start))
     assert ask(url, "/healthz") == (200, "alive\n")
     assert ask(url, "/readyz", Host="10.1.2.3") == (200, "ready\n")
@@ -287,7 +278,10 @@ async def saboteur(job):
 def test_a_listener_that_can_never_accept_again_ends_it_in_one_line(
     start: Starter, tmp_path: Path
 ) -> None:
-    """The clients are told goodbye, and the last line names the address and the reason."""
+    """A listener that fails for good ends the process; the last line has its address and why.
+
+    The clients are told goodbye.
+    """
     (tmp_path / "saboteur.py").write_text(SABOTEUR, encoding="utf-8")
     served = serve(start, "--agents=saboteur")
     url = served.url()

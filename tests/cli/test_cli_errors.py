@@ -1,4 +1,4 @@
-"""What a failure says in one line."""
+"""How an exception is reported in one line."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ from arcp_trio.cli.errors import one_line
     ],
 )
 def test_an_exception_in_one_line(error: Exception, line: str) -> None:
-    """What went wrong, not the nurseries that it went through."""
+    """The line has the exception, without the groups of nurseries around it."""
     assert one_line(error) == line

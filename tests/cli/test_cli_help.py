@@ -1,4 +1,4 @@
-"""The help of each command, and how fast it comes."""
+"""The help of each command, and how fast it is."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ each = pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.
 
 @each
 def test_it_explains_itself(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
-    """The help of a command has every option of it and its example, in no more than 100 columns."""
+    """The help of a command has all its options and its example, in at most 100 columns."""
     with pytest.raises(SystemExit) as caught:
         main([command.name, "--help"])
     assert caught.value.code == 0
@@ -31,7 +31,7 @@ def test_it_explains_itself(command: Command, capsys: pytest.CaptureFixture[str]
 
 @each
 def test_the_example_is_one(command: Command) -> None:
-    """What the help shows can be typed."""
+    """The example in the help is accepted by the parser."""
     program, *arguments = shlex.split(command.example)
     assert program == PROGRAM
     assert build_parser().parse_args(arguments).command == command.name
@@ -39,13 +39,13 @@ def test_the_example_is_one(command: Command) -> None:
 
 @pytest.mark.real_tcp
 def test_the_example_of_serve_runs(start: Starter) -> None:
-    """Who has nothing yet can type it; the port apart, which may be in use here."""
+    """The example of `serve` runs, apart from the port, which may be in use."""
     (example,) = (command.example for command in COMMANDS if command.name == "serve")
     assert start(*shlex.split(example)[1:], "--port", "0").url().startswith("ws://")
 
 
 def test_all_commands_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    """The help of the program has a line for each."""
+    """The help of the program has a line for each command."""
     with pytest.raises(SystemExit):
         main(["--help"])
     text = capsys.readouterr().out
@@ -53,7 +53,7 @@ def test_all_commands_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_it_loads_nothing() -> None:
-    """No help waits for Trio, for the runtime or for the client, and each comes in 200 ms."""
+    """No help imports Trio, the runtime or the client, and each takes at most 200 ms."""
     names = [command.name for command in COMMANDS]
     script = f"""
 import sys, time
@@ -79,7 +79,7 @@ print(heavy & set(sys.modules), file=sys.stderr)
 
 @each
 def test_a_wrong_option_is_one_line(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
-    """Usage errors name the option and the help, and have exit code 2."""
+    """A usage error names the option and the help, and has exit code 2."""
     with pytest.raises(SystemExit) as caught:
         main([command.name, *("x" for _ in command.arguments), "--no-such"])
     assert caught.value.code == 2

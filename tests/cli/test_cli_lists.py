@@ -14,7 +14,7 @@ pytestmark = pytest.mark.real_tcp
 
 
 def test_jobs(commands: Commands) -> None:
-    """A line for each, newest first, below a heading; as JSON, an object for each."""
+    """Jobs are listed newest first, below a heading; as JSON, an object for each."""
     first = commands.detached("echo")
     second = commands.detached("waiting")
     heading, *lines = commands.run("jobs").out.splitlines()
@@ -29,7 +29,7 @@ def test_jobs(commands: Commands) -> None:
 
 
 def test_jobs_are_filtered(commands: Commands) -> None:
-    """By status, several of them, and by agent; that there are none is said, and is no failure."""
+    """Jobs are filtered by status and by agent; an empty list is no failure."""
     echo = commands.detached("echo")
     failing = commands.detached("failing")
     commands.run("watch", failing)
@@ -45,13 +45,13 @@ def test_jobs_are_filtered(commands: Commands) -> None:
 
 
 def test_a_status_that_there_is_not(commands: Commands) -> None:
-    """Who asks for one is told those there are."""
+    """The refusal of an unknown status names the statuses there are."""
     refusal = commands.refused(1, "jobs", "--status", "done")
-    assert "'done' is none of pending, running, success, " in refusal
+    assert "'done' is not one of pending, running, success, " in refusal
 
 
 def test_all_jobs(commands: Commands) -> None:
-    """Without --all it is the newest, and that there are more is said."""
+    """Without --all the newest jobs are listed, and a line says that there are more."""
     items = ["x"] * (NEWEST + 5)
     lease = ("--lease", "agent.delegate=echo")
     commands.run("submit", "team", *lease, "--input", str(items).replace("'", '"'))
@@ -65,7 +65,7 @@ def test_all_jobs(commands: Commands) -> None:
 
 
 def test_agents(commands: Commands) -> None:
-    """Each with its versions; of several the default one has a star."""
+    """Each agent is listed with its versions; of several the default one has a star."""
     lines = [line.split() for line in commands.run("agents").out.splitlines()]
     assert lines[0] == ["AGENT", "VERSIONS"]
     assert ["echo", "1.0.0"] in lines
@@ -77,7 +77,7 @@ def test_agents(commands: Commands) -> None:
 
 
 def test_ping(commands: Commands) -> None:
-    """So many answers, each with its time."""
+    """Each ping has a line with its time, and the last line sums up."""
     done = commands.run("ping", "--count", "2")
     assert (done.code, done.err) == (0, "")
     opened, one, two, told = done.out.splitlines()
@@ -89,7 +89,7 @@ def test_ping(commands: Commands) -> None:
 
 
 def test_bench(commands: Commands) -> None:
-    """Its figures, for people and for programs."""
+    """Each figure of `bench` has a value and a unit."""
     figures = commands.run("bench", "--json").objects
     assert [figure["unit"] for figure in figures] == ["ms", "ms", "1/s", "1/s"]
     assert all(figure["value"] > 0 for figure in figures)
@@ -97,13 +97,13 @@ def test_bench(commands: Commands) -> None:
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
-    """Have a runtime without the demo agents."""
+    """Serve without the demo agents."""
     with served(tmp_path_factory.mktemp("bare"), "--no-demo-agents") as commands:
         yield commands
 
 
 def test_bench_without_the_demo_agents(bare: Commands) -> None:
-    """What it needs is named."""
+    """`bench` names the agents that it needs and the runtime does not have."""
     assert "no agent chatty and no echo; run serve without --no-demo-agents" in bare.refused(
         1, "bench"
     )

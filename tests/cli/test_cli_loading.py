@@ -33,7 +33,7 @@ async def generator(job): yield
 
 @pytest.fixture(autouse=True)
 def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Work in a folder with modules of agents, and forget them afterwards."""
+    """Work in a folder with modules of agents, and unload them after the test."""
     sources = {
         "good_agents": GOOD,
         "raises": "raise RuntimeError('first\\nsecond')",
@@ -52,19 +52,19 @@ def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def names(options: ServeOptions) -> list[str]:
-    """Name the agents that these options bring, with their versions."""
+    """Return the agents that these options name, with their versions."""
     found = named_agents(options)
     return [f"{name}@{each.default(name)}" for each in found for name in each.names()]
 
 
 def test_an_async_function_becomes_an_agent() -> None:
-    """`--agent` takes a name with or without a version, and a function that is async."""
+    """`--agent` takes an async function, and a name with or without a version."""
     assert names(ServeOptions(agent=("mine=good_agents:work",))) == ["mine@1.0.0"]
     assert names(ServeOptions(agent=("mine@v2+x=good_agents:partly",))) == ["mine@v2+x"]
 
 
 def test_a_command_becomes_an_agent() -> None:
-    """`--agent` takes a program, too, with its arguments as a shell would have them."""
+    """`--agent` takes a program with its arguments, written as for a shell."""
     assert names(ServeOptions(agent=("mine@2=stdio:sh -c 'exit 1'",))) == ["mine@2"]
 
 
@@ -75,7 +75,7 @@ def test_a_registry_brings_its_agents() -> None:
 
 
 def test_the_current_directory_comes_first(tmp_path: Path) -> None:
-    """A module of the current directory is taken before another of its name further on."""
+    """A module of the current folder comes before another one of its name."""
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "good_agents.py").write_text("raise AssertionError", encoding="utf-8")
@@ -114,7 +114,7 @@ def test_the_current_directory_comes_first(tmp_path: Path) -> None:
     ],
 )
 def test_a_bad_agent_is_one_line(text: str, complaint: str) -> None:
-    """The complaint repeats the option and says what is wrong with it, in one line."""
+    """The message repeats the option and says what is wrong with it, in one line."""
     with pytest.raises(CommandError) as caught:
         named_agents(ServeOptions(agent=(text,)))
     message = str(caught.value)
@@ -139,7 +139,7 @@ def test_a_bad_agent_is_one_line(text: str, complaint: str) -> None:
     ],
 )
 def test_a_bad_registry_is_one_line(text: str, complaint: str) -> None:
-    """The complaint repeats the option and says what is wrong with it, in one line."""
+    """The message repeats the option and says what is wrong with it, in one line."""
     with pytest.raises(CommandError) as caught:
         named_agents(ServeOptions(agents=(text,)))
     message = str(caught.value)

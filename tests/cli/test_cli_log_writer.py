@@ -1,4 +1,4 @@
-"""A log that nobody reads: its lines wait, and nothing else does."""
+"""The log's own thread: a reader that is slow, or that does not read, delays nothing else."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class Stuck(io.StringIO):
 
 
 def record(number: int) -> logging.LogRecord:
-    """A fact."""
+    """Return a record."""
     return logging.makeLogRecord({"msg": "fact %d", "args": (number,)})
 
 
 def test_lines_are_written_in_order_and_whole_at_the_end() -> None:
-    """Flushing waits for what has not been written yet; at the end, the log is flushed."""
+    """`flush` waits until all lines are written, in order."""
     stream = io.StringIO()
     writer = LogWriter(stream)
     for number in range(1_000):
@@ -48,8 +48,8 @@ def test_lines_are_written_in_order_and_whole_at_the_end() -> None:
     assert stream.getvalue().splitlines() == [f"fact {n}" for n in range(1_000)]
 
 
-def test_what_finds_no_room_is_counted() -> None:
-    """The first lines are kept, the others counted, and the count is told as soon as it can be."""
+def test_lost_lines_are_counted() -> None:
+    """The first lines are kept, the lost ones are counted, and their number is logged."""
     stream = Stuck()
     writer = LogWriter(stream, most=3)
     writer.handle(record(0))
@@ -62,8 +62,8 @@ def test_what_finds_no_room_is_counted() -> None:
     assert lines == ["fact 0", "lines lost: the log was not read", "fact 1", "fact 2", "fact 3"]
 
 
-def test_a_stream_that_is_gone_takes_nothing_along() -> None:
-    """Logging goes on, to nobody."""
+def test_a_closed_stream_raises_nothing() -> None:
+    """Logging to a closed stream raises nothing."""
     stream = io.StringIO()
     writer = LogWriter(stream, most=2)
     stream.close()
@@ -84,7 +84,7 @@ for number in range(1_000):
 
 
 def test_whole_lines_beside_what_is_printed() -> None:
-    """What a process prints is written in pieces; no line of the log stands in the middle."""
+    """No line of the log stands in the middle of a line that is printed in pieces."""
     command = [sys.executable, "-c", PRINTS_AND_LOGS]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     lines = ended.stderr.splitlines()
@@ -94,8 +94,8 @@ def test_whole_lines_beside_what_is_printed() -> None:
 
 
 @pytest.mark.real_tcp
-def test_a_runtime_whose_log_nobody_reads_goes_on(tmp_path: Path) -> None:
-    """More than a pipe holds is logged, every job ends, and so does the process when told to."""
+def test_a_runtime_whose_log_is_not_read_goes_on(tmp_path: Path) -> None:
+    """With the pipe of the log full, every job ends, and so does the process."""
     process = subprocess.Popen(
         [sys.executable, "-m", "arcp_trio", "serve", "--port=0", "--memory", "--token=alice=a"],
         cwd=ROOT,

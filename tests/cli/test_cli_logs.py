@@ -1,4 +1,4 @@
-"""The log's two formats: one fact, one line, whatever stands in it."""
+"""The log's two formats: one line for each fact, whatever is in it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def record(
     exception: BaseException | None = None,
     **fields: object,
 ) -> logging.LogRecord:
-    """A record as a log call with `extra` makes it."""
+    """Return a record as a log call with `extra` makes it."""
     made = logging.LogRecord(
         *("arcp_trio.runtime.job.job", logging.INFO, __file__, 1, message, args),
         None if exception is None else (type(exception), exception, exception.__traceback__),
@@ -37,7 +37,7 @@ def record(
 
 
 def raised(message: str) -> BaseException:
-    """An error with a traceback."""
+    """Return an exception with a traceback."""
 
     def fail() -> None:
         raise ValueError(message)
@@ -48,12 +48,12 @@ def raised(message: str) -> BaseException:
 
 
 def whole(text: str) -> str:
-    """The text with two halves of a character, side by side, made one."""
+    """Return the text with each pair of surrogates made one character."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
 
 
 def test_a_line_of_json() -> None:
-    """Time, level, logger and event first; then the fields, in their own types."""
+    """A line of JSON has time, level, logger and event, then the fields in their own types."""
     line = JsonFormatter().format(record("%d done", 3, job_id="job_1", seconds=0.5, code=None))
     assert line == (
         '{"ts": "2023-11-14T22:13:20.123Z", "level": "info", '
@@ -63,7 +63,7 @@ def test_a_line_of_json() -> None:
 
 
 def test_a_line_of_text() -> None:
-    """What happened, then the fields; quoted where a value would not stand for itself."""
+    """A line of text has the message, then the fields, quoted where they need it."""
     made = record(job_id="job_1", seconds=0.5, error='no "x" = y', empty="", code=None)
     assert TextFormatter().format(made) == (
         "2023-11-14T22:13:20.123Z info    arcp_trio.runtime.job.job: job ended "
@@ -72,7 +72,7 @@ def test_a_line_of_text() -> None:
 
 
 def test_an_exception_is_a_field_of_json() -> None:
-    """The traceback, all of it, in the one line."""
+    """The whole traceback is a field of the one line."""
     line = JsonFormatter().format(record(exception=raised("first\nsecond é漢😀")))
     assert "\n" not in line
     trace = json.loads(line)["exception"]
@@ -82,7 +82,7 @@ def test_an_exception_is_a_field_of_json() -> None:
 
 
 def test_an_exception_of_text_stands_behind_bars() -> None:
-    """No line of a traceback begins like a fact, whatever the exception says."""
+    """Each line of a traceback has a bar before it, so that none looks like a fact."""
     forged = "oops\n2023-11-14T22:13:20.123Z info    arcp_trio: all is well\r\x1b[2K\u2028done"
     first, *others = TextFormatter().format(record(exception=raised(forged))).split("\n")
     assert first.endswith("job ended")
@@ -93,7 +93,7 @@ def test_an_exception_of_text_stands_behind_bars() -> None:
 
 @given(message=ANY_TEXT, value=ANY_TEXT, error=ANY_TEXT)
 def test_nothing_breaks_a_line(message: str, value: str, error: str) -> None:
-    """Newlines, control characters and half characters of any text never come out as they are."""
+    """Newlines, control characters and surrogates of any text are escaped."""
     made = record("%s", message, value=value, exception=raised(error))
     line = JsonFormatter().format(made)
     assert line.splitlines() == [line]
@@ -111,7 +111,7 @@ def test_nothing_breaks_a_line(message: str, value: str, error: str) -> None:
     "field", [math.nan, math.inf, {1, 2}, b"bytes", {("a",): 1}, object(), [raised("x")]]
 )
 def test_a_field_may_be_anything(field: object) -> None:
-    """What is not JSON is written as text, and the rest of the line is as ever."""
+    """A field that is not JSON is written as text, and the rest of the line as usual."""
     made = record(field=field, seconds=1)
     read = json.loads(JsonFormatter().format(made))
     assert read["event"] == "job ended"
@@ -120,7 +120,7 @@ def test_a_field_may_be_anything(field: object) -> None:
 
 
 def test_a_field_cannot_pass_for_what_every_line_has() -> None:
-    """Somebody else's fields may have any name; time, level, logger and event stay."""
+    """A field cannot replace the time, the level, the logger or the event."""
     read = json.loads(JsonFormatter().format(record(ts="never", event="nothing", logger="me")))
     assert read["ts"] == "2023-11-14T22:13:20.123Z"
     assert read["event"] == "job ended"
@@ -129,7 +129,7 @@ def test_a_field_cannot_pass_for_what_every_line_has() -> None:
 
 @pytest.mark.real_tcp
 def test_a_process_that_logs_json(start: Starter) -> None:
-    """At level debug, with all that libraries say, every line is an object; none has the token."""
+    """At level debug every line is an object, and none has the token."""
     served = start(
         *("serve", "--memory", "--port=0", "--token=alice=hunter2"),
         *("--log-format=json", "--log-level=debug"),
@@ -161,7 +161,7 @@ logging.getLogger("mine").debug("detail")
 
 
 def log_of(level: str, style: str, **environment: str) -> list[str]:
-    """What a process says that sets its log up so."""
+    """Return the lines that a process logs with this level and style."""
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, level, style],
         cwd=ROOT,
@@ -175,7 +175,7 @@ def log_of(level: str, style: str, **environment: str) -> list[str]:
 
 
 def test_it_is_utf8_whatever_the_locale() -> None:
-    """An operator's collector reads UTF-8, under any locale and encoding of the process."""
+    """The log is UTF-8 under any locale and encoding of the process."""
     (said, news) = log_of("info", "json", LC_ALL="C", PYTHONIOENCODING="latin1", PYTHONUTF8="0")
     assert json.loads(said)["event"] == "said é漢😀\udc80"
     assert "é漢😀" in said
@@ -183,7 +183,7 @@ def test_it_is_utf8_whatever_the_locale() -> None:
 
 
 def test_levels() -> None:
-    """Libraries are heard from `warning` on, unless one debugs; ours from the level asked for."""
+    """Libraries are logged from warning on, except at debug; the package from the chosen level."""
     assert len(log_of("info", "text")) == 2
     assert len(log_of("debug", "text")) == 4
     assert [line.split()[-1] for line in log_of("warning", "text")] == ["news"]

@@ -1,4 +1,4 @@
-"""The command line and its table of options."""
+"""How options of the command line are read."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from arcp_trio.cli.serve.options import ServeOptions
 
 
 def parsed(*arguments: str) -> dict[str, object]:
-    """Parse what follows `serve`, and keep only what was given."""
+    """Parse the arguments of `serve`; return the values that were given."""
     given_options = vars(build_parser().parse_args(["serve", *arguments]))
     del given_options["command"]
     return given_options
 
 
 def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """Return the one line that a usage error consists of."""
+    """Return the one line of a usage error."""
     with pytest.raises(SystemExit) as caught:
         main(["serve", *arguments])
     assert caught.value.code == 2
@@ -35,13 +35,13 @@ def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 
 def test_only_given_options_are_returned() -> None:
-    """What is absent from the command line stays absent, so that the file can speak."""
+    """An option that is not given is absent, so that the file can set it."""
     assert parsed() == {}
     assert parsed("--no-demo-agents", "--port", "0") == {"no_demo_agents": True, "port": 0}
 
 
 def test_repeatable_options_collect_in_order() -> None:
-    """A repeated option keeps every value, in the order of the command line."""
+    """A repeated option keeps all its values, in the order of the command line."""
     assert parsed("--agents", "b", "--agents", "a") == {"agents": ["b", "a"]}
 
 
@@ -60,7 +60,7 @@ def test_repeatable_options_collect_in_order() -> None:
     ],
 )
 def test_values_within_their_kind(arguments: tuple[str, str], value: object) -> None:
-    """A good value is read as what its kind says."""
+    """A good value is read as a value of its kind."""
     assert list(parsed(*arguments).values()) == [value]
 
 
@@ -92,7 +92,7 @@ def test_values_outside_their_kind(
 
 
 def test_memory_excludes_data(capsys: pytest.CaptureFixture[str]) -> None:
-    """Nothing on disk and a folder on disk cannot both be asked for."""
+    """--memory and --data exclude each other."""
     assert "--memory" in refusal(capsys, "--memory", "--data", "somewhere")
 
 
@@ -113,20 +113,20 @@ def test_unknown_arguments_are_not_repeated(
 
 
 def test_options_are_not_abbreviated(capsys: pytest.CaptureFixture[str]) -> None:
-    """A new option can never change what an abbreviated one meant."""
+    """An abbreviated option is refused, so that new options cannot change its meaning."""
     assert "unknown option --mem; see arcp-trio serve --help" in refusal(capsys, "--mem")
 
 
 @given(value=st.integers() | st.floats() | st.text() | st.booleans() | st.none())
 def test_kinds_take_any_value_of_a_file(value: object) -> None:
-    """Whatever a file says, a kind answers yes or no, and never takes a boolean for a number."""
+    """A kind accepts or refuses any value, and never takes a boolean for a number."""
     for kind in (kinds.PORT, kinds.SECONDS, kinds.WHOLE_SECONDS):
         assert kind.accepts(value) in (True, False)
         assert not (isinstance(value, bool) and kind.accepts(value))
 
 
 def test_the_command_line_wins_over_the_file() -> None:
-    """An option given twice has the command line's value, a list not merged but replaced."""
+    """An option of the command line replaces that of the file, also a list."""
     configured = {"port": 1, "agents": ["a"], "drain": 3}
     assert merge({"port": 2, "agents": ["b"]}, configured) == {
         "port": 2,
@@ -136,13 +136,13 @@ def test_the_command_line_wins_over_the_file() -> None:
 
 
 def test_memory_and_data_win_over_each_other() -> None:
-    """The exclusive pair counts as one option when the command line overrides the file."""
+    """Of `memory` and `data`, the command line's replaces the file's."""
     assert merge({"memory": True}, {"data": "kept"}) == {"memory": True}
     assert merge({"data": "kept"}, {"memory": True}) == {"data": "kept"}
 
 
 def test_help_states_the_defaults(capsys: pytest.CaptureFixture[str]) -> None:
-    """The defaults in the help are those of the settings and of the runtime's bounds."""
+    """The defaults in the help are those of the options and of the runtime's limits."""
     with pytest.raises(SystemExit) as caught:
         main(["serve", "--help"])
     assert caught.value.code == 0
@@ -164,7 +164,7 @@ def test_help_states_the_defaults(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_no_command_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
-    """Without a subcommand there is the help, on stderr, and exit code 2."""
+    """Without a command there is the help, on stderr, and exit code 2."""
     assert main([]) == 2
     out, err = capsys.readouterr()
     assert out == ""

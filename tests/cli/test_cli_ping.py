@@ -1,4 +1,4 @@
-"""`ping`, at runtimes of all kinds."""
+"""`ping` to runtimes without heartbeat, and Ctrl-C."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.real_tcp
 
 @contextmanager
 def speaking(features: list[str], goes_on: Callable[[ServerConnection], None]) -> Generator[str]:
-    """Have something with these features that welcomes and then goes on; where it is."""
+    """Run a server that sends a welcome with `features`, then calls `goes_on`; yield its URL."""
 
     def speak(socket: ServerConnection) -> None:
         socket.recv(timeout=FRAME_SECONDS)
@@ -39,13 +39,13 @@ def speaking(features: list[str], goes_on: Callable[[ServerConnection], None]) -
 
 
 def next_type(socket: ServerConnection) -> str:
-    """What comes next."""
+    """Return the type of the next frame."""
     kind: str = json.loads(socket.recv(timeout=FRAME_SECONDS))["type"]
     return kind
 
 
 def test_without_a_heartbeat(tmp_path: Path) -> None:
-    """A runtime that answers no pings is there, and refuses: 1, behind an orderly goodbye."""
+    """A runtime without the feature ends `ping` with 1, after an orderly close."""
     seen: list[str] = []
     with speaking([], lambda socket: seen.append(next_type(socket))) as url:
         done = Commands(url, tmp_path).run("ping")
@@ -55,7 +55,7 @@ def test_without_a_heartbeat(tmp_path: Path) -> None:
 
 
 def test_ctrl_c(tmp_path: Path) -> None:
-    """It closes its session, and ends with 130."""
+    """Ctrl-C closes the session and ends `ping` with 130."""
     seen: list[str] = []
 
     def say_nothing(socket: ServerConnection) -> None:

@@ -36,26 +36,26 @@ async def slow(job):
 
 @pytest.fixture
 def tokens(tmp_path: Path) -> Path:
-    """A token file with alice in it."""
+    """Write a token file with alice in it."""
     path = tmp_path / "tokens"
     path.write_text("alice=a\n", encoding="utf-8")
     return path
 
 
 def serve(start: Starter, *arguments: str) -> tuple[Serve, str]:
-    """Serve in memory, and say where."""
+    """Serve in memory; return the process and its address."""
     served = start("serve", "--port=0", "--memory", *arguments)
     return served, served.url()
 
 
 def hang_up(served: Serve, what: str = "reloaded what=tokens") -> str:
-    """Send SIGHUP and wait until the log says so much."""
+    """Send SIGHUP, and wait for a line of the log with `what`; return the rest of the line."""
     served.send_signal(signal.SIGHUP)
     return served.line(what)
 
 
 def answer(url: str, token: str) -> str:
-    """Say hello and return the type or the code of the answer."""
+    """Say hello, and return the type of the answer, or its code if it is an error."""
     with peer(url, token) as session:
         if session.answer["type"] == "session.error":
             return str(session.answer["payload"]["code"])
@@ -63,12 +63,12 @@ def answer(url: str, token: str) -> str:
 
 
 def assert_serves(session: Peer) -> None:
-    """Run a job on it."""
+    """Run a job in the session."""
     assert session.run("echo", 1)[-1]["payload"]["result"] == {"echo": 1}
 
 
 def test_tokens_come_and_go_while_sessions_stay(start: Starter, tokens: Path) -> None:
-    """A new token is good at once, one taken out is not, and who is connected is not disturbed."""
+    """A new token is accepted, a removed one refused, and open sessions go on."""
     served, url = serve(start, f"--token-file={tokens}", "--token=carol=c")
     with peer(url, "a") as session:
         tokens.write_text(f"bob=sha256:{hashlib.sha256(b'b').hexdigest()}\n", encoding="utf-8")
@@ -85,7 +85,7 @@ def test_tokens_come_and_go_while_sessions_stay(start: Starter, tokens: Path) ->
 
 @pytest.mark.logs_error("reload failed what=first")
 async def test_a_fault_in_one_reload_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    """Whatever it raises is in the log; the others are read, now and at the next signal."""
+    """An exception in one reload is logged; the others go on, now and at the next signal."""
     before = signal.getsignal(signal.SIGHUP)
     terminal = Terminal()
     signal.signal(signal.SIGHUP, before)
@@ -105,7 +105,7 @@ async def test_a_fault_in_one_reload_stops_nothing(caplog: pytest.LogCaptureFixt
 
 
 def test_a_broken_file_changes_nothing(start: Starter, tokens: Path) -> None:
-    """One line says what is wrong, without a token; the old tokens go on, until it is mended."""
+    """A mistake in the token file is one line without a token; the tokens before still count."""
     served, url = serve(start, f"--token-file={tokens}")
     for content in ("nonsense\n", "alice=x\nbob=x\n", "a=sha256:0\n"):
         tokens.write_text(content, encoding="utf-8")
@@ -125,8 +125,8 @@ def test_a_broken_file_changes_nothing(start: Starter, tokens: Path) -> None:
     assert answer(url, "a") == "UNAUTHENTICATED"
 
 
-def test_nobody_waits_for_a_pipe(start: Starter, tokens: Path, tmp_path: Path) -> None:
-    """One in the place of a file, or that the shell had made for one, is told; all goes on."""
+def test_a_pipe_is_not_waited_for(start: Starter, tokens: Path, tmp_path: Path) -> None:
+    """A pipe in the place of a file is refused at a reload and not waited for."""
     config = tmp_path / "serve.toml"
     config.write_text("[serve]\ndrain = 0\n", encoding="utf-8")
     served, url = serve(start, f"--token-file={tokens}", f"--config={config}")
@@ -144,18 +144,18 @@ def test_nobody_waits_for_a_pipe(start: Starter, tokens: Path, tmp_path: Path) -
 
 
 def test_tokens_may_come_out_of_a_pipe(start: Starter, tmp_path: Path) -> None:
-    """At the start, once: there is nothing to be read again from it, and the log says so."""
+    """At the start the token file may be a pipe; at a reload it is refused."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     served = start("serve", "--port=0", "--memory", f"--token-file={pipe}")
-    pipe.write_text("alice=a\n", encoding="utf-8")  # waits for the reader
+    pipe.write_text("alice=a\n", encoding="utf-8")  # blocks until `serve` reads
     url = served.url()
     assert "not a plain file" in hang_up(served, "reload failed what=tokens error=")
     assert answer(url, "a") == "session.welcome"
 
 
 def test_the_tokens_of_the_configuration_are_read_again(start: Starter, tmp_path: Path) -> None:
-    """So is which token file there is; of what else has changed the log says that it waits."""
+    """Tokens of the configuration are read again; other changes are logged as waiting."""
     config = tmp_path / "serve.toml"
     config.write_text('[serve]\ntoken = ["alice=a"]\n', encoding="utf-8")
     served, url = serve(start, f"--config={config}")
@@ -174,7 +174,7 @@ def test_the_tokens_of_the_configuration_are_read_again(start: Starter, tmp_path
 
 
 def test_the_token_that_was_made_is_made_again(start: Starter, tmp_path: Path) -> None:
-    """Deleting the file and SIGHUP rotate it; without that, it stays."""
+    """After its file is deleted, SIGHUP makes a new token; otherwise the token stays."""
     served = start("serve", "--port=0")
     url = served.url()
     first = served.line("token for local: ")
@@ -188,7 +188,7 @@ def test_the_token_that_was_made_is_made_again(start: Starter, tmp_path: Path) -
 
 
 def test_in_memory_the_made_token_outlives_a_hangup(start: Starter) -> None:
-    """Nobody could know another one."""
+    """With --memory the token that was made stays at SIGHUP."""
     served, url = serve(start)
     token = served.line("token for local: ")
     hang_up(served)
@@ -196,7 +196,7 @@ def test_in_memory_the_made_token_outlives_a_hangup(start: Starter) -> None:
 
 
 def test_fifty_in_a_row(start: Starter, tokens: Path) -> None:
-    """Sessions, jobs and new connections go on, and the last state counts."""
+    """Sessions, jobs and new connections go on during fifty reloads; the last state counts."""
     served, url = serve(start, f"--token-file={tokens}")
     with peer(url, "a") as session:
         for number in range(50):
@@ -205,14 +205,14 @@ def test_fifty_in_a_row(start: Starter, tokens: Path) -> None:
             if number % 10 == 0:
                 assert_serves(session)
         while answer(url, "b49") != "session.welcome":
-            pass  # the process is killed if this goes on
+            pass  # ends at the latest when the process is killed
         assert_serves(session)
     served.send_signal(signal.SIGTERM)
     assert served.end()[0] == 0
 
 
 def test_a_hangup_while_it_starts_or_stops_is_harmless(start: Starter, tmp_path: Path) -> None:
-    """Neither one that comes while the agents are imported nor those during the drain end it."""
+    """SIGHUP during the import of agents, or during the drain, does not end the process."""
     (tmp_path / "my_agents.py").write_text(AGENTS, encoding="utf-8")
     served, url = serve(start, "--token=alice=a", "--agents=my_agents", "--drain=20")
     with peer(url, "a") as session:
@@ -230,7 +230,7 @@ def test_a_hangup_while_it_starts_or_stops_is_harmless(start: Starter, tmp_path:
 
 
 def test_certificates_are_read_again(start: Starter, tmp_path: Path) -> None:
-    """New connections see the new one, old ones go on, and a broken one changes nothing."""
+    """New connections see the new certificate; open ones go on; a broken one changes nothing."""
     authority = trustme.CA()
     chain, key = tmp_path / "chain.pem", tmp_path / "key.pem"
     trusting = ssl.create_default_context()

@@ -1,4 +1,4 @@
-"""`replay`: what a runtime that is not running has left in its store."""
+"""`replay`: what is in the store of a runtime that is not running."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ HEAD = '{"arcp":"1.1","session_id":"S"'
 
 
 def replay(capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    """Exit code, standard output and standard error of `replay` with these arguments."""
+    """Return the exit code, standard output and standard error of `replay`."""
     code = main(["replay", *arguments])
     out, err = capfd.readouterr()
     return code, out, err
 
 
 def seen(folder: Path) -> dict[str, tuple[bytes, int, int]]:
-    """What is in a folder: contents, times and modes."""
+    """Return the contents, times and modes of the files in a folder."""
     return {
         each.name: (each.read_bytes(), each.stat().st_mtime_ns, each.stat().st_mode)
         for each in folder.iterdir()
@@ -41,7 +41,7 @@ def seen(folder: Path) -> dict[str, tuple[bytes, int, int]]:
 
 
 async def _fill(folder: Path) -> None:
-    """One session with a job's frames, of which one more is owed; and one that was sent nothing."""
+    """Store one session with frames, of which one more is owed, and one without frames."""
     async with running(SqliteStore(folder / "arcp.db", synchronous="OFF")) as store:
         feed = Feeder(store)
         feed.session()
@@ -66,7 +66,7 @@ async def _put(folder: Path, *writes: MoveFloor | TrimJournal) -> None:
 
 @pytest.fixture
 def data(tmp_path: Path) -> str:
-    """A folder with a store."""
+    """Return a folder with such a store."""
     trio.run(_fill, tmp_path / "data")
     return str(tmp_path / "data")
 
@@ -81,7 +81,7 @@ FRAMES = [
 
 
 def test_without_a_session_all_are_listed(capfd: pytest.CaptureFixture[str], data: str) -> None:
-    """A line each, in columns, oldest first."""
+    """Without SESSION_ID there is a line for each session, in columns, oldest first."""
     code, out, err = replay(capfd, "--data", data)
     assert (code, err) == (0, "")
     assert [line.split() for line in out.splitlines()] == [
@@ -97,7 +97,7 @@ def test_without_a_session_all_are_listed(capfd: pytest.CaptureFixture[str], dat
 def test_the_frames_of_a_session(
     capfd: pytest.CaptureFixture[str], data: str, after: list[str], skipped: int
 ) -> None:
-    """A line each, numbers in order, marks in their place; what has no number yet is mentioned."""
+    """Frames are printed in order, one per line; events without a number yet are mentioned."""
     code, out, err = replay(capfd, "S", "--data", data, *after)
     assert code == 0
     assert out.splitlines() == FRAMES[skipped:]
@@ -106,10 +106,10 @@ def test_the_frames_of_a_session(
 
 
 @pytest.mark.parametrize("after", ["3", "4", "9223372036854775807", "1" * 30])
-def test_nothing_is_behind_the_last_number(
+def test_nothing_comes_after_the_last_number(
     capfd: pytest.CaptureFixture[str], data: str, after: str
 ) -> None:
-    """However far behind: that is no error."""
+    """A number after the last one prints nothing, and is no error."""
     code, out, _ = replay(capfd, "S", "--data", data, "--after-seq", after)
     assert (code, out) == (0, "")
 
@@ -117,7 +117,7 @@ def test_nothing_is_behind_the_last_number(
 def test_acknowledged_numbers_are_not_missing_silently(
     capfd: pytest.CaptureFixture[str], data: str
 ) -> None:
-    """Printing begins with what is kept, and says so."""
+    """If frames are no longer kept, a remark says so before the others."""
     trio.run(_put, Path(data), MoveFloor("S", 2, acked=True))
     code, out, err = replay(capfd, "S", "--data", data)
     assert (code, out.splitlines()) == (0, FRAMES[3:])
@@ -125,7 +125,7 @@ def test_acknowledged_numbers_are_not_missing_silently(
 
 
 def test_a_gap_ends_it(capfd: pytest.CaptureFixture[str], data: str) -> None:
-    """Frames are printed up to the first whose entry was given up; a line says so: never a hole."""
+    """Frames are printed up to the first one that is no longer kept, and the failure says so."""
     trio.run(_put, Path(data), TrimJournal("J", 2))
     code, out, err = replay(capfd, "S", "--data", data)
     assert (code, out.splitlines()) == (1, FRAMES[:1])
@@ -136,7 +136,7 @@ def test_a_gap_ends_it(capfd: pytest.CaptureFixture[str], data: str) -> None:
 
 
 def test_an_unknown_session(capfd: pytest.CaptureFixture[str], data: str) -> None:
-    """One line, exit code 1."""
+    """An unknown session is one line and exit code 1."""
     code, out, err = replay(capfd, "--data", data, "sess_unknown")
     assert (code, out) == (1, "")
     assert err.startswith("arcp-trio: there is no session sess_unknown in ")
@@ -144,7 +144,7 @@ def test_an_unknown_session(capfd: pytest.CaptureFixture[str], data: str) -> Non
 
 
 def test_a_store_without_sessions(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """It says so, on standard error: a program that reads gets nothing."""
+    """A store without sessions is a remark on standard error, and exit code 0."""
     trio.run(_put, tmp_path)
     assert replay(capfd, "--data", str(tmp_path)) == (
         0,
@@ -156,7 +156,7 @@ def test_a_store_without_sessions(capfd: pytest.CaptureFixture[str], tmp_path: P
 def test_where_there_is_no_store(
     capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The default folder is that of serve; none is made."""
+    """A missing store is one line; no folder is made."""
     monkeypatch.chdir(tmp_path)
     code, out, err = replay(capfd)
     assert (code, out) == (2, "")
@@ -165,7 +165,7 @@ def test_where_there_is_no_store(
 
 
 def test_what_is_no_store(capfd: pytest.CaptureFixture[str], data: str) -> None:
-    """A later version, a file of another kind, a loop of links: one line, exit code 2."""
+    """A later version, another file and a loop of links are one line each, and exit code 2."""
     path = Path(data) / "arcp.db"
     with closing(sqlite3.connect(path)) as db:
         db.execute("PRAGMA user_version = 999")
@@ -182,14 +182,14 @@ def test_what_is_no_store(capfd: pytest.CaptureFixture[str], data: str) -> None:
 
 
 def test_a_number_without_a_session(capfd: pytest.CaptureFixture[str], data: str) -> None:
-    """Nobody takes the list of sessions for an answer to --after-seq."""
+    """--after-seq without SESSION_ID is refused."""
     code, out, err = replay(capfd, "--data", data, "--after-seq", "1")
     assert (code, out) == (2, "")
     assert "SESSION_ID" in err
 
 
 def test_a_reader_that_has_had_enough(data: str) -> None:
-    """A closed pipe, as that of `| head`, is no failure and nothing to talk about."""
+    """A closed pipe, as that of `| head`, ends the command quietly with 0."""
     reading, writing = os.pipe()
     os.close(reading)
     with os.fdopen(writing, "wb") as pipe:
@@ -204,11 +204,11 @@ def test_a_reader_that_has_had_enough(data: str) -> None:
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-# -- what a real runtime has left
+# -- the store of a real runtime
 
 
 def work(session: Peer) -> list[str]:
-    """Have a job finish and another one cancelled; what was read of them, line by line."""
+    """Have a job finish and another one be cancelled; return the frames that were read."""
     session.run("countdown", {"n": 3, "delay": 0})
     accepted = session.submit("sleeper")
     session.send("job.cancel", {"job_id": accepted["job_id"]})
@@ -221,7 +221,7 @@ def work(session: Peer) -> list[str]:
 def test_it_prints_what_the_client_has_read(
     start: Starter, tmp_path: Path, end: signal.Signals
 ) -> None:
-    """To the byte, whichever way the runtime ended; looking changes nothing in the folder."""
+    """The frames are those that the client has read, to the byte; the folder is not changed."""
     served = start("serve", "--port=0", "--token=alice=x")
     with peer(served.url(), "x") as session:
         lines = work(session)
@@ -245,9 +245,9 @@ def test_it_prints_what_the_client_has_read(
 def test_a_copy_that_may_not_be_written(
     start: Starter, tmp_path: Path, left_out: list[str]
 ) -> None:
-    """Of a killed runtime's folder, with or without what SQLite and the lock put beside the store.
+    """A read-only copy of the folder can be read, with or without the files of SQLite.
 
-    A runtime that has it open does not keep anybody from looking at the copy, only at the original.
+    The folder of a running runtime cannot be read.
     """
     served = start("serve", "--port=0", "--token=alice=x")
     with peer(served.url(), "x") as session:

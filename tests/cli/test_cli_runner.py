@@ -1,4 +1,4 @@
-"""What comes of the failures of a client command's tasks."""
+"""How failures of a command's tasks are reported."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def set_up_nothing(*_: object) -> None:
 
 
 @pytest.mark.parametrize("order", list(permutations(range(3))))
-def test_of_several_failures_the_one_for_people_is_told(
+def test_of_several_failures_the_command_error_is_told(
     order: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whichever task was first, and however deep the failure is in the groups around it."""
-    monkeypatch.setattr(runner, "set_up", set_up_nothing)  # the log is this process's
+    """Of several failures a CommandError is reported, however deep in groups it is."""
+    monkeypatch.setattr(runner, "set_up", set_up_nothing)  # keeps pytest's log as it is
     told = CommandError("it is like this", exit_code=ExitCode.CANCELLED)
     failures = [OSError("no room"), ExceptionGroup("inner", [told]), InvalidRequest("no")]
 

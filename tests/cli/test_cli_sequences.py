@@ -46,7 +46,7 @@ async def indexer(job):
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
-    """Have one session with one runtime, for all of these tests."""
+    """Have one session with one runtime, for all tests of the file."""
     folder: Path = tmp_path_factory.mktemp("sequences")
     (folder / "sequences.py").write_text(AGENTS)
     with starter(folder) as start:
@@ -56,7 +56,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
 
 
 def told(frame: dict[str, Any]) -> tuple[object, ...]:
-    """What the sequence diagrams show of a frame."""
+    """Return what the sequence diagrams show of a frame."""
     payload = frame["payload"]
     body = payload.get("body", {})
     shown = ("tool", "name", "value", "unit", "current", "phase")
@@ -94,7 +94,7 @@ def test_budget_enforcement(session: Peer) -> None:
 
 @pytest.mark.spec("9.5-4", "9.5-5", "9.5-6")
 def test_lease_expiration(session: Peer) -> None:
-    """The first operation behind the end is refused as such, and the job ends with that error."""
+    """The first operation after the lease's end is refused, and the job ends with that error."""
     end = (datetime.now(UTC) + timedelta(seconds=0.5)).isoformat().replace("+00:00", "Z")
     accepted = session.submit(
         "indexer",

@@ -42,34 +42,34 @@ async def log_tail(job):
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Where the server runs, and its agents look for their cues."""
+    """Return the folder of the server, in which its agents look for their cues."""
     (tmp_path / "sequences.py").write_text(AGENTS)
     return tmp_path
 
 
 @pytest.fixture
 def url(folder: Path) -> Iterator[str]:
-    """A server with these agents."""
+    """Serve the agents above; return the address."""
     with starter(folder) as start:
         args = ("--port=0", "--memory", "--token=alice=x", "--agents=sequences")
         yield start("serve", *args).url()
 
 
 def events(client: Peer, count: int) -> list[dict[str, Any]]:
-    """The next frames, all of them events."""
+    """Receive `count` frames, all of which are events."""
     frames = [client.receive() for _ in range(count)]
     assert {frame["type"] for frame in frames} == {"job.event"}
     return frames
 
 
 def seqs(frames: list[dict[str, Any]]) -> list[int]:
-    """Their numbers."""
+    """Return the numbers of frames."""
     return [frame["event_seq"] for frame in frames]
 
 
 @pytest.mark.spec("6.6-1", "6.6-2", "7.6-1", "7.6-3", "7.6-5", "7.6-8", "7.7-1")
 def test_job_listing_and_subscription(folder: Path, url: str) -> None:
-    """A dashboard finds a job that was started elsewhere, replays it, and follows it to its end."""
+    """A dashboard finds a job that was started elsewhere, replays it, and watches it to its end."""
     with peer(url, "x") as submitter, peer(url, "x") as dashboard:
         accepted = submitter.submit("indexer")
         job_id = accepted["payload"]["job_id"]
@@ -93,7 +93,7 @@ def test_job_listing_and_subscription(folder: Path, url: str) -> None:
         assert [frame["payload"] for frame in replay] == [frame["payload"] for frame in before]
         assert {frame["session_id"] for frame in replay} == {subscribed["session_id"]}
 
-        submitter.socket.close()  # the job keeps running, and the dashboard keeps observing
+        submitter.socket.close()  # the job and its observer go on
         (folder / "live").touch()
         *live, end = dashboard.until_terminal()
         assert seqs(live) == list(range(85, 91))
@@ -111,7 +111,7 @@ def test_event_acknowledgement_and_slow_consumer(folder: Path, url: str) -> None
         (folder / "burst 1").touch()
         assert seqs(events(client, 100)) == list(range(101, 201))
         client.send("session.ack", {"last_processed_seq": 28})
-        client.send("session.list_jobs", {})  # answered behind the acknowledgement
+        client.send("session.list_jobs", {})  # its answer comes after the acknowledgement
         assert client.receive()["type"] == "session.jobs"
         (folder / "burst 2").touch()
         assert {frame["payload"]["kind"] for frame in events(client, 900)} == {"log"}

@@ -1,51 +1,24 @@
-"""SIGTERM or Ctrl-C to `serve`, with real processes: drain, ends, goodbyes, the store, the exit."""
+"""SIGTERM or Ctrl-C to `serve`: the drain, the ends of jobs, the close codes, and the store."""
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-from tests.cli.processes import FRAME_SECONDS, ROOT, Peer, Serve, Starter, peer
+from arcp_trio.transport.close_codes import CloseCode
+from tests.cli.processes import END_SECONDS, FRAME_SECONDS, Starter, peer
+from tests.cli.stopping import AGENTS, closed_with, serve_mine
 
 pytestmark = pytest.mark.real_tcp
-
-END_SECONDS = 5.0
-"""What is promised from the end of the drain to that of the process."""
-GOING_AWAY = 1001
-
-AGENTS = """
-import sys, time
-import arcp_trio, trio
-
-agents = arcp_trio.Agents()
-
-@agents.agent("telling")
-async def telling(job):
-    for number in range(1000):
-        await job.log(str(number))
-    print("at work", file=sys.stderr)
-    await trio.sleep_forever()
-
-@agents.agent("clinging")
-async def clinging(job):
-    print("at work", file=sys.stderr)
-    with trio.CancelScope(shield=True):
-        await trio.sleep_forever()
-
-@agents.agent("blocking")
-async def blocking(job):
-    print("at work", file=sys.stderr)
-    time.sleep(60)
-"""
-
-STOPS = (signal.SIGTERM, signal.SIGINT)
 
 
 @pytest.fixture(autouse=True)
@@ -53,22 +26,8 @@ def _agents(tmp_path: Path) -> None:
     (tmp_path / "my_agents.py").write_text(AGENTS, encoding="utf-8")
 
 
-def serve_mine(start: Starter, *arguments: str) -> Serve:
-    """Serve the agents above, for alice and an auditor who may follow her jobs."""
-    tokens = ("--token=alice=x", "--token=auditor=y", "--observer=auditor")
-    return start("serve", "--port=0", *tokens, "--agents=my_agents", *arguments)
-
-
-def closed_with(session: Peer) -> int | None:
-    """The code that the socket is closed with, and nothing before it."""
-    with pytest.raises(ConnectionClosed) as caught:
-        session.receive()
-    assert caught.value.rcvd is not None
-    return caught.value.rcvd.code
-
-
 def assert_worth_a_retry(end: dict[str, object]) -> None:
-    """Expect the end of a job that the runtime's end has cut short."""
+    """Expect the end of a job that was cut short by the end of the runtime."""
     assert end["type"] == "job.error"
     payload = end["payload"]
     assert isinstance(payload, dict)
@@ -76,11 +35,69 @@ def assert_worth_a_retry(end: dict[str, object]) -> None:
     assert "shut down" in payload["message"]
 
 
-@pytest.mark.parametrize("stop", STOPS)
-def test_past_the_drain_the_rest_is_ended(start: Starter, stop: signal.Signals) -> None:
-    """Who submitted it and who follows it read the end of the job, then 1001; the exit code is 0.
+def test_sigterm_ends_jobs_and_says_so(start: Starter) -> None:
+    """At SIGTERM a client reads the end of its job, then 1001; the process ends at once with 0."""
+    served = serve_mine(start)
+    with peer(served.url(), "x") as session:
+        session.submit("sleeper")
+        asked = time.monotonic()
+        served.send_signal(signal.SIGTERM)
+        (end,) = session.until_terminal()
+        assert end["type"] == "job.error"
+        assert end["payload"]["code"] == "INTERNAL_ERROR"
+        assert end["payload"]["retryable"] is True
+        assert closed_with(session) == CloseCode.GOING_AWAY
+    code, _, err = served.end()
+    assert code == 0, err
+    assert time.monotonic() - asked < END_SECONDS
+    assert "Traceback" not in err
 
-    Not before the drain is over, and within five seconds from then.
+
+def page(url: str, path: str) -> tuple[int, str]:
+    """Return the status and the text of a page on the port of a runtime."""
+    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=20)
+    with contextlib.closing(connection):
+        connection.request("GET", path)
+        response = connection.getresponse()
+        return response.status, response.read().decode().strip()
+
+
+def assert_shutting_down(refused: Any) -> None:
+    """Expect a refusal that says that the runtime is shutting down."""
+    assert refused["type"] == "session.error"
+    assert refused["payload"]["code"] == "INTERNAL_ERROR"
+    assert refused["payload"]["retryable"] is True
+    assert "shutting down" in refused["payload"]["message"]
+
+
+def test_a_drain_lets_jobs_finish(start: Starter) -> None:
+    """During the drain a job goes on to its result, while new jobs and new clients are refused."""
+    served = serve_mine(start, "--drain", "20")
+    url = served.url()
+    asked = time.monotonic()
+    with peer(url, "x") as session:
+        session.submit("polite")
+        served.line("at work")
+        served.send_signal(signal.SIGTERM)
+        while page(url, "/readyz") != (503, "shutting down"):
+            pass  # until the runtime has taken up the signal
+        assert page(url, "/healthz") == (200, "alive")
+        with peer(url, "x") as late:
+            assert_shutting_down(late.answer)
+        assert_shutting_down(session.submit("echo"))
+        (end,) = session.until_terminal()
+        assert end["payload"]["result"] == "finished"
+        assert closed_with(session) == CloseCode.GOING_AWAY
+    assert served.end()[0] == 0
+    assert time.monotonic() - asked < 10
+
+
+@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
+def test_after_the_drain_the_rest_is_ended(start: Starter, stop: signal.Signals) -> None:
+    """After the drain, the submitter and an observer read the end of the job, then 1001.
+
+    The job does not end before the drain is over, and the process ends within five seconds after
+    it.
     """
     served = serve_mine(start, "--drain=1")
     url = served.url()
@@ -95,7 +112,7 @@ def test_past_the_drain_the_rest_is_ended(start: Starter, stop: signal.Signals) 
             assert time.monotonic() - asked >= 1
             assert end["job_id"] == job_id
             assert_worth_a_retry(end)
-            assert closed_with(client) == GOING_AWAY
+            assert closed_with(client) == CloseCode.GOING_AWAY
     code, out, err = served.end()
     assert (code, out) == (0, "")
     assert time.monotonic() - asked < 1 + END_SECONDS
@@ -103,66 +120,36 @@ def test_past_the_drain_the_rest_is_ended(start: Starter, stop: signal.Signals) 
 
 
 def test_there_is_no_drain_without_jobs(start: Starter) -> None:
-    """However long a drain may take, it is over with the last job; who is only here is let go."""
+    """The drain is over with the last job; idle and silent clients are closed with 1001."""
     served = serve_mine(start, "--drain=600")
     url = served.url()
     with peer(url, "x") as idle, connect(url, compression=None) as silent:
         idle.run("echo", 1)
         asked = time.monotonic()
         served.send_signal(signal.SIGTERM)
-        assert closed_with(idle) == GOING_AWAY
+        assert closed_with(idle) == CloseCode.GOING_AWAY
         with pytest.raises(ConnectionClosed) as caught:
             silent.recv(timeout=FRAME_SECONDS)
         assert caught.value.rcvd is not None
-        assert caught.value.rcvd.code == GOING_AWAY
+        assert caught.value.rcvd.code == CloseCode.GOING_AWAY
     assert served.end()[0] == 0
     assert time.monotonic() - asked < END_SECONDS
 
 
-@pytest.mark.parametrize("agent", ["clinging", "blocking"])
-def test_past_the_drain_no_agent_holds_the_end_up(start: Starter, agent: str) -> None:
-    """One that shields itself from its end, and one that blocks the loop: 0 within 5 s of it."""
-    served = serve_mine(start, "--drain=0.5")
+def test_the_end_of_a_job_does_not_wait_for_its_agent(start: Starter) -> None:
+    """A client reads the end of its job, then 1001, although the agent sits in a thread."""
+    served = serve_mine(start)
     with peer(served.url(), "x") as session:
-        session.send("job.submit", {"agent": agent, "input": None})
+        session.submit("sitting")
         served.line("at work")
-        asked = time.monotonic()
         served.send_signal(signal.SIGTERM)
-        code, _, err = served.end()
-    assert 0.5 <= time.monotonic() - asked < 0.5 + END_SECONDS
-    assert code == 0
-    assert "leaving without it" in err
-
-
-LAST_RESORT = """
-import contextlib, os, sys, time
-from arcp_trio.cli.serve.stopping import LastResort
-
-read, write = os.pipe()
-if sys.argv[1] == "closed":
-    os.close(read)
-else:
-    os.set_blocking(write, False)
-    with contextlib.suppress(BlockingIOError):
-        while True:
-            os.write(write, bytes(4096))
-    os.set_blocking(write, True)
-os.dup2(write, 2)
-LastResort().exit_within(0)
-time.sleep(60)
-"""
-
-
-@pytest.mark.parametrize("reader", ["closed", "stalled"])
-def test_who_does_not_read_standard_error_does_not_hold_the_end_up(reader: str) -> None:
-    """The last resort says why it leaves if it can, and leaves."""
-    command = [sys.executable, "-c", LAST_RESORT, reader]
-    ended = subprocess.run(command, cwd=ROOT, timeout=30, check=False)
-    assert ended.returncode == 0
+        (end,) = session.until_terminal()
+        assert end["payload"]["code"] == "INTERNAL_ERROR"
+        assert closed_with(session) == CloseCode.GOING_AWAY
 
 
 def test_everything_is_stored(start: Starter) -> None:
-    """Who was away finds every event and the end behind the next start, as if it had been here."""
+    """After the next start a client that was away reads every event and the end of its job."""
     served = serve_mine(start)
     with peer(served.url(), "x") as session:
         job_id = session.submit("telling")["payload"]["job_id"]
@@ -180,32 +167,3 @@ def test_everything_is_stored(start: Starter) -> None:
     assert [frame["event_seq"] for frame in (*events, end)] == list(range(501, 1002))
     assert end["job_id"] == job_id
     assert_worth_a_retry(end)
-
-
-@pytest.mark.parametrize("first", STOPS)
-@pytest.mark.parametrize("second", STOPS)
-def test_the_second_signal_counts(
-    start: Starter, first: signal.Signals, second: signal.Signals
-) -> None:
-    """Whichever came first: the exit code is 128 and the number of the second, at once."""
-    served = serve_mine(start, "--drain=600")
-    with peer(served.url(), "x") as session:
-        session.submit("sleeper")
-        served.send_signal(first)
-        served.line("shutting down")
-        asked = time.monotonic()
-        served.send_signal(second)
-        assert served.end()[0] == 128 + second
-    assert time.monotonic() - asked < END_SECONDS
-
-
-def test_ctrl_c_before_it_serves(start: Starter, tmp_path: Path) -> None:
-    """While agents are being imported: 130, as of every command, and not a word of Python's."""
-    (tmp_path / "slow_agents.py").write_text(
-        "import sys, time\nprint('at it', file=sys.stderr, flush=True)\ntime.sleep(60)\n",
-        encoding="utf-8",
-    )
-    served = start("serve", "--port=0", "--memory", "--agents=slow_agents")
-    served.line("at it")
-    served.send_signal(signal.SIGINT)
-    assert served.end() == (130, "", "")

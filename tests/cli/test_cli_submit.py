@@ -1,4 +1,4 @@
-"""`submit`, piped: what it prints, and with what it ends."""
+"""`submit` with pipes: its output and its exit codes."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ JOB_ID = r"job_[0-9A-Z]{26}"
 
 
 def test_the_result_alone_is_on_standard_output(commands: Commands) -> None:
-    """A result is one line of JSON; what else there is to read is on standard error."""
+    """The result is one line of JSON on standard output; the rest is on standard error."""
     done = commands.run("submit", "echo", "--input", '{"a": "é"}')
     assert (done.code, done.out) == (0, '{"echo":{"a":"é"}}\n')
     assert re.fullmatch(rf"{JOB_ID}  echo@1\.0\.0\n", done.err)
 
 
 def test_text_is_printed_as_it_is(commands: Commands) -> None:
-    """A result that is text stands there without quotes, and streamed text byte for byte."""
+    """A result that is text has no quotes; streamed text is printed byte for byte."""
     assert commands.run("submit", "parrot", "--input", '"two words"').out == "two words\n"
     report = commands.run("submit", "report", "--input", '{"size": 10000}').out
     assert len(report) == 10_000
@@ -35,12 +35,12 @@ def test_text_is_printed_as_it_is(commands: Commands) -> None:
 
 
 def test_a_binary_result_goes_through(commands: Commands) -> None:
-    """Bytes stay bytes."""
+    """A binary result is written as it is."""
     assert commands.run("submit", "binary").raw == bytes(range(256))
 
 
 def test_events_are_plain_lines(commands: Commands) -> None:
-    """Each kind has its line; nothing is coloured, nothing is drawn twice."""
+    """Each kind of event has its line, without colours and without a live line."""
     options = ("--lease", "tool.call=search.*", "--budget", "USD:1", "--expires-in", "1h")
     done = commands.run("submit", "speaker", *options)
     assert (done.code, done.out) == (0, "done\n")
@@ -59,7 +59,7 @@ def test_events_are_plain_lines(commands: Commands) -> None:
 
 
 def test_progress_has_a_line_per_percent(commands: Commands) -> None:
-    """Many small steps do not make many lines."""
+    """Progress has at most one line per percent."""
     done = commands.run("submit", "countdown", "--input", '{"n": 1000, "delay": 0}')
     lines = [line for line in done.err.splitlines() if line.startswith("progress: ")]
     assert len(lines) == 101
@@ -67,7 +67,7 @@ def test_progress_has_a_line_per_percent(commands: Commands) -> None:
 
 
 def test_json(commands: Commands) -> None:
-    """Each event is an object on a line, and the last is the message that ended the job."""
+    """Each event is an object on a line, and the last line is the message that ended the job."""
     done = commands.run("submit", "countdown", "--input", '{"n": 2, "delay": 0}', "--json")
     first, second, last = done.objects
     assert (done.code, done.err) == (0, "")
@@ -85,7 +85,7 @@ def test_json(commands: Commands) -> None:
 
 
 def test_json_comes_as_it_happens(commands: Commands) -> None:
-    """A line is there as soon as its event; nothing waits for a buffer to fill."""
+    """Each line is written as soon as its event arrives."""
     with commands.start("submit", "waiting", "--json") as process:
         assert process.stdout is not None
         assert '"message":"begun"' in process.stdout.readline()
@@ -102,7 +102,7 @@ def test_json_comes_as_it_happens(commands: Commands) -> None:
 def test_a_job_that_does_not_succeed(
     commands: Commands, arguments: tuple[str, ...], code: int, words: str
 ) -> None:
-    """Its end is one line behind the job's id, and the exit code; in JSON it is the last object."""
+    """The end of a failed job is one line and an exit code; in JSON it is the last object."""
     done = commands.run("submit", *arguments)
     assert (done.code, done.out) == (code, "")
     *_, line = done.err.splitlines()
@@ -114,7 +114,7 @@ def test_a_job_that_does_not_succeed(
 
 
 def test_refusals(commands: Commands) -> None:
-    """What the runtime does not accept ends with 1, and says why."""
+    """A refusal ends with 1 and says why."""
     assert commands.refused(1, "submit", "nobody") == (
         "refused: AGENT_NOT_AVAILABLE: there is no agent nobody; "
         "arcp-trio agents lists the agents there are"
@@ -122,7 +122,7 @@ def test_refusals(commands: Commands) -> None:
 
 
 def test_a_key_makes_one_job(commands: Commands) -> None:
-    """The same under the same key is the same job; something else is refused."""
+    """The same submission under the same key is the same job; another one is refused."""
     first = commands.detached("echo", "--key", "k", "--input", "1")
     assert commands.detached("echo", "--key", "k", "--input", "1") == first
     assert "DUPLICATE_KEY" in commands.refused(1, "submit", "echo", "--key", "k", "--input", "2")
@@ -157,19 +157,19 @@ def test_input_from_elsewhere(commands: Commands, tmp_path: Path) -> None:
     ],
 )
 def test_usage(commands: Commands, arguments: tuple[str, ...], words: str) -> None:
-    """What makes no sense is refused before anything is sent, with exit code 2."""
+    """A malformed option is refused before anything is sent, with exit code 2."""
     assert words in commands.refused(2, "submit", "echo", *arguments)
 
 
 def test_an_input_that_is_too_large(commands: Commands, tmp_path: Path) -> None:
-    """The runtime closes the connection over it; that is one line, too."""
+    """An input that is too large for the runtime is one line."""
     (tmp_path / "large.json").write_text(f'"{"x" * 5_000_000}"')
     said = commands.refused(1, "submit", "echo", "--input", f"@{tmp_path}/large.json")
     assert "bytes are more than the runtime takes" in said
 
 
 def test_advice_is_given_where_it_fits(commands: Commands) -> None:
-    """Quotes help a word; what is JSON, and cannot be sent, they do not."""
+    """The advice on quotes is not given for JSON that cannot be sent."""
     refused = commands.refused(2, "submit", "echo", "--input", '{"n": 99999999999999999999}')
     assert refused == "--input cannot be sent: integer beyond 64 bits @ $.n"
 
@@ -184,7 +184,7 @@ def test_advice_is_given_where_it_fits(commands: Commands) -> None:
     ],
 )
 def test_closed_standard_streams(commands: Commands, redirected: str, code: int, said: str) -> None:
-    """What would go to a closed stream goes nowhere; the rest is as ever."""
+    """Output to a closed stream is dropped, and everything else works as usual."""
     done = subprocess.run(
         ["sh", "-c", f'"$0" -m arcp_trio submit echo {redirected}', sys.executable],
         cwd=commands.folder,
@@ -200,7 +200,7 @@ def test_closed_standard_streams(commands: Commands, redirected: str, code: int,
 
 
 def test_hostile_text(commands: Commands) -> None:
-    """Nothing that an agent says gives the terminal an order; the text itself is there."""
+    """No control sequence of an agent is printed; its text is."""
     text = '"' + HOSTILE.encode("unicode_escape").decode().replace("\\x", "\\u00") + '"'
     done = commands.run("submit", "parrot", "--input", text)
     assert done.err.splitlines()[1:] == [
@@ -218,7 +218,7 @@ def test_hostile_text(commands: Commands) -> None:
 
 
 def test_a_reader_that_has_had_enough(commands: Commands) -> None:
-    """`| head -1` ends it quietly, but for the id of the job that is left running."""
+    """After `| head -1` the command ends quietly with the id of the job that is left running."""
     with commands.start("submit", "chatty", "--input", '{"n": 100000}', "--json") as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -230,8 +230,8 @@ def test_a_reader_that_has_had_enough(commands: Commands) -> None:
     commands.run("cancel", job_id)
 
 
-def test_nobody_reads_the_id(commands: Commands) -> None:
-    """`--detach` into a pipe that is closed names the job on standard error."""
+def test_the_id_without_a_reader(commands: Commands) -> None:
+    """`--detach` into a closed pipe names the job on standard error."""
     with commands.start("submit", "echo", "--detach") as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -243,7 +243,7 @@ def test_nobody_reads_the_id(commands: Commands) -> None:
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_leaves_the_job_running(commands: Commands, number: int, code: int) -> None:
-    """Where nobody can be asked, Ctrl-C detaches, and what is left is the job's id."""
+    """Without a terminal, a signal leaves the job running, and its id is printed."""
     with commands.start("submit", "waiting") as process:
         assert process.stderr is not None
         for line in process.stderr:
@@ -260,7 +260,7 @@ def test_a_signal_leaves_the_job_running(commands: Commands, number: int, code: 
 
 
 def test_a_full_disk_is_one_line(commands: Commands) -> None:
-    """Output that cannot be written is a failure that says so."""
+    """Output that cannot be written is a failure of one line."""
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(
             [sys.executable, "-m", "arcp_trio", "submit", "echo"],

@@ -1,4 +1,4 @@
-"""SIGUSR1 to `serve`: the tree of its tasks, and where each stands."""
+"""SIGUSR1 to `serve`: the tree of its tasks, and where each task is."""
 
 from __future__ import annotations
 
@@ -48,19 +48,19 @@ def spin_until(end):
 
 
 def line_of(text: str) -> int:
-    """The line of the agents' module that this stands in."""
+    """Return the line number of a text in the agents' module."""
     return AGENTS[: AGENTS.index(text)].count("\n") + 1
 
 
 @pytest.fixture
 def served(start: Starter, tmp_path: Path) -> Serve:
-    """A process that serves these agents."""
+    """Run a process that serves these agents."""
     (tmp_path / "my_agents.py").write_text(AGENTS, encoding="utf-8")
     return start("serve", "--memory", "--port=0", "--token=alice=x", "--agents=my_agents")
 
 
 def tree_of(served: Serve) -> list[str]:
-    """Ask for the tree; its lines, of which there must be as many as it says."""
+    """Return the lines of the tree, whose number its first line says."""
     served.send_signal(signal.SIGUSR1)
     count = int(served.line("task tree: ").split()[0])
     assert served.process.stderr is not None
@@ -70,12 +70,12 @@ def tree_of(served: Serve) -> list[str]:
 
 
 def depth(line: str) -> int:
-    """How far in it stands."""
+    """Return the indentation of a line."""
     return len(line) - len(line.lstrip())
 
 
 def test_where_every_task_stands(served: Serve) -> None:
-    """Each is named, under what has started it, with a line of its agent or of ours; all go on."""
+    """Each task is named below its parent, with a line of its agent or of this package."""
     with peer(served.url(), "x") as session:
         job_id = session.submit("nested")["payload"]["job_id"]
         served.line("at work")
@@ -98,8 +98,8 @@ def test_where_every_task_stands(served: Serve) -> None:
     assert all(depth(line) > 0 for line in lines[1:])
 
 
-def test_who_keeps_all_others_waiting(served: Serve) -> None:
-    """An agent that blocks the event loop is caught in the act."""
+def test_an_agent_that_blocks_is_shown(served: Serve) -> None:
+    """The tree shows the line of an agent that blocks the event loop."""
     with peer(served.url(), "x") as session:
         session.send("job.submit", {"agent": "blocking", "input": None})
         served.line("at work")
@@ -112,7 +112,7 @@ def test_who_keeps_all_others_waiting(served: Serve) -> None:
 
 
 def test_again_and_again_while_busy(served: Serve) -> None:
-    """However often it is asked for, jobs do what they do, and the process ends in order."""
+    """Jobs and the end of the process are not disturbed by twenty trees in a row."""
     with peer(served.url(), "x") as session:
         session.submit("chatty", {"n": 2000, "size": 10})
         for _ in range(20):

@@ -1,4 +1,4 @@
-"""What is told of events: lines, and the line that changes."""
+"""Events in words: lines, and the live line."""
 
 from __future__ import annotations
 
@@ -16,26 +16,18 @@ from arcp_trio.wire.events import KINDS
 from tests.cli.clients import HOSTILE
 
 
-class Columns:
-    """An output that is only wide."""
-
-    def __init__(self, columns: int, *, is_terminal: bool = True) -> None:
-        self.columns = columns
-        self.is_terminal = is_terminal
-
-
 def event(kind: str, body: Any) -> Event:
-    """An event of a job."""
+    """Return an event of a job."""
     return Event(seq=1, job_id="job_1", kind=kind, body=body, ts="2026-01-01T00:00:00.000Z")
 
 
 def plain() -> Teller:
-    """One without a line that changes."""
+    """Return a teller without a live line."""
     return Teller(live=False, colours=False)
 
 
 def live(*events: tuple[str, Any], columns: int = 80) -> str:
-    """The changing line behind these events, none of which has a line of its own."""
+    """Return the live line after these events, none of which has a line of its own."""
     teller = Teller(live=True, colours=False)
     for kind, body in events:
         assert teller.tell(event(kind, body)) == []
@@ -76,12 +68,12 @@ def live(*events: tuple[str, Any], columns: int = 80) -> str:
     ],
 )
 def test_lines(kind: str, body: Any, lines: list[str]) -> None:
-    """Each kind has its words where there is no line that changes."""
+    """Without a live line, each kind of event has lines."""
     assert plain().tell(event(kind, body)) == lines
 
 
-def test_the_changing_line() -> None:
-    """It has the bar, what is left to spend, the phase, the tool, and the size of the result."""
+def test_the_live_line() -> None:
+    """The live line has progress, budget, status, tool, and the size of the result."""
     progress = ("progress", {"current": 1, "total": 2, "units": "steps"})
     call = ("tool_call", {"tool": "search", "call_id": "a"})
     assert live(progress) == "[##########----------] 1/2 steps"
@@ -108,19 +100,19 @@ def test_the_changing_line() -> None:
     ],
 )
 def test_a_share_that_no_float_can_hold(current: float, total: float, bar: str) -> None:
-    """Numbers at the edges of their range fill the bar, or leave it empty, and break nothing."""
+    """Numbers at the limits of a float fill the bar or leave it empty."""
     assert live(("progress", {"current": current, "total": total})).startswith(bar)
 
 
 def test_what_there_is_to_spend_is_known_from_the_start() -> None:
-    """The budget that was granted is shown before anything is spent."""
+    """The granted budget is shown before anything is spent."""
     teller = Teller(live=True, colours=False)
     teller.budget({"USD": 5.0, "EUR": 1})
     assert teller.live_line(80) == "USD 5  EUR 1"
 
 
 def test_colours() -> None:
-    """Warnings and errors stand out, and each line is coloured by itself."""
+    """Warnings and errors are coloured, each line by itself."""
     teller = Teller(live=False, colours=True)
     said = teller.tell(event("log", {"level": "error", "message": "a\nb"}))
     assert said == ["\x1b[31merror: a\x1b[0m", "\x1b[31m  b\x1b[0m"]
@@ -149,7 +141,7 @@ bodies = st.recursive(
     st.sampled_from([20, 40, 80]),
 )
 def test_anything_can_be_told(events: list[tuple[str, Any]], is_live: bool, columns: int) -> None:  # noqa: FBT001
-    """Whatever the bodies are, each line is one, gives no orders and, if it changes, fits."""
+    """For any event, each line is printable, and the live line fits."""
     teller = Teller(live=is_live, colours=False)
     for kind, body in events:
         assert all(line.isprintable() for line in teller.tell(event(kind, body)))
@@ -158,10 +150,10 @@ def test_anything_can_be_told(events: list[tuple[str, Any]], is_live: bool, colu
         assert cells(line) < columns
 
 
-def test_tables() -> None:
-    """Columns where they fit, or where there is no width; else each cell has a line."""
+def test_columns() -> None:
+    """Rows stand in columns where they fit; on a narrow terminal each cell has a line."""
     rows = [("A", "B"), ("漢字", "x\x1b[2J"), ("c", "long words")]
     laid_out = ["A     B", "漢字  x", "c     long words"]
-    assert in_columns(rows, Columns(16)).splitlines() == laid_out
-    assert in_columns(rows, Columns(15, is_terminal=False)).splitlines() == laid_out
-    assert in_columns(rows, Columns(15)).splitlines() == ["漢字", "  x", "c", "  long words"]
+    assert in_columns(rows, 16).splitlines() == laid_out
+    assert in_columns(rows, None).splitlines() == laid_out
+    assert in_columns(rows, 15).splitlines() == ["漢字", "  x", "c", "  long words"]

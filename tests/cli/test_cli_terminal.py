@@ -1,4 +1,4 @@
-"""What people see on a terminal, at 80 and at 40 columns, with colours and without."""
+"""What people see on a terminal of 80 and of 40 columns, with colours and without."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COUNT = ("submit", "countdown", "--input", '{"n": 4, "delay": 0.3}')
 
 
 def seen_on_the_way(on: Terminal) -> list[str]:
-    """What the changing line was, each time."""
+    """Return all states of the live line."""
     return [
         re.sub(r"\x1b\[[0-9;]*m", "", part.partition("\r")[0].partition("\n")[0])
         for part in on.raw.split("\r\x1b[K")[1:]
@@ -28,7 +28,7 @@ def seen_on_the_way(on: Terminal) -> list[str]:
 
 @widths
 def test_a_job_with_progress(commands: Commands, columns: int) -> None:
-    """A bar grows in one line, and gives way to the result."""
+    """The bar grows in one line, which the result replaces."""
     with terminal(commands, *COUNT, columns=columns) as on:
         assert on.end() == 0
         assert "".join(on.lines[:-2]).endswith("  countdown@1.0.0")
@@ -53,7 +53,7 @@ def test_a_job_with_progress(commands: Commands, columns: int) -> None:
     ids=str,
 )
 def test_colours(commands: Commands, environment: dict[str, str], *, coloured: bool) -> None:
-    """NO_COLOR, FORCE_COLOR and a terminal that can do nothing are heeded, in this order."""
+    """NO_COLOR, FORCE_COLOR and a dumb terminal decide about colours, in this order."""
     lease = ("--lease", "tool.call=search.*")
     with terminal(commands, "submit", "speaker", *lease, environment=environment) as on:
         assert on.end() == 0
@@ -63,8 +63,8 @@ def test_colours(commands: Commands, environment: dict[str, str], *, coloured: b
         assert on.lines[-2:] == ["done", ""]
 
 
-def test_a_terminal_that_can_do_nothing(commands: Commands) -> None:
-    """Where the cursor cannot go back, progress has lines."""
+def test_a_dumb_terminal(commands: Commands) -> None:
+    """On a dumb terminal, progress has lines."""
     with terminal(commands, *COUNT, environment={"TERM": "dumb"}) as on:
         assert on.end() == 0
         assert "\x1b" not in on.raw
@@ -76,26 +76,26 @@ def test_a_terminal_that_can_do_nothing(commands: Commands) -> None:
 
 
 def test_colours_are_not_for_pipes(commands: Commands) -> None:
-    """Without a terminal there are none, unless they are forced."""
+    """Output to a pipe has no colours unless they are forced."""
     lease = ("--lease", "tool.call=search.*")
     assert "\x1b" not in commands.run("submit", "speaker", *lease).err
     assert "\x1b[33m" in commands.run("submit", "speaker", *lease, FORCE_COLOR="1").err
 
 
 @widths
-def test_logs_stand_above_the_changing_line(commands: Commands, columns: int) -> None:
-    """A line that stays does not tear the one that changes, nor the other way round."""
+def test_lines_stand_above_the_live_line(commands: Commands, columns: int) -> None:
+    """A line that stays is written above the live line."""
     with terminal(commands, "submit", "waiting", columns=columns) as on:
         on.wait_for("waiting: fo")
-        *_, log, changing = on.lines
+        *_, log, live_line = on.lines
         assert log == "info: begun"
         bar = "[#####---------------]" if columns == 80 else "[##--------]"
-        assert changing.startswith(f"{bar} 1/4 steps  waiting: fo")
-        assert len(changing) < columns
+        assert live_line.startswith(f"{bar} 1/4 steps  waiting: fo")
+        assert len(live_line) < columns
 
 
 def test_the_log_has_lines_of_its_own(commands: Commands) -> None:
-    """What is logged does not end up behind the changing line."""
+    """Lines of the log are written above the live line, too."""
     with relay(commands.url) as between:
         through = evolve(commands, url=between.url)
         with terminal(through, *COUNT, "--log-level", "info", columns=200) as on:
@@ -111,7 +111,7 @@ def test_the_log_has_lines_of_its_own(commands: Commands) -> None:
 
 @widths
 def test_hostile_text(commands: Commands, columns: int) -> None:
-    """The screen shows the words, and no line is wider than it: only known orders were given."""
+    """Hostile text is shown without its control sequences, and fits the screen."""
     text = json.dumps(HOSTILE)
     with terminal(commands, "submit", "parrot", "--input", text, columns=columns) as on:
         assert on.end() == 0
@@ -121,7 +121,7 @@ def test_hostile_text(commands: Commands, columns: int) -> None:
 
 
 def test_a_result_that_is_large_is_laid_out(commands: Commands) -> None:
-    """JSON that does not fit into a line has several."""
+    """JSON that is wider than the screen is indented over several lines."""
     given = json.dumps({"words": ["漢字"] * 30})
     with terminal(commands, "submit", "echo", "--input", given) as on:
         assert on.end() == 0
@@ -131,7 +131,7 @@ def test_a_result_that_is_large_is_laid_out(commands: Commands) -> None:
 
 
 def test_bytes_are_not_for_the_screen(commands: Commands) -> None:
-    """A result that is no text is not written there."""
+    """A binary result is not written to a terminal."""
     with terminal(commands, "submit", "binary") as on:
         assert on.end() == 0
         assert on.lines[-2:] == [
@@ -142,7 +142,7 @@ def test_bytes_are_not_for_the_screen(commands: Commands) -> None:
 
 @widths
 def test_lists(commands: Commands, columns: int) -> None:
-    """Columns where there is room for them; else the entries one below the other."""
+    """A list has columns if the terminal is wide enough, and stacked cells otherwise."""
     job_id = commands.detached("echo")
     with terminal(commands, "jobs", columns=columns) as on:
         assert on.end() == 0

@@ -44,14 +44,14 @@ nasty = st.text(
         ("👩\u200d👩 é 漢", ["👩\u200d👩 é 漢"]),
     ],
 )
-def test_orders_are_taken_out(text: str, lines: list[str]) -> None:
-    """What a terminal obeys goes, in each of its spellings; what can be read stays."""
+def test_control_sequences_are_removed(text: str, lines: list[str]) -> None:
+    """Control sequences are removed in each of their spellings; readable text stays."""
     assert safe_lines(text) == lines
 
 
 @given(nasty | st.text())
 def test_nothing_gets_through(text: str) -> None:
-    """Whatever it is, no control and no invisible character is left, but two joiners."""
+    """No control character and no invisible one is left, except two joiners."""
     lines = safe_lines(text)
     left = {unicodedata.category(c) for line in lines for c in line if c not in "\u200c\u200d"}
     assert not left & {"Cc", "Cf", "Cs", "Zl", "Zp"}
@@ -60,7 +60,7 @@ def test_nothing_gets_through(text: str) -> None:
 
 @given(nasty | st.text(st.characters(exclude_categories=["Cs"])))
 def test_json_is_the_same_and_harmless(text: str) -> None:
-    """A line of JSON says what it said, and gives no orders either."""
+    """A line of JSON keeps its meaning, and has no control characters."""
     line = json_line({text: text})
     assert json.loads(line) == {text: text}
     assert line.endswith("\n")
@@ -69,7 +69,7 @@ def test_json_is_the_same_and_harmless(text: str) -> None:
 
 @given(nasty, st.integers(0, 30))
 def test_it_fits(text: str, columns: int) -> None:
-    """What is fitted takes no more columns than there are, and what fits stays as it is."""
+    """A fitted text takes at most the given columns; a text that fits stays as it is."""
     line = safe_line(text)
     short = fitted(line, columns)
     assert cells(short) <= columns
@@ -78,7 +78,7 @@ def test_it_fits(text: str, columns: int) -> None:
 
 
 def test_widths() -> None:
-    """East-asian characters and emoji take two columns, combining ones none."""
+    """East Asian characters and emoji take two columns, combining ones none."""
     assert [cells(text) for text in ("ab", "漢字", "e\u0301", "😀", "")] == [2, 4, 1, 2, 0]
     assert fitted("漢字漢字", 5) == "漢字…"
     assert fitted("漢字漢字", 6) == "漢字…"
@@ -88,7 +88,7 @@ def test_widths() -> None:
     "part", ["\x1b", "\x9d", "\x1b]", "\x1b[", "\x9b0", "\x1b]0\x1b", HOSTILE, "漢"]
 )
 def test_hostile_text_takes_no_longer(part: str) -> None:
-    """The time grows with the length, and not with its square."""
+    """The time grows with the length of the text, and not with its square."""
     text = part * (1_000_000 // len(part))
     begun = time.process_time()
     safe_lines(text)

@@ -21,22 +21,22 @@ SECRET = "hush-hush"
 
 
 def mode(path: Path) -> int:
-    """Return the permission bits."""
+    """Return the permission bits of a file."""
     return stat.S_IMODE(path.stat().st_mode)
 
 
 def hashed(principals: dict[str, str]) -> dict[str, str]:
-    """The same, as it is kept."""
+    """Return the principals by the digests of their tokens."""
     return {hash_of(token): principal for token, principal in principals.items()}
 
 
 def hash_of(token: str) -> str:
-    """What `printf %s TOKEN | sha256sum` prints."""
+    """Return what `printf %s TOKEN | sha256sum` prints."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
 def test_every_source_counts(tmp_path: Path) -> None:
-    """Options, the environment and the file add up."""
+    """Tokens of the options, the environment and the file are accepted together."""
     listed = tmp_path / "tokens"
     listed.write_text("# people\n\n  carol=t3  \r\n#dave=no\nerin=a=b==\n", encoding="utf-8")
     options = ServeOptions(token=("alice=t1", "alice=t1b"), token_file=str(listed))
@@ -56,7 +56,7 @@ def test_every_source_counts(tmp_path: Path) -> None:
 
 
 def test_given_tokens_leave_the_disk_alone(tmp_path: Path) -> None:
-    """With a token given, none is made and no folder appears."""
+    """With a token given, none is made, and no folder."""
     gather(ServeOptions(token=("alice=x",), data=str(tmp_path / "data")), {})
     assert list(tmp_path.iterdir()) == []
 
@@ -78,7 +78,7 @@ def test_given_tokens_leave_the_disk_alone(tmp_path: Path) -> None:
     ],
 )
 def test_bad_syntax_is_refused_without_the_token(text: str) -> None:
-    """The complaint says where the item stood and never what it was."""
+    """The message says where the item is, and does not repeat the item."""
     with pytest.raises(CommandError) as caught:
         parse_token(text, "--token number 3")
     assert str(caught.value).startswith("--token number 3 ")
@@ -100,7 +100,7 @@ def test_what_is_read_is_what_was_written(text: str) -> None:
 
 
 def test_the_line_of_a_file_is_named(tmp_path: Path) -> None:
-    """A bad line is found by its number."""
+    """The message about a bad line has its number."""
     listed = tmp_path / "tokens"
     listed.write_text(f"# one\nalice=x\n{SECRET}\n", encoding="utf-8")
     with pytest.raises(CommandError, match=r"tokens line 3 has no '='"):
@@ -108,7 +108,7 @@ def test_the_line_of_a_file_is_named(tmp_path: Path) -> None:
 
 
 def test_one_token_is_one_principal() -> None:
-    """Two principals with the same token are refused, the same pair twice is not."""
+    """Two principals with the same token are refused; the same pair twice is not."""
     assert gather(ServeOptions(token=("a=x", "a=x")), {}).principals == hashed({"x": "a"})
     with pytest.raises(CommandError, match="b has the same token as a") as caught:
         gather(ServeOptions(token=(f"a={SECRET}",)), {"ARCP_TOKENS": f"b={SECRET}"})
@@ -116,7 +116,7 @@ def test_one_token_is_one_principal() -> None:
 
 
 def test_a_token_may_be_given_by_its_hash(tmp_path: Path) -> None:
-    """Whatever the source, sha256: and 64 digits stand for the token that has this hash."""
+    """In any source, sha256: and 64 digits stand for the token with this digest."""
     listed = tmp_path / "tokens"
     listed.write_text(f"carol=sha256:{hash_of('t3').upper()}\n", encoding="utf-8")
     options = ServeOptions(token=(f"alice=sha256:{hash_of('t1')}",), token_file=str(listed))
@@ -126,7 +126,7 @@ def test_a_token_may_be_given_by_its_hash(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("digest", ["", "00", "g" * 64, "0" * 63, "0" * 65, "sha256:" + "0" * 64])
 def test_what_cannot_be_a_hash_is_refused(digest: str) -> None:
-    """A hash of the wrong form is no token either: nobody could ever use it."""
+    """A malformed digest is refused."""
     with pytest.raises(CommandError, match="--token number 1 is not the SHA-256") as caught:
         gather(ServeOptions(token=(f"alice=sha256:{digest}",)), {})
     assert digest[-60:] == "" or digest[-60:] not in str(caught.value)
@@ -140,7 +140,7 @@ def test_a_token_and_its_hash_are_the_same_token() -> None:
 
 
 def test_beside_signed_tokens_none_is_made(tmp_path: Path) -> None:
-    """Who says whose signature counts lets nobody in by a token that nobody gave."""
+    """Beside --jwt-keys no token is made."""
     options = ServeOptions(jwt_keys="keys.json", data=str(tmp_path / "data"))
     tokens = gather(options, {})
     assert (tokens.principals, tokens.made) == ({}, None)
@@ -148,7 +148,7 @@ def test_beside_signed_tokens_none_is_made(tmp_path: Path) -> None:
 
 
 def test_in_memory_the_made_token_stays(tmp_path: Path) -> None:
-    """Gathered again, the tokens are those of the first time."""
+    """With --memory, gathering again keeps the token that was made."""
     options = ServeOptions(memory=True)
     first = gather(options, {})
     assert gather(options, {}, made=first.made) == first
@@ -164,7 +164,7 @@ def test_a_token_file_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 def test_no_token_is_made_for_an_empty_token_file(tmp_path: Path) -> None:
-    """Whoever names one wants those in it; beside others it may be empty."""
+    """An empty token file is refused; beside other tokens it may be empty."""
     empty = tmp_path / "tokens"
     empty.write_text("# all gone\n")
     with pytest.raises(CommandError, match="has no token in it"):
@@ -174,7 +174,7 @@ def test_no_token_is_made_for_an_empty_token_file(tmp_path: Path) -> None:
 
 
 def test_a_token_is_made_once(tmp_path: Path) -> None:
-    """Without any token one is made for local, kept for the owner alone, and reused."""
+    """Without a token, one is made for local, kept for its owner alone, and reused."""
     options = ServeOptions(data=str(tmp_path / "a" / "data"))
     first, second = gather(options, {"ARCP_TOKENS": ""}), gather(options, {})
     assert first.made == second.made
@@ -188,7 +188,7 @@ def test_a_token_is_made_once(tmp_path: Path) -> None:
 
 
 def test_the_mode_does_not_depend_on_the_umask(tmp_path: Path) -> None:
-    """A generous umask does not open the file to others."""
+    """The modes of folder and file do not depend on the umask."""
     before = os.umask(0)
     try:
         kept_token(tmp_path / "data")
@@ -198,14 +198,14 @@ def test_the_mode_does_not_depend_on_the_umask(tmp_path: Path) -> None:
 
 
 def test_in_memory_nothing_is_written(tmp_path: Path) -> None:
-    """With --memory the made token is new each time and never on disk."""
+    """With --memory the token is new at each start and not written."""
     options = ServeOptions(memory=True, data=str(tmp_path / "data"))
     assert gather(options, {}).made != gather(options, {}).made
     assert list(tmp_path.iterdir()) == []
 
 
 def test_two_that_start_at_once_agree(tmp_path: Path) -> None:
-    """Of several that make the token at the same time, all end with the same one."""
+    """Processes that make the token at the same time end up with the same one."""
     found: list[str] = []
     line = threading.Barrier(8)
 
@@ -224,7 +224,7 @@ def test_two_that_start_at_once_agree(tmp_path: Path) -> None:
 
 
 def test_an_open_token_file_is_closed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A file that others can read is mended, and the log says so without the token."""
+    """A file that others can read is closed to them, and the log says so without the token."""
     token = kept_token(tmp_path)
     (tmp_path / "token").chmod(0o644)
     assert kept_token(tmp_path) == token
@@ -239,7 +239,7 @@ def test_an_open_token_file_is_closed(tmp_path: Path, caplog: pytest.LogCaptureF
     "content", [b"", b"\n", b"two words", b"two\nlines", b"\xff\xfe", b"a\x00b"]
 )
 def test_a_file_without_a_token_is_refused(tmp_path: Path, content: bytes) -> None:
-    """A malformed file is one line that says to delete it, and stays as it is."""
+    """A malformed file is refused with advice, and stays as it is."""
     path = tmp_path / "token"
     path.write_bytes(content)
     path.chmod(0o600)
@@ -249,7 +249,7 @@ def test_a_file_without_a_token_is_refused(tmp_path: Path, content: bytes) -> No
 
 
 def test_what_is_not_a_plain_file_is_refused(tmp_path: Path) -> None:
-    """A folder, a pipe or a dangling link in the token's place neither hangs nor is replaced."""
+    """A folder, a pipe or a dangling link is refused, and neither read nor replaced."""
     for name in ("folder", "pipe", "link"):
         (tmp_path / name).mkdir()
     (tmp_path / "folder" / "token").mkdir()
@@ -260,8 +260,8 @@ def test_what_is_not_a_plain_file_is_refused(tmp_path: Path) -> None:
             kept_token(tmp_path / name)
 
 
-def test_somebody_else_s_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever put it there knows the token; it stays as it is, open or not."""
+def test_a_file_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of another user is refused and stays as it is."""
     token = kept_token(tmp_path)
     path = tmp_path / "token"
     path.chmod(0o644)
@@ -276,7 +276,7 @@ def test_somebody_else_s_file_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
-    """A file where the folder should be is one line that says what to do instead."""
+    """A file in the place of the folder is one line with advice."""
     (tmp_path / "data").touch()
     with pytest.raises(CommandError, match="choose another --data"):
         kept_token(tmp_path / "data")

@@ -1,4 +1,4 @@
-"""`submit --detach`, and from then on `watch`, `jobs` and `cancel` from elsewhere."""
+"""`submit --detach`, and after it `watch`, `jobs` and `cancel` from other sessions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.real_tcp
 
 
 def test_detach_then_watch_then_cancel(commands: Commands) -> None:
-    """A job that was left is listed, shown from its first event, and ends when it is cancelled."""
+    """A detached job is listed, watched from its first event, and cancelled."""
     job_id = commands.detached("waiting@2")
     assert job_id in commands.run("jobs", "--status", "running").out
     with commands.start("watch", job_id) as watching:
@@ -31,7 +31,7 @@ def test_detach_then_watch_then_cancel(commands: Commands) -> None:
 
 
 def test_detach_as_json(commands: Commands) -> None:
-    """The id is in an object."""
+    """With --json the id is in an object."""
     done = commands.run("submit", "echo", "--detach", "--json")
     (said,) = done.objects
     assert said.keys() == {"type", "job_id"}
@@ -39,7 +39,7 @@ def test_detach_as_json(commands: Commands) -> None:
 
 
 def test_a_job_that_has_ended(commands: Commands) -> None:
-    """All that it did, and how it ended, can be seen afterwards, in JSON or not."""
+    """A job that has ended is shown with all its events and its end."""
     job_id = commands.detached("countdown", "--input", '{"n": 3, "delay": 0}')
     done = commands.run("watch", job_id)
     assert (done.code, done.out) == (0, '{"done":3}\n')
@@ -51,8 +51,8 @@ def test_a_job_that_has_ended(commands: Commands) -> None:
     assert [event["body"]["current"] for event in events] == [3]
 
 
-def test_behind_the_end(commands: Commands) -> None:
-    """There is nothing to show then; the exit code is that of the job's end all the same."""
+def test_after_the_last_event(commands: Commands) -> None:
+    """After the last event there is nothing to show; the exit code is that of the job's end."""
     for agent, code, status in (("echo", 0, "success"), ("failing", 1, "error")):
         job_id = commands.run("submit", agent, "--json").objects[-1]["job_id"]
         done = commands.run("watch", job_id, "--from-seq", "99")
@@ -68,19 +68,19 @@ def test_behind_the_end(commands: Commands) -> None:
 def test_how_it_ended_is_the_exit_code(
     commands: Commands, arguments: tuple[str, ...], code: int
 ) -> None:
-    """Who watches ends with what who submitted would have ended with."""
+    """`watch` ends with the exit code that `submit` has for the same end."""
     assert commands.run("watch", commands.detached(*arguments)).code == code
 
 
 def test_no_such_job(commands: Commands) -> None:
-    """A job that there is not can neither be watched nor cancelled."""
+    """An unknown job can be neither watched nor cancelled."""
     words = "refused: JOB_NOT_FOUND: there is no such job; arcp-trio jobs --all lists"
     assert words in commands.refused(1, "watch", "job_1")
     assert words in commands.refused(1, "cancel", "job_1")
 
 
-def test_somebody_elses_wait(commands: Commands) -> None:
-    """A job that its submitter still waits for is not another session's to cancel."""
+def test_a_submitter_that_is_connected(commands: Commands) -> None:
+    """Another session cannot cancel a job while its submitter is connected."""
     with commands.start("submit", "waiting", "--json") as submitting:
         assert submitting.stdout is not None
         job_id = submitting.stdout.readline().partition('"job_id":"')[2].partition('"')[0]
@@ -94,7 +94,7 @@ def test_somebody_elses_wait(commands: Commands) -> None:
 
 
 def test_ctrl_c_leaves(commands: Commands) -> None:
-    """Watching ends with 130, and the job goes on."""
+    """Ctrl-C ends `watch` with 130, and the job goes on."""
     job_id = commands.detached("waiting")
     with commands.start("watch", job_id) as watching:
         assert watching.stderr is not None

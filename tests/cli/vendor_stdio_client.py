@@ -1,6 +1,6 @@
-"""A session of the vendor's Python SDK over the pipes of a process: prints what came of it as JSON.
+"""A session of the vendor's Python SDK over the pipes of a process; prints its results as JSON.
 
-Apart from the tests, because it runs on asyncio and its warnings are not ours to answer for.
+It is not a test module, because it runs on asyncio and its warnings are not this project's.
 """
 
 from __future__ import annotations

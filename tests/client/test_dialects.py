@@ -273,3 +273,25 @@ async def test_the_end_of_a_job_is_asked_for(autojump_clock: MockClock) -> None:
         assert await jobs[0].result() == "kept"
         with pytest.raises(HeartbeatLost, match="end was lost"):
             await jobs[1].result()
+
+
+async def test_an_invalid_listing_during_recovery(autojump_clock: MockClock) -> None:
+    """A listing that cannot be read costs the jobs of a recovery, and not the session."""
+
+    async def first(wire: Wire) -> None:
+        await wire.welcome(**PYTHON)
+        await wire.accept("job_1")
+
+    async def second(wire: Wire) -> None:
+        await wire.welcome(**PYTHON)
+        listing = await wire.receive("session.list_jobs")
+        await wire.send("session.jobs", {"request_id": listing["id"], "jobs": 5})
+        await wire.accept("job_2")
+        await wire.result(1, "job_2", "fine")
+        await wire.end()
+
+    async with scripted(first, second) as runtime, connect(runtime.open, token=TOKEN) as client:
+        job = await client.submit("echo")
+        with pytest.raises(HeartbeatLost, match="not known"):
+            await job.result()
+        assert await (await client.submit("echo")).result() == "fine"

@@ -120,9 +120,10 @@ def render(specification: Specification, evidence: Evidence) -> str:
     lines = [
         "# Conformance to ARCP 1.1",
         "",
-        "Written by `make conformance` from the tests that passed; the clauses are in",
-        "`tests/conformance/clauses.toml`. Sections beginning with 1.0 are wire detail of ARCP 1.0",
-        'that 1.1 builds on. "stated" is what the text says without a key word.',
+        "`make conformance` writes this file from the results of the tests. The clauses, in the",
+        "project's own words, are in `tests/conformance/clauses.toml`. Sections whose number has",
+        "1.0 before it are wire detail of ARCP 1.0 that 1.1 builds on. The strength of a clause is",
+        'its key word, or "stated" if its text states a fact without a key word.',
         "",
         "| clauses | shown by a test | failed | no test yet |",
         "| ---: | ---: | ---: | ---: |",

@@ -104,10 +104,9 @@ async def test_an_error_of_the_block_wins(autojump_clock: MockClock) -> None:
             finally:
                 raise ValueError("its own")
 
+    store = MistakenStore(PutSession, RuntimeError("a fault"))
     with pytest.raises(ValueError, match="its own"):
-        await fail_too(
-            make_runtime(agents, store=MistakenStore(PutSession, RuntimeError("a fault")))
-        )
+        await fail_too(make_runtime(agents, store=store))
 
 
 async def test_a_runtime_that_has_not_started_raises_the_error_where_it_is_entered(

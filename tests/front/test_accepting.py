@@ -110,7 +110,9 @@ async def test_an_error_of_accept_that_lasts_ends_serve(
     with trio.fail_after(10), fails_to_accept(failures, monkeypatch):
         async with trio.open_nursery() as nursery:
 
-            async def fail(task_status: trio.TaskStatus[list[trio.SocketListener]]) -> None:
+            async def fail(  # noqa: ASYNC128 - passes it on
+                task_status: trio.TaskStatus[list[trio.SocketListener]],
+            ) -> None:
                 with pytest.raises(CannotListen, match=ACCEPT_FAILED) as raised:
                     await serve(EchoRuntime(nursery), hosts, 0, task_status=task_status)
                 assert raised.value.errno in (number, errno.EBADF)
@@ -126,7 +128,9 @@ async def test_a_listener_that_is_taken_away_ends_serve(how: str) -> None:
     with trio.fail_after(10):
         async with trio.open_nursery() as nursery:
 
-            async def fail(task_status: trio.TaskStatus[list[trio.SocketListener]]) -> None:
+            async def fail(  # noqa: ASYNC128 - passes it on
+                task_status: trio.TaskStatus[list[trio.SocketListener]],
+            ) -> None:
                 with pytest.raises(CannotListen, match=ACCEPT_FAILED):
                     await serve(EchoRuntime(nursery), "127.0.0.1", 0, task_status=task_status)
 

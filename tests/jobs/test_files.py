@@ -291,7 +291,7 @@ async def test_a_refusal_says_what_it_found(files: Workspace) -> None:
 
     job_id = await files.start(act)
     end = await files.peer.until_terminal(job_id)
-    assert end["payload"]["result"].endswith(" is a FIFO, no regular file")
+    assert end["payload"]["result"].endswith(" is a FIFO, not a regular file")
     assert files.peer.recorder.events(job_id) == []
 
 

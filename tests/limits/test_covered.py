@@ -21,7 +21,7 @@ HIT_BY = {
     "handshake_seconds": "sessions/test_hello.py::test_who_says_nothing_is_closed_in_time",
     "connections_before_handshake": "front/test_waiting.py::test_the_oldest_goes_at_once",
     "close_seconds": "sessions/test_hello.py::test_who_does_not_even_read_is_closed_in_time",
-    "outbox_items": "protocol/test_frames.py::test_what_waits_behind_a_slow_submit_is_bounded",
+    "outbox_items": "protocol/test_order_of_answers.py::test_what_waits_behind_a_slow_submit_is_bounded",
     "inbox_items": "sessions/test_heartbeat.py::test_silence_counts_only_while_somebody_listens",
     "inbox_bytes": "limits/test_inbox.py::test_large_commands_wait_before_they_are_read",
     "tail_frames": "flow/test_slow_readers.py::test_what_a_session_holds_is_bounded",
@@ -49,7 +49,7 @@ HIT_BY = {
     "failed_auth_per_minute": (
         "limits/test_wrong_tokens.py::test_too_many_wrong_tokens_are_refused_by_the_limit"
     ),
-    "idempotency_seconds": "flow/test_idempotency.py::test_a_key_expires",
+    "idempotency_seconds": "flow/test_idempotency_lifetimes.py::test_a_key_expires",
     "finished_job_seconds": (
         "flow/test_listing.py::test_ended_jobs_are_listed_for_their_retention"
     ),

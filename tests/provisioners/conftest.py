@@ -1,4 +1,4 @@
-"""A gateway to mint keys at."""
+"""Fixtures of the provisioners' tests."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tests.provisioners.gateway import Gateway, open_gateway
 
 @pytest.fixture(autouse=True)
 def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The loopback interface is not reached through what proxy this machine may have."""
+    """Reach the loopback interface without the proxy that the environment may name."""
     monkeypatch.setenv("NO_PROXY", "*")
 
 
 @pytest.fixture
 async def gateway() -> AsyncGenerator[Gateway]:
-    """A gateway without keys."""
+    """Run a gateway without keys."""
     async with open_gateway() as gateway:
         yield gateway

@@ -1,4 +1,4 @@
-"""A stand-in for a LiteLLM gateway: real HTTP on loopback, behaving as its documentation says."""
+"""A stand-in for a LiteLLM gateway, with real HTTP, which behaves as its documentation says."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ Answer = tuple[int, Any]
 
 @frozen(kw_only=True)
 class Fault:
-    """What befalls one request, instead of an ordinary answer."""
+    """A fault in the answer to one request."""
 
     hold: trio.Event | None = None
-    """Nothing is done before this."""
+    """If set, the request is not handled before this event."""
     answer: Answer | None = None
-    """Answered, with nothing done; text as the body is no JSON."""
+    """An answer that is sent without doing anything; a string is a body that is not JSON."""
     cut: bool = False
-    """The connection ends before the answer is sent."""
+    """Whether the connection closes before the answer is sent."""
 
 
 @define(eq=False)
@@ -40,29 +40,29 @@ class Key:
 
     @property
     def hash(self) -> str:
-        """What the gateway knows the key by."""
+        """The hash under which the gateway knows the key."""
         return sha256(self.value.encode()).hexdigest()
 
 
 @define(eq=False)
 class Gateway:
-    """Its keys, what it was asked, and what is to go wrong next."""
+    """The gateway: its keys, the requests so far, and the faults of the next ones."""
 
     url: str
     keys: list[Key] = field(factory=list)
     requests: list[tuple[str, str, Any]] = field(factory=list)
-    """Bearer, path, body."""
+    """The bearer token, path and body of each request."""
     faults: deque[Fault] = field(factory=deque)
     arrived: trio.Event = field(factory=trio.Event)
     minted: trio.Event = field(factory=trio.Event)
     made: int = 0
 
     def bodies(self, path: str) -> list[Any]:
-        """What was posted to a path."""
+        """Return the bodies that were posted to a path."""
         return [body for _, to, body in self.requests if to == path]
 
     def answer(self, bearer: str, path: str, body: Any) -> Answer:
-        """Do what a request asks for."""
+        """Handle a request, and return the answer."""
         if path == "/v1/chat/completions":
             return self._complete(bearer, body)
         route, _, query = path.partition("?key=")
@@ -109,7 +109,7 @@ class Gateway:
         return 200, {"deleted_keys": keys or aliases}
 
     def _complete(self, bearer: str, body: dict[str, Any]) -> Answer:
-        """Each call costs a dollar; a key is refused once it has spent its budget."""
+        """Answer a call of a model: each costs a dollar, and a key without budget is refused."""
         key = next((key for key in self.keys if key.value == bearer), None)
         if key is None:
             return problem(401, "token_not_found_in_db", "Invalid proxy server token", "key")
@@ -125,7 +125,7 @@ class Gateway:
         return 200, {"model": model, "choices": []}
 
     async def attend(self, stream: trio.SocketStream) -> None:
-        """Serve one connection, for one request."""
+        """Serve one request on a connection."""
         connection = h11.Connection(h11.SERVER)
         async with stream:
             bearer, path, body = await _receive(stream, connection)
@@ -140,7 +140,7 @@ class Gateway:
 
 
 def problem(status: int, kind: str, message: str, param: str | None) -> Answer:
-    """An error as the gateway writes it."""
+    """Return an error in the gateway's form."""
     error = {"message": message, "type": kind, "param": param, "code": str(status)}
     return status, {"error": error}
 
@@ -183,5 +183,5 @@ async def _send(
         h11.Data(data=content),
         h11.EndOfMessage(),
     )
-    with suppress(trio.BrokenResourceError):  # what is asked for is done for a caller that left
+    with suppress(trio.BrokenResourceError):  # a request is done even if its client has left
         await stream.send_all(b"".join(connection.send(event) or b"" for event in events))

@@ -1,4 +1,4 @@
-"""Orders for credentials, and what becomes of them."""
+"""Orders for credentials, and provisioners for them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MODELS = ("gpt-4o", "openai/gpt-4o", "openai/eu/gpt-4o", "tier-fast/mini", "tier
 
 
 def provisioner_of(gateway: Gateway, master_key: str = MASTER_KEY) -> LiteLlmProvisioner:
-    """A provisioner for it."""
+    """Return a provisioner for the gateway."""
     return LiteLlmProvisioner(gateway.url, master_key, models=MODELS)
 
 
@@ -25,7 +25,7 @@ def an_order(
     budget: Mapping[str, Decimal] | None = None,
     seconds_left: float | None = None,
 ) -> CredentialOrder:
-    """An order, as of a job with such a lease."""
+    """Return an order for a job with this lease."""
     return CredentialOrder(
         id=order_id,
         job_id="job_1",
@@ -40,13 +40,13 @@ def an_order(
 
 
 async def issue(provisioner: LiteLlmProvisioner, order: CredentialOrder) -> Issued:
-    """Issue exactly one."""
+    """Issue an order that must give one credential."""
     [issued] = await provisioner.issue(order)
     return issued
 
 
 def shown_with_locals(error: BaseException) -> str:
-    """A traceback with the variables of each frame but the test's own."""
+    """Return a traceback with the variables of each frame, except the test's own."""
     frames = traceback.TracebackException.from_exception(error, capture_locals=True)
     del frames.stack[0]
     assert frames.stack

@@ -1,4 +1,4 @@
-"""The LiteLLM provisioner, against a stand-in for the gateway that speaks real HTTP."""
+"""The LiteLLM provisioner, with a stand-in for the gateway that speaks real HTTP."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.real_tcp
 
 
 async def call(issued: Issued, model: str) -> Exception | None:
-    """Call a model with a key, as an agent would."""
+    """Call a model with a key, as an agent does."""
     async with httpx2.AsyncClient() as client:
         response = await client.post(
             f"{issued.endpoint}/chat/completions",
@@ -39,7 +39,7 @@ async def call(issued: Issued, model: str) -> Exception | None:
 
 @pytest.mark.spec("9.8.3-1", "9.8.3-2", "9.8.3-3", "9.8.3-4", "9.7-3", "14-8")
 async def test_a_key_carries_what_the_lease_says(gateway):
-    """One key per order, named by it and bound to the models, the budget and the time left."""
+    """A key has the order's id as its alias, and the lease's models, budget and time left."""
     provisioner: Provisioner = provisioner_of(gateway)
     order = an_order(budget={"USD": Decimal("4.20")}, seconds_left=90.9)
     [issued] = await provisioner.issue(order)
@@ -72,7 +72,7 @@ async def test_a_key_carries_what_the_lease_says(gateway):
 
 @pytest.mark.spec("9.8.3-5")
 async def test_only_dollars_are_the_gateways(gateway):
-    """Other currencies are neither sent nor claimed; the dollars among them are."""
+    """Only a budget in dollars is sent to the gateway, and shown as its constraint."""
     provisioner = provisioner_of(gateway)
     euros = await issue(provisioner, an_order("cred_1", budget={"EUR": Decimal(5)}))
     both = {"credits": Decimal(1000), "USD": Decimal("0.000000000001")}
@@ -85,7 +85,7 @@ async def test_only_dollars_are_the_gateways(gateway):
 
 
 async def test_a_lease_without_an_end_asks_for_none(gateway):
-    """Without expires_at a key has no duration, and none is claimed."""
+    """A lease without expires_at gives a key without duration, and no such constraint."""
     issued = await issue(provisioner_of(gateway), an_order())
     [body] = gateway.bodies("/key/generate")
     assert "duration" not in body
@@ -104,7 +104,7 @@ async def test_a_lease_without_an_end_asks_for_none(gateway):
     ],
 )
 async def test_patterns_become_the_models_they_allow(gateway, patterns, models):
-    """Never a pattern, which the gateway reads more widely: the names that the lease allows."""
+    """A key lists the names of the models that the lease's patterns match, and no pattern."""
     issued = await issue(provisioner_of(gateway), an_order(models=patterns))
     [body] = gateway.bodies("/key/generate")
     assert body["models"] == models
@@ -133,13 +133,13 @@ async def test_patterns_become_the_models_they_allow(gateway, patterns, models):
     ],
 )
 async def test_no_key_where_none_could_be_used(gateway, order):
-    """A lease that allows none of the models, or nothing any more, gets no key."""
+    """A lease that allows no model, or nothing at all, gets no key."""
     assert await provisioner_of(gateway).issue(order) == ()
     assert gateway.requests == []
 
 
 async def test_the_endpoint_may_be_another(gateway):
-    """Agents may reach the gateway elsewhere than the runtime does."""
+    """Agents may be given another URL of the gateway than the runtime uses."""
     provisioner = LiteLlmProvisioner(
         f"{gateway.url}/", MASTER_KEY, models=MODELS, endpoint="https://llm.example.com/v1/"
     )
@@ -147,7 +147,7 @@ async def test_the_endpoint_may_be_another(gateway):
 
 
 async def test_an_alias_names_one_key(gateway):
-    """To issue an order twice fails, and leaves the first key alone."""
+    """Issuing an order twice fails and leaves the first key alone."""
     provisioner = provisioner_of(gateway)
     await provisioner.issue(an_order())
     with pytest.raises(LiteLlmError, match="400: Key with alias 'cred_1' already exists"):
@@ -157,7 +157,7 @@ async def test_an_alias_names_one_key(gateway):
 
 @pytest.mark.spec("9.8.2-8")
 async def test_a_rotated_key_outlives_the_one_it_replaces(gateway):
-    """A rotation mints a second key, with what is left; revoking the first spares it."""
+    """A rotation mints a second key with what is left, and revoking the first one spares it."""
     provisioner = provisioner_of(gateway)
     old = await issue(provisioner, an_order("cred_1", budget={"USD": Decimal(5)}))
     [new] = await provisioner.rotate(an_order("cred_2", budget={"USD": Decimal(3)}), old.handle)
@@ -170,7 +170,7 @@ async def test_a_rotated_key_outlives_the_one_it_replaces(gateway):
 
 @pytest.mark.spec("9.8.3-2")
 async def test_a_rotation_forgets_no_cost(gateway):
-    """What the old key spent counts, if the agent reported it or not; all spent: no other key."""
+    """A new key gets what the gateway says is left, and no key is minted when nothing is."""
     provisioner = provisioner_of(gateway)
     unreported = {"USD": Decimal(2), "EUR": Decimal(1)}
     first = await issue(provisioner, an_order("cred_1", budget=unreported))
@@ -183,7 +183,7 @@ async def test_a_rotation_forgets_no_cost(gateway):
 
 
 async def test_a_rotation_of_what_is_not_known_is_trouble(gateway):
-    """A key that is gone, or an answer that does not say what it spent, is no licence to spend."""
+    """A rotation fails if the gateway does not say what the old key has spent."""
     provisioner = provisioner_of(gateway)
     order = an_order(budget={"USD": Decimal(2)})
     with pytest.raises(LiteLlmError, match="/key/info: 404: Key not found"):
@@ -199,7 +199,7 @@ async def test_a_rotation_of_what_is_not_known_is_trouble(gateway):
 
 @pytest.mark.spec("9.6-10", "9.7-2")
 async def test_what_the_gateway_refuses_is_told_in_the_words_of_arcp(gateway):
-    """A budget that is used up, and a model beyond the key; nothing else."""
+    """Errors about the budget and about a model are translated, and no others."""
     provisioner = provisioner_of(gateway)
     issued = await issue(provisioner, an_order(budget={"USD": Decimal(1)}))
     assert await call(issued, "tier-fast/mini") is None
@@ -215,7 +215,7 @@ async def test_what_the_gateway_refuses_is_told_in_the_words_of_arcp(gateway):
 
 
 class SdkError(Exception):
-    """An error as the OpenAI library has it: with the response, but not one of httpx2."""
+    """An error as the OpenAI library raises it, with a response."""
 
     def __init__(self, response: object) -> None:
         super().__init__("refused")
@@ -250,7 +250,7 @@ class SdkError(Exception):
     ids=["budget", "model, older", "team", "rate", "other shape", "no JSON", "unread", "none"],
 )
 def test_explaining_needs_a_body_that_says_it(response, expected):
-    """Older gateways give no type; what does not say what is wrong is left unexplained."""
+    """Errors of older gateways are translated, too, and unclear ones are not."""
     provisioner = LiteLlmProvisioner("http://gateway", MASTER_KEY, models=MODELS)
     explained = provisioner.explain(SdkError(response))
     assert type(explained) is (type(None) if expected is None else expected)
@@ -272,7 +272,7 @@ def test_explaining_needs_a_body_that_says_it(response, expected):
     ids=["fine", "cut", "400", "401", "502"],
 )
 async def test_secrets_are_in_no_log_repr_or_traceback(gateway, caplog, fault):
-    """Whatever happens, at any level of logging, and with the variables of every frame shown."""
+    """No log line and no traceback with variables shows a key, whatever fails."""
     caplog.set_level(logging.DEBUG)
     provisioner = provisioner_of(gateway)
     shown = [repr(provisioner)]
@@ -293,7 +293,7 @@ async def test_secrets_are_in_no_log_repr_or_traceback(gateway, caplog, fault):
 
 @pytest.mark.parametrize("key", ["", "sk-1234\n", "sk 1234", "sk-é"])
 def test_a_master_key_that_no_header_can_carry_is_refused_unseen(key):
-    """The newline of a file that was read whole, above all; the key is not repeated."""
+    """A master key with a newline, or other unusable characters, is refused and not shown."""
     with pytest.raises(ValueError, match="expected a master key") as raised:
         LiteLlmProvisioner("http://gateway", key, models=MODELS)
     assert not key or key.strip() not in str(raised.value)
@@ -316,7 +316,7 @@ def test_a_master_key_that_no_header_can_carry_is_refused_unseen(key):
     ],
 )
 def test_a_base_url_is_shown_and_logged(url):
-    """So it has no secrets in it; and it is one."""
+    """A base URL that is malformed, or contains a secret, is refused."""
     with pytest.raises(ValueError, match=r"URL|Port") as raised:
         LiteLlmProvisioner(url, MASTER_KEY, models=MODELS)
     assert "pw" not in str(raised.value)
@@ -324,13 +324,13 @@ def test_a_base_url_is_shown_and_logged(url):
 
 @pytest.mark.parametrize("name", ["", "openai/*", "all-proxy-models", "all-team-models"])
 def test_models_are_named_one_by_one(name):
-    """What would open many of them is refused when it is configured."""
+    """A model name that is a wildcard, or opens a set of models, is refused."""
     with pytest.raises(ValueError, match="expected the name of one model"):
         LiteLlmProvisioner("http://gateway", MASTER_KEY, models=["gpt-4o", name])
 
 
 def test_without_httpx_the_extra_is_named(monkeypatch):
-    """Only who imports the module needs httpx2, and is told where it comes from."""
+    """Only the provisioner needs httpx2, and its import error says how to install it."""
     monkeypatch.setitem(sys.modules, "httpx2", None)
     monkeypatch.delitem(sys.modules, "arcp_trio.provisioners.litellm")
     with pytest.raises(ImportError, match=r"pip install 'arcp-trio\[litellm\]'"):

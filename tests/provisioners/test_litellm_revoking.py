@@ -1,4 +1,4 @@
-"""Keys of the gateway: revoked for certain, whatever is lost on the way (§9.8)."""
+"""Revoking the gateway's keys, whatever requests and answers are lost (§9.8)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.real_tcp
 @pytest.mark.spec("9.8.2-4")
 @pytest.mark.parametrize("by_handle", [True, False])
 async def test_revoking_again_is_success(gateway, by_handle):
-    """A key is deleted by its handle or by its order; what is not there is revoked already."""
+    """A key is deleted by its handle or its order, and one that does not exist is revoked."""
     provisioner = provisioner_of(gateway)
     issued = await issue(provisioner, an_order())
     handle = issued.handle if by_handle else None
@@ -31,7 +31,7 @@ async def test_revoking_again_is_success(gateway, by_handle):
 
 
 async def test_a_lost_answer_leaves_nothing_live(gateway):
-    """The key whose answer never came is found by its order, and deleted."""
+    """A key whose answer was lost is found by its order, and deleted."""
     provisioner = provisioner_of(gateway)
     gateway.faults.append(Fault(cut=True))
     with pytest.raises(LiteLlmError, match="/key/generate: RemoteProtocolError"):
@@ -45,7 +45,7 @@ async def test_a_lost_answer_leaves_nothing_live(gateway):
 async def test_a_key_that_may_yet_appear_is_not_taken_for_revoked(
     gateway, mock_clock: MockClock, how
 ):
-    """While the gateway may still mint it, not to find a key is no proof that there is none."""
+    """As long as a lost request may still mint a key, not finding it is not proof of revocation."""
     provisioner = provisioner_of(gateway)
     release = trio.Event()
     gateway.faults.append(Fault(hold=release))
@@ -71,7 +71,7 @@ async def _issue_in_vain(provisioner: LiteLlmProvisioner) -> None:
 
 
 async def test_a_key_that_never_appears_is_given_up(gateway, mock_clock: MockClock):
-    """What stood before the gateway answered for it: after a while there is no key to come."""
+    """After an answer of a proxy, a missing key counts as revoked once the timeout has passed."""
     provisioner = provisioner_of(gateway)
     gateway.faults.append(Fault(answer=(502, "<html>Bad Gateway</html>")))
     with pytest.raises(LiteLlmError, match="502: no reason given"):
@@ -96,7 +96,7 @@ async def test_a_key_that_never_appears_is_given_up(gateway, mock_clock: MockClo
     ids=["500", "429", "400", "503", "no such route", "no such page", "elsewhere"],
 )
 async def test_trouble_passes(gateway, answer):
-    """Neither success nor its opposite: the key is still there, and may be revoked later."""
+    """A failed revocation raises an error, and the key can be revoked later."""
     provisioner = provisioner_of(gateway)
     issued = await issue(provisioner, an_order())
     for handle in (issued.handle, None):
@@ -114,7 +114,7 @@ async def test_trouble_passes(gateway, answer):
     "answer", [{"key": "sk-minted-x"}, {"token_id": "x"}, {"key": 1, "token_id": "x"}, [], "sk-x"]
 )
 async def test_an_answer_without_a_key_is_trouble(gateway, answer):
-    """What says 200 but not the key and its hash cannot be handed out."""
+    """An answer of 200 without key and hash raises an error."""
     gateway.faults.append(Fault(answer=(200, answer)))
     with pytest.raises(LiteLlmError, match="200 without key and token_id") as raised:
         await provisioner_of(gateway).issue(an_order())
@@ -122,7 +122,7 @@ async def test_an_answer_without_a_key_is_trouble(gateway, answer):
 
 
 async def test_a_gateway_that_is_gone(gateway):
-    """Nobody listens: trouble that may pass."""
+    """A gateway that does not answer raises an error that may pass."""
     [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
     port = listener.socket.getsockname()[1]
     await listener.aclose()
@@ -132,7 +132,7 @@ async def test_a_gateway_that_is_gone(gateway):
 
 
 async def test_revoking_without_an_answer_is_trouble(gateway, mock_clock: MockClock):
-    """A revocation that takes too long, or loses its answer, is tried again."""
+    """A revocation that takes too long, or loses its answer, can be repeated."""
     provisioner = provisioner_of(gateway)
     issued = await issue(provisioner, an_order())
     gateway.faults.append(Fault(hold=trio.Event()))
@@ -155,7 +155,7 @@ async def _revoke_in_vain(provisioner: LiteLlmProvisioner, handle: str) -> None:
 
 @pytest.mark.parametrize("status", [401, 403])
 async def test_a_master_key_that_is_not_accepted_cannot_revoke(gateway, status):
-    """An operator has to see to it; to issue without it is trouble like any other."""
+    """A master key that is not accepted raises CannotRevoke; issuing raises an ordinary error."""
     answer = problem(status, "auth_error", "Authentication Error", None)
     gateway.faults.extend([Fault(answer=answer), Fault(answer=answer)])
     provisioner = provisioner_of(gateway)
@@ -166,7 +166,7 @@ async def test_a_master_key_that_is_not_accepted_cannot_revoke(gateway, status):
 
 
 async def test_the_wrong_master_key(gateway):
-    """The gateway itself tells them apart."""
+    """With another master key than the gateway's, a revocation fails and the key stays."""
     await issue(provisioner_of(gateway), an_order())
     with pytest.raises(CannotRevoke):
         await provisioner_of(gateway, "sk-wrong").revoke("cred_1", None)

@@ -1,4 +1,4 @@
-"""A program that is an awkward runtime, or none: its first argument says which."""
+"""A program that is a runtime with a fault, which its first argument names."""
 
 import json
 import sys
@@ -14,7 +14,7 @@ def send(kind: str, payload: object, **envelope: object) -> None:
 
 
 def work(job: dict[str, str]) -> None:
-    """Be the agent."""
+    """Do the job."""
     seq = 0
 
     def emit(kind: str, body: object) -> None:
@@ -51,7 +51,7 @@ def work(job: dict[str, str]) -> None:
 
 
 def main() -> None:
-    """Answer until there is nothing more to read."""
+    """Answer frames until the end of standard input."""
     features = ["cost.budget", "result_chunk"] if MODE in ("spends", "holes") else []
     for line in sys.stdin:
         frame = json.loads(line)

@@ -1,4 +1,4 @@
-"""The agents of the programs that the tests start: `serve --stdio --agents programs`."""
+"""The agents of the programs that the tests start, as `serve --stdio --agents programs`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _start(*command: str) -> int:
 
 @agents.agent("mirror", version="1.2.0")
 async def mirror(job: JobContext) -> Json:
-    """Return what the job is made of."""
+    """Return all that the job was given."""
     return {
         "agent": f"{job.agent}@{job.version}",
         "input": job.input,
@@ -38,7 +38,7 @@ async def mirror(job: JobContext) -> Json:
 
 @agents.agent("talker")
 async def talker(job: JobContext) -> Json:
-    """Say something of every kind."""
+    """Emit an event of each kind."""
     await job.status("working", "on it")
     await job.log("a line", level="warn")
     await job.thought("é漢😀")
@@ -69,7 +69,7 @@ async def author(job: JobContext) -> None:
 
 @agents.agent("loud")
 async def loud(job: JobContext) -> Json:
-    """Write where others would get in between frames."""
+    """Write to standard output and standard error, in this process and in another."""
     print("printed")  # noqa: T201
     os.write(1, b"written\n")
     await trio.run_process(["echo", "echoed"])
@@ -80,7 +80,7 @@ async def loud(job: JobContext) -> Json:
 
 @agents.agent("patient")
 async def patient(job: JobContext) -> Json:
-    """Start another process, and wait for ever; clean up when cancelled."""
+    """Start another process and wait for ever; clean up when cancelled."""
     await job.log(f"{os.getpid()} {_start('sleep', '600')}")
     try:
         await trio.sleep_forever()
@@ -91,18 +91,18 @@ async def patient(job: JobContext) -> Json:
 
 @agents.agent("stubborn")
 async def stubborn(job: JobContext) -> Json:
-    """Do not hear of any end."""
+    """Ignore signals and cancellation."""
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, signal.SIG_IGN)  # what it starts inherits that
+        signal.signal(number, signal.SIG_IGN)  # processes that it starts ignore them, too
     await job.log(f"{os.getpid()} {_start('sleep', '600')}")
-    await trio.sleep(0.2)  # that is sent; from here on not even a cancel is read
+    await trio.sleep(0.2)  # until the event is sent; from here on not even a cancel is read
     while True:
         time.sleep(1)  # noqa: ASYNC251 - on purpose
 
 
 @agents.agent("crash")
 async def crash(job: JobContext) -> Json:
-    """Be gone."""
+    """Exit in the middle of the job."""
     await job.log("before")
     await trio.sleep(0.1)
     os.write(2, b"a secret of the program\n")
@@ -111,7 +111,7 @@ async def crash(job: JobContext) -> Json:
 
 @agents.agent("failing")
 async def failing(job: JobContext) -> Json:
-    """Fail, in a way that a client may read or in one that it may not."""
+    """Fail with an error that a client may read, or with one that it may not."""
     match job.input:
         case "words":
             raise JobError("these are the words", {"detail": 1})
@@ -123,7 +123,7 @@ async def failing(job: JobContext) -> Json:
 
 @agents.agent("spender")
 async def spender(job: JobContext) -> Json:
-    """Spend what the input says, step by step, and ask before each."""
+    """Spend the amounts of the input, and authorize each step."""
     for cost in job.input:
         job.authorize("tool.call", "shop.buy")
         await job.metric("cost.shopping", cost, unit="USD")
@@ -132,7 +132,7 @@ async def spender(job: JobContext) -> Json:
 
 @agents.agent("boss")
 async def boss(job: JobContext) -> Json:
-    """Have another agent spend."""
+    """Delegate to another agent that spends."""
     child = await job.delegate(
         "spender", job.input, lease={"tool.call": ["shop.*"]}, budget={"USD": 5}
     )

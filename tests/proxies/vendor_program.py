@@ -1,6 +1,6 @@
-"""The vendor's Python SDK runtime on its standard streams, as a program.
+"""A program that is a runtime of the vendor's Python SDK on its standard streams.
 
-Apart from the tests, because it runs on asyncio and its warnings are not ours to answer for.
+The SDK runs on asyncio, and its warnings must not fail a test, so it is a process of its own.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ async def echo(value: Any, ctx: Any) -> Any:
 
 
 async def sleeper(_: Any, ctx: Any) -> Any:
-    """Sleep."""
+    """Sleep for ten minutes."""
     await ctx.log("info", str(os.getpid()))
     await asyncio.sleep(600)
 
 
 async def main() -> None:
-    """Serve the one session there is."""
+    """Serve one session."""
     runtime = ARCPRuntime(
         runtime=RuntimeInfo(name="vendor", version="1.1.3"),
         bearer=StaticBearerVerifier({os.environ["ARCP_TOKEN"]: "parent"}),

@@ -1,4 +1,4 @@
-"""An exporter that keeps its spans."""
+"""Fixtures of the tracers' tests."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from tests.telemetry.spans import Spans
 
 @pytest.fixture
 def spans() -> Spans:
-    """A provider of its own: the global one of OpenTelemetry can be set but once."""
+    """Return an exporter with a provider of its own, as OpenTelemetry's global one is set once."""
     return Spans()

@@ -1,4 +1,4 @@
-"""Spans of a runtime that is traced, as they are exported."""
+"""Traced runtimes, and the spans that they export."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SECRET = "hunter2"
 
 
 class Spans:
-    """What was traced."""
+    """The exported spans."""
 
     def __init__(self) -> None:
         self._exporter = InMemorySpanExporter()
@@ -32,11 +32,11 @@ class Spans:
         self.provider.add_span_processor(SimpleSpanProcessor(self._exporter))
 
     def all(self) -> list[ReadableSpan]:
-        """All that have ended, in the order of their ends."""
+        """Return all spans that have ended, in the order of their ends."""
         return list(self._exporter.get_finished_spans())
 
     def of(self, name: str, **attributes: Json) -> ReadableSpan:
-        """The one with this name and these attributes."""
+        """Return the only span with this name and these attributes."""
         (span,) = [
             span
             for span in self.all()
@@ -52,7 +52,7 @@ def _attributes(span: ReadableSpan) -> Frame:
 
 @asynccontextmanager
 async def traced(tracer: Tracer | None) -> AsyncGenerator[tuple[Runtime, Peer]]:
-    """A runtime with some agents, and a client that has said hello."""
+    """Connect a client to a traced runtime with some agents, and say hello."""
     runtime = Runtime(
         auth=StaticTokens({TEST_TOKEN: "tester"}),
         clock=TrioClock(),

@@ -1,4 +1,4 @@
-"""What the runtime says in the log: a line per fact, with what it is about; and no secret."""
+"""The log of a runtime: one line per fact, with its fields, and without secrets."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from tests.credentials.upstream import Upstream
 from tests.stage import BOB, make_runtime
 
 SECRET = "hunter2"
-"""In whatever the client sends and the agents say."""
+"""Part of all that the client sends and the agents say."""
 
 
 class Lines(logging.Handler):
-    """Keeps what goes into the log, as an operator gets it."""
+    """Keeps the log in the formats of the command line."""
 
     def __init__(self) -> None:
         super().__init__(logging.DEBUG)
@@ -37,26 +37,26 @@ class Lines(logging.Handler):
         self.text: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep it in both formats."""
+        """Keep a record in both formats."""
         self.json.append(JsonFormatter().format(record))
         self.text.append(TextFormatter().format(record))
 
     def read(self) -> list[Frame]:
-        """The lines, read again."""
+        """Return the JSON lines, parsed."""
         return [json.loads(line) for line in self.json]
 
     def events(self, *but: str) -> list[str]:
-        """What happened, in order."""
+        """Return the events of all lines, in order."""
         return [line["event"] for line in self.read() if line["event"] not in but]
 
     def of(self, event: str) -> Frame:
-        """The one line with this event, without when and where it was said."""
+        """Return the fields of the only line with this event, without its time and logger."""
         (line,) = [line for line in self.read() if line["event"] == event]
         return {name: line[name] for name in line if name not in ("ts", "logger", "event")}
 
 
 def keep(level: int) -> Iterator[Lines]:
-    """Keep what is logged from this level on."""
+    """Keep what is logged at `level` and above."""
     root, handler = logging.getLogger(), Lines()
     before = root.level
     root.addHandler(handler)
@@ -68,18 +68,18 @@ def keep(level: int) -> Iterator[Lines]:
 
 @pytest.fixture
 def lines() -> Iterator[Lines]:
-    """The log at level info."""
+    """Keep the log at level info."""
     yield from keep(logging.INFO)
 
 
 @pytest.fixture
 def all_lines() -> Iterator[Lines]:
-    """The log at level debug, that of the libraries included."""
+    """Keep the log at level debug, also of libraries."""
     yield from keep(logging.DEBUG)
 
 
 async def test_a_job_is_two_lines(lines: Lines, autojump_clock: MockClock) -> None:
-    """Its acceptance and its end, however much it says in between."""
+    """A job logs its acceptance and its end, and nothing for its events."""
     async with make_runtime() as runtime:
 
         @runtime.agent("talker")
@@ -121,7 +121,7 @@ async def test_an_end_says_how(
     code: str,
     autojump_clock: MockClock,
 ) -> None:
-    """The outcome, and the code of the error; that an agent ends its job so is no fault."""
+    """The line of a job's end has its outcome and the code of its error, at level info."""
     async with make_runtime() as runtime, open_peer(runtime) as peer:
 
         @runtime.agent("sorry")
@@ -141,7 +141,7 @@ async def test_an_end_says_how(
 async def test_a_fault_of_an_agent_comes_with_its_traceback(
     lines: Lines, autojump_clock: MockClock
 ) -> None:
-    """An error, named by job and agent; then the job's end."""
+    """An agent that raises is logged as an error with its job, before the job's end."""
     async with make_runtime() as runtime, open_peer(runtime) as peer:
 
         @runtime.agent("broken")
@@ -161,7 +161,7 @@ async def test_a_fault_of_an_agent_comes_with_its_traceback(
 
 
 async def test_a_child_names_its_parent(lines: Lines, autojump_clock: MockClock) -> None:
-    """What was delegated is a job like every other, in the same trace."""
+    """A delegated job is logged like any other, with its parent's trace."""
     async with make_runtime() as runtime, open_peer(runtime) as peer:
 
         @runtime.agent("boss")
@@ -177,7 +177,7 @@ async def test_a_child_names_its_parent(lines: Lines, autojump_clock: MockClock)
 
 
 async def test_the_story_of_a_session(lines: Lines, autojump_clock: MockClock) -> None:
-    """Opened, parked with its connection lost, resumed, closed, and dropped with its window."""
+    """A session logs that it is opened, parked, resumed, closed and dropped."""
     runtime = make_runtime(limits=Limits(resume_window_seconds=30))
     async with runtime, open_peers(runtime) as peers:
         first = await peers.connect()
@@ -214,7 +214,7 @@ async def test_the_story_of_a_session(lines: Lines, autojump_clock: MockClock) -
 
 
 async def test_who_is_turned_away(lines: Lines, autojump_clock: MockClock) -> None:
-    """Without a good token it is a warning; what a client asks for in vain is not."""
+    """A session refused for its token is a warning, and a refused submit is info."""
     async with make_runtime() as runtime, open_peers(runtime) as peers:
         stranger = await peers.connect()
         with pytest.raises(ArcpError):
@@ -236,7 +236,7 @@ async def test_who_is_turned_away(lines: Lines, autojump_clock: MockClock) -> No
 
 
 async def test_a_failing_upgrade_leaves_a_line(lines: Lines, autojump_clock: MockClock) -> None:
-    """What is no WebSocket is turned away, and the log says from where and why."""
+    """A connection that is not a WebSocket is logged with its peer and the reason."""
     async with make_runtime() as runtime:
         ours, theirs = memory_streams()
         runtime.start_connection(partial(serve_stream, runtime, theirs, "10.0.0.9:5"), "visitor")
@@ -250,7 +250,7 @@ async def test_a_failing_upgrade_leaves_a_line(lines: Lines, autojump_clock: Moc
 
 
 async def test_the_steps_of_a_shutdown(lines: Lines, autojump_clock: MockClock) -> None:
-    """How many jobs there are, how many the drain leaves, and whom it says goodbye to; once."""
+    """A shutdown logs how many jobs run, how many the drain leaves, and the connections."""
     async with make_runtime() as runtime, open_peer(runtime) as peer:
         await peer.hello()
         await peer.submit("sleeper")
@@ -272,7 +272,7 @@ async def test_the_steps_of_a_shutdown(lines: Lines, autojump_clock: MockClock) 
 async def test_credentials_are_told_of_by_their_ids(
     lines: Lines, autojump_clock: MockClock
 ) -> None:
-    """Issued and revoked: which, whose and for which job."""
+    """Each issued and revoked credential is logged with its id, principal and job."""
     async with providing.provided(Upstream(), providing.SafeStore()) as (_, peer):
         accepted = await peer.submit("worker", lease_request=providing.LEASE)
         await peer.until_terminal(accepted["job_id"])
@@ -285,7 +285,7 @@ async def test_credentials_are_told_of_by_their_ids(
 
 
 async def busy(runtime: Runtime, secrets: set[str]) -> None:
-    """Everything a client can do with a secret in it, but for names; `secrets` gets those told."""
+    """Use a secret wherever a client or an agent can; add the runtime's own to `secrets`."""
 
     @runtime.agent("gossip")
     async def gossip(job: JobContext) -> Json:
@@ -335,7 +335,7 @@ async def busy(runtime: Runtime, secrets: set[str]) -> None:
 
 
 async def test_no_secret_gets_into_the_log(all_lines: Lines, autojump_clock: MockClock) -> None:
-    """At level debug, in both formats: no token, no resume token, no credential, no content."""
+    """Not even the log at level debug shows a token, a credential or a job's content."""
     secrets = {SECRET, TEST_TOKEN, CREDENTIAL, BOB}
     async with providing.providing_runtime(Upstream(), providing.SafeStore()) as runtime:
         await busy(runtime, secrets)
@@ -346,7 +346,7 @@ async def test_no_secret_gets_into_the_log(all_lines: Lines, autojump_clock: Moc
 
 
 async def test_an_agents_name_cannot_forge_a_line(lines: Lines, autojump_clock: MockClock) -> None:
-    """Whatever a client puts where it is logged stays in one line."""
+    """A client's text in the log stays on one line."""
     forged = "x\n2026-01-01T00:00:00.000Z info    arcp_trio: all is well"
     async with make_runtime() as runtime, open_peer(runtime) as peer:
         await peer.hello()
@@ -357,7 +357,7 @@ async def test_an_agents_name_cannot_forge_a_line(lines: Lines, autojump_clock: 
 
 
 def test_a_library_leaves_the_log_to_its_program() -> None:
-    """Importing all of it and having a runtime adds no handler and sets no level."""
+    """Importing the package and making a runtime adds no handler and sets no level."""
     make_runtime()
     assert [
         name

@@ -1,4 +1,4 @@
-"""Without a tracer, and with one that fails."""
+"""Runtimes without a tracer, and with one that fails."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[2]
 async def test_without_a_tracer_trace_ids_go_on_and_nothing_is_traced(
     spans: Spans, autojump_clock: MockClock
 ) -> None:
-    """The client's trace id is on the wire as before; no span is begun."""
+    """Without a tracer, the client's trace id is on the wire, and no span begins."""
     async with traced(None) as (_, peer):
         job = await run(peer, "caller", trace=SENT)
     assert job["trace_id"] == TRACE
@@ -38,7 +38,7 @@ async def test_without_a_tracer_trace_ids_go_on_and_nothing_is_traced(
 
 @pytest.mark.spec("11-1", "11-2")
 async def test_a_trace_is_everywhere(autojump_clock: MockClock) -> None:
-    """In the acceptances and all that follows, of a child too, for the upstream and in listings."""
+    """A trace id is in acceptances, of child jobs too, in credential orders and in listings."""
     upstream = Upstream()
     async with providing.provided(upstream, providing.SafeStore()) as (runtime, peer):
 
@@ -64,7 +64,7 @@ async def test_a_trace_is_everywhere(autojump_clock: MockClock) -> None:
 
 
 async def test_ids_cannot_be_foretold(autojump_clock: MockClock) -> None:
-    """Whoever knows the state of Python's generator knows no id: they are the system's."""
+    """Ids and tokens do not come from Python's own, predictable random generator."""
     made: list[object] = []
     for _ in range(2):
         random.seed(1)
@@ -75,7 +75,7 @@ async def test_ids_cannot_be_foretold(autojump_clock: MockClock) -> None:
 
 
 class Broken:
-    """A tracer, and a span, of which nothing works from some call on."""
+    """A tracer, and its span, whose calls fail after the first `good_calls`."""
 
     trace_id = None
 
@@ -89,26 +89,26 @@ class Broken:
         return self
 
     def start(self, *_args: object, **_named: object) -> Broken:
-        """Begin."""
+        """Begin a span, or fail."""
         return self._call()
 
     @contextmanager
     def current(self) -> Generator[None]:
-        """Be current."""
+        """Make the span current, or fail."""
         self._call()
-        with suppress(BaseException):  # what comes in here is not for it to swallow
+        with suppress(BaseException):  # wrongly swallows an exception of the agent
             yield
         self._call()
 
     def end(self, *_args: object, **_named: object) -> None:
-        """Finish."""
+        """End the span, or fail."""
         self._call()
 
 
 @pytest.mark.logs_error("tracer failed")
 @pytest.mark.parametrize("good_calls", range(9))
 async def test_a_tracer_that_fails_costs_no_job(good_calls: int, autojump_clock: MockClock) -> None:
-    """Wherever it fails, the job ends as it would have."""
+    """A tracer that fails at any call changes nothing about its job."""
     async with traced(Broken(good_calls)) as (_, peer):
         job = await run(peer, "caller", trace=SENT)
         end = await peer.until_terminal(job["job_id"])
@@ -118,7 +118,7 @@ async def test_a_tracer_that_fails_costs_no_job(good_calls: int, autojump_clock:
 
 
 async def test_a_tracer_swallows_no_error(autojump_clock: MockClock) -> None:
-    """What an agent raises is the end of its job, whatever the span does with it."""
+    """A tracer that swallows exceptions does not hide an agent's exception."""
     async with traced(Broken(100)) as (_, peer):
         job = await run(peer, "sorry")
         end = await peer.until_terminal(job["job_id"])
@@ -126,7 +126,7 @@ async def test_a_tracer_swallows_no_error(autojump_clock: MockClock) -> None:
 
 
 def test_nothing_of_it_is_needed() -> None:
-    """Without OpenTelemetry installed all the rest is imported and works."""
+    """Without OpenTelemetry installed, everything but its tracer can be imported and works."""
     script = """
 import sys
 sys.modules["opentelemetry"] = None
@@ -147,7 +147,7 @@ trio.run(main)
 
 
 def test_no_tracer_is_a_tracer() -> None:
-    """Where there is none, the runtime has something to call all the same."""
+    """`NoTracer` accepts every call of the interface."""
     span = tracing.NoTracer().start("job x", {}, trace=None, parent=None)
     with span.current():
         assert span.start("tool y", {}) is span

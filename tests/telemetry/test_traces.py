@@ -1,4 +1,4 @@
-"""Traces: a span per job and per tool call, in the trace that the client named (§11)."""
+"""Traces: a span per job and per tool call, in the client's trace (§11)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tests.telemetry.spans import LEASE, SECRET, SENT, SPAN, TRACE, Spans, _attr
 
 
 def trace_of(span: ReadableSpan) -> str:
-    """The id of its trace."""
+    """Return the id of a span's trace."""
     return otel.format_trace_id(span.context.trace_id)
 
 
 def under(span: ReadableSpan, above: ReadableSpan) -> bool:
-    """Whether it is a child of the other, in the same trace."""
+    """Return whether a span is the child of another, in the same trace."""
     return (
         span.parent is not None
         and span.parent.span_id == above.context.span_id
@@ -37,7 +37,7 @@ def under(span: ReadableSpan, above: ReadableSpan) -> bool:
 async def test_a_job_is_under_the_span_its_client_named(
     spans: Spans, autojump_clock: MockClock
 ) -> None:
-    """With a traceparent the job's span is its child, from acceptance to the end."""
+    """A job's span is a child of the span in the client's traceparent, and ends with the job."""
     async with traced(OpenTelemetry(spans.provider)) as (_, peer):
         job = await run(peer, "caller", trace=SENT)
     span = spans.of("job caller")
@@ -59,7 +59,7 @@ async def test_a_job_is_under_the_span_its_client_named(
 async def test_a_trace_may_be_named_without_a_span(
     spans: Spans, sent: str, autojump_clock: MockClock
 ) -> None:
-    """The job's span is in that trace."""
+    """A job's span is in the trace whose id the client sent."""
     trace = sent if "-" not in sent else TRACE
     async with traced(OpenTelemetry(spans.provider)) as (_, peer):
         job = await run(peer, "echo", trace=sent)
@@ -70,7 +70,7 @@ async def test_a_trace_may_be_named_without_a_span(
 async def test_a_span_says_until_when_and_for_how_much(
     spans: Spans, autojump_clock: MockClock
 ) -> None:
-    """The end of the lease, and what is left of its budget."""
+    """A job's span has the lease's expiry and what is left of its budget."""
     async with traced(OpenTelemetry(spans.provider)) as (runtime, peer):
 
         @runtime.agent("spender")
@@ -85,7 +85,7 @@ async def test_a_span_says_until_when_and_for_how_much(
 
 
 async def test_a_job_without_a_trace_begins_one(spans: Spans, autojump_clock: MockClock) -> None:
-    """Its trace id, on the wire and for its agent, is that of its span."""
+    """Without a client's trace, the job's trace id is that of its span."""
     async with traced(OpenTelemetry(spans.provider)) as (_, peer):
         first, second = [await run(peer, "caller") for _ in range(2)]
     for job in (first, second):
@@ -96,7 +96,7 @@ async def test_a_job_without_a_trace_begins_one(spans: Spans, autojump_clock: Mo
 
 
 async def test_what_is_not_sampled_keeps_its_trace(spans: Spans, autojump_clock: MockClock) -> None:
-    """A client's decision not to record is respected, and the id goes on."""
+    """A client's decision not to record is respected, and its trace id passed on."""
     async with traced(OpenTelemetry(spans.provider)) as (_, peer):
         job = await run(peer, "caller", trace=SENT[:-2] + "00")
     assert job["trace_id"] == TRACE
@@ -110,7 +110,7 @@ async def test_what_is_not_sampled_keeps_its_trace(spans: Spans, autojump_clock:
 async def test_what_an_agent_does_stands_under_its_job(
     spans: Spans, autojump_clock: MockClock
 ) -> None:
-    """The job's span is current in the agent and its tasks, a tool call's inside that call."""
+    """A job's span is current in its agent's tasks, and a tool call's inside the call."""
     mine = spans.provider.get_tracer("mine")
 
     async with traced(OpenTelemetry(spans.provider)) as (runtime, peer):
@@ -143,7 +143,7 @@ async def test_what_an_agent_does_stands_under_its_job(
 async def test_a_tool_call_of_a_task_without_context_is_its_jobs(
     spans: Spans, autojump_clock: MockClock
 ) -> None:
-    """Called in a task that another job's agent has started, it stands under its own job."""
+    """A tool call in a task that another job's agent started is part of its own job's trace."""
     send, receive = trio.open_memory_channel[JobContext](2)
     done = trio.Event()
 
@@ -180,7 +180,7 @@ async def test_a_tool_call_of_a_task_without_context_is_its_jobs(
 
 @pytest.mark.spec("11-2")
 async def test_a_child_stands_under_its_parent(spans: Spans, autojump_clock: MockClock) -> None:
-    """What was delegated is in the same trace, under the span of the job that delegated."""
+    """A delegated job's span is a child of its parent's, in the same trace."""
     async with traced(OpenTelemetry(spans.provider)) as (_, peer):
         await run(peer, "boss", trace=SENT)
     assert under(spans.of("job echo"), spans.of("job boss"))
@@ -188,7 +188,7 @@ async def test_a_child_stands_under_its_parent(spans: Spans, autojump_clock: Moc
 
 
 async def test_jobs_side_by_side_do_not_mix(spans: Spans, autojump_clock: MockClock) -> None:
-    """Each has its own trace and its own tool calls, whatever runs at the same time."""
+    """Jobs that run at the same time have traces and tool calls of their own."""
     async with traced(OpenTelemetry(spans.provider)) as (_, peer):
         jobs: list[Frame] = []
         for number in range(1, 6):
@@ -207,7 +207,7 @@ async def test_jobs_side_by_side_do_not_mix(spans: Spans, autojump_clock: MockCl
 async def test_a_job_does_not_inherit_its_connections_span(
     spans: Spans, autojump_clock: MockClock
 ) -> None:
-    """Whatever span was current where the runtime was entered, or the client came from."""
+    """The span that is current around the runtime or the client is not part of a job's trace."""
     mine = spans.provider.get_tracer("mine")
     with mine.start_as_current_span("the program"):
         async with traced(OpenTelemetry(spans.provider)) as (_, peer):
@@ -236,7 +236,7 @@ async def test_how_a_job_ended(
     status: StatusCode,
     autojump_clock: MockClock,
 ) -> None:
-    """Outcome and code; a cancel is no error, and an agent's words are not in the trace."""
+    """A failed job's span has its outcome and code; a cancelled one's is not an error."""
     async with traced(OpenTelemetry(spans.provider)) as (_, peer):
         job = await peer.submit(agent, **fields)
         if outcome == "cancelled":
@@ -250,7 +250,7 @@ async def test_how_a_job_ended(
 
 
 async def test_how_a_tool_call_ended(spans: Spans, autojump_clock: MockClock) -> None:
-    """The code of its error, of a refusal too; not what the exception said."""
+    """A failed or refused tool call's span has the code of its error, without any text."""
     async with traced(OpenTelemetry(spans.provider)) as (runtime, peer):
 
         def fail() -> None:
@@ -274,7 +274,7 @@ async def test_how_a_tool_call_ended(spans: Spans, autojump_clock: MockClock) ->
 
 
 async def test_every_span_ends(spans: Spans, autojump_clock: MockClock) -> None:
-    """Also of a job that the shutdown ends, and of one whose agent does not stop."""
+    """Spans end also for jobs that a shutdown ends, and for agents that do not stop."""
     async with traced(OpenTelemetry(spans.provider)) as (_, peer):
         await peer.submit("sleeper")
         await peer.submit("stubborn", 5)

@@ -15,6 +15,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from arcp_trio.transport import MessageTooBig, TransportClosed
 from arcp_trio.transport.stdio import LineTransport, spawn
+from tests.footprint import tasks
 from tests.transport.processes import gone, has_children
 
 MIB = 1024 * 1024
@@ -83,13 +84,13 @@ async def test_a_thousand_cancelled_receives() -> None:
     """Cancelled receives leave no task and lose no line."""
     async with pipes() as pair:
         one, other = pair.one, pair.other
-        tasks = trio.lowlevel.current_statistics().tasks_living
+        before = tasks()
         for number in range(1_000):
             with trio.move_on_after(0):
                 await other.receive()
             if number % 10 == 0:
                 await one.send([str(number).encode()])
-        assert trio.lowlevel.current_statistics().tasks_living == tasks
+        assert tasks() == before
         assert [await other.receive() for _ in range(100)] == [str(n) for n in range(0, 1_000, 10)]
 
 

@@ -155,7 +155,7 @@ def test_an_unusual_frame_shuts_the_tap(unusual: bytes) -> None:
 
 @st.composite
 def conversations(draw: st.DrawFn) -> tuple[bytes, list[str | bytes], int]:
-    """What a client of the `websockets` library sends: bytes, messages, and the number of pings."""
+    """The bytes that a client of `websockets` sends, its messages, and the number of pings."""
     client = Protocol(Side.CLIENT, state=OPEN)
     messages: list[str | bytes] = []
     pings = 0

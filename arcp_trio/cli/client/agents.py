@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from arcp_trio.cli.client.columns import in_columns
+from arcp_trio.cli.client.columns import write_list
 from arcp_trio.cli.client.connecting import connected
 from arcp_trio.cli.client.options import OutputOptions
 from arcp_trio.cli.client.output import json_line, stderr, stdout
@@ -40,9 +40,8 @@ async def _write_table(agents: Sequence[AgentInfo]) -> None:
     if not agents:
         await stderr().write("the runtime has no agents\n")
         return
-    out = stdout()
     rows = [_HEADING, *((agent.name, _versions(agent)) for agent in agents)]
-    await out.write(in_columns(rows, out))
+    await write_list(rows, stdout())
 
 
 def _versions(agent: AgentInfo) -> str:

@@ -3,36 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Final
 
+from arcp_trio.cli.client.output import Output
 from arcp_trio.cli.text import cells, padded, safe_line
 
 _GAP: Final = "  "
 
 
-class Width(Protocol):
-    """The part of an `Output` that matters here."""
-
-    @property
-    def is_terminal(self) -> bool:
-        """Whether the output has a width."""
-        ...
-
-    @property
-    def columns(self) -> int:
-        """The width."""
-        ...
+async def write_list(rows: Sequence[Sequence[str]], out: Output) -> None:
+    """Write a list whose first row is the heading."""
+    await out.write(in_columns(rows, out.columns if out.is_terminal else None))
 
 
-def in_columns(rows: Sequence[Sequence[str]], out: Width) -> str:
+def in_columns(rows: Sequence[Sequence[str]], width: int | None) -> str:
     """Return the lines of a list whose first row is the heading.
 
-    On a terminal that is too narrow, the heading is left out, and the cells of each row stand below
-    each other.
+    If the columns need more than `width`, which None does not limit, the heading is left out, and
+    the cells of each row stand below each other.
     """
     clean = [[safe_line(cell) for cell in row] for row in rows]
     widths = [max(map(cells, column)) for column in zip(*clean, strict=True)]
-    if out.is_terminal and sum(widths) + len(_GAP) * (len(widths) - 1) > out.columns:
+    if width is not None and sum(widths) + len(_GAP) * (len(widths) - 1) > width:
         lines = [line for row in clean[1:] for line in _stacked(row)]
     else:
         lines = [_GAP.join(map(padded, row, widths)).rstrip() for row in clean]

@@ -72,7 +72,7 @@ class Destination:
                 " the command in the folder in which serve runs on this machine"
             )
         return (
-            f"{self.shown_url} does not accept the token of {self.token_from};"
+            f"{self.shown_url} does not accept the token from {self.token_from};"
             f" give another one with --token or {TOKEN_VARIABLE}"
         )
 

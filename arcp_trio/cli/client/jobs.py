@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from arcp_trio.cli.client.columns import in_columns
+from arcp_trio.cli.client.columns import write_list
 from arcp_trio.cli.client.connecting import connected
 from arcp_trio.cli.client.options import NEWEST, JobsOptions
 from arcp_trio.cli.client.output import Output, json_line, stderr, stdout
@@ -43,7 +43,7 @@ async def _write(client: Client, options: JobsOptions, out: Output) -> None:
     if not listed:
         await stderr().write("there are no such jobs\n")
     elif not options.json:
-        await out.write(in_columns(rows, out))
+        await write_list(rows, out)
 
 
 def _minute(created_at: str | None) -> str:

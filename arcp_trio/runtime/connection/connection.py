@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from arcp_trio.runtime.core import Core
+    from arcp_trio.runtime.session.attachment import Attachment
+    from arcp_trio.runtime.session.session import Session
     from arcp_trio.runtime.session.sessions import Sessions
     from arcp_trio.transport.base import Transport
     from arcp_trio.wire.envelope import Envelope
@@ -53,7 +55,7 @@ class Connection:
         self._closing = Closing()
         self._reader = Reader(transport, core.limits)
         self._handshake = Handshake(core, sessions, transport, self._closing)
-        self._opened: Opened | None = None
+        self._attached: tuple[Session, Attachment] | None = None
         """The session it has now."""
         self._session_id: str | None = None
         """Of the session that the client was welcomed to last."""
@@ -88,29 +90,31 @@ class Connection:
     async def _attend(self, deadline: float) -> None:
         asked: Envelope | None = None
         while (opened := await self._let_in(deadline, asked)) is not None:
-            self._opened, self._session_id = opened, opened.session.id
+            session = opened.session
+            self._attached, self._session_id = (session, opened.attachment), session.id
             if self._welcomed is not None:
                 self._welcomed()
             jobs = self._sessions.jobs
             conversation = Conversation(
                 self._core, jobs, self._transport, self._reader, opened, self._arcp
             )
+            del opened  # its welcome is large, and the conversation may be long
             asked = await conversation.run()
             if asked is None:
                 return
             # The session that was only made to say session.resume on is dropped.
-            opened.session.lost = True
+            session.lost = True
             self._leave_session()
             deadline = trio.current_time() + self._core.limits.handshake_seconds
 
     def _leave_session(self) -> None:
-        opened, self._opened = self._opened, None
-        if opened is not None:
-            self._sessions.leave(opened.session, opened.attachment)
+        attached, self._attached = self._attached, None
+        if attached is not None:
+            self._sessions.leave(*attached)
 
     def end_without_session(self, farewell: Farewell) -> None:
         """End it if no session is attached: none will be opened any more."""
-        if self._opened is None:
+        if self._attached is None:
             self._closing.now(farewell.code, farewell.reason)
 
     # -- the handshake

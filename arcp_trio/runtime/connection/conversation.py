@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from arcp_trio.runtime.connection.framing import FrameWriter
 from arcp_trio.runtime.connection.heartbeat import Heartbeat, Loss
 from arcp_trio.runtime.connection.reader import TooManyMalformed
 from arcp_trio.runtime.connection.sender import Sender
-from arcp_trio.runtime.connection.writer import FrameWriter
 from arcp_trio.runtime.farewell import Farewell
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.runtime.metrics import Failure
@@ -75,7 +75,11 @@ class Conversation:
 
     async def _read(self) -> None:
         try:
-            while await self._see_to(await self._receive()):
+            while True:
+                received = await self._reader.next()
+                self._heard()
+                if not await self._see_to(received):
+                    return
                 await self._reader.keep_pace()
         except TooManyMalformed:
             self._core.metrics.connection_failed(Failure.MALFORMED_FRAMES)
@@ -87,14 +91,12 @@ class Conversation:
         except TransportClosed:
             self._closing.now(CloseCode.NORMAL, "")
 
-    async def _receive(self) -> Received:
-        received = await self._reader.next()
+    def _heard(self) -> None:
         self._heartbeat.heard()
         if self._unheard:
             self._unheard -= 1
         else:
             self._session.heard(self._attachment)
-        return received
 
     async def _see_to(self, received: Received) -> bool:
         """See to a frame; return False when the client is to say no more."""

@@ -16,8 +16,8 @@ from arcp_trio.wire.errors import ResumeWindowExpired
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from arcp_trio.runtime.connection.framing import FrameWriter
     from arcp_trio.runtime.connection.handshake import Opened
-    from arcp_trio.runtime.connection.writer import FrameWriter
     from arcp_trio.runtime.farewell import Farewell
     from arcp_trio.runtime.job.job import Job
 

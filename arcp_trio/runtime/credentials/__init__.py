@@ -1,1 +1,1 @@
-"""Credentials: minting them for jobs, and revoking them."""
+"""Credentials: minted for jobs, kept in their wallets, and revoked."""

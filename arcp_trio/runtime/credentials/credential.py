@@ -24,7 +24,7 @@ class Credential:
     endpoint: str
     profile: str | None = None
     constraints: Mapping[str, Json] = attrs.field(factory=dict[str, Json])
-    """What the upstream itself enforces."""
+    """The bounds that the upstream itself enforces."""
 
     def wire(self) -> JsonObject:
         """Return all of it, for the job's submitter."""

@@ -1,4 +1,4 @@
-"""What stands between the runtime and a service that mints credentials (§9.8)."""
+"""What the runtime needs of a service that mints credentials (§9.8)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from arcp_trio.wire.json import Json
 
 @attrs.frozen(kw_only=True)
 class CredentialOrder:
-    """What a job is to get credentials for, within its lease."""
+    """A job's request for credentials, within its lease."""
 
     id: str
     """Stored before the upstream is called. Give what is minted this name there: then it can be
@@ -25,11 +25,11 @@ class CredentialOrder:
     trace_id: str
     lease: Mapping[str, Sequence[str]]
     budget: Mapping[str, Decimal]
-    """What the job has left, by currency; empty without `cost.budget`."""
+    """The job's remaining budget, by currency; empty without `cost.budget`."""
     expires_at: str | None
-    """RFC 3339 in UTC, as in the lease."""
+    """The end of the lease: RFC 3339 in UTC, as in the lease."""
     seconds_left: float | None
-    """Until then."""
+    """Until `expires_at`."""
 
 
 @attrs.frozen(kw_only=True)
@@ -37,43 +37,47 @@ class Issued:
     """A credential as it was minted."""
 
     handle: str
-    """What the upstream calls it; no secret."""
+    """The upstream's name for the credential; not a secret."""
     value: str = attrs.field(repr=False)
     endpoint: str
     scheme: str = "bearer"
     profile: str | None = None
     constraints: Mapping[str, Json] = attrs.field(factory=dict[str, Json])
-    """What the upstream itself enforces: `cost.budget`, `model.use`, `expires_at`."""
+    """The bounds that the upstream itself enforces: `cost.budget`, `model.use`, `expires_at`."""
 
 
-class CannotRevoke(Exception):  # noqa: N818 - a fact to be told
-    """The upstream will never revoke it; an operator has to see to that."""
+class CannotRevoke(Exception):  # noqa: N818 - it states a fact
+    """The upstream will never revoke the credential; an operator has to do it."""
 
 
 class Provisioner(Protocol):
-    """Mints, rotates and revokes credentials. Exceptions are taken for passing trouble.
+    """Mints, rotates and revokes credentials.
 
-    They are logged: no secret belongs into their words.
+    Any exception but `CannotRevoke` is treated as temporary, and logged: its text must not have
+    secrets in it.
     """
 
     async def issue(self, order: CredentialOrder) -> Sequence[Issued]:
-        """Mint what the job needs; nothing if it needs nothing."""
+        """Mint what the job needs; return nothing if it needs nothing."""
         ...
 
     async def rotate(self, order: CredentialOrder, handle: str) -> Sequence[Issued]:
-        """Mint a replacement for the one with this handle, which goes on for now."""
+        """Mint a replacement for the credential with this handle, which stays valid for now."""
         ...
 
     async def revoke(self, order_id: str, handle: str | None) -> None:
-        """Make it worthless; without a handle, all that the order may have minted.
+        """Make a credential worthless; without a handle, all that the order may have minted.
 
-        To revoke what is revoked, or was never minted, is success.
+        To revoke a credential that is revoked already, or was never minted, is a success.
 
         Raises:
-            CannotRevoke: it is no use to try again.
+            CannotRevoke: trying again is of no use.
         """
         ...
 
     def explain(self, error: Exception) -> ArcpError | None:
-        """What an exception from the upstream means to the job, as `BudgetExhausted` (§9.6)."""
+        """Return what an exception from the upstream means to the job, as `BudgetExhausted` (§9.6).
+
+        None if it means nothing to it.
+        """
         ...

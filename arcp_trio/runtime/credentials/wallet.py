@@ -24,7 +24,7 @@ from arcp_trio.wire.ids import new_id
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.credentials.provisioner import Provisioner
-    from arcp_trio.runtime.credentials.revocation import Doomed, Revoker
+    from arcp_trio.runtime.credentials.revocation import Revocation, Revoker
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class _Held:
 
 
 class Wallet:
-    """What one job holds. All that is minted for it is revoked, at the job's end at the latest.
+    """The credentials of one job. All that is minted for it is revoked, at its end at the latest.
 
     Intent first: a row that says what the upstream is about to be asked for is stored before the
     upstream is asked. So what it minted can be revoked even if its answer is never read.
@@ -78,7 +78,7 @@ class Wallet:
         self._minting: set[trio.CancelScope] = set()
         self._minted = Wake()
         self._rotating = trio.Lock()
-        self._doomed: list[Doomed] = []
+        self._revocations: list[Revocation] = []
 
     def all(self) -> list[Credential]:
         """Return the credentials that the job may use now."""
@@ -143,7 +143,7 @@ class Wallet:
             # Another value under the same name: to revoke the old one would revoke the new one.
             self._revoker.keep(gone=[old.row.row_id])
         else:
-            self._doom([old.row])
+            self._revoke([old.row])
 
     async def _mint(
         self,
@@ -178,7 +178,7 @@ class Wallet:
             log.warning("credentials not issued", extra={**self._facts, "error": repr(error)})
         finally:
             if not kept:
-                self._doom([intent])
+                self._revoke([intent])
             self._minting.discard(scope)
             self._minted.set()
         self._refuse_if_ending()
@@ -196,19 +196,19 @@ class Wallet:
         self._closed_at = trio.current_time()
         for scope in self._minting:
             scope.cancel(reason="the job is over")
-        self._doom([held.row for held in self._held.values()])
+        self._revoke([held.row for held in self._held.values()])
 
     async def revoked(self) -> None:
         """Wait until everything is revoked, but not for long: the revoker goes on by itself."""
         with self._revoker.patience(self._closed_at):
             while self._minting:
                 await self._minted.wait()
-            for doomed in self._doomed:
-                await doomed.settled.wait()
+            for revocation in self._revocations:
+                await revocation.settled.wait()
 
-    def _doom(self, rows: Sequence[CredentialRow]) -> None:
-        doomed = [each for each in self._doomed if not each.settled.is_set()]
-        self._doomed = doomed + self._revoker.begin(rows)
+    def _revoke(self, rows: Sequence[CredentialRow]) -> None:
+        unsettled = [each for each in self._revocations if not each.settled.is_set()]
+        self._revocations = unsettled + self._revoker.begin(rows)
 
 
 def _read(

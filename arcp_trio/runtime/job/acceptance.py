@@ -19,7 +19,7 @@ from arcp_trio.runtime.notices import frame
 from arcp_trio.store.records import JobRow, KeyRow
 from arcp_trio.store.writes import AcceptJob
 from arcp_trio.wire.errors import InternalError
-from arcp_trio.wire.json import Json, dumps
+from arcp_trio.wire.json import Json, JsonLike, dumps
 from arcp_trio.wire.timestamps import parse_rfc3339, rfc3339
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class NewJob:
 
     job: Job
     tail: bytes
-    """Of its `job.accepted`."""
+    """The tail of its `job.accepted`."""
     _group: Group
 
     async def stored(self) -> None:
@@ -61,7 +61,7 @@ def accept_at_once(jobs: Jobs, wanted: Wanted, source: JobSource) -> NewJob:
     Raises:
         ArcpError: no job can be taken on now.
     """
-    assert not source.credentials
+    assert not source.wants_credentials
     job = draft(jobs, wanted, source)
     try:
         return _store(job, source)
@@ -131,14 +131,14 @@ def _store(job: Job, source: JobSource) -> NewJob:
     return NewJob(job, tail, group)
 
 
-def _payload(job: Job, now: float) -> dict[str, Json]:
+def _payload(job: Job, now: float) -> dict[str, JsonLike]:
     """Return the payload of `job.accepted`, without the id of the request that it answers.
 
     The values of credentials are not in it: they are not stored.
     """
     credentials = [] if job.wallet is None else job.wallet.all()
     lease = job.authority.lease
-    payload: dict[str, Json] = {
+    payload: dict[str, JsonLike] = {
         "job_id": job.id,
         "agent": job.agent.ref,
         "lease": lease.wire(),

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.job.context import JobContext
 
 AgentFunction = Callable[["JobContext"], Awaitable[Json]]
-"""What a job runs: takes its context, returns the result."""
+"""An agent: it takes its job's context and returns the job's result."""
 
 _F = TypeVar("_F", bound=AgentFunction)
 
 
 @attrs.frozen
 class Agent:
-    """One version of an agent."""
+    """An agent in one version."""
 
     name: str
     version: str
@@ -38,7 +38,7 @@ class Agent:
 class Agents:
     """Agents by name and version.
 
-    The default of a name is the one marked so, else the one registered last.
+    A name's default version is the one marked as such, else the one registered last.
     """
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class Agents:
 
         Raises:
             ValueError: name and version are not of the grammar of §7.5, or are taken.
-            TypeError: it is not an async function.
+            TypeError: the function is not an async one.
         """
         ref = AgentRef(name, version)
         if parse_agent_ref(f"{name}@{version}") != ref:
@@ -85,16 +85,16 @@ class Agents:
                 self._register(agent, default=other._defaults.get(name) == agent.version)
 
     def names(self) -> frozenset[str]:
-        """The names that are taken."""
+        """Return the names that are taken."""
         return frozenset(self._versions)
 
     def resolve(self, text: str) -> Agent:
-        """The agent that `name` or `name@version` means.
+        """Return the agent that `name` or `name@version` refers to.
 
         Raises:
             InvalidRequest: the reference is malformed.
-            AgentNotAvailable: there is no such name.
-            AgentVersionNotAvailable: there is the name, but not the version.
+            AgentNotAvailable: there is no agent of that name.
+            AgentVersionNotAvailable: the agent has no such version.
         """
         ref = parse_agent_ref(text)
         versions = self._versions.get(ref.name)
@@ -106,11 +106,11 @@ class Agents:
         return agent
 
     def default(self, name: str) -> str:
-        """The version that the bare name means."""
+        """Return the version that the bare name refers to."""
         return self._defaults.get(name) or next(reversed(self._versions[name]))
 
     def inventory(self) -> list[Json]:
-        """What a welcome tells a client that negotiated `agent_versions` (§6.2)."""
+        """Return what a welcome tells a client that negotiated `agent_versions` (§6.2)."""
         return [
             {"name": name, "versions": list(versions), "default": self.default(name)}
             for name, versions in self._versions.items()

@@ -1,4 +1,4 @@
-"""What an agent sees of its job."""
+"""What an agent sees of its job, and what it can do there."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Any, overload
 
 from arcp_trio.runtime.credentials.credential import Credential
 from arcp_trio.runtime.job.delegation import Amount, Child, delegate
-from arcp_trio.runtime.job.emitting import emit
+from arcp_trio.runtime.job.events import emit
 from arcp_trio.runtime.job.files import open_file
 from arcp_trio.runtime.job.result_stream import Encoding, ResultStream
 from arcp_trio.runtime.job.tools import ToolCall
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 
 class JobContext:
-    """Handed to an agent's function; its methods add events to the job's ordered stream.
+    """The argument of an agent's function; its methods add events to the job's ordered stream.
 
     Cancellation: every awaited method is a place where the job can be cancelled.
-    Ordering: events stand in the order of the calls, whichever of the agent's tasks makes them. An
-    event is in the job's journal when the call returns; most calls return without giving way to
-    other tasks, so an agent that emits in a tight loop gives way every few dozen events only.
+    Ordering: events are in the order of the calls, whichever of the agent's tasks makes them. An
+    event is in the job's journal when the call returns. Most calls return without letting other
+    tasks run: an agent that emits in a tight loop does so only every few dozen events.
     """
 
     def __init__(self, job: Job) -> None:
@@ -58,66 +58,66 @@ class JobContext:
 
     @property
     def input(self) -> Json:
-        """What the client sent along."""
+        """The input that the client submitted, or the delegating job gave."""
         return self._job.input
 
     @property
     def principal(self) -> str:
-        """Who submitted the job."""
+        """The principal that submitted the job."""
         return self._job.principal
 
     @property
     def trace_id(self) -> str:
-        """The W3C trace id the job belongs to, 32 hex digits (§11)."""
+        """The W3C trace id that the job belongs to, 32 hex digits (§11)."""
         return self._job.trace_id
 
     @property
     def parent_id(self) -> str | None:
-        """The job that delegated to this one, if one did (§10)."""
+        """The id of the job that delegated to this one; None if none did (§10)."""
         return None if self._job.parent is None else self._job.parent.id
 
     @property
     def lease(self) -> Mapping[str, Json]:
-        """What the job may do, as its acceptance says it (§9)."""
+        """The job's lease, as in its acceptance (§9)."""
         return self._job.authority.lease.wire()
 
     @property
     def expires_at(self) -> str | None:
-        """When the lease expires, as its acceptance says it; None if it does not (§9.5)."""
+        """The end of the lease, as in the acceptance; None if there is no end (§9.5)."""
         return self._job.authority.lease.expires_at
 
     @property
     def budget(self) -> Mapping[str, Decimal]:
-        """What is left of the job's own budget, by currency; empty without one (§9.6)."""
+        """The rest of the job's own budget, by currency; empty without a budget (§9.6)."""
         return self._job.authority.budget.remaining
 
     @property
     def deadline(self) -> float | None:
-        """When `max_runtime_sec` is over, on `trio.current_time()`; None without one."""
-        return self._job.deadline
+        """The end of `max_runtime_sec`, on Trio's clock; None without a limit."""
+        return self._job.agent_run.deadline
 
     async def over(self) -> None:
-        """Wait until the job is over: at its end, or once its grace for an end is used up.
+        """Wait until the job has ended, even if its agent does not stop within its grace.
 
-        For what has to be gone by then, even if the agent is not. It needs a shield, because the
-        agent is cancelled before.
+        For a task that must clean up by then. Its wait needs a shield: the agent's tasks are
+        cancelled before the job has ended.
         """
-        await self._job.said_its_end.wait()
+        await self._job.over()
 
     @property
     def credentials(self) -> list[Credential]:
-        """What the job was provided with, as it is now; none when it is at its end (§9.8)."""
+        """The job's provisioned credentials as they are now; none once the job is ending (§9.8)."""
         return [] if self._job.wallet is None else self._job.wallet.all()
 
     async def rotate(self, credential_id: str) -> Credential:
-        """Have another credential in place of this one, and this one revoked (§9.8.2).
+        """Replace a credential by a new one, and have the old one revoked (§9.8.2).
 
-        Whoever submitted the job is told of the new value. If the upstream mints more than one,
-        the others are among `credentials`.
+        The job's submitter is told of the new value. If the upstream mints more than one, the
+        others are among `credentials`.
 
         Raises:
             KeyError: the job has no such credential.
-            InternalError: there is no other; this one is as good as before.
+            InternalError: there is no new one, and the old one stays valid.
         """
         if self._job.wallet is None:
             raise KeyError(credential_id)
@@ -126,19 +126,19 @@ class JobContext:
     # -- authority (§9.3)
 
     def authorize(self, capability: str, target: str) -> None:
-        """Return if the lease allows it, or raise; with nothing to wait for, so act at once.
+        """Return if the lease allows an operation. Do it at once: what is allowed may change.
 
         Raises:
-            LeaseExpired, BudgetExhausted, PermissionDenied: it does not.
+            LeaseExpired, BudgetExhausted, PermissionDenied: the lease does not allow it.
         """
         self._job.authorize(capability, target)
 
     def tool_call(self, tool: str, args: Json = None) -> ToolCall:
-        """Around a tool's call: `async with job.tool_call("search.web", {…}) as call:`.
+        """Return the block around a tool's call: `async with job.tool_call("search.web", {…})`.
 
-        Emits `tool_call`, then `tool_result` with `call.result`, or with the error that left the
-        block. What the lease does not allow is refused before the block is entered: as the call's
-        error, and raised.
+        `async with … as call:` emits `tool_call`, then `tool_result` with `call.result`, or with
+        the error that left the block. A call that the lease does not allow is refused before the
+        block is entered: its error is emitted, and raised.
         """
         return ToolCall(self._job, tool, args)
 
@@ -180,13 +180,13 @@ class JobContext:
         """Open a regular file as Trio's async file: `async with job.open("/ws/a.txt") as file:`.
 
         Needs `fs.read` for `r`, `fs.write` for `w`, `a` and `x`, and both with `+`: for the path
-        and for the real one behind its links. The file that was authorised is the one that is
-        opened, whatever becomes of the path meanwhile. The parameters are those of Python's `open`.
+        and for the real path that its links lead to. The file that is opened is the one that was
+        authorised, even if the path changes meanwhile. The parameters are those of Python's `open`.
 
         Raises:
-            LeaseExpired, BudgetExhausted, PermissionDenied: the lease does not allow it, or it is
-                no regular file.
-            OSError: what opening a file may raise.
+            LeaseExpired, BudgetExhausted, PermissionDenied: the lease does not allow it, or the
+                path is not a regular file.
+            OSError: the file cannot be opened.
         """
         return open_file(self._job, path, mode, encoding=encoding, errors=errors, newline=newline)
 
@@ -201,13 +201,13 @@ class JobContext:
     ) -> Child:
         """Give work to another agent, with a part of this job's lease (§10).
 
-        The child has what `lease` and `budget` say and nothing else; it ends with this job at the
-        latest, and its spending counts here too.
+        The child has what `lease` and `budget` grant and nothing else. It ends with this job at the
+        latest, and what it spends counts here, too.
 
         Raises:
-            LeaseSubsetViolation: it would have more than this job has.
-            PermissionDenied: there is no `agent.delegate` for that agent.
-            ArcpError: what an operation or a submit would be refused with.
+            LeaseSubsetViolation: the child would have more than this job has.
+            PermissionDenied: this job's lease has no `agent.delegate` for that agent.
+            ArcpError: the delegation is refused for a reason that an operation or a submit has.
             ValueError: `budget` has a currency that is in the lease's `cost.budget`, too.
         """
         return await delegate(
@@ -223,15 +223,15 @@ class JobContext:
     # -- events (§8.2)
 
     async def log(self, message: str, level: str = "info") -> None:
-        """A log line. Levels: trace, debug, info, warn, error, critical."""
+        """Emit a log line. Levels: trace, debug, info, warn, error, critical."""
         await emit(self._job, "log", {"level": level, "message": message})
 
     async def thought(self, text: str) -> None:
-        """What the agent is thinking."""
+        """Emit what the agent is thinking."""
         await emit(self._job, "thought", {"text": text})
 
     async def status(self, phase: str, message: str | None = None) -> None:
-        """A new phase of the work."""
+        """Emit that a new phase of the work has begun."""
         await emit(self._job, "status", {"phase": phase, "message": message})
 
     async def progress(
@@ -241,7 +241,7 @@ class JobContext:
         units: str | None = None,
         message: str | None = None,
     ) -> None:
-        """How far the work is (§8.2.1). `current` is not negative; it may exceed `total`."""
+        """Emit how far the work is (§8.2.1). `current` is at least 0; it may exceed `total`."""
         await emit(
             self._job,
             "progress",
@@ -255,13 +255,9 @@ class JobContext:
         unit: str | None = None,
         dimensions: Mapping[str, Json] | None = None,
     ) -> None:
-        """A measurement. One whose name begins with `cost.` is never negative (§9.6)."""
-        body = {
-            "name": name,
-            "value": value,
-            "unit": unit,
-            "dimensions": None if dimensions is None else dict(dimensions),
-        }
+        """Emit a measurement. One whose name begins with `cost.` is never negative (§9.6)."""
+        kept = None if dimensions is None else dict(dimensions)
+        body = {"name": name, "value": value, "unit": unit, "dimensions": kept}
         await emit(self._job, "metric", body)
 
     async def artifact(
@@ -271,7 +267,7 @@ class JobContext:
         byte_size: int | None = None,
         sha256: str | None = None,
     ) -> None:
-        """A reference to something the agent made."""
+        """Emit a reference to something that the agent made."""
         await emit(
             self._job,
             "artifact_ref",
@@ -281,10 +277,10 @@ class JobContext:
     def stream_result(self, encoding: Encoding = "utf8") -> ResultStream:
         """Stream the result (§8.4): `async with job.stream_result() as out: await out.write(…)`.
 
-        In chunks of at most `chunk_bytes` as the runtime's limits have it. Then return nothing; a
-        job that has begun to stream ends as INTERNAL_ERROR if it does not finish, streams twice or
-        returns a value. Where the client cannot take chunks, the result is sent inline, and has to
-        fit into a frame.
+        The runtime's limit `chunk_bytes` says how large a chunk is at most. Return nothing
+        afterwards: a job that has begun to stream ends as INTERNAL_ERROR if it does not finish,
+        streams twice or returns a value. If the client cannot take chunks, the result is sent
+        inline, and must fit into a frame.
 
         Args:
             encoding: "utf8" for text, "base64" for bytes.
@@ -292,7 +288,7 @@ class JobContext:
         return ResultStream(self._job, encoding)
 
     async def emit(self, kind: str, body: Mapping[str, Json]) -> None:
-        """Any event of §8.2, or an `x-vendor.*` one.
+        """Emit any event of §8.2, or an `x-vendor.*` one.
 
         Raises:
             InvalidEvent: the body is not what its kind wants, or a `result_chunk` is not the next

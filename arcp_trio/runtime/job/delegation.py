@@ -1,16 +1,16 @@
-"""A job giving part of its work, and part of its lease, to another agent (§10)."""
+"""Delegation: a job gives work, and a part of its lease, to another agent (§10)."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from arcp_trio.authority.lease import Lease, narrowed
 from arcp_trio.runtime.job.acceptance import accept
 from arcp_trio.runtime.job.draft import JobSource, Wanted
-from arcp_trio.runtime.job.emitting import add_event, give_way
+from arcp_trio.runtime.job.events import add_event, give_way
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.store.records import Status
 from arcp_trio.wire.agent_ref import parse_agent_ref
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-Amount = str | int | float | Decimal
+Amount: TypeAlias = str | int | float | Decimal
 
-_FAILURES: Mapping[Status, type[ArcpError]] = {
+_FAILURES: Final[Mapping[Status, type[ArcpError]]] = {
     Status.CANCELLED: JobCancelled,
     Status.TIMED_OUT: JobTimedOut,
 }
@@ -57,18 +57,17 @@ class Child:
         A streamed result comes whole: as text if it was streamed as utf8, else as bytes.
 
         Raises:
-            JobFailed, JobCancelled, JobTimedOut: it ended otherwise.
-            InternalError: what it streamed is not stored any more.
+            JobFailed, JobCancelled, JobTimedOut: the child did not succeed.
+            InternalError: what it streamed is no longer stored.
         """
-        await self._job.said_its_end.wait()
+        await self._job.over()
         outcome = self._job.outcome
         assert outcome is not None
         error = outcome.error
         if error is None:
-            if self._job.streamed is not None:
-                return await self._job.streamed.whole(self._job)
-            result: Json = loads(outcome.result)
-            return result
+            if self._job.chunks is not None:
+                return await self._job.chunks.whole()
+            return loads(outcome.result)
         raise _FAILURES.get(outcome.status, JobFailed)(
             error.message, details=error.details, retryable=error.retryable, code=error.code
         )
@@ -84,9 +83,9 @@ async def delegate(
     expires_in: float | None,
     max_runtime: float | None,
 ) -> Child:
-    """Say on the wire what is wanted, then accept the child or say why not."""
+    """Emit a `delegate` event, then accept the child, or emit why there is none."""
     delegate_id = new_id("del_")
-    amounts = {currency: _plain(amount) for currency, amount in (budget or {}).items()}
+    amounts = {currency: _decimal_text(amount) for currency, amount in (budget or {}).items()}
     request = lease_request(lease, None if budget is None else amounts)
     expires_at = None
     if expires_in is not None:
@@ -102,25 +101,25 @@ async def delegate(
     try:
         await give_way(parent)
         wanted = _wanted(parent, agent, input, request, expires_at, max_runtime)
-        child = await accept(parent.jobs, wanted, JobSource.delegation(parent, delegate_id))
-        # In the parent's journal: its submitter learns of the child after the `delegate` event,
-        # even if it was away, or is another session that came with the same key later.
-        parent.tell_of(child.job, child.tail)
-        child.start_once_stored()
+        new = await accept(parent.jobs, wanted, JobSource.delegation(parent, delegate_id))
+        # An entry of the parent's journal: its client learns of the child after the `delegate`
+        # event, even if it was away, or is another session that came with the same key later.
+        parent.journal.accept_child(new.job.id, new.tail)
+        new.start_once_stored()
     except BaseException as error:
-        # In one step: whoever is being cancelled cannot wait.
+        # With no checkpoint: the task may be cancelled.
         told = parent.core.metrics.refused(_told(error))
         refused = {"wanted": agent, "code": told.code, "error": told.message}
         log.info("delegation refused", extra=parent.facts | refused)
-        if not parent.sealed:
-            why_not = {"call_id": delegate_id, "error": told.payload()}
-            add_event(parent, "tool_result", why_not)
+        if not parent.ended:
+            refusal = {"call_id": delegate_id, "error": told.payload()}
+            add_event(parent, "tool_result", refusal)
         raise
-    return Child(child.job)
+    return Child(new.job)
 
 
 def _told(error: BaseException) -> ArcpError:
-    """What the client reads of a delegation that came to nothing."""
+    """Return what the client reads of a delegation that has failed."""
     if isinstance(error, ArcpError):
         return error
     if isinstance(error, Exception):
@@ -128,15 +127,9 @@ def _told(error: BaseException) -> ArcpError:
     return JobCancelled("the delegation was given up")
 
 
-def _plain(amount: Amount) -> str:
+def _decimal_text(amount: Amount) -> str:
+    """Return an amount as a lease has it: in decimal digits, without an exponent."""
     return amount if isinstance(amount, str) else format(Decimal(str(amount)), "f")
-
-
-def _some_time(seconds: float) -> float:
-    seconds = float(seconds)
-    if not seconds > 0:  # nan is none, either
-        raise InvalidRequest("expected a number of seconds above 0 @ max_runtime")
-    return seconds
 
 
 def _wanted(
@@ -147,7 +140,7 @@ def _wanted(
     expires_at: str | None,
     max_runtime: float | None,
 ) -> Wanted:
-    """What the child is to be, within what its parent has.
+    """Return what the child is to be, within what its parent has.
 
     Raises:
         ArcpError: the parent may not delegate, or not that.
@@ -159,11 +152,11 @@ def _wanted(
     above = parent.authority
     wanted = Wanted(
         agent=parent.jobs.agents.resolve(agent),
-        input=loads(dumps(input)),  # from here on each of the two has its own
+        input=loads(dumps(input)),  # a copy: parent and child must not share it
         lease=narrowed(
             asked, above.lease, above.budget.available(), any_model=core.policy.any_model
         ),
-        max_runtime=None if max_runtime is None else _some_time(max_runtime),
+        max_runtime=None if max_runtime is None else _positive(max_runtime),
     )
     limits = core.limits
     if parent.depth >= limits.delegation_depth:
@@ -171,3 +164,10 @@ def _wanted(
     if len(parent.children) >= limits.children_per_job:
         raise limit_hit("children_per_job", limits.children_per_job)
     return wanted
+
+
+def _positive(seconds: float) -> float:
+    seconds = float(seconds)
+    if not seconds > 0:  # refuses nan, too
+        raise InvalidRequest("expected a number of seconds above 0 @ max_runtime")
+    return seconds

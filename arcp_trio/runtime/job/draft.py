@@ -10,13 +10,14 @@ import trio
 
 from arcp_trio.authority.authority import Authority
 from arcp_trio.authority.budget import Budget
+from arcp_trio.runtime.job.agent_run import AgentRun
 from arcp_trio.runtime.job.job import Job
 from arcp_trio.runtime.job.journal import Journal
 from arcp_trio.runtime.job.provisioning import wallet_for
 from arcp_trio.runtime.notices import store_trouble
 from arcp_trio.wire.errors import InternalError
 from arcp_trio.wire.ids import new_id
-from arcp_trio.wire.json import Json
+from arcp_trio.wire.json import JsonValue
 
 if TYPE_CHECKING:
     from arcp_trio.authority.lease import Lease
@@ -28,10 +29,10 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True)
 class Wanted:
-    """What a job is asked to do, with which authority: checked, and found valid."""
+    """The work and the lease that a job is wanted for: checked, and found valid."""
 
     agent: Agent
-    input: Json
+    input: JsonValue
     lease: Lease
     max_runtime: float | None
 
@@ -46,7 +47,7 @@ class IdempotencyKey:
 
 @attrs.frozen(kw_only=True)
 class JobSource:
-    """Where a job comes from: a submit, or a delegation."""
+    """The origin of a job: a submit, or a delegation."""
 
     principal: str
     session_id: str
@@ -54,9 +55,9 @@ class JobSource:
     submitters: set[str]
     trace: str | None
     """A trace id, or a whole `traceparent` (§11)."""
-    streams: bool
+    sends_chunks: bool
     """The session negotiated `result_chunk`."""
-    credentials: bool
+    wants_credentials: bool
     """The job is to have credentials, if its lease needs any (§9.8)."""
     request_id: str | None = None
     """The submit that the job's acceptance answers."""
@@ -72,8 +73,8 @@ class JobSource:
             session_id=parent.session_id,
             submitters=parent.submitters,
             trace=parent.trace_id,
-            streams=parent.streams,
-            credentials=parent.wallet is not None,
+            sends_chunks=parent.sends_chunks,
+            wants_credentials=parent.wallet is not None,
             parent=parent,
             delegate_id=delegate_id,
         )
@@ -105,19 +106,18 @@ def draft(jobs: Jobs, wanted: Wanted, source: JobSource) -> Job:
         session_id=source.session_id,
         trace_id=trace_id,
         span=span,
-        max_runtime=wanted.max_runtime,
-        grace=core.limits.cancel_grace_seconds,
         submitters=source.submitters,
         journal=Journal(jobs, job_id, trace_id, source.session_id, above),
         authority=_authority(core, wanted.lease, parent),
-        streams=source.streams,
+        agent_run=AgentRun(grace=core.limits.cancel_grace_seconds, max_runtime=wanted.max_runtime),
+        sends_chunks=source.sends_chunks,
         parent=parent,
         delegate_id=source.delegate_id,
     )
     jobs.admit(job)
     if parent is not None:
         parent.adopt(job)
-    if source.credentials:
+    if source.wants_credentials:
         job.wallet = wallet_for(job)
     return job
 

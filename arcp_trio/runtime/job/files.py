@@ -1,13 +1,13 @@
 """Files that agents open within their lease (§9.2, §9.3): what was authorised is what is opened.
 
-Two names have to be allowed: the path as given, and the real one behind all links. The real path is
-then walked down from the root by directory descriptors, and no link on it is followed: there are
-none on it, unless someone put one there since, and that one leads nowhere. So whatever is renamed
-or replaced meanwhile, bytes go to and come from an allowed path only.
+The lease must allow two paths: the one that was given, and the real one, without any link. The real
+path is then walked down from the root by directory descriptors, and no link on it is followed: if
+there is one by then, it was put there since, and opening fails. So bytes go to and come from an
+allowed path only, even if files are renamed or replaced meanwhile.
 
-What this cannot tell: another name of the same file (a hard link), another file system mounted on
-an allowed path, or a directory that is moved out of an allowed one while it is being walked. And
-the check is made when a file is opened; one that is open stays so until the block is left.
+This does not detect another name of the same file (a hard link), another file system mounted on an
+allowed path, or a directory that is moved out of an allowed one while it is being walked. And the
+check is made when a file is opened; an open file stays open until the block is left.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.job.job import Job
 
 CLOSE_SECONDS: Final = 10.0
-"""How long closing may take, which may have to write what is buffered."""
+"""How long closing a file may take: what is buffered is written then."""
 
-# Where there is O_PATH, passing through a directory does not ask for the permission to list it.
+# With O_PATH, passing through a directory does not need the permission to list it.
 _O_PATH: Final[int] = getattr(os, "O_PATH", os.O_RDONLY)
 _DIRECTORY: Final = _O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# Not blocking: to open a FIFO may mean to wait for its other end.
+# Non-blocking: opening a FIFO would wait for its other end.
 _FILE: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
@@ -60,12 +60,11 @@ async def open_file(
 
     def opener(_path: str, flags: int) -> int:
         real = _real_path(named, new=bool(flags & os.O_EXCL))
-        # At the last moment, and the thread does nothing else before it opens what was allowed.
+        # At the last moment: the thread does nothing between this check and opening the file.
         trio.from_thread.run_sync(authorize, real)
         return _open_regular(real, flags, named)
 
-    authorize()  # even links are looked at within the lease only
-    # io.open takes the mode apart and makes flags of it, as for everyone.
+    authorize()  # before anything is read, even a link
     opening = partial(
         io.open,
         named,
@@ -79,8 +78,8 @@ async def open_file(
     try:
         yield trio.wrap_file(file)
     finally:
-        # Not silent when it takes too long: the agent believes that what it wrote is in the file.
-        # A limiter of its own: there is always a thread for it.
+        # Raises when it takes too long: the agent must not believe that all is in the file.
+        # A limiter of its own, so that there is always a thread for it.
         with trio.fail_after(CLOSE_SECONDS, shield=True):
             await trio.to_thread.run_sync(
                 file.close, abandon_on_cancel=True, limiter=trio.CapacityLimiter(1)
@@ -94,12 +93,12 @@ def _capabilities(mode: str) -> Sequence[str]:
 
 
 def _absolute(path: str) -> str:
-    """Make a path absolute and leave it as it is otherwise: `..` may stand behind a link."""
+    """Make a path absolute, and change nothing else: a `..` after a link means something else."""
     return path if path.startswith("/") else f"{Path.cwd()}/{path}"
 
 
 def _real_path(path: str, *, new: bool) -> str:
-    """Where a path leads; one of a new file has no link at its end, or else is not new."""
+    """Return the path without links. Of a new file, only the directory is resolved."""
     directory, _, name = path.rpartition("/")
     if name in {"", ".", ".."}:
         raise PermissionDenied(f"{clip(repr(path))} names a directory")
@@ -109,15 +108,15 @@ def _real_path(path: str, *, new: bool) -> str:
 
 
 def _open_regular(real: str, flags: int, named: str) -> int:
-    """Open a real path without following any link."""
+    """Open a real path without following any link; `named` is the path that errors name."""
     try:
         directory, name = _open_parent(real)
         try:
             if not flags & os.O_EXCL:
-                # Opening alone can make a device do things.
+                # Checked before it is opened: opening a device may have effects.
                 with suppress(FileNotFoundError):
                     _check(os.stat(name, dir_fd=directory, follow_symlinks=False), named)
-            # Emptied only when it is known to be a file.
+            # Truncated below, once it is known to be a regular file.
             file = os.open(name, flags & ~os.O_TRUNC | _FILE, 0o666, dir_fd=directory)
         finally:
             os.close(directory)
@@ -149,7 +148,7 @@ def _open_parent(real: str) -> tuple[int, str]:
 
 def _check(found: os.stat_result, named: str) -> None:
     if not stat.S_ISREG(found.st_mode):
-        raise PermissionDenied(f"{clip(repr(named))} is {_kind(found.st_mode)}, no regular file")
+        raise PermissionDenied(f"{clip(repr(named))} is {_kind(found.st_mode)}, not a regular file")
 
 
 def _kind(mode: int) -> str:

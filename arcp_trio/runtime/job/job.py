@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 import trio
 
-from arcp_trio.runtime.job import fence, outcome
+from arcp_trio.runtime.job import outcome
+from arcp_trio.runtime.job.agent_run import AgentRun
 from arcp_trio.runtime.job.agents import Agent
 from arcp_trio.runtime.job.journal import Journal
 from arcp_trio.runtime.job.outcome import Outcome
-from arcp_trio.runtime.job.streamed_result import StreamedResult
+from arcp_trio.runtime.job.result_chunks import ResultChunks
 from arcp_trio.runtime.wake import Wake
 from arcp_trio.store.records import Status
 from arcp_trio.store.writes import StartJob
 from arcp_trio.wire.errors import ArcpError, InternalError, LeaseExpired, error_from_payload
-from arcp_trio.wire.json import Json, dumps
+from arcp_trio.wire.json import JsonValue, dumps
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,106 +33,73 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-FRAME_ALLOWANCE = 512
+FRAME_ALLOWANCE: Final = 512
 """Bytes of a frame around its payload, at most."""
 
 
 @attrs.define(eq=False, kw_only=True)
 class Job:
-    """Lives in the runtime's nursery; knows its watchers by session id, and no connection."""
+    """A job from its draft to its stored end, which knows no session and no connection."""
 
     core: Core
     jobs: Jobs
     id: str
     agent: Agent
-    input: Json
+    input: JsonValue
     principal: str
     session_id: str
     """The session that submitted it first."""
-    trace_id: str
-    span: Span
-    max_runtime: float | None
-    grace: float
     submitters: set[str]
     """Sessions that may cancel it (§7.4)."""
+    trace_id: str
+    span: Span
     journal: Journal
     authority: Authority
-    streams: bool
-    """Chunks of its result go on the wire; else they are kept, and the result is inline (§8.4)."""
-    accepted: bool = False
-    """Its acceptance is stored, or in the store's queue."""
-    wallet: Wallet | None = None
-    """What it has credentials in, if it may have any (§9.8)."""
+    agent_run: AgentRun
+    sends_chunks: bool
+    """Whether chunks of its result go on the wire; if not, they are kept for an inline result."""
     parent: Job | None = None
     """The job that delegated to it (§10)."""
     delegate_id: str | None = None
-    children: dict[str, Job] = attrs.field(factory=dict[str, "Job"])
-    """Delegated to, and not at their end."""
-    status: Status = Status.PENDING
-    begun: float = attrs.field(factory=trio.current_time)
-    """On Trio's clock: since when it counts."""
-    deadline: float | None = None
-    """On Trio's clock, once it runs."""
-    said_its_end: trio.Event = attrs.field(factory=trio.Event)
-    streamed: StreamedResult | None = None
-    """Its result, once the agent has begun to stream one."""
-    emits: int = 0
-    """Calls in which its agent gave way or could have."""
-    _outcome: Outcome | None = None
-    sealed: bool = False
-    """Its terminal is in the journal: nothing with its id follows."""
-    _winding_up: bool = False
-    _agent_gone: trio.Event = attrs.field(factory=trio.Event)
-    _agent_scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
-    _grace_scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
-    _child_left: Wake = attrs.field(factory=Wake)
-    _abandoned: bool = False
-    _last_scope: trio.CancelScope = attrs.field(factory=lambda: trio.CancelScope(shield=True))
 
-    # -- running
+    status: Status = Status.PENDING
+    accepted: bool = False
+    """Its acceptance is stored, or in the store's queue."""
+    ended: bool = False
+    """Its terminal is in the journal: nothing with its id follows."""
+    wallet: Wallet | None = None
+    """Its credentials, if it may have any (§9.8)."""
+    chunks: ResultChunks | None = None
+    """Its result, once the agent has begun to stream one."""
+    children: dict[str, Job] = attrs.field(factory=dict[str, "Job"])
+    """Jobs that it delegated to and that have not ended, by id."""
+    emits: int = 0
+    """How often its agent has emitted."""
+    _drafted_at: float = attrs.field(factory=trio.current_time)
+    """When it was drafted, on Trio's clock."""
+    _outcome: Outcome | None = None
+    _is_stopping: bool = False
+    """A task waits for the agent to stop."""
+    _abandoned: bool = False
+    _over: trio.Event = attrs.field(factory=trio.Event)
+    _child_ended: Wake = attrs.field(factory=Wake)
+    _store_scope: trio.CancelScope = attrs.field(factory=lambda: trio.CancelScope(shield=True))
+    """The scope of the wait for the terminal to be stored."""
 
     async def run(self, context: JobContext) -> None:
-        """Run the agent, then say how the job ended, unless `cut_off` had to say it before.
+        """Run the agent, then finish, unless `stop_agent` had to finish before.
 
-        An end that was decided before the start leaves the agent nothing to do.
+        A job whose end was decided before its start does not call its agent.
         """
         if self._outcome is None:
-            await self._work(context)
-        self._agent_gone.set()
+            self.status = Status.RUNNING
+            self.core.store.put(StartJob(self.id))
+            await self.agent_run.run(self, context)
         await self._finish()
-
-    async def _work(self, context: JobContext) -> None:
-        self.status = Status.RUNNING
-        self.core.store.put(StartJob(self.id))
-        if self.max_runtime is None:
-            await self._run_agent(context)
-        else:
-            self.deadline = trio.current_time() + self.max_runtime
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._time_out, name=f"time limit of {self.id}")
-                await self._run_agent(context)
-                nursery.cancel_scope.cancel(reason="the agent has ended in time")
-
-    async def _run_agent(self, context: JobContext) -> None:
-        try:
-            with self._agent_scope, self.span.current():
-                self.decide(fence.returned(self, await self.agent.function(context)))
-        except BaseException as error:  # noqa: ASYNC103, BLE001 - the fence round an agent
-            # Its fault is its own, SystemExit included.
-            rest = fence.not_the_agents(error)
-            if rest is not None:
-                raise rest from None  # noqa: ASYNC104
-            self.decide(fence.raised(self, error))
-
-    async def _time_out(self) -> None:
-        assert self.deadline is not None
-        assert self.max_runtime is not None
-        await trio.sleep_until(self.deadline)
-        self.end(outcome.timed_out(self.max_runtime))
 
     @property
     def facts(self) -> dict[str, object]:
-        """What every line of the log about this job has."""
+        """The job's description in each line of the log about it."""
         return {
             "job_id": self.id,
             "agent": self.agent.ref,
@@ -140,138 +108,121 @@ class Job:
             "parent_id": None if self.parent is None else self.parent.id,
         }
 
-    def explained(self, error: BaseException) -> ArcpError | None:
-        """What an error means to the job that came from where its credentials are used (§9.6)."""
-        return None if self.wallet is None else self.wallet.explain(error)
-
     @property
-    def most_bytes(self) -> int:
-        """What a payload may take, for its frame to fit."""
+    def most_payload_bytes(self) -> int:
+        """How large a payload may be for its frame not to be too large."""
         return self.core.limits.frame_bytes_out - FRAME_ALLOWANCE
 
-    # -- ending
+    # -- the end
 
     @property
     def outcome(self) -> Outcome | None:
-        """How the job ends, from the moment that is decided."""
+        """How the job ends, from the moment when that is decided."""
         return self._outcome
 
     def decide(self, outcome: Outcome) -> bool:
-        """Decide how the job ends, unless that is decided already. It goes on until `wind_up`."""
+        """Decide how the job ends; return False if that was decided before.
+
+        The agent goes on until `wind_up`.
+        """
         if self._outcome is None:
             self._outcome = outcome
             return True
         return False
 
     def wind_up(self) -> None:
-        """Have the agent stopped, now that the end is decided, and cut off if it does not stop."""
-        self._agent_scope.cancel(reason="the job is ending")
+        """Cancel the agent, now that the end is decided, and bound the time it takes to stop."""
+        self.agent_run.cancel("the job is ending")
         self.let_end()
 
     def let_end(self) -> None:
-        """Let the agent go on to its own end, now that the job's is decided, for its grace."""
+        """Bound the time that the agent has left, now that the end is decided; do not cancel it."""
         self._end_children()
         if not self.accepted:
             if self.wallet is not None:
-                self.wallet.close()  # its credentials are not issued, so the job is given up
-        elif not self._winding_up:
-            self._winding_up = True
-            self.jobs.mind_end(self)
+                self.wallet.close()  # so that no credentials are issued, and the job is given up
+        elif not self._is_stopping:
+            self._is_stopping = True
+            self.jobs.start_stopping(self)
 
-    def end(self, outcome: Outcome) -> bool:
-        """Decide, and wind up."""
-        decided = self.decide(outcome)
+    def end(self, outcome: Outcome) -> None:
+        """Decide how the job ends, unless that is decided, and wind it up."""
+        self.decide(outcome)
         self.wind_up()
-        return decided
 
-    def shorten_grace(self, seconds: float) -> None:
-        """An agent gets at most this from now on."""
-        self.grace = min(self.grace, seconds)
-        self._grace_scope.deadline = min(self._grace_scope.deadline, trio.current_time() + seconds)
-
-    async def cut_off(self) -> None:
-        """Wait for the agent to stop; after its grace say the end without it."""
-        if self.status is Status.PENDING:  # no agent was called, and none will be
+    async def stop_agent(self) -> None:
+        """Wait for the agent to stop within its grace; finish without it if it does not."""
+        if self.status is Status.PENDING:  # the agent was not called, and will not be
             await self._finish()
-            return
-        self._grace_scope.deadline = min(
-            self._grace_scope.deadline, trio.current_time() + self.grace
-        )
-        with self._grace_scope:
-            await self._agent_gone.wait()
-            return
-        log.warning("agent does not stop: cut off", extra=self.facts)
-        self._agent_scope.cancel(reason="the job is over")
-        await self._finish()
+        elif not await self.agent_run.stopped():
+            log.warning("agent does not stop: cut off", extra=self.facts)
+            self.agent_run.cancel("the job is over")
+            await self._finish()
 
     def abandon(self) -> None:
-        """Wait no longer for a store that does not take the job's end."""
+        """Wait no longer for children, nor for a store that does not take the job's end."""
         self._abandoned = True
-        self._child_left.set()
-        self._last_scope.cancel(reason="the runtime is over")
+        self._child_ended.set()
+        self._store_scope.cancel(reason="the runtime is over")
+
+    async def over(self) -> None:
+        """Wait until the job has ended."""
+        await self._over.wait()
 
     async def _finish(self) -> None:
-        """Say the terminal: from here on nothing with this job's id follows."""
+        """Write the terminal, after the children's and the revocations, and have it stored."""
         self._end_children()
         if self.wallet is not None:
             self.wallet.close()
-        while self.children and not self._abandoned:  # leaf first
-            await self._child_left.wait()
+        while self.children and not self._abandoned:
+            await self._child_ended.wait()
         if self.wallet is not None:
             await self.wallet.revoked()
-        if self.sealed:
+        if self.ended:
             return
         outcome = self._outcome
         assert outcome is not None
-        self.sealed = True
+        self.ended = True
         now = self.core.clock.now()
         self.status = outcome.status
         self.core.metrics.finished[outcome.status] += 1
-        left = self.authority.budget.remaining
-        budget = dumps(left) if left else None
-        group = self.journal.finish(outcome, now, budget)
-        self.said_its_end.set()
+        budget_left = self.authority.budget.remaining
+        encoded = dumps(budget_left) if budget_left else None
+        group = self.journal.finish(outcome, now, encoded)
+        self._over.set()
         self.leave_tree()
-        self._tell_of_end(outcome, left)
-        with self._last_scope:
+        self._log_end(outcome, budget_left)
+        with self._store_scope:
             await group.committed()
             self.jobs.remove(self)
 
-    def _tell_of_end(self, outcome: Outcome, left: Mapping[str, Decimal]) -> None:
-        """Tell the operator."""
+    def _log_end(self, outcome: Outcome, budget_left: Mapping[str, Decimal]) -> None:
+        """Tell the log and the tracer how the job ended."""
         code = None if outcome.error is None else outcome.error.code
-        seconds = round(trio.current_time() - self.begun, 3)
+        seconds = round(trio.current_time() - self._drafted_at, 3)
         facts = {"outcome": outcome.status, "code": code, "seconds": seconds}
         log.info("job ended", extra=self.facts | facts)
         attributes: dict[str, str | list[str]] = {"arcp.job.outcome": outcome.status}
-        if left:
-            attributes["arcp.budget.remaining"] = [f"{name}:{sum_}" for name, sum_ in left.items()]
+        if budget_left:
+            left = [f"{currency}:{amount}" for currency, amount in budget_left.items()]
+            attributes["arcp.budget.remaining"] = left
         self.span.end(attributes, code=code)
 
     # -- parent and children (§10)
 
     @property
     def depth(self) -> int:
-        """How many jobs stand above it."""
+        """How many jobs are above this one."""
         return 0 if self.parent is None else self.parent.depth + 1
 
     def adopt(self, child: Job) -> None:
-        """A child is on its way: from here on this job does not end before it."""
+        """Count a child that is drafted: from here on this job does not end before it."""
         self.children[child.id] = child
 
-    def tell_of(self, child: Job, accepted: bytes) -> None:
-        """A child is accepted: that has its place among this job's events."""
-        self.journal.accept_child(child.id, accepted)
-
-    def _end_children(self) -> None:
-        for child in self.children.values():
-            child.shorten_grace(self.grace)
-            child.end(outcome.cancelled("the parent job ended"))
-
     def part_from(self, child: Job) -> None:
-        """A child has said its end, or is not accepted."""
+        """Stop counting a child, which has ended or was given up."""
         del self.children[child.id]
-        self._child_left.set()
+        self._child_ended.set()
 
     def leave_tree(self) -> None:
         """Release what the job held of its ancestors' budgets, and let its parent end."""
@@ -279,15 +230,20 @@ class Job:
         if self.parent is not None:
             self.parent.part_from(self)
 
-    # -- what it may (§9.3)
+    def _end_children(self) -> None:
+        for child in self.children.values():
+            child.agent_run.shorten_grace(self.agent_run.grace)
+            child.end(outcome.cancelled("the parent job ended"))
+
+    # -- what its agent may do
 
     def authorize(self, capability: str, target: str, *, also: Sequence[str] = ()) -> None:
-        """Return if the lease allows it; an expired lease ends the job, if not at once (§9.5).
+        """Return if the lease allows the operation (§9.3); an expired lease ends the job (§9.5).
 
         Raises:
-            LeaseExpired, BudgetExhausted, PermissionDenied: it does not.
+            LeaseExpired, BudgetExhausted, PermissionDenied: the lease does not allow it.
         """
-        self.refuse_if_sealed()
+        self.refuse_if_ended()
         try:
             self.authority.check(capability, target, now=trio.current_time(), also=also)
         except LeaseExpired:
@@ -298,26 +254,30 @@ class Job:
             self.let_end()
             raise
 
+    def explained(self, error: BaseException) -> ArcpError | None:
+        """Return what an error from where credentials are used means (§9.6); None if nothing."""
+        return None if self.wallet is None else self.wallet.explain(error)
+
     def refuse_if_ending(self) -> None:
-        """Begin nothing that would outlast the job.
+        """Refuse to begin anything that would outlast the job.
 
         Raises:
-            ArcpError: its end is decided.
+            ArcpError: the job's end is decided.
         """
         if self._outcome is not None:
-            raise self._ended()
+            raise self._end_error()
 
-    def refuse_if_sealed(self) -> None:
-        """Add nothing behind the terminal.
+    def refuse_if_ended(self) -> None:
+        """Refuse to add anything after the terminal.
 
         Raises:
-            ArcpError: it was said.
+            ArcpError: the job has ended.
         """
-        if self.sealed:
-            raise self._ended()
+        if self.ended:
+            raise self._end_error()
 
-    def _ended(self) -> ArcpError:
-        """A fresh error each time: the agent may raise it, catch it and change it as it likes."""
+    def _end_error(self) -> ArcpError:
+        """Make a fresh error each time: the agent may raise it, catch it and change it."""
         assert self._outcome is not None
         error = self._outcome.error
         if error is None:

@@ -20,12 +20,11 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.job.job import Job
     from arcp_trio.runtime.job.outcome import Outcome
 
-
 log = logging.getLogger(__name__)
 
 
 class Jobs:
-    """Jobs by id from their acceptance to their stored end; what has ended is in the store only."""
+    """Jobs by id, from their drafts to their stored ends; after that a job is in the store only."""
 
     def __init__(self, core: Core, agents: Agents, revoker: Revoker, nursery: trio.Nursery) -> None:
         self.core = core
@@ -34,21 +33,24 @@ class Jobs:
         self.live: dict[str, Job] = {}
         self._nursery = nursery
         self._count: Counter[str] = Counter()
+        """How many jobs each principal has."""
         self._ordinal = 0
         self._one_ended = Wake()
         self._closed = False
 
     def go_on_from(self, ordinal: int) -> None:
-        """The highest ordinal that the store has."""
+        """Continue after `ordinal`, the highest one in the store."""
         self._ordinal = ordinal
 
     def next_ordinal(self) -> int:
-        """The place of an entry among all entries of the runtime."""
+        """Return the next entry's place among all entries of the runtime."""
         self._ordinal += 1
         return self._ordinal
 
+    # -- coming and going
+
     def refuse_if_full(self, principal: str) -> None:
-        """Have no more jobs than there may be.
+        """Refuse one job more than there may be.
 
         Raises:
             InternalError: a limit is reached.
@@ -60,37 +62,47 @@ class Jobs:
             raise limit_hit("jobs_per_principal", limits.jobs_per_principal)
 
     def admit(self, job: Job) -> None:
-        """Count a job among those that are alive."""
+        """Count a job that was drafted."""
         self._count[job.principal] += 1
         self.live[job.id] = job
 
-    def start(self, job: Job) -> None:
-        """Let a job run, in a context that has nothing of the connection it came by."""
-        if not self._closed:
-            log.info("job accepted", extra=job.facts | {"trace_id": job.trace_id})
-            start_clean(self._nursery, job.run, JobContext(job), name=f"job {job.id}")
-
-    def mind_end(self, job: Job) -> None:
-        """Let a job's agent stop within its grace, and no later."""
-        if not self._closed:
-            self._nursery.start_soon(job.cut_off, name=f"end of {job.id}")
-
-    def close(self) -> None:
-        """Start nothing any more: the nursery is about to end."""
-        self._closed = True
-
     def remove(self, job: Job) -> None:
-        """Stop counting a job: its terminal is stored, or it was given up."""
+        """Stop counting a job, whose terminal is stored or which was given up."""
         del self.live[job.id]
         self._count[job.principal] -= 1
         if not self._count[job.principal]:
             del self._count[job.principal]
         self._one_ended.set()
 
-    def session_gone(self, session_id: str) -> None:
-        """A session is closed or over: it is no longer one of those that may cancel its jobs."""
+    def remove_submitter(self, session_id: str) -> None:
+        """Take a session that was closed or dropped from those that may cancel its jobs."""
         for job in self.live.values():
             job.submitters.discard(session_id)
+
+    # -- their tasks
+
+    def start(self, job: Job) -> None:
+        """Run a job in a context of its own, with nothing of the connection that it came by."""
+        if not self._closed:
+            log.info("job accepted", extra=job.facts | {"trace_id": job.trace_id})
+            start_clean(self._nursery, job.run, JobContext(job), name=f"job {job.id}")
+
+    def start_stopping(self, job: Job) -> None:
+        """Start the task that finishes a job whose agent does not stop within its grace."""
+        if not self._closed:
+            self._nursery.start_soon(job.stop_agent, name=f"end of {job.id}")
+
+    def close(self) -> None:
+        """Start no more tasks: the nursery is about to end."""
+        self._closed = True
+
+    # -- shutdown
+
+    def end_all(self, outcome: Outcome, grace: float) -> None:
+        """End every job; an agent has at most `grace` seconds to stop in."""
+        for job in reversed(self.live.values()):  # children before their parents
+            job.agent_run.shorten_grace(grace)
+            job.end(outcome)
 
     async def none_left(self) -> None:
         """Wait until no job is alive."""
@@ -98,12 +110,6 @@ class Jobs:
             await self._one_ended.wait()
 
     def abandon_all(self) -> None:
-        """Wait no longer for the ends of jobs to be stored; the next start sees to them."""
+        """Wait no longer for jobs to be stored as ended; the next start ends them."""
         for job in self.live.values():
             job.abandon()
-
-    def end_all(self, outcome: Outcome, grace: float) -> None:
-        """End every job that is alive, with at most this grace."""
-        for job in reversed(self.live.values()):  # children before their parents
-            job.shorten_grace(grace)
-            job.end(outcome)

@@ -24,7 +24,7 @@ SEGMENT_ENTRIES: Final = 64
 
 
 class Watcher(Protocol):
-    """What a journal needs to know of a session that watches its job."""
+    """A session that watches the job, as far as the job's journal needs to know it."""
 
     @property
     def cursor(self) -> int:
@@ -61,9 +61,9 @@ class Journal:
         self._tails = envelope.JobTails(job_id, trace_id)
         self._most_bytes = min(core.limits.journal_bytes, core.store.journal_bytes)
         self._bytes = 0
-        """Bytes ever written."""
+        """How many bytes of tails were ever added."""
         self._segments: deque[tuple[int, int]] = deque([(0, 0)])
-        """Where each segment starts: the index of its first entry, and the bytes written before."""
+        """The start of each segment: the index of its first entry, and `_bytes` before it."""
         self._trimmed_bytes = 0
         self._reader_awaited = False
         self._reader_moved = trio.Event()

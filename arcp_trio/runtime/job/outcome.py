@@ -1,4 +1,4 @@
-"""How a job ends."""
+"""How a job ends: the outcome, and its terminal message (§7.3)."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ from arcp_trio.wire.messages import JobErrorBody, JobResult, payload_bytes
 
 @attrs.frozen
 class Outcome:
-    """A job's one terminal, decided but not yet said (§7.3)."""
+    """A job's one terminal, decided but not written yet (§7.3)."""
 
     status: Status
     result: bytes = b"null"
-    """JSON, when it is a success."""
+    """The result of a success, as JSON."""
     error: ArcpError | None = None
+    """Why the job did not succeed."""
     result_id: str | None = None
-    """Of chunks, when the result was streamed (§8.4)."""
+    """The id of the chunks, if the result was streamed (§8.4)."""
     result_size: int | None = None
 
     @property
@@ -35,7 +36,7 @@ class Outcome:
         return "job.result" if self.error is None else "job.error"
 
     def payload(self, completed_at: str) -> bytes:
-        """The terminal message's payload."""
+        """Encode the terminal message's payload."""
         if self.result_id is not None:
             return payload_bytes(
                 JobResult(
@@ -53,20 +54,20 @@ class Outcome:
 
 
 def succeeded(result: bytes) -> Outcome:
-    """The agent returned this."""
+    """Return the outcome of an agent that has returned `result`, which is JSON."""
     return Outcome(Status.SUCCESS, result)
 
 
 def streamed(result_id: str, size: int) -> Outcome:
-    """The agent has streamed these chunks, so many bytes, and returned nothing."""
+    """Return the outcome of an agent that has streamed `size` bytes and returned nothing."""
     return Outcome(Status.SUCCESS, result_id=result_id, result_size=size)
 
 
 def failed(error: ArcpError) -> Outcome:
-    """The agent raised, or the runtime had to end the job.
+    """Return the outcome of an agent that raised, or of a job that the runtime had to end.
 
-    A job that merely met somebody else's cancellation or timeout was not cancelled or timed out
-    itself; and a code that is not of §12 says nothing to a client.
+    An error of another job that was cancelled or timed out does not make this job cancelled or
+    timed out; and a code that is not of §12 says nothing to a client.
     """
     if error.code not in CODES or error.code in (JobCancelled.code, JobTimedOut.code):
         error = InternalError(error.message, details=error.details)
@@ -74,31 +75,34 @@ def failed(error: ArcpError) -> Outcome:
 
 
 def raised(error: ArcpError, most_bytes: int) -> Outcome | None:
-    """The agent raised an error of its own; None if that is none a frame can hold."""
+    """Return the outcome of an agent that raised `error`; None if no frame can hold the error."""
     sound = sound_copy(error, most_bytes)
     return None if sound is None else failed(sound)
 
 
 def sound_copy(error: ArcpError, most_bytes: int) -> ArcpError | None:
-    """An agent may go on changing its error, and can spoil it in every way: None if it has."""
+    """Return a copy that the agent cannot change; None if the agent has spoilt the error already.
+
+    An agent may put anything into an error's fields.
+    """
     try:
         payload = error.payload()
         fields = (error.message, error.retryable, error.details)
         sound = tuple(map(type, fields)) == (str, bool, dict) and bool(error.message)
-        # A body, and an error in it: one level more than a terminal has.
+        # An event has the error one level deeper than a terminal has it.
         fits = sound and len(dumps(payload, max_depth=MAX_DEPTH - 3)) <= most_bytes
-    except Exception:  # noqa: BLE001 - the agent's class, and whatever it has put there
+    except Exception:  # noqa: BLE001 - the class may be the agent's own
         return None
     return error_from_payload(payload) if fits else None
 
 
 def cancelled(reason: str | None) -> Outcome:
-    """The client wanted it so (§7.4)."""
+    """Return the outcome of a job that was cancelled (§7.4)."""
     return Outcome(Status.CANCELLED, error=JobCancelled(reason or "the job was cancelled"))
 
 
 def timed_out(seconds: float) -> Outcome:
-    """It ran longer than its submit allowed."""
+    """Return the outcome of a job that ran for longer than its submit allowed."""
     return Outcome(
         Status.TIMED_OUT, error=JobTimedOut(f"the job ran longer than {seconds:g} seconds")
     )

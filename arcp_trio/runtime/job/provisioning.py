@@ -9,7 +9,7 @@ import trio
 
 from arcp_trio.runtime.credentials.provisioner import CredentialOrder
 from arcp_trio.runtime.credentials.wallet import Wallet
-from arcp_trio.runtime.job.emitting import add_event_with_holes
+from arcp_trio.runtime.job.events import add_event_with_holes
 from arcp_trio.wire.errors import InternalError
 from arcp_trio.wire.ids import new_id
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from codecs import getincrementaldecoder
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias
 
-from arcp_trio.runtime.job.emitting import add_event, give_way
-from arcp_trio.runtime.job.streamed_result import StreamedResult, base64_text
+from arcp_trio.runtime.job.events import add_event, give_way
+from arcp_trio.runtime.job.result_chunks import ResultChunks, base64_text
 from arcp_trio.runtime.limits import LEAST_CHUNK_BYTES
 from arcp_trio.wire.errors import InternalError
 from arcp_trio.wire.events import ENCODINGS
@@ -17,21 +17,21 @@ from arcp_trio.wire.json import dumps
 if TYPE_CHECKING:
     from arcp_trio.runtime.job.job import Job
 
-Encoding = Literal["utf8", "base64"]
+Encoding: TypeAlias = Literal["utf8", "base64"]
 
-CHUNK_ALLOWANCE = 256
+CHUNK_ALLOWANCE: Final = 256
 """Bytes of a chunk's payload around its data, at most."""
 
-_INSIDE_A_CHARACTER = range(0x80, 0xC0)
-"""Bytes of UTF-8 that continue one."""
+_INSIDE_A_CHARACTER: Final = range(0x80, 0xC0)
+"""Bytes of UTF-8 that continue a character."""
 
 
 class ResultStream:
     """`async with job.stream_result() as out: await out.write("…")`, and then return nothing.
 
-    What was written is taken, also if the call is cancelled while it waits for the store or the
-    client. Several tasks may write: each write stays in one piece. An exception that leaves the
-    block leaves the result unfinished, and the job cannot succeed any more.
+    What was written stays written, also if the call is cancelled while it waits for the store or
+    the client. Several tasks may write: each write stays in one piece. An exception that leaves the
+    block leaves the result unfinished, and the job can no longer succeed.
     """
 
     def __init__(self, job: Job, encoding: Encoding) -> None:
@@ -40,15 +40,15 @@ class ResultStream:
         self._job = job
         self._encoding = encoding
         self._decoder = getincrementaldecoder("utf-8")() if encoding == "utf8" else None
-        self._held = bytearray()
-        """Not sent yet: at least the last byte, for the last chunk to know that it is the last."""
+        self._unsent = bytearray()
+        """At least the last byte written, so that the last chunk can say that it is the last."""
         self._open = False
 
     async def __aenter__(self) -> Self:
         await give_way(self._job)
-        if self._job.streamed is not None:
-            raise self._job.streamed.fail(InternalError("a job has only one streamed result"))
-        self._job.streamed = StreamedResult(new_id("res_"))
+        if self._job.chunks is not None:
+            raise self._job.chunks.fail(InternalError("a job has only one streamed result"))
+        self._job.chunks = ResultChunks(self._job, new_id("res_"))
         self._open = True
         return self
 
@@ -56,13 +56,13 @@ class ResultStream:
         """Add to the result: text or UTF-8, whose characters several writes may share; or bytes.
 
         Raises:
-            InternalError: the result is larger than `result_bytes`, or ends with the job.
-            ValueError: it is not UTF-8, and nothing of it was taken; or the block was left.
+            InternalError: the result is larger than `result_bytes`, or the job has ended.
+            ValueError: the data is not UTF-8, and nothing of it was added; or the block was left.
         """
         if not self._open:
             raise ValueError("this is not the block of a streamed result")
-        self._held += self._checked(data)
-        while len(self._held) > self._job.core.limits.chunk_bytes:
+        self._unsent += self._checked(data)
+        while len(self._unsent) > self._job.core.limits.chunk_bytes:
             await self._send(last=False)
         await give_way(self._job)
 
@@ -89,30 +89,30 @@ class ResultStream:
             pass
 
     async def _send(self, *, last: bool) -> bool:
-        """Emit the next chunk; tell whether it has others behind it."""
-        streamed = self._job.streamed
-        assert streamed is not None
+        """Emit the next chunk; return whether others follow it."""
+        chunks = self._job.chunks
+        assert chunks is not None
         data, size = self._next_data()
-        more = not last or size < len(self._held)
+        more = not last or size < len(self._unsent)
         body = {
-            "result_id": streamed.id,
-            "chunk_seq": streamed.next_chunk,
+            "result_id": chunks.id,
+            "chunk_seq": chunks.next_chunk,
             "data": data,
             "encoding": self._encoding,
             "more": more,
         }
         add_event(self._job, "result_chunk", body)
-        del self._held[:size]
+        del self._unsent[:size]
         await give_way(self._job, at_once=True)
         return more
 
     def _next_data(self) -> tuple[str, int]:
-        """The next chunk's data, and how many bytes it stands for: as many as a frame can hold."""
-        room = self._job.most_bytes - CHUNK_ALLOWANCE
+        """Return as much data as a frame can hold, and how many bytes that is undecoded."""
+        room = self._job.most_payload_bytes - CHUNK_ALLOWANCE
         most = self._job.core.limits.chunk_bytes
         while True:
             size = self._whole_characters(most)
-            piece = self._held[:size]
+            piece = self._unsent[:size]
             data = base64_text(piece) if self._decoder is None else piece.decode()
             # A control character takes six bytes of a frame.
             if len(dumps(data)) <= room or most < 2 * LEAST_CHUNK_BYTES:
@@ -120,9 +120,9 @@ class ResultStream:
             most //= 2
 
     def _whole_characters(self, most: int) -> int:
-        held = self._held
-        size = min(most, len(held))
-        if self._decoder is not None and size < len(held):
-            while held[size] in _INSIDE_A_CHARACTER:
+        unsent = self._unsent
+        size = min(most, len(unsent))
+        if self._decoder is not None and size < len(unsent):
+            while unsent[size] in _INSIDE_A_CHARACTER:
                 size -= 1
         return size

@@ -1,13 +1,13 @@
-"""A tool call as two events: what is called, and what it came to (§8.2, §9.3)."""
+"""A tool call as two events: `tool_call`, and `tool_result` with its result or error (§8.2)."""
 
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from arcp_trio.groups import unwrapped
-from arcp_trio.runtime.job.emitting import add_event, give_way
+from arcp_trio.runtime.job.events import add_event, give_way
 from arcp_trio.runtime.job.outcome import sound_copy
 from arcp_trio.runtime.tracing import NO_SPAN, Span
 from arcp_trio.wire.errors import CODES, ArcpError, InternalError, JobCancelled
@@ -18,13 +18,12 @@ from arcp_trio.wire.json import Json
 if TYPE_CHECKING:
     from arcp_trio.runtime.job.job import Job
 
-
-_AROUND_ERROR = 256
+ERROR_ALLOWANCE: Final = 256
 """Bytes of an event's payload around the error in it, at most."""
 
 
 class ToolCall:
-    """Around the call itself. Set `result`; an exception becomes the call's error."""
+    """The block around a tool's call. Set `result`; an exception becomes the call's error."""
 
     def __init__(self, job: Job, tool: str, args: Json) -> None:
         self.id = new_id("call_")
@@ -42,7 +41,7 @@ class ToolCall:
         self._span = job.span.start(f"tool {self._tool}", named)
         try:
             await give_way(job)
-            # Behind the event, and with nothing to wait for between it and the call.
+            # After the event, and with nothing to wait for between the check and the call (§9.3).
             job.authorize("tool.call", self._tool)
         except BaseException as error:
             self._fail(error)
@@ -67,28 +66,29 @@ class ToolCall:
             self._fail(unfit)
             raise
         self._span.end({})
-        await give_way(self._job)  # noqa: ASYNC102 - where the block ended well
+        await give_way(self._job)  # noqa: ASYNC102 - no exception is leaving the block
 
     def _fail(self, error: BaseException) -> None:
-        """End the call with an error. In one step: whoever is being cancelled cannot wait."""
+        """End the call with an error, with no checkpoint: the task may be cancelled."""
         told = self._told(error)
         self._span.end({}, code=told.code)
-        if not self._job.sealed:
+        if not self._job.ended:
             add_event(self._job, "tool_result", {"call_id": self.id, "error": told.payload()})
 
     def _told(self, error: BaseException) -> ArcpError:
-        """What the client may read of it: the text of an exception may hold secrets (§12)."""
+        """Return what the client may read: the text of an exception may hold secrets (§12)."""
         error = unwrapped(error)
         if isinstance(error, ArcpError) and error.code in CODES:
-            sound = sound_copy(error, self._job.most_bytes - _AROUND_ERROR)
+            sound = self._sound(error)
             if sound is not None:
                 return sound
         if isinstance(error, InvalidEvent):
             return InternalError("the tool's result cannot be sent")
         if isinstance(error, Exception):
-            return self._explained(error) or InternalError("the tool call failed")
+            known = self._job.explained(error)
+            sound = None if known is None else self._sound(known)
+            return sound or InternalError("the tool call failed")
         return JobCancelled("the tool call was given up")
 
-    def _explained(self, error: Exception) -> ArcpError | None:
-        known = self._job.explained(error)
-        return None if known is None else sound_copy(known, self._job.most_bytes - _AROUND_ERROR)
+    def _sound(self, error: ArcpError) -> ArcpError | None:
+        return sound_copy(error, self._job.most_payload_bytes - ERROR_ALLOWANCE)

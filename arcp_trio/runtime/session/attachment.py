@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import trio
-
 from arcp_trio.runtime.farewell import Closing, Farewell
 from arcp_trio.runtime.notices import refusal
+from arcp_trio.runtime.wake import Wake
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.session.unsent import Unsent
@@ -33,7 +32,7 @@ class Attachment:
         self.over = False
         """The connection has ended, or goes on with another session."""
         self._replay: Replay | None = None
-        self._begun = trio.Event()
+        self._begun = Wake()
 
     def begin(self, replay: Replay) -> None:
         """Let the connection send: first the frames of `replay`, then those in `unsent`."""
@@ -42,9 +41,10 @@ class Attachment:
 
     async def begun(self) -> Replay:
         """Wait until the scribe has attached the session, and return what is sent first."""
-        await self._begun.wait()
-        assert self._replay is not None
-        return self._replay
+        while self._replay is None:
+            await self._begun.wait()
+        replay, self._replay = self._replay, None
+        return replay
 
     def fail(self, error: ArcpError, code: int) -> None:
         """End the connection after what is on its way, saying why; only the first call counts."""

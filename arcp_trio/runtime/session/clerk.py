@@ -11,18 +11,15 @@ from typing import TYPE_CHECKING, TypeAlias
 import attrs
 
 from arcp_trio.runtime.farewell import Farewell
-from arcp_trio.runtime.job import outcome
 from arcp_trio.runtime.notices import frame, refusal
+from arcp_trio.runtime.session.cancelling import Cancelling
 from arcp_trio.runtime.session.observing import Observing
-from arcp_trio.runtime.session.outbox import Answer, Leave, Promise
-from arcp_trio.store.writes import CancelJob
+from arcp_trio.runtime.session.outbox import Answer, Leave
 from arcp_trio.transport.close_codes import CloseCode
 from arcp_trio.wire.errors import (
     ArcpError,
     InternalError,
     InvalidRequest,
-    JobNotFound,
-    PermissionDenied,
 )
 from arcp_trio.wire.features import Feature
 from arcp_trio.wire.messages import (
@@ -39,13 +36,11 @@ from arcp_trio.wire.messages import (
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.core import Core
-    from arcp_trio.runtime.job.job import Job
     from arcp_trio.runtime.job.jobs import Jobs
     from arcp_trio.runtime.session.attachment import Attachment
     from arcp_trio.runtime.session.resuming import Resume
     from arcp_trio.runtime.session.session import Session
     from arcp_trio.runtime.session.submission import Submissions
-    from arcp_trio.store.records import Status
 
 log = logging.getLogger(__name__)
 
@@ -74,6 +69,7 @@ class Clerk:
         self._jobs = jobs
         self._session = session
         self._submissions = submissions
+        self._cancelling = Cancelling(core, jobs, session, self._in_turn)
         self._observing = Observing(core, jobs, session)
 
     async def run(self) -> None:
@@ -81,7 +77,7 @@ class Clerk:
         session = self._session
         while True:
             await session.outbox.room_for_answers()
-            command = await session.inbox.get()
+            command = await session.inbox.commands.receive()
             try:
                 if isinstance(command, Request):
                     await self._serve(command)
@@ -137,7 +133,7 @@ class Clerk:
             case Submit():
                 self._submissions.begin(session, request, message)
             case Cancel():
-                await self._cancel(request, message)
+                await self._cancelling.cancel(request, message)
             case Close():
                 self._in_turn(request, partial(self._close, request, message))
             case Hello() | SessionResume():
@@ -160,71 +156,13 @@ class Clerk:
         Its jobs go on, and from now on any session of the principal may cancel them.
         """
         session = self._session
-        self._jobs.session_gone(session.id)
+        self._jobs.remove_submitter(session.id)
         log.info("session closed", extra=session.facts)
         payload = {} if message.reason is None else {"reason": message.reason}
         closed = frame("session.closed", payload)
         session.tell(Leave(request.attachment, Farewell(CloseCode.NORMAL, "closed", closed)))
         request.attachment.closing.within(self._core.limits.close_seconds)
 
-    # -- cancel (§7.4)
-
-    async def _cancel(self, request: Request, message: Cancel) -> None:
-        job = self._jobs.live.get(message.job_id)
-        if job is None:
-            row = await self._core.store.job(message.job_id)
-            self._check_visible(None if row is None else row.principal)
-            assert row is not None
-            self._refuse_ended(request, row.job_id, row.status)
-            return
-        self._check_visible(job.principal)
-        cancel = partial(self._cancel_live, request, message, job)
-        line = self._session.last_place
-        if self._session.id in job.submitters or line is None or line.is_set():
-            cancel()
-        else:
-            # A submit that waits for its answer may make this session one of the submitters.
-            self._in_turn(request, cancel)
-
-    def _cancel_live(self, request: Request, message: Cancel, job: Job) -> None:
-        self._check_may_cancel(job)
-        decided = job.decide(outcome.cancelled(message.reason))
-        ends = job.outcome
-        if not decided and ends is not None and (job.sealed or ends.status != "cancelled"):
-            self._refuse_ended(request, job.id, ends.status)
-            return
-        payload = {"job_id": job.id} | (
-            {} if message.reason is None else {"reason": message.reason}
-        )
-        tail = frame("job.cancelled", payload, job_id=job.id)
-        if decided:
-            # Stored before it is promised: a crash before the job's end must not break the promise.
-            self._core.store.put(CancelJob(job.id, message.reason or ""))
-        # Only the first promise is logged, however often the client asks.
-        self._session.tell(Promise(tail) if decided else Answer(request.attachment, tail))
-        job.wind_up()
-
-    def _check_visible(self, owner: str | None) -> None:
-        """Refuse a job that the principal may not observe as if it did not exist (§6.6)."""
-        may_observe = self._core.policy.may_observe
-        if owner is None or not (self._is_operator or may_observe(self._session.principal, owner)):
-            raise JobNotFound("there is no such job")
-
-    def _check_may_cancel(self, job: Job) -> None:
-        """Refuse a session that did not submit the job, while one that did exists (§7.4, §7.6)."""
-        session = self._session
-        left_alone = not job.submitters and session.principal == job.principal
-        if not (session.id in job.submitters or left_alone or self._is_operator):
-            raise PermissionDenied("only the session that submitted the job may cancel it")
-
     def _require(self, feature: str) -> None:
         if feature not in self._session.features:
             raise InvalidRequest(f"not negotiated in this session: {feature}")
-
-    @property
-    def _is_operator(self) -> bool:
-        return self._session.principal in self._core.operators
-
-    def _refuse_ended(self, request: Request, job_id: str, status: Status) -> None:
-        if not request.attachment.dialect.quiet_after_end:
-            raise InvalidRequest(f"job {job_id} has ended: {status}")

@@ -20,7 +20,8 @@ class Inbox:
         self._most_bytes = limits.inbox_bytes
         self._bytes = 0
         self._bytes_done = Wake()
-        self._send, self._receive = trio.open_memory_channel["Command"](limits.inbox_items)
+        self._send, self.commands = trio.open_memory_channel["Command"](limits.inbox_items)
+        """`commands` is where the clerk receives them; each is counted until `done`."""
 
     async def put(self, command: Command) -> None:
         """Add a command; wait for room.
@@ -37,10 +38,6 @@ class Inbox:
         except BaseException:
             self.done(taken)
             raise
-
-    async def get(self) -> Command:
-        """Return the next command; wait for one."""
-        return await self._receive.receive()
 
     def begun(self, size: int) -> None:
         """Count `size` bytes that are being worked on."""

@@ -1,4 +1,4 @@
-"""What a submit comes to: a new job, or the one that its key stands for (§7.1, §7.2)."""
+"""Deciding submits: each leads to a new job, or to the one that its key stands for (§7.1, §7.2)."""
 
 from __future__ import annotations
 
@@ -25,22 +25,15 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.session.session import Session
 
 
-@attrs.define(eq=False)
-class Claim:
-    """An idempotency key whose first submit is not decided yet."""
-
-    settled: trio.Event = attrs.field(factory=trio.Event)
-
-
 @attrs.define(eq=False, kw_only=True)
 class Submission:
-    """One `job.submit` of one session, until it is answered."""
+    """A `job.submit` of one session, until it is answered."""
 
     session: Session
     request: Request
     submit: Submit
-    claim: Claim | None
-    """Held by the submit that is the first to bring its key."""
+    claim: trio.Event | None
+    """The claim on its key, if this submit is the first to bring it: set once it is decided."""
 
     @property
     def wants_credentials(self) -> bool:
@@ -55,27 +48,28 @@ class Submission:
 
 @attrs.frozen
 class Decision:
-    """What a submit comes to: a job, new or known, and whether its session begins to watch it."""
+    """The job that a submit leads to, new or known, and the watch of it that begins, if any."""
 
     tail: bytes
-    """Of its `job.accepted`."""
+    """The tail of its `job.accepted`."""
     watch: Watch | None = None
     new: NewJob | None = None
 
 
 class Judge:
-    """Decides what a submit comes to. Submits that share a key are decided one at a time."""
+    """Decides to which job a submit leads. Submits that share a key are decided one at a time."""
 
     def __init__(self, core: Core, jobs: Jobs) -> None:
         self._core = core
         self._jobs = jobs
-        self._claims: dict[tuple[str, str], Claim] = {}
+        self._claims: dict[tuple[str, str], trio.Event] = {}
+        """By principal and key; each is set once the submit that has it is decided."""
 
-    def claim(self, principal: str, key: str | None) -> Claim | None:
+    def claim(self, principal: str, key: str | None) -> trio.Event | None:
         """Claim a key for a submit; None if there is no key, or another submit has claimed it."""
         if key is None or (principal, key) in self._claims:
             return None
-        claim = self._claims[principal, key] = Claim()
+        claim = self._claims[principal, key] = trio.Event()
         return claim
 
     def decide_at_once(self, submission: Submission) -> Decision:
@@ -100,7 +94,7 @@ class Judge:
         while submission.claim is None:
             other = self._claims.get((principal, key))
             if other is not None:
-                await other.settled.wait()
+                await other.wait()
             submission.claim = self.claim(principal, key)
         try:
             known = await self._core.store.key(principal, key, self._core.clock.now())
@@ -109,11 +103,11 @@ class Judge:
             else:
                 decision = await self._repeat(submission, known)
             if decision.watch is not None:
-                submission.session.accepting.add(decision.watch.job_id)
+                submission.session.accepting |= {decision.watch.job_id}
             return decision
         finally:
             del self._claims[principal, key]
-            submission.claim.settled.set()
+            submission.claim.set()
 
     # -- a new job
 
@@ -171,8 +165,8 @@ def _source(submission: Submission) -> JobSource:
         session_id=session.id,
         submitters={session.id},
         trace=submission.request.trace,
-        streams=Feature.RESULT_CHUNK in session.features,
-        credentials=submission.wants_credentials,
+        sends_chunks=Feature.RESULT_CHUNK in session.features,
+        wants_credentials=submission.wants_credentials,
         request_id=submission.request.id,
         key=None if key is None else IdempotencyKey(key, fingerprint(submit)),
     )

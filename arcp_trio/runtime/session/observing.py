@@ -97,7 +97,7 @@ class Observing:
             cursor = length if cursor is None else cursor
             if job is not None:
                 cursor = max(cursor, job.journal.first)
-            if cursor < length or (job is not None and not job.sealed):
+            if cursor < length or (job is not None and not job.ended):
                 self._check_room()
                 watch = Watch(session, row.job_id, job, cursor, observer=True)
         replayed = 0 if watch is None else length - watch.cursor

@@ -110,7 +110,8 @@ class Outbox:
         self._last_hints: Hints | None = None
         """The last item in the channel, if entries may be added to it."""
         self._answered = Wake()
-        self._send, self._receive = trio.open_memory_channel[OutboxItem](math.inf)
+        self._send, self.items = trio.open_memory_channel[OutboxItem](math.inf)
+        """`items` is where the scribe waits for the next one; `take` returns all that are there."""
 
     # -- filling it
 
@@ -140,7 +141,7 @@ class Outbox:
 
     def look(self) -> None:
         """Have the scribe look whether the session is still needed."""
-        if not self._receive.statistics().current_buffer_used:
+        if not self.items.statistics().current_buffer_used:
             self._last_hints = None
             self._send.send_nowait(Look())
 
@@ -166,17 +167,9 @@ class Outbox:
         self._last_hints = None
         try:
             while True:
-                taken.append(self._receive.receive_nowait())
+                taken.append(self.items.receive_nowait())
         except trio.WouldBlock:
             return taken
-
-    async def wait_and_take(self) -> list[OutboxItem]:
-        """Wait until there is something, and return everything that is there."""
-        taken = self.take()
-        if taken:
-            return taken
-        first = await self._receive.receive()
-        return [first, *self.take()]
 
     def taken(self, hints: int, told: int) -> None:
         """Stop counting `hints` entries and `told` other items: the scribe has dealt with them."""

@@ -76,7 +76,9 @@ class Scribe:
         """Consume the outbox for as long as the session is needed in memory."""
         session, outbox = self._session, self._outbox
         while session.needed:
-            items = outbox.take() if self._catching_up else await outbox.wait_and_take()
+            items = outbox.take()
+            if not items and not self._catching_up:
+                items = [await outbox.items.receive(), *outbox.take()]
             await self._take(items)
             if self._catching_up:
                 await self._all_seen()  # the journals to be read are stored, even a new job's
@@ -226,7 +228,7 @@ class Scribe:
         self, series: Sequence[Series], unsent: Unsent | None, top: int, told: Iterable[str]
     ) -> None:
         session = self._session
-        session.accepting.difference_update(told)
+        session.accepting = session.accepting.difference(told)
         self._seen_seq = top
         if unsent is not None:
             unsent.extend(series)

@@ -48,7 +48,7 @@ class Session:
         """The session cannot go on: it is dropped rather than parked."""
         self.last_place: trio.Event | None = None
         """The end of the line in which submits are answered."""
-        self.accepting: set[str] = set()
+        self.accepting: frozenset[str] = frozenset()  # costs nothing while it is empty
         """Jobs with a key whose acceptance is not in the log yet."""
         self._holds = 0
         self._detached = Wake()

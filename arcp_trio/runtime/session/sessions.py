@@ -201,7 +201,7 @@ class Sessions:
         """Forget a session. Its jobs run on, and their events stay in their journals."""
         log.info("session dropped", extra={"session_id": session_id, "why": why})
         self._core.store.put(DropSession(session_id))
-        self.jobs.session_gone(session_id)
+        self.jobs.remove_submitter(session_id)
 
     async def sweep(self) -> None:
         """Drop sessions whose window is over, and what is past its retention, until cancelled."""

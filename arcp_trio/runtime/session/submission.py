@@ -125,8 +125,7 @@ class Submissions:
         assert watch is not None
         session.stop_observing(watch.job_id)  # from here on it has the job's events as a submitter
         session.tell(Promise(decision.tail, watch))
-        if watch.job is not None:
-            watch.job.journal.watches[session.id] = watch
+        watch.join_job()
         if decision.new is not None:
             decision.new.start_once_stored()
 

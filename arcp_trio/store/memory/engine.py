@@ -9,10 +9,10 @@ from typing import Final
 import attrs
 import trio
 
+from arcp_trio.store.first_numbers import index_after
 from arcp_trio.store.interface import JournalTrimmed, Owed, Replay, Store
 from arcp_trio.store.memory.tables import Tables, last_place
 from arcp_trio.store.memory.writing import TableWriter
-from arcp_trio.store.numbering import index_after
 from arcp_trio.store.records import Frame, JobQuery, JobRow, KeyRow, Range, Recovered, SessionRow
 from arcp_trio.store.replaying import ReplayPlace
 from arcp_trio.store.writes import Write

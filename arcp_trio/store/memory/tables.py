@@ -8,8 +8,8 @@ from typing import TypeAlias
 
 import attrs
 
+from arcp_trio.store.first_numbers import Run
 from arcp_trio.store.interface import JournalTrimmed, LogTrimmed
-from arcp_trio.store.numbering import Run
 from arcp_trio.store.records import CredentialRow, Entry, JobRow, KeyRow, LogItem, SessionRow
 
 

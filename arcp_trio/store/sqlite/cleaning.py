@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from time import perf_counter
 from typing import Final
 
-from arcp_trio.store.numbering import Run, end_index, extend
+from arcp_trio.store.first_numbers import Run, end_index, extend
 from arcp_trio.store.sqlite.file import transaction
 from arcp_trio.store.sqlite.packing import numbered_in, pack_runs, unpack_runs
 from arcp_trio.store.sqlite.schema import EVERYTHING

@@ -7,8 +7,8 @@ from typing import Final
 
 import attrs
 
+from arcp_trio.store.first_numbers import Run, index_after
 from arcp_trio.store.interface import JournalTrimmed
-from arcp_trio.store.numbering import Run, index_after
 from arcp_trio.store.sqlite import rows
 from arcp_trio.store.sqlite.packing import numbered_in, unpack_runs
 from arcp_trio.store.sqlite.schema import EVERYTHING

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from arcp_trio.store.numbering import Run
+from arcp_trio.store.first_numbers import Run
 from arcp_trio.store.records import Entry, Inline, LogItem, Mark, Range
 
 _PackedEntry: TypeAlias = tuple[int, bytes, str | None, bool, str | None]

@@ -1,4 +1,4 @@
-"""The options of client commands, as they are read."""
+"""The values of options of `submit`: times, leases and budgets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from arcp_trio.cli.kinds import DURATION, seconds_of
     [("90", 90), ("90s", 90), ("10m", 600), ("1h30m", 5400), ("2d", 172_800), ("0.5h", 1800)],
 )
 def test_times(text: str, seconds: float) -> None:
-    """A number of seconds, or numbers with units."""
+    """A time is a number of seconds, or numbers with units."""
     assert seconds_of(text) == seconds
     assert DURATION.from_text(text) == seconds
 
@@ -22,7 +22,7 @@ def test_times(text: str, seconds: float) -> None:
     "text", ["", "m", "10x", "-1", "1 h", "1m30", "inf", "1e3", "\u0661", "1.m"]
 )
 def test_what_is_no_time(text: str) -> None:
-    """Anything else is none."""
+    """Any other text is refused."""
     with pytest.raises(ValueError):  # noqa: PT011 - the text is for argparse to replace
         seconds_of(text)
 
@@ -36,13 +36,13 @@ def test_a_lease() -> None:
 
 
 def test_a_budget() -> None:
-    """Amounts stay the text that they were."""
+    """An amount stays the text that it was."""
     assert parse_budget(["USD:5.00", "EUR:0"]) == {"USD": "5.00", "EUR": "0"}
 
 
 @pytest.mark.parametrize("given", [["USD"], [":5"], ["USD:"], ["USD:nan"], ["USD:-1"]])
 def test_what_is_no_budget(given: list[str]) -> None:
-    """Anything else is refused, with an example."""
+    """A malformed amount and a currency that is named twice are refused."""
     with pytest.raises(Exception, match="such as USD:5"):
         parse_budget(given)
     with pytest.raises(Exception, match="names USD twice"):

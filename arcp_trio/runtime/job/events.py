@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import trio
 
-from arcp_trio.runtime.job import spending
-from arcp_trio.runtime.job.streamed_result import StreamedResult
+from arcp_trio.runtime.job import costs
+from arcp_trio.runtime.job.result_chunks import ResultChunks
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.wire import events
 from arcp_trio.wire.timestamps import rfc3339
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.job.job import Job
     from arcp_trio.wire.json import Json
 
-EMITS_PER_CHECKPOINT = 64
-"""An emit gives way to other tasks this often; else it only looks for cancellation."""
+EMITS_PER_CHECKPOINT: Final = 64
+"""How many emits of a job one checkpoint is for; the others only look for cancellation."""
 
 
 async def emit(job: Job, kind: str, body: Mapping[str, Json]) -> None:
@@ -29,15 +29,20 @@ async def emit(job: Job, kind: str, body: Mapping[str, Json]) -> None:
 
 
 def add_event(job: Job, kind: str, body: Mapping[str, Json]) -> None:
-    """Add an event to the journal, and count what it says was spent."""
+    """Add an event to the journal, and take what it says was spent off the budgets.
+
+    Raises:
+        InvalidEvent: the body is not what its kind wants; nothing was added.
+        ArcpError: the event is too large, or the job has ended.
+    """
     payload = _encoded(job, kind, body)
     if kind == "result_chunk" and not _take_chunk(job, body):
         return
-    spent = spending.charge(job, body) if kind == "metric" else None
+    charged = costs.charge(job, body) if kind == "metric" else None
     job.journal.append("job.event", payload, feature=events.feature_of(kind))
-    if spent is not None:
-        for each, left in spending.changed(job, spent):
-            add_event(each, "metric", left)
+    if charged is not None:
+        for each, metric in costs.remaining(job, charged):
+            add_event(each, "metric", metric)
 
 
 def add_event_with_holes(job: Job, kind: str, body: Mapping[str, Json]) -> None:
@@ -47,26 +52,29 @@ def add_event_with_holes(job: Job, kind: str, body: Mapping[str, Json]) -> None:
 
 def _encoded(job: Job, kind: str, body: Mapping[str, Json]) -> bytes:
     payload = events.encode_event(kind, body, rfc3339(job.core.clock.now()))
-    if len(payload) > job.most_bytes:
+    if len(payload) > job.most_payload_bytes:
         most = job.core.limits.frame_bytes_out
         raise job.core.metrics.refused(limit_hit("frame_bytes_out", most))
-    job.refuse_if_sealed()
+    job.refuse_if_ended()
     return payload
 
 
 def _take_chunk(job: Job, chunk: Mapping[str, Json]) -> bool:
-    """Hold a chunk to its place in the result; tell whether it goes on the wire."""
-    if job.streamed is None:
-        job.streamed = StreamedResult(chunk["result_id"])
-    job.streamed.take(job, chunk)
-    return job.streams
+    """Count a chunk of the result; return whether it goes on the wire."""
+    if job.chunks is None:
+        job.chunks = ResultChunks(job, chunk["result_id"])
+    job.chunks.take(chunk)
+    return job.sends_chunks
 
 
 async def give_way(job: Job, *, at_once: bool = False) -> None:
-    """Have an agent that has emitted wait where it must, and let others have their turn."""
+    """Wait until the journals are within their bounds and the store has room for more.
+
+    If there is nothing to wait for, let other tasks run: now and then, or `at_once`.
+    """
     job.emits += 1
     each: Job | None = job
-    while each is not None:  # what it spends is also told in the journals above it
+    while each is not None:  # a cost adds to the journals of the ancestors, too
         if each.journal.over:
             await each.journal.fit()
         each = each.parent

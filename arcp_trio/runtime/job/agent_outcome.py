@@ -1,4 +1,4 @@
-"""Round an agent: whatever it returns or raises becomes its job's outcome, and goes no further."""
+"""How a job ends by what its agent returns or raises (§7.3)."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def returned(job: Job, result: Json) -> Outcome:
-    """What a job comes to whose agent has returned this."""
-    streamed = job.streamed
-    if streamed is not None:
-        fault = streamed.fault(result)
+def outcome_of_return(job: Job, result: Json) -> Outcome:
+    """Return the outcome of a job whose agent has returned `result`."""
+    chunks = job.chunks
+    if chunks is not None:
+        fault = chunks.fault(result)
         if fault is not None:
             log.error("agent streamed badly", extra=job.facts | {"error": fault.message})
             return outcome.failed(fault)
-        if job.streams:
-            return outcome.streamed(streamed.id, streamed.size)
-        result = streamed.inline()
+        if job.sends_chunks:
+            return outcome.streamed(chunks.id, chunks.size)
+        result = chunks.inline()
     try:
         encoded = dumps(result, max_depth=MAX_DEPTH - 2)  # it stands two levels below the frame
     except ValueError:
         log.exception("agent returned what is not JSON", extra=job.facts)
         return outcome.failed(InternalError("the agent returned what is not JSON"))
-    if len(encoded) > job.most_bytes:
+    if len(encoded) > job.most_payload_bytes:
         log.error("agent returned too much", extra=job.facts | {"bytes": len(encoded)})
         core = job.core
         too_big = limit_hit("frame_bytes_out", core.limits.frame_bytes_out)
@@ -45,25 +45,25 @@ def returned(job: Job, result: Json) -> Outcome:
     return outcome.succeeded(encoded)
 
 
-def raised(job: Job, error: BaseException) -> Outcome:
-    """What a job comes to whose agent has raised this."""
+def outcome_of_error(job: Job, error: BaseException) -> Outcome:
+    """Return the outcome of a job whose agent has raised `error`."""
     cause = unwrapped(error)
     known = cause if isinstance(cause, ArcpError) else job.explained(cause)
-    its_own = None if known is None else outcome.raised(known, job.most_bytes)
-    if its_own is not None:
-        return its_own
-    # The text of an exception may hold secrets: it stays here (§12).
+    told = None if known is None else outcome.raised(known, job.most_payload_bytes)
+    if told is not None:
+        return told
+    # The text of any other exception may hold secrets: it goes into the log only (§12).
     log.error("agent failed", extra=job.facts, exc_info=error)
     return outcome.failed(InternalError("the agent failed"))
 
 
 def not_the_agents(error: BaseException) -> BaseException | None:
-    """The part of an exception that must go on: Ctrl-C, cancellation from further out."""
+    """Return the part of an exception that must go on: Ctrl-C, or a cancellation from outside."""
     if not trio.lowlevel.in_trio_task():
-        return error  # the interpreter is throwing the coroutine away
+        return error  # the interpreter is closing the coroutine
     beyond: tuple[type[BaseException], ...] = (KeyboardInterrupt,)
     if trio.current_effective_deadline() == -math.inf:
-        # Else it is one that the agent has kept from somewhere.
+        # If nothing around the agent is cancelled, it raised a `Cancelled` that it had kept.
         beyond = (*beyond, trio.Cancelled)
     if isinstance(error, BaseExceptionGroup):
         return cast("BaseExceptionGroup[BaseException]", error).subgroup(beyond)

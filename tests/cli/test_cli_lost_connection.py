@@ -1,4 +1,4 @@
-"""What client commands do when the connection is lost on the way."""
+"""What commands do when their connection is lost."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.real_tcp
 
 
 def test_it_comes_back(commands: Commands) -> None:
-    """Two lines tell of it, and no event is missing or there twice."""
+    """After a lost connection no event is missing or repeated; two lines tell of it."""
     options = ("--input", '{"n": 30, "delay": 0.1}', "--json")
     with relay(commands.url) as between:
         through = evolve(commands, url=between.url)
@@ -38,7 +38,7 @@ def test_it_comes_back(commands: Commands) -> None:
 
 
 def test_it_can_be_left_meanwhile(commands: Commands) -> None:
-    """Ctrl-C does not wait for the connection to come back."""
+    """Ctrl-C ends the command while the connection is lost."""
     with (
         relay(commands.url) as between,
         evolve(commands, url=between.url).start("submit", "waiting") as process,
@@ -55,7 +55,7 @@ def test_it_can_be_left_meanwhile(commands: Commands) -> None:
 
 
 def test_the_runtime_starts_again(start: Starter, tmp_path: Path) -> None:
-    """A runtime that was killed has ended the job by then, and the client learns of it."""
+    """After SIGKILL and a new start of the runtime, the client learns that the job has ended."""
     (tmp_path / "token").write_text(f"alice={TOKEN}")
     options = ("--token-file", "token", "--data", "kept")
     first = start("serve", "--port", "0", *options)
@@ -76,7 +76,7 @@ def test_the_runtime_starts_again(start: Starter, tmp_path: Path) -> None:
 
 
 def test_the_runtime_is_shut_down(start: Starter, tmp_path: Path) -> None:
-    """A job that is cut short may be submitted again, and that is said."""
+    """A job that is cut short by a shutdown may be submitted again, and the line says so."""
     served = start("serve", "--port", "0", "--memory", "--token", f"alice={TOKEN}")
     with Commands(served.url(), tmp_path).start("submit", "sleeper") as process:
         assert process.stderr is not None
@@ -88,7 +88,7 @@ def test_the_runtime_is_shut_down(start: Starter, tmp_path: Path) -> None:
 
 
 def test_it_can_be_left_before_there_is_a_session(commands: Commands) -> None:
-    """Where somebody listens and says nothing, Ctrl-C ends it, and no job is left to be named."""
+    """Ctrl-C ends the command before there is a session, and no job is named."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"ws://127.0.0.1:{silent.getsockname()[1]}/arcp"
         with evolve(commands, url=url).start("submit", "waiting") as process:
@@ -101,7 +101,7 @@ def test_it_can_be_left_before_there_is_a_session(commands: Commands) -> None:
 
 
 def test_short_commands_do_not_wait_long(commands: Commands) -> None:
-    """What is asked and answered at once gives a lost connection up, and says so."""
+    """A command that asks one thing gives up on a lost connection."""
     with relay(commands.url) as between:
         through = evolve(commands, url=between.url)
         with through.start("bench") as process:

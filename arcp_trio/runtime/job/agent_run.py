@@ -1,0 +1,86 @@
+"""The run of a job's agent: what bounds it, what stops it, and the outcome that comes of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+import trio
+
+from arcp_trio.runtime.job import outcome
+from arcp_trio.runtime.job.agent_outcome import not_the_agents, outcome_of_error, outcome_of_return
+
+if TYPE_CHECKING:
+    from arcp_trio.runtime.job.context import JobContext
+    from arcp_trio.runtime.job.job import Job
+    from arcp_trio.runtime.job.outcome import Outcome
+
+
+@attrs.define(eq=False, kw_only=True)
+class AgentRun:
+    """The call of a job's agent, which is cancelled at the job's end and has a grace to stop in."""
+
+    grace: float
+    """Seconds that the agent has to stop in, once its job is to end."""
+    max_runtime: float | None
+    """Seconds that the agent may run for."""
+    deadline: float | None = None
+    """The end of `max_runtime` on Trio's clock, once the agent runs."""
+    _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
+    _grace_scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
+    """The scope of the wait for the agent to stop."""
+    _stopped: trio.Event = attrs.field(factory=trio.Event)
+
+    async def run(self, job: Job, context: JobContext) -> None:
+        """Call the agent, and end the job if it runs for too long."""
+        if self.max_runtime is None:
+            await self._call(job, context)
+        else:
+            self.deadline = trio.current_time() + self.max_runtime
+            time_out = outcome.timed_out(self.max_runtime)
+            async with trio.open_nursery() as nursery:
+                name = f"time limit of {job.id}"
+                nursery.start_soon(_end_job_at, self.deadline, job, time_out, name=name)
+                await self._call(job, context)
+                nursery.cancel_scope.cancel(reason="the agent has ended in time")
+        self._stopped.set()
+
+    async def _call(self, job: Job, context: JobContext) -> None:
+        """Call the agent; what it returns or raises decides the job's outcome, and goes no further.
+
+        No exception of an agent gets past here, not even SystemExit.
+        """
+        try:
+            with self._scope, job.span.current():
+                job.decide(outcome_of_return(job, await job.agent.function(context)))
+        except BaseException as error:  # noqa: ASYNC103, BLE001 - see above
+            rest = not_the_agents(error)
+            if rest is not None:
+                raise rest from None  # noqa: ASYNC104
+            job.decide(outcome_of_error(job, error))
+
+    def cancel(self, reason: str) -> None:
+        """Cancel the agent."""
+        self._scope.cancel(reason=reason)
+
+    def shorten_grace(self, seconds: float) -> None:
+        """Give the agent at most `seconds` from now on to stop in."""
+        self.grace = min(self.grace, seconds)
+        self._bound_grace(seconds)
+
+    async def stopped(self) -> bool:
+        """Wait for the agent to stop; return False if it does not within its grace."""
+        self._bound_grace(self.grace)
+        with self._grace_scope:
+            await self._stopped.wait()
+            return True
+        return False
+
+    def _bound_grace(self, seconds: float) -> None:
+        deadline = trio.current_time() + seconds
+        self._grace_scope.deadline = min(self._grace_scope.deadline, deadline)
+
+
+async def _end_job_at(deadline: float, job: Job, outcome: Outcome) -> None:
+    await trio.sleep_until(deadline)
+    job.end(outcome)

@@ -1,0 +1,52 @@
+"""Costs that an agent reports, and what they leave of the budgets (§9.6)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from arcp_trio.wire.events import REMAINING, InvalidEvent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from arcp_trio.authority.budget import Budget
+    from arcp_trio.runtime.job.job import Job
+    from arcp_trio.wire.json import Json, JsonObject
+
+
+@attrs.frozen
+class Charge:
+    """A cost that was taken off budgets."""
+
+    currency: str
+    budgets: list[Budget]
+    """The budgets that have changed."""
+
+
+def charge(job: Job, metric: Mapping[str, Json]) -> Charge | None:
+    """Take a metric off the budgets of a job and its ancestors; None if it is no cost to them.
+
+    Raises:
+        InvalidEvent: an amount that cannot be counted exactly.
+    """
+    name, currency = metric["name"], metric.get("unit")
+    if currency is None or name == REMAINING or not name.startswith("cost."):
+        return None
+    try:
+        budgets = job.authority.budget.charge(currency, metric["value"])
+    except ValueError as error:
+        raise InvalidEvent(f"metric: {error} @ $.value") from None
+    return Charge(currency, budgets) if budgets else None
+
+
+def remaining(job: Job, charged: Charge) -> Iterator[tuple[Job, JsonObject]]:
+    """Return each job whose budget has changed, and the metric that says what is left of it."""
+    each: Job | None = job
+    while each is not None:
+        budget = each.authority.budget
+        if budget in charged.budgets and not each.ended:
+            left = budget.remaining[charged.currency]
+            yield each, {"name": REMAINING, "value": left, "unit": charged.currency}
+        each = each.parent

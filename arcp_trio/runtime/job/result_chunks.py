@@ -1,0 +1,138 @@
+"""The chunks of a streamed result, on the job's side: counted, checked, and kept if need be (§8.4).
+
+Whether a job's chunks go on the wire is decided when it is accepted, by whether the session that
+submitted it had negotiated `result_chunk`; for a child, by its root's. If not, chunks are kept, and
+the whole is the inline result. A job never has both: a session without the feature that comes to
+the job later is sent the terminal as it is, with the id of chunks that it is not sent.
+"""
+
+from __future__ import annotations
+
+from binascii import a2b_base64, b2a_base64
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from arcp_trio.runtime.limits import limit_hit
+from arcp_trio.store.interface import JournalTrimmed
+from arcp_trio.wire.errors import ArcpError, InternalError, clip, error_from_payload
+from arcp_trio.wire.events import InvalidEvent
+from arcp_trio.wire.features import Feature
+from arcp_trio.wire.json import Json, JsonValue, loads
+
+if TYPE_CHECKING:
+    from arcp_trio.runtime.job.job import Job
+
+PAGE_ENTRIES: Final = 1_024
+PAGE_BYTES: Final = 4 * 1024 * 1024
+"""How much of a journal is read in one go, to put a result together again."""
+
+
+class ResultChunks:
+    """The chunks that a job has streamed so far: their count and size, and which may come next."""
+
+    def __init__(self, job: Job, result_id: str) -> None:
+        self.id = result_id
+        self.size = 0
+        """Decoded bytes."""
+        self.next_chunk = 0
+        self._job = job
+        self._finished = False
+        self._failure: ArcpError | None = None
+        """Why the job can no longer succeed, even if its agent goes on."""
+        self._all_text = True
+        self._kept: list[bytes] = []
+
+    def take(self, chunk: Mapping[str, Json]) -> None:
+        """Count the next chunk, whose fields are of the right types; keep it if it is not sent.
+
+        Raises:
+            InvalidEvent: it is not the next chunk.
+            InternalError: the result would be too large (§14), which is the end of the stream.
+        """
+        if self._failure is not None:
+            raise error_from_payload(self._failure.payload())
+        if chunk["result_id"] != self.id:
+            raise InvalidEvent(f"result_chunk: expected {clip(repr(self.id))} @ $.result_id")
+        if self._finished:
+            raise InvalidEvent("result_chunk: expected nothing after the last chunk @ $")
+        if chunk["chunk_seq"] != self.next_chunk:
+            raise InvalidEvent(f"result_chunk: expected {self.next_chunk} @ $.chunk_seq")
+        data = _decoded(chunk)
+        self._count(len(data))
+        self.next_chunk += 1
+        self._finished = not chunk["more"]
+        self._all_text = self._all_text and chunk["encoding"] == "utf8"
+        if not self._job.sends_chunks:
+            self._kept.append(data)
+
+    def _count(self, size: int) -> None:
+        job, limits = self._job, self._job.core.limits
+        if self.size + size > limits.result_bytes:
+            raise self._refused(limit_hit("result_bytes", limits.result_bytes))
+        if not job.sends_chunks and self.size + size > job.most_payload_bytes:
+            raise self._refused(limit_hit("frame_bytes_out", limits.frame_bytes_out))
+        self.size += size
+
+    def _refused(self, error: ArcpError) -> ArcpError:
+        return self.fail(self._job.core.metrics.refused(error))
+
+    def fail(self, error: ArcpError) -> ArcpError:
+        """Have the job end with `error`, even if its agent ignores it; return a copy to raise."""
+        self._failure = error
+        return error_from_payload(error.payload())
+
+    def fault(self, returned: JsonValue) -> ArcpError | None:
+        """Return why the job does not succeed although its agent has returned; None if it does."""
+        if self._failure is None and returned is not None:
+            return InternalError("the agent returned a value beside its streamed result")
+        if self._failure is None and not self._finished:
+            return InternalError("the agent did not finish its streamed result")
+        return self._failure
+
+    def inline(self) -> str:
+        """Return what was kept as a JSON string: the text, or base64 unless all of it was text."""
+        whole = b"".join(self._kept)
+        return whole.decode() if self._all_text else base64_text(whole)
+
+    async def whole(self) -> str | bytes:
+        """Return the result of a job that has ended: text, or bytes unless all of it was text.
+
+        Raises:
+            InternalError: the result is no longer stored.
+        """
+        if self._job.sends_chunks:
+            data = b"".join([_decoded(chunk) for chunk in await self._stored()])
+        else:
+            data = b"".join(self._kept)
+        return data.decode() if self._all_text else data
+
+    async def _stored(self) -> list[dict[str, Json]]:
+        """Read the chunks back from the job's journal."""
+        job, store = self._job, self._job.core.store
+        await store.flushed()
+        chunks: list[dict[str, Json]] = []
+        at = 0
+        while at < job.journal.length:
+            try:
+                page = await store.owed({job.id: at}, PAGE_ENTRIES, PAGE_BYTES)
+            except JournalTrimmed:
+                raise InternalError("the streamed result is no longer stored") from None
+            at += len(page)
+            tails = [entry.tail for _, entry in page if entry.feature == Feature.RESULT_CHUNK]
+            chunks += [loads(b"{" + tail[1:])["payload"]["body"] for tail in tails]
+        return chunks
+
+
+def _decoded(chunk: Mapping[str, Json]) -> bytes:
+    data: str = chunk["data"]
+    if chunk["encoding"] == "utf8":
+        return data.encode()
+    try:
+        return a2b_base64(data, strict_mode=True)
+    except ValueError:
+        raise InvalidEvent("result_chunk: expected base64 @ $.data") from None
+
+
+def base64_text(data: bytes | bytearray) -> str:
+    """Return data as a JSON string can have it."""
+    return b2a_base64(data, newline=False).decode()

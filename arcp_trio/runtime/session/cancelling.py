@@ -1,0 +1,102 @@
+"""Cancelling jobs: who may, and what is promised (§7.4); `Job` carries the end out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from arcp_trio.runtime.job import outcome
+from arcp_trio.runtime.notices import frame
+from arcp_trio.runtime.session.outbox import Answer, Promise
+from arcp_trio.store.writes import CancelJob
+from arcp_trio.wire.errors import InvalidRequest, JobNotFound, PermissionDenied
+from arcp_trio.wire.messages import Cancel
+
+if TYPE_CHECKING:
+    from arcp_trio.runtime.core import Core
+    from arcp_trio.runtime.job.job import Job
+    from arcp_trio.runtime.job.jobs import Jobs
+    from arcp_trio.runtime.session.clerk import Request
+    from arcp_trio.runtime.session.session import Session
+    from arcp_trio.store.records import Status
+
+
+class Cancelling:
+    """Executes one session's requests to cancel jobs."""
+
+    def __init__(
+        self,
+        core: Core,
+        jobs: Jobs,
+        session: Session,
+        in_turn: Callable[[Request, Callable[[], None]], None],
+    ) -> None:
+        """Execute requests of `session`; `in_turn` acts after its earlier submits are answered."""
+        self._core = core
+        self._jobs = jobs
+        self._session = session
+        self._in_turn = in_turn
+
+    async def cancel(self, request: Request, message: Cancel) -> None:
+        """Decide that a job ends cancelled, and promise it to the client.
+
+        Raises:
+            JobNotFound: there is no such job, or the principal may not know of it.
+            PermissionDenied: only another session may cancel it.
+            InvalidRequest: it has ended.
+        """
+        job = self._jobs.live.get(message.job_id)
+        if job is None:
+            row = await self._core.store.job(message.job_id)
+            self._check_visible(None if row is None else row.principal)
+            assert row is not None
+            self._refuse_ended(request, row.job_id, row.status)
+            return
+        self._check_visible(job.principal)
+        cancel = partial(self._cancel_live, request, message, job)
+        line = self._session.last_place
+        if self._session.id in job.submitters or line is None or line.is_set():
+            cancel()
+        else:
+            # A submit that waits for its answer may make this session one of the submitters.
+            self._in_turn(request, cancel)
+
+    def _cancel_live(self, request: Request, message: Cancel, job: Job) -> None:
+        self._check_may_cancel(job)
+        decided = job.decide(outcome.cancelled(message.reason))
+        ends = job.outcome
+        if not decided and ends is not None and (job.ended or ends.status != "cancelled"):
+            self._refuse_ended(request, job.id, ends.status)
+            return
+        payload = {"job_id": job.id} | (
+            {} if message.reason is None else {"reason": message.reason}
+        )
+        tail = frame("job.cancelled", payload, job_id=job.id)
+        if decided:
+            # Stored before it is promised: a crash before the job's end must not break the promise.
+            self._core.store.put(CancelJob(job.id, message.reason or ""))
+        # Only the first promise is logged, however often the client asks.
+        self._session.tell(Promise(tail) if decided else Answer(request.attachment, tail))
+        job.wind_up()
+
+    def _check_visible(self, owner: str | None) -> None:
+        """Refuse a job that the principal may not observe as if it did not exist (§6.6)."""
+        may_observe = self._core.policy.may_observe
+        if owner is None or not (self._is_operator or may_observe(self._session.principal, owner)):
+            raise JobNotFound("there is no such job")
+
+    def _check_may_cancel(self, job: Job) -> None:
+        """Refuse a session that did not submit the job, while one that did exists (§7.4, §7.6)."""
+        session = self._session
+        left_alone = not job.submitters and session.principal == job.principal
+        if not (session.id in job.submitters or left_alone or self._is_operator):
+            raise PermissionDenied("only the session that submitted the job may cancel it")
+
+    @property
+    def _is_operator(self) -> bool:
+        return self._session.principal in self._core.operators
+
+    def _refuse_ended(self, request: Request, job_id: str, status: Status) -> None:
+        if not request.attachment.dialect.quiet_after_end:
+            raise InvalidRequest(f"job {job_id} has ended: {status}")
