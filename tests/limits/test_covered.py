@@ -21,7 +21,9 @@ HIT_BY = {
     "handshake_seconds": "sessions/test_hello.py::test_who_says_nothing_is_closed_in_time",
     "connections_before_handshake": "front/test_waiting.py::test_the_oldest_goes_at_once",
     "close_seconds": "sessions/test_hello.py::test_who_does_not_even_read_is_closed_in_time",
-    "outbox_items": "protocol/test_order_of_answers.py::test_what_waits_behind_a_slow_submit_is_bounded",
+    "outbox_items": (
+        "protocol/test_order_of_answers.py::test_what_waits_behind_a_slow_submit_is_bounded"
+    ),
     "inbox_items": "sessions/test_heartbeat.py::test_silence_counts_only_while_somebody_listens",
     "inbox_bytes": "limits/test_inbox.py::test_large_commands_wait_before_they_are_read",
     "tail_frames": "flow/test_slow_readers.py::test_what_a_session_holds_is_bounded",
