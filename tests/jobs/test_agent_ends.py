@@ -25,8 +25,27 @@ from arcp_trio import (
 )
 from arcp_trio.testing import Peer
 from arcp_trio.wire.json import Json
+from tests.jobs.acting import Act, end_of, play
 
 SECRET = "hunter2"
+
+
+def raising(error: BaseException) -> Act:
+    """Return an agent that raises this."""
+
+    async def act(_job: JobContext) -> Json:
+        raise error
+
+    return act
+
+
+def returning(value: Json) -> Act:
+    """Return an agent that returns this."""
+
+    async def act(_job: JobContext) -> Json:
+        return value
+
+    return act
 
 
 # -- what an agent may raise
@@ -125,16 +144,14 @@ async def test_an_arcp_error_ends_the_job_in_its_own_words(
     async def fail() -> None:
         raise error
 
-    @runtime.agent("failing")
-    async def failing(_job: JobContext) -> Json:
+    async def act(_job: JobContext) -> Json:
         if wrapped:
             async with trio.open_nursery() as outer, trio.open_nursery() as inner:
                 outer.start_soon(trio.sleep_forever)
                 inner.start_soon(fail)
         await fail()
 
-    job = await peer.submit("failing")
-    payload = (await peer.until_terminal(job["job_id"]))["payload"]
+    payload = await end_of(runtime, peer, act)
     assert payload["final_status"] == "error"
     assert payload["code"] == error.code
     assert payload["message"] == error.message
@@ -158,13 +175,7 @@ async def test_a_code_that_would_lie_becomes_internal_error(
     runtime: Runtime, peer: Peer, error: ArcpError, autojump_clock: MockClock
 ) -> None:
     """A job whose helper was cancelled was not so itself, and codes are those of §12."""
-
-    @runtime.agent("failing")
-    async def failing(_job: JobContext) -> Json:
-        raise error
-
-    job = await peer.submit("failing")
-    payload = (await peer.until_terminal(job["job_id"]))["payload"]
+    payload = await end_of(runtime, peer, raising(error))
     assert payload["final_status"] == "error"
     assert payload["code"] == "INTERNAL_ERROR"
     assert payload["message"] == error.message
@@ -200,18 +211,12 @@ class UnmadeError(JobError):
     ],
     ids=range(11),
 )
-@pytest.mark.logs_error("agent=failing")
+@pytest.mark.logs_error("agent=actor")
 async def test_an_error_that_cannot_be_sent_is_a_failure(
     runtime: Runtime, peer: Peer, error: ArcpError, autojump_clock: MockClock
 ) -> None:
     """Details that are no JSON, or too much, cost the agent its words and nobody anything else."""
-
-    @runtime.agent("failing")
-    async def failing(_job: JobContext) -> Json:
-        raise error
-
-    job = await peer.submit("failing")
-    payload = (await peer.until_terminal(job["job_id"]))["payload"]
+    payload = await end_of(runtime, peer, raising(error))
     assert payload["code"] == "INTERNAL_ERROR"
     assert payload["final_status"] == "error"
     assert "details" not in payload
@@ -232,13 +237,7 @@ async def test_an_error_that_changes_is_sent_as_it_was(
     runtime: Runtime, peer: Peer, autojump_clock: MockClock
 ) -> None:
     """What happens to an error after it was raised, another task may hold it, changes nothing."""
-
-    @runtime.agent("failing")
-    async def failing(_job: JobContext) -> Json:
-        raise FickleError("x", {"it": 1})
-
-    job = await peer.submit("failing")
-    payload = (await peer.until_terminal(job["job_id"]))["payload"]
+    payload = await end_of(runtime, peer, raising(FickleError("x", {"it": 1})))
     assert payload["details"] == {"it": 1}
 
 
@@ -288,18 +287,12 @@ class Point:
     ],
     ids=range(17),
 )
-@pytest.mark.logs_error("agent=returning")
+@pytest.mark.logs_error("agent=actor")
 async def test_a_result_that_cannot_be_sent_is_a_failure(
     runtime: Runtime, peer: Peer, value: Json, autojump_clock: MockClock
 ) -> None:
     """What is not JSON, too deep or too much ends the job; the runtime goes on."""
-
-    @runtime.agent("returning")
-    async def returning(_job: JobContext) -> Json:
-        return value
-
-    job = await peer.submit("returning")
-    payload = (await peer.until_terminal(job["job_id"]))["payload"]
+    payload = await end_of(runtime, peer, returning(value))
     assert payload["code"] == "INTERNAL_ERROR"
     assert payload["final_status"] == "error"
     assert SECRET not in json.dumps(payload)
@@ -321,12 +314,4 @@ async def test_a_result_up_to_the_bounds_arrives(
     runtime: Runtime, peer: Peer, value: Json, arrives: Json, autojump_clock: MockClock
 ) -> None:
     """Whatever JSON can hold, up to the frame's bounds, is the inline result."""
-
-    @runtime.agent("returning")
-    async def returning(_job: JobContext) -> Json:
-        return value
-
-    job = await peer.submit("returning")
-    end = await peer.until_terminal(job["job_id"])
-    assert end["payload"]["final_status"] == "success"
-    assert end["payload"]["result"] == arrives
+    assert await play(runtime, peer, returning(value)) == arrives
