@@ -1,4 +1,4 @@
-"""An agent that does what its test says, and what a client sees of it."""
+"""An agent that does what its test says, and what a client sees of its job."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Whatever trees of jobs do, and whoever comes and goes, each session sees the same, in order.
+"""Whatever trees of jobs and their clients do, each session sees the same, in order.
 
 Trees and clients are generated, carried out in virtual time, and compared with what the agents
-did. The recorder adds that a child is accepted behind its parent's `delegate` and before any event
-of it, and that it ends before its parent.
+did. The recorder also checks that a child is accepted after its parent's `delegate` and before any
+of its events, and that it ends before its parent.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.jobs.tree_schedules import Schedule, carry_out, schedules
 
 EXAMPLES = 300
 DEFECT_EXAMPLES = 3_000
-"""Some defects show in one of several hundred schedules only."""
+"""Enough to find the rarest defect, which shows in one of several hundred schedules."""
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -34,12 +34,12 @@ def _small_steps() -> Iterator[None]:
 _examples = settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.too_slow])
 
 
-@pytest.mark.timeout(600)  # to shrink what fails takes its time
+@pytest.mark.timeout(600)  # shrinking a failing schedule takes long
 @pytest.mark.spec("8.3-1", "8.3-2", "9.4-3", "9.6-4", "10-1")
 @_examples
 @given(schedules, st.random_module())
 def test_any_tree(schedule: Schedule, turns: object) -> None:
-    """Both sessions see every line in the order in which it was said, and every job's end."""
+    """Both sessions see every line in the order of emission, and the end of every job."""
     carry_out(schedule)
 
 

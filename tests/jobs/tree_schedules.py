@@ -1,4 +1,4 @@
-"""Schedules for trees of jobs and their clients, and what each client must have seen then."""
+"""Schedules for trees of jobs and their clients, and the check of what each client has seen."""
 
 from __future__ import annotations
 
@@ -33,28 +33,28 @@ LEASE: JsonObject = {"agent.delegate": ["scripted"], "cost.budget": [f"USD:{BUDG
 
 @attrs.frozen
 class Say:
-    """So many log lines in a row."""
+    """Log `lines` lines."""
 
     lines: int
 
 
 @attrs.frozen
 class Nap:
-    """A pause."""
+    """Sleep."""
 
     seconds: float
 
 
 @attrs.frozen
 class Spend:
-    """A cost, in cents."""
+    """Report a cost in cents."""
 
     cents: int
 
 
 @attrs.frozen
 class Delegate:
-    """Have another do something, and wait for it or not."""
+    """Delegate a script to a child, and wait for its end or not."""
 
     to: Script
     waits: bool
@@ -64,17 +64,17 @@ class Delegate:
 
 @attrs.frozen
 class Script:
-    """What a job does."""
+    """The acts of a job."""
 
     acts: tuple[Say | Nap | Spend | Delegate, ...]
     fails: bool
     stubborn: bool
-    """It goes on, whoever wants it to stop."""
+    """Whether the agent ignores its cancellation."""
 
 
 @attrs.frozen
 class Visit:
-    """A client's connection: how much it reads, and how long it then stays away."""
+    """One connection of a client: how many frames it reads, and how long it stays away then."""
 
     frames: int
     patience: float
@@ -83,7 +83,7 @@ class Visit:
 
 @attrs.frozen
 class Schedule:
-    """A tree, the limits it lives in, and two clients that submit the same root."""
+    """A tree, the limits of its runtime, and two clients that submit the same root."""
 
     root: Script
     cancel_after: float | None
@@ -140,12 +140,12 @@ schedules = st.builds(
 
 
 class World:
-    """A runtime, whose agents do as they are told and keep account of it."""
+    """A runtime whose agents follow their scripts and keep a record."""
 
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
         self.said: list[tuple[str, int]] = []
-        """Log lines: whose, and which of all lines it was."""
+        """Log lines of all jobs in order: the job's id, and the number of the line."""
         self.scripts: list[Script] = [schedule.root]
         self.recorder = WireRecorder()
         self._all_there = trio.Event()
@@ -160,7 +160,7 @@ class World:
         self.runtime.agent("scripted")(self._play)
 
     async def live(self) -> None:
-        """Carry everything out, and check what each client has seen."""
+        """Carry the schedule out, and check what each client has seen."""
         async with self.runtime:
             clients = [Client(self, visits) for visits in self.schedule.visits]
             async with trio.open_nursery() as nursery:
@@ -183,7 +183,8 @@ class World:
         return Peer(near, cast("trio.abc.Stream", near), self.recorder), near
 
     async def _play(self, job: JobContext) -> Json:
-        await self._all_there.wait()  # who submits what has ended is told of its end alone
+        # A session that submits an ended job again gets its terminal only.
+        await self._all_there.wait()
         script: Script = self.scripts[job.input]
         with trio.CancelScope(shield=script.stubborn):
             for act in script.acts:
@@ -207,7 +208,7 @@ class World:
         self.said.append((job.id, len(self.said)))
         try:
             await job.log(str(len(self.said) - 1))
-        except ArcpError:  # it has ended: nothing was said
+        except ArcpError:  # the job has ended: nothing was logged
             self.said.pop()
             raise
 
@@ -224,18 +225,18 @@ class World:
 
 
 class Client:
-    """Submits the root, then comes and goes, and reads all of it in the end."""
+    """A client that submits the root, comes and goes, and reads everything in the end."""
 
     def __init__(self, world: World, visits: tuple[Visit, ...]) -> None:
         self._world = world
         self._visits = visits
         self._root = ""
         self._frames: dict[str, Frame] = {}
-        """All it was sent, each once, in order."""
+        """The frames that were received, each once, in order."""
         self._peer, self._line = world.connect()
 
     async def submit(self) -> None:
-        """Open a session and submit; or learn of what another has submitted."""
+        """Open a session and submit the root."""
         await self._peer.hello()
         submit: JsonObject = {"lease_request": LEASE, "idempotency_key": "the root"}
         await self._peer.send("job.submit", {"agent": "scripted", "input": 0, **submit})
@@ -247,7 +248,7 @@ class Client:
         return frame
 
     async def cancel(self) -> None:
-        """Cancel the root, if there is a connection for it."""
+        """Cancel the root, if there is a connection."""
         if self._peer.session_id is None:
             return  # not welcomed again yet
         try:
@@ -257,7 +258,7 @@ class Client:
             pass
 
     async def live(self) -> None:
-        """Be there and be away, as the schedule has it, and read the rest."""
+        """Connect and disconnect as the schedule says, and then read the rest."""
         for visit in self._visits:
             await self._read(visit.frames, visit.patience)
             self._line.cut(losing=True)
@@ -268,7 +269,7 @@ class Client:
         while not any(f["job_id"] == self._root and f["type"] in TERMINAL for f in self._told):
             await self._receive()
         with trio.move_on_after(5):
-            frame = await self._receive()  # at most the answer to a cancel that came too late
+            frame = await self._receive()  # at most the refusal of a late cancel
             assert frame["type"] == "session.error", frame
 
     async def _read(self, frames: int, patience: float) -> None:
@@ -280,10 +281,10 @@ class Client:
     def _told(self) -> list[Frame]:
         return [frame for frame in self._frames.values() if "job_id" in frame]
 
-    # -- what it must have seen
+    # -- what the client must have seen
 
     def check(self) -> None:
-        """Compare what was read with what was done."""
+        """Compare what was read with what the agents did."""
         said = [
             (frame["job_id"], int(frame["payload"]["body"]["message"]))
             for frame in self._told
@@ -298,7 +299,7 @@ class Client:
                 self._check_budget(job_id, Decimal(str(its["budget"]["USD"])))
 
     def _check_budget(self, job_id: str, left: Decimal) -> None:
-        """What a job says it has left is what it had, less all costs of the tree below it."""
+        """Check each remaining amount against the costs of the job and of the jobs below it."""
         below = {job_id}
         for frame in self._told:
             payload = frame["payload"]
