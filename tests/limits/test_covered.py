@@ -43,7 +43,9 @@ HIT_BY = {
         "jobs/test_submit.py::test_one_principal_does_not_use_up_the_places_of_another"
     ),
     "jobs": "jobs/test_submit.py::test_jobs_past_a_limit_are_refused_until_one_ends",
-    "subscriptions_per_session": "flow/test_subscriptions.py::test_subscriptions_are_limited",
+    "subscriptions_per_session": (
+        "flow/test_subscription_bounds.py::test_subscriptions_are_limited"
+    ),
     "malformed_frames": "sessions/test_limits.py::test_too_many_bad_frames_close_the_connection",
     "messages_per_second": (
         "limits/test_pace.py::test_a_burst_is_served_at_once_and_then_one_by_one"
