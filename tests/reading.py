@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import msgspec
+
 from arcp_trio.testing import Peer
 from arcp_trio.testing.frames import TERMINAL, Frame
 from arcp_trio.transport import TransportClosed
@@ -25,6 +27,14 @@ async def until_end(peer: Peer, job_id: str) -> list[Frame]:
     while frames[-1].get("job_id") != job_id or frames[-1]["type"] not in TERMINAL:
         frames.append(await peer.receive())
     return frames
+
+
+async def next_unrecorded(peer: Peer, *kinds: str) -> Frame:
+    """Receive up to a frame of one of these types, past the recorder, which keeps what it sees."""
+    while True:
+        frame: Frame = msgspec.json.decode(await peer.transport.receive())
+        if frame["type"] in kinds:
+            return frame
 
 
 async def close_code(peer: Peer) -> int | None:

@@ -31,7 +31,7 @@ _CONTEXT: Final = Context(prec=2 * (WHOLE_DIGITS + PLACES), traps=[Inexact, Inva
 
 
 def exact(value: object) -> Decimal:
-    """Return the decimal that a number is written as; `ValueError` if it is none, or too big."""
+    """Return a number as an exact decimal; `ValueError` if it is not a number, or too large."""
     number = plain(value)
     if isinstance(number, int) and not isinstance(number, bool):
         return Decimal(_within_limit(number))

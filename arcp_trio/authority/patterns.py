@@ -49,7 +49,7 @@ class Pattern:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read a pattern; `ValueError` says why the text is none."""
+        """Read a pattern; `ValueError` says why the text is not one."""
         check_characters(text)
         blocks: list[list[_Segment]] = [[]]
         for segment in _segments(text):
@@ -87,7 +87,7 @@ class Pattern:
 
 
 def parse_grant(capability: str, text: str) -> Pattern:
-    """Read a pattern of a capability; `ValueError` says why the text is none.
+    """Read a pattern of a capability; `ValueError` says why the text is not one.
 
     Files are named by absolute paths. URLs are written canonically (RFC 3986 §6), so that
     `HTTPS://Example.com:443/%7Euser` grants the same as its plainer spelling. Both may begin with

@@ -62,7 +62,7 @@ class Url:
 
 
 def parse(text: str) -> Url:
-    """Read the URL of a target; `ValueError` says why the text is none."""
+    """Read the URL of a target; `ValueError` says why the text is not one."""
     url = _parse(text)
     if "*" in url.site:
         raise ValueError(f"the host of {clip(repr(text))} has a *")

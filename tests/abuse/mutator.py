@@ -7,8 +7,7 @@ import random
 from collections.abc import Callable, Sequence
 
 from arcp_trio.wire.json import JsonObject
-from tests.protocol.support import text_of
-from tests.protocol.test_fuzz import VALID
+from tests.protocol.support import VALID, text_of
 
 MESSAGES: Sequence[tuple[str, JsonObject]] = (
     *VALID,

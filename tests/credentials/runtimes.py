@@ -20,7 +20,14 @@ from arcp_trio import (
 from arcp_trio.store.interface import Store
 from arcp_trio.store.records import CredentialRow
 from arcp_trio.testing import Peer, open_peer
-from tests.credentials.upstream import SECRET, SpentTooMuchError, Upstream, WrongModelError
+from arcp_trio.testing.frames import Frame
+from tests.credentials.upstream import (
+    ENDPOINT,
+    SECRET,
+    SpentTooMuchError,
+    Upstream,
+    WrongModelError,
+)
 from tests.stage import make_runtime
 
 LEASE = {
@@ -139,6 +146,18 @@ def providing_runtime(
         provisioner=upstream,
         limits=Limits(**limits),  # type: ignore[arg-type]
     )
+
+
+def as_told(credential_id: str, value: str) -> Frame:
+    """Return what a client is told of a credential that was issued for `LEASE`."""
+    return {
+        "id": credential_id,
+        "scheme": "bearer",
+        "value": value,
+        "endpoint": ENDPOINT,
+        "profile": "openai",
+        "constraints": {"cost.budget": ["USD:2.00"], "model.use": ["tier-fast/*"]},
+    }
 
 
 @asynccontextmanager

@@ -9,7 +9,7 @@ from trio.testing import MockClock
 
 from arcp_trio import JobContext, Json
 from arcp_trio.testing import open_peer
-from tests.credentials.runtimes import providing_runtime
+from tests.credentials.runtimes import as_told, providing_runtime
 from tests.credentials.upstream import ENDPOINT, Upstream
 
 
@@ -47,14 +47,7 @@ async def test_a_provisioned_credential(autojump_clock: MockClock) -> None:
     assert payload["request_id"] == request
     assert payload["budget"] == {"USD": 2.0}
     (credential,) = payload["credentials"]
-    assert credential == {
-        "id": credential["id"],
-        "scheme": "bearer",
-        "value": upstream.keys["vk_1"].value,
-        "endpoint": ENDPOINT,
-        "profile": "openai",
-        "constraints": {"cost.budget": ["USD:2.00"], "model.use": ["tier-fast/*"]},
-    }
+    assert credential == as_told(credential["id"], upstream.keys["vk_1"].value)
     assert used == [credential["value"]]
     body = cost["payload"]["body"]
     assert (body["name"], body["value"], body["unit"]) == ("cost.inference", 0.83, "USD")

@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable
 from itertools import pairwise
 from typing import cast
 
-import msgspec
 import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
@@ -19,6 +18,7 @@ from tests.durability.stores import TABLES
 from tests.durability.story import FEATURES, World
 from tests.footprint import blocks, tasks
 from tests.inside import SWEEP_SECONDS, held
+from tests.reading import next_unrecorded
 from tests.stage import hello_payload
 from tests.store.engines import ENGINES, Engine
 
@@ -103,14 +103,6 @@ async def entered(world: World) -> Peer:
     return peer
 
 
-async def read_until(peer: Peer, kind: str) -> Frame:
-    """Return the next frame of a type, without the recorder, which keeps every frame."""
-    while True:
-        frame: Frame = msgspec.json.decode(await peer.transport.receive())
-        if frame["type"] == kind:
-            return frame
-
-
 async def growth(times: int, ask: Callable[[], Awaitable[object]]) -> int:
     """Return how much memory the second half of `times` requests has added."""
     in_use: list[int] = []
@@ -130,7 +122,7 @@ async def test_short_jobs_leave_nothing_in_their_session(autojump_clock: MockClo
 
         async def have_one_done() -> None:
             await peer.send("job.submit", {"agent": "teller", "input": 0})
-            seq = (await read_until(peer, "job.result"))["event_seq"]
+            seq = (await next_unrecorded(peer, "job.result"))["event_seq"]
             await peer.send("session.ack", {"last_processed_seq": seq})
             world.runs.clear()
             await trio.sleep(0.5)
@@ -162,7 +154,7 @@ async def test_what_is_answered_is_forgotten(
 
         async def ask() -> None:
             await peer.send(kind, payload)
-            await read_until(peer, answer)
+            await next_unrecorded(peer, answer)
             await trio.sleep(0.1)
 
         assert await growth(4_000, ask) < 500
@@ -197,12 +189,12 @@ async def cost_of(events: int) -> float:
         for _ in range(2):
             await peer.send("job.submit", {"agent": "chatty"})
         for _ in range(2):
-            await read_until(peer, "job.result")
+            await next_unrecorded(peer, "job.result")
         resume = {**peer.resume_from(), "last_event_seq": 0}
         again = world.connect()
         await again.send("session.hello", hello_payload() | {"resume": resume})
         for _ in range(2):
-            await read_until(again, "job.result")
+            await next_unrecorded(again, "job.result")
         for seq in range(1, events, 10):
             await again.send("session.ack", {"last_processed_seq": seq})
         await wait_all_tasks_blocked()

@@ -92,9 +92,8 @@ def world_over(
     path: Path, recorder: WireRecorder | None = None, clock: TrioClock | None = None
 ) -> World:
     """Return a world over a file."""
-    store = cast(
-        "MemoryStore", SqliteStore(path, synchronous="OFF")
-    )  # World uses its interface only
+    # World uses only the interface of the store.
+    store = cast("MemoryStore", SqliteStore(path, synchronous="OFF"))
     return World(store, recorder=recorder, clock=clock)
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 import trio
 from trio.testing import MockClock
 
 from arcp_trio import JobContext, JobError
+from arcp_trio.testing import Peer
 from arcp_trio.testing.frames import Frame
 from arcp_trio.wire.json import Json, JsonObject
-from tests.flow.observing import Scene, open_scene, said, settled, subscribe, watched
+from tests.flow.observing import Scene, listing, open_scene, said, settled, subscribe, watched
 from tests.reading import numbers, until_end
 
 # -- history and live
@@ -274,3 +277,43 @@ async def test_the_descriptor_of_a_child(scene: Scene) -> None:
     await subscribe(watcher, job["job_id"], history=True)
     frames = await until_end(watcher, job["job_id"])
     assert {frame["job_id"] for frame in frames} == {job["job_id"]}, "the child came unasked for"
+
+
+async def test_nothing_is_lost_or_doubled_between_history_and_live() -> None:
+    """200 subscriptions with history to a job that never pauses: each event once and in order."""
+    async with open_scene() as scene:
+        owner, watcher = await scene.welcomed(), await scene.welcomed()
+        stop = trio.Event()
+
+        @scene.runtime.agent("endless")
+        async def endless(job: JobContext) -> int:
+            n = 0
+            while not stop.is_set():
+                await job.log(str(n))
+                await trio.lowlevel.checkpoint()
+                n += 1
+            return n
+
+        job_id = (await owner.submit("endless"))["job_id"]
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(read_to_end, owner, job_id)
+            for _ in range(200):
+                (entry,) = (await listing(watcher))["jobs"]
+                after = max(0, entry["last_event_seq"] - random.randrange(20))
+                answer = await subscribe(watcher, job_id, history=True, from_event_seq=after)
+                assert not said(watcher.seen)
+                frames = [await watcher.receive() for _ in range(10 + random.randrange(60))]
+                assert said(frames) == [str(after + n) for n in range(len(frames))], answer
+                await watcher.send("job.unsubscribe", {"job_id": job_id})
+                await settled(watcher)
+                watcher.seen.clear()
+            await subscribe(watcher, job_id, history=True)
+            stop.set()
+            frames = await until_end(watcher, job_id)
+        assert said(frames) == [*map(str, range(len(frames) - 1)), "job.result"]
+        assert frames[-1]["payload"]["result"] == len(frames) - 1
+
+
+async def read_to_end(peer: Peer, job_id: str) -> None:
+    """Be a client that reads all the time, until a job ends."""
+    await until_end(peer, job_id)

@@ -1,4 +1,4 @@
-"""An agent that does what its test says, and what a client sees of it."""
+"""An agent that does what its test says, and what a client sees of its job."""
 
 from __future__ import annotations
 
@@ -20,11 +20,18 @@ async def start(runtime: Runtime, peer: Peer, act: Act, **fields: Json) -> str:
     return job_id
 
 
+async def end_of(runtime: Runtime, peer: Peer, act: Act) -> Frame:
+    """Have an agent do this, and return the payload of the job's terminal."""
+    end = await peer.until_terminal(await start(runtime, peer, act))
+    payload: Frame = end["payload"]
+    return payload
+
+
 async def play(runtime: Runtime, peer: Peer, act: Act) -> Json:
     """Have an agent do this, and return its result."""
-    end = await peer.until_terminal(await start(runtime, peer, act))
-    assert end["payload"]["final_status"] == "success", end
-    return end["payload"]["result"]
+    end = await end_of(runtime, peer, act)
+    assert end["final_status"] == "success", end
+    return end["result"]
 
 
 def said(peer: Peer) -> list[tuple[str, Frame]]:

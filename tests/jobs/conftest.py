@@ -1,4 +1,4 @@
-"""A runtime and a connected peer for the tests of jobs."""
+"""Fixtures of the tests of jobs: a runtime, a connected peer, and a workspace for files."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tests.stage import make_runtime, simple_agents, stubborn_agents
 
 @pytest.fixture
 def clock() -> SteppedClock:
-    """The runtime's wall clock."""
+    """The runtime's wall clock, which a test can set."""
     return SteppedClock()
 
 
 @pytest.fixture
 async def runtime(clock: SteppedClock) -> AsyncGenerator[Runtime, None]:
-    """A runtime with the simple agents, a stubborn one, and one that does as it is told."""
+    """A runtime with the simple agents, a stubborn one, and one that does what its input lists."""
     async with make_runtime(simple_agents, stubborn_agents, doer.agents, clock=clock) as entered:
         yield entered
 
@@ -39,7 +39,7 @@ async def peer(runtime: Runtime) -> AsyncGenerator[Peer, None]:
 
 @pytest.fixture
 def files(runtime: Runtime, peer: Peer, tmp_path: Path) -> Generator[Workspace, None, None]:
-    """A workspace; in the end nothing outside it has changed, and nothing is left open."""
+    """A workspace; after the test, nothing outside it has changed and no file is left open."""
     workspace = Workspace(runtime, peer, tmp_path.resolve())
     before = descriptors()
     yield workspace

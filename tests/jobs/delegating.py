@@ -1,4 +1,4 @@
-"""Agents that delegate and are delegated to, the lease they do it under, and what came of it."""
+"""Agents that delegate or are delegated to, the lease they need, and the answers they get."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ agents = Agents()
 
 @agents.agent("boss")
 async def boss(job: JobContext) -> Json:
-    """Delegate what the input says, and tell what came of it."""
+    """Delegate as the input says, and return what the delegation led to."""
     asked: Frame = dict(job.input)
     wait = asked.pop("wait", True)
     for name, value in asked.pop("spend", {}).items():
@@ -33,7 +33,7 @@ async def boss(job: JobContext) -> Json:
 
 @agents.agent("worker")
 async def worker(job: JobContext) -> Json:
-    """A few events of each kind."""
+    """Emit a few events of several kinds."""
     await job.log("at work")
     async with job.tool_call("search.web") as call:
         call.result = {"lease": dict(job.lease)}
@@ -42,7 +42,7 @@ async def worker(job: JobContext) -> Json:
 
 
 def answers(peer: Peer, job_id: str) -> list[str]:
-    """What each of a job's delegations came to: the code of its refusal, or "accepted"."""
+    """Return the outcome of each of a job's delegations: the refusal's code, or "accepted"."""
     events = [frame["payload"] for frame in peer.recorder.events(job_id)]
     errors = {
         body["call_id"]: body["error"]["code"]

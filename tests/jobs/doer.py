@@ -1,4 +1,4 @@
-"""An agent that does what its input lists, and what a client is told of it."""
+"""An agent that does what its input lists, and what a client is told about it."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from arcp_trio.wire.json import Json, JsonObject
 from arcp_trio.wire.timestamps import rfc3339
 
 STARTED_AT = 2_000_000_000.0
-"""What the wall clock says when Trio's says 0."""
+"""The time of day when Trio's clock says 0."""
 
 agents = Agents()
 
 
 class SteppedClock:
-    """A wall clock that goes with Trio's, and can be set."""
+    """A wall clock that goes with Trio's clock, and that a test can set."""
 
     def __init__(self) -> None:
         self.step = 0.0
 
     def now(self) -> float:
-        """Seconds since 1970, UTC."""
+        """Return the time of day in seconds since 1970, UTC."""
         return STARTED_AT + trio.current_time() + self.step
 
     def after(self, seconds: float) -> str:
-        """The time of day in so many seconds, as an `expires_at`."""
+        """Return the time of day `seconds` from now, in the format of `expires_at`."""
         return rfc3339(self.now() + seconds)
 
 
 @agents.agent("doer")
 async def doer(job: JobContext) -> Json:
-    """Take the steps of the input, and return what each came to."""
+    """Take the steps that the input lists, and return the outcome of each."""
     return [await _came_to(job, *step) for step in job.input]
 
 
@@ -79,13 +79,13 @@ async def _step(job: JobContext, what: str, *args: Json) -> Json:
 
 
 async def do(peer: Peer, *steps: Sequence[Json], **fields: Json) -> tuple[Frame, list[Frame]]:
-    """Have the steps taken in a job; its terminal's payload and the bodies of its events."""
+    """Have a job take these steps; return its terminal's payload and its events' bodies."""
     accepted = await peer.submit("doer", [list(step) for step in steps], **fields)
     return await whole(peer, accepted["job_id"])
 
 
 async def whole(peer: Peer, job_id: str) -> tuple[Frame, list[Frame]]:
-    """A job's terminal's payload, and the bodies of its events."""
+    """Return the payload of a job's terminal and the bodies of its events."""
     end = await peer.until_terminal(job_id)
     bodies: list[JsonObject] = [f["payload"]["body"] for f in peer.recorder.events(job_id)]
     return end["payload"], bodies

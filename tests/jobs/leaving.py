@@ -1,4 +1,4 @@
-"""Clients of a runtime that ends, and what each of them saw."""
+"""Clients that stay connected while their runtime ends, and what each of them saw."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Listener:
     closed: trio.Event = attrs.field(factory=trio.Event)
 
     async def listen(self) -> None:
-        """Read everything."""
+        """Read until the socket is closed."""
         try:
             while True:
                 self.frames.append(await self.peer.receive())
@@ -37,19 +37,19 @@ class Listener:
 
     @property
     def types(self) -> list[str]:
-        """The types of what was read."""
+        """The types of the frames that were read."""
         return [frame["type"] for frame in self.frames]
 
 
 class Clients:
-    """Clients of one runtime that are there before it and stay until after it."""
+    """Clients of one runtime that connect while it lives and stay until after its end."""
 
     def __init__(self, runtime: Runtime, nursery: trio.Nursery) -> None:
         self._runtime = runtime
         self._nursery = nursery
 
     async def connect(self, *, hello: bool = True) -> Peer:
-        """Connect a client; it is its test that reads."""
+        """Connect a client whose test reads its frames."""
         peers = await self._nursery.start(self._hold)
         peer: Peer = await peers.connect()
         if hello:
@@ -62,7 +62,7 @@ class Clients:
             await trio.sleep_forever()
 
     def listen(self, peer: Peer) -> Listener:
-        """From now on it reads on its own."""
+        """Start a task that reads this client's frames from now on."""
         listener = Listener(peer)
         self._nursery.start_soon(listener.listen)
         return listener
@@ -70,6 +70,6 @@ class Clients:
 
 @asynccontextmanager
 async def clients_of(runtime: Runtime) -> AsyncGenerator[Clients, None]:
-    """Clients that outlive the runtime."""
+    """Provide clients that outlive the runtime."""
     async with background_tasks() as nursery:
         yield Clients(runtime, nursery)

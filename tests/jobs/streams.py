@@ -1,4 +1,4 @@
-"""Streamed results: an agent that streams what its test says, and a reader that trusts nothing."""
+"""Streamed results: an agent that streams what its test says, and a strict reader of chunks."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from arcp_trio.wire.json import Json
 from tests import stage
 
 UNABLE = tuple(feature for feature in ALL_FEATURES if feature != "result_chunk")
-"""What a client offers that cannot take chunks."""
+"""The features of a client that cannot take chunks."""
 
 Act = Callable[[JobContext], Awaitable[Json]]
 
 
 class Stage(stage.Stage[MemoryStore]):
-    """A stage whose agents `act` and `boss` do what the test says."""
+    """A stage whose agent `act` does what the test says, and whose agent `boss` delegates to it."""
 
     def __init__(self, runtime: Runtime, peers: PeerFactory, store: MemoryStore) -> None:
         super().__init__(runtime, peers, store)
@@ -28,18 +28,18 @@ class Stage(stage.Stage[MemoryStore]):
 
         @runtime.agent("act")
         async def act(job: JobContext) -> Json:
-            """Do it."""
+            """Do what the test says."""
             return await self.act(job)
 
         @runtime.agent("boss")
         async def boss(job: JobContext) -> Json:
-            """Have it done by a child, and tell what came of it."""
+            """Delegate to `act`, and return the type and the text of the child's result."""
             child = await job.delegate("act")
             result = await child.result()
             return {"type": type(result).__name__, "result": as_text(result)}
 
     async def play(self, act: Act, *, peer: Peer | None = None) -> tuple[list[Frame], Frame]:
-        """Have a job do this; return its chunks and its terminal."""
+        """Run a job that does this; return its chunks and its terminal."""
         self.act = act
         peer = peer or await self.welcomed()
         job_id = (await peer.submit("act"))["job_id"]
@@ -55,18 +55,18 @@ def open_stage(
 
 
 def as_text(value: str | bytes) -> str:
-    """Something that can be told apart, and be sent."""
+    """Return a result as text, so that an agent can return it."""
     return value if isinstance(value, str) else value.hex()
 
 
 def chunks(peer: Peer, job_id: str) -> list[Frame]:
-    """The chunks of a job that this peer's session has seen, in order."""
+    """Return the chunks of a job that this peer's session has seen, in order."""
     events = peer.recorder.events(job_id, session_id=peer.session_id)
     return [e["payload"]["body"] for e in events if e["payload"]["kind"] == "result_chunk"]
 
 
 def joined(found: Sequence[Frame], end: Frame) -> bytes:
-    """What the chunks make together, having checked each of them and what the terminal says."""
+    """Check the chunks and the terminal against each other; return the joined bytes."""
     assert [chunk["chunk_seq"] for chunk in found] == list(range(len(found)))
     assert [chunk["more"] for chunk in found] == [True] * (len(found) - 1) + [False]
     whole = b"".join(map(decoded, found))
@@ -82,7 +82,7 @@ def joined(found: Sequence[Frame], end: Frame) -> bytes:
 
 
 def decoded(chunk: Frame) -> bytes:
-    """A chunk's bytes."""
+    """Return the bytes of a chunk."""
     if chunk["encoding"] == "utf8":
         return str(chunk["data"]).encode()
     assert chunk["encoding"] == "base64"
@@ -92,7 +92,7 @@ def decoded(chunk: Frame) -> bytes:
 
 
 def failure(end: Frame) -> tuple[str, str]:
-    """The code and the words of a job that failed."""
+    """Return the code and the message of a job that failed."""
     assert end["type"] == "job.error"
     assert end["payload"]["final_status"] == "error"
     return end["payload"]["code"], end["payload"]["message"]

@@ -1,4 +1,4 @@
-"""What an agent may raise and return, and what becomes of it on the wire (§7.3, §12)."""
+"""What an agent may raise and return, and what its client is told (§7.3, §12)."""
 
 from __future__ import annotations
 
@@ -25,15 +25,34 @@ from arcp_trio import (
 )
 from arcp_trio.testing import Peer
 from arcp_trio.wire.json import Json
+from tests.jobs.acting import Act, end_of, play
 
 SECRET = "hunter2"
+
+
+def raising(error: BaseException) -> Act:
+    """Return an agent that raises this."""
+
+    async def act(_job: JobContext) -> Json:
+        raise error
+
+    return act
+
+
+def returning(value: Json) -> Act:
+    """Return an agent that returns this."""
+
+    async def act(_job: JobContext) -> Json:
+        return value
+
+    return act
 
 
 # -- what an agent may raise
 
 
 class Rude(BaseException):
-    """Not an `Exception`, so that most fences miss it."""
+    """An exception that is not an `Exception`, so that `except Exception` misses it."""
 
 
 @pytest.mark.parametrize(
@@ -60,7 +79,7 @@ class Rude(BaseException):
 async def test_an_exception_is_the_agents_own(
     runtime: Runtime, peer: Peer, error: BaseException, autojump_clock: MockClock
 ) -> None:
-    """It ends its job with INTERNAL_ERROR, without its text on the wire, and nothing else."""
+    """Any exception ends its own job with INTERNAL_ERROR, and its text stays off the wire."""
 
     @runtime.agent("raising")
     async def raising(_job: JobContext) -> Json:
@@ -84,7 +103,7 @@ async def test_an_exception_is_the_agents_own(
 async def test_somebody_elses_cancellation_ends_no_runtime(
     runtime: Runtime, peer: Peer, autojump_clock: MockClock
 ) -> None:
-    """An agent that keeps a `trio.Cancelled` and raises it later has failed, like any other."""
+    """An agent that keeps a `trio.Cancelled` and raises it later fails like any other."""
 
     @runtime.agent("confused")
     async def confused(_job: JobContext) -> Json:
@@ -120,21 +139,19 @@ async def test_somebody_elses_cancellation_ends_no_runtime(
 async def test_an_arcp_error_ends_the_job_in_its_own_words(
     runtime: Runtime, peer: Peer, error: ArcpError, autojump_clock: MockClock, *, wrapped: bool
 ) -> None:
-    """Code, message and details reach the client, also where a nursery has wrapped the error."""
+    """An ArcpError's code, message and details reach the client, even out of a nursery's group."""
 
     async def fail() -> None:
         raise error
 
-    @runtime.agent("failing")
-    async def failing(_job: JobContext) -> Json:
+    async def act(_job: JobContext) -> Json:
         if wrapped:
             async with trio.open_nursery() as outer, trio.open_nursery() as inner:
                 outer.start_soon(trio.sleep_forever)
                 inner.start_soon(fail)
         await fail()
 
-    job = await peer.submit("failing")
-    payload = (await peer.until_terminal(job["job_id"]))["payload"]
+    payload = await end_of(runtime, peer, act)
     assert payload["final_status"] == "error"
     assert payload["code"] == error.code
     assert payload["message"] == error.message
@@ -157,14 +174,8 @@ async def test_an_arcp_error_ends_the_job_in_its_own_words(
 async def test_a_code_that_would_lie_becomes_internal_error(
     runtime: Runtime, peer: Peer, error: ArcpError, autojump_clock: MockClock
 ) -> None:
-    """A job whose helper was cancelled was not so itself, and codes are those of §12."""
-
-    @runtime.agent("failing")
-    async def failing(_job: JobContext) -> Json:
-        raise error
-
-    job = await peer.submit("failing")
-    payload = (await peer.until_terminal(job["job_id"]))["payload"]
+    """A job whose helper was cancelled does not end as cancelled; unknown codes are not sent."""
+    payload = await end_of(runtime, peer, raising(error))
     assert payload["final_status"] == "error"
     assert payload["code"] == "INTERNAL_ERROR"
     assert payload["message"] == error.message
@@ -177,7 +188,7 @@ def _changed(error: ArcpError, **fields: object) -> ArcpError:
 
 
 class UnmadeError(JobError):
-    """Its author has forgotten what every exception's constructor has to call."""
+    """An exception whose constructor does not call the one it overrides."""
 
     def __init__(self) -> None:
         pass
@@ -200,18 +211,12 @@ class UnmadeError(JobError):
     ],
     ids=range(11),
 )
-@pytest.mark.logs_error("agent=failing")
+@pytest.mark.logs_error("agent=actor")
 async def test_an_error_that_cannot_be_sent_is_a_failure(
     runtime: Runtime, peer: Peer, error: ArcpError, autojump_clock: MockClock
 ) -> None:
-    """Details that are no JSON, or too much, cost the agent its words and nobody anything else."""
-
-    @runtime.agent("failing")
-    async def failing(_job: JobContext) -> Json:
-        raise error
-
-    job = await peer.submit("failing")
-    payload = (await peer.until_terminal(job["job_id"]))["payload"]
+    """An error that cannot be sent becomes INTERNAL_ERROR without details; the runtime goes on."""
+    payload = await end_of(runtime, peer, raising(error))
     assert payload["code"] == "INTERNAL_ERROR"
     assert payload["final_status"] == "error"
     assert "details" not in payload
@@ -219,10 +224,10 @@ async def test_an_error_that_cannot_be_sent_is_a_failure(
 
 
 class FickleError(JobError):
-    """Once it has been looked at it is another."""
+    """An error that changes as soon as its payload was read."""
 
     def payload(self) -> dict[str, Json]:
-        """Spoil what is looked at next."""
+        """Return the payload, and spoil the details for the next call."""
         payload = super().payload()
         self.details = {"it": object()}
         return payload
@@ -231,14 +236,8 @@ class FickleError(JobError):
 async def test_an_error_that_changes_is_sent_as_it_was(
     runtime: Runtime, peer: Peer, autojump_clock: MockClock
 ) -> None:
-    """What happens to an error after it was raised, another task may hold it, changes nothing."""
-
-    @runtime.agent("failing")
-    async def failing(_job: JobContext) -> Json:
-        raise FickleError("x", {"it": 1})
-
-    job = await peer.submit("failing")
-    payload = (await peer.until_terminal(job["job_id"]))["payload"]
+    """An error is sent as it was when it was raised, even if it changes afterwards."""
+    payload = await end_of(runtime, peer, raising(FickleError("x", {"it": 1})))
     assert payload["details"] == {"it": 1}
 
 
@@ -260,7 +259,7 @@ def _circle() -> Json:
 
 @attrs.frozen
 class Point:
-    """Not JSON, with something in it that is nobody's business."""
+    """An object that is not JSON and contains a secret."""
 
     secret: str = SECRET
 
@@ -288,18 +287,12 @@ class Point:
     ],
     ids=range(17),
 )
-@pytest.mark.logs_error("agent=returning")
+@pytest.mark.logs_error("agent=actor")
 async def test_a_result_that_cannot_be_sent_is_a_failure(
     runtime: Runtime, peer: Peer, value: Json, autojump_clock: MockClock
 ) -> None:
-    """What is not JSON, too deep or too much ends the job; the runtime goes on."""
-
-    @runtime.agent("returning")
-    async def returning(_job: JobContext) -> Json:
-        return value
-
-    job = await peer.submit("returning")
-    payload = (await peer.until_terminal(job["job_id"]))["payload"]
+    """A result that is not JSON, too deep or too large fails its job; the runtime goes on."""
+    payload = await end_of(runtime, peer, returning(value))
     assert payload["code"] == "INTERNAL_ERROR"
     assert payload["final_status"] == "error"
     assert SECRET not in json.dumps(payload)
@@ -320,13 +313,5 @@ async def test_a_result_that_cannot_be_sent_is_a_failure(
 async def test_a_result_up_to_the_bounds_arrives(
     runtime: Runtime, peer: Peer, value: Json, arrives: Json, autojump_clock: MockClock
 ) -> None:
-    """Whatever JSON can hold, up to the frame's bounds, is the inline result."""
-
-    @runtime.agent("returning")
-    async def returning(_job: JobContext) -> Json:
-        return value
-
-    job = await peer.submit("returning")
-    end = await peer.until_terminal(job["job_id"])
-    assert end["payload"]["final_status"] == "success"
-    assert end["payload"]["result"] == arrives
+    """Any JSON value within the bounds of a frame arrives as the inline result."""
+    assert await play(runtime, peer, returning(value)) == arrives

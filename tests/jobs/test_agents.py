@@ -35,7 +35,7 @@ async def nothing(_job: JobContext) -> Json:
 @pytest.mark.spec("7.5-5")
 @given(name=NAMES, versions=st.lists(VERSIONS, min_size=1, unique=True))
 def test_whatever_the_grammar_allows_can_be_registered(name: str, versions: list[str]) -> None:
-    """Every version is found under its own name; the bare name means the one registered last."""
+    """Each version resolves by its own name; the bare name means the one registered last."""
     agents = Agents()
     for version in versions:
         agents.agent(name, version=version)(nothing)
@@ -64,7 +64,7 @@ def test_whatever_the_grammar_allows_can_be_registered(name: str, versions: list
     ],
 )
 def test_whatever_it_forbids_cannot(name: str, version: str) -> None:
-    """A name that no client could write is refused where it is registered."""
+    """A name outside of the grammar is refused when it is registered."""
     with pytest.raises((ValueError, InvalidRequest)):
         Agents().agent(name, version=version)
 
@@ -81,7 +81,7 @@ def test_the_same_agent_twice_is_refused() -> None:
 
 
 def test_a_refused_agent_leaves_no_name_behind() -> None:
-    """A name under which nothing could be registered is not available."""
+    """A name whose only registration was refused does not resolve."""
     agents = Agents()
     with pytest.raises(TypeError):
         agents.agent("a")(lambda _job: None)  # type: ignore[type-var]
@@ -92,7 +92,7 @@ def test_a_refused_agent_leaves_no_name_behind() -> None:
 
 
 def test_what_is_async_can_be_an_agent() -> None:
-    """Async functions, partials and methods; anything else is a TypeError."""
+    """Async functions, partials and methods can be agents; anything else is a TypeError."""
 
     class Team:
         async def method(self, _job: JobContext) -> Json:
@@ -110,7 +110,7 @@ def test_what_is_async_can_be_an_agent() -> None:
 
 
 def test_registering_gives_the_function_back() -> None:
-    """The decorator leaves the function as it is, so that it can be called and registered again."""
+    """The decorator returns the function unchanged, so it can be called and registered again."""
     agents = Agents()
     assert agents.agent("a")(nothing) is nothing
     assert agents.agent("b")(nothing) is nothing
@@ -118,7 +118,7 @@ def test_registering_gives_the_function_back() -> None:
 
 @pytest.mark.spec("7.5-2")
 def test_the_default_is_a_documented_rule_and_no_sorting() -> None:
-    """Marked as default, else registered last: 10 is no smaller than 9."""
+    """The default is the marked version, or else the one registered last, not the highest."""
     agents = Agents()
     for version in ("2", "9", "10"):
         agents.agent("a", version=version)(nothing)
@@ -132,7 +132,7 @@ def test_the_default_is_a_documented_rule_and_no_sorting() -> None:
 
 @pytest.mark.spec("12-3", "7.5-4")
 def test_unknown_names_and_versions_are_told_apart() -> None:
-    """No such agent, no such version, and no reference at all are three refusals."""
+    """An unknown agent, an unknown version and a malformed reference get different refusals."""
     agents = Agents()
     agents.agent("a", version="1")(nothing)
     for text, error in (
@@ -150,7 +150,7 @@ def test_unknown_names_and_versions_are_told_apart() -> None:
 
 
 def test_registries_can_be_added_to_a_runtime() -> None:
-    """`add` takes everything with its defaults; what is taken already is refused."""
+    """`add` takes all agents and defaults of a registry, and refuses what is there already."""
     agents = Agents()
     agents.agent("a", version="1", default=True)(nothing)
     agents.agent("a", version="2")(nothing)
@@ -162,7 +162,7 @@ def test_registries_can_be_added_to_a_runtime() -> None:
 
 
 def test_the_inventory_is_a_copy() -> None:
-    """Who changes what they were given changes nothing."""
+    """A caller that changes the inventory does not change the registry."""
     agents = Agents()
     agents.agent("a", version="1")(nothing)
     first = agents.inventory()
@@ -191,7 +191,7 @@ async def test_versions_on_the_wire(
 async def test_each_welcome_is_consistent_while_agents_are_registered(
     runtime: Runtime, autojump_clock: MockClock
 ) -> None:
-    """Sessions that connect meanwhile see each agent with its default among its versions."""
+    """While agents are being registered, each welcome lists every default among its versions."""
 
     async def register() -> None:
         for number in range(200):
@@ -216,7 +216,7 @@ async def test_each_welcome_is_consistent_while_agents_are_registered(
 async def test_an_agent_registered_later_is_available_at_once(
     runtime: Runtime, peer: Peer, autojump_clock: MockClock
 ) -> None:
-    """A session need not connect again to submit to an agent that has come meanwhile."""
+    """An open session can submit to an agent that was registered after its welcome."""
     with pytest.raises(ArcpError):
         await peer.submit("late")
     runtime.agent("late")(nothing)

@@ -1,4 +1,4 @@
-"""What a job may spend: counted exactly as it says, and asked before each operation (§9.6)."""
+"""Budgets are counted exactly and checked before each operation (§9.6)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LEFT = "cost.budget.remaining"
 
 
 def left(bodies: list[Frame]) -> list[Json]:
-    """What the events say is left, one after the other."""
+    """Return the amounts that the events say are left, in order."""
     return [body["value"] for body in bodies if body.get("name") == LEFT]
 
 
@@ -31,7 +31,7 @@ def left(bodies: list[Frame]) -> list[Json]:
 
 @pytest.mark.spec("9.6-1", "9.6-2", "9.6-3", "9.6-4", "9.6-9")
 async def test_a_cost_is_taken_off_its_currency(peer: Peer, autojump_clock: MockClock) -> None:
-    """Each currency has its own counter; what is left is told right behind each cost."""
+    """Each currency has its own counter, and each cost is followed by what is left of it."""
     end, bodies = await do(
         peer,
         ["metric", "cost.search", 0.4, "USD"],
@@ -54,7 +54,7 @@ async def test_a_cost_is_taken_off_its_currency(peer: Peer, autojump_clock: Mock
 @pytest.mark.spec("9.6-4", "9.6-7")
 @pytest.mark.parametrize("how", ["metric", "decimal"])
 async def test_ten_dimes_are_a_dollar(peer: Peer, how: str, autojump_clock: MockClock) -> None:
-    """Sums are exact, for floats as for decimals."""
+    """Sums are exact, for floats and for decimals."""
     dime: Json = 0.1 if how == "metric" else "0.1"
     steps: list[list[Json]] = [[how, "cost.x", dime, "USD"]] * 10
     lease = {"tool.call": ["*"], "cost.budget": ["USD:1.00"]}
@@ -69,7 +69,7 @@ async def test_ten_dimes_are_a_dollar(peer: Peer, how: str, autojump_clock: Mock
 async def test_what_stands_on_the_wire_is_the_amount(
     peer: Peer, runtime: Runtime, autojump_clock: MockClock
 ) -> None:
-    """0.1 and 0.2 make 0.3; a decimal keeps digits that a float does not have."""
+    """The wire shows 0.3 for 0.1 + 0.2, and all digits of a decimal that a float cannot hold."""
 
     @runtime.agent("exact")
     async def exact(job: JobContext) -> Json:
@@ -95,7 +95,7 @@ async def test_what_stands_on_the_wire_is_the_amount(
 async def test_a_hundred_tasks_spend_a_dollar(
     peer: Peer, runtime: Runtime, autojump_clock: MockClock
 ) -> None:
-    """However the agent's tasks are scheduled, the counter ends at 0 and never goes up."""
+    """However an agent's tasks are scheduled, the counter ends at 0 and never goes up."""
 
     @runtime.agent("crowd")
     async def crowd(job: JobContext) -> Json:
@@ -114,7 +114,7 @@ async def test_a_hundred_tasks_spend_a_dollar(
     assert left(bodies) == [round(1 - n / 100, 2) for n in range(1, 101)]
 
 
-# -- what is no cost
+# -- what is not a cost
 
 
 @pytest.mark.spec("9.6-5")
@@ -124,7 +124,7 @@ async def test_a_hundred_tasks_spend_a_dollar(
 async def test_what_is_no_amount_changes_nothing(
     peer: Peer, runtime: Runtime, value: str, autojump_clock: MockClock
 ) -> None:
-    """It is refused to the agent, and no event of it is seen."""
+    """A cost that is not an amount is refused to the agent, and no event of it is sent."""
 
     @runtime.agent("wrong")
     async def wrong(job: JobContext) -> Json:
@@ -145,7 +145,7 @@ async def test_what_is_no_amount_changes_nothing(
 async def test_a_decimal_out_of_bounds_changes_nothing(
     peer: Peer, amount: str, autojump_clock: MockClock
 ) -> None:
-    """What cannot be counted exactly is refused, rather than rounded."""
+    """An amount that cannot be counted exactly is refused rather than rounded."""
     end, bodies = await do(
         peer,
         ["decimal", "cost.x", amount, "USD"],
@@ -172,7 +172,7 @@ async def test_a_decimal_out_of_bounds_changes_nothing(
 async def test_what_is_not_counted(
     peer: Peer, name: str, unit: str | None, autojump_clock: MockClock
 ) -> None:
-    """Telemetry and other currencies are events like any other, and change no counter."""
+    """Metrics that are not costs, and other currencies, are events that change no counter."""
     end, bodies = await do(
         peer,
         ["metric", name, 0.9, unit],
@@ -188,7 +188,7 @@ async def test_what_is_not_counted(
 async def test_what_is_left_is_told_once_for_each_change(
     peer: Peer, autojump_clock: MockClock
 ) -> None:
-    """A cost of nothing changes nothing, and nobody is told; also long behind the end."""
+    """A cost of zero sends no remaining amount, even after the budget was used up."""
     pay: list[Json] = ["metric", "cost.x", 1, "USD"]
     free: list[Json] = ["metric", "cost.x", 0, "USD"]
     end, bodies = await do(
@@ -201,7 +201,7 @@ async def test_what_is_left_is_told_once_for_each_change(
 async def test_a_metric_that_is_refused_for_its_size_is_no_cost(
     peer: Peer, runtime: Runtime, autojump_clock: MockClock
 ) -> None:
-    """What is not on the wire was not spent."""
+    """A cost whose event is too large to be sent is not counted."""
 
     @runtime.agent("verbose")
     async def verbose(job: JobContext) -> Json:
@@ -236,7 +236,7 @@ async def test_a_metric_that_is_refused_for_its_size_is_no_cost(
 async def test_nothing_is_free_once_the_money_is_gone(
     peer: Peer, step: list[Json], budget: list[str], autojump_clock: MockClock
 ) -> None:
-    """One counter at or below zero refuses every operation, before its pattern is looked at.
+    """One counter at or below zero refuses every operation, before its pattern is checked.
 
     The job decides how to go on, and may still succeed.
     """
@@ -263,7 +263,7 @@ async def test_nothing_is_free_once_the_money_is_gone(
 
 @pytest.mark.spec("9.6-6")
 async def test_an_operation_does_not_spend(peer: Peer, autojump_clock: MockClock) -> None:
-    """Neither what is allowed nor what is refused takes anything off."""
+    """Neither an allowed nor a refused operation takes anything off the budget."""
     end, _ = await do(
         peer,
         ["tool", "t"],
@@ -278,7 +278,7 @@ async def test_an_operation_does_not_spend(peer: Peer, autojump_clock: MockClock
 
 @pytest.mark.spec("9.6-4")
 async def test_no_client_can_spend_or_earn(peer: Peer, autojump_clock: MockClock) -> None:
-    """A client that sends events is told that it may not; the budget is the agent's."""
+    """A client that sends cost events is refused, and the budget does not change."""
     accepted = await peer.submit(
         "doer", [["sleep", 10], ["left"]], lease_request={"cost.budget": ["USD:1"]}
     )
@@ -300,7 +300,7 @@ async def test_no_client_can_spend_or_earn(peer: Peer, autojump_clock: MockClock
 async def test_a_malformed_amount_is_refused(
     peer: Peer, amount: str, autojump_clock: MockClock
 ) -> None:
-    """It never makes an unbounded job."""
+    """A malformed budget is refused and never becomes an unbounded job."""
     with pytest.raises(ArcpError) as refusal:
         await peer.submit("doer", [], lease_request={"cost.budget": [amount]})
     assert refusal.value.code == "INVALID_REQUEST"
@@ -310,7 +310,7 @@ async def test_a_malformed_amount_is_refused(
 async def test_amounts_of_one_currency_are_one_counter(
     peer: Peer, autojump_clock: MockClock
 ) -> None:
-    """They are added, in the acceptance as in the counter."""
+    """Several amounts of one currency are added, in the acceptance and in the counter."""
     accepted = await peer.submit(
         "doer", [["left"]], lease_request={"cost.budget": ["USD:1", "USD:2.50"]}
     )
@@ -328,7 +328,7 @@ async def test_amounts_of_one_currency_are_one_counter(
 async def test_a_childs_spending_is_its_ancestors_too(
     peer: Peer, budget: Json, autojump_clock: MockClock
 ) -> None:
-    """Each job with the currency in its budget says what it has left, the spender first."""
+    """Each job with the currency in its budget reports what it has left, the spender first."""
     leaf: Json = {
         "agent": "doer",
         "input": [["metric", "cost.x", 0.5, "USD"], ["metric", "cost.x", 7, "EUR"]],
@@ -364,7 +364,7 @@ async def test_a_childs_spending_is_its_ancestors_too(
 async def test_a_child_without_a_budget_stops_with_its_parents(
     peer: Peer, autojump_clock: MockClock
 ) -> None:
-    """There is no operation without a counter where an ancestor has one."""
+    """A child without a budget is refused operations when an ancestor's budget is used up."""
     child: Json = {
         "agent": "doer",
         "input": [["tool", "t"], ["metric", "cost.x", 1, "USD"], ["tool", "t"]],

@@ -1,4 +1,4 @@
-"""Cancelling: what is answered, and what becomes of the agent (§7.4)."""
+"""Cancelling a job: what the client is answered, and what the agent may still do (§7.4)."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def test_a_cancel_is_acknowledged_then_the_job_ends(
 async def test_the_job_may_be_named_on_the_envelope_alone(
     peer: Peer, autojump_clock: MockClock
 ) -> None:
-    """Clients that put `job_id` on the envelope and nothing into the payload are understood."""
+    """A cancel is understood with `job_id` on the envelope and an empty payload."""
     job = await peer.submit("sleeper")
     await peer.send("job.cancel", {}, job_id=job["job_id"])
     end = await peer.until_terminal(job["job_id"])
@@ -68,7 +68,7 @@ async def test_the_job_may_be_named_on_the_envelope_alone(
 async def test_a_finished_job_is_not_cancelled_again(
     runtime: Runtime, peer: Peer, agent: str, autojump_clock: MockClock
 ) -> None:
-    """One refusal that names the final status; no second terminal; the job stays what it was."""
+    """Cancelling a finished job is refused with its final status, and changes nothing."""
 
     @runtime.agent("failing")
     async def failing(_job: JobContext) -> Json:
@@ -86,7 +86,7 @@ async def test_a_finished_job_is_not_cancelled_again(
 async def test_a_cancelled_job_is_not_cancelled_again(
     peer: Peer, autojump_clock: MockClock
 ) -> None:
-    """Whoever cancels again after the terminal is told that the job has been cancelled."""
+    """A cancel after the terminal is refused with a message that says it was cancelled."""
     job = await peer.submit("sleeper")
     await cancelled(peer, job["job_id"])
     await peer.until_terminal(job["job_id"])
@@ -101,7 +101,7 @@ async def test_a_cancelled_job_is_not_cancelled_again(
 async def test_a_late_cancel_of_a_client_that_would_panic_stays_unanswered(
     runtime: Runtime, hello: dict[str, Json], autojump_clock: MockClock
 ) -> None:
-    """Some clients take any `session.error` for the end of all their jobs; silence harms nobody."""
+    """A client that ends all its jobs on any `session.error` gets no answer to a late cancel."""
     async with open_peer(runtime) as peer:
         envelope = {name: value for name, value in hello.items() if name == "id"}
         await peer.send(
@@ -122,14 +122,14 @@ async def test_a_late_cancel_of_a_client_that_would_panic_stays_unanswered(
 
 
 async def test_a_cancel_between_the_end_and_its_commit(autojump_clock: MockClock) -> None:
-    """Once the terminal is decided on and on its way, no `job.cancelled` follows it."""
+    """Once the terminal is decided and being stored, no `job.cancelled` follows it."""
     async with make_runtime(store=SlowStore(5, FinishJob)) as runtime, open_peer(runtime) as peer:
         await peer.hello()
         for agent in ("sleeper", "echo"):
             job = await peer.submit(agent)
             await peer.send("job.cancel", {"job_id": job["job_id"]})
             await trio.sleep(1)
-            # The store is still at it.
+            # The store has not committed the terminal yet.
             await peer.send("job.cancel", {"job_id": job["job_id"]})
             await trio.sleep(10)
             await peer.until_terminal(job["job_id"])
@@ -137,7 +137,7 @@ async def test_a_cancel_between_the_end_and_its_commit(autojump_clock: MockClock
 
 
 async def test_cancels_in_quick_succession(peer: Peer, autojump_clock: MockClock) -> None:
-    """Any number of cancels at once: acknowledged until the terminal, refused behind it."""
+    """Of many cancels at once, those before the terminal are acknowledged, the rest refused."""
     for _ in range(20):
         job = await peer.submit("sleeper")
         requests = [await peer.send("job.cancel", {"job_id": job["job_id"]}) for _ in range(20)]
@@ -173,7 +173,7 @@ async def test_cancels_in_quick_succession(peer: Peer, autojump_clock: MockClock
 async def test_a_malformed_cancel_cancels_nothing(
     runtime: Runtime, peer: Peer, payload: Json, autojump_clock: MockClock
 ) -> None:
-    """Another shape is `INVALID_REQUEST`, naming its request; no job notices anything."""
+    """A malformed cancel is INVALID_REQUEST with its request's id, and the job runs on."""
     job = await peer.submit("sleeper")
     frame = {"arcp": "1.1", "id": "bad", "type": "job.cancel", "payload": payload}
     await peer.send_raw(json.dumps(frame))
@@ -186,7 +186,7 @@ async def test_a_malformed_cancel_cancels_nothing(
 async def test_any_reason_is_repeated_as_it_is(
     peer: Peer, reason: str, autojump_clock: MockClock
 ) -> None:
-    """Whatever text the reason is, acknowledgement and terminal carry it unchanged."""
+    """Acknowledgement and terminal carry the text of the reason unchanged."""
     job = await peer.submit("sleeper")
     await peer.send("job.cancel", {"job_id": job["job_id"], "reason": reason})
     assert (await peer.expect("job.cancelled"))["payload"]["reason"] == reason
@@ -200,7 +200,7 @@ async def test_any_reason_is_repeated_as_it_is(
 async def test_an_agent_that_cleans_up_is_heard_within_the_grace(
     runtime: Runtime, peer: Peer, autojump_clock: MockClock
 ) -> None:
-    """What it says while it cleans up comes between the acknowledgement and the terminal."""
+    """What an agent emits while cleaning up comes between acknowledgement and terminal."""
 
     @runtime.agent("tidy")
     async def tidy(job: JobContext) -> Json:
@@ -219,7 +219,7 @@ async def test_an_agent_that_cleans_up_is_heard_within_the_grace(
 
 @pytest.mark.spec("1.0/7.4-2", "7.4-3")
 async def test_an_agent_that_shields_itself_is_cut_off(autojump_clock: MockClock) -> None:
-    """The terminal comes when the grace is over; from then on the agent's words go nowhere."""
+    """The terminal comes when the grace is over; what the agent emits after it is dropped."""
     refusals: list[ArcpError] = []
     async with (
         make_runtime(limits=Limits(cancel_grace_seconds=3)) as runtime,
@@ -276,7 +276,7 @@ async def test_a_result_after_the_cancel_does_not_count(
 async def test_an_exception_while_cleaning_up_does_not_count(
     runtime: Runtime, peer: Peer, autojump_clock: MockClock
 ) -> None:
-    """It is logged; the job was cancelled and says so."""
+    """An exception during clean-up is logged, and the job still ends as cancelled."""
 
     @runtime.agent("clumsy")
     async def clumsy(_job: JobContext) -> Json:
@@ -292,7 +292,7 @@ async def test_an_exception_while_cleaning_up_does_not_count(
 
 
 async def test_an_agent_cut_off_frees_its_place(autojump_clock: MockClock) -> None:
-    """What counts against `jobs` is a job, not an agent that will not go."""
+    """A job whose agent does not stop no longer counts towards `jobs` after its terminal."""
     async with (
         make_runtime(
             simple_agents, stubborn_agents, limits=Limits(cancel_grace_seconds=1, jobs=1)
@@ -309,7 +309,7 @@ async def test_an_agent_cut_off_frees_its_place(autojump_clock: MockClock) -> No
 async def test_a_thousand_cancels_right_behind_the_acceptance(
     peer: Peer, autojump_clock: MockClock
 ) -> None:
-    """A cancel is never lost, however early: each rides with the next submit, in one write."""
+    """No cancel is lost, however early: each is sent in one write with the next submit."""
     submit = encoded("job.submit", {"agent": "sleeper"})
     await peer.transport.send([submit])
     for _ in range(1000):

@@ -1,4 +1,4 @@
-"""Who may cancel a job (§7.4)."""
+"""Which sessions and principals may cancel a job (§7.4)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.stage import BOB, OPERATOR, make_runtime
 async def test_anothers_job_is_like_none(
     runtime: Runtime, peer: Peer, status: str, autojump_clock: MockClock
 ) -> None:
-    """A foreign job, live or over, is answered in the same words as one that never was."""
+    """Cancelling a job of another principal, live or over, is answered as an unknown job is."""
     job = await peer.submit("sleeper" if status == "running" else "echo")
     if status == "success":
         await peer.until_terminal(job["job_id"])
@@ -52,7 +52,7 @@ async def test_another_session_of_the_principal_may_not(
 
 @pytest.mark.spec("7.4-1")
 async def test_a_resumed_session_still_may(runtime: Runtime, autojump_clock: MockClock) -> None:
-    """Authority to cancel belongs to the session, not to the connection."""
+    """The right to cancel belongs to the session, not to its connection."""
     async with open_peers(runtime) as peers:
         first = await peers.connect()
         await first.hello()
@@ -68,7 +68,7 @@ async def test_a_resumed_session_still_may(runtime: Runtime, autojump_clock: Moc
 async def test_a_session_that_submitted_it_again_may(
     runtime: Runtime, peer: Peer, autojump_clock: MockClock
 ) -> None:
-    """The same idempotency key makes another session a submitter, with a submitter's rights."""
+    """A session that submits the same idempotency key may cancel the job, too."""
     job = await peer.submit("sleeper", idempotency_key="k")
     async with open_peer(runtime) as other:
         await other.hello()
@@ -82,7 +82,7 @@ async def test_a_session_that_submitted_it_again_may(
 async def test_a_cancel_right_behind_a_repeated_submit_is_a_submitters(
     runtime: Runtime, peer: Peer, autojump_clock: MockClock
 ) -> None:
-    """Sent before the acceptance is there, it is judged behind what it was sent behind."""
+    """A cancel sent right after a repeated submit is judged after that submit."""
     submit = {"agent": "sleeper", "idempotency_key": "k"}
     job = await peer.submit(**submit)
     cancel = {"job_id": job["job_id"]}
@@ -97,7 +97,7 @@ async def test_a_cancel_right_behind_a_repeated_submit_is_a_submitters(
 async def test_a_cancel_behind_other_submits_is_refused_in_its_turn(
     runtime: Runtime, peer: Peer, autojump_clock: MockClock
 ) -> None:
-    """Submitting something else gives no right over the job."""
+    """Submitting another job gives no right to cancel this one."""
     job = await peer.submit("sleeper")
     submit = {"agent": "sleeper", "idempotency_key": "k"}
     async with open_peer(runtime) as other:
@@ -110,7 +110,7 @@ async def test_a_cancel_behind_other_submits_is_refused_in_its_turn(
 
 
 async def test_a_job_that_has_not_begun_ends_at_once(autojump_clock: MockClock) -> None:
-    """There is no agent to wait for; whoever is still to hear of its acceptance hears of both."""
+    """A job that has not begun ends at once; all its submitters get acceptance and terminal."""
     async with (
         make_runtime(store=SlowKeys({"slow": 1})) as runtime,
         open_peer(runtime) as peer,
@@ -134,7 +134,7 @@ async def test_a_job_that_has_not_begun_ends_at_once(autojump_clock: MockClock) 
 async def test_when_one_submitter_goes_the_other_keeps_the_right(
     runtime: Runtime, peer: Peer, autojump_clock: MockClock
 ) -> None:
-    """A job is anybody's of its principal only when the last submitting session is gone."""
+    """Other sessions may cancel a job only after its last submitting session is gone."""
     job = await peer.submit("sleeper", idempotency_key="k")
     async with open_peer(runtime) as again, open_peer(runtime) as third:
         for each in (again, third):
@@ -152,7 +152,7 @@ async def test_when_one_submitter_goes_the_other_keeps_the_right(
 async def test_a_job_without_submitting_session_can_be_stopped(
     runtime: Runtime, peer: Peer, how: str, autojump_clock: MockClock
 ) -> None:
-    """With its session closed or its window over, any of its principal may; nobody else."""
+    """After its session was closed or expired, any session of the same principal may cancel."""
     job = await peer.submit("sleeper")
     if how == "closed":
         await peer.send("session.close")
@@ -170,7 +170,7 @@ async def test_a_job_without_submitting_session_can_be_stopped(
 async def test_a_job_submitted_just_before_the_close_can_be_stopped(
     runtime: Runtime, peer: Peer, autojump_clock: MockClock
 ) -> None:
-    """A close that overtakes the acceptance counts for that job, too."""
+    """A job submitted right before its session's close can be cancelled by another session."""
     ids: list[str] = []
 
     @runtime.agent("noting")
@@ -192,7 +192,7 @@ async def test_a_job_submitted_just_before_the_close_can_be_stopped(
 async def test_an_observer_of_other_principals_may_not(
     submitter: str, autojump_clock: MockClock
 ) -> None:
-    """Who may observe a job is told that it may not cancel it, even when no submitter is left."""
+    """An observer may not cancel, even when no submitting session is left."""
     policy = Policy(observers={"bob"})
     async with make_runtime(policy=policy) as runtime, open_peers(runtime) as peers:
         peer, bob = await peers.connect(), await peers.connect()
@@ -209,7 +209,7 @@ async def test_an_observer_of_other_principals_may_not(
 
 
 async def test_an_operator_may_cancel_any_job(autojump_clock: MockClock) -> None:
-    """An operator cancels the job of another principal; the submitter is told of the end."""
+    """An operator cancels another principal's job, and the submitter is told of its end."""
     async with (
         make_runtime(operators=["operator"]) as runtime,
         open_peer(runtime) as peer,

@@ -1,4 +1,4 @@
-"""An agent that makes its chunks itself is held to the same rules (§8.4)."""
+"""An agent that makes its chunks itself is held to the rules of streamed results (§8.4)."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tests.jobs.streams import Act, Stage, failure, joined, open_stage
 
 @pytest.fixture
 async def stage() -> AsyncGenerator[Stage, None]:
-    """With the default limits."""
+    """A stage with the default limits."""
     async with open_stage() as opened:
         yield opened
 
 
 def chunk(seq: int, **fields: Json) -> JsonObject:
-    """A chunk that an agent may make."""
+    """Return the body of a valid chunk."""
     body: JsonObject = {
         "result_id": "mine",
         "chunk_seq": seq,
@@ -37,7 +37,7 @@ BASE64 = {"encoding": "base64"}
 
 
 def emitting(*bodies: JsonObject) -> Act:
-    """Emit these, and return nothing."""
+    """Return an agent that emits these chunks and returns None."""
 
     async def act(job: JobContext) -> None:
         for body in bodies:
@@ -48,7 +48,7 @@ def emitting(*bodies: JsonObject) -> Act:
 
 @pytest.mark.spec("8.4-8", "8.4-11")
 async def test_a_right_sequence_is_a_result(stage: Stage, autojump_clock: MockClock) -> None:
-    """Its id is the terminal's, and each chunk has an encoding of its own."""
+    """The terminal has the chunks' id, and each chunk may have its own encoding."""
     act = emitting(
         chunk(0, data="é", x=1),
         chunk(1, data="/+8=", **BASE64),
@@ -89,7 +89,7 @@ async def test_a_wrong_chunk_reaches_nobody(
     autojump_clock: MockClock,
     request: pytest.FixtureRequest,
 ) -> None:
-    """It is refused before anything is stored: the sequence goes on as if it had not been."""
+    """A wrong chunk is refused before it is stored, and the sequence can go on after it."""
 
     async def act(job: JobContext) -> None:
         for body in before:
@@ -116,7 +116,7 @@ async def test_a_wrong_chunk_reaches_nobody(
 async def test_a_wrong_sequence_is_no_result(
     stage: Stage, bodies: list[JsonObject], message: str, autojump_clock: MockClock
 ) -> None:
-    """One that stops short, has a hole or is a second one ends the job as a failure."""
+    """A sequence that stops short, has a hole or is a second one fails the job."""
     found, end = await stage.play(emitting(*bodies))
     assert failure(end) == ("INTERNAL_ERROR", message)
     assert found == bodies[:1]
@@ -125,7 +125,7 @@ async def test_a_wrong_sequence_is_no_result(
 @pytest.mark.logs_error("a value beside its streamed result")
 @pytest.mark.spec("8.4-10")
 async def test_a_value_beside_chunks(stage: Stage, autojump_clock: MockClock) -> None:
-    """A job does not have both."""
+    """A job that emits chunks and returns a value fails."""
 
     async def act(job: JobContext) -> Json:
         await job.emit("result_chunk", chunk(0, **LAST))
@@ -137,7 +137,7 @@ async def test_a_value_beside_chunks(stage: Stage, autojump_clock: MockClock) ->
 
 @pytest.mark.spec("14-15", "14-16")
 async def test_a_chunk_that_fits_no_frame(autojump_clock: MockClock) -> None:
-    """It is refused for what it is, and nothing of it is sent; smaller ones may follow."""
+    """A chunk larger than a frame is refused and not sent; smaller ones may follow."""
 
     async def act(job: JobContext) -> None:
         with pytest.raises(InternalError) as caught:
@@ -154,7 +154,7 @@ async def test_a_chunk_that_fits_no_frame(autojump_clock: MockClock) -> None:
 @pytest.mark.logs_error("the limit result_bytes is reached")
 @pytest.mark.spec("14-15", "14-16")
 async def test_chunks_that_are_too_much_together(autojump_clock: MockClock) -> None:
-    """Past the cap there is no success any more, even if what goes on would fit."""
+    """After the bound on the result was passed, the job cannot succeed any more."""
 
     async def act(job: JobContext) -> None:
         await job.emit("result_chunk", chunk(0, data="x" * 9))

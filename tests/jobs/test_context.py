@@ -1,4 +1,4 @@
-"""What an agent can say: the events of §8.2, in order, and the refusals of those that are none."""
+"""What a job's context tells its agent, and when what the agent says is sent (§8.1, §8.3)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.stage import make_runtime
 async def test_a_context_tells_about_its_job(
     runtime: Runtime, peer: Peer, autojump_clock: MockClock
 ) -> None:
-    """Id, agent, version, input, principal, trace and deadline are those of the submit."""
+    """A context has the id, agent, version, input, principal and trace of its job."""
 
     @runtime.agent("looking", version="7")
     async def looking(job: JobContext) -> Json:
@@ -35,7 +35,7 @@ async def test_a_context_tells_about_its_job(
 async def test_each_method_says_its_event(
     runtime: Runtime, peer: Peer, autojump_clock: MockClock
 ) -> None:
-    """The bodies have the fields of §8.2, and none that was left out."""
+    """Each method emits an event with the fields of §8.2, without those left out."""
 
     async def act(job: JobContext) -> Json:
         await job.log("hello")
@@ -86,7 +86,7 @@ async def test_each_method_says_its_event(
 async def test_progress_is_sent_to_those_who_negotiated_it(
     runtime: Runtime, autojump_clock: MockClock
 ) -> None:
-    """Without the feature the event takes no number; the others follow without a gap."""
+    """Without the feature `progress` its events take no number, and there is no gap."""
 
     @runtime.agent("busy")
     async def busy(job: JobContext) -> Json:
@@ -107,7 +107,7 @@ async def test_progress_is_sent_to_those_who_negotiated_it(
 async def test_tasks_of_an_agent_emit_in_the_order_of_their_calls(
     runtime: Runtime, peer: Peer, autojump_clock: MockClock
 ) -> None:
-    """Whichever task says something: the wire has the order in which it was said."""
+    """Events of several tasks of an agent are sent in the order of the calls."""
     order: list[str] = []
 
     async def act(job: JobContext) -> Json:
@@ -133,7 +133,7 @@ async def test_tasks_of_an_agent_emit_in_the_order_of_their_calls(
 async def test_what_was_said_before_the_result_comes_before_it(
     runtime: Runtime, peer: Peer, autojump_clock: MockClock
 ) -> None:
-    """A thousand events without a pause, then a result: all of them, then the terminal."""
+    """A thousand events that are emitted without a pause come before the terminal."""
 
     async def act(job: JobContext) -> Json:
         for number in range(1000):
@@ -147,7 +147,7 @@ async def test_what_was_said_before_the_result_comes_before_it(
 async def test_a_task_that_outlives_the_agent_says_nothing_more(
     runtime: Runtime, peer: Peer, autojump_clock: MockClock
 ) -> None:
-    """The job's end is the end also for tasks that the agent has started elsewhere."""
+    """A task that the agent started elsewhere cannot emit after the job's end."""
     refusals: list[ArcpError] = []
 
     async with trio.open_nursery() as elsewhere:
@@ -173,8 +173,8 @@ async def test_a_task_that_outlives_the_agent_says_nothing_more(
 
 @pytest.mark.spec("1.0/7.4-1")
 async def test_an_agent_in_a_tight_loop_can_be_cancelled(autojump_clock: MockClock) -> None:
-    """Every call is a place where the job can be cancelled, and the loop lets others work."""
-    limits = Limits(journal_bytes=100_000)  # past it the agent waits for its slow client
+    """Every emitting call is a checkpoint, so a tight loop lets other jobs run."""
+    limits = Limits(journal_bytes=100_000)  # past it the agent waits for its client
     async with make_runtime(limits=limits) as runtime, open_peer(runtime) as peer:
 
         @runtime.agent("talkative")
@@ -194,7 +194,7 @@ async def test_an_agent_in_a_tight_loop_can_be_cancelled(autojump_clock: MockClo
 async def test_timestamps_are_of_the_runtimes_clock(
     runtime: Runtime, peer: Peer, autojump_clock: MockClock
 ) -> None:
-    """`ts` does not go back, and ten virtual minutes are ten minutes."""
+    """`ts` goes with the runtime's clock and does not go back."""
 
     async def act(job: JobContext) -> Json:
         for _ in range(11):

@@ -29,13 +29,13 @@ from tests.reading import until_end
 
 @pytest.fixture
 def runtime(runtime: Runtime) -> Runtime:
-    """A runtime with the agents that delegate, too."""
+    """A runtime that also has the agents that delegate."""
     runtime.add(agents)
     return runtime
 
 
 def short(frame: Frame, names: Mapping[str, str]) -> str:
-    """A frame in a few words."""
+    """Describe a frame in a few words."""
     payload = frame["payload"]
     what = payload.get("kind", frame["type"])
     body = payload.get("body", {})
@@ -44,7 +44,7 @@ def short(frame: Frame, names: Mapping[str, str]) -> str:
 
 @pytest.mark.spec("9.4-1", "1.0/10.3-1")
 async def test_a_child_runs_in_the_same_session(peer: Peer, autojump_clock: MockClock) -> None:
-    """`delegate`, the child's acceptance, its events and its end, then the parent's."""
+    """The session gets `delegate`, then all of the child, then the parent's end."""
     accepted = await peer.submit(
         "boss",
         {"agent": "worker", "lease": {"tool.call": ["search.web"]}, "budget": {"USD": "2"}},
@@ -75,7 +75,7 @@ async def test_a_child_runs_in_the_same_session(peer: Peer, autojump_clock: Mock
 
 
 async def test_the_end_of_a_parent_ends_its_children(peer: Peer, autojump_clock: MockClock) -> None:
-    """The child is cancelled and says so before its parent's terminal."""
+    """The end of a parent cancels its child, whose terminal comes before the parent's."""
     accepted = await peer.submit("boss", {"agent": "sleeper", "wait": False}, lease_request=LEASE)
     seen = await until_end(peer, accepted["job_id"])
     assert [frame["type"] for frame in seen[-2:]] == ["job.error", "job.result"]
@@ -85,7 +85,7 @@ async def test_the_end_of_a_parent_ends_its_children(peer: Peer, autojump_clock:
 async def test_a_child_is_not_lost_on_a_client_that_was_away(
     runtime: Runtime, autojump_clock: MockClock
 ) -> None:
-    """The acceptance has its place among the parent's events, whenever they are read."""
+    """A client that was away finds the child's acceptance in its place among the events."""
 
     @runtime.agent("late")
     async def late(job: JobContext) -> Json:
@@ -103,7 +103,7 @@ async def test_a_child_is_not_lost_on_a_client_that_was_away(
         await second.hello(resume=first.resume_from())
         seen = await until_end(second, accepted["job_id"])
     assert [frame["payload"].get("kind", frame["type"]) for frame in seen][:4] == [
-        "job.accepted",  # of the parent: behind number 0, like the rest
+        "job.accepted",  # of the parent: after number 0, like the rest
         "delegate",
         "job.accepted",
         "log",
@@ -117,7 +117,7 @@ async def test_a_child_is_not_lost_on_a_client_that_was_away(
 async def test_a_child_is_its_parents_in_all_that_counts(
     peer: Peer, runtime: Runtime, autojump_clock: MockClock
 ) -> None:
-    """Principal and trace are the parent's; input, lease and limits its own."""
+    """A child has its parent's principal and trace, and its own input, lease and limits."""
     seen: list[Json] = []
 
     @runtime.agent("child", version="2.1.0")
@@ -151,7 +151,7 @@ async def test_a_child_is_its_parents_in_all_that_counts(
 async def test_how_a_child_ended_is_told_to_its_parent(
     peer: Peer, runtime: Runtime, autojump_clock: MockClock
 ) -> None:
-    """By the class of its end; what the parent lets go is not taken for its own end."""
+    """A child's end raises the class of its code, which does not become the parent's own end."""
 
     @runtime.agent("failing")
     async def failing(job: JobContext) -> Json:
@@ -187,7 +187,7 @@ async def test_how_a_child_ended_is_told_to_its_parent(
 async def test_a_delegation_that_is_cancelled_as_it_begins_is_answered(
     peer: Peer, runtime: Runtime, autojump_clock: MockClock
 ) -> None:
-    """What was announced has an end, though there is no child."""
+    """A delegation that was announced gets a result, even if no child comes of it."""
 
     @runtime.agent("parent")
     async def parent(job: JobContext) -> Json:
@@ -206,7 +206,7 @@ async def test_a_delegation_that_is_cancelled_as_it_begins_is_answered(
 async def test_a_job_that_is_ending_begins_nothing(
     peer: Peer, runtime: Runtime, autojump_clock: MockClock
 ) -> None:
-    """What an agent would delegate in its grace is refused, with the job's own end."""
+    """A job within its grace cannot delegate; it is refused with the code of its own end."""
 
     @runtime.agent("parent")
     async def parent(job: JobContext) -> Json:
@@ -226,7 +226,7 @@ async def test_a_job_that_is_ending_begins_nothing(
 async def test_the_classes_that_are_raised(
     peer: Peer, runtime: Runtime, autojump_clock: MockClock
 ) -> None:
-    """A refusal is raised as the class of its code, and says what goes beyond."""
+    """A refused delegation raises the class of its code, and names what exceeds the lease."""
 
     @runtime.agent("parent")
     async def parent(job: JobContext) -> Json:

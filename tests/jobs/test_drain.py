@@ -1,4 +1,4 @@
-"""The drain: what may go on, and what is refused."""
+"""Draining: what may go on while a runtime shuts down, and what is refused."""
 
 from __future__ import annotations
 
@@ -12,11 +12,9 @@ from arcp_trio.wire.json import Json
 from tests.jobs.leaving import GOING_AWAY, clients_of
 from tests.stage import make_runtime
 
-# -- draining
-
 
 async def test_jobs_may_finish_while_the_runtime_drains(autojump_clock: MockClock) -> None:
-    """A job that is done within the drain succeeds; the drain is over when the last one is."""
+    """A job that ends within the drain succeeds, and the drain ends with the last job."""
     runtime = make_runtime()
 
     @runtime.agent("worker")
@@ -39,7 +37,7 @@ async def test_jobs_may_finish_while_the_runtime_drains(autojump_clock: MockCloc
 
 
 async def test_whoever_drains_is_done_with_the_last_job(autojump_clock: MockClock) -> None:
-    """Two may ask for the end at once: neither waits longer than there are jobs."""
+    """Two concurrent shutdowns both return when the last job has ended."""
     async with make_runtime() as runtime, open_peers(runtime) as peers:
 
         @runtime.agent("napper")
@@ -58,7 +56,7 @@ async def test_whoever_drains_is_done_with_the_last_job(autojump_clock: MockCloc
 
 
 async def test_what_is_not_done_by_then_is_ended(autojump_clock: MockClock) -> None:
-    """Past the drain the rest ends with INTERNAL_ERROR, worth a retry."""
+    """A job that outlasts the drain ends with a retryable INTERNAL_ERROR."""
     runtime = make_runtime()
     async with clients_of(runtime) as clients, runtime:
         peer = await clients.connect()
@@ -73,7 +71,7 @@ async def test_what_is_not_done_by_then_is_ended(autojump_clock: MockClock) -> N
 
 
 async def test_nothing_new_begins_while_the_runtime_closes(autojump_clock: MockClock) -> None:
-    """Submits and sessions are refused, worth a retry; cancels are still served, and jobs go on."""
+    """Submits and sessions are refused as retryable; cancels are served, and jobs go on."""
     runtime = make_runtime()
     async with clients_of(runtime) as clients, runtime:
         peer, parked = await clients.connect(), await clients.connect()

@@ -42,7 +42,7 @@ BODIES: list[tuple[str, dict[str, Json]]] = [
 async def test_any_kind_can_be_emitted(
     runtime: Runtime, peer: Peer, kind: str, body: dict[str, Json], autojump_clock: MockClock
 ) -> None:
-    """`emit` takes every kind of §8.2 and vendors' own; the body arrives as it is."""
+    """`emit` takes every kind of §8.2 and vendors' kinds, and the body arrives unchanged."""
     call = {"tool": "t", "call_id": body.get("call_id")}
     before = [("tool_call", call)] if kind == "tool_result" else []
 
@@ -101,7 +101,7 @@ async def test_any_kind_can_be_emitted(
 async def test_a_bad_event_is_refused_to_its_agent(
     runtime: Runtime, peer: Peer, kind: str, body: Mapping[str, Json], autojump_clock: MockClock
 ) -> None:
-    """That call raises; nothing of it is on the wire, and the stream goes on without a gap."""
+    """A bad event raises in the agent, is not sent, and leaves no gap in the numbers."""
 
     async def act(job: JobContext) -> Json:
         await job.log("before")
@@ -117,7 +117,7 @@ async def test_a_bad_event_is_refused_to_its_agent(
 async def test_an_event_larger_than_a_frame_is_refused_to_its_agent(
     runtime: Runtime, peer: Peer, autojump_clock: MockClock
 ) -> None:
-    """Past `frame_bytes_out` the call raises and names the limit; just below it arrives."""
+    """An event past `frame_bytes_out` raises with the limit's name; one just below is sent."""
 
     async def act(job: JobContext) -> Json:
         await job.log("x" * (2**20 - 1000))
@@ -133,7 +133,7 @@ async def test_an_event_larger_than_a_frame_is_refused_to_its_agent(
 async def test_an_event_deeper_than_a_frame_is_refused_to_its_agent(
     runtime: Runtime, peer: Peer, autojump_clock: MockClock
 ) -> None:
-    """Every frame stays within the depth that peers must take."""
+    """An event nested deeper than peers must accept raises in the agent."""
 
     async def act(job: JobContext) -> Json:
         deep: Json = []
@@ -150,7 +150,7 @@ async def test_an_event_deeper_than_a_frame_is_refused_to_its_agent(
 async def test_a_bad_event_that_nobody_catches_fails_the_job(
     runtime: Runtime, peer: Peer, autojump_clock: MockClock
 ) -> None:
-    """What was emitted before stays; the job ends with INTERNAL_ERROR."""
+    """An uncaught refusal of an event ends the job with INTERNAL_ERROR."""
 
     @runtime.agent("careless")
     async def careless(job: JobContext) -> Json:
@@ -166,7 +166,7 @@ async def test_a_bad_event_that_nobody_catches_fails_the_job(
 async def test_a_body_is_taken_as_it_is_at_the_call(
     runtime: Runtime, peer: Peer, autojump_clock: MockClock
 ) -> None:
-    """An agent that goes on using its dictionary changes nothing that it has said."""
+    """An agent that changes its dictionary after `emit` does not change the event."""
 
     async def act(job: JobContext) -> Json:
         body: dict[str, Json] = {"count": 0}
@@ -180,7 +180,7 @@ async def test_a_body_is_taken_as_it_is_at_the_call(
 
 
 async def test_limits_of_a_frame_are_configurable(autojump_clock: MockClock) -> None:
-    """A runtime with small frames refuses what another would send, for events and results alike."""
+    """A runtime with a small `frame_bytes_out` refuses an event that another would send."""
     async with (
         make_runtime(limits=Limits(frame_bytes_out=2000)) as runtime,
         open_peer(runtime) as peer,

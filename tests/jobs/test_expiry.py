@@ -1,4 +1,4 @@
-"""A lease ends at its time, by a clock that nobody can set, and takes the job with it (§9.5)."""
+"""A lease ends at its time, whatever the wall clock is set to, and ends its job (§9.5)."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ from tests.stage import make_runtime
 
 EXPIRED = "LEASE_EXPIRED"
 GRACE = 0.25
-"""Behind `expires_at`; clocks differ a little."""
+"""Seconds after `expires_at` in which a lease still counts, as clocks differ a little."""
 
 LEASE: JsonObject = {"tool.call": ["*"], "agent.delegate": ["*"], "cost.budget": ["USD:1"]}
 
 
 def until(expires_at: Json, lease: JsonObject = LEASE) -> JsonObject:
-    """The fields of a submit for a lease that ends then."""
+    """Return the fields of a submit for a lease that ends at this time."""
     return {"lease_request": lease, "lease_constraints": {"expires_at": expires_at}}
 
 
 def ended_by_expiry(end: Frame) -> bool:
-    """Whether a terminal is the one of §9.5."""
+    """Return whether a terminal is the one of §9.5."""
     said = (end["code"], end["final_status"], end["retryable"])
     return said == (EXPIRED, "error", False)
 
 
-# -- what is no expiry
+# -- how an expiry is asked for
 
 
 @pytest.mark.spec("9.5-1", "9.5-2", "9.5-3")
@@ -68,7 +68,7 @@ def ended_by_expiry(end: Frame) -> bool:
 async def test_what_is_no_future_time_in_utc_is_refused(
     peer: Peer, expires_at: Json, autojump_clock: MockClock
 ) -> None:
-    """It never means that the lease has no end."""
+    """An `expires_at` that is not a future time in UTC is refused, not taken as unlimited."""
     with pytest.raises(ArcpError) as refusal:
         await peer.submit("doer", [], **until(expires_at))
     assert refusal.value.code == "INVALID_REQUEST"
@@ -78,7 +78,7 @@ async def test_what_is_no_future_time_in_utc_is_refused(
 async def test_now_is_not_in_the_future(
     peer: Peer, clock: SteppedClock, autojump_clock: MockClock
 ) -> None:
-    """Nor is a second ago; a millisecond from now is."""
+    """The present and the past are refused; a millisecond from now is accepted."""
     for seconds in (-1, 0):
         with pytest.raises(ArcpError) as refusal:
             await peer.submit("doer", [], **until(clock.after(seconds)))
@@ -90,7 +90,7 @@ async def test_now_is_not_in_the_future(
 async def test_an_expiry_needs_no_lease_request(
     peer: Peer, clock: SteppedClock, autojump_clock: MockClock
 ) -> None:
-    """It is accepted alone, shown and enforced."""
+    """An expiry without a lease is accepted, shown and enforced."""
     end_of_lease = clock.after(1)
     accepted = await peer.submit(
         "doer",
@@ -113,7 +113,7 @@ async def test_an_expiry_needs_no_lease_request(
 async def test_from_its_end_on_nothing_is_allowed(
     peer: Peer, clock: SteppedClock, at: float, *, allowed: bool, autojump_clock: MockClock
 ) -> None:
-    """An operation is refused as the tool's error; what is no operation goes on."""
+    """After its end the lease refuses operations; emitting and sleeping go on."""
     end, bodies = await do(
         peer, ["sleep", at], ["tool", "t"], ["log", "still here"], **until(clock.after(10))
     )
@@ -128,7 +128,7 @@ async def test_from_its_end_on_nothing_is_allowed(
 async def test_the_grace_is_configured(
     clock: SteppedClock, grace: float, autojump_clock: MockClock
 ) -> None:
-    """Up to a second; more is refused."""
+    """The grace can be configured up to a second; more is refused."""
     with pytest.raises(ValueError, match="lease_grace_seconds"):
         Limits(lease_grace_seconds=1.01)
     async with make_runtime(clock=clock, limits=Limits(lease_grace_seconds=grace)) as runtime:
@@ -145,7 +145,7 @@ async def test_the_grace_is_configured(
 async def test_setting_the_wall_clock_moves_no_end(
     peer: Peer, runtime: Runtime, clock: SteppedClock, step: float, autojump_clock: MockClock
 ) -> None:
-    """A lease of ten seconds ends after ten seconds, whatever the time of day is said to be."""
+    """A lease of ten seconds ends after ten seconds, whatever the wall clock is set to."""
 
     @runtime.agent("patient")
     async def patient(job: JobContext) -> Json:
@@ -172,7 +172,7 @@ async def test_setting_the_wall_clock_moves_no_end_of_a_child(
     expires_in: float | None,
     autojump_clock: MockClock,
 ) -> None:
-    """A child that inherits its parent's end has the parent's, and none has a later one."""
+    """A child that inherits its parent's expiry ends with it, whatever the wall clock says."""
 
     @runtime.agent("parent")
     async def parent(job: JobContext) -> Json:
@@ -196,7 +196,7 @@ async def test_setting_the_wall_clock_moves_no_end_of_a_child(
 async def test_a_slow_acceptance_postpones_no_end(
     clock: SteppedClock, autojump_clock: MockClock
 ) -> None:
-    """The lease runs from the submit on, however long the store takes."""
+    """The time of a lease runs from the submit on, however slow the store is."""
     store = SlowStore()
     async with make_runtime(clock=clock, store=store) as runtime:
         runtime.add(doer.agents)
@@ -209,14 +209,14 @@ async def test_a_slow_acceptance_postpones_no_end(
             assert ended_by_expiry(end)
 
 
-# -- behind it
+# -- after it
 
 
 @pytest.mark.spec("9.5-6", "9.5-7")
 async def test_an_agent_may_clean_up_and_no_more(
     peer: Peer, runtime: Runtime, clock: SteppedClock, autojump_clock: MockClock
 ) -> None:
-    """It is not cut short, may emit and cannot succeed; what it spends is still counted."""
+    """After its lease ended an agent may emit within the grace, but cannot succeed."""
 
     @runtime.agent("tidy")
     async def tidy(job: JobContext) -> Json:
@@ -242,7 +242,7 @@ async def test_an_agent_may_clean_up_and_no_more(
 async def test_an_agent_that_does_not_end_is_cut_off(
     peer: Peer, runtime: Runtime, clock: SteppedClock, autojump_clock: MockClock
 ) -> None:
-    """From its first refused operation on it has the grace of any job that is to end."""
+    """An agent gets the usual grace from its first refused operation on."""
 
     @runtime.agent("lingering")
     async def lingering(job: JobContext) -> Json:
@@ -262,7 +262,7 @@ async def test_an_agent_that_does_not_end_is_cut_off(
 async def test_a_job_that_does_nothing_more_may_outlive_its_lease(
     peer: Peer, clock: SteppedClock, autojump_clock: MockClock
 ) -> None:
-    """A lease is authority: who needs none any more is not ended."""
+    """A job that asks for no operation after its lease's end is not ended."""
     end, _ = await do(peer, ["sleep", 50], ["log", "done"], **until(clock.after(10)))
     assert end["final_status"] == "success"
 
@@ -270,7 +270,7 @@ async def test_a_job_that_does_nothing_more_may_outlive_its_lease(
 async def test_a_cancel_behind_the_end_meets_a_job_that_has_ended(
     peer: Peer, clock: SteppedClock, autojump_clock: MockClock
 ) -> None:
-    """The first end that is decided is the one: the client is told, and hears of one end only."""
+    """A cancel after the expiry was decided is refused, and the job has one end."""
     accepted = await peer.submit(
         "doer", [["sleep", 11], ["tool", "t"], ["sleep", 5]], **until(clock.after(10))
     )
@@ -286,7 +286,7 @@ async def test_a_cancel_behind_the_end_meets_a_job_that_has_ended(
 async def test_an_expiry_is_logged_once(
     peer: Peer, clock: SteppedClock, caplog: pytest.LogCaptureFixture, autojump_clock: MockClock
 ) -> None:
-    """One line with the job, its principal and the time, however often the agent tries."""
+    """An expiry is logged once, with job, principal and time, however often the agent tries."""
     caplog.set_level(logging.INFO)
     end_of_lease = clock.after(1)
     accepted = await peer.submit(
@@ -314,7 +314,7 @@ async def test_a_child_expires_with_its_parent_or_before(
     ends_at: float | None,
     autojump_clock: MockClock,
 ) -> None:
-    """Without an end of its own it has its parent's; a later one is refused."""
+    """A child inherits its parent's expiry, and a later one of its own is refused."""
     steps: list[list[Json]] = [["sleep", 1], ["tool", "t"]] * 20
     child: Json = {
         "agent": "doer",
@@ -340,7 +340,7 @@ async def test_a_child_expires_with_its_parent_or_before(
 async def test_the_end_of_a_lease_ends_the_tree_below(
     peer: Peer, runtime: Runtime, clock: SteppedClock, autojump_clock: MockClock
 ) -> None:
-    """Children end when their parent is refused, before it; it goes on for its grace."""
+    """When a parent is refused after its expiry, its children end before it."""
 
     @runtime.agent("parent")
     async def parent(job: JobContext) -> Json:

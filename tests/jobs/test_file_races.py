@@ -1,4 +1,4 @@
-"""Files of an agent: what somebody swaps while they are opened (§9.3)."""
+"""Files of an agent while another process swaps links and files in the path (§9.3)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ROUNDS = 1000
 
 @contextmanager
 def in_turn(steps: Sequence[Callable[[], object]]) -> Generator[Callable[[], int], None, None]:
-    """Another thread that takes the steps over and over; yields how often it did."""
+    """Run the steps over and over in a thread; yield how often the thread did it."""
     stopping, rounds = threading.Event(), itertools.count()
     taken = [0]
 
@@ -44,7 +44,7 @@ def in_turn(steps: Sequence[Callable[[], object]]) -> Generator[Callable[[], int
 
 
 def swapped_directory(files: Workspace) -> Sequence[Callable[[], object]]:
-    """`ws/deep` is a directory and a link to one outside, by turns."""
+    """Have `ws/deep` be a directory and a link to one outside, in turn."""
     place, spare, link = (files.inside / name for name in ("deep", "spare", "link"))
     link.symlink_to(files.outside / "deep")
     return [
@@ -56,7 +56,7 @@ def swapped_directory(files: Workspace) -> Sequence[Callable[[], object]]:
 
 
 def swapped_file(files: Workspace) -> Sequence[Callable[[], object]]:
-    """`ws/deep/a.txt` is a file and a link to one outside, by turns, and always there."""
+    """Have `ws/deep/a.txt` be a file and a link to one outside, in turn, and always exist."""
     place, other = files.inside / "deep" / "a.txt", files.inside / "deep" / "other"
     return [
         lambda: other.symlink_to(files.outside / "a.txt"),
@@ -67,7 +67,7 @@ def swapped_file(files: Workspace) -> Sequence[Callable[[], object]]:
 
 
 def swapped_fifo(files: Workspace) -> Sequence[Callable[[], object]]:
-    """`ws/deep/a.txt` is a file and a FIFO, by turns, and always there."""
+    """Have `ws/deep/a.txt` be a file and a FIFO, in turn, and always exist."""
     place, other = files.inside / "deep" / "a.txt", files.inside / "deep" / "other"
     return [
         lambda: os.mkfifo(other),
@@ -83,44 +83,44 @@ def swapped_fifo(files: Workspace) -> Sequence[Callable[[], object]]:
 async def test_nothing_outside_is_reached_by_swapping_links(
     files: Workspace, swapped: Callable[[Workspace], Sequence[Callable[[], object]]], mode: str
 ) -> None:
-    """However often another process puts a link in place of what was just authorised."""
+    """However often a link replaces what was authorised, no file outside is reached."""
     path = files.inside / "deep" / "a.txt"
     opened = "inside" if mode == "r" else "written"
     seen: Counter[str] = Counter()
 
     async def act(job: JobContext) -> Json:
         with in_turn(swapped(files)) as rounds:
-            # So often, and until chance has shown both; the test's time limit is the end of it.
+            # Until both outcomes have been seen; the test's timeout is the bound.
             while min(rounds(), seen.total()) < ROUNDS or not (seen[opened] and seen[DENIED]):
                 seen[await attempt(job, path, mode, None if mode == "r" else "inside")] += 1
         return None
 
     await files.run(act)
-    # The last three: gone between two renames, or no longer what it was when it was checked.
+    # The last three: missing between two renames, or changed since the check.
     changed = {"FileNotFoundError", "NotADirectoryError", "OSError"}
     assert set(seen) <= {opened, DENIED, *changed}
 
 
 def link_for_directory(files: Workspace) -> None:
-    """A link outside for the directory."""
+    """Replace the directory by a link outside."""
     (files.inside / "deep").rename(files.inside / "moved")
     (files.inside / "deep").symlink_to(files.outside / "deep")
 
 
 def link_for_file(files: Workspace) -> None:
-    """A link outside for the file."""
+    """Replace the file by a link outside."""
     (files.inside / "deep" / "a.txt").unlink()
     (files.inside / "deep" / "a.txt").symlink_to(files.outside / "a.txt")
 
 
 def dangling_link_for_file(files: Workspace) -> None:
-    """A link outside, to what is not there, for the file."""
+    """Replace the file by a link to a file outside that does not exist."""
     (files.inside / "deep" / "a.txt").unlink()
     (files.inside / "deep" / "a.txt").symlink_to(files.outside / "made.txt")
 
 
 def fifo_for_file(files: Workspace) -> None:
-    """A FIFO for the file."""
+    """Replace the file by a FIFO."""
     (files.inside / "deep" / "a.txt").unlink()
     os.mkfifo(files.inside / "deep" / "a.txt")
 
@@ -128,7 +128,7 @@ def fifo_for_file(files: Workspace) -> None:
 def swap_behind(
     step: tuple[object, str], swap: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[], bool]:
-    """Swap once, right behind a step of the next opening; tells whether that was."""
+    """Swap once, right after a step of the next opening; the result says whether that happened."""
     owner, name = step
     take = getattr(owner, name)
     swaps = [swap]
@@ -145,9 +145,9 @@ def swap_behind(
 
 
 AUTHORISED = pytest.param(AUTHORIZATION, id="authorised")
-"""The real path was held against the lease."""
+"""The step that checks the real path against the lease."""
 LOOKED_AT = pytest.param((os, "stat"), id="looked at")
-"""What is at its end was looked at."""
+"""The step that looks what kind of file the path leads to."""
 
 
 @pytest.mark.parametrize("step", [AUTHORISED, LOOKED_AT])
@@ -162,13 +162,13 @@ async def test_a_swap_right_behind_a_check_gains_nothing(
     swap: Callable[[Workspace], None],
     mode: str,
 ) -> None:
-    """A link put there is not followed; what is no file any more is refused and not waited for."""
+    """A link that appears after a check is not followed; a FIFO is refused at once."""
     swapped = swap_behind(step, lambda: swap(files), monkeypatch)
     result = await files.attempt(
         files.inside / "deep" / "a.txt", mode, None if "r" in mode else "inside"
     )
     assert swapped()
-    # Only a directory that was reached before stays what it was, wherever it was moved within.
+    # Only a directory that was opened before the swap stays reachable, wherever it was moved.
     expected = {DENIED, "NotADirectoryError", "OSError"}
     assert result in (expected | {"inside", "written"} if swap is link_for_directory else expected)
 
@@ -178,7 +178,7 @@ async def test_a_swap_right_behind_a_check_gains_nothing(
 async def test_a_link_put_in_the_place_of_a_new_file_is_not_followed(
     files: Workspace, monkeypatch: pytest.MonkeyPatch, step: tuple[object, str], mode: str
 ) -> None:
-    """Nothing is made at its other end."""
+    """A link that appears where a file is to be made does not create its target."""
     path = files.inside / "new.txt"
     swapped = swap_behind(step, lambda: path.symlink_to(files.outside / "made.txt"), monkeypatch)
     assert await files.attempt(path, mode) in {DENIED, "OSError"}
@@ -189,7 +189,7 @@ async def test_a_link_put_in_the_place_of_a_new_file_is_not_followed(
 async def test_a_link_put_in_the_place_of_what_is_to_be_new_is_there(
     files: Workspace, monkeypatch: pytest.MonkeyPatch, target: str
 ) -> None:
-    """`x` does not look what is there before it makes a file, and needs not."""
+    """Mode `x` raises FileExistsError for a link that appears after the check."""
     path = files.inside / "new.txt"
     swapped = swap_behind(
         AUTHORIZATION, lambda: path.symlink_to(files.outside / target), monkeypatch

@@ -1,6 +1,6 @@
-"""`job.open`: on a real file system, what the lease does not cover is never read or written (§9.3).
+"""`job.open` on a real file system: files outside of the lease are never read or written (§9.3).
 
-In real time: a virtual clock knows nothing of the threads in which files are opened.
+These tests run in real time: a virtual clock does not wait for threads, which open the files.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.jobs.workspace import DENIED, Workspace, attempt
 
 @pytest.mark.spec("9.3-1")
 async def test_what_the_lease_covers_is_opened(files: Workspace) -> None:
-    """Text and bytes, read, written, appended to, made."""
+    """Files that the lease covers can be read, written, appended to and made."""
     path = files.inside / "a.txt"
     assert await files.attempt(path) == "inside"
     assert await files.attempt(path, "rb") == "inside"
@@ -41,7 +41,7 @@ async def test_what_the_lease_covers_is_opened(files: Workspace) -> None:
 
 
 async def test_the_file_is_what_open_gives(files: Workspace) -> None:
-    """Encoding, line ends and name as of Python's `open`; of its own process, and blocking."""
+    """Encoding, line ends and name of the file are those of Python's `open`."""
     path = files.inside / "latin.txt"
 
     async def act(job: JobContext) -> Json:
@@ -63,7 +63,7 @@ async def test_the_file_is_what_open_gives(files: Workspace) -> None:
 async def test_a_relative_path_is_in_the_working_directory(
     files: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """That of the process, and held against the lease as such."""
+    """A relative path is resolved in the process's working directory and then checked."""
     monkeypatch.chdir(files.inside)
     assert await files.attempt("a.txt") == "inside"
     assert await files.attempt("deep/../a.txt") == "inside"
@@ -76,7 +76,7 @@ async def test_a_relative_path_is_in_the_working_directory(
 @pytest.mark.spec("9.3-2", "1.0/9.3-1")
 @pytest.mark.parametrize("mode", ["r", "r+", "w", "a", "x", "w+", "wb"])
 async def test_what_the_lease_does_not_cover_is_refused(files: Workspace, mode: str) -> None:
-    """Whatever for, and whether it exists or not; nothing is emptied and nothing made."""
+    """A path outside of the lease is refused in every mode, and no file is emptied or made."""
     for path in (
         files.outside / "a.txt",
         files.outside / "none.txt",
@@ -94,7 +94,7 @@ async def test_what_the_lease_does_not_cover_is_refused(files: Workspace, mode: 
 async def test_each_mode_needs_its_grants(
     files: Workspace, capability: str, modes: Sequence[str]
 ) -> None:
-    """With only one of the two grants, modes that need the other are refused and do nothing."""
+    """A mode that reads and writes needs both grants."""
     path = files.inside / "a.txt"
     other = {"fs.read": "fs.write", "fs.write": "fs.read"}[capability]
     for mode in modes:
@@ -111,11 +111,11 @@ async def test_a_mode_that_open_does_not_take_is_not_taken(files: Workspace, mod
     assert (files.inside / "a.txt").read_text() == "inside"
 
 
-# --- what comes before ----------------------------------------------------------------------
+# --- what is checked before the path --------------------------------------------------------
 
 
 async def test_an_exhausted_budget_comes_before_the_path(files: Workspace) -> None:
-    """`BUDGET_EXHAUSTED`, also for what would not be allowed anyway."""
+    """An exhausted budget is BUDGET_EXHAUSTED, even for a path that is not allowed."""
 
     async def act(job: JobContext) -> Json:
         await job.metric("cost.own", 1, unit="USD")
@@ -132,7 +132,7 @@ async def test_an_exhausted_budget_comes_before_the_path(files: Workspace) -> No
 async def test_an_expired_lease_comes_before_all(
     files: Workspace, clock: SteppedClock, autojump_clock: MockClock
 ) -> None:
-    """`LEASE_EXPIRED` for the open and the job; in virtual time, as no thread has begun."""
+    """An open after the lease's end is LEASE_EXPIRED, and so is the job."""
     refused: list[str] = []
 
     async def act(job: JobContext) -> Json:
@@ -155,7 +155,7 @@ async def test_an_expired_lease_comes_before_all(
 async def test_the_check_is_the_last_thing_before_the_opening(
     files: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A budget that is used up while links are looked at refuses what it had allowed before."""
+    """A budget that is used up while links are resolved refuses the opening."""
     spend_after_each_authorization(monkeypatch)
     path = files.inside / "new.txt"
     result = await files.attempt(path, "w", lease={"cost.budget": ["USD:1"]})
@@ -167,7 +167,7 @@ async def test_the_check_is_the_last_thing_before_the_opening(
 
 
 async def test_links_that_stay_inside_are_followed(files: Workspace) -> None:
-    """To a file, to a directory, in chains, relative or absolute, and to what is not there yet."""
+    """Links within the lease are followed: to files, to directories, in chains, to new files."""
     (files.inside / "file").symlink_to("deep/a.txt")
     (files.inside / "directory").symlink_to(files.inside / "deep")
     (files.inside / "chain").symlink_to("directory/../file")
@@ -186,7 +186,7 @@ async def test_links_that_stay_inside_are_followed(files: Workspace) -> None:
 @pytest.mark.spec("9.3-2", "1.0/9.3-1")
 @pytest.mark.parametrize("mode", ["r", "w", "a", "r+"])
 async def test_links_that_lead_out_are_refused(files: Workspace, mode: str) -> None:
-    """To a file, to a directory, in chains, by way of `..`, and to what is not there yet."""
+    """Links that lead out of the lease are refused: to files, directories, in chains, by `..`."""
     inside, outside = files.inside, files.outside
     (inside / "file").symlink_to(outside / "a.txt")
     (inside / "directory").symlink_to("../out")
@@ -201,7 +201,7 @@ async def test_links_that_lead_out_are_refused(files: Workspace, mode: str) -> N
         inside / "directory" / "none.txt",
         inside / "chain",
         inside / "dangling",
-        f"{inside}/deep/below/../a.txt",  # a.txt beside it by its name, another by the links
+        f"{inside}/deep/below/../a.txt",  # the name leads to a.txt beside it, the links to another
         f"{inside}/root{outside}/a.txt",
         f"{inside}/root{inside}/../out/a.txt",
     ):
@@ -209,13 +209,13 @@ async def test_links_that_lead_out_are_refused(files: Workspace, mode: str) -> N
 
 
 async def test_a_way_through_the_outside_is_no_way(files: Workspace) -> None:
-    """A path that is named outside is refused, wherever its links lead."""
+    """A path outside of the lease is refused, even if its links lead back inside."""
     (files.outside / "back").symlink_to(files.inside)
     assert await files.attempt(files.outside / "back" / "a.txt") == DENIED
 
 
 async def test_a_new_file_is_no_link(files: Workspace) -> None:
-    """`x` finds a link as something that is there, and makes nothing at its other end."""
+    """Mode `x` treats a dangling link as an existing file, and does not create its target."""
     (files.inside / "in").symlink_to("made.txt")
     (files.inside / "out").symlink_to(files.outside / "made.txt")
     (files.inside / "directory").symlink_to(files.outside)
@@ -227,7 +227,7 @@ async def test_a_new_file_is_no_link(files: Workspace) -> None:
 
 
 async def test_links_in_a_circle_lead_nowhere(files: Workspace) -> None:
-    """They are refused, also with more path behind them."""
+    """Links in a circle are refused, with or without more path after them."""
     (files.inside / "circle").symlink_to("circle")
     assert await files.attempt(files.inside / "circle") == DENIED
     assert await files.attempt(files.inside / "circle", "w") == DENIED
@@ -235,7 +235,7 @@ async def test_links_in_a_circle_lead_nowhere(files: Workspace) -> None:
 
 
 async def test_the_links_of_proc_are_links(files: Workspace) -> None:
-    """Those that the kernel follows by itself are taken at their word."""
+    """A magic link of `/proc` or `/dev/fd` is judged by the path it leads to."""
     everything = {"fs.read": ["/proc/**", f"{files.inside}/**"]}
     with (files.outside / "a.txt").open() as secret:
         for path in (
@@ -250,12 +250,12 @@ async def test_the_links_of_proc_are_links(files: Workspace) -> None:
     assert await files.attempt(f"/proc/self/root{files.inside}/a.txt") == DENIED
 
 
-# --- what is no file ------------------------------------------------------------------------
+# --- what is not a file ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mode", ["r", "w", "a", "r+"])
 async def test_what_is_no_regular_file_is_refused_at_once(files: Workspace, mode: str) -> None:
-    """A FIFO without another end, a socket, a device, a directory: refused, and nothing waits."""
+    """FIFOs, sockets, devices and directories are refused at once."""
     os.mkfifo(files.inside / "fifo")
     (files.inside / "to-fifo").symlink_to("fifo")
     (files.inside / "root").symlink_to("/")
@@ -280,7 +280,7 @@ async def test_what_is_no_regular_file_is_refused_at_once(files: Workspace, mode
 
 
 async def test_a_refusal_says_what_it_found(files: Workspace) -> None:
-    """The agent reads that it is a FIFO; the client's events say nothing of any open."""
+    """The agent is told that the path is a FIFO; the client's events do not mention the open."""
     os.mkfifo(files.inside / "fifo")
 
     async def act(job: JobContext) -> Json:
@@ -302,14 +302,14 @@ async def test_a_refusal_says_what_it_found(files: Workspace) -> None:
     "name", ["a\0b", "a\nb", "a\\b", "a\udcffb", os.fsdecode(b"\xff"), 20000 * "x"]
 )
 async def test_names_that_no_pattern_can_have_are_refused(files: Workspace, name: str) -> None:
-    """NUL and other control characters, backslashes, what is no UTF-8, what is far too long."""
+    """Names with control characters, backslashes or invalid UTF-8, or too long, are refused."""
     for mode in ("r", "w"):
         assert await files.attempt(f"{files.inside}/{name}", mode) == DENIED
     assert sorted(each.name for each in files.inside.iterdir()) == ["a.txt", "deep"]
 
 
 async def test_a_link_to_a_name_that_no_pattern_can_have_is_refused(files: Workspace) -> None:
-    """The real path is held against the lease like any other."""
+    """A link to a name that no pattern can match is refused."""
     target = os.fsencode(files.inside) + b"/\xff"
     with open(target, "w"):  # noqa: ASYNC230, PTH123
         pass
@@ -318,19 +318,19 @@ async def test_a_link_to_a_name_that_no_pattern_can_have_is_refused(files: Works
 
 
 async def test_the_systems_errors_are_raised_as_they_are(files: Workspace) -> None:
-    """A missing file, a file for a directory, a name too long, a file not to be written."""
+    """Errors of the operating system are raised unchanged."""
     wide = {"fs.write": ["/**"]}
     assert await files.attempt(files.inside / "none.txt") == "FileNotFoundError"
     assert await files.attempt(files.inside / "none" / "a.txt", "w") == "FileNotFoundError"
     assert await files.attempt(files.inside / "a.txt" / "b.txt") == "NotADirectoryError"
     assert await files.attempt(files.inside / ("x" * 300)) == "OSError"
-    # Not even root may, or where it is mounted read-only: another error.
+    # Not even root may write it; a read-only mount raises another error.
     refused = await files.attempt("/proc/sys/kernel/ostype", "w", lease=wide)
     assert refused in ("PermissionError", "OSError")
 
 
 async def test_an_error_of_the_system_names_the_path(files: Workspace) -> None:
-    """As it was given, not the part of it at which the search ended."""
+    """An OSError has the path as the agent gave it."""
 
     async def act(job: JobContext) -> Json:
         with pytest.raises(FileNotFoundError) as missing:
@@ -345,7 +345,7 @@ async def test_an_error_of_the_system_names_the_path(files: Workspace) -> None:
 
 
 async def test_a_cancelled_agents_file_is_closed(files: Workspace) -> None:
-    """What was written is in the file when the job has ended."""
+    """What a cancelled agent has written is in the file when its job has ended."""
     path = files.inside / "a.txt"
 
     async def act(job: JobContext) -> Json:

@@ -1,4 +1,4 @@
-"""What a job may do is what its lease says, and is asked before anything is done (§9.1 to §9.3)."""
+"""What a job may do is what its lease says, and is checked before each operation (§9.1 to §9.3)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ OPERATIONS: list[list[Json]] = [
 async def test_no_lease_is_no_authority(
     peer: Peer, step: list[Json], autojump_clock: MockClock
 ) -> None:
-    """Each operation of a job without a lease is refused; the job goes on."""
+    """Each operation of a job without a lease is refused, and the job goes on."""
     end, _ = await do(peer, step, ["log", "and on"])
     assert end["result"] == [DENIED, "done"]
 
@@ -50,7 +50,7 @@ async def test_no_lease_is_no_authority(
 async def test_a_capability_that_is_not_named_is_not_granted(
     peer: Peer, step: list[Json], autojump_clock: MockClock
 ) -> None:
-    """However much another one is granted."""
+    """A capability that the lease does not name is refused, whatever else is granted."""
     needed = {"tool": "tool.call", "open": "fs.*", "delegate": "agent.delegate"}.get(step[0])
     lease: JsonObject = {
         "fs.read": ["/**"],
@@ -72,7 +72,7 @@ async def test_a_capability_that_is_not_named_is_not_granted(
 async def test_a_refused_tool_is_not_called(
     peer: Peer, runtime: Runtime, autojump_clock: MockClock
 ) -> None:
-    """The refusal is the call's error, and raised before the block is entered."""
+    """A refused tool call raises before its block is entered, and its result is the refusal."""
     called: list[str] = []
 
     @runtime.agent("caller")
@@ -108,7 +108,7 @@ async def test_a_refused_tool_is_not_called(
 async def test_a_refusal_that_the_agent_lets_go_ends_the_job_with_its_code(
     peer: Peer, runtime: Runtime, autojump_clock: MockClock
 ) -> None:
-    """An uncaught refusal is the job's own error, with what it says."""
+    """An uncaught refusal ends the job with its code and message."""
 
     @runtime.agent("careless")
     async def careless(job: JobContext) -> Json:
@@ -153,7 +153,7 @@ async def test_patterns_at_work(
     denied: list[str],
     autojump_clock: MockClock,
 ) -> None:
-    """An agent may do what a pattern matches as a whole, and nothing beside it."""
+    """An operation is allowed if a pattern matches the whole of its target."""
     steps = [["authorize", capability, target] for target in [*allowed, *denied]]
     end, _ = await do(peer, *steps, lease_request={capability: [pattern]})
     assert end["result"] == ["done"] * len(allowed) + [DENIED] * len(denied)
@@ -183,7 +183,7 @@ async def test_patterns_at_work(
 async def test_a_malformed_lease_is_refused(
     peer: Peer, lease: Json, autojump_clock: MockClock
 ) -> None:
-    """With INVALID_REQUEST, and without a job; the session lives."""
+    """A malformed lease is INVALID_REQUEST and makes no job; the session goes on."""
     with pytest.raises(ArcpError) as refusal:
         await peer.submit("doer", [], lease_request=lease)
     assert refusal.value.code == "INVALID_REQUEST"
@@ -195,14 +195,14 @@ async def test_a_malformed_lease_is_refused(
 async def test_a_lease_is_shown_as_it_was_accepted(
     peer: Peer, runtime: Runtime, autojump_clock: MockClock
 ) -> None:
-    """The acceptance and the agent have the same, without what grants nothing."""
+    """Acceptance and agent have the same lease, without capabilities that grant nothing."""
     lease: JsonObject = {"tool.call": ["search.*"], "fs.read": []}
     seen: list[JsonObject] = []
 
     @runtime.agent("looker")
     async def looker(job: JobContext) -> Json:
         held: Any = job.lease
-        held["tool.call"].append("**")  # a copy: it grants nothing
+        held["tool.call"].append("**")  # a copy, which does not change the lease
         seen.append(dict(job.lease))
         job.authorize("tool.call", "shell.run")
 
@@ -218,7 +218,7 @@ async def test_a_lease_is_shown_as_it_was_accepted(
 
 @pytest.mark.spec("9.7-4")
 async def test_models_need_no_provisioner(peer: Peer, runtime: Runtime) -> None:
-    """`model.use` is among the features of a runtime without credentials."""
+    """A runtime without a provisioner offers `model.use`."""
     async with open_peer(runtime) as other:
         welcome = await other.hello()
     assert "model.use" in welcome["payload"]["capabilities"]["features"]
@@ -239,7 +239,7 @@ async def test_models_need_no_provisioner(peer: Peer, runtime: Runtime) -> None:
 async def test_who_may_use_a_model(
     *, any_model: bool, lease: JsonObject, outcome: str, autojump_clock: MockClock
 ) -> None:
-    """What `model.use` says, or else the deployment's policy, which is to forbid."""
+    """`model.use` decides about models, or else the policy, which forbids them by default."""
     async with make_runtime(policy=Policy(any_model=any_model)) as runtime:
         runtime.add(doer.agents)
         async with open_peer(runtime) as peer:
@@ -264,7 +264,7 @@ async def test_who_may_use_a_model(
 async def test_a_bound_that_was_not_negotiated_is_not_ignored(
     runtime: Runtime, feature: str, fields: JsonObject, autojump_clock: MockClock
 ) -> None:
-    """It is refused by name: also under a key that another session has used for such a job."""
+    """A bound whose feature was not negotiated is refused by name, even under a known key."""
     without = tuple(name for name in ALL_FEATURES if name != feature)
     async with open_peer(runtime) as able, open_peer(runtime) as unable:
         await able.hello()

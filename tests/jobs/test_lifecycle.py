@@ -1,4 +1,4 @@
-"""The life of a job: pending, running, one terminal; whatever its agent or its client does."""
+"""The life of a job: pending, running, one terminal (§7.3)."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from tests.stage import make_runtime
 
 
 class Diary(MemoryStore):
-    """A store that keeps the statuses of every job, in order."""
+    """A store that notes the statuses of every job, in order."""
 
     def __init__(self) -> None:
         super().__init__()
         self.statuses: dict[str, list[str]] = {}
 
     def put(self, write: Write) -> Group:
-        """Note the job's new status."""
+        """Note the job's new status, and store the write."""
         match write:
             case AcceptJob():
                 self.statuses[write.row.job_id] = [write.row.status]
@@ -54,7 +54,7 @@ class Diary(MemoryStore):
 async def test_a_job_is_pending_then_running_then_over(
     agent: str, fields: dict[str, Json], kind: str, status: str, autojump_clock: MockClock
 ) -> None:
-    """Each job goes through these states, in this order, and ends once."""
+    """Each job is pending, then running, then has one of the four final statuses."""
     store = Diary()
     async with make_runtime(store=store) as runtime, open_peer(runtime) as peer:
 
@@ -77,7 +77,7 @@ async def test_a_job_is_pending_then_running_then_over(
 
 
 async def test_an_agent_is_running_when_it_looks(autojump_clock: MockClock) -> None:
-    """While the agent works its job is stored as running; never again after its terminal."""
+    """A job is stored as running while its agent works, and with its final status afterwards."""
     store = MemoryStore()
     async with make_runtime(store=store) as runtime, open_peer(runtime) as peer:
 
@@ -100,7 +100,7 @@ async def test_an_agent_is_running_when_it_looks(autojump_clock: MockClock) -> N
 async def test_a_running_job_keeps_its_version(
     runtime: Runtime, peer: Peer, autojump_clock: MockClock
 ) -> None:
-    """A version registered while a job runs is for later jobs only."""
+    """A version that is registered while a job runs is for later jobs only."""
     go_on = trio.Event()
 
     async def wait(job: JobContext) -> Json:
@@ -117,13 +117,13 @@ async def test_a_running_job_keeps_its_version(
         assert (await peer.until_terminal(job["job_id"]))["payload"]["result"] == version
 
 
-# -- one end, and nothing behind it
+# -- one end, and nothing after it
 
 
 async def test_nothing_can_be_emitted_after_the_end(
     runtime: Runtime, peer: Peer, autojump_clock: MockClock
 ) -> None:
-    """A context that outlives its job raises; the wire shows nothing behind the terminal."""
+    """A context raises after its job's end, and nothing follows the terminal on the wire."""
     contexts: list[JobContext] = []
 
     @runtime.agent("leaky")
@@ -143,7 +143,7 @@ async def test_nothing_can_be_emitted_after_the_end(
 
 
 async def test_ten_thousand_fast_jobs_leave_nothing_behind(autojump_clock: MockClock) -> None:
-    """Neither tasks nor jobs nor timers of `max_runtime_sec` remain once the jobs are over."""
+    """Ended jobs leave no tasks, no entries and no timers of `max_runtime_sec`."""
     async with (
         make_runtime(limits=Limits(jobs_per_principal=1000)) as runtime,
         open_peer(runtime) as peer,
@@ -186,7 +186,7 @@ async def test_a_job_outlives_its_session_and_connection(
     leave: Callable[[Peer], Awaitable[None]],
     autojump_clock: MockClock,
 ) -> None:
-    """Closed, dropped or silent: the job runs on to its own end."""
+    """A job runs to its own end after its session was closed, dropped or silent."""
     ends: list[str] = []
 
     @runtime.agent("worker")
@@ -208,7 +208,7 @@ async def test_a_job_outlives_its_session_and_connection(
 async def test_another_submitter_gets_the_end_when_the_canceller_drops(
     runtime: Runtime, autojump_clock: MockClock
 ) -> None:
-    """A cancel whose sender is gone in the same instant ends the job for everyone else, too."""
+    """A cancel ends the job for every submitter, even if its sender is gone at once."""
     async with open_peers(runtime) as peers:
         for _ in range(30):
             leaver, stayer = await peers.connect(), await peers.connect()
@@ -230,7 +230,7 @@ connection_variable: ContextVar[str] = ContextVar("connection_variable", default
 
 
 async def test_an_agent_inherits_nothing_from_the_connection(autojump_clock: MockClock) -> None:
-    """A context variable set while the connection was authenticated is not seen by the agent."""
+    """An agent does not see context variables that were set while its client connected."""
 
     async def authenticate(_token: str) -> str:
         connection_variable.set("the connection's")
@@ -252,7 +252,7 @@ async def test_an_agent_inherits_nothing_from_the_connection(autojump_clock: Moc
 async def test_agents_do_not_share_their_input(
     runtime: Runtime, peer: Peer, autojump_clock: MockClock
 ) -> None:
-    """What one job does to its input and context variables is not seen by another job."""
+    """A job does not see what another does to its input and context variables."""
 
     @runtime.agent("spoiler")
     async def spoiler(job: JobContext) -> Json:

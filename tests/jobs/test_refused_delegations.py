@@ -1,4 +1,4 @@
-"""What may not be delegated: more than a parent has, or without a grant (§9.4, §10)."""
+"""Delegations that are refused: beyond the parent's lease, or without a grant (§9.4, §10)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.stage import BOB, make_runtime
 
 @pytest.fixture
 def runtime(runtime: Runtime) -> Runtime:
-    """A runtime with the agents that delegate, too."""
+    """A runtime that also has the agents that delegate."""
     runtime.add(agents)
     return runtime
 
@@ -44,7 +44,7 @@ def runtime(runtime: Runtime) -> Runtime:
 async def test_a_refused_delegation_is_a_tool_result(
     peer: Peer, autojump_clock: MockClock, asked: JsonObject, code: str
 ) -> None:
-    """Under the delegation's own id; the same is raised, and the parent goes on."""
+    """A refusal is a tool result under the delegation's id, and raises in the parent."""
     accepted = await peer.submit("boss", {"agent": "worker"} | asked, lease_request=LEASE)
     seen = await until_end(peer, accepted["job_id"])
     bodies = [frame["payload"].get("body", {}) for frame in seen]
@@ -55,7 +55,7 @@ async def test_a_refused_delegation_is_a_tool_result(
 
 
 async def ask(peer: Peer, *asked: JsonObject, **fields: Json) -> list[str]:
-    """Have a job delegate these, one after the other, and see what each came to."""
+    """Have a job delegate these in turn, and return the outcome of each."""
     steps: list[Json] = [["delegate", one] for one in asked]
     accepted = await peer.submit("doer", steps, **fields)
     await peer.until_terminal(accepted["job_id"])
@@ -67,7 +67,7 @@ async def ask(peer: Peer, *asked: JsonObject, **fields: Json) -> list[str]:
 async def test_to_delegate_needs_a_grant(
     peer: Peer, lease: JsonObject, autojump_clock: MockClock
 ) -> None:
-    """`agent.delegate` for that agent's name, whichever version."""
+    """A delegation needs `agent.delegate` for the agent's name, whichever version."""
     for agent in ("doer", "doer@1.0.0"):
         asked: JsonObject = {"agent": agent, "input": []}
         assert await ask(peer, asked, lease_request=lease) == ["PERMISSION_DENIED"]
@@ -76,7 +76,7 @@ async def test_to_delegate_needs_a_grant(
 async def test_a_version_needs_no_grant_of_its_own(
     peer: Peer, runtime: Runtime, autojump_clock: MockClock
 ) -> None:
-    """The grant is for the name; the version is resolved as a submit's is."""
+    """The grant is for the name of the agent; the version is resolved as for a submit."""
     lease: JsonObject = {"agent.delegate": ["doer"]}
     asked: list[JsonObject] = [
         {"agent": "doer@1.0.0", "input": []},
@@ -112,7 +112,7 @@ async def test_a_version_needs_no_grant_of_its_own(
 async def test_a_child_has_no_more_than_its_parent(
     peer: Peer, parent: JsonObject, child: JsonObject, *, accepted: bool, autojump_clock: MockClock
 ) -> None:
-    """What is provably a part is accepted; all else is refused, and nothing is begun."""
+    """A lease that is provably a part of the parent's is accepted, and any other refused."""
     lease = {"agent.delegate": ["*"]} | parent
     (came_to,) = await ask(
         peer, {"agent": "doer", "input": [], "lease": child}, lease_request=lease
@@ -140,7 +140,7 @@ async def test_a_child_has_no_more_than_its_parent(
 async def test_a_childs_budget_is_at_most_what_is_left(
     peer: Peer, runtime: Runtime, amounts: list[Json], came_to: str, autojump_clock: MockClock
 ) -> None:
-    """Of 5.00 with 3.00 spent a child gets up to 2.00, whatever the parent was given."""
+    """Of 5.00 with 3.00 spent a child gets up to 2.00."""
 
     @runtime.agent("spender")
     async def spender(job: JobContext) -> Json:
@@ -159,7 +159,7 @@ async def test_a_childs_budget_is_at_most_what_is_left(
 async def test_a_childs_budget_is_given_once(
     peer: Peer, runtime: Runtime, autojump_clock: MockClock
 ) -> None:
-    """One currency in both arguments is refused before anything is said; the amounts would add."""
+    """One currency in both `lease` and `budget` is refused before anything is emitted."""
 
     @runtime.agent("spender")
     async def spender(job: JobContext) -> Json:
@@ -176,7 +176,7 @@ async def test_a_childs_budget_is_given_once(
 async def test_two_children_get_no_more_than_there_is(
     peer: Peer, runtime: Runtime, autojump_clock: MockClock
 ) -> None:
-    """What one was promised is not promised again, until it has ended without spending it."""
+    """What was promised to one child is free again once it has ended without spending it."""
 
     @runtime.agent("banker")
     async def banker(job: JobContext) -> Json:
@@ -206,7 +206,7 @@ async def test_two_children_get_no_more_than_there_is(
 async def test_a_child_that_is_refused_keeps_none_of_the_money(
     limit: str, autojump_clock: MockClock
 ) -> None:
-    """A limit says so; what the refused child was to have is free for the next."""
+    """A child refused at a limit leaves its budget to the next child."""
     limits = Limits(**{limit: 1 if limit == "children_per_job" else 2})
     async with make_runtime(limits=limits) as runtime, open_peers(runtime) as peers:
         runtime.add(doer.agents)
@@ -232,7 +232,7 @@ async def test_a_child_that_is_refused_keeps_none_of_the_money(
 async def test_a_tree_has_a_bounded_depth(
     peer: Peer, runtime: Runtime, autojump_clock: MockClock
 ) -> None:
-    """An agent that delegates to itself stops there, by name of the limit."""
+    """An agent that delegates to itself is refused at `delegation_depth`."""
 
     @runtime.agent("mirror")
     async def mirror(job: JobContext) -> Json:
@@ -251,7 +251,7 @@ async def test_a_tree_has_a_bounded_depth(
 async def test_a_child_needs_some_time(
     peer: Peer, runtime: Runtime, max_runtime: float, autojump_clock: MockClock
 ) -> None:
-    """A time limit that is none is refused, and hurts nobody else."""
+    """An invalid time limit is refused, and no other job is affected."""
 
     @runtime.agent("hasty")
     async def hasty(job: JobContext) -> Json:
@@ -271,7 +271,7 @@ async def test_a_child_needs_some_time(
 async def test_an_input_that_cannot_be_sent_delegates_nothing(
     peer: Peer, runtime: Runtime, input_: Json, autojump_clock: MockClock
 ) -> None:
-    """The agent is told, and no event of it is seen."""
+    """An input that is not JSON raises in the agent, and no event is sent."""
 
     @runtime.agent("clumsy")
     async def clumsy(job: JobContext) -> Json:
@@ -286,7 +286,7 @@ async def test_an_input_that_cannot_be_sent_delegates_nothing(
 async def test_a_string_is_no_list_of_patterns(
     peer: Peer, runtime: Runtime, autojump_clock: MockClock
 ) -> None:
-    """It is not taken for a list of its characters, of which one may be a star."""
+    """A string in the place of a list of patterns is refused."""
 
     @runtime.agent("sloppy")
     async def sloppy(job: JobContext) -> Json:
@@ -299,7 +299,7 @@ async def test_a_string_is_no_list_of_patterns(
 
 
 async def test_a_client_cannot_name_a_parent(runtime: Runtime, autojump_clock: MockClock) -> None:
-    """The fields are the runtime's: nobody's job becomes a child of somebody else's."""
+    """A client's claim to be a child's parent is ignored."""
     async with open_peers(runtime) as peers:
         alice, bob = await peers.connect(), await peers.connect()
         await alice.hello()

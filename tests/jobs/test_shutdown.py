@@ -20,7 +20,7 @@ from tests.jobs.leaving import GOING_AWAY, Clients, Listener, clients_of
 from tests.stage import make_runtime, simple_agents, stubborn_agents
 
 GRACE = 2
-"""What agents get to clean up in at shutdown."""
+"""Seconds that agents get at shutdown to clean up."""
 
 
 class Ledger(MemoryStore):
@@ -32,7 +32,7 @@ class Ledger(MemoryStore):
         self.ended: dict[str, str] = {}
 
     def put(self, write: Write) -> Group:
-        """Note it."""
+        """Note an acceptance or an end, and store the write."""
         if isinstance(write, AcceptJob):
             self.accepted.append(write.row.job_id)
         elif isinstance(write, FinishJob):
@@ -46,7 +46,7 @@ class Ledger(MemoryStore):
 
 @pytest.mark.parametrize("how", ["return", "cancel", "error"])
 async def test_leaving_ends_jobs_and_tells_everyone(how: str, autojump_clock: MockClock) -> None:
-    """However it is left: each client gets its terminals, then a Close with 1001."""
+    """However the block is left, each client gets its terminals and then a Close with 1001."""
     before = tasks()
     runtime, raised = make_runtime(store=Ledger()), ValueError("the program's own")
     async with clients_of(runtime) as clients:
@@ -82,7 +82,7 @@ async def test_leaving_ends_jobs_and_tells_everyone(how: str, autojump_clock: Mo
 
 
 async def test_leaving_an_idle_runtime_takes_no_time(autojump_clock: MockClock) -> None:
-    """Without clients and jobs there is nothing to wait for."""
+    """Leaving a runtime without clients and jobs takes no time."""
     begun = trio.current_time()
     async with make_runtime():
         pass
@@ -90,7 +90,7 @@ async def test_leaving_an_idle_runtime_takes_no_time(autojump_clock: MockClock) 
 
 
 async def test_a_runtime_runs_once(autojump_clock: MockClock) -> None:
-    """Entering it again is an error of the program, told as such."""
+    """Entering a runtime a second time is a RuntimeError."""
     runtime = make_runtime()
     async with runtime:
         pass
@@ -102,7 +102,7 @@ async def test_a_runtime_runs_once(autojump_clock: MockClock) -> None:
 async def test_clients_that_are_behind_get_everything_before_the_close(
     autojump_clock: MockClock,
 ) -> None:
-    """Ten thousand unread events and the terminal come before the Close."""
+    """A client that is behind gets ten thousand events and the terminal before the Close."""
     runtime = make_runtime(limits=Limits(tail_frames=100))
     talked = trio.Event()
 
@@ -125,7 +125,7 @@ async def test_clients_that_are_behind_get_everything_before_the_close(
 
 
 async def test_jobs_of_absent_clients_end_in_the_store(autojump_clock: MockClock) -> None:
-    """A parked session's job ends like every other; no accepted job is left without an end."""
+    """A job of a parked session gets its end in the store like every other."""
     store = Ledger()
     runtime = make_runtime(store=store)
     async with clients_of(runtime) as clients, runtime:
@@ -141,7 +141,7 @@ async def test_a_connection_without_jobs_is_closed_like_the_others(
     hello: bool,  # noqa: FBT001 - a parameter of the test
     autojump_clock: MockClock,
 ) -> None:
-    """With or without a session: Close with 1001, and without delay."""
+    """A connection with or without a session is closed with 1001 at once."""
     runtime = make_runtime()
     async with clients_of(runtime) as clients:
         async with runtime:
@@ -158,7 +158,7 @@ async def test_a_connection_without_jobs_is_closed_like_the_others(
 
 
 async def test_an_agent_gets_a_short_grace_to_clean_up(autojump_clock: MockClock) -> None:
-    """What it says within two seconds is delivered, however long the grace of a cancel is."""
+    """An agent has two seconds to clean up, however long the grace of a cancel is."""
     runtime = make_runtime(limits=Limits(cancel_grace_seconds=30))
 
     @runtime.agent("tidy")
@@ -182,7 +182,7 @@ async def test_an_agent_gets_a_short_grace_to_clean_up(autojump_clock: MockClock
 async def test_an_agent_that_will_not_go_is_waited_for_and_named(
     caplog: pytest.LogCaptureFixture, autojump_clock: MockClock
 ) -> None:
-    """Its clients are told in time; the program waits for its own agent, and the log says which."""
+    """The program waits for an agent that does not stop, and the log names it."""
     runtime = make_runtime()
 
     @runtime.agent("immovable")
@@ -216,7 +216,7 @@ async def _closed_within(listener: Listener, seconds: float) -> None:
 async def test_neither_deaf_clients_nor_deaf_agents_hold_up_the_end(
     autojump_clock: MockClock,
 ) -> None:
-    """Agents that shield themselves and clients that do not read: over within five seconds."""
+    """Agents that do not stop and clients that do not read delay the end by less than 5 s."""
     store = Ledger()
     runtime = make_runtime(
         simple_agents, stubborn_agents, store=store, limits=Limits(frame_bytes_out=2**20)
@@ -250,7 +250,7 @@ class SlowAccepts(Ledger):
 
 
 async def test_a_submit_that_is_being_stored_gets_its_answer(autojump_clock: MockClock) -> None:
-    """Accepted and ended, or refused: no job is left pending, and nothing waits in vain."""
+    """A submit that is being stored is accepted and ended, or refused; no job stays pending."""
     store = SlowAccepts()
     runtime = make_runtime(store=store)
     async with clients_of(runtime) as clients:
@@ -282,7 +282,7 @@ async def _misbehave(clients: Clients, chance: random.Random) -> None:
             case _:
                 clients.listen(peer)
     except (ArcpError, TransportClosed, AssertionError) as error:
-        # Refused, or the runtime was gone first: both are right. A frame out of place is not.
+        # A refusal and a closed connection are both right; a frame out of place is not.
         if isinstance(error, AssertionError) and "has not been entered" not in str(error):
             raise
 
@@ -291,7 +291,7 @@ async def _misbehave(clients: Clients, chance: random.Random) -> None:
 async def test_clients_come_and_go_while_the_runtime_ends(
     seed: int, autojump_clock: MockClock
 ) -> None:
-    """Closing, dropping, submitting at once: it ends in time, with an end for every job."""
+    """While clients close, drop and submit, the runtime ends in time and ends every job."""
     chance = random.Random(seed)
     store = Ledger()
     runtime = make_runtime(store=store, limits=Limits(jobs_per_principal=1000))

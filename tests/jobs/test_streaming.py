@@ -1,4 +1,4 @@
-"""Streamed results: what is written, and what is on the wire of it (§8.4)."""
+"""Streamed results: how what an agent writes is cut into chunks (§8.4)."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ MIB = 1024 * 1024
 
 @pytest.fixture
 async def stage() -> AsyncGenerator[Stage, None]:
-    """With the default limits."""
+    """A stage with the default limits."""
     async with open_stage() as opened:
         yield opened
 
 
 def in_virtual_time(play: Any) -> None:
-    """Run an example of its own."""
+    """Run one example under a virtual clock of its own."""
     trio.run(play, clock=MockClock(autojump_threshold=0))
 
 
@@ -36,7 +36,7 @@ def in_virtual_time(play: Any) -> None:
 
 @pytest.mark.spec("8.4-1", "8.4-2", "8.4-3", "8.4-7", "8.4-11")
 async def test_the_sequence_of_a_streamed_result(autojump_clock: MockClock) -> None:
-    """40 events, 31 chunks of 30 MiB with one id, then the terminal: numbers 1 to 72."""
+    """40 events and 31 chunks of one id, then the terminal, have the numbers 1 to 72."""
     size = 31_457_280
 
     async def act(job: JobContext) -> None:
@@ -74,7 +74,7 @@ async def test_the_sequence_of_a_streamed_result(autojump_clock: MockClock) -> N
 def test_any_text_in_any_pieces(
     writes: list[str], as_bytes: object, chunk_bytes: int, data: st.DataObject
 ) -> None:
-    """Chunks are as large as whole characters allow, and no more; joined they are the text."""
+    """Chunks of text are as large as whole characters allow, and joined they are the text."""
     pieces: list[str | bytes] = list(writes)
     if as_bytes:
         whole = "".join(writes).encode()
@@ -109,7 +109,7 @@ def test_any_text_in_any_pieces(
 def test_any_bytes_in_any_pieces(
     writes: list[bytes], kind: type[bytes | bytearray | memoryview], chunk_bytes: int
 ) -> None:
-    """The same for bytes, which go as base64, in chunks that are all full but for the last."""
+    """Chunks of bytes are base64, all full but the last, and joined they are the bytes."""
 
     async def act(job: JobContext) -> None:
         async with job.stream_result("base64") as out:
@@ -127,7 +127,7 @@ def test_any_bytes_in_any_pieces(
 
 
 async def test_only_the_window_of_a_view_is_sent(stage: Stage, autojump_clock: MockClock) -> None:
-    """A slice is that slice, with steps, and of items that are larger than a byte, too."""
+    """A memoryview is sent as its slice, with steps and with items larger than a byte."""
     data = bytes(range(100))
 
     async def act(job: JobContext) -> None:
@@ -142,7 +142,7 @@ async def test_only_the_window_of_a_view_is_sent(stage: Stage, autojump_clock: M
 
 
 async def test_a_write_may_be_used_again(stage: Stage, autojump_clock: MockClock) -> None:
-    """What was written is taken: a buffer may be filled anew."""
+    """A buffer may be changed after it was written."""
 
     async def act(job: JobContext) -> None:
         buffer = bytearray(b"one")
@@ -157,7 +157,7 @@ async def test_a_write_may_be_used_again(stage: Stage, autojump_clock: MockClock
 async def test_by_default_chunks_have_a_quarter_of_a_mebibyte(
     stage: Stage, autojump_clock: MockClock
 ) -> None:
-    """A large write is split; the last chunk is the one that is not full."""
+    """By default a large write is split into chunks of 256 KiB."""
 
     async def act(job: JobContext) -> None:
         async with job.stream_result() as out:
@@ -172,7 +172,7 @@ async def test_by_default_chunks_have_a_quarter_of_a_mebibyte(
 async def test_whatever_a_text_is_made_of_its_chunks_fit(
     stage: Stage, text: str, autojump_clock: MockClock
 ) -> None:
-    """Characters that take six bytes of a frame for one of the text make the chunks smaller."""
+    """Text whose characters are escaped on the wire gets smaller chunks."""
 
     async def act(job: JobContext) -> None:
         async with job.stream_result() as out:
@@ -182,7 +182,7 @@ async def test_whatever_a_text_is_made_of_its_chunks_fit(
 
 
 async def test_chunks_fit_into_small_frames(autojump_clock: MockClock) -> None:
-    """Also where a frame may be smaller than a chunk."""
+    """Chunks fit into frames even where `frame_bytes_out` is below `chunk_bytes`."""
 
     async def act(job: JobContext) -> None:
         async with job.stream_result("base64") as out:
@@ -193,7 +193,7 @@ async def test_chunks_fit_into_small_frames(autojump_clock: MockClock) -> None:
 
 
 async def test_several_tasks_may_write(autojump_clock: MockClock) -> None:
-    """Each write stays in one piece, wherever the chunks end."""
+    """Writes of several tasks each stay in one piece."""
 
     async def act(job: JobContext) -> None:
         async def write(name: str) -> None:
@@ -228,7 +228,7 @@ async def test_several_tasks_may_write(autojump_clock: MockClock) -> None:
 async def test_a_write_that_is_refused_leaves_nothing(
     stage: Stage, encoding: Any, data: Any, error: type[Exception], autojump_clock: MockClock
 ) -> None:
-    """What is no text, or not bytes, is refused as a whole, and the result goes on."""
+    """A write that is neither text nor bytes is refused as a whole, and the result goes on."""
 
     async def act(job: JobContext) -> None:
         async with job.stream_result(encoding) as out:
@@ -244,7 +244,7 @@ async def test_a_write_that_is_refused_leaves_nothing(
 async def test_there_are_two_encodings(
     stage: Stage, encoding: Any, autojump_clock: MockClock
 ) -> None:
-    """Another one is refused before anything has begun."""
+    """An unknown encoding is refused before the stream begins."""
 
     async def act(job: JobContext) -> Json:
         with pytest.raises(ValueError, match="utf8 or base64"):
@@ -258,7 +258,7 @@ async def test_there_are_two_encodings(
 async def test_a_stream_is_written_to_within_its_block(
     stage: Stage, autojump_clock: MockClock
 ) -> None:
-    """Before and behind it a write is refused, and changes nothing."""
+    """A write before or after the stream's block is refused and changes nothing."""
 
     async def act(job: JobContext) -> None:
         out = job.stream_result()
@@ -273,7 +273,7 @@ async def test_a_stream_is_written_to_within_its_block(
 
 
 def test_a_chunk_has_room_for_any_character() -> None:
-    """A limit of less than four bytes would have nothing sent at all."""
+    """A `chunk_bytes` of less than four bytes cannot be configured."""
     with pytest.raises(ValueError, match="chunk_bytes"):
         Limits(chunk_bytes=3)
     with pytest.raises(ValueError, match="chunk_bytes"):

@@ -1,4 +1,4 @@
-"""Streamed results: to whom they go, within which bounds, and through what they come."""
+"""Streamed results: who gets them in which form, and how long (§8.4)."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ MIB = 1024 * 1024
 
 @pytest.fixture
 async def stage() -> AsyncGenerator[Stage, None]:
-    """With the default limits."""
+    """A stage with the default limits."""
     async with open_stage() as opened:
         yield opened
 
 
 def streaming(data: str | bytes, times: int = 1) -> Act:
-    """Stream this, so many times."""
+    """Return an agent that streams this, `times` times."""
 
     async def act(job: JobContext) -> None:
         async with job.stream_result("utf8" if isinstance(data, str) else "base64") as out:
@@ -50,7 +50,7 @@ def streaming(data: str | bytes, times: int = 1) -> Act:
 async def test_without_the_feature_the_result_is_inline(
     data: str | bytes, inline: str, autojump_clock: MockClock
 ) -> None:
-    """Text as itself and bytes as base64, with no chunk and no id."""
+    """A client without `result_chunk` gets the result inline: text, or base64 for bytes."""
     async with open_stage(chunk_bytes=4) as stage:
         peer = await stage.welcomed(features=UNABLE)
         found, end = await stage.play(streaming(data, 3), peer=peer)
@@ -62,7 +62,7 @@ async def test_without_the_feature_the_result_is_inline(
 
 
 async def test_chunks_by_hand_are_gathered_too(stage: Stage, autojump_clock: MockClock) -> None:
-    """In either encoding; what is not all text is base64 as a whole."""
+    """Chunks made by hand are gathered, too; a mixture is base64 as a whole."""
 
     async def act(job: JobContext) -> None:
         body = {"result_id": "mine", "chunk_seq": 0, "data": "é", "encoding": "utf8", "more": True}
@@ -81,7 +81,7 @@ async def test_chunks_by_hand_are_gathered_too(stage: Stage, autojump_clock: Moc
 async def test_an_inline_result_has_to_fit(
     stage: Stage, data: str | bytes, autojump_clock: MockClock
 ) -> None:
-    """A stream that is too large for a frame fails, and says which limit it met."""
+    """A gathered result that is too large for a frame fails the job and names the limit."""
 
     async def act(job: JobContext) -> None:
         with suppress(InternalError):
@@ -93,7 +93,7 @@ async def test_an_inline_result_has_to_fit(
 
 
 async def test_no_more_is_gathered_than_fits(stage: Stage, autojump_clock: MockClock) -> None:
-    """A stream that cannot fit any more ends as it is written, not when all of it is there."""
+    """A job whose gathered result no longer fits fails while it is being written."""
     written = 0
 
     async def act(job: JobContext) -> None:
@@ -112,7 +112,7 @@ async def test_no_more_is_gathered_than_fits(stage: Stage, autojump_clock: MockC
 async def test_without_the_feature_half_a_result_is_no_success(
     stage: Stage, autojump_clock: MockClock
 ) -> None:
-    """The rules for the agent are the same."""
+    """An unfinished result fails the job for clients without the feature, too."""
 
     async def act(job: JobContext) -> Json:
         await streaming("streamed")(job)
@@ -125,7 +125,7 @@ async def test_without_the_feature_half_a_result_is_no_success(
 async def test_who_comes_without_the_feature_gets_the_terminal_as_it_is(
     stage: Stage, autojump_clock: MockClock
 ) -> None:
-    """How a job streams is settled at its acceptance: the id names chunks that are not sent."""
+    """A later session without the feature gets the terminal with the chunks' id."""
     stage.act = streaming("x")
     able, unable = await stage.welcomed(), await stage.welcomed(features=UNABLE)
     job_id = (await able.submit("act", idempotency_key="k"))["job_id"]
@@ -149,7 +149,7 @@ async def test_who_comes_without_the_feature_gets_the_terminal_as_it_is(
 async def test_a_parent_gets_the_whole(
     stage: Stage, data: str | bytes, features: tuple[str, ...], autojump_clock: MockClock
 ) -> None:
-    """Text as text and bytes as bytes, whatever the client can take."""
+    """A parent gets its child's whole result, whatever the client can take."""
     stage.act = streaming(data, 3)
     peer = await stage.welcomed(features=features)
     job_id = (await peer.submit("boss", lease_request={"agent.delegate": ["act"]}))["job_id"]
@@ -163,7 +163,7 @@ async def test_a_parent_gets_the_whole(
 async def test_a_parent_gets_what_is_many_pages_long(
     stage: Stage, autojump_clock: MockClock
 ) -> None:
-    """The chunks are read from the store; the client has them as its child's."""
+    """A parent reads a long result of its child from the store."""
     data = "é漢😀 report" * 100_000
     sizes: list[int] = []
     stage.act = streaming(data, 8)
@@ -185,7 +185,7 @@ async def test_a_parent_gets_what_is_many_pages_long(
 
 
 async def test_a_parent_waits_for_what_is_not_stored_yet(autojump_clock: MockClock) -> None:
-    """A child that has said its end may have its last chunks on their way to the store."""
+    """A parent waits until the last chunks of its ended child are stored."""
     async with open_stage(store=SlowStore(1), chunk_bytes=4) as stage:
         stage.act = streaming("one two ")
         peer = await stage.welcomed()
@@ -195,7 +195,7 @@ async def test_a_parent_waits_for_what_is_not_stored_yet(autojump_clock: MockClo
 
 
 async def test_a_parent_is_told_of_a_result_that_is_gone(autojump_clock: MockClock) -> None:
-    """A journal keeps its end only; a parent is never given a part for the whole."""
+    """A parent gets an error, not a part, when its child's chunks were given up."""
     async with open_stage(store=MemoryStore(journal_bytes=10_000), chunk_bytes=1_000) as stage:
         stage.act = streaming("x" * 1_000, 1_000)
         peer = await stage.welcomed()
@@ -210,7 +210,7 @@ too_much = streaming("x" * 100, 11)
 
 
 async def too_much_but_quiet(job: JobContext) -> None:
-    """The same, as if it were nothing."""
+    """Return an agent that streams this and swallows the refusal."""
     with pytest.raises(InternalError) as caught:
         await too_much(job)
     caught.value.details["limit"] = "spoilt"
@@ -225,7 +225,7 @@ async def too_much_but_quiet(job: JobContext) -> None:
 async def test_a_result_has_its_bound(
     features: tuple[str, ...], act: Act, autojump_clock: MockClock
 ) -> None:
-    """Up to it all is well; behind it the job fails and says so, also if its agent does not."""
+    """A result past `result_bytes` fails the job, even if its agent goes on."""
     async with open_stage(result_bytes=1_000, chunk_bytes=64) as stage:
         peer = await stage.welcomed(features=features)
         _, end = await stage.play(streaming("x" * 100, 10), peer=peer)
@@ -237,18 +237,18 @@ async def test_a_result_has_its_bound(
         assert all(chunk["more"] for chunk in found)
 
 
-# -- through thick and thin
+# -- resumes, restarts and slow readers
 
 
 async def resumed(stage: Stage, peer: Peer) -> Peer:
-    """A peer that goes on with another's session."""
+    """Return a client that has resumed another's session."""
     again = await stage.connect()
     await again.hello(resume=peer.resume_from())
     return again
 
 
 async def test_a_stream_goes_on_for_a_client_that_is_away(autojump_clock: MockClock) -> None:
-    """A resume in the middle, and another one: every chunk comes once, in order."""
+    """A client that resumes twice in the middle gets every chunk once, in order."""
 
     async def act(job: JobContext) -> None:
         async with job.stream_result() as out:
@@ -271,7 +271,7 @@ async def test_a_stream_goes_on_for_a_client_that_is_away(autojump_clock: MockCl
 
 
 async def test_a_stream_that_a_restart_cuts_off(autojump_clock: MockClock) -> None:
-    """Its chunks stay, but it has no last one, and the job has failed."""
+    """A restart keeps the chunks of a stream without a last one, and the job has failed."""
     world = World(MemoryStore(), chunk_bytes=4)
 
     @world.runtime.agent("act")
@@ -299,7 +299,7 @@ async def test_a_stream_that_a_restart_cuts_off(autojump_clock: MockClock) -> No
 
 
 async def test_a_writer_waits_for_its_reader(autojump_clock: MockClock) -> None:
-    """Past the bound of the journal an agent goes as fast as the client that submitted its job."""
+    """Past `journal_bytes` an agent writes as fast as its client reads."""
     written = 0
 
     async def act(job: JobContext) -> None:

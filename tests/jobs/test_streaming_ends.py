@@ -17,20 +17,20 @@ from tests.jobs.streams import Act, Stage, chunks, failure, joined, open_stage
 
 @pytest.fixture
 async def stage() -> AsyncGenerator[Stage, None]:
-    """With the default limits."""
+    """A stage with the default limits."""
     async with open_stage() as opened:
         yield opened
 
 
 async def value_beside(job: JobContext) -> Json:
-    """Stream, and return something."""
+    """Stream a result and return a value."""
     async with job.stream_result() as out:
         await out.write("streamed")
     return "returned"
 
 
 async def unfinished(job: JobContext) -> None:
-    """Fail within the block, and carry on."""
+    """Fail within the stream's block, and carry on."""
     with suppress(ZeroDivisionError):
         async with job.stream_result() as out:
             await out.write("x" * 10)
@@ -38,20 +38,20 @@ async def unfinished(job: JobContext) -> None:
 
 
 async def unfinished_with_value(job: JobContext) -> Json:
-    """Fail within the block, and return something instead."""
+    """Fail within the stream's block, and return a value instead."""
     await unfinished(job)
     return "instead"
 
 
 async def half_a_character(job: JobContext) -> None:
-    """Leave the last character open, and carry on."""
+    """Leave the last character incomplete, and carry on."""
     with pytest.raises(ValueError, match="unexpected end of data"):
         async with job.stream_result() as out:
             await out.write("é".encode()[:1])
 
 
 async def given_up(job: JobContext) -> None:
-    """Have no time to finish, and carry on."""
+    """Run out of time before the end of the stream, and carry on."""
     with trio.move_on_after(1):
         async with job.stream_result() as out:
             await out.write("x" * 10)
@@ -59,7 +59,7 @@ async def given_up(job: JobContext) -> None:
 
 
 async def two(job: JobContext) -> None:
-    """Stream twice, and carry on."""
+    """Stream two results, and carry on."""
     async with job.stream_result() as out:
         await out.write("one")
     with pytest.raises(InternalError):
@@ -68,7 +68,7 @@ async def two(job: JobContext) -> None:
 
 
 async def two_at_once(job: JobContext) -> None:
-    """Stream within a stream."""
+    """Stream a result within the block of another."""
     async with job.stream_result() as out:
         await out.write("one")
         async with job.stream_result():
@@ -81,7 +81,7 @@ ONLY_ONE = "a job has only one streamed result"
 
 
 def told(act: Act, message: str) -> Any:
-    """A case that is also in the log."""
+    """Return a case that is also logged as an error."""
     return pytest.param(act, message, marks=pytest.mark.logs_error(message))
 
 
@@ -101,7 +101,7 @@ def told(act: Act, message: str) -> Any:
 async def test_half_a_result_is_no_success(
     act: Act, message: str, autojump_clock: MockClock
 ) -> None:
-    """Whatever the agent makes of it, a result that is not whole, or not the only one, fails."""
+    """A job whose result is unfinished, or not its only one, fails whatever its agent does."""
     async with open_stage(chunk_bytes=4) as stage:
         found, end = await stage.play(act)
         assert failure(end) == ("INTERNAL_ERROR", message)
@@ -110,7 +110,7 @@ async def test_half_a_result_is_no_success(
 
 
 async def test_a_job_that_streams_can_be_cancelled(autojump_clock: MockClock) -> None:
-    """The chunks so far, none of them the last, and the end that was asked for."""
+    """A cancelled stream leaves its chunks, none of them the last, and ends as cancelled."""
 
     async def act(job: JobContext) -> None:
         async with job.stream_result() as out:
@@ -130,7 +130,7 @@ async def test_a_job_that_streams_can_be_cancelled(autojump_clock: MockClock) ->
 
 
 async def test_what_a_cancelled_write_was_given_is_taken(autojump_clock: MockClock) -> None:
-    """A write that is cancelled while it waits leaves no hole: the rest goes with the next one."""
+    """A write that is cancelled while it waits leaves no hole in the result."""
 
     async def act(job: JobContext) -> None:
         async with job.stream_result() as out:
@@ -147,7 +147,7 @@ async def test_what_a_cancelled_write_was_given_is_taken(autojump_clock: MockClo
 async def test_an_agent_that_fails_behind_its_result_has_failed(
     stage: Stage, autojump_clock: MockClock
 ) -> None:
-    """The whole result is on the wire, but the job did not end well."""
+    """An agent that raises after its whole result was sent has failed."""
 
     async def act(job: JobContext) -> None:
         async with job.stream_result() as out:

@@ -1,4 +1,4 @@
-"""What a large streamed result costs in memory, with a store on disk."""
+"""How much memory a large streamed result takes, with a store on disk."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from arcp_trio.transport import Transport
 MIB = 1024 * 1024
 RESULT_MIB = 120
 MOST_MIB = 50
-"""16 wait to be sent, 16 to be read by the client, which is in this process; the rest is small."""
+"""16 wait to be sent, 16 to be read by the client in this process; the rest is small."""
 
 HELLO = {
     "client": {"name": "frugal", "version": "1"},
@@ -30,14 +30,14 @@ HELLO = {
 
 
 async def send(transport: Transport, kind: str, payload: Frame) -> None:
-    """Send a frame."""
+    """Send a request by a bare transport."""
     frame = {"arcp": "1.1", "id": kind, "type": kind, "payload": payload}
     await transport.send([msgspec.json.encode(frame)])
 
 
 @contextmanager
 def peak_below(most_mib: float) -> Generator[None]:
-    """Hold what Python allocates in the block to this."""
+    """Assert that Python allocates at most this much in the block."""
     tracemalloc.start()
     try:
         yield
@@ -52,7 +52,7 @@ async def stream(
     pause: Callable[[SqliteStore], Awaitable[None]],
     read: Callable[[Transport, trio.Event], Awaitable[None]],
 ) -> None:
-    """Have an agent stream, pausing between the chunks, to a client that reads in its way."""
+    """Have an agent stream with this pause between chunks, to a client that reads in this way."""
     store = SqliteStore(folder / "arcp.db", synchronous="OFF")
     runtime = Runtime(auth=StaticTokens({TEST_TOKEN: "tester"}), store=store)
     written = trio.Event()
@@ -85,7 +85,7 @@ async def to_the_end(transport: Transport, _written: trio.Event) -> None:
 
 
 async def nothing(_transport: Transport, written: trio.Event) -> None:
-    """Read nothing at all."""
+    """Read nothing."""
     await written.wait()
 
 
@@ -94,7 +94,7 @@ async def at_once(_store: SqliteStore) -> None:
 
 
 async def until_stored(store: SqliteStore) -> None:
-    """Let the store, and so the session, keep up."""
+    """Wait until the store has everything."""
     for _ in range(3):
         await store.flushed()
 
@@ -106,5 +106,5 @@ async def test_the_size_of_a_result_costs_no_memory(
     pause: Callable[[SqliteStore], Awaitable[None]],
     read: Callable[[Transport, trio.Event], Awaitable[None]],
 ) -> None:
-    """However fast it is streamed, whether the client reads or not: it waits on the disk."""
+    """However fast a result is streamed and read, it waits on the disk and not in memory."""
     await stream(tmp_path, pause, read)

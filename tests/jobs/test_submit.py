@@ -1,4 +1,4 @@
-"""Submits: what is accepted, what is refused, and in which order the answers leave."""
+"""Submits: what is accepted, what is refused, and in which order the answers leave (§7.1)."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ async def test_an_acceptance_says_what_was_accepted(peer: Peer, autojump_clock: 
     "value", [None, False, 0, -1.5, "", "ü\u0000\U0001f600", [], {}, [1, {"a": [None]}], 2**63 - 1]
 )
 async def test_any_json_is_an_input(peer: Peer, value: Json, autojump_clock: MockClock) -> None:
-    """An agent gets the very value that was submitted."""
+    """An agent gets exactly the JSON value that was submitted."""
     job = await peer.submit("echo", value)
     end = await peer.until_terminal(job["job_id"])
     assert end["payload"]["result"] == value
 
 
 async def test_a_missing_input_is_null(peer: Peer, autojump_clock: MockClock) -> None:
-    """`input` may be left out."""
+    """A submit without `input` gives the agent None."""
     await peer.send("job.submit", {"agent": "echo"})
     assert (await peer.expect("job.result"))["payload"]["result"] is None
 
@@ -94,7 +94,7 @@ async def test_a_missing_input_is_null(peer: Peer, autojump_clock: MockClock) ->
 async def test_a_bad_submit_is_refused_and_leaves_no_trace(
     runtime: Runtime, peer: Peer, fields: dict[str, Json], code: str, autojump_clock: MockClock
 ) -> None:
-    """The refusal names code and request; no acceptance, no job, no task; the session goes on."""
+    """A bad submit is refused with code and request, and leaves no job and no task."""
     await wait_all_tasks_blocked()
     before = tasks()
     request = await peer.send("job.submit", fields)
@@ -126,7 +126,7 @@ async def test_a_bad_submit_is_refused_and_leaves_no_trace(
 async def test_a_good_submit_is_accepted(
     peer: Peer, fields: dict[str, Json], autojump_clock: MockClock
 ) -> None:
-    """Bounds are inclusive, null is absent, unknown fields and claims of parentage are ignored."""
+    """Bounds are inclusive, null is absent, and unknown fields and claims are ignored."""
     job = await peer.submit("echo", 1, **fields)
     assert "parent_job_id" not in job
     end = await peer.until_terminal(job["job_id"])
@@ -145,7 +145,7 @@ async def test_a_good_submit_is_accepted(
 async def test_a_bound_that_was_not_negotiated_is_refused(
     runtime: Runtime, name: str, fields: dict[str, Json], autojump_clock: MockClock
 ) -> None:
-    """A bound on which the client relies is never ignored silently."""
+    """A bound whose feature was not negotiated is refused, not ignored."""
     async with open_peer(runtime) as peer:
         await peer.hello(features=())
         with pytest.raises(InvalidRequest, match=name):
@@ -155,7 +155,7 @@ async def test_a_bound_that_was_not_negotiated_is_refused(
 async def test_a_refused_submit_does_not_take_its_key(
     peer: Peer, autojump_clock: MockClock
 ) -> None:
-    """After a refusal the key is free, also for other parameters."""
+    """A key of a refused submit is free, even for other parameters."""
     with pytest.raises(ArcpError):
         await peer.submit("nobody", 1, idempotency_key="k")
     job = await peer.submit("echo", 2, idempotency_key="k")
@@ -182,10 +182,10 @@ async def test_refused_submits_leave_no_timer(
 
 
 class SlowKeys(MemoryStore):
-    """A store in which looking up the key `3.5` takes 3.5 seconds, and `broken` fails."""
+    """A store in which the lookup of key `3.5` takes 3.5 seconds, and that of `broken` fails."""
 
     async def key(self, principal: str, key: str, now: float) -> KeyRow | None:
-        """Take the time."""
+        """Wait, and return what the key stands for."""
         if key == "broken":
             raise RuntimeError("a broken disk called s3cret")
         await trio.sleep(float(key))
@@ -193,7 +193,7 @@ class SlowKeys(MemoryStore):
 
 
 async def test_answers_leave_in_the_order_of_the_submits(autojump_clock: MockClock) -> None:
-    """However long each takes, acceptances and refusals keep the order of their submits."""
+    """Acceptances and refusals keep the order of their submits, however long each takes."""
     async with make_runtime(store=SlowKeys()) as runtime, open_peer(runtime) as peer:
         await peer.hello()
         requests = [
@@ -228,7 +228,7 @@ async def test_answers_leave_in_the_order_of_the_submits(autojump_clock: MockClo
 async def test_a_slow_submit_holds_up_no_other_session_and_no_cancel(
     autojump_clock: MockClock,
 ) -> None:
-    """While one submit is being decided, another session submits and this one cancels."""
+    """While one submit is being decided, other sessions submit and this one cancels."""
     async with (
         make_runtime(store=SlowKeys()) as runtime,
         open_peer(runtime) as peer,
@@ -248,7 +248,7 @@ async def test_a_slow_submit_holds_up_no_other_session_and_no_cancel(
 @pytest.mark.logs_error("a broken disk")
 @pytest.mark.spec("12-7")
 async def test_a_fault_of_the_runtime_is_answered(autojump_clock: MockClock) -> None:
-    """It is `INTERNAL_ERROR` for the request, without its text; the session goes on."""
+    """A fault is answered with INTERNAL_ERROR without its text, and the session goes on."""
     async with make_runtime(store=SlowKeys()) as runtime, open_peer(runtime) as peer:
         await peer.hello()
         with pytest.raises(InternalError) as refused:
@@ -262,7 +262,7 @@ async def test_a_fault_of_the_runtime_is_answered(autojump_clock: MockClock) -> 
 async def test_a_client_cannot_speak_for_a_job(
     peer: Peer, kind: str, autojump_clock: MockClock
 ) -> None:
-    """What only a runtime says is `INVALID_REQUEST` from a client, and the job notices nothing."""
+    """A client that sends a runtime's message gets INVALID_REQUEST, and the job is unaffected."""
     job = await peer.submit("sleeper")
     forged = {"kind": "log", "final_status": "success", "job_id": job["job_id"]}
     request = await peer.send(kind, forged, job_id=job["job_id"], event_seq=1)
@@ -281,7 +281,7 @@ async def test_a_client_cannot_speak_for_a_job(
 async def test_a_trace_is_carried_through(
     runtime: Runtime, peer: Peer, sent: str, autojump_clock: MockClock
 ) -> None:
-    """The submit's trace id is the agent's, on the acceptance, every event and the terminal."""
+    """The submit's trace id is the agent's, and on the acceptance, every event and the terminal."""
 
     @runtime.agent("tracer")
     async def tracer(job: JobContext) -> Json:
@@ -302,7 +302,7 @@ async def test_a_trace_is_carried_through(
 async def test_a_malformed_trace_is_as_none(
     peer: Peer, sent: Json, autojump_clock: MockClock
 ) -> None:
-    """A trace id that is none is replaced by a new one; nothing is refused for it."""
+    """A malformed trace id is replaced by a new one, and the submit is accepted."""
     await peer.send("job.submit", {"agent": "echo"}, trace_id=sent)
     accepted = await peer.expect("job.accepted")
     assert re.fullmatch(r"(?!0{32})[0-9a-f]{32}", accepted["payload"]["trace_id"])
@@ -316,7 +316,7 @@ async def test_a_malformed_trace_is_as_none(
 async def test_jobs_past_a_limit_are_refused_until_one_ends(
     limit: str, autojump_clock: MockClock
 ) -> None:
-    """A refusal says which limit and how much it is; an ended job makes room at once."""
+    """A submit past a limit is refused with its name and value until a job ends."""
     async with make_runtime(limits=Limits(**{limit: 3})) as runtime, open_peer(runtime) as peer:
         await peer.hello()
         jobs = [await peer.submit("sleeper") for _ in range(3)]
@@ -330,7 +330,7 @@ async def test_jobs_past_a_limit_are_refused_until_one_ends(
 
 
 async def test_a_refused_submit_takes_no_place(autojump_clock: MockClock) -> None:
-    """Neither bad agents nor known keys use up the jobs a principal may have."""
+    """Unknown agents and known keys do not use up the jobs a principal may have."""
     async with (
         make_runtime(limits=Limits(jobs_per_principal=1)) as runtime,
         open_peer(runtime) as peer,
@@ -350,7 +350,7 @@ async def test_a_refused_submit_takes_no_place(autojump_clock: MockClock) -> Non
 async def test_one_principal_does_not_use_up_the_places_of_another(
     autojump_clock: MockClock,
 ) -> None:
-    """`jobs_per_principal` is counted for each of them; a session more brings no place more."""
+    """`jobs_per_principal` counts per principal, whatever the number of sessions."""
     async with (
         make_runtime(limits=Limits(jobs_per_principal=2)) as runtime,
         open_peer(runtime) as peer,

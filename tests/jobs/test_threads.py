@@ -1,4 +1,4 @@
-"""Agents whose code runs in threads. In real time: a virtual clock knows nothing of threads."""
+"""Agents whose code runs in threads. In real time: a virtual clock does not wait for threads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from arcp_trio.wire.json import Json
 
 
 async def test_an_agent_may_work_in_threads(runtime: Runtime, peer: Peer) -> None:
-    """Code in a thread emits through `trio.from_thread`, in the job's order."""
+    """A thread emits through `trio.from_thread`, in the order of the job's calls."""
 
     @runtime.agent("threaded")
     async def threaded(job: JobContext) -> Json:

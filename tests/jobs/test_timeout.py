@@ -1,4 +1,4 @@
-"""`max_runtime_sec`, and what happens when several ends come at once."""
+"""`max_runtime_sec`, and several ends of a job at the same time (§7.3)."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ ENDS = {
     ("job.error", "CANCELLED", "cancelled"),
     ("job.error", "TIMEOUT", "timed_out"),
 }
-"""Type, code and status always go together like this."""
+"""The combinations of type, code and status that a terminal may have."""
 
 
 @pytest.mark.spec("12-4", "7.3-1")
 async def test_a_job_ends_when_its_time_is_over(peer: Peer, autojump_clock: MockClock) -> None:
-    """To the second: TIMEOUT, `timed_out`, worth a retry; and nothing behind it."""
+    """A job times out to the second with a retryable TIMEOUT, and nothing follows."""
     begun = trio.current_time()
     job = await peer.submit("sleeper", max_runtime_sec=7)
     end = await peer.until_terminal(job["job_id"])
@@ -41,7 +41,7 @@ async def test_a_job_ends_when_its_time_is_over(peer: Peer, autojump_clock: Mock
 async def test_without_a_bound_that_matters_a_job_goes_on(
     runtime: Runtime, peer: Peer, limit: int | None, autojump_clock: MockClock
 ) -> None:
-    """No `max_runtime_sec`, or one of ages, ends nothing."""
+    """A job without `max_runtime_sec`, or with a very long one, is not ended."""
 
     @runtime.agent("slow")
     async def slow(_job: JobContext) -> Json:
@@ -72,7 +72,7 @@ async def test_the_deadline_is_the_agents_to_see(
 async def test_an_agent_that_shields_itself_times_out_at_the_end_of_the_grace(
     autojump_clock: MockClock,
 ) -> None:
-    """What it says meanwhile is heard; what it says behind the terminal is not."""
+    """A shielded agent is heard until the grace ends, and not after the terminal."""
     async with (
         make_runtime(
             simple_agents, stubborn_agents, limits=Limits(cancel_grace_seconds=2)
@@ -94,7 +94,7 @@ async def test_an_agent_that_shields_itself_times_out_at_the_end_of_the_grace(
 async def test_a_timeout_within_the_grace_of_a_cancel_changes_nothing(
     peer: Peer, autojump_clock: MockClock
 ) -> None:
-    """The first end that was decided on is the end."""
+    """A timeout during the grace of a cancel leaves the job cancelled."""
     job = await peer.submit("stubborn", 10, max_runtime_sec=3)
     await trio.sleep(2.5)
     await peer.send("job.cancel", {"job_id": job["job_id"]})
@@ -105,7 +105,7 @@ async def test_a_timeout_within_the_grace_of_a_cancel_changes_nothing(
 async def test_a_cancel_within_the_grace_of_a_timeout_is_too_late(
     peer: Peer, autojump_clock: MockClock
 ) -> None:
-    """It is told that the job has timed out."""
+    """A cancel during the grace of a timeout is refused with that status."""
     job = await peer.submit("stubborn", 10, max_runtime_sec=3)
     await trio.sleep(4)
     request = await peer.send("job.cancel", {"job_id": job["job_id"]})
@@ -119,7 +119,7 @@ async def test_a_cancel_within_the_grace_of_a_timeout_is_too_late(
 @pytest.mark.logs_error("agent=racer")
 @pytest.mark.spec("7.3-1", "7.4-3", "12-4", "1.0/7.3-1")
 async def test_a_thousand_races_have_one_winner_each(autojump_clock: MockClock) -> None:
-    """Return, failure, cancel, timeout in the same millisecond: one terminal, consistent, final."""
+    """Return, failure, cancel and timeout at once lead to one consistent terminal."""
     async with (
         make_runtime(limits=Limits(jobs_per_principal=1000)) as runtime,
         open_peer(runtime) as peer,
@@ -166,7 +166,7 @@ async def _cancel_at(peer: Peer, job_id: str, number: int) -> None:
 async def test_ends_within_a_few_steps_of_the_scheduler(
     runtime: Runtime, peer: Peer, gap: int, autojump_clock: MockClock
 ) -> None:
-    """However the steps of agent and cancel interleave, acknowledgement and terminal agree."""
+    """However agent and cancel interleave, acknowledgement and terminal agree."""
 
     @runtime.agent("stepping")
     async def stepping(job: JobContext) -> Json:

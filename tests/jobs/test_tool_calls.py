@@ -1,4 +1,4 @@
-"""`job.tool_call`: what is called and what it came to, each call with one end (§8.2, §9.3)."""
+"""`job.tool_call`: each call has its event, and one result (§8.2, §9.3)."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ async def runtime() -> AsyncGenerator[Runtime, None]:
 
 
 async def ended(runtime: Runtime, peer: Peer, act: Act) -> tuple[Frame, list[Frame]]:
-    """Have an agent do this: the terminal's payload and the events' bodies."""
+    """Have an agent do this; return the terminal's payload and the events' bodies."""
     return await doer.whole(peer, await start(runtime, peer, act, lease_request=LEASE))
 
 
 def answer(bodies: list[Frame]) -> Frame:
-    """The one tool result, which belongs to the one tool call."""
+    """Return the one tool result, which must belong to the one tool call."""
     call, result = [body for body in bodies if "call_id" in body]
     assert "tool" in call
     assert call["call_id"] == result["call_id"]
@@ -53,7 +53,7 @@ def answer(bodies: list[Frame]) -> Frame:
 async def test_a_call_is_two_events(
     peer: Peer, runtime: Runtime, autojump_clock: MockClock
 ) -> None:
-    """Its name and arguments before it, its result behind; what it emits stands between."""
+    """A call emits `tool_call` with its arguments, then `tool_result` when its block ends."""
 
     async def act(job: JobContext) -> Json:
         async with job.tool_call("search.web", {"q": "trio"}) as call:
@@ -79,7 +79,7 @@ async def test_a_call_is_two_events(
 async def test_an_exception_is_the_calls_error_without_its_words(
     peer: Peer, runtime: Runtime, autojump_clock: MockClock
 ) -> None:
-    """What it says may be secret; it goes on to the agent."""
+    """An exception is the call's error without its text, and is raised in the agent."""
 
     async def act(job: JobContext) -> Json:
         async with job.tool_call("t"):
@@ -121,7 +121,7 @@ async def test_an_error_that_was_meant_for_the_client_reaches_it(
     message: str | None,
     autojump_clock: MockClock,
 ) -> None:
-    """As far as a frame can hold it; the agent gets what was raised, and may go on."""
+    """A JobError is the call's error with its text, as far as a frame can hold it."""
 
     async def act(job: JobContext) -> Json:
         with pytest.raises(type(raised)) as caught:
@@ -162,7 +162,7 @@ async def test_a_result_that_cannot_be_sent_is_the_calls_error(
     code: str,
     autojump_clock: MockClock,
 ) -> None:
-    """The call has its end all the same, and the agent is told why."""
+    """A result that cannot be sent makes the call's result an error, and raises."""
 
     async def act(job: JobContext) -> Json:
         with pytest.raises(expected):
@@ -179,7 +179,7 @@ async def test_a_result_that_cannot_be_sent_is_the_calls_error(
 async def test_arguments_that_cannot_be_sent_are_no_call(
     peer: Peer, runtime: Runtime, args: Any, autojump_clock: MockClock
 ) -> None:
-    """Nothing is emitted, nothing is called."""
+    """Arguments that cannot be sent raise before anything is emitted or called."""
 
     async def act(job: JobContext) -> Json:
         with pytest.raises((InvalidEvent, ArcpError)):
@@ -195,7 +195,7 @@ async def test_arguments_that_cannot_be_sent_are_no_call(
 async def test_a_call_that_is_cancelled_has_its_end_before_the_jobs(
     peer: Peer, runtime: Runtime, *, shielded: bool, autojump_clock: MockClock
 ) -> None:
-    """Its result is CANCELLED, also for calls within calls, innermost first."""
+    """A cancelled call gets the result CANCELLED; nested calls end innermost first."""
 
     async def act(job: JobContext) -> Json:
         async with job.tool_call("outer"), job.tool_call("inner"):
@@ -217,7 +217,7 @@ async def test_a_call_that_is_cancelled_has_its_end_before_the_jobs(
 async def test_a_call_that_is_cancelled_as_it_begins_has_its_end(
     peer: Peer, runtime: Runtime, autojump_clock: MockClock
 ) -> None:
-    """What was announced is answered, though its block is never entered."""
+    """A call that is cancelled before its block is entered gets a result, too."""
 
     async def act(job: JobContext) -> Json:
         with trio.CancelScope() as scope:
@@ -235,7 +235,7 @@ async def test_a_call_that_is_cancelled_as_it_begins_has_its_end(
 async def test_a_call_of_an_agent_that_was_cut_off_is_not_heard_of(
     peer: Peer, runtime: Runtime, autojump_clock: MockClock
 ) -> None:
-    """Behind the terminal comes nothing, and the agent's own error stays what it was."""
+    """A call that ends after the terminal raises in its agent and emits nothing."""
     caught: list[BaseException] = []
 
     async def act(job: JobContext) -> Json:
@@ -262,7 +262,7 @@ async def test_a_call_of_an_agent_that_was_cut_off_is_not_heard_of(
 async def test_calls_beside_each_other_do_not_mix(
     peer: Peer, runtime: Runtime, autojump_clock: MockClock
 ) -> None:
-    """Each result belongs to its own call, in whatever order they end."""
+    """Each result has its own call's id, in whatever order concurrent calls end."""
 
     async def act(job: JobContext) -> Json:
         async def one(n: int) -> None:
@@ -285,7 +285,7 @@ async def test_calls_beside_each_other_do_not_mix(
 async def test_an_agent_that_is_always_refused_lets_others_have_their_turn(
     peer: Peer, runtime: Runtime, autojump_clock: MockClock
 ) -> None:
-    """A loop of refusals neither starves the runtime nor escapes a cancel."""
+    """A loop of refused calls neither starves other jobs nor escapes a cancel."""
 
     async def act(job: JobContext) -> Json:
         while True:
@@ -306,7 +306,7 @@ async def test_an_agent_that_is_always_refused_lets_others_have_their_turn(
 async def test_the_client_reads_the_same_error_as_the_agent(
     runtime: Runtime, autojump_clock: MockClock
 ) -> None:
-    """A refusal says what was refused, to both."""
+    """Client and agent get the same error of a refused call."""
     said: list[str] = []
 
     async def act(job: JobContext) -> Json:

@@ -1,4 +1,4 @@
-"""Trees of jobs: however they are ended and whoever is there to see it, leaf first (§10)."""
+"""How a tree of jobs ends: leaf first, within one grace (§10)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def runtime(runtime: Runtime) -> Runtime:
 async def test_a_cancelled_root_takes_the_tree_along(
     peer: Peer, *, stubborn: bool, autojump_clock: MockClock
 ) -> None:
-    """Leaf first, all at once or after one grace that the whole tree shares."""
+    """Cancelling a root ends its tree leaf first, within one grace for all."""
     root, frames = await chained(peer, stubborn=stubborn)
     began = trio.current_time()
     await peer.send("job.cancel", {"job_id": root, "reason": "enough"})
@@ -52,7 +52,7 @@ async def test_a_cancelled_root_takes_the_tree_along(
 async def test_a_tree_ends_with_its_roots_time(
     peer: Peer, *, stubborn: bool, autojump_clock: MockClock
 ) -> None:
-    """A root that runs too long is timed out, what is below it cancelled."""
+    """A root that runs too long is timed out, and the jobs below it are cancelled."""
     began = trio.current_time()
     root, frames = await chained(peer, stubborn=stubborn, max_runtime_sec=5)
     frames += await until_end(peer, root)
@@ -62,7 +62,7 @@ async def test_a_tree_ends_with_its_roots_time(
 
 
 async def test_the_middle_of_a_tree_may_be_cancelled(peer: Peer, autojump_clock: MockClock) -> None:
-    """Whoever submitted the root may: what is below ends, what is above goes on."""
+    """A cancelled child ends with the jobs below it; the jobs above it go on."""
     root, frames = await chained(peer, stubborn=False)
     children = born(frames)
     await peer.send("job.cancel", {"job_id": children[3]})
@@ -77,7 +77,7 @@ async def test_the_middle_of_a_tree_may_be_cancelled(peer: Peer, autojump_clock:
 async def test_a_parent_that_is_done_waits_for_a_stubborn_child(
     peer: Peer, *, wait: bool, autojump_clock: MockClock
 ) -> None:
-    """Its end is decided and does not change; it is said once the child's is."""
+    """A parent that has returned gets its terminal after its child's, unchanged."""
     began = trio.current_time()
     given: Json = ["stubborn", 100 if not wait else 3, wait]
     root = (await peer.submit("parent", given, lease_request=LEASE))["job_id"]
@@ -98,7 +98,7 @@ async def test_a_parent_that_is_done_waits_for_a_stubborn_child(
 async def test_who_is_cancelled_before_its_parent_has_its_own_grace(
     peer: Peer, autojump_clock: MockClock
 ) -> None:
-    """The parent's end gives a child that is ending already no more time."""
+    """A child that is ending gets no new grace when its parent is cancelled."""
     given: Json = ["stubborn", 1000, True]
     root = (await peer.submit("parent", given, lease_request=LEASE))["job_id"]
     (child,) = born([await peer.receive(), await peer.receive()])
@@ -116,7 +116,7 @@ async def test_who_is_cancelled_before_its_parent_has_its_own_grace(
 async def test_a_shutdown_ends_trees_within_its_bound(
     *, stubborn: bool, autojump_clock: MockClock
 ) -> None:
-    """Each client hears of every job's end, leaf first; agents that stay are cut off."""
+    """A shutdown ends every job of a tree, leaf first, and cuts off stubborn agents."""
     runtime = make_runtime(agents)
     async with background_tasks() as nursery, runtime:
         peer = await nursery.start(_client, runtime)
@@ -139,7 +139,7 @@ async def _client(runtime: Runtime, *, task_status: trio.TaskStatus[Peer]) -> No
 
 @pytest.mark.logs_error("store in trouble")
 async def test_a_tree_ends_while_the_store_is_in_trouble(autojump_clock: MockClock) -> None:
-    """Nothing is said until it is stored, then all of it, in order; nobody waits for ever."""
+    """Terminals that wait for a store in trouble are sent in order once it recovers."""
     store = FailingStore()
     async with make_runtime(agents, store=store) as runtime, open_peers(runtime) as peers:
         first = await peers.connect()
@@ -159,7 +159,7 @@ async def test_a_tree_ends_while_the_store_is_in_trouble(autojump_clock: MockClo
 
 @pytest.mark.logs_error("store in trouble")
 async def test_a_child_that_cannot_be_stored_is_not_begun(autojump_clock: MockClock) -> None:
-    """It ends with its parent, having done nothing, once both ends can be stored."""
+    """A child whose acceptance is not stored before its parent's end never runs."""
     store = FailingStore()
     begun: list[str] = []
     async with make_runtime(store=store) as runtime, open_peers(runtime) as peers:

@@ -1,4 +1,4 @@
-"""How the journals of a tree keep to their bounds, and whom they are kept for (§6.3, §10)."""
+"""How the journals of a tree keep to their bounds, and for whom they are kept (§6.3, §10)."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from tests.stage import make_runtime
 async def test_a_child_waits_for_a_slow_submitter_from_its_first_event_on(
     *, leaves: bool, autojump_clock: MockClock
 ) -> None:
-    """Also for one that is not yet told of it, as long as that one is attached."""
+    """A child waits for an attached submitter that has not read of it yet."""
     lines = 1000
     limits = Limits(journal_bytes=400_000, tail_frames=8)
     async with make_runtime(agents, limits=limits) as runtime, open_peers(runtime) as peers:
 
         @runtime.agent("root")
         async def root(job: JobContext) -> Json:
-            # More than is on its way to a client that does not read, and then than its tail takes.
+            # First more than the client's stream takes, then more than may be unsent.
             for lines_before in (300, 10):
                 for _ in range(lines_before):
                     await job.log("y" * 1000)
@@ -54,7 +54,7 @@ async def test_a_child_waits_for_a_slow_submitter_from_its_first_event_on(
 async def test_what_children_spend_does_not_overfill_their_ancestors_journals(
     autojump_clock: MockClock,
 ) -> None:
-    """Each cost is told in the journals above, too: those keep to their bound, though silent."""
+    """Costs of children, told in their ancestors' journals, too, overfill none of them."""
     store, bound = MemoryStore(), 100_000
     runtime = make_runtime(agents, store=store, limits=Limits(journal_bytes=bound))
     async with runtime, open_peers(runtime) as peers:
@@ -83,7 +83,7 @@ async def test_what_children_spend_does_not_overfill_their_ancestors_journals(
 
 
 async def until_first_line(peer: Peer) -> list[Frame]:
-    """What comes up to what the first child says first; nothing is on its way behind that."""
+    """Read up to the first line of the first child."""
     frames: list[Frame] = []
     while set(talk(frames)) != {"before 0", "0a"}:
         frames.append(await peer.receive())
@@ -96,7 +96,7 @@ async def until_first_line(peer: Peer) -> list[Frame]:
 async def test_a_childs_events_are_kept_for_who_is_owed_its_parents(
     limits: Limits, autojump_clock: MockClock
 ) -> None:
-    """However short jobs are retained: who submitted the root gets the whole tree, in order."""
+    """A session that is owed the root's events gets its children's, however short the retention."""
     async with make_runtime(agents, limits=limits) as runtime, open_peers(runtime) as peers:
         first = await peers.connect()
         await first.hello()

@@ -27,7 +27,7 @@ def runtime(runtime: Runtime) -> Runtime:
 async def test_a_client_may_be_lost_anywhere_in_a_tree(
     runtime: Runtime, drop_after: int, autojump_clock: MockClock
 ) -> None:
-    """Having resumed it has seen all of it once, in the order in which it happened."""
+    """A client that resumes anywhere in a tree sees every event once, in order."""
     async with open_peers(runtime) as peers:
         first = await peers.connect()
         await first.hello()
@@ -49,7 +49,7 @@ async def test_a_client_may_be_lost_anywhere_in_a_tree(
 async def test_another_session_that_submits_the_same_sees_the_whole_tree(
     runtime: Runtime, after: float, autojump_clock: MockClock
 ) -> None:
-    """Children included, from their first events on, in its own numbers; it may cancel them."""
+    """A second submitter sees all children from their first events, in its own numbers."""
     async with open_peers(runtime) as peers:
         first, second = await peers.connect(), await peers.connect()
         await first.hello()
@@ -68,7 +68,7 @@ async def test_another_session_that_submits_the_same_sees_the_whole_tree(
 async def test_a_tree_without_a_session_goes_on(
     runtime: Runtime, autojump_clock: MockClock
 ) -> None:
-    """Its session closed before anything of it happened; whoever submits it again sees it all."""
+    """A tree runs on after its session was closed, and a later submitter sees all of it."""
     async with open_peers(runtime) as peers:
         first = await peers.connect()
         await first.hello()
@@ -88,7 +88,7 @@ async def test_a_tree_without_a_session_goes_on(
 async def test_a_session_that_ends_leaves_a_tree_that_any_of_its_principal_may_cancel(
     runtime: Runtime, autojump_clock: MockClock
 ) -> None:
-    """Nobody's tree becomes one that cannot be stopped, neither root nor child."""
+    """After the submitter's session ended, another of the principal may cancel root and child."""
     async with open_peers(runtime) as peers:
         first, second = await peers.connect(), await peers.connect()
         await first.hello()
@@ -115,7 +115,7 @@ async def test_a_session_that_ends_leaves_a_tree_that_any_of_its_principal_may_c
 async def test_a_tree_goes_down_with_its_runtime(
     after: float, *, away: bool, autojump_clock: MockClock
 ) -> None:
-    """Its session sees each job's one end behind all it had emitted, leaf first."""
+    """After a crash the session sees one end for each job of the tree, leaf first."""
     store = MemoryStore()
     async with make_runtime(agents, store=store) as runtime, open_peers(runtime) as peers:
         first = await peers.connect()

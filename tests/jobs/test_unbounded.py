@@ -1,4 +1,4 @@
-"""What was not asked for does not bound a job, and what was cannot be changed (§7.1, §9.5)."""
+"""Bounds that were not asked for do not apply; those asked for cannot be changed (§7.1, §9.5)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ A_DAY = 86_400.0
 async def test_a_lease_without_an_end_does_not_expire(
     peer: Peer, autojump_clock: MockClock
 ) -> None:
-    """A day later it allows what it allowed."""
+    """A lease without `expires_at` allows the same a day later."""
     peer.patience = 2 * A_DAY
     end, _ = await do(
         peer,
@@ -31,7 +31,7 @@ async def test_a_lease_without_an_end_does_not_expire(
 
 @pytest.mark.spec("7.1-4")
 async def test_without_a_budget_no_cost_is_too_much(peer: Peer, autojump_clock: MockClock) -> None:
-    """Costs are told, nothing is left to tell of, and the next operation is allowed."""
+    """A job without a budget reports costs, no remaining amount, and is never refused."""
     end, bodies = await do(
         peer,
         ["metric", "cost.search", 1_000_000, "USD"],
@@ -45,7 +45,7 @@ async def test_without_a_budget_no_cost_is_too_much(peer: Peer, autojump_clock: 
 
 @pytest.mark.spec("7.1-2")
 async def test_an_acceptance_has_the_counters(peer: Peer, autojump_clock: MockClock) -> None:
-    """Of each currency what there is to begin with, added up; without a budget there is none."""
+    """An acceptance shows the sum for each currency, and no budget if there is none."""
     accepted = await peer.submit(
         "doer", [], lease_request={"cost.budget": ["USD:5.00", "credits:10", "USD:0.50"]}
     )
@@ -57,7 +57,7 @@ async def test_an_acceptance_has_the_counters(peer: Peer, autojump_clock: MockCl
 async def test_a_lease_cannot_be_renewed(
     peer: Peer, clock: SteppedClock, autojump_clock: MockClock
 ) -> None:
-    """The same submit with a later end is another submit, and the lease ends when it would."""
+    """A submit with a later `expires_at` is another submit, and the first lease ends in time."""
     steps: list[Json] = [["sleep", 2], ["authorize", "tool.call", "t"]]
     wanted: JsonObject = {"lease_request": {"tool.call": ["*"]}, "idempotency_key": "k"}
     first = await peer.submit(
@@ -76,7 +76,7 @@ async def test_a_lease_cannot_be_renewed(
 async def test_a_cancelled_jobs_lease_is_over(
     runtime: Runtime, peer: Peer, autojump_clock: MockClock
 ) -> None:
-    """Whoever holds on to its context is allowed nothing any more."""
+    """The context of a cancelled job refuses every operation."""
     kept: list[JobContext] = []
 
     @runtime.agent("keeper")

@@ -1,4 +1,4 @@
-"""Agents that have others work below them, and what a client sees of such trees."""
+"""Agents that delegate to others below them, and what a client sees of such trees."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ agents = Agents()
 
 @agents.agent("chain")
 async def chain(job: JobContext) -> Json:
-    """So many levels below this one, each stubborn or not, then wait."""
+    """Delegate to this agent as many levels down as the input says, then wait."""
     levels, stubborn = job.input
     with trio.CancelScope(shield=stubborn):
         if levels:
@@ -33,7 +33,7 @@ async def chain(job: JobContext) -> Json:
 
 @agents.agent("fan")
 async def fan(job: JobContext) -> Json:
-    """So many children, which log two lines each, one after the other; a line between."""
+    """Delegate to as many talkers as the input says, in turn, with a line before and after each."""
     for n in range(job.input):
         child = await job.delegate("talker", n)
         await job.log(f"before {n}")
@@ -44,7 +44,7 @@ async def fan(job: JobContext) -> Json:
 
 @agents.agent("talker")
 async def talker(job: JobContext) -> Json:
-    """Two lines, a second each."""
+    """Log two lines, a second each."""
     for line in ("a", "b"):
         await job.log(f"{job.input}{line}")
         await trio.sleep(1)
@@ -52,14 +52,14 @@ async def talker(job: JobContext) -> Json:
 
 @agents.agent("loud")
 async def loud(job: JobContext) -> Json:
-    """So many long lines at once."""
+    """Log as many long lines as the input says, without a pause."""
     for _ in range(job.input):
         await job.log("x" * 1000)
 
 
 @agents.agent("parent")
 async def parent(job: JobContext) -> Json:
-    """A child, waited for or not."""
+    """Delegate to the agent that the input names, and wait for it or not."""
     agent, input_, wait = job.input
     child = await job.delegate(agent, input_, lease=LEASE)
     await trio.sleep(1)
@@ -68,12 +68,12 @@ async def parent(job: JobContext) -> Json:
 
 
 def ends(frames: list[Frame]) -> list[str]:
-    """The jobs that have ended, in this order."""
+    """Return the ids of the jobs whose terminals are among the frames, in order."""
     return [frame["job_id"] for frame in frames if frame["type"] in TERMINAL]
 
 
 def born(frames: list[Frame]) -> list[str]:
-    """The children that were accepted, in this order."""
+    """Return the ids of the children whose acceptances are among the frames, in order."""
     return [
         frame["job_id"]
         for frame in frames
@@ -82,13 +82,13 @@ def born(frames: list[Frame]) -> list[str]:
 
 
 def why(frame: Frame) -> tuple[str, str, str]:
-    """How a job ended."""
+    """Return status, code and message of a terminal."""
     payload = frame["payload"]
     return payload["final_status"], payload["code"], payload["message"]
 
 
 async def chained(peer: Peer, *, stubborn: bool, **fields: Json) -> tuple[str, list[Frame]]:
-    """A chain as deep as may be, all of it at work, and what was told of it."""
+    """Submit a chain of the greatest depth; return its root, and the frames until the leaf logs."""
     chain: Json = [DEPTH, stubborn]
     root = (await peer.submit("chain", chain, lease_request=LEASE, **fields))["job_id"]
     frames: list[Frame] = []
@@ -98,7 +98,7 @@ async def chained(peer: Peer, *, stubborn: bool, **fields: Json) -> tuple[str, l
 
 
 def talk(frames: list[Frame]) -> list[str]:
-    """What jobs logged, in order."""
+    """Return the lines that jobs have logged, in order."""
     return [f["payload"]["body"]["message"] for f in frames if f["payload"].get("kind") == "log"]
 
 

@@ -1,4 +1,4 @@
-"""An agent that opens files, in a folder of its own with an outside."""
+"""A directory that jobs may use, one outside of it, and an agent that opens files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Act = Callable[[JobContext], Awaitable[Json]]
 
 
 async def attempt(job: JobContext, path: str | Path, mode: str, text: str | None = None) -> str:
-    """Open and write, or else read: what was read, or in one word why nothing was."""
+    """Write the text or read the file; return what was read, or the error in one word."""
     try:
         async with job.open(path, mode) as file:  # type: ignore[call-overload]  # any mode
             if text is not None:
@@ -32,7 +32,7 @@ async def attempt(job: JobContext, path: str | Path, mode: str, text: str | None
 
 
 class Workspace:
-    """A directory that jobs may use beside one that they may not, and an agent that tries to."""
+    """A directory that jobs may use, beside one that they may not use, and an agent."""
 
     def __init__(self, runtime: Runtime, peer: Peer, root: Path) -> None:
         self.inside = root / "ws"
@@ -53,14 +53,14 @@ class Workspace:
             return await self._act(job)
 
     async def start(self, act: Act, **fields: Json) -> str:
-        """Let an agent act, and return the job's id."""
+        """Have the agent do this, and return the job's id."""
         self._act = act
         accepted = await self.peer.submit("opener", **({"lease_request": self.lease} | fields))
         job_id: str = accepted["job_id"]
         return job_id
 
     async def run(self, act: Act, **fields: Json) -> Frame:
-        """Let an agent act, and return the payload of its terminal."""
+        """Have the agent do this, and return the payload of its terminal."""
         end = await self.peer.until_terminal(await self.start(act, **fields))
         payload: Frame = end["payload"]
         return payload
@@ -73,7 +73,7 @@ class Workspace:
         *,
         lease: Mapping[str, Sequence[str]] | None = None,
     ) -> str:
-        """What one attempt comes to; `lease` replaces grants."""
+        """Return the outcome of one attempt to open a file; `lease` replaces grants."""
         asked: Frame = self.lease | dict(lease or {})
         payload = await self.run(lambda job: attempt(job, path, mode, text), lease_request=asked)
         result = payload["result"]
@@ -81,6 +81,6 @@ class Workspace:
         return result
 
     def untouched(self) -> bool:
-        """Whether what lies outside is as it was."""
+        """Return whether the directory outside is unchanged."""
         found = [path.read_text() for path in self.outside.rglob("*.txt")]
         return found == [SECRET, SECRET]

@@ -21,7 +21,9 @@ HIT_BY = {
     "handshake_seconds": "sessions/test_hello.py::test_who_says_nothing_is_closed_in_time",
     "connections_before_handshake": "front/test_waiting.py::test_the_oldest_goes_at_once",
     "close_seconds": "sessions/test_hello.py::test_who_does_not_even_read_is_closed_in_time",
-    "outbox_items": "protocol/test_order_of_answers.py::test_what_waits_behind_a_slow_submit_is_bounded",
+    "outbox_items": (
+        "protocol/test_order_of_answers.py::test_what_waits_behind_a_slow_submit_is_bounded"
+    ),
     "inbox_items": "sessions/test_heartbeat.py::test_silence_counts_only_while_somebody_listens",
     "inbox_bytes": "limits/test_inbox.py::test_large_commands_wait_before_they_are_read",
     "tail_frames": "flow/test_slow_readers.py::test_what_a_session_holds_is_bounded",
@@ -41,7 +43,9 @@ HIT_BY = {
         "jobs/test_submit.py::test_one_principal_does_not_use_up_the_places_of_another"
     ),
     "jobs": "jobs/test_submit.py::test_jobs_past_a_limit_are_refused_until_one_ends",
-    "subscriptions_per_session": "flow/test_subscriptions.py::test_subscriptions_are_limited",
+    "subscriptions_per_session": (
+        "flow/test_subscription_bounds.py::test_subscriptions_are_limited"
+    ),
     "malformed_frames": "sessions/test_limits.py::test_too_many_bad_frames_close_the_connection",
     "messages_per_second": (
         "limits/test_pace.py::test_a_burst_is_served_at_once_and_then_one_by_one"

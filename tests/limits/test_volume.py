@@ -5,19 +5,18 @@ from __future__ import annotations
 import time
 from typing import Any
 
-import msgspec
 import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from arcp_trio import JobContext, MemoryStore
 from arcp_trio.testing import Peer
-from arcp_trio.testing.frames import Frame
 from tests.durability.stores import TABLES
 from tests.durability.story import World
 from tests.footprint import tasks
 from tests.inside import claimed_keys, live_jobs
 from tests.metrics import scrape
+from tests.reading import next_unrecorded
 
 MUCH = 1_000_000
 
@@ -48,14 +47,6 @@ async def entered(world: World) -> Peer:
     return peer
 
 
-async def next_of(peer: Peer, *kinds: str) -> Frame:
-    """The next frame of these types, past the recorder: that keeps every frame it sees."""
-    while True:
-        frame: Frame = msgspec.json.decode(await peer.transport.receive())
-        if frame["type"] in kinds:
-            return frame
-
-
 def kept(world: World) -> int:
     """Entries in all tables of the store."""
     return sum(len(getattr(world.store.tables, name)) for name in TABLES)
@@ -68,7 +59,7 @@ async def test_a_job_that_never_stops_talking(count: int, autojump_clock: MockCl
     async with world.runtime:
         peer = await entered(world)
         await peer.send("job.submit", {"agent": "chatty", "input": count})
-        await next_of(peer, "job.accepted")
+        await next_unrecorded(peer, "job.accepted")
         await peer.close()
         await wait_all_tasks_blocked()
         assert not live_jobs(world.runtime)
@@ -88,7 +79,7 @@ async def test_keys_of_many_days(count: int, autojump_clock: MockClock) -> None:
         for n in range(count):
             key = f"key {n}" if n != count - 1 else "key 0"
             await peer.send("job.submit", {"agent": "chatty", "input": 0, "idempotency_key": key})
-            end = await next_of(peer, "job.result")
+            end = await next_unrecorded(peer, "job.result")
             jobs[1:] = [end["job_id"]]
             await peer.send("session.ack", {"last_processed_seq": end["event_seq"]})
             await trio.sleep(5)
@@ -105,7 +96,7 @@ async def test_submits_that_are_refused(count: int, autojump_clock: MockClock) -
     async with world.runtime:
         peer = await entered(world)
         await peer.send("job.submit", {"agent": "waiter"})
-        await next_of(peer, "job.accepted")
+        await next_unrecorded(peer, "job.accepted")
         await wait_all_tasks_blocked()
         before, held = tasks(), kept(world)
         for n in range(count):
@@ -113,7 +104,8 @@ async def test_submits_that_are_refused(count: int, autojump_clock: MockClock) -
             if n % 2:
                 refused |= {"lease_request": {"tool.call": ["["]}, "idempotency_key": str(n)}
             await peer.send("job.submit", refused)
-            assert (await next_of(peer, "job.accepted", "session.error"))["type"] != "job.accepted"
+            answer = await next_unrecorded(peer, "job.accepted", "session.error")
+            assert answer["type"] == "session.error"
         await wait_all_tasks_blocked()
         assert tasks() == before
         assert kept(world) == held
@@ -133,7 +125,7 @@ async def test_the_logs_of_sessions_that_are_over(count: int, autojump_clock: Mo
         for _ in range(count):
             peer = await entered(world)
             await peer.send("job.submit", {"agent": "chatty", "input": 1_000})
-            await next_of(peer, "job.result")
+            await next_unrecorded(peer, "job.result")
             await peer.close()
         assert kept(world) > count
         await trio.sleep(120)
@@ -155,8 +147,8 @@ async def cost_of_draining(events: int) -> float:
     async with world.runtime:
         peer = await entered(world)
         await peer.send("job.submit", {"agent": "chatty", "input": events})
-        await next_of(peer, "job.accepted")
+        await next_unrecorded(peer, "job.accepted")
         await wait_all_tasks_blocked()
         began = time.thread_time()
-        await next_of(peer, "job.result")
+        await next_unrecorded(peer, "job.result")
         return time.thread_time() - began

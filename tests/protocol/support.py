@@ -15,6 +15,25 @@ def text_of(kind: str, payload: Json = None, /, **envelope: Json) -> str:
     return json.dumps(frame | envelope)
 
 
+VALID: list[tuple[str, JsonObject]] = [
+    ("job.submit", {"agent": "echo", "input": {"a": [1, 2.5, "x", None, True]}}),
+    ("job.submit", {"agent": "echo@1.0.0", "idempotency_key": "key", "max_runtime_sec": 60}),
+    ("job.submit", {"agent": "sleeper", "lease_request": {"fs.read": ["/ws/**"]}}),
+    ("job.submit", {"agent": "echo", "lease_constraints": {"expires_at": "2999-01-01T00:00:00Z"}}),
+    ("job.cancel", {"job_id": "job_01ARZ3NDEKTSV4RRFFQ69G5FAV", "reason": "enough"}),
+    ("job.subscribe", {"job_id": "job_x", "history": True, "from_event_seq": 3}),
+    ("job.unsubscribe", {"job_id": "job_x"}),
+    ("session.list_jobs", {"filter": {"status": ["running"], "agent": "echo"}, "limit": 5}),
+    ("session.ping", {"nonce": "n", "sent_at": "2026-01-01T00:00:00Z"}),
+    ("session.pong", {"ping_nonce": "n", "received_at": "2026-01-01T00:00:00+00:00"}),
+    ("session.ack", {"last_processed_seq": 3}),
+    ("session.hello", {"client": {"name": "c"}, "auth": {"token": "t"}, "capabilities": {}}),
+    ("session.resume", {"resume_token": "rt_x", "last_event_seq": 0, "session_id": "sess_x"}),
+    ("x-vendor.acme.note", {"text": "hello"}),
+]
+"""What a client says, but for what ends its connection."""
+
+
 async def answers(peer: Peer, count: int) -> list[Frame]:
     """The next frames that answer a request, in the order they come."""
     found: list[Frame] = []

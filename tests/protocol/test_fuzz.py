@@ -13,29 +13,13 @@ from arcp_trio import Limits
 from arcp_trio.testing import Peer, open_peer, open_peers
 from arcp_trio.transport import TransportClosed
 from arcp_trio.wire.json import Json, JsonObject
+from tests.protocol.support import VALID
 from tests.stage import make_runtime
 
 FRAMES = 400
 """In each run; a probe after so many of them shows that the session lives."""
 PROBE = 20
 
-VALID: list[tuple[str, JsonObject]] = [
-    ("job.submit", {"agent": "echo", "input": {"a": [1, 2.5, "x", None, True]}}),
-    ("job.submit", {"agent": "echo@1.0.0", "idempotency_key": "key", "max_runtime_sec": 60}),
-    ("job.submit", {"agent": "sleeper", "lease_request": {"fs.read": ["/ws/**"]}}),
-    ("job.submit", {"agent": "echo", "lease_constraints": {"expires_at": "2999-01-01T00:00:00Z"}}),
-    ("job.cancel", {"job_id": "job_01ARZ3NDEKTSV4RRFFQ69G5FAV", "reason": "enough"}),
-    ("job.subscribe", {"job_id": "job_x", "history": True, "from_event_seq": 3}),
-    ("job.unsubscribe", {"job_id": "job_x"}),
-    ("session.list_jobs", {"filter": {"status": ["running"], "agent": "echo"}, "limit": 5}),
-    ("session.ping", {"nonce": "n", "sent_at": "2026-01-01T00:00:00Z"}),
-    ("session.pong", {"ping_nonce": "n", "received_at": "2026-01-01T00:00:00+00:00"}),
-    ("session.ack", {"last_processed_seq": 3}),
-    ("session.hello", {"client": {"name": "c"}, "auth": {"token": "t"}, "capabilities": {}}),
-    ("session.resume", {"resume_token": "rt_x", "last_event_seq": 0, "session_id": "sess_x"}),
-    ("x-vendor.acme.note", {"text": "hello"}),
-]
-"""What a client says, but for what ends its connection."""
 
 ODD: list[Json] = [
     None,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hmac
 from contextlib import AbstractAsyncContextManager
 
 import attrs
+import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
@@ -93,6 +95,19 @@ class Stage(stage.Stage[PausingStore]):
             if isinstance(table, dict | list) and table and name not in of_jobs
         }
         return held(self.runtime) | stored
+
+
+def note_comparisons(patch: pytest.MonkeyPatch) -> list[tuple[bytes, bytes]]:
+    """Return a list to which each comparison in constant time is added, from now on."""
+    compared: list[tuple[bytes, bytes]] = []
+    compare = hmac.compare_digest
+
+    def spy(one: bytes, other: bytes) -> bool:
+        compared.append((one, other))
+        return compare(one, other)
+
+    patch.setattr(hmac, "compare_digest", spy)
+    return compared
 
 
 def open_stage(

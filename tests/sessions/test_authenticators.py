@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import hmac
 
 import pytest
 import trio
@@ -13,7 +12,7 @@ from arcp_trio import StaticTokens
 from arcp_trio.testing.peer import TEST_TOKEN
 from arcp_trio.wire.errors import JobNotFound, PermissionDenied
 from tests.reading import refusal
-from tests.sessions.support import open_stage
+from tests.sessions.support import note_comparisons, open_stage
 from tests.stage import hello_payload
 
 # --- authenticators
@@ -154,14 +153,7 @@ async def test_static_tokens_are_all_compared_in_constant_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Whichever token matches, if any, every one is compared, by digest and in constant time."""
-    compared: list[tuple[bytes, bytes]] = []
-    compare = hmac.compare_digest
-
-    def spy(one: bytes, other: bytes) -> bool:
-        compared.append((one, other))
-        return compare(one, other)
-
-    monkeypatch.setattr(hmac, "compare_digest", spy)
+    compared = note_comparisons(monkeypatch)
     hashed = {hashlib.sha256(b"token-4").hexdigest(): "p4"}
     tokens = StaticTokens({f"token-{n}": f"p{n}" for n in range(4)}, hashed=hashed)
     for presented in ("token-0", "token-4", "nothing"):

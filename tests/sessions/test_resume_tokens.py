@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
-
 import msgspec
 import pytest
 import trio
@@ -14,7 +12,7 @@ from arcp_trio.testing.peer import TEST_TOKEN
 from tests.footprint import tasks
 from tests.inside import MOST_SPARE_DIGESTS, connected_principals
 from tests.reading import up_to
-from tests.sessions.support import open_stage
+from tests.sessions.support import note_comparisons, open_stage
 from tests.stage import BOB, hello_payload
 
 # --- tokens
@@ -166,18 +164,11 @@ async def test_tokens_are_compared_by_digest_in_constant_time(
     monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
 ) -> None:
     """A token presented for a session meets each of its tokens' digests, right or wrong."""
-    compared: list[tuple[bytes, bytes]] = []
-    compare = hmac.compare_digest
-
-    def spy(one: bytes, other: bytes) -> bool:
-        compared.append((one, other))
-        return compare(one, other)
-
     async with open_stage(auth=StaticTokens({TEST_TOKEN: "alice", BOB: "bob"})) as stage:
         peer = await stage.welcomed()
         await peer.drop()
         resume = peer.resume_from()
-        monkeypatch.setattr(hmac, "compare_digest", spy)
+        compared = note_comparisons(monkeypatch)
         counts = []
         for guess in ("", "rt_", str(peer.resume_token)[:-1], "rt_" + "0" * 64):
             del compared[:]

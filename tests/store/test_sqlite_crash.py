@@ -32,7 +32,7 @@ async def main(path):
             await feeder.job().committed()
         top, rows = (0, 0) if row is None else (row.top, row.log_rows)
         while True:
-            count = rows % 7 + 1  # entries of this group, which also has the batch that numbers them
+            count = rows % 7 + 1  # entries; the group also has the batch that numbers them
             for index in range(top, top + count):
                 said = b"%d " % index * 500
                 store.put(AppendJournal("J", Entry(index, index + 1, said)))

@@ -33,7 +33,7 @@ _QUESTION: Final = "(c)ancel the job, or (d)etach and let it run? [d] "
 
 def run(options: SubmitOptions) -> int:
     """Submit the job, show it, and return the exit code."""
-    submission = _Submission(options)
+    submission = _JobToSubmit(options)
     try:
         return run_client(submission.run, options)
     finally:
@@ -41,7 +41,7 @@ def run(options: SubmitOptions) -> int:
         submission.print_id(options)
 
 
-class _Submission:
+class _JobToSubmit:
     """The job that one command submits."""
 
     def __init__(self, options: SubmitOptions) -> None:

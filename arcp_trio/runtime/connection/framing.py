@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import trio
 
@@ -15,10 +15,10 @@ from arcp_trio.wire.dialects import Dialect
 if TYPE_CHECKING:
     from arcp_trio.transport.base import Transport
 
-PAUSE_SECONDS = 0.01
+PAUSE_SECONDS: Final = 0.01
 """The pause after a frame that some clients need time for before they read the next."""
 
-MOST_CONTROL = 256
+MOST_CONTROL: Final = 256
 """Control frames that may wait to be sent; past it, the reader waits, too."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from base64 import b64decode, b64encode
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -42,7 +42,7 @@ audit = logging.getLogger("arcp_trio.audit")
 """Records each attempt to observe a job, and what was decided (§14)."""
 
 
-ENTRY_ALLOWANCE = 512
+ENTRY_ALLOWANCE: Final = 512
 """Bytes of a listing's entry beyond those of its job's `job.accepted`, at most."""
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from arcp_trio.runtime.farewell import Farewell
 from arcp_trio.runtime.notices import back_pressure, refusal, store_trouble
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-BATCH_FRAMES = 1_024
-BATCH_BYTES = 1024 * 1024
+BATCH_FRAMES: Final = 1_024
+BATCH_BYTES: Final = 1024 * 1024
 """A batch takes what is there, up to these bounds; it never waits for more."""
 
-BACK_PRESSURE_LAG = 1_000
+BACK_PRESSURE_LAG: Final = 1_000
 """How many numbers a client that acknowledges may be behind before it is told so (§6.5)."""
 
 

@@ -7,7 +7,7 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 import trio
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-SWEEP_SECONDS = 5.0
+SWEEP_SECONDS: Final = 5.0
 """How late what is past its retention is dropped, at most."""
 
 

@@ -1,12 +1,9 @@
-"""The life of subscriptions: drops, resumes, restarts, full journals, limits, and what is left."""
+"""What subscriptions cost, and what bounds them: slow readers, full journals, limits (§7.6)."""
 
 from __future__ import annotations
 
-import random
-import shutil
-from collections.abc import Generator
-from contextlib import AbstractAsyncContextManager, contextmanager
-from pathlib import Path
+import time
+from contextlib import AbstractAsyncContextManager
 
 import pytest
 import trio
@@ -17,127 +14,12 @@ from arcp_trio.store.interface import Store
 from arcp_trio.store.sqlite import SqliteStore
 from arcp_trio.testing import Peer
 from arcp_trio.testing.background import background_tasks
-from tests.durability.stores import crash
-from tests.flow.observing import Scene, listing, open_scene, said, settled, subscribe, watched
+from tests.durability.story import World
+from tests.flow.observing import Scene, open_scene, said, settled, subscribe, watched
 from tests.inside import count_hints, hints, unsent_bytes, watching_sessions
-from tests.reading import numbers, until_end
+from tests.reading import next_unrecorded, until_end
 from tests.stage import BOB
 from tests.store.engines import row_counts
-
-# -- drop and resume
-
-
-@pytest.mark.spec("6.3-1", "7.6-1", "7.6-8")
-async def test_a_subscription_outlives_its_connection(scene: Scene) -> None:
-    """A resume replays what was observed, under its numbers, and the rest follows by itself."""
-    owner, watcher = await scene.welcomed(), await scene.welcomed()
-    job_id = (await owner.submit("teller"))["job_id"]
-    await scene.say(job_id, 3)
-    await subscribe(watcher, job_id, history=True)
-    assert said([await watcher.receive() for _ in range(2)]) == ["0", "1"]
-    await watcher.drop()
-    await scene.say(job_id, 2)
-    again = await scene.resumed(watcher)
-    await scene.say(job_id, 2)
-    frames = [await again.receive() for _ in range(5)]
-    assert said(frames) == ["2", "3", "4", "5", "6"]
-    assert numbers(frames) == [3, 4, 5, 6, 7]
-    third = await scene.resumed(again)
-    await scene.end(owner, job_id)
-    assert said(await until_end(third, job_id)) == ["job.result"]
-    events = scene.recorder.events(job_id, session_id=str(third.session_id))
-    assert said(events) == [str(number) for number in range(7)]
-
-
-@pytest.mark.spec("7.6-1")
-async def test_an_observer_does_not_notice_its_submitters_drop(scene: Scene) -> None:
-    """The job runs on, and the observer sees it to its end."""
-    owner, watcher = await scene.welcomed(), await scene.welcomed()
-    job_id = (await owner.submit("teller"))["job_id"]
-    await subscribe(watcher, job_id)
-    await scene.say(job_id, 1)
-    await owner.drop()
-    await scene.say(job_id, 2)
-    await scene.end(watcher, job_id)
-    events = scene.recorder.events(job_id, session_id=str(watcher.session_id))
-    assert said(events) == ["0", "1", "2"]
-
-
-async def test_an_answer_that_did_not_arrive_comes_with_the_resume(scene: Scene) -> None:
-    """A `job.subscribed` is promised: a client that dropped before it is told all the same."""
-    owner, watcher = await scene.welcomed(), await scene.welcomed()
-    job_id = (await owner.submit("teller"))["job_id"]
-    await scene.say(job_id, 1)
-    await watcher.send("job.subscribe", {"job_id": job_id, "history": True})
-    while not await watched(scene, watcher):  # noqa: ASYNC110 - what the store has
-        await trio.lowlevel.checkpoint()
-    again = await scene.resumed(watcher)
-    assert (await again.receive())["type"] == "job.subscribed"
-    assert said([await again.receive()]) == ["0"]
-
-
-async def test_a_subscription_ends_after_a_resume(scene: Scene) -> None:
-    """What was woken with its session can be unsubscribed from, and subscribed to again."""
-    owner, watcher = await scene.welcomed(), await scene.welcomed()
-    job_id = (await owner.submit("teller"))["job_id"]
-    await subscribe(watcher, job_id)
-    again = await scene.resumed(watcher)
-    assert (await subscribe(again, job_id, history=True))["replayed"] is False
-    await again.send("job.unsubscribe", {"job_id": job_id})
-    await settled(again)
-    await scene.say(job_id, 1)
-    assert not said(await settled(again))
-    assert not await watched(scene, again)
-    third = await scene.resumed(again)
-    await scene.say(job_id, 1)
-    await subscribe(third, job_id)
-    await scene.say(job_id, 1)
-    assert said([await third.receive()]) == ["2"]
-
-
-# -- restart
-
-
-@contextmanager
-def successor(store: Store, folder: Path) -> Generator[Store]:
-    """What another process finds if this one is killed now."""
-    if isinstance(store, MemoryStore):
-        yield crash(store)
-    else:
-        assert isinstance(store, SqliteStore)
-        shutil.copytree(store.path.parent, folder)
-        yield SqliteStore(folder / store.path.name, synchronous="OFF")
-
-
-async def test_a_subscription_outlives_the_runtime(scene: Scene, tmp_path: Path) -> None:
-    """A killed runtime's successor goes on with the numbers, and brings the end it gave the job."""
-    owner, watcher = await scene.welcomed(), await scene.welcomed()
-    job_id = (await owner.submit("teller"))["job_id"]
-    own = (await watcher.submit("teller"))["job_id"]
-    await scene.say(job_id, 3)
-    await subscribe(watcher, job_id, history=True)
-    assert said([await watcher.receive() for _ in range(2)]) == ["0", "1"]
-    assert await watched(scene, watcher) == {job_id: 3, own: 0}
-    with successor(scene.store, tmp_path / "copy") as store:
-        async with open_scene(store, recorder=scene.recorder) as later:
-            row = await store.session(str(watcher.session_id))
-            assert row is not None
-            assert row.observed == {job_id}
-            again = await later.welcomed(resume=watcher.resume_from())
-            frames = [await again.receive() for _ in range(3)]
-            assert said(frames) == ["2", "job.error", "job.error"]
-            assert numbers(frames) == [3, 4, 5]
-            assert frames[1]["payload"]["code"] == "INTERNAL_ERROR"
-            assert frames[1]["payload"]["retryable"] is True
-            assert not await watched(later, again)
-            # A job that ended with its runtime is a finished job like any other.
-            third = await later.welcomed()
-            answer = await subscribe(third, job_id, history=True)
-            assert answer["current_status"] == "error"
-            assert said(await until_end(third, job_id)) == ["0", "1", "2", "job.error"]
-
-
-# -- readers that are slow, and journals that are full
 
 
 async def test_an_observer_that_does_not_read_catches_up(autojump_clock: MockClock) -> None:
@@ -241,52 +123,6 @@ async def test_history_of_an_ended_job_begins_with_what_is_left(autojump_clock: 
         assert answer["subscribed_from"] == len(frames)
 
 
-# -- the boundary between history and what is live
-
-
-async def test_nothing_is_lost_or_doubled_between_history_and_live() -> None:
-    """200 subscriptions with history to a job that never pauses: each event once and in order."""
-    async with open_scene() as scene:
-        owner, watcher = await scene.welcomed(), await scene.welcomed()
-        stop = trio.Event()
-
-        @scene.runtime.agent("endless")
-        async def endless(job: JobContext) -> int:
-            n = 0
-            while not stop.is_set():
-                await job.log(str(n))
-                await trio.lowlevel.checkpoint()
-                n += 1
-            return n
-
-        job_id = (await owner.submit("endless"))["job_id"]
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(read_to_end, owner, job_id)
-            for _ in range(200):
-                (entry,) = (await listing(watcher))["jobs"]
-                after = max(0, entry["last_event_seq"] - random.randrange(20))
-                answer = await subscribe(watcher, job_id, history=True, from_event_seq=after)
-                assert not said(watcher.seen)
-                frames = [await watcher.receive() for _ in range(10 + random.randrange(60))]
-                assert said(frames) == [str(after + n) for n in range(len(frames))], answer
-                await watcher.send("job.unsubscribe", {"job_id": job_id})
-                await settled(watcher)
-                watcher.seen.clear()
-            await subscribe(watcher, job_id, history=True)
-            stop.set()
-            frames = await until_end(watcher, job_id)
-        assert said(frames) == [*map(str, range(len(frames) - 1)), "job.result"]
-        assert frames[-1]["payload"]["result"] == len(frames) - 1
-
-
-async def read_to_end(peer: Peer, job_id: str) -> None:
-    """Be a client that reads all the time, until a job ends."""
-    await until_end(peer, job_id)
-
-
-# -- what is left
-
-
 async def test_subscribe_and_drop_leaves_nothing(autojump_clock: MockClock) -> None:
     """A thousand observers come and go; after their windows only the submitter watches the job."""
     async with open_scene(resume_window_seconds=10) as scene:
@@ -332,9 +168,6 @@ async def test_observing_stores_no_event_again(scene: Scene) -> None:
     assert said(owner.seen) == [*map(str, range(50))]
 
 
-# -- limits
-
-
 async def test_subscriptions_are_limited(autojump_clock: MockClock) -> None:
     """One more is refused by name; one that ends makes room; nobody else is affected."""
     async with open_scene(subscriptions_per_session=3) as scene:
@@ -377,3 +210,45 @@ async def test_an_event_costs_those_who_watch_its_job(
         await scene.say(jobs[500], 3)
         assert said([await watcher.receive() for _ in range(3)]) == ["0", "1", "2"]
         assert counted == {owner.session_id: 3, watcher.session_id: 3}
+
+
+EVENTS = 2_000
+
+
+@pytest.mark.parametrize("at_once", [1, 100])
+async def test_jobs_that_say_nothing_cost_nothing(at_once: int, autojump_clock: MockClock) -> None:
+    """A hundred times as many silent jobs observed do not make another's events dearer.
+
+    Give or take a lot, whether events come one by one or many at a time.
+    """
+    few, many = [await cost_beside(silent, at_once) for silent in (10, 1_000)]
+    assert many < 3 * few
+
+
+async def cost_beside(silent: int, at_once: int) -> float:
+    """The processor's time for the events of one job, to somebody who observes more."""
+    world = World(
+        MemoryStore(), jobs_per_principal=2_000, jobs=2_000, subscriptions_per_session=2_000
+    )
+    go = trio.Event()
+
+    @world.runtime.agent("chatty")
+    async def chatty(job: JobContext) -> None:
+        await go.wait()
+        for _ in range(EVENTS // at_once):
+            for _ in range(at_once):
+                await job.log("")
+            await trio.sleep(0.001)
+
+    async with world.runtime:
+        owner, observer = world.connect(), world.connect()
+        for peer in (owner, observer):
+            await peer.hello()
+        for agent in [*["waiter"] * silent, "chatty"]:
+            job = await owner.submit(agent)
+            subscribe = {"job_id": job["job_id"], "history": False}
+            await observer.answer("job.subscribed", await observer.send("job.subscribe", subscribe))
+        began: float = time.thread_time()
+        go.set()
+        await next_unrecorded(observer, "job.result")
+        return time.thread_time() - began
