@@ -35,6 +35,10 @@ class Closing:
         self.farewell = Farewell(code, reason)
         self.scope.cancel(reason=reason)
 
+    def with_farewell(self, code: int, reason: str) -> None:
+        """Set the farewell of a connection that is about to end by itself."""
+        self.farewell = Farewell(code, reason)
+
     def within(self, seconds: float) -> None:
         """End the connection after `seconds` at the latest, as its client may not be reading."""
         self.scope.deadline = trio.current_time() + seconds

@@ -179,7 +179,7 @@ class Connection:
         log.log(level, "session refused", extra=refused)
         self._core.metrics.refused(error)
         code = CloseCode.GOING_AWAY if self._core.closing else code
-        self._closing.farewell = Farewell(code, error.code)
+        self._closing.with_farewell(code, error.code)
         await self._refuse(error, request)
 
     async def _refuse(self, error: ArcpError, request: Envelope | None = None) -> None:

@@ -139,7 +139,7 @@ class Conversation:
 
     async def _send(self, nursery: trio.Nursery) -> None:
         try:
-            await self._sender.welcome()
+            await self._sender.begin()
             self._unheard = self._transport.unread
             await self._sender.run()
         except TransportClosed:

@@ -184,7 +184,7 @@ class Handshake:
         if principal not in (None, session.principal) or not session.record.holds(digest):
             raise cannot_resume()
         await check_resume(store, session, digest, resume.last_event_seq)
-        # At once: frames that the client does not read would hold up the command below.
+        # At once: a connection whose client does not read would hold up the command below.
         session.evict()
         attempt = Resume(
             sessions=self._sessions,

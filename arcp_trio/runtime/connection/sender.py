@@ -45,15 +45,15 @@ class Sender:
     def say(self, tail: bytes) -> None:
         """Send a frame of the connection itself, before all others."""
         self._writer.say(tail)
-        self._unsent.changed.set()
+        self._unsent.wake_sender.set()
 
     def let_go(self) -> None:
         """Stop after the write that is under way."""
         self._letting_go = True
-        self._unsent.changed.set()
+        self._unsent.wake_sender.set()
 
-    async def welcome(self) -> None:
-        """Send the welcome."""
+    async def begin(self) -> None:
+        """Send the welcome, before any other frame."""
         await self._writer.write(())
 
     async def run(self) -> None:
@@ -95,7 +95,7 @@ class Sender:
             elif self._letting_go:
                 return
             else:
-                await unsent.changed.wait()
+                await unsent.wake_sender.wait()
 
     async def _say_farewell(self, farewell: Farewell) -> None:
         if farewell.last is not None:

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 class Attachment:
     """One connection's hold on a session.
 
-    The connection makes it and reads it; the session fills it, and ends the connection through it.
+    The connection makes it and sends what is in it; the session fills it. Both can end the
+    connection through it.
     """
 
     def __init__(self, closing: Closing, unsent: Unsent, dialect: Dialect) -> None:
@@ -27,12 +28,22 @@ class Attachment:
         """Where the session's scribe puts frames for the connection's sender."""
         self.dialect = dialect
         """How the client wants its frames."""
-        self.joined = False
-        """Counted among its principal's connections."""
         self.over = False
         """The connection has ended, or goes on with another session."""
+        self._joined = False
         self._replay: Replay | None = None
         self._begun = Wake()
+
+    def join(self) -> None:
+        """Note that the connection counts among its principal's."""
+        self._joined = True
+
+    def leave(self) -> bool:
+        """End the attachment; return whether the connection counted, and does no longer."""
+        counted, self._joined = self._joined, False
+        self.over = True
+        self.closing.session_has_it = False
+        return counted
 
     def begin(self, replay: Replay) -> None:
         """Let the connection send: first the frames of `replay`, then those in `unsent`."""

@@ -112,7 +112,8 @@ class Batch:
                 self._observed.append(watch.job_id)
             self._moved[watch.job_id] = watch
             session.watches[watch.job_id] = watch
-            session.outbox.behind = session.outbox.behind or watch.behind
+            if watch.behind:
+                session.outbox.fall_behind()
 
     def unwatch(self, watch: Watch) -> None:
         """End a subscription, unless its job's end has done so."""

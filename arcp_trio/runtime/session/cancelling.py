@@ -55,8 +55,7 @@ class Cancelling:
             return
         self._check_visible(job.principal)
         cancel = partial(self._cancel_live, request, message, job)
-        line = self._session.last_place
-        if self._session.id in job.submitters or line is None or line.is_set():
+        if self._session.id in job.submitters or self._session.line.is_free:
             cancel()
         else:
             # A submit that waits for its answer may make this session one of the submitters.
@@ -74,7 +73,7 @@ class Cancelling:
         )
         tail = frame("job.cancelled", payload, job_id=job.id)
         if decided:
-            # Stored before it is promised: a crash before the job's end must not break the promise.
+            # In the store's queue before the promise: a crash must not break the promise.
             self._core.store.put(CancelJob(job.id, message.reason or ""))
         # Only the first promise is logged, however often the client asks.
         self._session.tell(Promise(tail) if decided else Answer(request.attachment, tail))

@@ -26,7 +26,7 @@ class Inbox:
     async def put(self, command: Command) -> None:
         """Add a command; wait for room.
 
-        The size of its frame counts towards `inbox_bytes` until `done`, at the latest.
+        The size of its frame counts towards `inbox_bytes` until the caller of `done` returns it.
         """
         size, taken = command.size, 0
         try:

@@ -16,34 +16,11 @@ from arcp_trio.wire.errors import DuplicateKey, InvalidRequest
 from arcp_trio.wire.features import Feature
 from arcp_trio.wire.fingerprint import fingerprint
 from arcp_trio.wire.json import loads_exact
-from arcp_trio.wire.messages import Submit
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.job.jobs import Jobs
-    from arcp_trio.runtime.session.clerk import Request
-    from arcp_trio.runtime.session.session import Session
-
-
-@attrs.define(eq=False, kw_only=True)
-class Submission:
-    """A `job.submit` of one session, until it is answered."""
-
-    session: Session
-    request: Request
-    submit: Submit
-    claim: trio.Event | None
-    """The claim on its key, if this submit is the first to bring it: set once it is decided."""
-
-    @property
-    def wants_credentials(self) -> bool:
-        """Whether the job is to have credentials, if its lease needs any (§9.8)."""
-        return Feature.PROVISIONED_CREDENTIALS in self.session.features
-
-    @property
-    def needs_no_wait(self) -> bool:
-        """Whether the submit can be decided with no look into the store and no credentials."""
-        return self.submit.idempotency_key is None and not self.wants_credentials
+    from arcp_trio.runtime.session.submission import Submission
 
 
 @attrs.frozen

@@ -41,7 +41,7 @@ class Answer:
 
 @attrs.define(eq=False)
 class Promise:
-    """A frame without a number that a resume repeats (`job.accepted`, `job.cancelled`).
+    """A frame without a number that a resume repeats, such as `job.accepted`.
 
     With a watch, the session watches the job from here on: its events follow this frame.
     """
@@ -101,17 +101,39 @@ class Outbox:
         self.unsent: Unsent | None = None
         """Where the scribe puts what it numbers; without one, hints are not wanted."""
         self.behind = True
-        """Hints were dropped, so journals have to be read."""
+        """Journals have to be read from the cursors on: hints were dropped or not wanted, or a batch
+        was full."""
         self.hints = 0
         """Entries that were hinted at and that the scribe has not dealt with."""
         self._told = 0
-        """Answers that are due, or that the scribe has not dealt with."""
+        """Items other than hints that the scribe has not dealt with, and answers that are due."""
         self._most_items = most_items
         self._last_hints: Hints | None = None
-        """The last item in the channel, if entries may be added to it."""
+        """The last item, if the scribe has not taken it and entries may be added to it."""
         self._answered = Wake()
         self._send, self.items = trio.open_memory_channel[OutboxItem](math.inf)
         """`items` is where the scribe waits for the next one; `take` returns all that are there."""
+
+    # -- its session's state
+
+    def attach(self, unsent: Unsent) -> None:
+        """Have hints kept from now on; the scribe numbers for `unsent`."""
+        self.unsent = unsent
+
+    def detach(self) -> None:
+        """Drop hints from now on: nobody is there to read what they announce."""
+        if self.unsent is not None:
+            self.unsent.close()
+        self.unsent = None
+        self.behind = True
+
+    def fall_behind(self) -> None:
+        """Have the scribe read journals, from the cursors on."""
+        self.behind = True
+
+    def caught_up(self) -> None:
+        """Number from hints again: the session is owed nothing."""
+        self.behind = False
 
     # -- filling it
 
@@ -155,7 +177,7 @@ class Outbox:
         self._answered.set()
 
     async def room_for_answers(self) -> None:
-        """Wait until there are fewer than `outbox_items` answers that the scribe has to send."""
+        """Wait until the scribe has fewer than `outbox_items` items to deal with, and to come."""
         while self._told >= self._most_items:
             await self._answered.wait()
 

@@ -29,7 +29,7 @@ def cannot_resume() -> ResumeWindowExpired:
 
 
 async def check_resume(store: Store, session: Session, digest: bytes, after_seq: int) -> None:
-    """Check that a token resumes a session at a number; a failed attempt changes nothing.
+    """Check that a token resumes a session at a number; the check itself changes nothing.
 
     Raises:
         ResumeWindowExpired: it does not.
@@ -43,7 +43,7 @@ async def check_resume(store: Store, session: Session, digest: bytes, after_seq:
 
 @attrs.define(eq=False, kw_only=True)
 class Resume:
-    """A resume as a command of its session: one at a time, and a failed one changes nothing."""
+    """A resume as a command of its session: one at a time; one that fails rotates no token."""
 
     sessions: Sessions
     store: Store

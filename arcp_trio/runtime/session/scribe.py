@@ -149,7 +149,7 @@ class Scribe:
                 return
             await self._publish(self._owed_batch(owed))
         if self._outbox.unsent is not None and not self._owed_something:
-            self._outbox.behind = False
+            self._outbox.caught_up()
             if self._leave is not None:
                 await self._all_seen()
                 self._part(self._leave)
@@ -188,7 +188,7 @@ class Scribe:
         outbox = self._outbox
         if entry.index != watch.cursor or outbox.unsent is None or batch.size > 2 * BATCH_BYTES:
             if entry.index >= watch.cursor:
-                outbox.behind = True
+                outbox.fall_behind()
             return
         batch.number(watch, entry)
 
@@ -302,7 +302,7 @@ class Scribe:
         watch.leave_job()
         session.lose("events are gone")
         outbox = self._outbox
-        outbox.behind = False
+        outbox.caught_up()
         if outbox.unsent is not None:
             outbox.unsent.end(Farewell(CloseCode.POLICY, "events are gone", told))
 

@@ -24,8 +24,8 @@ def with_secrets(tail: bytes, session: Session, live: Mapping[str, Job]) -> byte
 def _wallet(session: Session, live: Mapping[str, Job], job_id: str) -> Wallet | None:
     """Return the wallet of a job that is alive, if the session may read what is in it.
 
-    Only sessions of the principal that submitted the job may, and only if they negotiated the
-    feature: an observer may not.
+    Only sessions of the job's own principal may, and only if they negotiated the feature, which is
+    offered on private connections only. Other principals that observe the job may not.
     """
     job = live.get(job_id)
     if job is None or session.principal != job.principal:

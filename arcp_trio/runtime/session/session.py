@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from arcp_trio.runtime.session.inbox import Inbox
+from arcp_trio.runtime.session.line import Line
 from arcp_trio.runtime.session.outbox import Item, Outbox, Unwatch
 from arcp_trio.runtime.session.record import Record
 from arcp_trio.runtime.wake import Wake
 from arcp_trio.transport.close_codes import CloseCode
 
 if TYPE_CHECKING:
-    import trio
-
     from arcp_trio.runtime.limits import Limits
     from arcp_trio.runtime.session.attachment import Attachment
     from arcp_trio.runtime.session.clerk import Command
@@ -28,7 +27,9 @@ class Session:
     and read from its row again.
     """
 
-    def __init__(self, store: Store, limits: Limits, row: SessionRow) -> None:
+    def __init__(
+        self, store: Store, limits: Limits, row: SessionRow, window_ends: float | None = None
+    ) -> None:
         self.id = row.session_id
         self.principal = row.principal
         self.record = Record(store, row)
@@ -39,15 +40,15 @@ class Session:
         self.subscriptions: dict[str, Watch] = {}
         """The watches that observe, from the subscribe request to the request to stop."""
         self.attached: Attachment | None = None
-        """The connection for which the scribe numbers."""
+        """The client's connection, which may outlast the numbering for it."""
         self.holder: Attachment | None = None
-        """The connection whose client was given the newest token: attached, or about to be."""
-        self.window_ends: float | None = None
+        """The connection whose client is given the newest token: attached, or about to be."""
+        self.window_ends = window_ends
         """On Trio's clock: when the session stops being resumable, unless it is attached before."""
         self.lost: str | None = None
         """Why the session cannot go on, if so: it is dropped rather than parked."""
-        self.last_place: trio.Event | None = None
-        """The end of the line in which submits are answered."""
+        self.line = Line(self.outbox)
+        """The order in which its submits are answered."""
         self.accepting: frozenset[str] = frozenset()  # costs nothing while it is empty
         """Jobs with a key whose acceptance is not in the log yet."""
         self._holds = 0
@@ -110,7 +111,7 @@ class Session:
         self.attached = attachment
         self.window_ends = None
         self.stop_numbering()
-        self.outbox.unsent = attachment.unsent
+        self.outbox.attach(attachment.unsent)
 
     def detach(self, attachment: Attachment) -> None:
         """Let go of a connection that has ended; the jobs notice nothing."""
@@ -124,10 +125,7 @@ class Session:
 
     def stop_numbering(self) -> None:
         """Have the scribe number nothing: what the session is owed stays in the journals."""
-        if self.outbox.unsent is not None:
-            self.outbox.unsent.close()
-        self.outbox.unsent = None
-        self.outbox.behind = True
+        self.outbox.detach()
         for watch in self.watches.values():
             if watch.job is not None:
                 watch.job.journal.reader_moved()

@@ -105,8 +105,7 @@ class Sessions:
         try:
             row = await self._core.store.session(session_id)
             assert row is not None, "what is parked is stored"
-            session = Session(self._core.store, self._core.limits, row)
-            session.window_ends = parked.deadline
+            session = Session(self._core.store, self._core.limits, row, parked.deadline)
             for job_id, cursor in row.watches.items():
                 job = self.jobs.live.get(job_id)
                 observer = job_id in row.observed
@@ -258,16 +257,13 @@ class Sessions:
     def join(self, session: Session, attachment: Attachment) -> None:
         """Give a session to a connection, and count the connection for its principal."""
         session.give_to(attachment)
-        attachment.joined = True
+        attachment.join()
         self._connected[session.principal] += 1
 
     def leave(self, session: Session, attachment: Attachment) -> None:
         """Take a session from a connection that has ended, or that goes on with another."""
-        attachment.over = True
-        attachment.closing.session_has_it = False
         session.detach(attachment)
-        if attachment.joined:
-            attachment.joined = False
+        if attachment.leave():
             self._connected[session.principal] -= 1
             if not self._connected[session.principal]:
                 del self._connected[session.principal]

@@ -6,44 +6,45 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import attrs
 import trio
 
 from arcp_trio.runtime.notices import refusal
-from arcp_trio.runtime.session.judge import Decision, Judge, Submission
+from arcp_trio.runtime.session.judge import Decision, Judge
 from arcp_trio.runtime.session.outbox import Answer, Promise
 from arcp_trio.wire.errors import ArcpError, InternalError
+from arcp_trio.wire.features import Feature
 from arcp_trio.wire.messages import Submit
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.job.jobs import Jobs
     from arcp_trio.runtime.session.clerk import Request
+    from arcp_trio.runtime.session.line import Place
     from arcp_trio.runtime.session.session import Session
 
 log = logging.getLogger(__name__)
 
 
-class _Place:
-    """A place in a session's line: submits are answered in the order in which they came.
+@attrs.define(eq=False, kw_only=True)
+class Submission:
+    """A `job.submit` of one session, until it is answered."""
 
-    Some clients match the answers to their submits by order (§7.1 has no correlation id).
-    """
+    session: Session
+    request: Request
+    submit: Submit
+    claim: trio.Event | None
+    """The claim on its key, if this submit is the first to bring it: set once it is decided."""
 
-    def __init__(self, session: Session) -> None:
-        session.outbox.answer_due()
-        self._session = session
-        self._before = session.last_place
-        self._done = session.last_place = trio.Event()
+    @property
+    def wants_credentials(self) -> bool:
+        """Whether the job is to have credentials, if its lease needs any (§9.8)."""
+        return Feature.PROVISIONED_CREDENTIALS in self.session.features
 
-    async def turn(self) -> None:
-        """Wait until every place before this one is free."""
-        if self._before is not None:
-            await self._before.wait()
-
-    def leave(self) -> None:
-        """Give the next place its turn."""
-        self._done.set()
-        self._session.outbox.answer_given()
+    @property
+    def needs_no_wait(self) -> bool:
+        """Whether the submit can be decided with no look into the store and no credentials."""
+        return self.submit.idempotency_key is None and not self.wants_credentials
 
 
 class Submissions:
@@ -56,14 +57,14 @@ class Submissions:
 
     def begin(self, session: Session, request: Request, submit: Submit) -> None:
         """Take the submit's place in line and claim its key, at once; decide it, here or later."""
-        first_in_line = session.last_place is None or session.last_place.is_set()
+        first_in_line = session.line.is_free
         submission = Submission(
             session=session,
             request=request,
             submit=submit,
             claim=self._judge.claim(session.principal, submit.idempotency_key),
         )
-        place = _Place(session)
+        place = session.line.take_place()
         if first_in_line and submission.needs_no_wait:
             self._answer_at_once(submission, place)
         else:
@@ -71,7 +72,7 @@ class Submissions:
             session.inbox.begun(request.size)
             self._nursery.start_soon(self._answer, submission, place, name=f"submit {request.id}")
 
-    def _answer_at_once(self, submission: Submission, place: _Place) -> None:
+    def _answer_at_once(self, submission: Submission, place: Place) -> None:
         """Decide and answer a submit that needs to wait for nothing, without a task of its own.
 
         The promise is in the outbox before anything of the job. It is sent once the acceptance is
@@ -86,7 +87,7 @@ class Submissions:
         finally:
             place.leave()
 
-    async def _answer(self, submission: Submission, place: _Place) -> None:
+    async def _answer(self, submission: Submission, place: Place) -> None:
         session = submission.session
         try:
             decision = await self._decision(submission)
@@ -134,9 +135,11 @@ class Submissions:
     def in_turn(self, session: Session, act: Callable[[], None]) -> None:
         """Call `act`, which must not fail, once every submit before is answered."""
         session.hold()
-        self._nursery.start_soon(self._act_in_turn, session, _Place(session), act, name="in turn")
+        self._nursery.start_soon(
+            self._act_in_turn, session, session.line.take_place(), act, name="in turn"
+        )
 
-    async def _act_in_turn(self, session: Session, place: _Place, act: Callable[[], None]) -> None:
+    async def _act_in_turn(self, session: Session, place: Place, act: Callable[[], None]) -> None:
         try:
             await place.turn()
             act()

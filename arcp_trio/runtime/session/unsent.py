@@ -64,7 +64,7 @@ class Unsent:
         self._bytes = 0
         self._limits = limits
         self._total = total
-        self.changed = Wake()
+        self.wake_sender = Wake()
         """Wakes the sender."""
         self._wake_scribe = Wake()
         self.closed = False
@@ -95,12 +95,12 @@ class Unsent:
             self._series.extend(series)
             for _, tails in series:
                 self._hold(len(tails), sum(map(len, tails)))
-            self.changed.set()
+            self.wake_sender.set()
 
     def end(self, farewell: Farewell) -> None:
         """Have the sender close the connection after the frames that are here."""
         self.farewell = farewell
-        self.changed.set()
+        self.wake_sender.set()
 
     def take(self, frames: int, size: int) -> list[Frame]:
         """Take the next frames: at most `frames`, and up to the one that completes `size` bytes."""
