@@ -97,9 +97,7 @@ async def test_from_a_number_of_a_session_whose_window_is_over(autojump_clock: M
         await owner.drop()
         await trio.sleep(30)
         assert await scene.store.session(str(owner.session_id)) is None
-        await scene.say(
-            job_id, 2
-        )  # the session was parked: these have no numbers
+        await scene.say(job_id, 2)  # the session was parked: these have no numbers
         await subscribe(watcher, job_id, history=True, from_event_seq=3)
         assert said([await watcher.receive() for _ in range(4)]) == ["3", "4", "5", "6"]
 

@@ -169,9 +169,7 @@ async def test_a_replay_larger_than_every_buffer_comes_whole(autojump_clock: Moc
         job = (await peer.submit("chatty", 2_000))["job_id"]
         await peer.drop()
         await trio.sleep(1)
-        for _ in range(
-            2
-        ):  # the first resume numbers events, the second replays them
+        for _ in range(2):  # the first resume numbers events, the second replays them
             started = trio.current_time()
             peer = await stage.resumed(peer.resume_from() | {"last_event_seq": 0})
             assert trio.current_time() - started < 1
