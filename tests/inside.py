@@ -80,7 +80,7 @@ def awake_sessions(runtime: Runtime) -> set[str]:
 def unsent_bytes(runtime: Runtime, session_id: str | None) -> int:
     """Return how many bytes of numbered frames wait to be sent on a session's connection."""
     unsent = _awake_session(runtime, session_id).outbox.unsent
-    assert unsent is not None, "nobody is attached"
+    assert unsent is not None, "no connection is attached"
     return unsent._bytes
 
 

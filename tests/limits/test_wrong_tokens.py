@@ -100,11 +100,7 @@ async def test_an_authenticator_may_say_why(autojump_clock: MockClock) -> None:
     [
         ("192.0.2.1:5", "192.0.2.1:6", True),
         ("[2001:db8::1]:5", "[2001:db8::1]:6", True),
-        (
-            "[2001:db8::1]:5",
-            "[2001:db8::2]:5",
-            True,
-        ),  # its owner has the network
+        ("[2001:db8::1]:5", "[2001:db8::2]:5", True),  # in one /64 network
         ("[2001:db8::1]:5", "[2001:db8:0:1::1]:5", False),
         ("[fe80::1%eth0]:5", "[fe80::2%eth0]:5", True),
         ("192.0.2.1:5", "192.0.2.11:5", False),
