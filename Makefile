@@ -38,9 +38,10 @@ test: $(DEV) ## Run the test suite
 check: lint types imports test ## Run every check: lint, format, types, import contracts, tests
 
 .PHONY: lint
-lint: $(DEV) ## Run the linters and the format check
+lint: $(DEV) ## Run the linters, the format check, and the check of names and prose
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
+	@$(BIN)/python .ci/house.py
 	@$(BIN)/flake8 --select=ASYNC --disable=$(ASYNC_OFF) --exclude=.venv .
 
 .PHONY: types

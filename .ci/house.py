@@ -2,6 +2,7 @@
 
 - No class name of the package exists twice: a name in a traceback or a document means one class.
 - Every class and module that docs/glossary.md names exists.
+- Constants of modules are annotated as Final.
 - Docstrings, comments and documents avoid phrases that readers stumble over.
 """
 
@@ -27,7 +28,7 @@ _AFTER = (
 )
 PHRASES = {
     re.compile(r"\bwho(?:so)?ever\b", re.IGNORECASE): "name the person or the part",
-    re.compile(r"\b(?:is|are|be|was|were) none\b"): "say that there is no such thing",
+    re.compile(r"(?<!there )\b(?:is|are|be|was|were) none\b"): "say that there is no such thing",
     re.compile(r"\bnot any ?more\b"): "say 'no longer'",
     re.compile(r"\bwho asks\b"): "name who asks",
     re.compile(r"\bwhat(?:ever)? becomes of\b"): "say what happens",
@@ -35,12 +36,13 @@ PHRASES = {
     re.compile(r"\bcom(?:e|es|ing) to nothing\b"): "say 'fails'",
     re.compile(r"\bso many (?!that)\w"): "name the number",
 }
+CONSTANT = re.compile(r"_?[A-Z][A-Z0-9_]+")
 PRONOUN = re.compile(r"(?:It|They|He|She|This|These|Those|That|Their|Who|Whom|Whose) ")
 
 
 def main() -> int:
     """Print what breaks a rule, and return the exit status."""
-    faults = [*_class_names(), *_prose_of_code(), *_prose_of_documents()]
+    faults = [*_class_names(), *_constants(), *_prose_of_code(), *_prose_of_documents()]
     for fault in faults:
         print(fault)
     return 1 if faults else 0
@@ -59,6 +61,15 @@ def _class_names() -> Iterator[str]:
         for where in re.findall(r"`([\w/.]+)` \|$", text):
             if where not in places and not (PACKAGE / where).is_file():
                 yield f"{GLOSSARY}:{line}: there is no class or module {where}"
+
+
+def _constants() -> Iterator[str]:
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.Assign) and not isinstance(node.value, ast.Call):
+                for target in node.targets:
+                    if isinstance(target, ast.Name) and CONSTANT.fullmatch(target.id):
+                        yield f"{path}:{node.lineno}: a constant is Final: {target.id}"
 
 
 def _prose_of_code() -> Iterator[str]:

@@ -8,7 +8,7 @@ loaded when they are first used, so that the command line does not wait for thos
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from arcp_trio.version import __version__
 
@@ -150,7 +150,7 @@ __all__ = [
     "stdio_agent",
 ]
 
-_HOMES = {
+_HOMES: Final = {
     "Dialer": "arcp_trio.client.dialing",
     "Agent": "arcp_trio.runtime.job.agents",
     "Child": "arcp_trio.runtime.job.delegation",

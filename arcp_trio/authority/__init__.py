@@ -1,1 +1,1 @@
-"""What a job may do and spend: leases, their subsets, budgets. No I/O, no clock, no trio."""
+"""What a job may do and spend: leases, their subsets, budgets. No I/O, no clock, no Trio."""

@@ -1,4 +1,4 @@
-"""The one place where a job's operations are authorised (§9.3)."""
+"""The one check that authorises a job's operations (§9.3)."""
 
 from __future__ import annotations
 
@@ -19,15 +19,20 @@ class Authority:
     lease: Lease
     budget: Budget
     deadline: float | None = None
-    """On the clock of `check`'s `now`, a monotonic one (§14); None: never."""
+    """When the lease expires, on the monotonic clock of `check`'s `now` (§14); None: never."""
     any_model: bool = False
     """The deployment's policy (§9.7): a lease that does not name `model.use` allows any model."""
 
     def check(self, capability: str, target: str, *, now: float, also: Sequence[str] = ()) -> None:
-        """Return if the operation may be done, at once; else raise.
+        """Return if the operation may be done now.
 
-        `also` is what else the target stands for, such as the real path behind a link. Raises
-        `LeaseExpired`, `BudgetExhausted` or `PermissionDenied`: the first of these that applies.
+        Args:
+            also: what else the target stands for, such as the real path to which a link leads.
+
+        Raises:
+            LeaseExpired: the deadline has passed.
+            BudgetExhausted: the budget is used up; raised if the lease has not expired.
+            PermissionDenied: the lease does not allow the operation; raised if the budget is left.
         """
         if self.deadline is not None and now >= self.deadline:
             raise LeaseExpired(f"lease expired at {self.lease.expires_at}")

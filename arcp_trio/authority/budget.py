@@ -1,10 +1,10 @@
 """Budgets (§9.6): exact counters of money, in a tree that mirrors who delegated to whom.
 
-Every job has a node. Its spending counts against its own counters and every ancestor's, and what
-it was granted is set aside in its ancestors until it ends: two children of one parent cannot
+Every job has a node. Its spending counts against its own counters and those of all its ancestors,
+and its grant is set aside in its ancestors until it ends: two children of one parent cannot
 together be granted more than the parent has left (§9.4).
 
-Amounts are decimals within bounds in which sums are exact; what is beyond the bounds is refused.
+Amounts are decimals within bounds in which sums are exact; amounts beyond the bounds are refused.
 """
 
 # ruff: noqa: SLF001 - the nodes of a tree know each other
@@ -13,30 +13,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from decimal import Context, Decimal, Inexact, InvalidOperation
-from typing import TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
-from arcp_trio.wire.json import plain
+from arcp_trio.wire.faults import plain
 
 Number: TypeAlias = int | float | Decimal
 _Bounded = TypeVar("_Bounded", int, Decimal)
 
-WHOLE_DIGITS = 18  # so that a whole amount is still an integer of 64 bits on the wire
-PLACES = 40  # an ordinary float has 17 digits; this keeps them all down to 1e-23
+WHOLE_DIGITS: Final = 18
+"""Digits before the decimal point, at most: a whole amount on the wire is within 64 bits."""
+PLACES: Final = 40
+"""Digits after the decimal point, at most: all 17 digits of a float as small as 1e-23."""
 
-_LIMIT = 10**WHOLE_DIGITS
+_LIMIT: Final = 10**WHOLE_DIGITS
 # Twice the digits of any operand: with the traps, a result is exact or an error, never rounded.
-_CONTEXT = Context(prec=2 * (WHOLE_DIGITS + PLACES), traps=[Inexact, InvalidOperation])
+_CONTEXT: Final = Context(prec=2 * (WHOLE_DIGITS + PLACES), traps=[Inexact, InvalidOperation])
 
 
 def exact(value: object) -> Decimal:
-    """Take a number for the decimal it is written as; `ValueError` for what is none, or too big."""
+    """Return a number as an exact decimal; `ValueError` if it is not a number, or too large."""
     number = plain(value)
     if isinstance(number, int) and not isinstance(number, bool):
         return Decimal(_within_limit(number))
     if isinstance(number, float):
         number = Decimal(repr(number))
     if not isinstance(number, Decimal):
-        raise ValueError("not a number")  # noqa: TRY004 - an agent's value is wrong, not the code
+        raise ValueError("not a number")  # noqa: TRY004 - the value of an agent, not a type of ours
     if not number.is_finite():
         raise ValueError("not a finite number")
     exponent = _within_limit(number).as_tuple().exponent
@@ -46,7 +48,7 @@ def exact(value: object) -> Decimal:
 
 
 def add(left: Decimal, right: Decimal) -> Decimal:
-    """Add exactly; `ValueError` if the sum is out of bounds."""
+    """Return the exact sum; `ValueError` if it is out of bounds."""
     return _within_limit(_CONTEXT.add(left, right))
 
 
@@ -57,9 +59,9 @@ def _within_limit(number: _Bounded) -> _Bounded:
 
 
 class Budget:
-    """The counters of one job: what of each currency it has left. Without any, it is unbudgeted.
+    """The counters of one job: how much of each currency is left. Without any, nothing is bounded.
 
-    A node is made when its job is, and closed when its job ends.
+    A node is made together with its job, and closed when the job ends.
     """
 
     def __init__(self, amounts: Mapping[str, Decimal] | None, parent: Budget | None = None) -> None:
@@ -72,14 +74,16 @@ class Budget:
 
     @property
     def remaining(self) -> dict[str, Decimal]:
-        """What is left of each currency, by this node's own counters; below zero if overspent."""
+        """What is left of each currency by this node's own counters; below zero if overspent."""
         return dict(self._remaining)
 
     def charge(self, currency: str, value: Number) -> list[Budget]:
-        """Take a cost off this node and its ancestors; the nodes that changed, innermost first.
+        """Take a cost off this node and its ancestors; return the changed nodes, innermost first.
 
-        A cost may take a counter below zero: it has been incurred, whatever was left (§9.6).
-        `ValueError`, and nothing has changed, for one that is negative or out of bounds.
+        A cost may take a counter below zero: it has been incurred already (§9.6).
+
+        Raises:
+            ValueError: the cost is negative or out of bounds; nothing has changed.
         """
         cost = exact(value)
         if cost < 0:
@@ -96,7 +100,7 @@ class Budget:
         return [node for node, _ in lowered]
 
     def exhausted(self) -> str | None:
-        """Name a currency that is used up here or in an ancestor; None if there is none."""
+        """Return a currency that is used up here or in an ancestor; None if there is none."""
         for node in self._line():
             for currency, left in node._remaining.items():
                 if left <= 0:
@@ -104,10 +108,10 @@ class Budget:
         return None
 
     def available(self) -> dict[str, Decimal] | None:
-        """What a new child may be granted of each currency; None if nothing bounds it.
+        """Return what a new child may be granted of each currency; None if nothing bounds it.
 
-        In this node and in each ancestor it is what is left, less what is set aside there for
-        others; the least of these. A currency that a budget does not name is not available in it.
+        It is the least, over this node and its ancestors, of what is left less what is set aside
+        for other children. A currency that a budget does not name is not available in it.
         """
         innermost = next((node._remaining for node in self._line() if node._remaining), None)
         return None if innermost is None else {each: self._available(each) for each in innermost}
@@ -115,7 +119,7 @@ class Budget:
     def close(self) -> None:
         """End this node: what it did not spend is its ancestors' again.
 
-        While children of it live, what they hold stays set aside.
+        What its children hold stays set aside while they live.
         """
         self._closed = True
         node = self
@@ -131,7 +135,7 @@ class Budget:
 
     def _available(self, currency: str) -> Decimal:
         bounds: list[Decimal] = []
-        held = Decimal(0)  # by all that hangs off the line so far
+        held = Decimal(0)  # by all nodes beside and below the line so far
         branch: Budget | None = None
         for node in self._line():
             held = _CONTEXT.add(held, node._held_below(currency, but=branch))
@@ -148,7 +152,7 @@ class Budget:
         return held
 
     def _held(self, currency: str) -> Decimal:
-        """What may yet be spent under this node before its counter stops it."""
+        """Return what may still be spent below this node before a counter stops it."""
         if self._closed or currency not in self._remaining:
             return self._held_below(currency)
         return max(Decimal(0), self._remaining[currency])

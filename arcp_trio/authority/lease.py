@@ -1,7 +1,7 @@
 """Leases (§9): what a job may do, what it may spend, and until when.
 
-A lease is read from what a client or a delegating agent asks for, and never changes. A delegated
-one is narrowed to what its parent has (§9.4), or refused.
+A lease is read from the request of a client or a delegating agent, and never changes. The lease of
+a delegated job is narrowed to its parent's (§9.4), or refused.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
-from typing import TypeAlias, TypeVar, cast
+from typing import Final, TypeAlias, TypeVar, cast
 
 import attrs
 
@@ -20,31 +20,31 @@ from arcp_trio.wire.errors import InvalidRequest, LeaseSubsetViolation, clip
 from arcp_trio.wire.json import JsonLike
 from arcp_trio.wire.timestamps import parse_utc
 
-BUDGET = "cost.budget"
-MODEL = "model.use"
+BUDGET: Final = "cost.budget"
+MODEL: Final = "model.use"
 
-CAPABILITIES = frozenset(
+CAPABILITIES: Final = frozenset(
     {"fs.read", "fs.write", "net.fetch", "tool.call", "agent.delegate", BUDGET, MODEL}
 )
 """The reserved namespaces of §9.2."""
 
-MAX_PATTERNS = 1000
-"""In one lease; each operation may have to be held against all of one capability."""
+MAX_PATTERNS: Final = 1000
+"""Patterns of a lease, at most: one operation may be compared with all of one capability."""
 
-MAX_SEGMENTS = 8192
-"""Of all its patterns: what one check may cost is bounded by them."""
+MAX_SEGMENTS: Final = 8192
+"""Segments of all patterns of a lease, at most: they bound the cost of one check."""
 
-_MAX_PROBLEMS = 8  # named in one error
-_EXPIRY_PATH = "$.lease_constraints.expires_at"
+_MAX_PROBLEMS: Final = 8  # named in one error
+_EXPIRY_PATH: Final = "$.lease_constraints.expires_at"
 
-_VENDOR_CAPABILITY = re.compile(r"x-vendor(?:\.[A-Za-z0-9_-]+)+")
-_MAX_CAPABILITY = 128
+_VENDOR_CAPABILITY: Final = re.compile(r"x-vendor(?:\.[A-Za-z0-9_-]+)+")
+_MAX_CAPABILITY: Final = 128  # characters
 
-# Bounded so that sums and remainders stay exact (budget.py).
-_AMOUNT = re.compile(
+# Within the bounds of budget.py, in which sums and remainders are exact.
+_AMOUNT: Final = re.compile(
     r"(?P<currency>[A-Za-z][A-Za-z0-9_-]{0,31}):(?P<amount>[0-9]{1,18}(?:\.[0-9]{1,12})?)"
 )
-_AMOUNT_WORDS = "currency:amount, such as USD:5.00, of at most 18 digits and 12 decimals"
+_AMOUNT_WORDS: Final = "currency:amount, such as USD:5.00, of at most 18 digits and 12 decimals"
 
 _T = TypeVar("_T")
 _Grants: TypeAlias = dict[str, tuple[Pattern, ...]]
@@ -52,7 +52,7 @@ _Problems: TypeAlias = list[str]
 
 
 def is_capability(name: str) -> bool:
-    """Tell whether a lease may name this capability: a reserved one, or a vendor's."""
+    """Return whether a lease may name this capability: a reserved one, or a vendor's."""
     if name in CAPABILITIES:
         return True
     return len(name) <= _MAX_CAPABILITY and _VENDOR_CAPABILITY.fullmatch(name) is not None
@@ -60,19 +60,19 @@ def is_capability(name: str) -> bool:
 
 @attrs.frozen(kw_only=True)
 class Lease:
-    """The authority of one job; without any grant it is none.
+    """The authority of one job. A lease without any grant allows nothing.
 
-    A capability named with no patterns grants nothing, which is not always the same as not
-    naming it: a deployment may allow any model to those that do not name `model.use` (§9.7).
+    A capability with no patterns grants nothing either, but differs from one that is not named: a
+    deployment may allow any model to a lease that does not name `model.use` (§9.7).
     """
 
     grants: Mapping[str, tuple[Pattern, ...]] = attrs.field(factory=_Grants)
     budget: Mapping[str, Decimal] | None = None
-    """By currency, at the start; None: spending is not bounded."""
+    """The amounts at the start, by currency; None: spending is not bounded."""
     expires_at: str | None = None
-    """As it was given."""
+    """The time of its expiry, as it was given."""
     expires: float | None = None
-    """The same in Unix seconds."""
+    """The time of its expiry in Unix seconds."""
 
     @classmethod
     def read(
@@ -82,7 +82,7 @@ class Lease:
         *,
         now: float,
     ) -> Lease:
-        """Read a `lease_request` and an `expires_at`; one `InvalidRequest` names what is wrong."""
+        """Read a `lease_request` and an `expires_at`; one `InvalidRequest` names all problems."""
         problems: _Problems = []
         lists = _read_lists(request, problems)
         amounts = lists.pop(BUDGET, None)
@@ -97,18 +97,18 @@ class Lease:
         return lease
 
     def names(self, capability: str) -> bool:
-        """Tell whether the lease says anything of the capability, even if only that it is none."""
+        """Return whether the lease names the capability, even if with no patterns."""
         return capability in self.grants
 
     def allows(self, capability: str, forms: Sequence[str]) -> bool:
-        """Tell whether each form of a target is matched by a pattern of the capability."""
+        """Return whether each form of a target is matched by a pattern of the capability."""
         patterns = self.grants.get(capability, ())
         return bool(forms) and all(
             any(pattern.matches(form) for pattern in patterns) for form in forms
         )
 
     def wire(self) -> dict[str, list[str]]:
-        """Write the lease as `job.accepted` shows it (§7.1); what grants nothing is left out."""
+        """Return the `lease` of `job.accepted` (§7.1), without capabilities with no patterns."""
         lease = {
             capability: [pattern.text for pattern in patterns]
             for capability, patterns in self.grants.items()
@@ -119,12 +119,12 @@ class Lease:
         return lease
 
     def constraints(self) -> dict[str, str] | None:
-        """Write the `lease_constraints` of `job.accepted`; None if there are none."""
+        """Return the `lease_constraints` of `job.accepted`; None if there are none."""
         return None if self.expires_at is None else {"expires_at": self.expires_at}
 
 
 # --- reading ---------------------------------------------------------------------------------
-# A client's request has been through the schema of its message; what an agent delegates has not.
+# The schema of the message has checked a client's request; nothing has checked an agent's.
 
 
 def _read_lists(request: object, problems: _Problems) -> dict[str, Sequence[object]]:
@@ -188,7 +188,7 @@ def _read_each(
 
 
 def _read_expiry(expires_at: object, now: float, problems: _Problems) -> float | None:
-    """§9.5: what cannot be read is refused; it never means that the lease has no end."""
+    """Read the time of expiry; a malformed one is refused rather than taken for none (§9.5)."""
     if expires_at is None:
         return None
     try:
@@ -218,9 +218,8 @@ def _listed(problems: list[str]) -> str:
 
 # --- narrowing -------------------------------------------------------------------------------
 
-_Excess: TypeAlias = tuple[
-    str, dict[str, JsonLike]
-]  # what goes beyond the parent: in words, in details
+_Excess: TypeAlias = tuple[str, dict[str, JsonLike]]
+"""What exceeds the parent's lease: in words, and as details of the error."""
 
 
 def narrowed(
@@ -230,10 +229,15 @@ def narrowed(
     *,
     any_model: bool = False,
 ) -> Lease:
-    """The effective lease of a delegated job; `LeaseSubsetViolation` names what goes beyond (§9.4).
+    """Return the effective lease of a delegated job (§9.4).
 
-    `available` is what the parent's `Budget` has for a new child. `any_model` is the deployment's
-    policy, as in `Authority`: then a parent that does not name `model.use` covers all models.
+    Args:
+        available: what the parent's `Budget` has for a new child.
+        any_model: the deployment's policy, as in `Authority`: with it, a parent that does not name
+            `model.use` covers all models.
+
+    Raises:
+        LeaseSubsetViolation: names what exceeds the parent's lease.
     """
     excess = [
         *_wider_grants(child, parent, any_model=any_model),
@@ -247,7 +251,7 @@ def narrowed(
         )
     grants = child.grants
     if parent.names(MODEL) and not child.names(MODEL):
-        grants = {**grants, MODEL: ()}  # else that policy would give the child any model
+        grants = {**grants, MODEL: ()}  # else `any_model` would give the child any model
     if child.expires is None:
         child = attrs.evolve(child, expires_at=parent.expires_at, expires=parent.expires)
     return attrs.evolve(child, grants=grants)

@@ -2,7 +2,7 @@
 
 A pattern is anchored and split at `/`. A segment that is exactly `**` stands for zero or more
 segments, empty ones included. Any other run of `*` stands for any characters but `/`, and in a
-segment of nothing else for at least one. All the rest is literal.
+segment of nothing else for at least one. All other characters are literal.
 """
 
 from __future__ import annotations
@@ -21,35 +21,35 @@ FILES: Final = frozenset({"fs.read", "fs.write"})
 URLS: Final = "net.fetch"
 
 MAX_LENGTH: Final = 4096
-"""Of a pattern, in characters."""
+"""Characters of a pattern, at most."""
 MAX_SEGMENTS: Final = 128
-"""Of a pattern: matching costs at most its segments times those of the form."""
+"""Segments of a pattern, at most: a match takes at most this number times the form's segments."""
 
 STARS: Final = re.compile(r"\*+")
 
 _Segment: TypeAlias = tuple[str, ...]  # the literal parts between its stars
-_Block: TypeAlias = Sequence[_Segment]  # what stands between two `**`
+_Block: TypeAlias = Sequence[_Segment]  # the segments between two `**`
 
 _ONLY_STAR: Final = ("", "")
-# `/a/**` also matches `/a`: the slash beside a `**` is no part of what every match has.
+# `/a/**` also matches `/a`: the slash before a `**` is not in every match.
 _LITERAL_START: Final = re.compile(r".*?(?=/?\*\*(?:/|\Z)|\*|\Z)", re.DOTALL)
 
 
 @attrs.frozen(repr=False)
 class Pattern:
-    """One pattern; equal to another of the same text."""
+    """One pattern; patterns of the same text are equal."""
 
     text: str
     _blocks: Sequence[_Block] = attrs.field(eq=False)
-    # Most forms that do not match are told by one of these two.
+    # Most forms that do not match lack one of these two.
     prefix: str = attrs.field(eq=False)
-    """What every match begins with."""
+    """The beginning of every match."""
     part: str = attrs.field(eq=False)
-    """What every match has somewhere in it."""
+    """A part of every match."""
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read a pattern; `ValueError` says why it is none."""
+        """Read a pattern; `ValueError` says why the text is not one."""
         check_characters(text)
         blocks: list[list[_Segment]] = [[]]
         for segment in _segments(text):
@@ -64,7 +64,7 @@ class Pattern:
         return f"Pattern({self.text!r})"
 
     def matches(self, form: str) -> bool:
-        """Tell whether the whole of a canonical form is matched."""
+        """Return whether the pattern matches the whole of a canonical form."""
         if not form.startswith(self.prefix) or self.part not in form:
             return False
         segments = form.split("/")
@@ -75,7 +75,7 @@ class Pattern:
         at, stop = len(head), len(segments) - len(tail)
         if at > stop or not _fits(head, segments, 0) or not _fits(tail, segments, stop):
             return False
-        # The leftmost place of a block leaves most room to the next: no choice is ever revised.
+        # The leftmost place of a block leaves most room for the next one: no choice is revised.
         for block in between:
             last = stop - len(block)
             while at <= last and not _fits(block, segments, at):
@@ -87,11 +87,11 @@ class Pattern:
 
 
 def parse_grant(capability: str, text: str) -> Pattern:
-    """Read a pattern as this capability means it; `ValueError` says why it is none.
+    """Read a pattern of a capability; `ValueError` says why the text is not one.
 
     Files are named by absolute paths. URLs are written canonically (RFC 3986 §6), so that
-    `HTTPS://Example.com:443/%7Euser` grants what its plainer spelling does. Either may begin with
-    `**` instead. Names, of tools, agents and models, are taken as they are.
+    `HTTPS://Example.com:443/%7Euser` grants the same as its plainer spelling. Both may begin with
+    `**` instead. Names of tools, agents and models are taken as they are.
     """
     check_characters(text)
     anywhere = text == "**" or text.startswith("**/")
@@ -103,7 +103,7 @@ def parse_grant(capability: str, text: str) -> Pattern:
 
 
 def check_characters(text: str, limit: int = MAX_LENGTH) -> None:
-    """Raise `ValueError` for what is no part of any name: so tools cannot read it differently."""
+    """Raise `ValueError` for characters that programs read in different ways; no name has them."""
     if not text:
         raise ValueError("empty")
     if len(text) > limit:
@@ -127,7 +127,7 @@ def _segments(text: str) -> Sequence[str]:
 
 
 def _may_be_empty(segments: Sequence[str], place: int) -> bool:
-    """Before an absolute path, and within the `://` of a URL; subset.py relies on no others."""
+    """Return whether an empty segment begins a path, or is in `://`; subset.py relies on this."""
     return place + 1 < len(segments) and (place == 0 or (place == 1 and segments[0].endswith(":")))
 
 

@@ -1,15 +1,16 @@
-"""Whether a delegated lease stays within its parent's (§9.4): patterns within other patterns.
+"""The check that a delegated lease stays within its parent's (§9.4): patterns within patterns.
 
-A few strings, its witnesses, stand for all that a pattern matches. In them each `*` is a character
-that no pattern has: only a star can take it, and a star that takes it takes anything. Each `**` is
-one empty segment: no literal takes it, for patterns have no empty segments, nor does a `*`. So only
-a `**` can, and one that does takes any number of segments of any kind. Hence a pattern that matches
-a witness matches everything the witness stands for; and where several patterns together match all
-that another does, one of them matches its witness. No union has to be computed.
+A few strings, the witnesses of a pattern, stand for all that it matches. In a witness, each `*` of
+the pattern is a character that no pattern has: only a star matches it, and a star that does matches
+any character. Each `**` is one empty segment: no literal matches it, because patterns have no empty
+segments, and neither does a `*`. So only a `**` matches it, and a `**` that does matches any number
+of segments of any kind. Hence a pattern that matches a witness matches everything for which the
+witness stands; and if several patterns together match all that another one matches, one of them
+matches the witness. No union has to be computed.
 
-The first two segments are an exception, for there patterns may have empty ones: before an absolute
-path, and in `scheme://`. Where a `**` begins among them, each way in which it may fill them is a
-witness of its own: nothing, an empty segment, one that is not.
+The first two segments are an exception, because patterns may have empty segments there: before an
+absolute path, and in `scheme://`. Where a `**` begins among them, each way to fill them is a
+witness of its own: no segment, an empty one, and one that is not empty.
 """
 
 from __future__ import annotations
@@ -20,22 +21,23 @@ from typing import Final
 from arcp_trio.authority.patterns import STARS, Pattern
 
 FRESH: Final = "\0"
-"""The character that no pattern has: they are refused with control characters."""
+"""A character that no pattern has: control characters are refused."""
 
 MAX_WORK: Final = 20_000_000
-"""In characters of patterns looked at: about two seconds of the worst, then nothing is covered.
+"""Characters of patterns that are looked at, at most: about two seconds in the worst case.
 
-A hundred ordinary patterns against a hundred need less than a tenth of it.
+Beyond it, nothing counts as covered. A hundred ordinary patterns against a hundred need less than a
+tenth of it.
 """
 
 _MAY_BE_EMPTY: Final = 2
 
 
 def uncovered(children: Sequence[Pattern], parents: Sequence[Pattern]) -> Pattern | None:
-    """The first child that matches something that no parent does; None if there is none.
+    """Return the first child that matches a string that no parent matches; None if there is none.
 
-    It is exact: a child is covered if and only if each string that it matches is matched by some
-    parent. Only patterns made to be slow (`MAX_WORK`) end it early, as if not covered.
+    The result is exact: a child is covered if and only if each string that it matches is matched by
+    some parent. Only patterns made to be slow (`MAX_WORK`) count as not covered without proof.
     """
     known = frozenset(parents)
     work = 0
@@ -59,13 +61,13 @@ def _candidates(parents: Sequence[Pattern], witness: str) -> Iterator[Pattern]:
 
 
 def _work(text: str, witness: str) -> int:
-    """Count what stands between two `**` once for each place at which it may have to be tried."""
+    """Return the cost of one match: text between two `**` may be tried at every segment."""
     between = text.rfind("**") - text.find("**")
     return len(text) + between * (witness.count("/") + 1)
 
 
 def witnesses(pattern: Pattern) -> Iterator[str]:
-    """Strings that a pattern matches; patterns that match all of these match all that it does."""
+    """Yield the witnesses of a pattern: a pattern that matches all of them covers it."""
     words: list[list[str]] = [[]]
     previous = ""
     for segment in pattern.text.split("/"):
@@ -78,7 +80,7 @@ def witnesses(pattern: Pattern) -> Iterator[str]:
 
 
 def _filled(word: list[str]) -> list[list[str]]:
-    """What a `**` after these segments may be."""
+    """Return the ways to fill a `**` after these segments."""
     if len(word) >= _MAY_BE_EMPTY:
         return [[*word, ""]]
     return [word, *_filled([*word, FRESH]), *_filled([*word, ""])]

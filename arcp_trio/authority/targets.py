@@ -1,4 +1,4 @@
-"""What an operation names, in the canonical forms that a lease's patterns are held against."""
+"""Targets of operations, in the canonical forms that are compared with a lease's patterns."""
 
 from __future__ import annotations
 
@@ -10,20 +10,23 @@ from arcp_trio.authority.patterns import FILES, URLS, check_characters
 from arcp_trio.wire.errors import clip
 
 MAX_LENGTH: Final = 16_384
-"""Of a target, in characters."""
+"""Characters of a target, at most."""
 MAX_SEGMENTS: Final = 256
-"""Of a target: see the same of patterns."""
+"""Segments of a target, at most; see `patterns.MAX_SEGMENTS`."""
 
 _ESCAPES: Final = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
 _UNDECODED: Final = re.compile("[\udc80-\udcff]")
 
 
 def forms(capability: str, target: str) -> tuple[str, ...]:
-    """The canonical forms of a target, each of which has to be allowed; `ValueError`: none.
+    """Return the canonical forms of a target; a lease has to allow each of them.
 
-    Whoever carries the operation out may decode what is percent-encoded, or not. So a path has two
-    forms, as given and decoded once; a URL has two, one of them with each encoded slash a slash.
-    They differ only where it matters what is meant; then the lease must cover both.
+    The program that carries out the operation may decode percent-encoded characters, or not. So a
+    path has two forms, as given and decoded once; a URL has two forms, one of them with a slash for
+    each encoded slash. Mostly the two are equal.
+
+    Raises:
+        ValueError: the target names nothing.
     """
     check_characters(target, MAX_LENGTH)
     if target.count("/") >= MAX_SEGMENTS:
@@ -45,7 +48,7 @@ def _path_forms(path: str) -> tuple[str, ...]:
 
 
 def _resolved(path: str) -> str:
-    """Take `.`, `..`, repeated and trailing slashes out of a path, without asking a file system."""
+    """Remove `.`, `..`, repeated and trailing slashes from a path, without a file system."""
     resolved: list[str] = []
     for segment in path.split("/"):
         if segment == "..":
@@ -56,7 +59,7 @@ def _resolved(path: str) -> str:
 
 
 def _decoded(text: str) -> str:
-    """Decode once; what is no UTF-8 stays as it is, so that it hides nothing beside it."""
+    """Decode once; octets that are not UTF-8 stay encoded, and their neighbours are decoded."""
     return _ESCAPES.sub(_decoded_run, text)
 
 

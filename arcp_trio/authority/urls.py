@@ -1,7 +1,7 @@
-"""URLs in one spelling each (RFC 3986 §6.2): of targets, and of patterns, which may have `*`.
+"""Canonical spelling of URLs (RFC 3986 §6.2): of targets, and of patterns, which may have `*`.
 
-A canonical URL is `scheme://host[:port]` and segments; the root has none, and no slash. A query is
-part of the last segment: a slash in it is written %2F, so that it is never taken for a level.
+A canonical URL is `scheme://host[:port]` and segments; the root has no segments and no slash. A
+query is part of the last segment: a slash in it is written %2F, so that it separates no segments.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _AUTHORITY: Final = re.compile(r"(?P<host>\[[^\[\]]*\]|[^:\[\]]*)(?::(?P<port>[0
 _MAX_HOST: Final = 254  # with the dot that may end it
 _MAX_PORT: Final = 65_535
 _LABEL: Final = re.compile(r"[a-z0-9_*-]{1,63}")
-_NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*")  # as a last label: an IPv4 address follows
+_NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*")  # as the last label: the host is an IPv4 address
 
 _UNRESERVED: Final = frozenset(
     b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~"
@@ -38,22 +38,22 @@ _FORBIDDEN_ESCAPE: Final = re.compile(r"%(?:[01][0-9A-F]|7F|5C)")  # controls an
 
 @attrs.frozen(kw_only=True)
 class Url:
-    """A URL taken apart, its parts spelled canonically, its path not resolved yet."""
+    """A URL in parts with canonical spelling, whose path is not resolved yet."""
 
     site: str
     path: str
     query: str
 
     def unresolved(self) -> str:
-        """The whole, as it is."""
+        """Return the URL with its path as it is."""
         return self._with(self.path)
 
     def resolved(self) -> str:
-        """The whole, `.` and `..` resolved (RFC 3986 §5.2.4)."""
+        """Return the URL with `.` and `..` resolved (RFC 3986 §5.2.4)."""
         return self._with(_resolved(self.path))
 
     def decoded(self) -> str:
-        """The whole as a lenient server may take it: %2F is a slash, and many are one."""
+        """Return the URL as a lenient server reads it: %2F is a slash, and many slashes are one."""
         path = re.sub("/{2,}", "/", self.path.replace("%2F", "/"))
         return self._with(_resolved(path))
 
@@ -62,7 +62,7 @@ class Url:
 
 
 def parse(text: str) -> Url:
-    """Read the URL of a target; `ValueError` says why it names nothing."""
+    """Read the URL of a target; `ValueError` says why the text is not one."""
     url = _parse(text)
     if "*" in url.site:
         raise ValueError(f"the host of {clip(repr(text))} has a *")
@@ -70,7 +70,7 @@ def parse(text: str) -> Url:
 
 
 def canonical_glob(text: str) -> str:
-    """Write a pattern of URLs canonically; its scheme is literal, what follows may have `*`."""
+    """Return a pattern of URLs in canonical spelling; all but its scheme may have `*`."""
     if "#" in text:
         raise ValueError(f"{clip(repr(text))} has a fragment, which is never sent")
     return _parse(text).unresolved()
@@ -91,7 +91,7 @@ def _parse(text: str) -> Url:
 
 
 def _resolved(path: str) -> str:
-    """Take `.` and `..` out of an absolute path, as a URL's is: empty segments count."""
+    """Remove `.` and `..` from the path of a URL, in which empty segments count."""
     resolved: list[str] = []
     segments = path.split("/")[1:]
     for segment in segments:
@@ -100,7 +100,7 @@ def _resolved(path: str) -> str:
         elif segment != ".":
             resolved.append(segment)
     if segments[-1] in {".", ".."}:
-        resolved.append("")  # what is left is a directory
+        resolved.append("")  # the result is a directory
     return "/" + "/".join(resolved)
 
 
@@ -112,7 +112,7 @@ def _path(text: str) -> str:
 
 
 def _normalised(text: str) -> str:
-    """One spelling of what may be encoded: unreserved characters bare, all else in upper case."""
+    """Decode unreserved characters, and encode unsafe ones, with digits in upper case."""
     text = _PERCENT.sub(_normalised_escape, text)
     return _UNSAFE.sub(lambda match: _encoded(match.group()), text)
 
@@ -174,7 +174,7 @@ def _ipv6(text: str) -> str:
 
 
 def _ipv4(text: str) -> str:
-    """Some read 127.1, 0x7f.0.0.1 and 2130706433 as addresses too: one spelling is enough."""
+    """Accept one spelling only: some programs also read 127.1, 0x7f.0.0.1 and 2130706433."""
     try:
         return str(ipaddress.IPv4Address(text))
     except ValueError:
@@ -182,7 +182,7 @@ def _ipv4(text: str) -> str:
 
 
 def _ascii(label: str) -> str:
-    """Map a label (UTS 46) and encode it (RFC 5891); it may turn out to be several."""
+    """Map a label (UTS 46) and encode it (RFC 5891); the result may be several labels."""
     if label.isascii():
         return label
     try:

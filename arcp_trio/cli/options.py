@@ -16,7 +16,7 @@ from typing import Final, TypeVar, cast
 
 import attrs
 
-from arcp_trio.cli.kinds import LOG_LEVEL, LOG_LEVELS, SWITCH, Kind
+from arcp_trio.cli.value_kinds import LOG_LEVEL, LOG_LEVELS, SWITCH, ValueKind
 
 _T = TypeVar("_T")
 _C = TypeVar("_C", bound=Collection[str])
@@ -41,7 +41,7 @@ class Option:
 
     name: str
     """The key in a configuration file."""
-    kind: Kind
+    kind: ValueKind
     metavar: str
     help: str
     default: str
@@ -93,7 +93,7 @@ def optional_argument(metavar: str, help: str) -> str | None:  # noqa: A002
 
 
 def option(
-    kind: Kind,
+    kind: ValueKind,
     metavar: str,
     help: str,  # noqa: A002
     *,
@@ -121,7 +121,7 @@ def option(
 
 
 def repeatable(
-    kind: Kind,
+    kind: ValueKind,
     metavar: str,
     help: str,  # noqa: A002
     *,

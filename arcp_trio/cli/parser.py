@@ -8,8 +8,8 @@ from typing import NoReturn
 
 from arcp_trio.cli.commands import COMMANDS, Command
 from arcp_trio.cli.errors import PROGRAM, ExitCode
-from arcp_trio.cli.kinds import SWITCH
 from arcp_trio.cli.options import Option
+from arcp_trio.cli.value_kinds import SWITCH
 from arcp_trio.version import __version__
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import attrs
 
 from arcp_trio.cli import defaults
-from arcp_trio.cli.kinds import NUMBER, TEXT
 from arcp_trio.cli.options import option, optional_argument
+from arcp_trio.cli.value_kinds import NUMBER, TEXT
 
 
 @attrs.frozen(kw_only=True)

@@ -10,7 +10,7 @@ from arcp_trio.client.jobs import SessionJobs
 from arcp_trio.client.reading import budget_in, read_payload, text_in
 from arcp_trio.wire.envelope import Envelope
 from arcp_trio.wire.errors import ArcpError, error_from_payload
-from arcp_trio.wire.messages import Accepted, Cancelled, Jobs, Subscribed
+from arcp_trio.wire.messages import Accepted, Cancelled, JobListing, Subscribed
 
 log = logging.getLogger(__name__)
 
@@ -79,8 +79,8 @@ class Answers:
         if call is None:
             log.debug("ignored: a listing that no call awaits")
             return
-        body = read_payload(frame, Jobs)
-        if isinstance(body, Jobs):
+        body = read_payload(frame, JobListing)
+        if isinstance(body, JobListing):
             self._calls.succeed(call, body)
         else:
             self._calls.fail(call, body)

@@ -8,7 +8,7 @@ from typing import Final
 
 from arcp_trio.client.errors import BrokenResult
 from arcp_trio.wire.errors import clip
-from arcp_trio.wire.events import InvalidEvent, ResultChunk, read_body
+from arcp_trio.wire.events import InvalidEvent, ResultChunkBody, read_body
 from arcp_trio.wire.json import JsonValue
 
 MAX_RESULT_BYTES: Final = 256 * 1024 * 1024
@@ -70,7 +70,7 @@ class Assembly:
             chunk = read_body("result_chunk", body)
         except InvalidEvent as error:
             raise BrokenResult(f"an invalid chunk: {error}") from None
-        assert isinstance(chunk, ResultChunk)
+        assert isinstance(chunk, ResultChunkBody)
         data = _decode(chunk)
         if self._result_id is None:
             self._result_id = chunk.result_id
@@ -91,7 +91,7 @@ class Assembly:
         self._finished = not chunk.more
 
 
-def _decode(chunk: ResultChunk) -> str | bytes:
+def _decode(chunk: ResultChunkBody) -> str | bytes:
     if chunk.encoding == "utf8":
         return chunk.data
     try:

@@ -15,7 +15,7 @@ from arcp_trio.wire import envelope
 from arcp_trio.wire.ids import new_id
 from arcp_trio.wire.json import JsonLike, dumps
 from arcp_trio.wire.lease_request import lease_request
-from arcp_trio.wire.messages import Accepted, Jobs, Subscribed
+from arcp_trio.wire.messages import Accepted, JobListing, Subscribed
 from arcp_trio.wire.timestamps import rfc3339
 
 SUBMIT: Final = "job.submit"
@@ -104,7 +104,7 @@ def cancel_call(job_id: str, reason: str) -> Call[None]:
     return Call(CANCEL, dumps({"job_id": job_id, "reason": reason}), job_id=job_id)
 
 
-def list_call(filters: Mapping[str, JsonLike], cursor: str | None) -> Call[Jobs]:
+def list_call(filters: Mapping[str, JsonLike], cursor: str | None) -> Call[JobListing]:
     """Make a `session.list_jobs` (§6.6). Absent fields are left out: some runtimes mind nulls."""
     given = {name: value for name, value in filters.items() if value is not None}
     payload: dict[str, JsonLike] = {"filter": given} if given else {}

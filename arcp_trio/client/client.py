@@ -32,7 +32,7 @@ from arcp_trio.wire.errors import InvalidRequest
 from arcp_trio.wire.features import ALL_FEATURES, Feature
 from arcp_trio.wire.ids import new_id
 from arcp_trio.wire.json import Json, JsonLike
-from arcp_trio.wire.messages import AgentInfo, Jobs
+from arcp_trio.wire.messages import AgentInfo, JobListing
 
 
 @asynccontextmanager
@@ -252,7 +252,7 @@ class Client:
             "created_before": created_before,
         }
 
-        async def page(cursor: str | None) -> Jobs:
+        async def page(cursor: str | None) -> JobListing:
             return await self._session.call(list_call(filters, cursor))
 
         return JobIterator(page)

@@ -16,7 +16,7 @@ from arcp_trio.client.session import ClientSession
 from arcp_trio.wire.errors import InvalidRequest
 from arcp_trio.wire.json import Json
 from arcp_trio.wire.messages import Accepted, Subscribed
-from arcp_trio.wire.schema import to_json
+from arcp_trio.wire.payloads import to_json
 
 
 class _Handle:

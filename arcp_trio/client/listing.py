@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 import attrs
 
 from arcp_trio.wire.json import Json
-from arcp_trio.wire.messages import JobEntry, Jobs
+from arcp_trio.wire.messages import JobEntry, JobListing
 
 
 @attrs.frozen(kw_only=True)
@@ -43,7 +43,7 @@ def _job_info(entry: JobEntry) -> JobInfo:
 class JobIterator:
     """Iterates over a listing, and asks for the next page when one is used up."""
 
-    def __init__(self, ask: Callable[[str | None], Awaitable[Jobs]]) -> None:
+    def __init__(self, ask: Callable[[str | None], Awaitable[JobListing]]) -> None:
         self._ask = ask  # called with the cursor of the page; None for the first one
         self._page: deque[JobEntry] = deque()
         self._cursor: str | None = None

@@ -19,7 +19,7 @@ from arcp_trio.client.job_stream import JobStream
 from arcp_trio.client.listing import JobIterator
 from arcp_trio.client.session import ClientSession
 from arcp_trio.wire.errors import ArcpError, HeartbeatLost, ResumeWindowExpired
-from arcp_trio.wire.messages import Accepted, Jobs
+from arcp_trio.wire.messages import Accepted, JobListing
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ async def recover(session: ClientSession) -> None:
 
 
 async def _statuses(session: ClientSession) -> dict[str, str]:
-    async def page(cursor: str | None) -> Jobs:
+    async def page(cursor: str | None) -> JobListing:
         return await _ask(session, list_call({}, cursor))
 
     try:

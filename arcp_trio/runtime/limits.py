@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import attrs
 
 from arcp_trio.wire.errors import InternalError
 
-MIB = 1024 * 1024
+MIB: Final = 1024 * 1024
 
-LEAST_CHUNK_BYTES = 4
+LEAST_CHUNK_BYTES: Final = 4
 """Room for any UTF-8 character."""
 
 
@@ -95,7 +97,7 @@ class Limits:
             raise ValueError(f"the limit chunk_bytes must be at least {LEAST_CHUNK_BYTES}")
 
 
-_MAY_BE_ZERO = frozenset(
+_MAY_BE_ZERO: Final = frozenset(
     {
         "cancel_grace_seconds",
         "finished_job_seconds",

@@ -6,7 +6,7 @@ import enum
 import re
 from bisect import bisect_left
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import attrs
 
@@ -17,7 +17,7 @@ from arcp_trio.wire.errors import CODES, ArcpError
 ENDS: Sequence[str] = (Status.SUCCESS, Status.ERROR, Status.CANCELLED, Status.TIMED_OUT)
 """How a job can end (§7.3)."""
 
-COMMIT_SECONDS = (
+COMMIT_SECONDS: Final = (
     *(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05),
     *(0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
 )
@@ -25,7 +25,7 @@ COMMIT_SECONDS = (
 
 _E = TypeVar("_E", bound=ArcpError)
 
-_WORD = re.compile(r"[a-z0-9_]{1,64}")
+_WORD: Final = re.compile(r"[a-z0-9_]{1,64}")
 
 
 class Failure(enum.StrEnum):
@@ -40,7 +40,7 @@ class Failure(enum.StrEnum):
     MALFORMED_FRAMES = "malformed_frames"
 
 
-OTHER = "other"
+OTHER: Final = "other"
 """Counts reasons that have no counter of their own."""
 
 
@@ -95,4 +95,4 @@ class Metrics:
         self.connection_failures[word] = self.connection_failures.get(word, 0) + 1
 
 
-_LIMITS = frozenset(field.name for field in attrs.fields(Limits))
+_LIMITS: Final = frozenset(field.name for field in attrs.fields(Limits))

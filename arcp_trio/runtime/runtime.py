@@ -6,7 +6,7 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Final, Self, TypeVar
 
 import trio
 
@@ -38,10 +38,10 @@ from arcp_trio.wire.errors import InternalError
 
 log = logging.getLogger(__name__)
 
-SHUTDOWN_GRACE_SECONDS = 2.0
+SHUTDOWN_GRACE_SECONDS: Final = 2.0
 """How long agents may clean up at shutdown, at most."""
 
-SHUTDOWN_REVOKE_SECONDS = 1.0
+SHUTDOWN_REVOKE_SECONDS: Final = 1.0
 """How long credentials may take to be revoked then; the next start revokes the rest."""
 
 _F = TypeVar("_F", bound=AgentFunction)

@@ -1,1 +1,1 @@
-"""The protocol as data: frames, messages, event bodies, errors. No I/O, no clock, no trio."""
+"""The protocol as data: frames, messages, event bodies, errors. No I/O, no clock, no Trio."""

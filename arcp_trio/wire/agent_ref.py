@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import re
+from typing import Final
 
 import attrs
 
 from arcp_trio.wire.errors import InvalidRequest, clip
 
-MAX_LENGTH = 256
+MAX_LENGTH: Final = 256
+"""Characters of a reference."""
 
-_GRAMMAR = re.compile(r"(?P<name>[a-z0-9][a-z0-9._-]*)(?:@(?P<version>[a-zA-Z0-9.+_-]+))?")
+_GRAMMAR: Final = re.compile(r"(?P<name>[a-z0-9][a-z0-9._-]*)(?:@(?P<version>[a-zA-Z0-9.+_-]+))?")
 
 
 @attrs.frozen
 class AgentRef:
-    """An agent, by name and perhaps by version."""
+    """An agent, named with or without its version."""
 
     name: str
     version: str | None = None
@@ -25,7 +27,7 @@ class AgentRef:
 
 
 def parse_agent_ref(text: str) -> AgentRef:
-    """Read a reference; `InvalidRequest` if it is not in the grammar of §7.5, or endless."""
+    """Read a reference; `InvalidRequest` if it is too long, or not in the grammar of §7.5."""
     if len(text) > MAX_LENGTH:
         raise InvalidRequest(f"agent reference is longer than {MAX_LENGTH} characters")
     match = _GRAMMAR.fullmatch(text)

@@ -1,37 +1,39 @@
-"""Other vendors' clients that need something else than the specification's shape.
+"""Clients of other vendors that need frames in another shape than the specification's.
 
-A client is recognised by its hello. What it cannot read is translated as it is sent; the log
-keeps the specification's shape. docs/conformance.md lists the departures.
+A client is recognised by its hello. Frames that it cannot read are translated when they are sent;
+the log keeps the specification's shape. docs/conformance.md lists the departures.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import Decimal
+from typing import Final
 
 import attrs
 
 from arcp_trio.wire.envelope import Envelope
-from arcp_trio.wire.json import Json, dumps, loads
+from arcp_trio.wire.json import Json, dumps, loads_object
 
 
 @attrs.frozen(kw_only=True)
 class Dialect:
-    """How frames must look, and what must be left unsaid, for one family of clients."""
+    """What one family of clients needs."""
 
     name: str
     quiet_after_end: bool = False
-    """It takes every `session.error` for the end of all its jobs, so that a cancel which came
-    too late is better left unanswered."""
+    """The client takes every `session.error` for the end of all its jobs, so a cancel that came
+    too late is not answered."""
     translate: Callable[[bytes], bytes | None] | None = None
-    """Rewrites a frame's tail (see `envelope.tail`), or has a frame without a number left out; None
-    sends all as it is."""
-    busy_behind: bytes | None = None
-    """It loses what it reads together with a frame whose tail begins so."""
+    """Rewrites a frame's tail (see `envelope.tail`), or returns None for a frame without a number
+    that is not to be sent. Without a translation, frames are sent as they are."""
+    busy_after: bytes | None = None
+    """The beginning of the tails after which the client is busy: it loses frames that it reads
+    together with such a frame."""
 
 
 def recognise(hello: Envelope) -> Dialect:
-    """Tell the dialect of a client by its first frame."""
+    """Recognise the dialect of a client by its first frame."""
     capabilities = hello.payload.get("capabilities")
     if isinstance(capabilities, dict) and "agents" in capabilities:
         return PYTHON
@@ -42,28 +44,28 @@ def recognise(hello: Envelope) -> Dialect:
 
 # --- the Python SDK --------------------------------------------------------------------------
 
-_ACCEPTED = b',"type":"job.accepted",'
-_ERROR = b',"type":"job.error",'
-_SUBSCRIBED = b',"type":"job.subscribed",'  # it knows the job a turn of its loop later
-_TRANSLATED_STATUS = ("cancelled", "timed_out")
+_ACCEPTED: Final = b',"type":"job.accepted",'
+_ERROR: Final = b',"type":"job.error",'
+_SUBSCRIBED: Final = b',"type":"job.subscribed",'  # it knows the job one turn of its loop later
+_TRANSLATED_STATUS: Final = ("cancelled", "timed_out")
 
 
 def _to_python(tail: bytes) -> bytes | None:
-    # Events are by far the most: they pass after two comparisons.
+    # Most frames are events, which pass after two comparisons.
     if tail.startswith(_ACCEPTED):
         rewrite = _budget_as_strings
     elif tail.startswith(_ERROR):
         rewrite = _ended_as_result
     else:
         return tail
-    fields: dict[str, Json] = loads(b"{" + tail[1:])
+    fields = loads_object(b"{" + tail[1:])
     if "parent_job_id" in fields["payload"]:
-        return None  # it would take a child's acceptance for the answer to its oldest submit
+        return None  # the client would take it for the answer to its oldest submit
     return b"," + dumps(rewrite(fields))[1:]
 
 
 def _budget_as_strings(fields: dict[str, Json]) -> dict[str, Json]:
-    """Its model of `job.accepted` has amounts as in the lease, `{"USD": "USD:5.00"}`."""
+    """Write amounts as in a lease, `{"USD": "USD:5.00"}`: the SDK's `job.accepted` has strings."""
     payload: dict[str, Json] = fields["payload"]
     budget: dict[str, Json] | None = payload.get("budget")
     if budget is None:
@@ -77,7 +79,7 @@ def _plain(amount: Json) -> str:
 
 
 def _ended_as_result(fields: dict[str, Json]) -> dict[str, Json]:
-    """Its `job.error` knows no status but "error", its `job.result` knows the others."""
+    """Write a `job.result`: the SDK's `job.error` has no other status than "error"."""
     payload: dict[str, Json] = fields["payload"]
     if payload.get("final_status") not in _TRANSLATED_STATUS:
         return fields
@@ -85,13 +87,15 @@ def _ended_as_result(fields: dict[str, Json]) -> dict[str, Json]:
     return {**fields, "type": "job.result", "payload": kept}
 
 
-STANDARD = Dialect(name="standard")
-PYTHON = Dialect(name="python", quiet_after_end=True, translate=_to_python, busy_behind=_SUBSCRIBED)
-TYPESCRIPT = Dialect(name="typescript", quiet_after_end=True)  # and C#, which needs the same
+STANDARD: Final = Dialect(name="standard")
+PYTHON: Final = Dialect(
+    name="python", quiet_after_end=True, translate=_to_python, busy_after=_SUBSCRIBED
+)
+TYPESCRIPT: Final = Dialect(name="typescript", quiet_after_end=True)  # C# needs the same
 
-_BY_NAME = {dialect.name: dialect for dialect in (STANDARD, PYTHON, TYPESCRIPT)}
+_BY_NAME: Final = {dialect.name: dialect for dialect in (STANDARD, PYTHON, TYPESCRIPT)}
 
 
 def named(name: str) -> Dialect:
-    """The dialect of that name, for a session that goes on without another hello."""
+    """Return the dialect of this name, for a session that goes on without another hello."""
     return _BY_NAME[name]

@@ -1,35 +1,39 @@
-"""The error taxonomy of §12: one class per code, and what a peer may read of it."""
+"""The errors of §12: one class for each code, and their form on the wire."""
 
-# ruff: noqa: N818 - the classes have the names of the codes they carry
+# ruff: noqa: N818 - the classes have the names of their codes
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
-_QUOTE_LIMIT = 80  # characters of a peer's own text that an error message repeats
+_QUOTE_LIMIT: Final = 80  # characters of a peer's own text that an error message repeats
 
-# §12: naive retry of these fails identically; an internal error is always worth another try.
-_FORCED_RETRYABLE = {"INTERNAL_ERROR": True, "LEASE_EXPIRED": False, "BUDGET_EXHAUSTED": False}
-_RETRYABLE_BY_DEFAULT = frozenset({"INTERNAL_ERROR", "TIMEOUT", "HEARTBEAT_LOST"})
+# §12: a naive retry of the last two fails identically; an internal error is always retryable.
+_FORCED_RETRYABLE: Final = {
+    "INTERNAL_ERROR": True,
+    "LEASE_EXPIRED": False,
+    "BUDGET_EXHAUSTED": False,
+}
+_RETRYABLE_BY_DEFAULT: Final = frozenset({"INTERNAL_ERROR", "TIMEOUT", "HEARTBEAT_LOST"})
 
 
 def clip(text: str, limit: int = _QUOTE_LIMIT) -> str:
-    """Shorten text that came from outside, so that no message repeats a hostile 10 kB name."""
+    """Shorten text that came from outside: no message repeats a hostile name of 10 kB."""
     return text if len(text) <= limit else f"{text[:limit]}…"
 
 
 class ArcpError(Exception):
     """An error with a code of §12.
 
-    `code` is given only for a code that no class here names, as a newer peer may send.
-    The details are copied in and out: errors never share a mutable object.
+    `code` is given only for a code that no class has, as a peer of a newer version may send it.
+    The details are copied in and out, so that errors never share a mutable object.
     """
 
     code: str = "INTERNAL_ERROR"
     job_id: str | None = None
-    """The job it is about, where a client knows."""
+    """The job that the error is about, if a client knows."""
 
     def __init__(
         self,
@@ -49,7 +53,7 @@ class ArcpError(Exception):
         self.details: dict[str, Any] = copy.deepcopy(dict(details or {}))
 
     def payload(self) -> dict[str, Any]:
-        """Write the error as §12 has it; a fresh object each time."""
+        """Return the error in the form of §12, as a new object."""
         payload: dict[str, Any] = {
             "code": self.code,
             "message": self.message,
@@ -73,25 +77,25 @@ class LeaseSubsetViolation(ArcpError):
 
 
 class JobNotFound(ArcpError):
-    """No such job, or none that this principal may know of."""
+    """There is no such job, or the principal may not know of it."""
 
     code = "JOB_NOT_FOUND"
 
 
 class DuplicateKey(ArcpError):
-    """An idempotency key came back with other parameters (§7.2)."""
+    """An idempotency key was used again with other parameters (§7.2)."""
 
     code = "DUPLICATE_KEY"
 
 
 class AgentNotAvailable(ArcpError):
-    """No agent of that name is registered."""
+    """No agent of this name is registered."""
 
     code = "AGENT_NOT_AVAILABLE"
 
 
 class AgentVersionNotAvailable(ArcpError):
-    """The agent exists, but not in that version (§7.5)."""
+    """The agent exists, but not in this version (§7.5)."""
 
     code = "AGENT_VERSION_NOT_AVAILABLE"
 
@@ -109,7 +113,7 @@ class JobTimedOut(ArcpError):
 
 
 class ResumeWindowExpired(ArcpError):
-    """The session, or the part of its stream that is asked for, is gone (§6.3)."""
+    """The session is gone, or the part of its stream that a resume asks for (§6.3)."""
 
     code = "RESUME_WINDOW_EXPIRED"
 
@@ -133,24 +137,24 @@ class BudgetExhausted(ArcpError):
 
 
 class InvalidRequest(ArcpError):
-    """A malformed frame, or a message against its schema."""
+    """A frame is malformed, or a message is not as its schema asks."""
 
     code = "INVALID_REQUEST"
 
 
 class Unauthenticated(ArcpError):
-    """No token, or not a valid one (§6.1)."""
+    """The token is missing or not valid (§6.1)."""
 
     code = "UNAUTHENTICATED"
 
 
 class InternalError(ArcpError):
-    """A fault of the runtime, or one of its limits was hit."""
+    """The runtime has a fault, or one of its limits was hit."""
 
     code = "INTERNAL_ERROR"
 
 
-CODES: Mapping[str, type[ArcpError]] = {
+CODES: Final[Mapping[str, type[ArcpError]]] = {
     cls.code: cls
     for cls in (
         PermissionDenied,
@@ -178,14 +182,14 @@ class JobFailed(ArcpError):
 
 
 class JobError(InternalError):
-    """Raised by an agent whose words the client may read: they become the job's error."""
+    """An error of an agent whose message the client may read: it becomes the job's error."""
 
     def __init__(self, message: str, details: Mapping[str, Any] | None = None) -> None:
         super().__init__(message, details=details)
 
 
 def error_from_payload(payload: Mapping[str, Any]) -> ArcpError:
-    """Make the exception for an error that a peer sent, however sloppily; never raise."""
+    """Return the exception for an error that a peer sent, however malformed its payload is."""
     code, message = payload.get("code"), payload.get("message")
     retryable = payload.get("retryable")
     details: dict[str, Any] | None = payload.get("details")

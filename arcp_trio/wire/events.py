@@ -1,7 +1,7 @@
 """Event bodies (§8.2): their classes, and the strict encoding of what an agent emits.
 
-The classes are the schema. `encode_event` checks a body against it without making an object of
-it: it runs once for every event of every job. Fields beyond the schema are kept.
+The classes are the schema of the bodies; fields beyond it are kept. `encode_event` runs once for
+every event of every job, so it checks a body without making an object of it.
 """
 
 from __future__ import annotations
@@ -9,19 +9,20 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal
-from types import UnionType
-from typing import Any, TypeAlias, cast, get_args, get_type_hints
+from typing import Annotated, Final, TypeAlias, cast
 
 import attrs
 
 from arcp_trio.wire.errors import CODES, clip
+from arcp_trio.wire.faults import is_finite
 from arcp_trio.wire.features import Feature
-from arcp_trio.wire.json import MAX_DEPTH, Json, dumps, is_finite, plain
+from arcp_trio.wire.json import MAX_DEPTH, Json, JsonObject, dumps
+from arcp_trio.wire.schema import KEEP_NULL, NonEmpty, Rule, always, described, schema_of
 
 Number: TypeAlias = int | float | Decimal
 
-LOG_LEVELS = frozenset({"trace", "debug", "info", "warn", "error", "critical"})
-ENCODINGS = frozenset({"utf8", "base64"})
+LOG_LEVELS: Final = frozenset({"trace", "debug", "info", "warn", "error", "critical"})
+ENCODINGS: Final = frozenset({"utf8", "base64"})
 
 
 class InvalidEvent(ValueError):  # noqa: N818 - it reads as the refusal it is
@@ -29,160 +30,150 @@ class InvalidEvent(ValueError):  # noqa: N818 - it reads as the refusal it is
 
 
 # --- the bodies ------------------------------------------------------------------------------
-# The metadata are what `check_body` below holds a body to, beyond the types.
 
-_Rule: TypeAlias = Callable[[Any], object]  # judged by its truth
-_EXPECTED = "expected"  # metadata: what a rule wants, in words
-_RULE = "rule"
-_ANYTHING = "anything"  # metadata: there is nothing to check, and null is not the same as absent
-
-
-def _rule(expected: str, holds: _Rule) -> dict[str, Any]:
-    return {_EXPECTED: expected, _RULE: holds}
-
-
-def _not_negative(number: Number) -> bool:
-    return number >= 0
-
-
-_NON_NEGATIVE = _rule("a number that is not negative", _not_negative)
-_NON_EMPTY = _rule("a non-empty string", bool)
-_SHA256 = _rule("64 hex digits", re.compile(r"[0-9A-Fa-f]{64}").fullmatch)
+Level = Annotated[str, Rule("one of " + ", ".join(sorted(LOG_LEVELS)), LOG_LEVELS.__contains__)]
+Encoding = Annotated[str, Rule("one of utf8, base64", ENCODINGS.__contains__)]
+Sha256 = Annotated[str, Rule("64 hex digits", re.compile(r"[0-9A-Fa-f]{64}").fullmatch)]
+Count = Annotated[int, Rule("an integer that is not negative", lambda number: number >= 0)]
+Finite = Annotated[Number, Rule("a finite number", is_finite)]
+Amount = Annotated[
+    Number, Rule("a number that is not negative", lambda number: is_finite(number) and number >= 0)
+]
 
 
 @attrs.frozen(kw_only=True)
-class Log:
-    """A line for people."""
+class LogBody:
+    """A line of a log, for people."""
 
-    level: str = attrs.field(
-        metadata=_rule("one of " + ", ".join(sorted(LOG_LEVELS)), LOG_LEVELS.__contains__)
-    )
+    level: Level
     message: str
 
 
 @attrs.frozen(kw_only=True)
-class Thought:
-    """What the agent makes of it."""
+class ThoughtBody:
+    """A piece of the agent's reasoning."""
 
     text: str
 
 
 @attrs.frozen(kw_only=True)
-class ToolCall:
+class ToolCallBody:
     """A tool is being called."""
 
-    tool: str = attrs.field(metadata=_NON_EMPTY)
-    call_id: str = attrs.field(metadata=_NON_EMPTY)
+    tool: NonEmpty
+    call_id: NonEmpty
     args: Json = None
 
 
 @attrs.frozen(kw_only=True)
-class ToolResult:
-    """What a tool call came to: exactly one of `result` and `error`."""
+class ToolResultBody:
+    """The end of a tool call: exactly one of `result` and `error`."""
 
-    call_id: str = attrs.field(metadata=_NON_EMPTY)
-    result: Json = attrs.field(default=None, metadata={_ANYTHING: True})
-    error: dict[str, Json] | None = None
+    call_id: NonEmpty
+    result: Json = attrs.field(default=None, metadata={KEEP_NULL: always})  # null is a result
+    error: JsonObject | None = None
 
 
 @attrs.frozen(kw_only=True)
-class Status:
+class StatusBody:
     """The job has entered a phase."""
 
-    phase: str = attrs.field(metadata=_NON_EMPTY)
+    phase: NonEmpty
     message: str | None = None
 
 
 @attrs.frozen(kw_only=True)
-class Metric:
-    """A measurement; one whose name begins with `cost.` is spending (§9.6)."""
+class MetricBody:
+    """A measurement; if its name begins with `cost.`, it is spending (§9.6)."""
 
-    name: str = attrs.field(metadata=_NON_EMPTY)
-    value: Number
+    name: NonEmpty
+    value: Finite
     unit: str | None = None
-    dimensions: dict[str, Json] | None = None
+    dimensions: JsonObject | None = None
 
 
 @attrs.frozen(kw_only=True)
-class ArtifactRef:
-    """Something the job has made, kept elsewhere."""
+class ArtifactRefBody:
+    """Something that the job has made, and that is kept elsewhere."""
 
-    uri: str = attrs.field(metadata=_NON_EMPTY)
-    content_type: str = attrs.field(metadata=_NON_EMPTY)
-    byte_size: int | None = attrs.field(default=None, metadata=_NON_NEGATIVE)
-    sha256: str | None = attrs.field(default=None, metadata=_SHA256)
+    uri: NonEmpty
+    content_type: NonEmpty
+    byte_size: Count | None = None
+    sha256: Sha256 | None = None
 
 
 @attrs.frozen(kw_only=True)
-class Delegate:
+class DelegateBody:
     """Part of the work goes to another agent, with part of the lease (§10)."""
 
-    delegate_id: str = attrs.field(metadata=_NON_EMPTY)
-    agent: str = attrs.field(metadata=_NON_EMPTY)
+    delegate_id: NonEmpty
+    agent: NonEmpty
     input: Json = None
-    lease_request: dict[str, Json] | None = None
-    lease_constraints: dict[str, Json] | None = None
+    lease_request: JsonObject | None = None
+    lease_constraints: JsonObject | None = None
 
 
 @attrs.frozen(kw_only=True)
-class Progress:
-    """How far the job is (§8.2.1). `current` beyond `total` is let through: only a SHOULD."""
+class ProgressBody:
+    """How far the job is (§8.2.1). `current` may exceed `total`: §8.2.1 only advises against it."""
 
-    current: Number = attrs.field(metadata=_NON_NEGATIVE)
-    total: Number | None = attrs.field(default=None, metadata=_NON_NEGATIVE)
+    current: Amount
+    total: Amount | None = None
     units: str | None = None
     message: str | None = None
 
 
 @attrs.frozen(kw_only=True)
-class ResultChunk:
+class ResultChunkBody:
     """A piece of a streamed result (§8.4)."""
 
-    result_id: str = attrs.field(metadata=_NON_EMPTY)
-    chunk_seq: int = attrs.field(metadata=_NON_NEGATIVE)
+    result_id: NonEmpty
+    chunk_seq: Count
     data: str
-    encoding: str = attrs.field(metadata=_rule("one of utf8, base64", ENCODINGS.__contains__))
+    encoding: Encoding
     more: bool
 
 
 Body: TypeAlias = (
-    Log
-    | Thought
-    | ToolCall
-    | ToolResult
-    | Status
-    | Metric
-    | ArtifactRef
-    | Delegate
-    | Progress
-    | ResultChunk
+    LogBody
+    | ThoughtBody
+    | ToolCallBody
+    | ToolResultBody
+    | StatusBody
+    | MetricBody
+    | ArtifactRefBody
+    | DelegateBody
+    | ProgressBody
+    | ResultChunkBody
 )
 
-KINDS: Mapping[str, type[Body]] = {
-    "log": Log,
-    "thought": Thought,
-    "tool_call": ToolCall,
-    "tool_result": ToolResult,
-    "status": Status,
-    "metric": Metric,
-    "artifact_ref": ArtifactRef,
-    "delegate": Delegate,
-    "progress": Progress,
-    "result_chunk": ResultChunk,
+KINDS: Final[Mapping[str, type[Body]]] = {
+    "log": LogBody,
+    "thought": ThoughtBody,
+    "tool_call": ToolCallBody,
+    "tool_result": ToolResultBody,
+    "status": StatusBody,
+    "metric": MetricBody,
+    "artifact_ref": ArtifactRefBody,
+    "delegate": DelegateBody,
+    "progress": ProgressBody,
+    "result_chunk": ResultChunkBody,
 }
 """The kinds of §8.2, each with the class of its body."""
 
-_VENDOR_KIND = re.compile(r"x-vendor(?:\.[A-Za-z0-9_-]+){2,}")
-_MAX_KIND = 128
+_SCHEMAS: Final = {kind: schema_of(cls) for kind, cls in KINDS.items()}
 
-_FEATURES: Mapping[str, str] = {
+_VENDOR_KIND: Final = re.compile(r"x-vendor(?:\.[A-Za-z0-9_-]+){2,}")
+_MAX_KIND: Final = 128  # characters
+
+_FEATURES: Final[Mapping[str, str]] = {
     "progress": Feature.PROGRESS,
     "result_chunk": Feature.RESULT_CHUNK,
 }
 
 
 def feature_of(kind: str) -> str | None:
-    """Name the feature that a session must have negotiated to be sent events of this kind."""
+    """Return the feature that a session must have negotiated to be sent events of this kind."""
     return _FEATURES.get(kind)
 
 
@@ -190,14 +181,18 @@ def feature_of(kind: str) -> str | None:
 
 
 def encode_event(kind: str, body: Mapping[str, Json], ts: str) -> bytes:
-    """Encode the payload of a `job.event`; `InvalidEvent` says why it may not be one.
+    """Encode the payload of a `job.event`; optional fields that are None are left out.
 
-    An optional field that is None is left out. `ts` is put in as it stands.
+    Args:
+        ts: is put in as it stands.
+
+    Raises:
+        InvalidEvent: the kind or the body is not as §8.2 has it.
     """
-    body = check_body(kind, body)
+    checked = check_body(kind, body)
     try:
         # The body stands two levels below the frame, whose depth peers bound.
-        encoded = dumps(body, max_depth=MAX_DEPTH - 2)
+        encoded = dumps(checked, max_depth=MAX_DEPTH - 2)
     except ValueError as error:
         raise InvalidEvent(f"{kind}: {error}") from None
     return b'{"kind":"%b","ts":"%b","body":%b}' % (kind.encode(), ts.encode(), encoded)
@@ -211,29 +206,17 @@ def read_body(kind: str, body: Json) -> Body:
 
 
 def check_body(kind: str, body: Json) -> dict[str, Json]:
-    """Take a body as it may be sent under this kind; `InvalidEvent` if it may not."""
-    checked: dict[str, Json] = body if body.__class__ is dict else _copy_mapping(kind, body)
-    fields = _SCHEMA.get(kind)
-    if fields is None:
+    """Return a body as it may be sent under this kind; `InvalidEvent` if it may not be sent."""
+    fields: dict[str, Json] = body if body.__class__ is dict else _copy_mapping(kind, body)
+    schema = _SCHEMAS.get(kind)
+    if schema is None:
         _check_vendor_kind(kind)
-        return checked
-    for name, types, required, rule, expected in fields:
-        value = checked.get(name)
-        if value is None:
-            if required:
-                raise InvalidEvent(f"{kind}: expected {expected} @ $.{name}")
-            if name in checked:
-                checked = {key: item for key, item in checked.items() if key != name}
-        elif types is not None and not _fits(value, types, rule):
-            raise InvalidEvent(f"{kind}: expected {expected} @ $.{name}")
+        return fields
+    checked = schema.checked(fields)
+    if checked is None:
+        raise InvalidEvent(f"{kind}: {next(described(schema.problems(fields), '$'))}")
     check = _WHOLE_BODY.get(kind)
     return checked if check is None else check(checked)
-
-
-def _fits(value: Json, types: frozenset[type], rule: _Rule | None) -> bool:
-    if value.__class__ not in types and plain(value).__class__ not in types:
-        return False
-    return rule is None or bool(rule(value))
 
 
 def _copy_mapping(kind: str, body: object) -> dict[str, Json]:
@@ -249,25 +232,34 @@ def _check_vendor_kind(kind: str) -> None:
         )
 
 
+@attrs.frozen
+class _ToolError:
+    """The `error` of a tool result, as §12 has it."""
+
+    code: Annotated[str, Rule("a code of §12", CODES.__contains__)]
+    message: str
+    retryable: bool
+
+
+_TOOL_ERROR: Final = schema_of(_ToolError)
+
+
 def _check_tool_result(body: dict[str, Json]) -> dict[str, Json]:
     error = body.get("error")
     if error is None:
-        if "result" not in body:  # null is a result, too
+        if "result" not in body:
             raise InvalidEvent("tool_result: expected one of result and error @ $")
         return body
     if body.get("result") is not None:
         raise InvalidEvent("tool_result: expected only one of result and error @ $")
-    code = error.get("code")
-    if not isinstance(code, str) or code not in CODES:
-        raise InvalidEvent("tool_result: expected a code of §12 @ $.error.code")
-    for name, kind in (("message", str), ("retryable", bool)):
-        if not isinstance(error.get(name), kind):
-            raise InvalidEvent(f"tool_result: expected {_TYPE_NAMES[kind]} @ $.error.{name}")
-    return {key: item for key, item in body.items() if key != "result"}
+    if _TOOL_ERROR.checked(error) is None:
+        problem = next(described(_TOOL_ERROR.problems(error), "$.error"))
+        raise InvalidEvent(f"tool_result: {problem}")
+    return {k: v for k, v in body.items() if k != "result"} if "result" in body else body
 
 
-REMAINING = "cost.budget.remaining"
-"""The metric that tells what is left of a budget, which may be less than nothing; it is no cost."""
+REMAINING: Final = "cost.budget.remaining"
+"""The metric that tells what is left of a budget. It is no cost, so it may be negative."""
 
 
 def _check_metric(body: dict[str, Json]) -> dict[str, Json]:
@@ -276,46 +268,7 @@ def _check_metric(body: dict[str, Json]) -> dict[str, Json]:
     return body
 
 
-_WHOLE_BODY: Mapping[str, Callable[[dict[str, Json]], dict[str, Json]]] = {
+_WHOLE_BODY: Final[Mapping[str, Callable[[dict[str, Json]], dict[str, Json]]]] = {
     "tool_result": _check_tool_result,
     "metric": _check_metric,
 }
-
-
-# --- the schema, as the check wants it -------------------------------------------------------
-
-# name, accepted types (None: any JSON value), required, rule, what is expected
-_Field: TypeAlias = tuple[str, frozenset[type] | None, bool, _Rule | None, str]
-
-_TYPE_NAMES = {str: "a string", bool: "a boolean", int: "an integer", dict: "an object"}
-
-
-def _schema_of(cls: type[Body]) -> tuple[_Field, ...]:
-    hints = get_type_hints(cls)
-    fields = (field for field in attrs.fields(cls) if not field.metadata.get(_ANYTHING))
-    return tuple(_field_of(field, hints[field.name]) for field in fields)
-
-
-def _field_of(field: attrs.Attribute[Any], hint: Json) -> _Field:
-    required = field.default is attrs.NOTHING
-    if hint is Any:
-        return (field.name, None, required, None, "a value")
-    accepted = [getattr(kind, "__origin__", kind) for kind in _alternatives(hint)]
-    types = frozenset(accepted) - {type(None)}
-    rule = field.metadata.get(_RULE)
-    if Decimal in types:
-        expected, rule = "a finite number", _finite_and(rule)
-    else:
-        expected = _TYPE_NAMES[next(iter(types))]
-    return (field.name, types, required, rule, field.metadata.get(_EXPECTED, expected))
-
-
-def _alternatives(hint: Json) -> tuple[Any, ...]:
-    return get_args(hint) if isinstance(hint, UnionType) else (hint,)
-
-
-def _finite_and(rule: _Rule | None) -> _Rule:
-    return lambda number: is_finite(number) and (rule is None or bool(rule(number)))
-
-
-_SCHEMA: Mapping[str, tuple[_Field, ...]] = {kind: _schema_of(cls) for kind, cls in KINDS.items()}

@@ -35,14 +35,14 @@ ALL_FEATURES: Final[tuple[str, ...]] = (
     Feature.RESULT_CHUNK,
     Feature.AGENT_VERSIONS,
 )
-"""Every feature of ARCP 1.1, in the order of §6.2."""
+"""All features of ARCP 1.1, in the order of §6.2."""
 
 SUPPORTED: Final[tuple[str, ...]] = tuple(
     feature for feature in ALL_FEATURES if feature != Feature.PROVISIONED_CREDENTIALS
 )
-"""What every runtime offers; credentials it offers only where it can provide them (§9.8)."""
+"""The features that every runtime offers; it offers credentials only with a provisioner (§9.8)."""
 
 
 def negotiate(offered: Iterable[str], supported: Iterable[str]) -> frozenset[str]:
-    """Intersect both sides' features: what a session may use (§6.2)."""
+    """Return the features of a session: those that both sides have (§6.2)."""
     return frozenset(offered) & frozenset(supported)

@@ -1,4 +1,4 @@
-"""What makes two submissions "identical parameters" (§7.2)."""
+"""The comparison of submissions under one idempotency key: "identical parameters" (§7.2)."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import hashlib
 
 import msgspec
 
-from arcp_trio.wire.json import Json
+from arcp_trio.wire.json import JsonValue
 from arcp_trio.wire.messages import Submit
-from arcp_trio.wire.schema import to_json
+from arcp_trio.wire.payloads import to_json
 
 
 def fingerprint(submit: Submit) -> bytes:
-    """Digest what the job was asked to do.
+    """Return a digest of the parameters of a submission, without its idempotency key.
 
-    How it was written does not matter: order of keys, whitespace, escapes, `1.0` for `1`, an
-    absent field for an empty one. The idempotency key itself is not part of it.
+    Spelling does not matter: the order of keys, whitespace, escapes, `1.0` for `1`, an absent field
+    for an empty one.
     """
     parameters = {
         "agent": submit.agent,
@@ -27,13 +27,12 @@ def fingerprint(submit: Submit) -> bytes:
     return hashlib.sha256(msgspec.json.encode(parameters, order="deterministic")).digest()
 
 
-def _canonical(value: Json) -> Json:
-    """Bring every number into the one form that equal numbers share."""
-    kind = value.__class__
-    if kind is float and value.is_integer():
+def _canonical(value: JsonValue) -> JsonValue:
+    """Return the value with one form for numbers that are equal."""
+    if isinstance(value, float) and value.is_integer():
         return int(value)
-    if kind is dict:
+    if isinstance(value, dict):
         return {key: _canonical(item) for key, item in value.items()}
-    if kind is list:
+    if isinstance(value, list):
         return [_canonical(item) for item in value]
     return value

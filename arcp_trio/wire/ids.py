@@ -1,7 +1,7 @@
 """Identifiers and secrets.
 
-Envelope ids are bare upper-case ULIDs and everything else is a prefix and a ULID: the one form
-that the id patterns of all known peers accept.
+The ids of envelopes are bare ULIDs in upper case, all other ids are a prefix and a ULID: the one
+form that the id patterns of all known peers accept.
 """
 
 from __future__ import annotations
@@ -11,19 +11,20 @@ import os
 import secrets
 import threading
 import time
+from typing import Final
 
-_ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"  # Crockford's base 32
-_PAIRS = [high + low for high in _ALPHABET for low in _ALPHABET]
+_ALPHABET: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"  # Crockford's base 32
+_PAIRS: Final = [high + low for high in _ALPHABET for low in _ALPHABET]
 
-# A ULID is 26 digits of 5 bits. The lowest four digits are looked up anew for each id, the
-# others change only when the clock does.
-_LOW_BITS = 20
-_LOW_MASK = (1 << _LOW_BITS) - 1
-_HEAD_DIGITS = 22
+# A ULID is 26 digits of 5 bits. The lowest four digits are looked up for each id; the others are
+# kept, because they change only when the clock does.
+_LOW_BITS: Final = 20
+_LOW_MASK: Final = (1 << _LOW_BITS) - 1
+_HEAD_DIGITS: Final = 22
 
 
 class _Ulids:
-    """A source of ULIDs that only rise, also when the clock steps back or stands still."""
+    """A source of ULIDs that always increase, also when the clock steps back or stands still."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # agents may run code in threads
@@ -52,19 +53,19 @@ class _Ulids:
         self._head = "".join(_ALPHABET[high >> shift & 31] for shift in shifts)
 
 
-_ulids = _Ulids()  # one per process: ids rise across all who ask for one
+_ulids: Final = _Ulids()  # one per process, so that all its ids increase
 
 
 def new_id(prefix: str = "") -> str:
-    """Make a fresh ULID behind the prefix (`sess_`, `job_` …); later ids sort later."""
+    """Return a new ULID with a prefix such as `sess_` or `job_`; later ids sort later."""
     return prefix + _ulids.next()
 
 
 def resume_token() -> str:
-    """Make a fresh resume token: 256 bits from the operating system (§6.3)."""
+    """Return a new resume token: 256 bits from the operating system (§6.3)."""
     return f"rt_{secrets.token_hex(32)}"
 
 
 def token_digest(token: str) -> bytes:
-    """Digest a token: what is stored and compared is never the token itself."""
+    """Return the digest of a token; digests are stored and compared, never the tokens."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()

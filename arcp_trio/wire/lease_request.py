@@ -1,4 +1,4 @@
-"""What a job asks to be allowed, as it stands on the wire (§9.1)."""
+"""The `lease_request` of a submission, as it stands on the wire (§9.1)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _BUDGET: Final = "cost.budget"
 def lease_request(
     lease: Mapping[str, Sequence[str]] | None, budget: Mapping[str, str] | None
 ) -> dict[str, list[str]]:
-    """Put the patterns of a lease and the amounts of a budget, by currency, into one request.
+    """Join the patterns of a lease and the amounts of a budget, by currency, into one request.
 
     Raises:
         TypeError: a string stands where a list of patterns belongs.
@@ -19,12 +19,12 @@ def lease_request(
     """
     request: dict[str, list[str]] = {}
     for capability, patterns in (lease or {}).items():
-        if isinstance(patterns, str):  # a sequence of its characters, each a pattern
+        if isinstance(patterns, str):  # else each of its characters would be a pattern
             raise TypeError(f"{capability}: expected a list of patterns, not a string")
         request[capability] = list(patterns)
     if budget is not None:
         granted = request.get(_BUDGET, [])
-        # Amounts of one currency add up: what is said in two ways is hardly meant twice.
+        # Amounts of one currency add up; a currency given in both ways is rather a mistake.
         for currency in {str(amount).partition(":")[0] for amount in granted} & budget.keys():
             raise ValueError(f"{currency} is in the budget, and in the lease's {_BUDGET}, too")
         amounts = [f"{currency}:{amount}" for currency, amount in budget.items()]

@@ -1,300 +1,297 @@
-"""How payload classes are read and written: strictly, and with every problem named.
+"""Strict checks of JSON objects against classes, which name everything that is wrong.
 
-cattrs structures attrs classes. Its defaults coerce (`null` becomes the text "None"), so each
-leaf has a hook of ours that takes exactly its JSON type. A rule beyond the type is an annotation
-on the field: `Annotated[str, Rule("a non-empty string", bool)]`.
+The schema of a class of attrs or msgspec is in the annotations of its fields; a field with a
+default is optional, and null in it is as good as absent. A rule beyond the type is part of the
+annotation: `Annotated[str, Meta(max_length=9)]`, `Annotated[str, Rule("a time", is_time)]`.
+
+Envelopes, messages and event bodies are all checked here. Two libraries do what these checks
+cannot. msgspec makes values of a text, and refuses a wrong envelope faster than Python code can;
+but it names the first problem only (`envelope.py`). cattrs makes objects of payloads; but it
+coerces (`null` becomes the text "None"), so it gets only checked payloads (`payloads.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
+from itertools import chain
 from types import NoneType, UnionType
-from typing import Annotated, Any, TypeAlias, TypeVar, get_args, get_origin
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    Literal,
+    TypeAlias,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import attrs
-from cattrs import (
-    AttributeValidationNote,
-    BaseValidationError,
-    Converter,
-    IterableValidationNote,
-)
-from cattrs.cols import list_structure_factory
-from cattrs.gen import make_dict_structure_fn
+import msgspec
+from msgspec import Meta
 
-from arcp_trio.wire.errors import InvalidRequest, clip
-from arcp_trio.wire.json import Json, JsonObject
+from arcp_trio.wire.errors import clip
+from arcp_trio.wire.faults import plain
+from arcp_trio.wire.json import JsonLike
 
 T = TypeVar("T")
 
-_MAX_PROBLEMS = 8  # named in one error; a list of a million wrong items has to end somewhere
+Problem: TypeAlias = tuple[str, str]
+"""A path that begins at the checked value, and what is wrong there."""
 
-KEEP_NULL = "keep_null"
-"""Metadata of the few fields that peers want as null rather than not at all: when to send it."""
+MAX_PROBLEMS: Final = 8
+"""Problems named in one message, at most: a list of a million wrong items has to end somewhere."""
+_MAX_PATH: Final = 256  # characters
+_MAX_KEY: Final = 64  # characters
+
+KEEP_NULL: Final = "keep_null"
+"""Metadata of the few fields that are sent as null rather than left out: tells when."""
+
+
+def always(_: object) -> bool:
+    """Return True: the commonest value of `KEEP_NULL`."""
+    return True
 
 
 @attrs.frozen
 class Rule:
-    """What a value of the right JSON type must also be."""
+    """What a value of the right type must also be; what `holds` returns is judged by its truth."""
 
     expected: str
-    holds: Callable[[Any], bool]
-
-
-def _length(least: int, most: int) -> Rule:
-    return Rule(f"{least} to {most} characters", lambda text: least <= len(text) <= most)
+    holds: Callable[[Any], object]
 
 
 NonEmpty = Annotated[str, Rule("a non-empty string", bool)]
-# What is stored or repeated in answers has an end.
-Identifier = Annotated[str, _length(1, 256)]
-Remark = Annotated[str, _length(0, 4096)]
+# Strings that are stored, or repeated in answers, have a bound.
+Identifier = Annotated[str, Meta(min_length=1, max_length=256)]
+Remark = Annotated[str, Meta(max_length=4096)]
 
 
-def always(_: object) -> bool:
-    """Say yes: the commonest value of `KEEP_NULL`."""
-    return True
+class Schema:
+    """What the fields of an object must be; fields that the class lacks are ignored."""
+
+    def __init__(self, cls: type[Any]) -> None:
+        fields = list(_fields_of(cls))
+        narrow = [field for field in fields if field.kind is not _ANYTHING]
+        self._fields = [(field.name, field.kind, field.required) for field in narrow]
+        # Unpacked, because `checked` runs for every event: attributes would double its time.
+        self._quick = [(f.name, f.kind.classes, f.kind.fits, f.kind, f.required) for f in narrow]
+        self._nullable = frozenset(field.name for field in fields if field.nullable)
+        self._wide = [f.name for f in fields if f.kind is _ANYTHING and f.nullable]
+
+    def checked(self, value: dict[str, T]) -> dict[str, T] | None:
+        """Return the object without nulls in optional fields; None if anything is wrong with it."""
+        has_nulls = False
+        for name, classes, fits, kind, required in self._quick:
+            item = value.get(name)
+            if item.__class__ in classes:
+                if fits is None or fits(item):
+                    continue
+                return None
+            if item is None:
+                if required:
+                    return None
+                has_nulls = has_nulls or name in value
+            elif not kind.takes(item):
+                return None
+        for name in self._wide:
+            has_nulls = has_nulls or value.get(name, ...) is None
+        return self.without_nulls(value) if has_nulls else value
+
+    def without_nulls(self, value: dict[str, T]) -> dict[str, T]:
+        """Return the object without nulls in optional fields."""
+        nullable = self._nullable
+        return {k: item for k, item in value.items() if item is not None or k not in nullable}
+
+    def fits(self, value: dict[str, JsonLike]) -> bool:
+        """Return whether nothing is wrong with an object."""
+        return self.checked(value) is not None
+
+    def problems(self, value: Mapping[str, JsonLike]) -> Iterator[Problem]:
+        """Yield what is wrong with an object, in the order of the fields."""
+        for name, kind, required in self._fields:
+            item = value.get(name)
+            if item is not None:
+                for path, text in kind.problems(item):
+                    yield f".{name}{path}", text
+            elif required:
+                yield f".{name}", kind.mismatch(None) if name in value else "missing"
 
 
-_Problem: TypeAlias = tuple[str, str]  # path, what is wrong there
+def schema_of(cls: type[Any]) -> Schema:
+    """Return the schema of a class; it is made once."""
+    schema = _schemas.get(cls)
+    if schema is None:
+        schema = _schemas[cls] = Schema(cls)
+    return schema
 
 
-class _WrongError(ValueError):
-    """A value that its hook refused; the paths of its problems begin at the value."""
-
-    def __init__(self, problems: list[_Problem]) -> None:
-        super().__init__(problems)
-        self.problems = problems
+_schemas: Final[dict[type[Any], Schema]] = {}
 
 
-def read(cls: type[T], value: Json, *, root: str = "$.payload") -> T:
-    """Structure a JSON value; one `InvalidRequest` names all that is wrong with it."""
-    try:
-        return _converter.structure(value, cls)
-    except (BaseValidationError, _WrongError) as error:
-        problems: list[str] = []
-        for path, text in _problems(error, root):
-            if len(problems) == _MAX_PROBLEMS:
-                problems.append("and more")
-                break
-            problems.append(f"{text} @ {clip(path, 256)}")
-        raise InvalidRequest("; ".join(problems)) from None
+def described(problems: Iterable[Problem], root: str) -> Iterator[str]:
+    """Yield a description of each problem of the value at `root`, up to `MAX_PROBLEMS`."""
+    for count, (path, text) in enumerate(problems):
+        if count == MAX_PROBLEMS:
+            yield "and more"
+            return
+        yield f"{text} @ {root}{clip(path, _MAX_PATH)}"
 
 
-def to_json(value: Json) -> Json:
-    """Unstructure a payload object; a field that is None becomes absent, not null."""
-    cls = value.__class__
-    if attrs.has(cls):
-        return {
-            field.name: to_json(item)
-            for field in attrs.fields(cls)
-            if (item := getattr(value, field.name)) is not None
-            or field.metadata.get(KEEP_NULL, _never)(value)
-        }
-    if cls is list or cls is tuple:
-        return [to_json(item) for item in value]
-    return value
+# --- what one value must be ------------------------------------------------------------------
 
 
-def _never(_: object) -> bool:
-    return False
+@attrs.frozen
+class _Kind:
+    """What a value must be, as an annotation says."""
+
+    name: str
+    classes: frozenset[type]
+    """The value is of exactly one of these classes."""
+    fits: Callable[[Any], object] | None = None
+    """Tells by its truth whether a value of these classes is right. None: it is."""
+    look: Callable[[Any], Iterator[Problem]] | None = None
+    """Yields what is wrong with a value of these classes that does not fit."""
+
+    def takes(self, value: object) -> bool:
+        """Return whether nothing is wrong with a value."""
+        if value.__class__ in self.classes:
+            return self.fits is None or bool(self.fits(value))
+        known = plain(value)
+        return known is not value and self.takes(known)
+
+    def problems(self, value: object) -> Iterator[Problem]:
+        """Yield what is wrong with a value."""
+        if value.__class__ not in self.classes and plain(value).__class__ not in self.classes:
+            yield "", self.mismatch(value)
+        elif self.fits is not None and self.look is not None and not self.fits(value):
+            yield from self.look(value)
+
+    def mismatch(self, value: object) -> str:
+        """Describe a value of another class."""
+        got = _NAMES.get(plain(value).__class__, "something else")
+        return f"expected {self.name}, got {got}"
 
 
-# --- problems --------------------------------------------------------------------------------
-
-
-def _problems(error: BaseException, path: str) -> Iterator[_Problem]:
-    if isinstance(error, BaseValidationError):
-        for part in error.exceptions:
-            yield from _problems(part, path + _step(part))
-    elif isinstance(error, _WrongError):
-        for below, text in error.problems:
-            yield path + below, text
-    elif isinstance(error, KeyError):
-        yield f"{path}.{error.args[0]}", "missing"
-    else:
-        raise error
-
-
-def _step(part: BaseException) -> str:
-    for note in getattr(part, "__notes__", ()):
-        if isinstance(note, AttributeValidationNote):
-            # A missing field is named by its KeyError already.
-            return "" if isinstance(part, KeyError) else f".{note.name}"
-        if isinstance(note, IterableValidationNote):
-            return _key(note.index)
-    return ""
-
-
-def _key(index: object) -> str:
-    return f"[{clip(repr(index), 64)}]"
-
-
-_JSON_NAMES: dict[type[object], str] = {
-    str: "a string",
+_NAMES: Final[Mapping[type, str]] = {
+    NoneType: "null",
     bool: "a boolean",
     int: "an integer",
     float: "a number",
-    type(None): "null",
+    Decimal: "a number",
+    str: "a string",
     list: "an array",
     dict: "an object",
 }
 
-
-def _mismatch(expected: str, value: Json) -> _WrongError:
-    kind = value.__class__
-    got = _JSON_NAMES.get(kind, "something else")
-    return _WrongError([("", f"expected {expected}, got {got}")])
-
-
-# --- hooks -----------------------------------------------------------------------------------
-
-
-_Hook: TypeAlias = Callable[[Json, Any], Json]
-
-
-def _exactly(kind: type, *also: type) -> _Hook:
-    """Make a hook that takes values of one JSON type as they are."""
-    accepted = frozenset({kind, *also})
-    expected = _JSON_NAMES[kind]
-
-    def hook(value: Json, _: object) -> Json:
-        if type(value) in accepted:
-            return value
-        raise _mismatch(expected, value)
-
-    return hook
+_ANYTHING: Final = _Kind("a value", frozenset())
+_STRING: Final = _Kind("a string", frozenset({str}))
+_OBJECT: Final = _Kind("an object", frozenset({dict}))
+_NUMBER: Final = _Kind("a number", frozenset({int, float, Decimal}))
+_SIMPLE: Final[Mapping[object, _Kind]] = {
+    Any: _ANYTHING,
+    str: _STRING,
+    bool: _Kind("a boolean", frozenset({bool})),
+    int: _Kind("an integer", frozenset({int})),
+    float: _Kind("a number", frozenset({int, float})),
+}
 
 
-def _take_strings(value: Json, _: object) -> list[str]:
-    # Not cattrs' own: it makes an exception with a traceback for every wrong item.
-    items: list[str] = _take_array(value, None)
-    _refuse_any(_wrong_items(items, "a string", lambda _: True))
-    return items
+def _kind_of(hint: Any) -> _Kind:  # noqa: ANN401 - a class, or one of typing's special forms
+    if hint in _SIMPLE:
+        return _SIMPLE[hint]
+    origin, args = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return _ruled(_kind_of(args[0]), _rule_of(args[1]))
+    if origin is Literal:
+        return _ruled(_STRING, Rule(f"one of {', '.join(args)}", args.__contains__))
+    if origin in (Union, UnionType):
+        return _union([each for each in args if each is not NoneType])
+    if origin is list:
+        return _list_of(_kind_of(args[0]))
+    if origin is dict:
+        return _dict_of(*map(_kind_of, args))
+    schema = schema_of(hint)
+    return attrs.evolve(_OBJECT, fits=schema.fits, look=schema.problems)
 
 
-def _take_lease(value: Json, _: object) -> dict[str, list[str]]:
-    """Take an object of non-empty names to arrays of non-empty strings (§9.2)."""
-    grants: dict[str, list[str]] = _take_object(value, None)
-    _refuse_any(_wrong_grants(grants))
-    return grants
+def _ruled(kind: _Kind, rule: Rule) -> _Kind:
+    def look(_: object) -> Iterator[Problem]:
+        yield "", f"expected {rule.expected}"
+
+    return attrs.evolve(kind, fits=rule.holds, look=look)
 
 
-_take_array = _exactly(list)
-_take_object = _exactly(dict)
+def _rule_of(extra: object) -> Rule:
+    if isinstance(extra, Rule):
+        return extra
+    assert isinstance(extra, Meta)
+    least, most = extra.min_length or 0, extra.max_length
+    assert most is not None, "no other constraint is in use"
+    return Rule(f"{least} to {most} characters", lambda text: least <= len(text) <= most)
 
 
-def _refuse_any(problems: Iterator[_Problem]) -> None:
-    first = list(islice(problems, _MAX_PROBLEMS + 1))
-    if first:
-        raise _WrongError(first)
-
-
-def _wrong_grants(grants: dict[str, Json]) -> Iterator[_Problem]:
-    for name, patterns in grants.items():
-        path = _key(name)
-        if not name:
-            yield path, "expected a non-empty name"
-        kind = patterns.__class__
-        if kind is not list:
-            yield path, "expected an array"
-            continue
-        for below, text in _wrong_items(patterns, "a non-empty string", bool):
-            yield path + below, text
-
-
-def _wrong_items(
-    items: list[Json], expected: str, holds: Callable[[str], bool]
-) -> Iterator[_Problem]:
-    for index, item in enumerate(items):
-        if type(item) is not str or not holds(item):
-            yield f"[{index}]", f"expected {expected}"
-
-
-def _with_rule(kind: type[Any], converter: Converter) -> _Hook:
-    """Make the hook of an `Annotated` type: its own, then the rules."""
-    base, *extras = get_args(kind)
-    rules = [extra for extra in extras if isinstance(extra, Rule)]
-    hook = converter.get_structure_hook(base)
-
-    def checked(value: Json, _: object) -> Json:
-        result = hook(value, base)
-        for rule in rules:
-            if not rule.holds(result):
-                raise _WrongError([("", f"expected {rule.expected}")])
-        return result
-
-    return checked
-
-
-def _object_of(cls: type[Any], converter: Converter) -> _Hook:
-    """Make the hook of a payload class: takes an object, null in it for absent."""
-    structure = make_dict_structure_fn(cls, converter)
-    optional = frozenset(f.name for f in attrs.fields(cls) if f.default is not attrs.NOTHING)
-
-    def hook(value: Json, _: object) -> Json:
-        fields: JsonObject = _take_object(value, None)
-        if None in fields.values():
-            fields = {k: v for k, v in fields.items() if v is not None or k not in optional}
-        return structure(fields, cls)
-
-    return hook
-
-
-def _array_of(kind: type[Any], converter: Converter) -> _Hook:
-    """Make the hook of a list: takes an array, where cattrs would take whatever can be iterated."""
-    structure = list_structure_factory(kind, converter)
-
-    def hook(value: Json, _: object) -> Json:
-        return structure(_take_array(value, None), kind)
-
-    return hook
-
-
-def _or_string(kind: type[Any], converter: Converter) -> _Hook:
-    """Make the hook of a class whose place a bare string may take."""
-    (cls,) = (alternative for alternative in get_args(kind) if alternative is not str)
-    hook = converter.get_structure_hook(cls)
-
-    def take(value: Json, _: object) -> Json:
-        return value if isinstance(value, str) else hook(value, cls)
-
-    return take
-
-
-def _is_class_or_string(kind: object) -> bool:
-    alternatives = get_args(kind)
-    return isinstance(kind, UnionType) and str in alternatives and NoneType not in alternatives
-
-
-def _has_rule(kind: object) -> bool:
-    return get_origin(kind) is Annotated and any(
-        isinstance(extra, Rule) for extra in get_args(kind)
+def _union(hints: Sequence[Any]) -> _Kind:
+    if Decimal in hints:
+        return _NUMBER
+    kinds = [_kind_of(hint) for hint in hints]
+    if len(kinds) == 1:
+        return kinds[0]
+    by_class = {cls: kind for kind in kinds for cls in kind.classes}
+    return _Kind(
+        " or ".join(kind.name for kind in kinds),
+        frozenset(by_class),
+        fits=lambda value: by_class[value.__class__].takes(value),
+        look=lambda value: by_class[value.__class__].problems(value),
     )
 
 
-def _is_list(kind: object) -> bool:
-    return get_origin(kind) is list
+def _list_of(item: _Kind) -> _Kind:
+    def look(values: list[object]) -> Iterator[Problem]:
+        for index, value in enumerate(values):
+            for path, text in item.problems(value):
+                yield f"[{index}]{path}", text
+
+    return _Kind("an array", frozenset({list}), lambda values: all(map(item.takes, values)), look)
 
 
-def _is_exactly(wanted: object) -> Callable[[object], bool]:
-    return lambda kind: kind == wanted
+def _dict_of(key: _Kind, item: _Kind) -> _Kind:
+    if item is _ANYTHING:
+        return _OBJECT
+
+    def look(values: dict[object, object]) -> Iterator[Problem]:
+        for name, value in values.items():
+            for path, text in chain(key.problems(name), item.problems(value)):
+                yield f"[{clip(repr(name), _MAX_KEY)}]{path}", text
+
+    def fits(values: dict[object, object]) -> bool:
+        return all(map(key.takes, values)) and all(map(item.takes, values.values()))
+
+    return attrs.evolve(_OBJECT, fits=fits, look=look)
 
 
-def _make_converter() -> Converter:
-    converter = Converter(detailed_validation=True)
-    converter.register_structure_hook(str, _exactly(str))
-    converter.register_structure_hook(bool, _exactly(bool))
-    converter.register_structure_hook(int, _exactly(int))
-    converter.register_structure_hook(float, _exactly(float, int))
-    converter.register_structure_hook_factory(_is_list, _array_of)
-    converter.register_structure_hook_func(_is_exactly(JsonObject), _take_object)
-    converter.register_structure_hook_func(_is_exactly(list[str]), _take_strings)
-    converter.register_structure_hook_func(_is_exactly(dict[str, list[str]]), _take_lease)
-    converter.register_structure_hook_factory(attrs.has, _object_of)
-    converter.register_structure_hook_factory(_has_rule, _with_rule)
-    converter.register_structure_hook_factory(_is_class_or_string, _or_string)
-    return converter
+# --- what the fields of a class are ----------------------------------------------------------
 
 
-_converter = _make_converter()
+@attrs.frozen
+class _Field:
+    name: str
+    kind: _Kind
+    required: bool
+    nullable: bool
+    """Null is as good as absent."""
+
+
+def _fields_of(cls: type[Any]) -> Iterator[_Field]:
+    if attrs.has(cls):
+        hints = get_type_hints(cls, include_extras=True)
+        for field in attrs.fields(cls):
+            required = field.default is attrs.NOTHING
+            nullable = not required and KEEP_NULL not in field.metadata
+            yield _Field(field.name, _kind_of(hints[field.name]), required, nullable)
+    else:
+        for info in msgspec.structs.fields(cls):
+            yield _Field(info.encode_name, _kind_of(info.type), info.required, not info.required)

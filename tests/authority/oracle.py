@@ -1,4 +1,4 @@
-"""What patterns mean, said a second time: slowly, and with nothing in common with the first."""
+"""A second implementation of patterns, slow, that shares no code with the first."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 
 def oracle(pattern: str, form: str) -> bool:
-    """Tell whether a pattern matches, by trying everything."""
+    """Return whether a pattern matches, by trying everything."""
     return _segments_match(pattern.split("/"), form.split("/"))
 
 
@@ -46,4 +46,4 @@ patterns = st.builds(_written, st.lists(_segment, min_size=1, max_size=5), _star
 """Small patterns of every shape."""
 
 STRINGS = ["".join(letters) for size in range(7) for letters in product("ab/:", repeat=size)]
-"""All short strings of letters that those patterns have."""
+"""All short strings of the letters of `patterns`."""

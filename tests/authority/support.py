@@ -1,4 +1,4 @@
-"""Leases and budgets in a few words."""
+"""Leases and budgets for tests."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def lease(request: Mapping[str, Any] | None = None, expires_at: Any = None) -> L
 
 
 def refusal(request: Any, expires_at: Any = None) -> str:
-    """Return the words in which a lease is refused."""
+    """Return the message with which a lease is refused."""
     with pytest.raises(InvalidRequest) as caught:
         lease(request, expires_at)
     return caught.value.message
@@ -34,5 +34,5 @@ def budget(*amounts: str) -> Lease:
 
 
 def left(budget: Budget) -> str:
-    """Return what is left of the dollars, as it is written."""
+    """Return what is left of the dollars, as text."""
     return f"{budget.remaining['USD']:f}"

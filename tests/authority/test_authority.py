@@ -54,14 +54,14 @@ def authority(
 @pytest.mark.spec("9.1-1", "9.3-1", "9.3-3")
 @pytest.mark.parametrize(("capability", "target"), OPERATIONS)
 def test_what_the_lease_covers_may_be_done(capability: str, target: str) -> None:
-    """The check returns, at once, and nothing else happens."""
+    """The check returns without an error for operations that the lease covers."""
     authority(ALL, deadline=NOW + 1).check(capability, target, now=NOW)
 
 
 @pytest.mark.spec("9.3-2")
 @pytest.mark.parametrize(("capability", "target"), OPERATIONS)
 def test_without_a_grant_nothing_may_be_done(capability: str, target: str) -> None:
-    """No lease is no authority, and a lease of all else is none for this."""
+    """An empty lease allows nothing, and a lease for other capabilities does not allow this one."""
     without = {name: patterns for name, patterns in ALL.items() if name != capability}
     for request in (None, {}, without, {**ALL, capability: []}):
         with pytest.raises(PermissionDenied) as caught:
@@ -89,7 +89,7 @@ def test_without_a_grant_nothing_may_be_done(capability: str, target: str) -> No
     ],
 )
 def test_what_the_lease_does_not_cover_is_denied(capability: str, target: str) -> None:
-    """The refusal names what was asked for, briefly, and in words that can be sent."""
+    """The refusal names capability and target, clipped, in text that can be sent."""
     with pytest.raises(PermissionDenied) as caught:
         authority(ALL).check(capability, target, now=NOW)
     assert capability in caught.value.message
@@ -102,7 +102,7 @@ def test_what_the_lease_does_not_cover_is_denied(capability: str, target: str) -
     "capability", ["", "fs", "fs.delete", "FS.READ", "x-vendor", "cost.budget", "*", "\ud800" * 999]
 )
 def test_an_unknown_capability_is_denied(capability: str) -> None:
-    """An operation that no lease could grant is not granted; money is not an operation."""
+    """An unknown capability is refused, and so is `cost.budget`, which is no operation."""
     with pytest.raises(PermissionDenied, match="no such capability") as caught:
         authority({**ALL, "cost.budget": ["USD:1"]}).check(capability, "USD:1", now=NOW)
     dumps(caught.value.payload())
@@ -110,7 +110,7 @@ def test_an_unknown_capability_is_denied(capability: str) -> None:
 
 
 def test_every_name_of_the_target_has_to_be_allowed() -> None:
-    """A file is also what its links lead to."""
+    """The target and the real path to which a link leads both have to be allowed."""
     job = authority(ALL)
     job.check("fs.read", "/ws/link", now=NOW, also=["/ws/real", "/ws/other"])
     with pytest.raises(PermissionDenied, match="'/etc/passwd'"):
@@ -122,7 +122,7 @@ def test_every_name_of_the_target_has_to_be_allowed() -> None:
 @pytest.mark.spec("9.5-4", "9.5-5")
 @pytest.mark.parametrize(("capability", "target"), OPERATIONS)
 def test_nothing_may_be_done_from_the_deadline_on(capability: str, target: str) -> None:
-    """The moment itself is too late."""
+    """At the deadline itself, nothing is allowed any longer."""
     job = authority(ALL, deadline=NOW)
     job.check(capability, target, now=NOW - 0.001)
     for now in (NOW, NOW + 3600):
@@ -135,7 +135,7 @@ def test_nothing_may_be_done_from_the_deadline_on(capability: str, target: str) 
 @pytest.mark.spec("9.6-6", "9.6-7")
 @pytest.mark.parametrize(("capability", "target"), [*OPERATIONS, ("fs.read", "/etc/passwd")])
 def test_nothing_may_be_done_without_money(capability: str, target: str) -> None:
-    """Any counter at zero refuses every operation, also one that the lease does not cover."""
+    """A counter at zero makes every operation fail, also one that the lease does not cover."""
     job = authority({**ALL, "cost.budget": ["USD:1.00", "credits:5"]})
     job.budget.charge("USD", Decimal("1.00"))
     with pytest.raises(BudgetExhausted) as caught:
@@ -144,13 +144,13 @@ def test_nothing_may_be_done_without_money(capability: str, target: str) -> None
 
 
 def test_a_budget_of_zero_leaves_no_free_operation() -> None:
-    """The first operation is one too many."""
+    """With a budget of zero, the first operation is refused."""
     with pytest.raises(BudgetExhausted):
         authority({**ALL, "cost.budget": ["USD:0.00"]}).check("tool.call", "search.web", now=NOW)
 
 
 def test_a_child_stops_with_its_parents_money() -> None:
-    """A delegated job that has money left, or no budget at all, has its parent's counters too."""
+    """A delegated job is refused when its parent's budget is used up, whatever its own has left."""
     parent = authority({**ALL, "cost.budget": ["USD:2"]})
     children = [
         Authority(lease=parent.lease, budget=Budget(amounts, parent.budget))
@@ -174,7 +174,7 @@ def test_a_check_spends_nothing() -> None:
 
 
 def test_expiry_comes_before_money_and_money_before_patterns() -> None:
-    """What is wrong in several ways is refused for the most lasting reason."""
+    """An expired lease is reported before a used-up budget, and that before a missing pattern."""
     job = authority({"cost.budget": ["USD:0"]}, deadline=NOW)
     with pytest.raises(LeaseExpired):
         job.check("fs.read", "/x", now=NOW)
@@ -184,7 +184,7 @@ def test_expiry_comes_before_money_and_money_before_patterns() -> None:
 
 @pytest.mark.spec("9.7-1", "9.7-2")
 def test_a_model_that_no_pattern_matches_is_denied() -> None:
-    """Under either policy a lease that names models allows those only."""
+    """A lease that names models allows only those, under either policy."""
     for any_model in (False, True):
         job = authority({"model.use": ["anthropic/*"]}, any_model=any_model)
         job.check("model.use", "anthropic/claude-3-haiku", now=NOW)
@@ -197,7 +197,7 @@ def test_a_model_that_no_pattern_matches_is_denied() -> None:
 
 @pytest.mark.spec("9.7-4")
 def test_a_lease_without_models_forbids_them_unless_the_policy_allows_any() -> None:
-    """The policy allows models, not other things, and no name that is none."""
+    """The policy allows any model to a lease that names none, but nothing else."""
     with pytest.raises(PermissionDenied):
         authority({}).check("model.use", "openai/gpt-4o", now=NOW)
     job = authority({}, any_model=True)

@@ -1,4 +1,4 @@
-"""Budgets: exact counters, spending up the tree, and what is set aside for children."""
+"""Budgets: exact counters, spending in a tree, and amounts set aside for children."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def usd(amount: str | int, parent: Budget | None = None) -> Budget:
 
 @pytest.mark.spec("9.6-2", "9.6-4")
 def test_a_cost_is_taken_off_the_counter_of_its_currency() -> None:
-    """Currencies are counted apart, each from its budgeted value."""
+    """Each currency has its own counter."""
     budget = Budget({"USD": Decimal("1.00"), "credits": Decimal(1000)})
     assert budget.charge("USD", 0.4) == [budget]
     assert budget.remaining == {"USD": Decimal("0.60"), "credits": Decimal(1000)}
@@ -46,7 +46,7 @@ def test_sums_do_not_drift() -> None:
 
 
 def test_a_hundred_cents() -> None:
-    """However many charges make it up, a dollar is a dollar."""
+    """A hundred cents are exactly a dollar."""
     budget = usd("1.00")
     for _ in range(100):
         assert budget.exhausted() is None
@@ -56,7 +56,7 @@ def test_a_hundred_cents() -> None:
 
 @pytest.mark.spec("9.6-4", "9.6-7")
 def test_overspending_takes_the_counter_below_zero() -> None:
-    """A cost beyond what is left has been incurred all the same."""
+    """A cost above what is left takes the counter below zero."""
     budget = usd(1)
     assert budget.charge("USD", 5.0) == [budget]
     assert left(budget) == "-4.0"
@@ -90,7 +90,7 @@ def test_overspending_takes_the_counter_below_zero() -> None:
     ],
 )
 def test_what_is_no_cost_changes_nothing(value: Any) -> None:
-    """A cost that is negative, not a number or out of bounds is refused, in the whole line."""
+    """A cost that is negative, not a number or out of bounds is refused, and changes no counter."""
     parent = usd(2)
     budget = usd(1, parent)
     with pytest.raises(ValueError, match=r".+"):
@@ -100,12 +100,12 @@ def test_what_is_no_cost_changes_nothing(value: Any) -> None:
 
 @pytest.mark.parametrize("value", [0, 0.0, -0.0, Decimal("0.00")])
 def test_a_cost_of_nothing_changes_nothing(value: float | Decimal) -> None:
-    """There is nothing to report after it."""
+    """A cost of zero changes no counter, and no node is returned."""
     assert usd(1).charge("USD", value) == []
 
 
 def test_a_currency_without_a_budget() -> None:
-    """Its cost is nobody's, and the counters there are do not change; case tells them apart."""
+    """A cost in a currency without a counter changes nothing; currencies are case-sensitive."""
     budget = usd(1)
     assert budget.charge("EUR", 1) == []
     assert budget.charge("usd", 1) == []
@@ -114,7 +114,7 @@ def test_a_currency_without_a_budget() -> None:
 
 @pytest.mark.spec("9.6-7")
 def test_a_budget_of_zero_is_exhausted_from_the_start() -> None:
-    """Nothing has been spent, and nothing may be."""
+    """A budget of zero is exhausted before anything is spent."""
     assert usd("0.00").exhausted() == "USD"
 
 
@@ -126,7 +126,7 @@ def test_one_exhausted_currency_is_enough() -> None:
 
 
 def test_a_counter_stays_writable_however_much_is_overspent() -> None:
-    """The charge that would take a counter out of bounds is refused, and changes no counter."""
+    """A charge that would take a counter out of bounds is refused, and changes no counter."""
     parent = usd(10**WHOLE_DIGITS - 1)
     budget = usd(0, parent)
     most = 10**WHOLE_DIGITS - 1
@@ -138,7 +138,7 @@ def test_a_counter_stays_writable_however_much_is_overspent() -> None:
 
 
 def test_what_is_left_is_a_copy() -> None:
-    """Changing what one was told changes no counter."""
+    """Changing the returned amounts changes no counter."""
     budget = usd(1)
     budget.remaining["USD"] = Decimal(99)
     assert left(budget) == "1"
@@ -151,7 +151,7 @@ class Cents(IntEnum):
 
 
 def test_a_number_of_another_class_is_the_number_it_is() -> None:
-    """Subclasses of numbers, whose `repr` is not a number, count as the numbers they are."""
+    """Instances of subclasses of numbers are charged by their value, not by their `repr`."""
 
     class Dollars(float):
         def __repr__(self) -> str:
@@ -163,7 +163,7 @@ def test_a_number_of_another_class_is_the_number_it_is() -> None:
 
 @given(st.floats(min_value=1e-23, max_value=1e17))
 def test_ordinary_floats_are_taken_as_they_are_written(value: float) -> None:
-    """No digit that the float is written with is lost, nor any added."""
+    """A float is charged with exactly the digits with which it is written."""
     assert exact(value) == Decimal(repr(value))
 
 
@@ -171,7 +171,7 @@ def test_ordinary_floats_are_taken_as_they_are_written(value: float) -> None:
 
 
 def test_spending_counts_against_every_ancestor() -> None:
-    """A charge names the nodes that it changed, the innermost first."""
+    """A charge returns the nodes that it changed, innermost first."""
     root = Budget({"USD": Decimal(5), "EUR": Decimal(5)})
     middle = Budget({"EUR": Decimal(2)}, root)
     leaf = usd(2, middle)
@@ -182,7 +182,7 @@ def test_spending_counts_against_every_ancestor() -> None:
 
 
 def test_a_child_without_a_budget_spends_its_parents() -> None:
-    """There is no operation without a counter below a budgeted job."""
+    """A job without a budget spends its parent's."""
     root = usd(1)
     child = Budget(None, root)
     assert child.remaining == {}
@@ -201,7 +201,7 @@ def test_an_exhausted_ancestor_exhausts() -> None:
 
 
 def test_nothing_bounds_the_unbudgeted() -> None:
-    """Where nobody has a budget, a child may be given any."""
+    """Without a budget in the line, a child may be granted any amount."""
     root = Budget(None)
     assert root.available() is None
     assert Budget(None, root).available() is None
@@ -213,7 +213,7 @@ def test_nothing_bounds_the_unbudgeted() -> None:
 
 @pytest.mark.spec("9.4-3", "9.4-4")
 def test_what_is_spent_cannot_be_granted() -> None:
-    """Of 5.00 with 3.00 spent there are 2.00 for a child."""
+    """After 3.00 of 5.00 were spent, 2.00 are available to a child."""
     budget = usd("5.00")
     budget.charge("USD", 3)
     assert budget.available() == {"USD": Decimal(2)}
@@ -221,7 +221,7 @@ def test_what_is_spent_cannot_be_granted() -> None:
 
 @pytest.mark.spec("9.4-3")
 def test_two_children_together_get_no_more_than_there_is() -> None:
-    """What one child was granted is not there for another until the first has ended."""
+    """The grant of one child is not available to another until the first has ended."""
     root = usd(2)
     first = usd(2, root)
     assert root.available() == {"USD": Decimal(0)}
@@ -250,7 +250,7 @@ def test_a_cousin_behind_an_unbudgeted_parent_is_seen() -> None:
 
 
 def test_a_parent_that_spent_what_it_set_aside() -> None:
-    """What it has left is promised already, so its child has nothing to give."""
+    """A parent that spent what it had set aside leaves nothing for a grandchild."""
     root = usd(6)
     child = usd(6, root)
     usd(4, child)
@@ -259,20 +259,20 @@ def test_a_parent_that_spent_what_it_set_aside() -> None:
 
 
 def test_an_overspent_child_holds_nothing() -> None:
-    """Below zero there is nothing to set aside, and its parent has paid for the rest."""
+    """A child below zero holds nothing, since its parent was charged already."""
     root = usd(5)
     usd(1, root).charge("USD", 3)
     assert root.available() == {"USD": Decimal(2)}
 
 
 def test_a_currency_that_the_parent_lacks_is_not_available() -> None:
-    """A budget is a bound on all currencies: a child gets none that its line does not have."""
+    """A child gets no currency that a budgeted parent lacks."""
     root = Budget({"USD": Decimal(5), "EUR": Decimal(5)})
     assert usd(1, root).available() == {"USD": Decimal(1)}
 
 
 def test_closing_twice_is_closing() -> None:
-    """The end of a job may be met on more than one way."""
+    """A node can be closed twice."""
     root = usd(2)
     child = usd(2, root)
     child.close()
@@ -282,7 +282,7 @@ def test_closing_twice_is_closing() -> None:
 
 
 def test_what_a_closed_jobs_children_hold_stays_set_aside() -> None:
-    """A parent that has ended leaves the tree after the last of its children."""
+    """A closed node stays in the tree until its last child is closed."""
     root = usd(5)
     middle = usd(4, root)
     leaf = usd(3, middle)

@@ -30,7 +30,7 @@ currencies = st.sampled_from(CURRENCIES)
 
 @attrs.define(eq=False)
 class Node:
-    """What the oracle knows of a job: its grant, and what was spent by itself."""
+    """The oracle's record of a job: its grant, and its own spending."""
 
     budget: Budget
     parent: Node | None
@@ -59,11 +59,11 @@ class Tree(RuleBasedStateMachine):
         return [other for other in self.all if node in other.line()]
 
     def left(self, node: Node, currency: str) -> Fraction:
-        """Return the grant without all that was ever spent below it."""
+        """Return the grant less all that was spent at and below the node."""
         return node.granted[currency] - sum(below.spent[currency] for below in self.below(node))
 
     def held(self, holder: Node, currency: str, line: list[Node]) -> Fraction:
-        """Add up the open counters next below a job, off the line that asks."""
+        """Return the sum of the nearest open counters below a job, without those of one branch."""
         counted = [
             node
             for node in self.below(holder)
@@ -79,7 +79,7 @@ class Tree(RuleBasedStateMachine):
         )
 
     def available(self, node: Node) -> dict[str, Fraction] | None:
-        """Return what a new child may get, counter by counter."""
+        """Return what a new child may be granted of a currency."""
         line = node.line()
         bounds = [holder for holder in line if holder.granted]
         if not bounds:
@@ -106,7 +106,7 @@ class Tree(RuleBasedStateMachine):
 
     @rule(target=children, parent=nodes, grant=st.dictionaries(currencies, amounts))
     def delegate(self, parent: Node, grant: dict[str, Decimal]) -> Any:
-        """Delegate what is asked, as far as it is available."""
+        """Delegate the amount asked, as far as it is available."""
         if not all(node.open for node in parent.line()):
             return multiple()
         available = parent.budget.available()
@@ -127,7 +127,7 @@ class Tree(RuleBasedStateMachine):
         self.charge(node, currency, value)
 
     def charge(self, node: Node, currency: str, value: Decimal) -> None:
-        """Spend, and hold what changed against who has that counter."""
+        """Spend, and compare the changed nodes with those that have the counter."""
         if not all(above.open for above in node.line()):
             return
         changed = node.budget.charge(currency, value)
@@ -143,7 +143,7 @@ class Tree(RuleBasedStateMachine):
 
     @invariant()
     def counters_are_what_was_granted_less_what_was_spent(self) -> None:
-        """Nothing is lost, and nothing is counted twice."""
+        """Each counter is its grant less what was spent at and below its node."""
         for node in self.all:
             assert {
                 currency: Fraction(left) for currency, left in node.budget.remaining.items()
@@ -151,7 +151,7 @@ class Tree(RuleBasedStateMachine):
 
     @invariant()
     def what_is_available_is_what_nobody_holds(self) -> None:
-        """The tree and the oracle agree on it, for all that could delegate."""
+        """Tree and oracle agree on what is available, for each node that could delegate."""
         for node in self.all:
             if all(above.open for above in node.line()):
                 available = node.budget.available()
@@ -163,7 +163,7 @@ class Tree(RuleBasedStateMachine):
 
     @invariant()
     def a_line_is_exhausted_by_any_of_its_counters(self) -> None:
-        """Exhaustion is any counter at or below zero, from the job up."""
+        """A line is exhausted if a counter from the job up is at or below zero."""
         for node in self.all:
             used_up = {
                 currency
@@ -182,7 +182,7 @@ class Tree(RuleBasedStateMachine):
 
 
 class OverspentTree(Tree):
-    """The same, with jobs that spend what they do not have."""
+    """A tree with jobs that also spend more than they have."""
 
     @rule(node=Tree.nodes, currency=currencies, value=amounts)
     def overspend(self, node: Node, currency: str, value: Decimal) -> None:
@@ -190,7 +190,7 @@ class OverspentTree(Tree):
         self.charge(node, currency, value)
 
     def who_keeps_within_bounds_overdraws_nobody(self) -> None:
-        """Here nobody keeps within bounds."""
+        """Overspending is allowed here, so there is nothing to check."""
 
 
 TestTree = Tree.TestCase

@@ -1,4 +1,4 @@
-"""Leases: how they are read and shown, and that no delegation adds to them."""
+"""Leases: how they are read and written, and that no delegation adds to them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.authority.support import LATER, NOW, SOON, budget, lease, refusal
 
 @pytest.mark.spec("9.2-1")
 def test_every_reserved_capability_can_be_granted() -> None:
-    """The seven of §9.2, and what vendors call theirs."""
+    """The seven capabilities of §9.2 and those of vendors can be granted."""
     request = {
         "fs.read": ["/ws/**"],
         "fs.write": ["/ws/src/*"],
@@ -61,7 +61,7 @@ def test_every_reserved_capability_can_be_granted() -> None:
     ],
 )
 def test_other_names_are_refused(name: Any) -> None:
-    """A capability is spelled as §9.2 has it, or it is none."""
+    """Other names of capabilities are refused."""
     message = refusal({name: ["a"]})
     assert message.startswith("expected a capability of §9.2, or x-vendor.<vendor> @ ")
     assert len(message) < 200
@@ -85,14 +85,14 @@ def test_other_names_are_refused(name: Any) -> None:
     ],
 )
 def test_what_is_malformed_is_refused_where_it_stands(request_: Any, problem: str) -> None:
-    """Nothing is coerced, and nothing malformed is dropped."""
+    """Malformed requests are refused with the path of the problem."""
     message = refusal(request_)
     assert message.endswith(problem)
     dumps(message)
 
 
 def test_all_problems_are_named_at_once() -> None:
-    """One answer is enough to mend a request."""
+    """One error names all problems of a request."""
     message = refusal(
         {"fs.read": ["/a", ""], "fs.delete": [], "tool.call": "*", "cost.budget": ["USD"]},
         "not-a-date",
@@ -109,7 +109,7 @@ def test_all_problems_are_named_at_once() -> None:
 
 
 def test_the_list_of_problems_has_an_end() -> None:
-    """A thousand wrong patterns do not make an answer of a thousand lines."""
+    """A thousand wrong patterns make a short error."""
     message = refusal({"fs.read": [""] * MAX_PATTERNS})
     assert message.count(" @ ") == 8
     assert message.endswith("; and more")
@@ -125,25 +125,25 @@ def test_the_list_of_problems_has_an_end() -> None:
     ],
 )
 def test_a_lease_has_a_bounded_number_of_patterns(request_: Mapping[str, Any]) -> None:
-    """Each operation may be held against all of one capability, so there is an end to them."""
+    """A lease with more patterns than the bound is refused."""
     assert refusal(request_) == f"more than {MAX_PATTERNS} patterns @ $.lease_request"
 
 
 def test_a_lease_has_a_bounded_number_of_segments() -> None:
-    """A few patterns can be as dear to check as many."""
+    """A lease with more segments than the bound is refused."""
     long = "/".join("a" * 100)
     request = {"tool.call": [long] * (MAX_SEGMENTS // 100), "model.use": [long]}
     assert refusal(request) == f"more than {MAX_SEGMENTS} segments in all @ $.lease_request"
 
 
 def test_as_many_patterns_as_there_may_be() -> None:
-    """The bound itself is allowed."""
+    """A lease at the bound of patterns is accepted."""
     lease({"tool.call": [f"t{n}" for n in range(MAX_PATTERNS)]})
 
 
 @pytest.mark.parametrize("request_", [None, {}, {"fs.read": []}, {"fs.read": [], "model.use": ()}])
 def test_what_grants_nothing_is_not_shown(request_: Any) -> None:
-    """Some clients take an empty list in an acceptance for malformed."""
+    """Capabilities without patterns are left out, because some clients refuse empty lists."""
     empty = lease(request_)
     assert empty.wire() == {}
     assert empty.budget is None
@@ -182,7 +182,7 @@ def test_what_grants_nothing_is_not_shown(request_: Any) -> None:
     ],
 )
 def test_amounts_are_read_to_the_letter(amount: str) -> None:
-    """A budget that cannot be read is refused; it never means that there is none."""
+    """A malformed amount is refused."""
     assert refusal({"cost.budget": ["EUR:1", amount]}).endswith(
         " @ $.lease_request['cost.budget'][1]"
     )
@@ -200,17 +200,17 @@ def test_amounts_are_read_to_the_letter(amount: str) -> None:
     ],
 )
 def test_amounts_are_shown_as_amounts(amount: str, shown: str) -> None:
-    """Every digit is kept, and none is written with an exponent."""
+    """Amounts are written with all their digits and without an exponent."""
     assert budget(amount).wire() == {"cost.budget": [shown]}
 
 
 def test_an_empty_list_of_amounts_is_refused() -> None:
-    """It could be meant as no budget, or as none at all."""
+    """An empty list of amounts is refused as ambiguous."""
     assert "@ $.lease_request['cost.budget']" in refusal({"cost.budget": []})
 
 
 def test_amounts_of_one_currency_add_up() -> None:
-    """At the acceptance and for a child it is the same sum; case tells currencies apart."""
+    """Amounts of one currency add up; currencies are case-sensitive."""
     both = budget("USD:1", "usd:7", "USD:2.50")
     assert both.budget == {"USD": Decimal("3.50"), "usd": Decimal(7)}
     assert both.wire() == {"cost.budget": ["USD:3.50", "usd:7"]}
@@ -220,7 +220,7 @@ def test_amounts_of_one_currency_add_up() -> None:
 
 
 def test_amounts_add_up_within_bounds() -> None:
-    """A sum that could not be written as a number is refused where it goes too far."""
+    """The amount that makes a sum exceed its bounds is refused."""
     message = refusal({"cost.budget": ["USD:" + "9" * 18, "EUR:1", "USD:1"]})
     assert message == "an amount of more than 18 digits @ $.lease_request['cost.budget'][2]"
 
@@ -251,13 +251,13 @@ def test_amounts_add_up_within_bounds() -> None:
     ],
 )
 def test_an_expiry_that_is_past_or_unreadable_is_refused(expires_at: Any) -> None:
-    """It never means that the lease has no end."""
+    """A past or malformed expiry is refused."""
     assert refusal({}, expires_at).endswith(" @ $.lease_constraints.expires_at")
 
 
 @pytest.mark.spec("9.5-2")
 def test_an_expiry_is_kept_as_it_was_given() -> None:
-    """It needs no grant beside it, and is shown as it came."""
+    """An expiry is written as it was given, also in a lease without grants."""
     bounded = lease(None, "2099-01-01T00:00:00.5Z")
     assert bounded.expires == 4_070_908_800.5
     assert bounded.constraints() == {"expires_at": "2099-01-01T00:00:00.5Z"}
@@ -265,7 +265,7 @@ def test_an_expiry_is_kept_as_it_was_given() -> None:
 
 
 def test_no_expiry_no_constraints() -> None:
-    """What is not there is not shown."""
+    """A lease without an expiry has no constraints."""
     assert lease({}).constraints() is None
     assert lease({}).expires is None
 
@@ -283,7 +283,7 @@ def test_one_pattern_is_enough_and_each_form_needs_one() -> None:
 
 
 def test_nothing_named_is_nothing_allowed() -> None:
-    """Without a form to hold against the patterns the answer is no."""
+    """A target without forms is not allowed."""
     assert not lease({"fs.read": ["**"]}).allows("fs.read", ())
 
 
@@ -303,7 +303,7 @@ money = st.dictionaries(
 
 @st.composite
 def leases(draw: st.DrawFn) -> Lease:
-    """Any lease."""
+    """Return a strategy for any lease."""
     request = draw(st.dictionaries(capabilities, st.lists(names, max_size=3)))
     amounts = draw(money)
     if amounts:
@@ -322,7 +322,7 @@ def leases(draw: st.DrawFn) -> Lease:
 def test_no_delegation_adds_authority(
     child: Lease, parent: Lease, capability: str, target: str, *, any_model: bool
 ) -> None:
-    """Whatever an accepted child may do, spend and outlive, its parent may."""
+    """An accepted child may do, spend and outlive no more than its parent."""
     try:
         effective = narrowed(child, parent, parent.budget, any_model=any_model)
     except LeaseSubsetViolation:
@@ -344,7 +344,7 @@ def test_no_delegation_adds_authority(
 
 @given(leases())
 def test_what_is_shown_reads_the_same(given_lease: Lease) -> None:
-    """A lease that is read from what an acceptance shows allows the same."""
+    """A lease read from the lease of an acceptance allows the same."""
     again = lease(given_lease.wire(), (given_lease.constraints() or {}).get("expires_at"))
     nonempty = {name: patterns for name, patterns in given_lease.grants.items() if patterns}
     assert again == attrs.evolve(given_lease, grants=nonempty)

@@ -1,4 +1,4 @@
-"""What a child's lease may have of its parent's (§9.4)."""
+"""The lease of a child within its parent's (§9.4)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.authority.support import LATER, SOON, budget, lease
 
 
 def violation(child: Lease, parent: Lease, available: Any = None) -> LeaseSubsetViolation:
-    """Return the refusal of a child's lease, which can be sent."""
+    """Return the refusal of a child's lease, and check that it can be sent."""
     with pytest.raises(LeaseSubsetViolation) as caught:
         narrowed(child, parent, available)
     dumps(caught.value.payload())
@@ -48,7 +48,7 @@ def test_an_equal_lease_is_a_subset() -> None:
 def test_narrower_patterns_are_accepted(
     capability: str, children: list[str], parents: list[str]
 ) -> None:
-    """What the parent covers can be given away."""
+    """A child may have patterns that its parent covers."""
     child, parent = lease({capability: children}), lease({capability: parents})
     assert narrowed(child, parent, None) == child
 
@@ -67,7 +67,7 @@ def test_narrower_patterns_are_accepted(
     ],
 )
 def test_a_wider_pattern_is_named(capability: str, child: str, parent: dict[str, Any]) -> None:
-    """The refusal says which pattern of which capability the parent does not cover."""
+    """The refusal names capability and pattern that the parent does not cover."""
     error = violation(lease({capability: [child]}), lease(parent))
     assert error.message == f"beyond the parent's lease: {capability} {child!r}"
     assert error.details == {"beyond": [{"capability": capability, "pattern": child}]}
@@ -75,7 +75,7 @@ def test_a_wider_pattern_is_named(capability: str, child: str, parent: dict[str,
 
 @pytest.mark.spec("9.4-3", "9.4-4")
 def test_a_childs_budget_is_held_against_what_is_left() -> None:
-    """Of 5.00 with 3.00 spent a child may have 2.00, and no cent more."""
+    """After 3.00 of 5.00 were spent, a child may have 2.00, and not 2.01."""
     parent = budget("USD:5.00")
     counters = Budget(parent.budget)
     counters.charge("USD", 3)
@@ -91,7 +91,7 @@ def test_a_childs_budget_is_held_against_what_is_left() -> None:
 
 
 def test_amounts_are_compared_as_numbers() -> None:
-    """9 is less than 10.00, and 10.01 is more."""
+    """Amounts are compared as numbers: 9 is within 10.00, and 10.01 is not."""
     parent = budget("USD:10.00")
     assert narrowed(budget("USD:9"), parent, parent.budget).budget == {"USD": Decimal(9)}
     violation(budget("USD:10.01"), parent, parent.budget)
@@ -109,37 +109,37 @@ def test_two_children_together_get_no_more_than_there_is() -> None:
 
 
 def test_a_currency_that_the_parent_lacks_is_beyond_it() -> None:
-    """A budget in dollars gives no euros, not even none of them."""
+    """A parent with dollars cannot grant euros, not even zero."""
     error = violation(budget("USD:1", "EUR:0"), budget("USD:5"), {"USD": Decimal(5)})
     assert error.message == "beyond the parent's lease: cost.budget EUR:0 of none available"
     assert error.details["beyond"][0]["available"] is None
 
 
 def test_a_parent_without_a_budget_sets_no_ceiling() -> None:
-    """Then a child may have a budget of its own."""
+    """A child of a parent without a budget may have any budget."""
     assert narrowed(budget("USD:7"), lease(), None).budget == {"USD": Decimal(7)}
 
 
 def test_a_parents_ancestors_set_one() -> None:
-    """A parent that did not ask for a budget of its own cannot give more than there is above it."""
+    """A parent without a budget can grant no more than its ancestors have."""
     middle = Budget(None, Budget({"USD": Decimal(5)}))
     narrowed(budget("USD:5"), lease(), middle.available())
     violation(budget("USD:6"), lease(), middle.available())
 
 
 def test_a_budget_without_counters_is_its_own_ceiling() -> None:
-    """No counter found is never the same as no bound."""
+    """Without known counters, the parent's budget is the bound."""
     violation(budget("USD:6"), budget("USD:5"), None)
 
 
 def test_a_child_need_not_have_a_budget() -> None:
-    """It spends its parent's."""
+    """A child without a budget is accepted."""
     assert narrowed(lease(), budget("USD:5"), {"USD": Decimal(5)}).budget is None
 
 
 @pytest.mark.spec("9.4-5", "9.4-6", "9.4-7")
 def test_a_child_expires_with_its_parent_or_before() -> None:
-    """An earlier end is its own, a later one is refused."""
+    """A child may expire before its parent, and not after it."""
     parent = lease(None, LATER)
     assert narrowed(lease(None, SOON), parent, None).expires_at == SOON
     assert narrowed(lease(None, LATER), parent, None).expires_at == LATER
@@ -151,14 +151,14 @@ def test_a_child_expires_with_its_parent_or_before() -> None:
 
 @pytest.mark.spec("9.4-7")
 def test_a_child_inherits_its_parents_expiry() -> None:
-    """Without one of its own it has its parent's, in the parent's words."""
+    """A child without an expiry has its parent's, as the parent's was given."""
     parent = lease(None, SOON)
     child = narrowed(lease({}), parent, None)
     assert (child.expires_at, child.expires) == (SOON, parent.expires)
 
 
 def test_everything_beyond_is_named_at_once() -> None:
-    """A wider glob, another capability, more money and a later end are four things."""
+    """The refusal names everything that exceeds the parent's lease."""
     parent = lease({"fs.read": ["/a/*"], "cost.budget": ["USD:5"]}, SOON)
     child = lease({"fs.read": ["/**"], "tool.call": ["x"], "cost.budget": ["USD:6"]}, LATER)
     error = violation(child, parent, parent.budget)
@@ -168,7 +168,7 @@ def test_everything_beyond_is_named_at_once() -> None:
 
 
 def test_the_list_of_what_is_beyond_has_an_end() -> None:
-    """A refusal is an event of its parent, and not a long one."""
+    """The refusal names a bounded number of excesses."""
     error = violation(lease({f"x-vendor.a{n}": ["a"] for n in range(20)}), lease())
     assert len(error.details["beyond"]) == 8
     assert error.message.endswith("; and more")
@@ -176,7 +176,7 @@ def test_the_list_of_what_is_beyond_has_an_end() -> None:
 
 @pytest.mark.spec("9.4-8")
 def test_a_child_without_models_gets_none_from_a_parent_with_some() -> None:
-    """Not naming `model.use` is no way to more models than the parent has."""
+    """A child that does not name `model.use` gets no model, if its parent names some."""
     parent = lease({"model.use": ["tier-fast/*"]})
     child = narrowed(lease(), parent, None, any_model=True)
     assert child.names("model.use")
@@ -185,7 +185,7 @@ def test_a_child_without_models_gets_none_from_a_parent_with_some() -> None:
 
 
 def test_where_any_model_may_be_used_a_child_may_be_given_some() -> None:
-    """There a parent that does not name `model.use` has all models to give."""
+    """Where any model is allowed, a parent that does not name `model.use` can grant any."""
     some = lease({"model.use": ["tier-fast/*"]})
     assert narrowed(some, lease(), None, any_model=True) == some
     with pytest.raises(LeaseSubsetViolation):

@@ -1,4 +1,4 @@
-"""Patterns: what they match, and which are none."""
+"""Patterns: what they match, and which texts are refused."""
 
 from __future__ import annotations
 
@@ -73,20 +73,20 @@ from tests.authority.oracle import oracle, patterns
     ],
 )
 def test_what_a_pattern_matches(pattern: str, form: str, *, matched: bool) -> None:
-    """A ** is any number of segments, another * stays in its own, and all else is literal."""
+    """`**` matches any number of segments, `*` stays in one, other characters are literal."""
     assert Pattern.parse(pattern).matches(form) is matched
     assert oracle(pattern, form) is matched
 
 
 @given(patterns, st.text("ab/:", max_size=9))
 def test_matching_is_what_the_definition_says(pattern: str, form: str) -> None:
-    """Matching never differs from trying everything."""
+    """Matching agrees with the oracle, which tries everything."""
     assert Pattern.parse(pattern).matches(form) is oracle(pattern, form)
 
 
 @given(patterns, st.data())
 def test_what_is_made_from_a_pattern_is_matched(pattern: str, data: st.DataObject) -> None:
-    """A string in which the stars of a pattern have become something is matched by it."""
+    """A pattern matches each string that is made from it by filling its stars."""
     anything = st.text("ab", max_size=3)
     segments: list[str] = []
     for segment in pattern.split("/"):
@@ -126,7 +126,7 @@ def test_what_is_made_from_a_pattern_is_matched(pattern: str, data: st.DataObjec
     ],
 )
 def test_what_is_no_pattern(text: str, reason: str) -> None:
-    """What nothing could match, or what could be read in two ways, is refused in a few words."""
+    """Text that nothing could match, or that is ambiguous, is refused with a short error."""
     with pytest.raises(ValueError, match=reason) as caught:
         Pattern.parse(text)
     assert len(str(caught.value)) < 200
@@ -134,7 +134,7 @@ def test_what_is_no_pattern(text: str, reason: str) -> None:
 
 @given(st.text(max_size=12))
 def test_any_text_is_a_pattern_or_refused(text: str) -> None:
-    """Reading a pattern fails in no other way than with a ValueError, under any capability."""
+    """Reading a pattern fails with a ValueError only, for any capability."""
     for capability in ("fs.read", "net.fetch", "tool.call", "x-vendor.acme.thing"):
         try:
             pattern = parse_grant(capability, text)
@@ -144,7 +144,7 @@ def test_any_text_is_a_pattern_or_refused(text: str) -> None:
 
 
 def test_patterns_of_the_same_text_are_equal() -> None:
-    """A pattern is known by its text."""
+    """Patterns of the same text are equal."""
     assert Pattern.parse("/a/**") == Pattern.parse("/a/**")
     assert len({Pattern.parse("/a/**"), Pattern.parse("/a/**"), Pattern.parse("/b")}) == 2
     assert repr(Pattern.parse("/a/**")) == "Pattern('/a/**')"
@@ -161,7 +161,7 @@ def test_patterns_of_the_same_text_are_equal() -> None:
     ],
 )
 def test_no_pattern_takes_long(pattern: str, form: str) -> None:
-    """The slowest patterns and forms take milliseconds; backtracking would take for ever."""
+    """The slowest patterns and forms take milliseconds: there is no backtracking."""
     parsed = Pattern.parse(pattern)
     start = time.perf_counter()
     parsed.matches(form)
@@ -177,7 +177,7 @@ def test_files_are_named_from_the_root(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["a", "a/**", "*", "*/a", "**a", "~/a", "C:/a", "file:///a"])
 def test_a_relative_path_grants_nothing(text: str) -> None:
-    """Where a relative path leads is not said by the lease."""
+    """A relative path is refused as a pattern of files."""
     with pytest.raises(ValueError, match=r"absolute path|empty segment"):
         parse_grant("fs.read", text)
 
@@ -205,7 +205,7 @@ def test_a_relative_path_grants_nothing(text: str) -> None:
     ],
 )
 def test_urls_are_written_canonically(text: str, canonical: str) -> None:
-    """A pattern of URLs is spelled as the URLs are that it is held against."""
+    """A pattern of URLs gets the canonical spelling of URLs."""
     assert parse_grant("net.fetch", text).text == canonical
 
 
@@ -243,7 +243,7 @@ def test_urls_are_written_canonically(text: str, canonical: str) -> None:
     ],
 )
 def test_what_grants_no_url(text: str) -> None:
-    """A pattern of URLs has a literal scheme, a host without user information, and plain levels."""
+    """Malformed patterns of URLs are refused."""
     with pytest.raises(ValueError, match=r"\w") as caught:
         parse_grant("net.fetch", text)
     assert len(str(caught.value)) < 200

@@ -1,4 +1,4 @@
-"""Whether patterns are within others."""
+"""Patterns within other patterns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.authority.oracle import STRINGS, oracle, patterns
 
 
 def covered(child: str, *parents: str) -> bool:
-    """Tell whether one pattern is within others."""
+    """Return whether one pattern is within others."""
     return uncovered([Pattern.parse(child)], [Pattern.parse(each) for each in parents]) is None
 
 
@@ -53,7 +53,7 @@ def covered(child: str, *parents: str) -> bool:
     ],
 )
 def test_what_is_within(child: str, parents: Sequence[str]) -> None:
-    """A pattern that matches only what others match is within them, even if only together."""
+    """A pattern is within others if they match all that it matches, if only together."""
     assert covered(child, *parents)
 
 
@@ -89,12 +89,12 @@ def test_what_is_within(child: str, parents: Sequence[str]) -> None:
     ],
 )
 def test_what_goes_beyond(child: str, parents: Sequence[str]) -> None:
-    """A pattern that matches one string more than others is not within them."""
+    """A pattern that matches a single string more than others is not within them."""
     assert not covered(child, *parents)
 
 
 def test_the_first_that_goes_beyond_is_named() -> None:
-    """The answer is the child's own pattern, so that it can be told."""
+    """The first pattern that is not covered is returned."""
     children = [Pattern.parse(text) for text in ("/a/b", "/c", "/d")]
     assert uncovered(children, [Pattern.parse("/a/*")]) is children[1]
     assert uncovered([], []) is None
@@ -105,7 +105,7 @@ _leases = st.lists(patterns, max_size=4)
 
 @st.composite
 def _wider(draw: st.DrawFn, pattern: str) -> str:
-    """Draw a pattern like another, with wider segments here and there."""
+    """Draw a pattern like another one, with some segments made wider."""
     first, *rest = pattern.split("/")
     wide = [first]
     for segment in rest:
@@ -132,7 +132,7 @@ def test_whatever_is_accepted_adds_nothing(
 def test_whatever_is_refused_adds_something(
     child: str, parents: list[str], data: st.DataObject
 ) -> None:
-    """Each refusal has a string to show for it, which the child matches and no parent does."""
+    """For each refused child there is a string that it matches and no parent does."""
     parents += data.draw(st.lists(_wider(child), max_size=3))
     if not covered(child, *parents):
         strings = [witness.replace(FRESH, "z") for witness in witnesses(Pattern.parse(child))]
@@ -144,7 +144,7 @@ def test_whatever_is_refused_adds_something(
 
 @given(patterns)
 def test_a_pattern_is_within_itself(pattern: str) -> None:
-    """An equal lease is a subset, also where it is written in another way."""
+    """A pattern is within itself."""
     same = "/".join("**/**" if segment == "**" else segment for segment in pattern.split("/"))
     assert covered(pattern, pattern)
     assert covered(pattern, same)
@@ -153,7 +153,7 @@ def test_a_pattern_is_within_itself(pattern: str) -> None:
 
 @given(patterns, st.data())
 def test_within_what_is_within(pattern: str, data: st.DataObject) -> None:
-    """What is within a lease that is within another is within the other."""
+    """The relation is transitive."""
     wider = data.draw(_wider(pattern))
     widest = data.draw(_wider(wider))
     if covered(pattern, wider) and covered(wider, widest):
@@ -162,7 +162,7 @@ def test_within_what_is_within(pattern: str, data: st.DataObject) -> None:
 
 @given(patterns)
 def test_witnesses_are_matched(pattern: str) -> None:
-    """What stands for a pattern is matched by it, and there is little of it."""
+    """A pattern matches its witnesses, and they are few."""
     words = [witness.replace(FRESH, "z") for witness in witnesses(Pattern.parse(pattern))]
     assert 0 < len(words) < 10
     assert all(oracle(pattern, word) for word in words)
@@ -185,7 +185,7 @@ def _many(form: str, count: int = 100) -> list[Pattern]:
 def test_ordinary_patterns_are_far_from_the_bound(
     monkeypatch: pytest.MonkeyPatch, children: str, parents: str
 ) -> None:
-    """A hundred against a hundred are proven with a tenth of the work that is allowed."""
+    """A hundred ordinary patterns against a hundred need a tenth of `MAX_WORK`."""
     monkeypatch.setattr(subset, "MAX_WORK", subset.MAX_WORK // 10)
     assert uncovered(_many(children), _many(parents)) is None
 
@@ -201,7 +201,7 @@ def test_ordinary_patterns_are_far_from_the_bound(
     ],
 )
 def test_hostile_patterns_end_in_time(children: str, parents: str) -> None:
-    """Patterns made to be slow are answered in seconds, proven or not."""
+    """Patterns made to be slow are decided within seconds."""
     everything = Pattern.parse("**")
     start = time.perf_counter()
     uncovered(_many(children, 300), [*[Pattern.parse(parents)] * 300, everything])
@@ -209,6 +209,6 @@ def test_hostile_patterns_end_in_time(children: str, parents: str) -> None:
 
 
 def test_what_takes_too_long_is_not_covered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond the bound the answer is the safe one."""
+    """Beyond `MAX_WORK`, a pattern counts as not covered."""
     monkeypatch.setattr(subset, "MAX_WORK", 0)
     assert not covered("/a/b", "/a/*")

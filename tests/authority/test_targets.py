@@ -1,4 +1,4 @@
-"""Canonical forms of what operations name, and what a lease makes of attempts to leave it."""
+"""Canonical forms of targets, and attempts to leave what a lease allows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from arcp_trio.authority.targets import MAX_LENGTH, MAX_SEGMENTS, forms
 
 
 def allowed(capability: str, pattern: str, target: str) -> bool:
-    """Tell whether a lease of one pattern allows an operation on a target."""
+    """Return whether a lease of one pattern allows an operation on a target."""
     try:
         named = forms(capability, target)
     except ValueError:
@@ -61,7 +61,7 @@ def allowed(capability: str, pattern: str, target: str) -> bool:
     ],
 )
 def test_paths(pattern: str, target: str, *, granted: bool) -> None:
-    """A path is allowed where it leads, however it is written, and only if each reading is."""
+    """A path is judged by where it leads, and allowed only if all its readings are."""
     assert allowed("fs.read", pattern, target) is granted
 
 
@@ -167,7 +167,7 @@ def test_paths(pattern: str, target: str, *, granted: bool) -> None:
     ],
 )
 def test_urls(pattern: str, target: str, *, granted: bool) -> None:
-    """A URL is allowed where it leads, however it is written; what is no plain URL is not."""
+    """A URL is judged by where it leads; malformed URLs are refused."""
     assert allowed("net.fetch", pattern, target) is granted
 
 
@@ -188,12 +188,12 @@ def test_urls(pattern: str, target: str, *, granted: bool) -> None:
     ],
 )
 def test_names(capability: str, pattern: str, target: str, *, granted: bool) -> None:
-    """A name is what it is: split at slashes, never decoded."""
+    """Names are split at slashes and never decoded."""
     assert allowed(capability, pattern, target) is granted
 
 
 def test_an_encoded_slash_has_two_readings() -> None:
-    """Who means an encoded slash has to grant both, for a server may take it for a slash."""
+    """An encoded slash needs a lease for both readings, since a server may take it for a slash."""
     target = "https://h/projects/group%2fname/issues"
     assert forms("net.fetch", target) == (
         "https://h/projects/group%2Fname/issues",
@@ -202,7 +202,7 @@ def test_an_encoded_slash_has_two_readings() -> None:
 
 
 def test_a_path_that_is_encoded_has_two_readings() -> None:
-    """A file may have an escape in its name, or a tool may decode it."""
+    """An encoded path needs a lease for both readings, since a tool may decode it."""
     assert forms("fs.write", "/ws/a%20b/") == ("/ws/a%20b", "/ws/a b")
     assert forms("fs.write", "/ws/a/../b") == ("/ws/b",)
 
@@ -213,7 +213,7 @@ def test_a_path_that_is_encoded_has_two_readings() -> None:
     ["", "/" + "a" * MAX_LENGTH, "/a" * MAX_SEGMENTS, "http://h" + "/a" * MAX_SEGMENTS, "\ud800"],
 )
 def test_what_is_endless_or_no_text_names_nothing(capability: str, target: str) -> None:
-    """A target that no one could mean is refused in a few words."""
+    """Targets that are too long, or not text, are refused with a short error."""
     with pytest.raises(ValueError, match=r"\w") as caught:
         forms(capability, target)
     assert len(str(caught.value)) < 300
@@ -222,7 +222,7 @@ def test_what_is_endless_or_no_text_names_nothing(capability: str, target: str) 
 
 @given(st.text("./%2eEfF5cC0ws", max_size=24))
 def test_no_path_leaves_where_it_is_allowed(tail: str) -> None:
-    """However a path goes on, its forms are resolved; allowed, none of them is anywhere else."""
+    """No continuation of a path leads outside of what the lease allows."""
     try:
         named = forms("fs.read", f"/ws/{tail}")
     except ValueError:
@@ -237,7 +237,7 @@ def test_no_path_leaves_where_it_is_allowed(tail: str) -> None:
 
 @given(st.text("./%2eEfF5cC0?#:@hé*\\", max_size=24))
 def test_canonical_urls_are_canonical(tail: str) -> None:
-    """The first form of a URL is its own canonical form, and has no level that leads upwards."""
+    """The first form of a URL is canonical, without segments that lead upwards."""
     try:
         first, *others = forms("net.fetch", f"https://h{tail}")
         assert forms("net.fetch", first) == (first, *others)
@@ -248,7 +248,7 @@ def test_canonical_urls_are_canonical(tail: str) -> None:
 
 @given(st.text(max_size=20), st.sampled_from(["fs.read", "net.fetch", "model.use"]))
 def test_any_target_has_forms_or_is_refused(target: str, capability: str) -> None:
-    """Finding the forms fails in no other way than with a ValueError."""
+    """Finding the forms fails with a ValueError only."""
     for text in (target, f"/{target}", f"https://{target}", f"https://h/{target}"):
         try:
             named = forms(capability, text)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arcp_trio import Limits
-from arcp_trio.cli import kinds, main
+from arcp_trio.cli import main, value_kinds
 from arcp_trio.cli.parser import build_parser
 from arcp_trio.cli.serve.config import merge
 from arcp_trio.cli.serve.options import ServeOptions
@@ -120,7 +120,7 @@ def test_options_are_not_abbreviated(capsys: pytest.CaptureFixture[str]) -> None
 @given(value=st.integers() | st.floats() | st.text() | st.booleans() | st.none())
 def test_kinds_take_any_value_of_a_file(value: object) -> None:
     """A kind accepts or refuses any value, and never takes a boolean for a number."""
-    for kind in (kinds.PORT, kinds.SECONDS, kinds.WHOLE_SECONDS):
+    for kind in (value_kinds.PORT, value_kinds.SECONDS, value_kinds.WHOLE_SECONDS):
         assert kind.accepts(value) in (True, False)
         assert not (isinstance(value, bool) and kind.accepts(value))
 

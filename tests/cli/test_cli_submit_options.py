@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from arcp_trio.cli.client.submit import parse_budget, parse_lease
-from arcp_trio.cli.kinds import DURATION, seconds_of
+from arcp_trio.cli.value_kinds import DURATION, seconds_of
 
 
 @pytest.mark.parametrize(

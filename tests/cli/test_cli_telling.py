@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from arcp_trio import Event
 from arcp_trio.cli.client.columns import in_columns
-from arcp_trio.cli.client.telling import Teller
+from arcp_trio.cli.client.event_lines import Teller
 from arcp_trio.cli.text import cells
 from arcp_trio.wire.events import KINDS
 from tests.cli.clients import HOSTILE

@@ -1,4 +1,4 @@
-"""A SQLite whose statements fail when a test wants it, under the store's real connections."""
+"""Connections of SQLite whose statements fail when a test wants it."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _T = TypeVar("_T")
 
 @attrs.frozen
 class Statement:
-    """One that is about to be executed."""
+    """A statement that is about to be executed."""
 
     sql: str
     reads: bool
-    """On the connection that only reads."""
+    """Whether it is on the connection that only reads."""
 
 
 @attrs.define(eq=False, kw_only=True)
 class Faults:
-    """Fails the `first` statement of those that count, and all on that side for so many seconds.
+    """Fails the `first` of the statements that count, then all on its side for `seconds`.
 
-    With `applied` they are executed all the same, as when the answer of a disk is lost.
+    With `applied`, failing statements are executed all the same, as if a disk's answer were lost.
     """
 
     clock: MockClock
@@ -44,13 +44,13 @@ class Faults:
     applied: bool = False
     armed: bool = False
     failed: str | None = None
-    """What failed first."""
+    """The statement that failed first."""
     _counted: int = 0
     _broken: dict[bool, float] = attrs.field(factory=dict[bool, float])
-    """Until when, by whether it is the side that reads."""
+    """Until when the side that reads (True), or the one that writes, fails."""
 
     def fail(self, statement: Statement) -> bool:
-        """Whether this statement is to fail."""
+        """Return whether this statement is to fail."""
         if not self.armed:
             return False
         now = self.clock.current_time()
@@ -63,14 +63,14 @@ class Faults:
         return now < self._broken.get(statement.reads, -math.inf)
 
     def connect(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Have connections from here on be such as fail."""
+        """Make connections that are opened from now on fail."""
         monkeypatch.setattr(
             sqlite3, "connect", partial(sqlite3.connect, factory=partial(_Faulty, self))
         )
 
 
 class _Faulty(sqlite3.Connection):
-    """Fails as a disk does: the statement has no effect, and the transaction goes on."""
+    """A connection that fails as a disk does: the transaction of a failed statement goes on."""
 
     def __init__(self, faults: Faults, database: str, **options: object) -> None:
         super().__init__(database, **options)  # type: ignore[arg-type]
@@ -78,11 +78,11 @@ class _Faulty(sqlite3.Connection):
         self._reads = "mode=ro" in database
 
     def execute(self, sql: str, *about: object) -> sqlite3.Cursor:
-        """Execute a statement, or not."""
+        """Execute a statement, unless it is to fail."""
         return self._try(sql, partial(super().execute, sql, *about))  # type: ignore[arg-type]
 
     def executemany(self, sql: str, *about: object) -> sqlite3.Cursor:
-        """Execute a statement many times, or not."""
+        """Execute a statement many times, unless it is to fail."""
         return self._try(sql, partial(super().executemany, sql, *about))  # type: ignore[arg-type]
 
     def _try(self, sql: str, execute: Callable[[], _T]) -> _T:
@@ -97,7 +97,7 @@ class _Faulty(sqlite3.Connection):
 
 @asynccontextmanager
 async def passing_time(clock: MockClock, store: Store) -> AsyncGenerator[None, None]:
-    """Virtual time that stands still while the store's threads are at work."""
+    """Let virtual time pass, but not while the store's threads are at work."""
     assert isinstance(store, SqliteStore)
     limiters = store._writes, store._reads, store._checkpoints
 
@@ -107,7 +107,7 @@ async def passing_time(clock: MockClock, store: Store) -> AsyncGenerator[None, N
             busy = [limiter for limiter in limiters if limiter.borrowed_tokens]
             pause = trio.lowlevel.current_statistics().seconds_to_next_deadline
             for limiter in busy:
-                async with limiter:  # behind the work that holds it
+                async with limiter:  # after the work that holds it
                     pass
             if not busy and pause < math.inf:
                 clock.jump(max(0, pause))

@@ -1,4 +1,4 @@
-"""What a client knows, to be held against what it is told later."""
+"""What a client knows, for comparison with what it is told later."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ class Memory:
     frames: list[Frame]
     keys: dict[str, Frame]
     keyed: dict[str, str]
-    """The jobs that were accepted under a key."""
+    """Ids of jobs by their keys."""
 
     @property
     def jobs(self) -> set[str]:
-        """The jobs that it was told of."""
+        """The ids of the jobs that it was told of."""
         return {f["payload"]["job_id"] for f in self.frames if f["type"] == "job.accepted"}
 
     @property
     def promised(self) -> set[str]:
-        """Ids of the frames that it was sent behind the one that it acknowledged last."""
+        """Ids of the frames that it was sent after the last one that it acknowledged."""
         found: set[str] = set()
         answered: set[tuple[str, str]] = set()
         highest = 0
@@ -39,7 +39,7 @@ class Memory:
             if "event_seq" in frame:
                 promised = frame["event_seq"] > self.floor
             else:
-                # An answer that is given again is not logged again.
+                # An answer that is repeated is not logged again.
                 answer = frame["type"], frame["payload"].get("job_id", "")
                 promised = answer not in answered and answer[0] in PROMISES
                 promised = promised and highest >= self.floor
@@ -50,7 +50,7 @@ class Memory:
 
 
 def remember(client: Client) -> Memory:
-    """What the client knows now."""
+    """Return what the client knows now."""
     return Memory(
         client.session_id,
         client.token,

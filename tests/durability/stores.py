@@ -1,4 +1,4 @@
-"""Stores that lose their process, or their disk, exactly when a test wants it."""
+"""Stores that lose their process or their disk when a test wants it."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ TABLES = [table.name for table in attrs.fields(Tables)]
 
 
 def crash(store: MemoryStore) -> MemoryStore:
-    """What another process finds if this one is killed now: a store with what is committed."""
+    """Return a store with what is committed, as a process finds it after this one was killed."""
     return copy_into(MemoryStore(), store)
 
 
 def copy_into(empty: S, store: MemoryStore) -> S:
-    """The empty store, with what is committed in the other."""
+    """Copy what is committed in `store` into the empty one, and return that."""
     for name in TABLES:
         setattr(empty.tables, name, copy.deepcopy(getattr(store.tables, name)))
     return empty
 
 
 class WatchedStore(MemoryStore):
-    """Calls its test before each commit: the last moment of what was committed before."""
+    """A store that calls its test before each commit."""
 
     def __init__(self, before_commit: Callable[[], Awaitable[None]]) -> None:
         super().__init__()
@@ -53,10 +53,10 @@ class WatchedStore(MemoryStore):
 
 
 class FaultyStore(MemoryStore):
-    """Fails from its `first` commit or read on, for so many seconds; 0 is that one time.
+    """A store that fails from its commit or read of this number on, for `seconds`, at least once.
 
-    With `applied`, the commits that fail are stored all the same: the store learns of that at the
-    next try, as one does whose answer was lost.
+    With `applied`, the commits that fail are stored all the same, as if the disk's answer were
+    lost; the next try finds them stored.
     """
 
     def __init__(
@@ -68,11 +68,11 @@ class FaultyStore(MemoryStore):
         self._applied = applied
         self._calls = {"commit": 0, "read": 0}
         self._broken: dict[str, float] = {}
-        """Until when."""
+        """Until when commits and reads fail."""
         self._stored: Sequence[Write] | None = None
-        """Writes that were stored by a commit that failed."""
+        """The writes of a commit that failed, and stored them all the same."""
         self.failed: list[str] = []
-        """What failed, in order."""
+        """The commits and reads that failed, in order."""
         for name in READS:
             setattr(self, name, partial(self._read, name, getattr(self, name)))
 
@@ -102,7 +102,7 @@ class FaultyStore(MemoryStore):
         return found
 
     def replay(self, session_id: str, after: int, top: int, rows: int) -> Replay:
-        """A replay each of whose pieces is a read."""
+        """Return a replay whose pieces are reads that may fail."""
         return _FaultyReplay(self, super().replay(session_id, after, top, rows))
 
 

@@ -1,4 +1,4 @@
-"""Two clients with a story to go through, whatever happens to the runtime or its store."""
+"""Two clients that go through a story, whatever happens to the runtime or its store."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PATIENCE_SECONDS = 120.0
 
 
 class World:
-    """A runtime over a store, agents whose runs are counted, and a record of the wire."""
+    """A runtime over a store, with agents whose runs are counted, and a record of the wire."""
 
     def __init__(
         self,
@@ -85,30 +85,30 @@ class World:
 
 
 class Client:
-    """Reads all the time, comes back after every loss, and asks again what was not answered."""
+    """A client that always reads, reconnects after every loss, and repeats unanswered requests."""
 
     def __init__(self, world: World, *, by_token: bool = False) -> None:
-        """A client; with `by_token` it resumes without saying which session."""
+        """Make a client; with `by_token`, its resumes do not name their session."""
         self.frames: list[Frame] = []
-        """All it was sent, in order."""
+        """All frames that it was sent, in order."""
         self.closings: list[int | None] = []
-        """How its connections ended, but for those that it ended itself."""
+        """The close codes of the connections that it did not end itself."""
         self.refused = 0
-        """How many times it was told to ask again."""
+        """How many of its requests were refused as retryable."""
         self.keys: dict[str, Frame] = {}
-        """What was submitted under each key."""
+        """The payloads of submits by their keys."""
         self.keyed: dict[str, str] = {}
-        """The jobs that were accepted under a key."""
+        """Ids of jobs by their keys."""
         self.session_id = ""
         self.token = ""
         self.floor = 0
-        """What it has acknowledged."""
+        """The number that it acknowledged last."""
         self._world = world
         self._by_token = by_token
         self._peer: Peer | None = None
         self._away = False
         self._attached_at = 0
-        """How many frames it had before those of this connection."""
+        """How many frames it had when this connection began."""
         self._changed = trio.lowlevel.ParkingLot()
 
     @property
@@ -137,7 +137,7 @@ class Client:
             await self.until(lambda: not self._away)
 
     def _check_farewell(self) -> None:
-        """It was told why, once, as the last it was told."""
+        """Check that the last frame of a connection that failed says why."""
         errors = [
             f["payload"] for f in self.frames[self._attached_at :] if f["type"] == "session.error"
         ]
@@ -171,7 +171,7 @@ class Client:
     # -- its steps
 
     async def until(self, holds: Callable[[], object]) -> None:
-        """Wait until it has come to this."""
+        """Wait until the condition is true."""
         with trio.move_on_after(PATIENCE_SECONDS):
             while not holds():
                 await self._changed.park()
@@ -179,7 +179,7 @@ class Client:
         raise AssertionError(f"it never comes, only {[frame['type'] for frame in self.frames]}")
 
     async def send(self, kind: str, payload: Frame) -> str | None:
-        """Send a frame, and return its id, unless there is no connection after all."""
+        """Send a frame, and return its id; None if the connection is lost."""
         await self.until(lambda: self._peer is not None)
         assert self._peer is not None
         try:
@@ -204,12 +204,12 @@ class Client:
             await trio.sleep(1)
 
     async def _ask(self, kind: str, payload: Frame) -> Frame | None:
-        """Ask, and return the answer; None when the connection was lost before it came."""
+        """Send a request, and return the answer; None if the connection is lost before it comes."""
         request = await self.send(kind, payload)
         peer = self._peer
         await self.until(lambda: self._answer(request) or self._peer is not peer)
         if self._answer(request) is None:
-            # It may be told of it once it is back.
+            # The answer may come after a reconnect.
             await self.until(lambda: self._peer is not None)
             await trio.sleep(1)
         return self._answer(request)
@@ -219,7 +219,7 @@ class Client:
         return answers[0] if request and answers else None
 
     async def cancel(self, job_id: str) -> None:
-        """Have a job cancelled, asking again until it is."""
+        """Cancel a job, with repeated requests until it is cancelled."""
         while not self.terminal(job_id):
             closings, frames = len(self.closings), len(self.frames)
             await self.send("job.cancel", {"job_id": job_id})
@@ -227,17 +227,17 @@ class Client:
             await trio.sleep(1)
 
     def _cancel_done(self, job_id: str, closings: int, frames: int) -> bool:
-        """Whether the job has ended, or it is time to ask again."""
+        """Return whether the job has ended, or the request has to be repeated."""
         errors = [f for f in self.frames[frames:] if f["type"] == "session.error"]
         return bool(self.terminal(job_id) or errors or len(self.closings) > closings)
 
     async def ack(self) -> None:
-        """Acknowledge all it has seen."""
+        """Acknowledge all frames so far."""
         self.floor = seq = self.highest
         await self.send("session.ack", {"last_processed_seq": seq})
 
     async def drop(self) -> None:
-        """Lose the connection, and stay away."""
+        """Drop the connection, and do not reconnect."""
         await self.until(lambda: self._peer is not None)
         assert self._peer is not None
         self._away = True
@@ -250,7 +250,7 @@ class Client:
         self._changed.unpark_all()
 
     def terminal(self, job_id: str) -> Frame | None:
-        """How a job ended, as far as this client knows."""
+        """Return the terminal of a job, if the client has received it."""
         ends = [f for f in self.frames if f["type"] in TERMINAL and f["job_id"] == job_id]
         return ends[0] if ends else None
 
@@ -266,19 +266,19 @@ class Client:
         await self.until(lambda: self.told(job_id))
 
     def told(self, job_id: str) -> list[str]:
-        """What it has seen of a job."""
+        """Return the events of a job that the client has received."""
         events = self._world.recorder.events(job_id, session_id=self.session_id)
         return [event["payload"]["body"]["message"] for event in events]
 
     @property
     def jobs(self) -> set[str]:
-        """The jobs that it knows of."""
+        """The ids of the jobs that the client was told of."""
         return {f["payload"]["job_id"] for f in self.frames if f["type"] == "job.accepted"}
 
 
 @asynccontextmanager
 async def two_clients(world: World) -> AsyncGenerator[tuple[Client, Client], None]:
-    """Two clients of an entered world, connected as long as the block lasts."""
+    """Connect two clients of an entered world for the length of the block."""
     async with background_tasks() as nursery:
         clients = Client(world), Client(world, by_token=True)
         for client in clients:
@@ -287,7 +287,7 @@ async def two_clients(world: World) -> AsyncGenerator[tuple[Client, Client], Non
 
 
 async def tell_story(world: World, one: Client, other: Client) -> None:
-    """Submits with and without a key, by one and by both; acks, a drop, a resume, a cancel."""
+    """Go through submits with and without a key, acknowledgements, a reconnect and a cancel."""
     shared = await one.submit("teller", 4, key="shared")
     cancelled = await other.submit("waiter", key="cancelled")
     await one.event_of(shared)
@@ -312,15 +312,15 @@ async def tell_story(world: World, one: Client, other: Client) -> None:
     whole = {shared: told(4), plain: told(2), cancelled: told(1)}
     for client, own in ((one, {shared, plain}), (other, {cancelled})):
         for job_id in client.jobs:
-            # Of a job that had ended by the time of its submit, another session has the end only.
+            # A session that submits under the key of an ended job gets only the end.
             late = [] if job_id not in own else whole[job_id]
             assert client.told(job_id) in (whole[job_id], late)
-    # No key ran twice. What was submitted without one may have, if its answer was lost; but then
-    # its client knows of both.
+    # No key ran twice. A submit without a key may have run twice, if its answer was lost; then its
+    # client knows of both jobs.
     assert set(world.runs) == one.jobs | other.jobs
     assert len(world.runs) == len(set(world.runs))
 
 
 def told(lines: int) -> list[str]:
-    """What the agents say in so many lines."""
+    """Return the messages that an agent logs in this number of lines."""
     return [str(n) for n in range(lines)]

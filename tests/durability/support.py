@@ -1,4 +1,4 @@
-"""Runtimes over a store that outlives them, and a store that can fail."""
+"""Runtimes over a given store, and a store that can fail."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from arcp_trio.store.writes import Write
 
 
 class FailingStore(MemoryStore):
-    """Cannot be written while `broken`; takes everything up again after."""
+    """A store that cannot be written while it is `broken`."""
 
     def __init__(self) -> None:
         super().__init__()

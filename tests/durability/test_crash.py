@@ -1,4 +1,4 @@
-"""A runtime that dies at any commit of a story: whoever comes back misses nothing it was told."""
+"""A runtime that is killed at any commit of a story: its clients get again all they were told."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from tests.durability.story import Client, World, tell_story, told, two_clients
 
 LOST = ("INTERNAL_ERROR", True)
 CANCELLED = ("CANCELLED", False)
-"""How a job ends that goes down with its runtime."""
+"""The code, and whether it is retryable, of a job that is cancelled by the end of its runtime."""
 
 
 @attrs.frozen
 class Moment:
-    """The moment before a commit: what was stored by then, and what was seen."""
+    """The moment before a commit: what is stored, and what the clients know."""
 
     number: int
     store: MemoryStore
@@ -38,7 +38,7 @@ class Moment:
 
 
 async def live_through(settle: Callable[[], Awaitable[None]]) -> list[Moment]:
-    """Go through the story, and keep every moment; `settle` is waited for before each commit."""
+    """Go through the story, and keep every moment; wait for `settle` before each commit."""
     moments: list[Moment] = []
 
     async def keep_moment() -> None:
@@ -67,10 +67,10 @@ PACES: dict[str, Callable[[], Awaitable[None]]] = {
 
 @pytest.mark.parametrize("pace", PACES)
 async def test_dying_at_every_commit(pace: str, autojump_clock: MockClock) -> None:
-    """Whatever was sent by then is sent again, and what was asked for comes to its end, once."""
+    """Frames that were sent are sent again, and every job that was asked for ends once."""
     moments = await live_through(PACES[pace])
     assert len(moments) > 20
-    await trio.sleep(3_600)  # longer than any window; but nobody was there to let it end
+    await trio.sleep(3_600)  # longer than any window, but no runtime ran that could end one
     for moment in moments:
         try:
             await start_twice(crash(moment.store), moment.clock)
@@ -81,7 +81,7 @@ async def test_dying_at_every_commit(pace: str, autojump_clock: MockClock) -> No
 
 
 async def start_twice(store: MemoryStore, clock: TrioClock) -> None:
-    """What a start has ended, the next leaves alone."""
+    """Start twice, and check that the second start changes nothing."""
     async with World(store, clock=clock).runtime:
         pass
     once = await content(store)
@@ -91,14 +91,14 @@ async def start_twice(store: MemoryStore, clock: TrioClock) -> None:
 
 
 async def content(store: MemoryStore) -> dict[str, object]:
-    """All sessions and jobs."""
+    """Return all sessions and jobs."""
     sessions = {session_id: await store.session(session_id) for session_id in store.tables.sessions}
     jobs = {i: (await store.job(i), tails(await journal(store, i))) for i in store.tables.journals}
     return {**sessions, **jobs}
 
 
 async def live_on(moment: Moment) -> None:
-    """All clients come back to another runtime over what was stored."""
+    """Let all clients come back to another runtime over the stored state."""
     world = World(moment.store, recorder=moment.recorder, clock=moment.clock)
     known = {job_id for memory in moment.memories for job_id in memory.jobs}
     before = {job_id: await journal(moment.store, job_id) for job_id in known}
@@ -120,7 +120,7 @@ async def live_on(moment: Moment) -> None:
 
 
 async def come_back(world: World, memory: Memory) -> dict[str, Frame]:
-    """Resume, repeat what has a key, and wait for the end of everything; return the ends."""
+    """Resume, repeat the submits with a key, wait for all ends, and return them."""
     client = Client(world)
     client.session_id, client.token, client.floor = memory.session_id, memory.token, memory.floor
     async with background_tasks() as nursery:
@@ -137,17 +137,17 @@ async def come_back(world: World, memory: Memory) -> dict[str, Frame]:
         fresh = await client.submit("teller", 2)
         assert (await client.end_of(fresh))["payload"]["result"] == 2
         assert client.told(fresh) == told(2)
-    # The recorder has seen to it that what has an old number or id is the old frame.
+    # The recorder has checked that a frame with an old number or id is the old frame.
     assert memory.promised <= {frame["id"] for frame in client.frames}
     return ends
 
 
 def tails(entries: list[Entry]) -> list[bytes]:
-    """What these entries say."""
+    """Return the tails of entries."""
     return [entry.tail for entry in entries]
 
 
 async def journal(store: MemoryStore, job_id: str) -> list[Entry]:
-    """All entries of a job."""
+    """Return all entries of a job."""
     assert await store.job(job_id) is not None, "accepted, and forgotten"
     return [entry for _, entry in await store.owed({job_id: 0}, 1_000, 1_000_000)]

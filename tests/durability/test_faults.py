@@ -1,4 +1,4 @@
-"""A store that fails at any point of a story: nothing is lost, and nothing said that is not so."""
+"""A store that fails at any point of a story: nothing is lost, and clients get no wrong frame."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TROUBLE = "store in trouble"
 
 
 async def go_through(store: FaultyStore) -> tuple[Client, Client]:
-    """The whole story over this store."""
+    """Go through the whole story over this store."""
     world = World(store)
     try:
         async with world.runtime, two_clients(world) as (one, other):
@@ -54,7 +54,7 @@ async def test_every_commit_may_fail(
 @pytest.mark.parametrize("seconds", [0, 0.4, 7])
 async def test_every_read_may_fail(seconds: float, autojump_clock: MockClock) -> None:
     """At each of them in turn, once or for a while: the story goes on to the same end."""
-    # The first is that of the start.
+    # The first read is that of the start.
     for n in count(2):
         store = FaultyStore(read=n, seconds=seconds)
         clients = await go_through(store)

@@ -1,4 +1,4 @@
-"""A disk under the runtime that is full, or fails, as SQLite meets it: what waits, and how long."""
+"""A full or failing disk below the durable store of a runtime."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RECOVERY_SECONDS = 5
 
 @contextmanager
 def no_more_pages(store: SqliteStore) -> Generator[None]:
-    """The file may not grow: `SQLITE_FULL` as soon as it has to."""
+    """Let the file not grow: SQLite raises `SQLITE_FULL`."""
     (pages,) = store._writer.execute("PRAGMA page_count").fetchone()
     store._writer.execute(f"PRAGMA max_page_count = {pages}")
     try:
@@ -36,7 +36,7 @@ def no_more_pages(store: SqliteStore) -> Generator[None]:
 
 @contextmanager
 def no_more_writing(_: SqliteStore) -> Generator[None]:
-    """The operating system refuses to write but the beginning of any file: `SQLITE_IOERR`."""
+    """Make the operating system refuse writes: SQLite raises `SQLITE_IOERR`."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, hard))
     try:
@@ -53,10 +53,10 @@ async def test_work_waits_for_the_disk_and_goes_on_by_itself(
     mock_clock: MockClock,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A job stands still, new work is refused, it is said once; then all is as it was, in time."""
+    """Jobs wait and new work is refused while the disk is full; then all goes on by itself."""
     caplog.set_level(logging.WARNING)
     store = SqliteStore(tmp_path / "arcp.db", synchronous="OFF")
-    world = World(cast("MemoryStore", store))  # or like it
+    world = World(cast("MemoryStore", store))  # World uses its interface only
     async with passing_time(mock_clock, store), world.runtime, two_clients(world) as (client, _):
         idle = world.connect()
         await idle.hello(features=FEATURES)
@@ -86,7 +86,7 @@ async def test_work_waits_for_the_disk_and_goes_on_by_itself(
 
 
 async def stands_still(world: World, client: Client, job_id: str) -> None:
-    """A minute brings nothing: neither from the agent nor to its client."""
+    """Check that for a minute the agent does not go on, and its client gets nothing."""
     emitted, seen = scrape(world.runtime)("events_total"), len(client.told(job_id))
     await trio.sleep(60)
     assert scrape(world.runtime)("events_total") == emitted

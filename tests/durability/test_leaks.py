@@ -1,4 +1,4 @@
-"""Traffic that comes and goes: once it is past every window, nothing is left of it."""
+"""Traffic that is past every window leaves nothing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ROUNDS = 4
 
 
 async def visit(world: World, n: int) -> None:
-    """A session, a job with a key, and gone: now politely, now in the middle."""
+    """Open a session, run a job with a key, and leave, sometimes in the middle."""
     world.recorder._sessions.clear()
     peer = world.connect()
     await peer.hello(features=FEATURES)
@@ -41,13 +41,13 @@ async def visit(world: World, n: int) -> None:
 
 
 async def check_nothing_stays(engine: Engine, clock: MockClock, visits: int) -> None:
-    """So many visits, again and again, and there is a round after which no more is in use.
+    """Make rounds of `visits` until one adds nothing to the memory in use.
 
-    What one visit leaves is left in each round; what threads and caches take now and then is not.
+    A leak adds to every round; memory that threads and caches take does not.
     """
     with engine.make() as store:
         world = World(
-            cast("MemoryStore", store),  # or like it
+            cast("MemoryStore", store),  # World uses its interface only
             resume_window_seconds=RETENTION_SECONDS,
             finished_job_seconds=RETENTION_SECONDS,
             idempotency_seconds=2 * RETENTION_SECONDS,
@@ -69,7 +69,7 @@ async def check_nothing_stays(engine: Engine, clock: MockClock, visits: int) -> 
 async def test_sessions_and_jobs_leave_nothing_behind(
     engine: Engine, mock_clock: MockClock
 ) -> None:
-    """They come and go; then nothing happens but time, and it is as if nobody had come."""
+    """Sessions and jobs leave nothing in the runtime and the store."""
     await check_nothing_stays(engine, mock_clock, {"memory": 500, "sqlite": 200}[engine.name])
 
 
@@ -77,15 +77,15 @@ async def test_sessions_and_jobs_leave_nothing_behind(
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.name)
 async def test_very_many_sessions_and_jobs(engine: Engine, mock_clock: MockClock) -> None:
-    """The same, ten thousand times and again."""
+    """Ten thousand sessions and jobs leave nothing."""
     await check_nothing_stays(engine, mock_clock, 10_000)
 
 
 async def visit_and_leave(world: World, clock: MockClock, visits: int) -> None:
-    """So many visits, and then more time than anything is kept for."""
+    """Make visits, and wait until nothing of them is kept."""
     for n in range(visits):
         await visit(world, n)
-    # Step by step: this clock stands still while threads are at work.
+    # In steps, because this clock stands still while threads are at work.
     for _ in range(8):
         await world.store.flushed()
         await wait_all_tasks_blocked(0.01)
@@ -97,14 +97,14 @@ async def visit_and_leave(world: World, clock: MockClock, visits: int) -> None:
 
 
 async def entered(world: World) -> Peer:
-    """A peer with a session."""
+    """Return a peer with a session."""
     peer = world.connect()
     await peer.hello(features=FEATURES)
     return peer
 
 
 async def growth(times: int, ask: Callable[[], Awaitable[object]]) -> int:
-    """How much more is in use after asking so often than after the first half of it."""
+    """Return how much memory the second half of `times` requests has added."""
     in_use: list[int] = []
     for _ in range(2):
         for _ in range(times // 2):
@@ -115,7 +115,7 @@ async def growth(times: int, ask: Callable[[], Awaitable[object]]) -> int:
 
 
 async def test_short_jobs_leave_nothing_in_their_session(autojump_clock: MockClock) -> None:
-    """Thousands of jobs, acknowledged: no more is in use, once they are not retained."""
+    """Thousands of acknowledged jobs leave nothing in their session, after their retention."""
     world = World(MemoryStore(), finished_jobs=10, idempotency_seconds=0)
     async with world.runtime:
         peer = await entered(world)
@@ -146,7 +146,7 @@ async def test_short_jobs_leave_nothing_in_their_session(autojump_clock: MockClo
 async def test_what_is_answered_is_forgotten(
     kind: str, payload: Frame, answer: str, autojump_clock: MockClock
 ) -> None:
-    """Thousands of messages, refused or not, leave neither tasks nor memory in use."""
+    """Thousands of messages, refused or not, leave neither tasks nor memory."""
     world = World(MemoryStore())
     async with world.runtime:
         peer = await entered(world)
@@ -165,17 +165,16 @@ async def test_what_is_answered_is_forgotten(
 
 
 async def test_cost_grows_with_the_work_and_no_faster(autojump_clock: MockClock) -> None:
-    """Sixteen times the events, seen live, replayed and acknowledged, cost sixteen times as much.
+    """Sixteen times the events, sent live, replayed and acknowledged, cost about as much more.
 
-    Give or take a lot: it would be two hundred and fifty-six times as much if anything were looked
-    through for each event.
+    If anything were searched for each event, the cost would be 256 times as much.
     """
     few, many = [await cost_of(events) for events in (1_000, 16_000)]
     assert many < 5 * 16 * few
 
 
 async def cost_of(events: int) -> float:
-    """The processor's time for two interleaved jobs with so many events in all."""
+    """Return the processor time of two interleaved jobs with `events` events in all."""
     world = World(MemoryStore())
 
     @world.runtime.agent("chatty")

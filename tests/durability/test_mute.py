@@ -1,4 +1,4 @@
-"""Those who connect and say nothing, in numbers."""
+"""Many clients that connect and send nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HANDSHAKE_SECONDS = 10
 
 
 def connect_mute(world: World) -> Line:
-    """Open a connection that nobody says anything on."""
+    """Open a connection on which nothing is sent."""
     near, far = line()
     deadline = trio.current_time() + HANDSHAKE_SECONDS
     world.runtime.start_connection(partial(world.runtime.attend, far, deadline=deadline), "mute")
@@ -28,7 +28,7 @@ def connect_mute(world: World) -> Line:
 
 
 async def test_a_mute_crowd_keeps_nobody_out(autojump_clock: MockClock) -> None:
-    """A client among them has its job done meanwhile; they are closed in time, and forgotten."""
+    """A client can work beside them, and they are closed in time and forgotten."""
     world = World(MemoryStore())
     async with world.runtime:
         before = tasks()
@@ -41,7 +41,7 @@ async def test_a_mute_crowd_keeps_nobody_out(autojump_clock: MockClock) -> None:
         assert trio.current_time() == began
         await peer.close()
         for near in crowd:
-            await near.receive()  # why
+            await near.receive()  # the reason
             with pytest.raises(TransportClosed) as closed:
                 await near.receive()
             assert closed.value.code == 1008

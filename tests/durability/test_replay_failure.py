@@ -16,7 +16,7 @@ from tests.sessions.support import open_stage
 @pytest.mark.logs_error("replay failed")
 @pytest.mark.spec("12-7")
 async def test_a_replay_that_cannot_be_read_ends_in_an_error(autojump_clock: MockClock) -> None:
-    """The client is told INTERNAL_ERROR and closed with 1011, and can resume later."""
+    """The client gets INTERNAL_ERROR, is closed with 1011, and can resume later."""
     async with open_stage() as stage:
         peer = await stage.welcomed()
         await peer.until_terminal((await peer.submit("chatty", 2_000))["job_id"])

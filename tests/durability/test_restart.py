@@ -1,4 +1,4 @@
-"""A runtime that finds the store of one that was killed."""
+"""A runtime over the store of a runtime that was killed."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ WINDOW_SECONDS = 600
 
 @pytest.fixture
 def world() -> World:
-    """The first of its line."""
+    """The first runtime."""
     return World(MemoryStore())
 
 
 def successor(world: World, **limits: Any) -> World:
-    """Another runtime, over what this one would leave if it were killed now."""
+    """Return a runtime over what this one would leave if it were killed now."""
     return World(crash(world.store), recorder=world.recorder, clock=world.clock, **limits)
 
 
 async def welcomed(world: World) -> Peer:
-    """A peer with a new session."""
+    """Return a peer with a new session."""
     peer = world.connect()
     await peer.hello(features=FEATURES)
     return peer
@@ -53,7 +53,7 @@ async def resumed(world: World, resume: Frame, **hello: str) -> Peer:
 
 
 async def lost_job(world: World) -> tuple[Peer, str]:
-    """A peer whose job has said something, and runs on."""
+    """Return a peer whose job has emitted an event and runs on, and the job's id."""
     peer = await welcomed(world)
     job_id: str = (await peer.submit("waiter"))["job_id"]
     await peer.expect("job.event")
@@ -67,7 +67,7 @@ async def lost_job(world: World) -> tuple[Peer, str]:
 async def test_a_job_goes_down_with_its_runtime(
     world: World, autojump_clock: MockClock, *, parked: bool
 ) -> None:
-    """Its session gets one terminal, INTERNAL_ERROR and worth a retry, behind what it has seen."""
+    """Its session gets one terminal, a retryable INTERNAL_ERROR, after the frames it has seen."""
     async with world.runtime:
         peer, job_id = await lost_job(world)
         if parked:
@@ -88,13 +88,13 @@ async def test_a_job_goes_down_with_its_runtime(
 
 @pytest.mark.spec("7.4-3")
 async def test_a_cancelled_job_stays_cancelled_over_a_restart(autojump_clock: MockClock) -> None:
-    """Killed between job.cancelled and the end, it ends cancelled, and is not worth a retry."""
+    """A job that was cancelled before the kill ends as cancelled, and not retryable."""
     store = MemoryStore()
     runtime = make_runtime(agents, store=store)
 
     @runtime.agent("tidy")
     async def tidy(_: JobContext) -> None:
-        """Stay, and take ten seconds to leave."""
+        """Stay, and take ten seconds to clean up."""
         try:
             await trio.sleep_forever()
         finally:
@@ -121,7 +121,7 @@ async def test_a_cancelled_job_stays_cancelled_over_a_restart(autojump_clock: Mo
 
 
 async def test_a_job_that_went_down_takes_no_place(world: World, autojump_clock: MockClock) -> None:
-    """What a restart has ended does not count as running."""
+    """A job that a restart has ended does not count as running."""
     async with world.runtime:
         peer, _ = await lost_job(world)
         second = successor(world, jobs=1, jobs_per_principal=1)
@@ -131,7 +131,7 @@ async def test_a_job_that_went_down_takes_no_place(world: World, autojump_clock:
 
 
 async def test_any_number_of_restarts_is_one_story(world: World, autojump_clock: MockClock) -> None:
-    """Five runtimes, a job lost with each: the numbers of the session go on and on."""
+    """Over five runtimes, with a job lost in each, the numbers of the session continue."""
     ends: list[int] = []
     async with world.runtime:
         peer, job_id = await lost_job(world)
@@ -149,7 +149,7 @@ async def test_any_number_of_restarts_is_one_story(world: World, autojump_clock:
 async def test_a_key_stands_for_a_job_that_went_down(
     world: World, autojump_clock: MockClock
 ) -> None:
-    """The same acceptance and the same terminal, also for a session that is new."""
+    """The key brings the same acceptance and the same terminal, also in a new session."""
     async with world.runtime:
         peer = await welcomed(world)
         accepted = await peer.submit("waiter", idempotency_key="k")
@@ -172,7 +172,7 @@ async def test_a_key_stands_for_a_job_that_went_down(
 async def test_an_acceptance_on_its_way_is_not_one_that_was_told(
     world: World, autojump_clock: MockClock
 ) -> None:
-    """Killed with the acceptance stored and not told, the key brings acceptance and terminal."""
+    """After a kill before an acceptance is sent, its key brings acceptance and terminal."""
     async with world.runtime:
         peer = await welcomed(world)
         await peer.send("job.submit", {"agent": "waiter", "idempotency_key": "k"})
@@ -187,13 +187,13 @@ async def test_an_acceptance_on_its_way_is_not_one_that_was_told(
 
 
 def job_of_key(world: World) -> str:
-    """The job of the one key there is."""
+    """Return the job of the only key."""
     (row,) = world.store.tables.keys.values()
     return row.job_id
 
 
 async def test_retention_goes_on(autojump_clock: MockClock) -> None:
-    """A finished job and its key go when they are due, however long nobody was there."""
+    """A finished job and its key are forgotten when due, however long no runtime ran."""
     world = World(MemoryStore(), finished_job_seconds=1_000, idempotency_seconds=2_000)
     async with world.runtime:
         peer = await welcomed(world)
@@ -219,7 +219,7 @@ async def test_retention_goes_on(autojump_clock: MockClock) -> None:
 async def test_a_session_resumes_from_wherever_it_could(
     world: World, autojump_clock: MockClock
 ) -> None:
-    """From its floor to its top, the same frames; beyond either, RESUME_WINDOW_EXPIRED."""
+    """Resumes from floor to top replay the same frames; others get RESUME_WINDOW_EXPIRED."""
     async with world.runtime:
         peer = await welcomed(world)
         job = await peer.submit("teller", 8)
@@ -242,7 +242,7 @@ async def test_a_session_resumes_from_wherever_it_could(
 async def test_the_token_before_is_good_while_nobody_was_heard(
     world: World, autojump_clock: MockClock
 ) -> None:
-    """Welcomed anew and killed: both tokens are good, until the client is heard with one."""
+    """After a welcome and a kill, both tokens are valid until the client uses one."""
     async with world.runtime:
         peer = await welcomed(world)
         await peer.close()
@@ -263,7 +263,7 @@ async def test_the_token_before_is_good_while_nobody_was_heard(
 
 
 async def test_tokens_are_stored_as_digests(world: World, autojump_clock: MockClock) -> None:
-    """Whoever reads the store cannot resume a session."""
+    """The store contains no token, only digests."""
     async with world.runtime:
         peer, _ = await lost_job(world)
         assert peer.resume_token is not None
@@ -273,7 +273,7 @@ async def test_tokens_are_stored_as_digests(world: World, autojump_clock: MockCl
 
 
 async def test_a_session_stays_its_principals(world: World, autojump_clock: MockClock) -> None:
-    """Another principal cannot have it after a restart either."""
+    """Another principal cannot resume a session after a restart."""
     async with world.runtime:
         peer = await welcomed(world)
         second = successor(world)
@@ -284,7 +284,7 @@ async def test_a_session_stays_its_principals(world: World, autojump_clock: Mock
 
 
 async def test_features_and_dialect_are_kept(world: World, autojump_clock: MockClock) -> None:
-    """A resume without a hello goes on as it was negotiated, in the client's own shape."""
+    """A resume without a hello keeps the negotiated features and the dialect."""
     async with world.runtime:
         peer = world.connect()
         capabilities: Json = {"features": ["ack"], "agents": []}
@@ -308,7 +308,7 @@ async def test_features_and_dialect_are_kept(world: World, autojump_clock: MockC
 
 
 async def test_windows_begin_anew(world: World, autojump_clock: MockClock) -> None:
-    """The time without a runtime does not count; from its start on the window is a full one."""
+    """After a restart, the window of a session is a full one."""
     async with world.runtime:
         peer, late = await welcomed(world), await welcomed(world)
         await peer.close()
@@ -328,7 +328,7 @@ async def test_windows_begin_anew(world: World, autojump_clock: MockClock) -> No
 async def test_parked_sessions_are_bounded_from_the_start(
     world: World, autojump_clock: MockClock
 ) -> None:
-    """If the bound has become smaller, the oldest go."""
+    """A start with a smaller bound forgets the oldest parked sessions."""
     async with world.runtime:
         peers = [await welcomed(world) for _ in range(5)]
         second = successor(world, parked_sessions_per_principal=2)
@@ -343,7 +343,7 @@ async def test_parked_sessions_are_bounded_from_the_start(
 async def test_a_closed_session_can_still_be_resumed(
     world: World, autojump_clock: MockClock
 ) -> None:
-    """What a client said goodbye to stays for its window, restart or not (§6.7)."""
+    """A closed session can be resumed within its window, also after a restart (§6.7)."""
     async with world.runtime:
         peer, job_id = await lost_job(world)
         await peer.send("session.close")
@@ -357,7 +357,7 @@ async def test_a_closed_session_can_still_be_resumed(
 async def test_a_session_whose_events_are_gone_is_told(
     world: World, autojump_clock: MockClock
 ) -> None:
-    """What was missed is past its retention: no hole, RESUME_WINDOW_EXPIRED."""
+    """A session whose missed events are past their retention gets RESUME_WINDOW_EXPIRED."""
     async with world.runtime:
         peer = await welcomed(world)
         job = await peer.submit("teller", 3)
@@ -381,7 +381,7 @@ async def test_a_session_whose_events_are_gone_is_told(
 async def test_a_start_waits_for_a_store_that_cannot_be_written(
     world: World, autojump_clock: MockClock
 ) -> None:
-    """Nobody is let in before the ends of the lost jobs are stored; then all goes on."""
+    """No client gets a session before the ends of the lost jobs are stored."""
     async with world.runtime:
         peer, job_id = await lost_job(world)
         store = copy_into(FaultyStore(commit=1, seconds=30), world.store)
@@ -399,7 +399,7 @@ async def test_a_start_waits_for_a_store_that_cannot_be_written(
 
 @pytest.mark.logs_error("store in trouble")
 async def test_a_start_in_trouble_can_be_ended(world: World, autojump_clock: MockClock) -> None:
-    """It is waited for within a bound, not for ever; the start after that sees to the job."""
+    """A start in trouble can be left within a bound; the next start ends the lost job."""
     async with world.runtime:
         peer, job_id = await lost_job(world)
         store = copy_into(FaultyStore(commit=1, seconds=600), world.store)
@@ -416,7 +416,7 @@ async def test_a_start_in_trouble_can_be_ended(world: World, autojump_clock: Moc
 async def test_a_start_over_a_store_that_cannot_be_read_fails(
     world: World, autojump_clock: MockClock
 ) -> None:
-    """It says why, and the next start finds everything as it was."""
+    """A start that cannot read raises the error, and changes nothing."""
     async with world.runtime:
         peer, job_id = await lost_job(world)
         store = copy_into(FaultyStore(read=1), world.store)

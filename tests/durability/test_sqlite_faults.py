@@ -1,4 +1,4 @@
-"""A file that fails under the store at any statement: nothing is lost, or seen and not stored."""
+"""A file that fails at any statement: nothing is lost, and clients see only what is stored."""
 
 from __future__ import annotations
 
@@ -32,32 +32,32 @@ MANY = 1_000_000
 
 
 def any_at_all(_: Statement) -> bool:
-    """Every statement of every connection."""
+    """Return True: every statement of every connection counts."""
     return True
 
 
 def writing(statement: Statement) -> bool:
-    """On a connection that writes."""
+    """Return whether a connection that writes executes the statement."""
     return not statement.reads
 
 
 def reading(statement: Statement) -> bool:
-    """On the connection that reads."""
+    """Return whether the connection that reads executes the statement."""
     return statement.reads
 
 
 def read_begun(statement: Statement) -> bool:
-    """The first of a read."""
+    """Return whether the statement is the first of a read."""
     return statement.reads and statement.sql.startswith("BEGIN")
 
 
 def write_committed(statement: Statement) -> bool:
-    """The last of what is written together."""
+    """Return whether the statement is the last of a write."""
     return not statement.reads and statement.sql == "COMMIT"
 
 
 class Witness:
-    """Looks into the file whenever a client is told something: it must be in there by then."""
+    """Looks into the file for each frame that a client gets: it must be stored by then."""
 
     def __init__(self, path: Path) -> None:
         uri = f"{path.absolute().as_uri()}?mode=ro"
@@ -65,7 +65,7 @@ class Witness:
         self.found = 0
 
     def look(self, client: Client, frame: Frame) -> None:
-        """See that what is stored by now is enough to tell the client the same again."""
+        """Check that what is stored is enough to send the client the same frame again."""
         number = frame.get("event_seq")
         if frame["type"] == "session.welcome":
             digest = token_digest(frame["payload"]["resume_token"])
@@ -84,15 +84,16 @@ class Witness:
 
 
 def promise(frame: Frame) -> tuple[str, str]:
-    """What is promised, of which job: given again, it is not stored again."""
+    """Return type and job of a promise: one that is given again is not stored again."""
     return frame["type"], frame["payload"].get("job_id", "")
 
 
 def world_over(
     path: Path, recorder: WireRecorder | None = None, clock: TrioClock | None = None
 ) -> World:
-    """A world over a file."""
-    store = cast("MemoryStore", SqliteStore(path, synchronous="OFF"))  # or like it
+    """Return a world over a file."""
+    # World uses only the interface of the store.
+    store = cast("MemoryStore", SqliteStore(path, synchronous="OFF"))
     return World(store, recorder=recorder, clock=clock)
 
 
@@ -120,8 +121,8 @@ async def test_every_statement_may_fail(
     *,
     applied: bool,
 ) -> None:
-    """At each in turn, once or for a while: the story goes on to the same end, in the file too."""
-    # Once in the story is enough: each statement of it is one more story.
+    """With a failure of each statement in turn, once or longer, the story ends the same."""
+    # Once in the story is enough, as each statement is a story of its own.
     monkeypatch.setattr(engine, "HOUSEKEEPING_SECONDS", 4.0)
     for n in count(1):
         faults = Faults(clock=mock_clock, counts=counts, first=n, seconds=seconds, applied=applied)
@@ -136,7 +137,7 @@ async def test_every_statement_may_fail(
 
 
 async def go_through(path: Path, faults: Faults, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The whole story over a file with these faults; then another runtime over what it left."""
+    """Go through the story over a file with these faults, and start another runtime over it."""
     with monkeypatch.context() as patch:
         faults.connect(patch)
         world = world_over(path)
@@ -149,7 +150,7 @@ async def go_through(path: Path, faults: Faults, monkeypatch: pytest.MonkeyPatch
 
 
 async def live_through(world: World, path: Path, faults: Faults) -> list[Memory]:
-    """The story, and what the clients know at its end."""
+    """Go through the story, and return what the clients know at its end."""
     witness = Witness(path)
     world.look = witness.look
     faults.armed = True
@@ -163,13 +164,13 @@ async def live_through(world: World, path: Path, faults: Faults) -> list[Memory]
 
 
 async def look_again(world: World, memory: Memory) -> None:
-    """A client that comes back is told what it was told before, to the byte, and no more."""
+    """Check that a client that resumes gets the same bytes as before, and no more."""
     client = Client(world)
     client.session_id, client.token, client.floor = memory.session_id, memory.token, memory.floor
     async with background_tasks() as nursery:
         nursery.start_soon(client.run)
         await client.until(lambda: memory.promised <= {f["id"] for f in client.frames})
-    # The recorder has seen to it that what has an old number or id is the old frame.
+    # The recorder has checked that a frame with an old number or id is the old frame.
     assert memory.promised == {frame["id"] for frame in client.frames}
 
 
@@ -180,7 +181,7 @@ async def look_again(world: World, memory: Memory) -> None:
 async def test_every_statement_of_a_start_may_fail(
     tmp_path: Path, mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Over a new file or one that a killed runtime left: the next start finds all as it was."""
+    """A failure of each statement of a start leaves a file that the next start can use."""
     left = await leave_behind(tmp_path, mock_clock)
     for name in ("left.db", "new.db"):
         for n in count(1):
@@ -201,17 +202,17 @@ async def test_every_statement_of_a_start_may_fail(
 
 @attrs.frozen
 class Left:
-    """What was known of a runtime when it was killed."""
+    """What the client of a killed runtime knew."""
 
     recorder: WireRecorder
     clock: TrioClock
     memory: Memory
     job_id: str
-    """Of the job that was lost."""
+    """The id of the lost job."""
 
 
 async def leave_behind(folder: Path, clock: MockClock) -> Left:
-    """Leave, as `left.db`, what a killed runtime does whose client had a job."""
+    """Leave `left.db`, the file of a killed runtime whose client had a job."""
     world = world_over(folder / "first.db")
     async with passing_time(clock, world.store), world.runtime, two_clients(world) as (client, _):
         job_id = await client.submit("waiter")
@@ -221,14 +222,14 @@ async def leave_behind(folder: Path, clock: MockClock) -> Left:
 
 
 def copy_of_file(path: Path, to: Path) -> None:
-    """A store as it is at this moment, if there is one: the file, and the log beside it."""
+    """Return the bytes of the file and of its log, if they exist."""
     for suffix in ("", "-wal"):
         if Path(f"{path}{suffix}").exists():
             shutil.copyfile(f"{path}{suffix}", f"{to}{suffix}")
 
 
 async def start(world: World, clock: MockClock) -> None:
-    """Start and end, if it can be started."""
+    """Start a runtime and leave it, unless the start fails."""
     async with passing_time(clock, world.store):
         with suppress(StoreError):
             async with world.runtime:
@@ -236,7 +237,7 @@ async def start(world: World, clock: MockClock) -> None:
 
 
 async def find_end(world: World, left: Left) -> None:
-    """The client is told what it knew, then how its job ended, and no more."""
+    """Check that the client gets what it knew, then the end of its job, and no more."""
     client, memory = Client(world), left.memory
     client.session_id, client.token = memory.session_id, memory.token
     async with background_tasks() as nursery:

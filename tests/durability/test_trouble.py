@@ -1,4 +1,4 @@
-"""While the store cannot be written, nothing unstored is said, and nothing is lost."""
+"""A store that cannot be written: nothing unstored is sent, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TROUBLE = "store in trouble"
 
 @pytest.mark.logs_error(TROUBLE)
 async def test_the_affected_session_is_told_and_misses_nothing(autojump_clock: MockClock) -> None:
-    """Its connection ends with a reason; resumed after, it has each event once, in order."""
+    """The connection of a waiting session is closed with a reason; a resume misses no event."""
     store = FailingStore()
     runtime = make_runtime(agents, store=store)
     async with runtime, open_peers(runtime) as peers:
@@ -55,7 +55,7 @@ async def test_the_affected_session_is_told_and_misses_nothing(autojump_clock: M
 async def test_a_job_waits_at_its_next_emit_and_goes_on_by_itself(
     autojump_clock: MockClock,
 ) -> None:
-    """Ticks of a second come as much later as the trouble lasts, give or take its retry."""
+    """A job is delayed by as much as the trouble lasts, and goes on by itself."""
     store = FailingStore()
     runtime = make_runtime(agents, store=store)
     async with runtime, open_peers(runtime) as peers:
@@ -80,7 +80,7 @@ async def test_a_job_waits_at_its_next_emit_and_goes_on_by_itself(
 async def test_new_work_is_refused_and_an_idle_session_lives_on(
     autojump_clock: MockClock,
 ) -> None:
-    """A submit and a hello get INTERNAL_ERROR, worth a retry; later both succeed."""
+    """A submit and a hello get a retryable INTERNAL_ERROR; later both succeed."""
     store = FailingStore()
     runtime = make_runtime(agents, store=store)
     async with runtime, open_peers(runtime) as peers:
@@ -107,7 +107,7 @@ async def test_new_work_is_refused_and_an_idle_session_lives_on(
 async def test_a_key_that_cannot_be_looked_up_lets_no_job_through(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without its protection nothing runs: INTERNAL_ERROR; the same submit later is the first."""
+    """A submit whose key cannot be looked up gets INTERNAL_ERROR, and takes no effect."""
     store = MemoryStore()
     runtime = make_runtime(agents, store=store)
     async with runtime, open_peers(runtime) as peers:
@@ -133,7 +133,7 @@ async def test_a_key_that_cannot_be_looked_up_lets_no_job_through(
 async def test_a_runtime_can_be_left_while_its_store_is_in_trouble(
     autojump_clock: MockClock,
 ) -> None:
-    """What cannot be stored is waited for within a bound, not for ever."""
+    """Leaving a runtime waits for a store in trouble within a bound."""
     store = FailingStore()
     runtime = make_runtime(agents, store=store)
     with trio.fail_after(20):
@@ -151,7 +151,7 @@ async def test_a_runtime_can_be_left_while_its_store_is_in_trouble(
 async def test_a_fault_in_the_background_ends_nothing(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever minds the store may fail himself: the runtime goes on, and he tries again."""
+    """A background task that fails is logged and run again; the runtime goes on."""
     store = FailingStore()
     runtime = make_runtime(agents, store=store)
     async with runtime, open_peers(runtime) as peers:

@@ -27,11 +27,11 @@ async def store(engine: Engine) -> AsyncGenerator[Store, None]:
 
 @pytest.fixture
 def feeder(store: Store) -> Feeder:
-    """Writes to `store`."""
+    """A feeder of `store`."""
     return Feeder(store)
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where a store may be made."""
+    """A path at which a store can be made."""
     return tmp_path / "data" / "arcp.db"

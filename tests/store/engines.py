@@ -1,4 +1,4 @@
-"""The engines that the suite runs against, and the small values it feeds them."""
+"""The engines under test, and small values to feed them with."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ class Engine:
     name: str
     make: Callable[[], AbstractContextManager[Store]]
     left: Callable[[Store], Awaitable[Mapping[str, int]]]
-    """How much is in whatever grows with traffic, by name; only what is not empty."""
+    """Returns the sizes of all tables that traffic fills, by name, without the empty ones."""
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[Store, None]:
-        """A new store whose writer runs as long as the block."""
+        """Make a store and run its writer for the length of the block."""
         with self.make() as store:
             async with running(store):
                 yield store
@@ -59,7 +59,7 @@ class Engine:
 
 @asynccontextmanager
 async def running(store: S) -> AsyncGenerator[S, None]:
-    """The store, its writer running as long as the block."""
+    """Run the store's writer for the length of the block."""
     async with background_tasks() as nursery:
         await nursery.start(store.run)
         yield store
@@ -72,7 +72,7 @@ async def _left_in_memory(store: Store) -> Mapping[str, int]:
 
 @contextmanager
 def _in_a_file() -> Generator[Store]:
-    """On the disk of a test nothing needs to survive the power."""
+    """Make a store in a file, without the writes that only a loss of power needs."""
     with tempfile.TemporaryDirectory() as folder:
         yield SqliteStore(Path(folder) / "arcp.db", synchronous="OFF")
 
@@ -99,7 +99,7 @@ ENGINES = [
 
 
 def session_row(session_id: str = "S", *, token: bytes = b"token") -> SessionRow:
-    """A new session."""
+    """Return a new session."""
     return SessionRow(
         session_id=session_id,
         principal="alice",
@@ -110,7 +110,7 @@ def session_row(session_id: str = "S", *, token: bytes = b"token") -> SessionRow
 
 
 def job_row(job_id: str = "J", *, session_id: str = "S") -> JobRow:
-    """A new job."""
+    """Return a new job."""
     return JobRow(
         job_id=job_id,
         agent="a@1.0.0",
@@ -124,7 +124,7 @@ def job_row(job_id: str = "J", *, session_id: str = "S") -> JobRow:
 
 
 def key_row(job_id: str = "J", *, key: str = "k", expires_at: float = 100.0) -> KeyRow:
-    """A key that stands for a job."""
+    """Return a key that stands for a job."""
     return KeyRow(
         principal="alice",
         key=key,
@@ -136,12 +136,12 @@ def key_row(job_id: str = "J", *, key: str = "k", expires_at: float = 100.0) -> 
 
 
 def tail(job_id: str, index: int) -> bytes:
-    """What entry `index` of a job says; no two entries say the same."""
+    """Return the tail of entry `index` of a job; all tails are different."""
     return f"{job_id}:{index}".encode()
 
 
 class Feeder:
-    """Feeds a store as the runtime does: indexes, ordinals and batch numbers follow each other."""
+    """Feeds a store as the runtime does, with consecutive indexes, ordinals and batch numbers."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -154,7 +154,7 @@ class Feeder:
         return self.accept(job_row(job_id, session_id=session_id), key)
 
     def accept(self, row: JobRow, key: KeyRow | None = None, parent: str | None = None) -> Group:
-        """Accept this job."""
+        """Accept the job of this row."""
         self._lengths[row.job_id] = 0
         return self.store.put(AcceptJob(row, key, parent))
 
@@ -163,7 +163,7 @@ class Feeder:
         return self.store.put(PutSession(session_row(session_id, token=token)))
 
     def emit(self, job_id: str = "J", count: int = 1) -> Group:
-        """Append so many entries to a job's journal."""
+        """Append `count` entries to a job's journal."""
         groups = [self.store.put(AppendJournal(job_id, self._entry(job_id))) for _ in range(count)]
         return groups[-1]
 
@@ -183,7 +183,7 @@ class Feeder:
         ended: Sequence[str] = (),
         observed: Sequence[str] = (),
     ) -> Group:
-        """Give a session's log a batch."""
+        """Append a batch to a session's log."""
         row = self._rows.get(session_id, 0)
         self._rows[session_id] = row + 1
         moved = cursors or {}
@@ -198,7 +198,7 @@ class Feeder:
         return self.log(session_id, top=0, cursors={job_id: 0}, watched=[job_id], observed=observed)
 
     def number_all(self, job_id: str = "J") -> Group:
-        """Give the fresh session S the numbers of all that a job emitted, and end the watch."""
+        """Number all entries of a job for the new session S, and end the watch."""
         count = self._lengths[job_id]
         return self.log(
             "S",
@@ -210,7 +210,7 @@ class Feeder:
         )
 
     def expire(self, *, now: float = 0.0, before: float = -1.0, jobs: int = 1_000) -> Group:
-        """Have what is past its retention go."""
+        """Forget what is past its retention."""
         return self.store.put(Expire(now=now, finished_before=before, finished_jobs=jobs))
 
     def _entry(self, job_id: str, *, terminal: bool = False) -> Entry:
@@ -221,7 +221,7 @@ class Feeder:
 
 
 async def read_all(replay: Replay, frames: int = 1_000) -> list[Frame]:
-    """Everything a replay has, in pieces of at most so many frames."""
+    """Return all frames of a replay, read in pieces of at most `frames`."""
     found: list[Frame] = []
     while piece := await replay.next(frames, 1_000_000):
         found += piece

@@ -12,12 +12,12 @@ from tests.store.engines import Feeder, running
 
 
 def on(path: Path) -> SqliteStore:
-    """A store at this path; that of a test need not survive the power."""
+    """Return a store at this path that need not survive a loss of power."""
     return SqliteStore(path, synchronous="OFF")
 
 
 async def fill(path: Path, entries: int = 3) -> None:
-    """Make a store of one session that was sent all of one job."""
+    """Make a store with one session that was sent all entries of one job."""
     async with running(on(path)) as store:
         feeder = Feeder(store)
         feeder.session()
@@ -29,7 +29,7 @@ async def fill(path: Path, entries: int = 3) -> None:
 
 
 async def refusal(path: Path) -> StoreError:
-    """Why the store cannot be opened."""
+    """Return the error with which the store refuses to open."""
     with pytest.raises(StoreError) as refused:
         await on(path).run()
     sentence = str(refused.value)

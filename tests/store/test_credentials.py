@@ -1,4 +1,4 @@
-"""Credentials that are not revoked: what is kept of them until they are."""
+"""Rows of credentials, which are kept until the credentials are revoked."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ INTENT = CredentialRow(
 
 
 def minted(number: int) -> CredentialRow:
-    """What an order has minted."""
+    """Return the row of a minted credential."""
     return CredentialRow(
         row_id=f"row {number}",
         order_id="order",
@@ -34,13 +34,13 @@ def minted(number: int) -> CredentialRow:
 
 
 async def kept(store: Store) -> list[CredentialRow]:
-    """What the next runtime would find."""
+    """Return the rows that the next runtime would find."""
     await store.flushed()
     return list((await store.recover()).credentials)
 
 
 async def test_a_row_stays_until_it_is_gone(store: Store) -> None:
-    """From the intent over what was minted to nothing; oldest first, and the last state counts."""
+    """Rows are kept, oldest first and with their last state, until they are gone."""
     assert await kept(store) == []
     store.put(KeepCredentials([INTENT]))
     assert await kept(store) == [INTENT]
@@ -57,7 +57,7 @@ async def test_a_row_stays_until_it_is_gone(store: Store) -> None:
 
 
 async def test_nothing_is_left_of_what_is_revoked(engine: Engine) -> None:
-    """A row that is gone takes no room."""
+    """A row that is gone leaves nothing in the store."""
     async with engine.running() as store:
         store.put(KeepCredentials([minted(number) for number in range(10)]))
         store.put(KeepCredentials(gone=[minted(number).row_id for number in range(10)]))
@@ -66,7 +66,7 @@ async def test_nothing_is_left_of_what_is_revoked(engine: Engine) -> None:
 
 
 def test_only_what_survives_the_power_is_durable() -> None:
-    """Neither memory nor a file that is not synchronised is trusted with what must be revoked."""
+    """Only a file with full synchronisation is a durable store."""
     assert not MemoryStore().durable
     assert SqliteStore("x.db").durable
     assert not SqliteStore("x.db", synchronous="NORMAL").durable

@@ -1,4 +1,4 @@
-"""Journals: what a session is owed, merged over its jobs; and what was given up."""
+"""Journals: entries that a session is owed, merged over its jobs, and entries given up."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ALL = 10_000, 10_000_000
 
 
 async def test_a_job_from_acceptance_to_end(store: Store, feeder: Feeder) -> None:
-    """The row says where a job stands, who submitted it, and how long its journal has become."""
+    """The row of a job has its status, its submitters and the length of its journal."""
     await feeder.job().committed()
     assert await store.job("J") == job_row()
     store.put(StartJob("J"))
@@ -34,7 +34,7 @@ async def test_a_job_from_acceptance_to_end(store: Store, feeder: Feeder) -> Non
 
 
 async def test_a_job_that_does_not_exist(store: Store) -> None:
-    """Nothing is known of it, and nobody can be owed any of it."""
+    """An unknown job has no row, and its journal cannot be read."""
     assert await store.job("J") is None
     with pytest.raises(JournalTrimmed) as gone:
         await store.owed({"J": 0}, *ALL)
@@ -42,7 +42,7 @@ async def test_a_job_that_does_not_exist(store: Store) -> None:
 
 
 async def test_the_terminal_is_the_last_entry(store: Store, feeder: Feeder) -> None:
-    """A cursor at the end is owed nothing before the job ended, and the terminal after."""
+    """A cursor at the end is owed nothing before the job's end, and the terminal after it."""
     feeder.job()
     await feeder.emit(count=2).committed()
     assert await store.owed({"J": 2}, *ALL) == []
@@ -53,12 +53,12 @@ async def test_the_terminal_is_the_last_entry(store: Store, feeder: Feeder) -> N
 
 
 async def test_nobody_is_owed_anything_without_cursors(store: Store) -> None:
-    """No cursor, no entry."""
+    """Without cursors, no entry is owed."""
     assert await store.owed({}, *ALL) == []
 
 
 async def test_a_single_entry_may_be_larger_than_the_bound(store: Store, feeder: Feeder) -> None:
-    """What is too large for any piece comes alone; nothing gets stuck."""
+    """An entry that is larger than a piece comes alone."""
     feeder.job()
     await feeder.emit(count=2).committed()
     owed = await store.owed({"J": 0}, 10, 1)
@@ -66,7 +66,7 @@ async def test_a_single_entry_may_be_larger_than_the_bound(store: Store, feeder:
 
 
 async def test_a_trimmed_journal_says_so(store: Store, feeder: Feeder) -> None:
-    """Behind the new start everything is as before; before it, the reader is told, at any bound."""
+    """Reads before the new start of a journal raise JournalTrimmed; later reads are unchanged."""
     feeder.job()
     feeder.job("K")
     feeder.emit(count=10)
@@ -87,7 +87,7 @@ async def test_a_trimmed_journal_says_so(store: Store, feeder: Feeder) -> None:
 
 
 async def test_trimming_a_journal_that_is_gone_hurts_nobody(store: Store, feeder: Feeder) -> None:
-    """An agent that outlives its job may still let its journal be trimmed; the writer goes on."""
+    """Trimming the journal of a forgotten job does nothing."""
     feeder.job()
     feeder.emit(count=10)
     feeder.finish()
@@ -106,7 +106,7 @@ async def test_trimming_a_journal_that_is_gone_hurts_nobody(store: Store, feeder
 def test_what_is_owed_comes_in_the_order_it_was_emitted(
     engine: Engine, emitted: list[int], cursors: dict[int, int], entries: int, size: int
 ) -> None:
-    """The first entries at or after the cursors, over all jobs, as many as fit and one at least."""
+    """The first entries at or after the cursors come in the order of emission, within bounds."""
     names = [f"J{number}" for number in range(4)]
     lengths = dict.fromkeys(names, 0)
     owed = []

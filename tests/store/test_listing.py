@@ -1,4 +1,4 @@
-"""Listings: which jobs are on which page, whatever comes and goes between pages (§6.6)."""
+"""Listings, also while jobs come and go between the pages (§6.6)."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def accept(
 
 
 async def listed(store: Store, query: JobQuery) -> list[str]:
-    """The ids on a page."""
+    """Return the ids of the jobs on a page."""
     await store.flushed()
     return [row.job_id for row in await store.jobs(query)]
 
 
 @pytest.mark.spec("6.6-4")
 async def test_one_sees_ones_own_jobs(store: Store, feeder: Feeder) -> None:
-    """The newest first, those of one instant by id; only who asks for everybody's sees others'."""
+    """A listing has the jobs of one principal, or of all, newest first and then by id."""
     for job_id, created_at, principal in (
         ("A", 1.0, "alice"),
         ("B", 2.0, "bob"),
@@ -55,7 +55,7 @@ async def test_one_sees_ones_own_jobs(store: Store, feeder: Feeder) -> None:
 
 
 async def test_a_page_is_bounded_in_bytes(store: Store, feeder: Feeder) -> None:
-    """It ends with the first job that goes beyond: no more is read than can be told."""
+    """A page ends with the first job that exceeds its size."""
     for place, size in enumerate([10, 600, 600, 600, 10]):
         row = attrs.evolve(job_row(f"J{place}"), created_at=float(place), accepted=b"x" * size)
         feeder.accept(row)
@@ -70,7 +70,7 @@ async def test_a_page_is_bounded_in_bytes(store: Store, feeder: Feeder) -> None:
 
 
 async def test_a_row_in_a_listing_is_the_jobs_row(store: Store, feeder: Feeder) -> None:
-    """Nothing is known of a job only when one asks for it alone."""
+    """The row in a listing is the row of the job."""
     feeder.session()
     feeder.job("A")
     feeder.job("B")
@@ -87,7 +87,7 @@ async def test_a_row_in_a_listing_is_the_jobs_row(store: Store, feeder: Feeder) 
 
 @pytest.mark.spec("6.6-2")
 async def test_filters(store: Store, feeder: Feeder) -> None:
-    """By status, by agent in any version or in one, and by time, without its ends; all together."""
+    """Filters by status, agent, agent with version, and time without its ends can be combined."""
     agents = ("a@1.0.0", "a@2", "ab@1.0.0", "a", "A@1.0.0")
     for number, agent in enumerate(agents, 1):
         accept(feeder, f"J{number}", float(number), agent=agent)
@@ -115,7 +115,7 @@ async def test_filters(store: Store, feeder: Feeder) -> None:
 
 
 async def test_finished_jobs_are_listed_until_they_expire(store: Store, feeder: Feeder) -> None:
-    """Then they are gone, also while a watch still needs their journals."""
+    """An expired job is in no listing, even while a watch still needs its journal."""
     feeder.session()
     for job_id in "ABC":
         feeder.job(job_id)
@@ -130,7 +130,7 @@ async def test_finished_jobs_are_listed_until_they_expire(store: Store, feeder: 
 
 
 MOMENTS = st.integers(0, 4).map(float)
-"""Few, so that many jobs share one, and some come late with an early one: the clock was set."""
+"""A few times, so that many jobs share one, and some jobs are stored after later ones."""
 
 QUERIES = st.builds(
     JobQuery,
@@ -161,7 +161,7 @@ def test_pages_are_stable(
     query: JobQuery,
     meanwhile: Sequence[Sequence[tuple[float, str, str, bool]]],
 ) -> None:
-    """Each job that was there all the time is on exactly one page, in order, and it fits."""
+    """Each job that exists all the time is on exactly one page, in order."""
 
     async def main() -> None:
         with pytest.MonkeyPatch.context() as patch:
@@ -199,7 +199,7 @@ def test_pages_are_stable(
             page_query = attrs.evolve(page_query, after=order(page[-1]))
             if changes:
                 add(changes.pop())
-                gone = page[-1].job_id  # also the one that the next page is behind
+                gone = page[-1].job_id  # also the job after which the next page begins
                 feeder.finish(gone, at=-1.0)
                 feeder.expire(before=0.0)
         assert [order(row) for row in found] == sorted(map(order, found), reverse=True)

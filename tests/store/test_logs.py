@@ -1,4 +1,4 @@
-"""Logs: what a resume is replayed, compared with a plain model of it."""
+"""Logs: replays of resumes, compared with a plain model."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ PIECES = st.tuples(st.integers(1, 7), st.integers(1, 30))
 
 @attrs.frozen
 class Sent:
-    """One frame that a session was given."""
+    """A frame of a session."""
 
     place: int
-    """Its number, or the number that it is behind."""
+    """Its number, or the number after which it stands."""
     row: int
     frame: Frame
     entry: tuple[str, int] | None = None
-    """The journal entry it is, if it is one."""
+    """The journal entry that it is; None for an inline frame or a mark."""
 
     @property
     def numbered(self) -> bool:
-        """Whether it has a number of its own."""
+        """Return whether the frame has a number."""
         return self.frame[0] > 0
 
 
 class Model:
-    """One session's frames, in a list."""
+    """A model of a log: the session's frames in a list."""
 
     def __init__(self) -> None:
         self.sent: list[Sent] = []
@@ -61,7 +61,7 @@ class Model:
         self.cursors = dict.fromkeys(JOBS, 0)
 
     def replay(self, after: int, top: int, rows: int) -> list[Sent]:
-        """What a resume at `after` is owed, if it began at `top` and after `rows` batches."""
+        """Return the frames owed to a resume at `after` that began at `top` and `rows` batches."""
         return [
             sent
             for sent in self.sent
@@ -70,11 +70,11 @@ class Model:
         ]
 
     def gone(self, sent: Sent) -> bool:
-        """Whether the journal entry behind a frame was given up."""
+        """Return whether the journal entry of a frame was given up."""
         return sent.entry is not None and sent.entry[1] < self.bases[sent.entry[0]]
 
     def covers(self, after: int) -> bool:
-        """Whether everything behind `after` is still there."""
+        """Return whether everything after `after` can still be replayed."""
         behind = [sent for sent in self.sent if sent.numbered and sent.place > after]
         return after >= self.floor and not any(map(self.gone, behind))
 
@@ -106,7 +106,7 @@ class Model:
 
 
 class Pair:
-    """A store and the model of it, told the same."""
+    """A store and a model, which get the same writes."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -117,7 +117,7 @@ class Pair:
             self._feeder.job(job_id)
 
     async def batch(self, steps: Sequence[Step]) -> None:
-        """Give the session a batch, of entries that are emitted just before."""
+        """Emit entries and append a batch that numbers them."""
         for step in steps:
             if len(step) == 3:
                 self._feeder.emit(step[1], step[2])
@@ -126,7 +126,7 @@ class Pair:
         await self._feeder.log(items=items, top=self.model.top, cursors=cursors).committed()
 
     async def floor(self, seq: int) -> None:
-        """Acknowledge or evict numbers up to this one."""
+        """Move the floor to this number."""
         self.model.floor = max(self.model.floor, min(seq, self.model.top))
         await self.store.put(MoveFloor("S", self.model.floor, acked=True)).committed()
 
@@ -138,12 +138,12 @@ class Pair:
 
 
 def frames(sent: Sequence[Sent]) -> list[Frame]:
-    """What goes out."""
+    """Return frames as they are sent."""
     return [each.frame for each in sent]
 
 
 def check_bounds(piece: Sequence[Frame], most: int, size: int) -> None:
-    """A piece keeps to its bounds, up to the frame that fills it and the marks right behind it."""
+    """Check that a piece is within its bounds, but for its last frame and the marks after it."""
     numbered = [place for place, (seq, _) in enumerate(piece) if seq]
     counted = piece[: numbered[-1] + 1] if numbered else []
     assert len(counted) <= most
@@ -151,7 +151,7 @@ def check_bounds(piece: Sequence[Frame], most: int, size: int) -> None:
 
 
 async def read_pieces(replay: Replay, data: st.DataObject) -> list[Frame]:
-    """Everything a replay has, in pieces of random bounds."""
+    """Return all frames of a replay, read in pieces of random bounds."""
     found: list[Frame] = []
     while True:
         most, size = data.draw(PIECES)
@@ -171,7 +171,7 @@ each_engine = pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engi
 def test_a_replay_from_anywhere_is_what_was_sent(
     engine: Engine, batches: list[list[Step]], floor: int, data: st.DataObject
 ) -> None:
-    """From every number at or above the floor, in pieces of any size: the same frames, in order."""
+    """A replay from any number at or above the floor has the frames that were sent, in order."""
 
     async def main() -> None:
         async with engine.running() as store:
@@ -205,7 +205,7 @@ def test_a_log_may_change_while_it_is_replayed(
     meanwhile: list[list[Step] | int],
     data: st.DataObject,
 ) -> None:
-    """Later batches, and acknowledgements of what was handed out, change nothing of a replay."""
+    """Later batches, and acknowledgements of frames already read, do not change a replay."""
 
     async def main() -> None:
         async with engine.running() as store:
@@ -250,7 +250,7 @@ def test_a_replay_never_has_a_hole(
     trims: list[tuple[str, int]],
     data: st.DataObject,
 ) -> None:
-    """Whatever is given up under it, a replay is complete or says that it cannot go on."""
+    """A replay is complete, or raises because something was given up."""
 
     async def main() -> None:
         async with engine.running() as store:
@@ -298,7 +298,7 @@ def test_a_replay_never_has_a_hole(
 def test_what_is_covered_can_be_replayed(
     engine: Engine, batches: list[list[Step]], floor: int, trims: list[tuple[str, int]]
 ) -> None:
-    """`covers` is true from exactly those numbers behind which nothing was given up."""
+    """`covers` is true for exactly the numbers after which nothing was given up."""
 
     async def main() -> None:
         async with engine.running() as store:
@@ -322,7 +322,7 @@ def test_what_is_covered_can_be_replayed(
 
 
 async def test_a_replay_takes_no_promise_of_a_later_batch(store: Store, feeder: Feeder) -> None:
-    """A mark that stands at the replay's end but came later is the live stream's to send."""
+    """A mark that was stored after the replay began is not replayed."""
     feeder.session()
     feeder.log(items=[Mark(0, 0, b"old")], top=0)
     replay = store.replay("S", 0, 0, 1)
@@ -332,7 +332,7 @@ async def test_a_replay_takes_no_promise_of_a_later_batch(store: Store, feeder: 
 
 
 async def test_a_full_piece_stops_before_a_promise_further_on(store: Store, feeder: Feeder) -> None:
-    """The rest of a range comes before the mark behind it, wherever pieces are cut."""
+    """The rest of a range comes before the mark after it, however the pieces are cut."""
     feeder.session()
     feeder.job()
     feeder.emit(count=600)
@@ -344,7 +344,7 @@ async def test_a_full_piece_stops_before_a_promise_further_on(store: Store, feed
 async def test_an_expired_journal_covers_nothing_that_went_to_it(
     store: Store, feeder: Feeder
 ) -> None:
-    """Once a finished job is past its retention, a resume can only reach behind its last number."""
+    """After a job's retention, only resumes from its last number on are covered."""
     feeder.session()
     feeder.job()
     feeder.emit(count=2)
@@ -360,7 +360,7 @@ async def test_an_expired_journal_covers_nothing_that_went_to_it(
 
 
 async def test_the_log_of_one_session_is_not_anothers(store: Store, feeder: Feeder) -> None:
-    """Two sessions number the same entries each for itself."""
+    """Two sessions number the same entries independently."""
     feeder.job()
     feeder.emit(count=3)
     for session_id, first in (("S", 0), ("T", 1)):
@@ -375,7 +375,7 @@ async def test_the_log_of_one_session_is_not_anothers(store: Store, feeder: Feed
 async def test_all_of_a_long_log_must_be_covered(
     store: Store, feeder: Feeder, monkeypatch: pytest.MonkeyPatch, gone: int
 ) -> None:
-    """It is looked at piece by piece, and what is missing may stand in any of them."""
+    """A missing entry is found in any piece of a long log."""
     monkeypatch.setattr(memory_engine, "LOOK_ITEMS", 3)
     monkeypatch.setattr(looking, "PAGE", 3)
     feeder.session()

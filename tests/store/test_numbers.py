@@ -1,4 +1,4 @@
-"""The numbers that a job's first session gave its entries, known for as long as the job."""
+"""The numbers that a job's first session gave to its entries, kept as long as the job."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from arcp_trio.store.writes import DropSession, MoveFloor, TrimJournal
 from tests.store.engines import ENGINES, Engine, Feeder, row_counts, running
 
 FIRST = {"J": "S", "K": "S", "L": "T"}
-"""Three jobs, and the session that submitted each first."""
+"""The session that first submitted each of three jobs."""
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _small_pieces() -> Generator[None]:
-    """Few rows at a time, so that a handful of them is more than one piece."""
+    """Use pieces of a few rows, so that small logs have several."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(looking, "PAGE", 2)
         patch.setattr(cleaning, "PIECE_ROWS", 2)
@@ -34,7 +34,7 @@ def _small_pieces() -> Generator[None]:
 
 
 async def last_seq(store: Store, job_id: str = "J") -> int:
-    """The highest number that a listing shows."""
+    """Return the `last_seq` that a listing shows."""
     await store.flushed()
     row = await store.job(job_id)
     assert row is not None
@@ -42,13 +42,13 @@ async def last_seq(store: Store, job_id: str = "J") -> int:
 
 
 async def indexes(store: Store, top: int, job_id: str = "J") -> list[int | None]:
-    """Where each number up to `top` leads."""
+    """Return `index_after` of each number up to `top`."""
     await store.flushed()
     return [await store.index_after(job_id, seq) for seq in range(top + 1)]
 
 
 def interleaved(feeder: Feeder, count: int) -> None:
-    """The jobs J and K take turns: J has the odd numbers of S, K the even ones."""
+    """Number the jobs J and K in turns: J has the odd numbers of S, K the even ones."""
     for index in range(count):
         items = [Range(2 * index + 1, "J", index, 1), Range(2 * index + 2, "K", index, 1)]
         feeder.emit("J")
@@ -58,7 +58,7 @@ def interleaved(feeder: Feeder, count: int) -> None:
 
 
 def two_jobs(feeder: Feeder) -> None:
-    """J and K, which S submitted and watches."""
+    """Store the jobs J and K, which S submitted and watches."""
     feeder.session()
     for job_id in "JK":
         feeder.job(job_id)
@@ -66,11 +66,11 @@ def two_jobs(feeder: Feeder) -> None:
 
 
 JS = [0] + [n // 2 for n in range(2, 22)] + [10]
-"""Where the numbers lead that ten entries of each, taking turns, were given."""
+"""`index_after` of the job J for each number, with ten entries of each job."""
 
 
 async def test_each_number_leads_behind_its_entry(store: Store, feeder: Feeder) -> None:
-    """Numbers of other jobs lead to where the one before them does; those to come, to the end."""
+    """A number of another job leads to the same index as the number before it."""
     two_jobs(feeder)
     assert await indexes(store, 3) == [0] * 4
     assert await last_seq(store) == 0
@@ -86,7 +86,7 @@ async def test_each_number_leads_behind_its_entry(store: Store, feeder: Feeder) 
 async def test_numbers_survive_acknowledgement_and_session(
     engine: Engine, store: Store, feeder: Feeder, floor: int
 ) -> None:
-    """Whatever is freed of the log, before and after it was cleared away."""
+    """Numbers are kept when the log is freed, before and after its rows are deleted."""
     two_jobs(feeder)
     interleaved(feeder, 10)
     for gone in (MoveFloor("S", floor, acked=True), DropSession("S")):
@@ -98,7 +98,7 @@ async def test_numbers_survive_acknowledgement_and_session(
 
 
 async def test_numbers_survive_the_end(engine: Engine, store: Store, feeder: Feeder) -> None:
-    """The watch ends with the job; its numbers go with its retention only."""
+    """Numbers are kept after the job's end, until its retention is over."""
     feeder.session()
     feeder.job()
     feeder.emit(count=2)
@@ -115,7 +115,7 @@ async def test_numbers_survive_the_end(engine: Engine, store: Store, feeder: Fee
 
 
 async def test_a_file_keeps_the_numbers(tmp_path: Path) -> None:
-    """The next runtime has those in the log, those taken over from it, and the last of all."""
+    """A store that is opened again has the numbers in the log and those moved from it."""
     path = tmp_path / "arcp.db"
     async with running(SqliteStore(path)) as store:
         feeder = Feeder(store)
@@ -132,7 +132,7 @@ async def test_a_file_keeps_the_numbers(tmp_path: Path) -> None:
 async def test_an_entry_without_a_number_comes_behind_those_before_it(
     store: Store, feeder: Feeder
 ) -> None:
-    """It was passed over, so no number of the session says that its client saw it."""
+    """An entry without a number follows those that were numbered before it."""
     feeder.session()
     feeder.job()
     feeder.watch()
@@ -145,7 +145,7 @@ async def test_an_entry_without_a_number_comes_behind_those_before_it(
 
 
 async def test_only_the_first_session_counts(engine: Engine, store: Store, feeder: Feeder) -> None:
-    """Others that watch the job number it for themselves."""
+    """Numbers of other sessions that watch the job do not count."""
     for session_id in "ST":
         feeder.session(session_id, token=session_id.encode())
     feeder.job()
@@ -164,7 +164,7 @@ async def test_only_the_first_session_counts(engine: Engine, store: Store, feede
 
 
 async def test_a_session_that_is_gone_numbers_nothing(store: Store, feeder: Feeder) -> None:
-    """A job may be stored after its session went; and of unknown jobs nothing is known."""
+    """A job whose session is gone has no numbers, and an unknown job has None."""
     feeder.job()
     feeder.emit()
     assert await indexes(store, 1) == [0, 0]
@@ -172,7 +172,7 @@ async def test_a_session_that_is_gone_numbers_nothing(store: Store, feeder: Feed
 
 
 async def test_a_long_job_leaves_little(tmp_path: Path) -> None:
-    """What goes on from batch to batch is one run, however often the log is cleared."""
+    """Consecutive batches become one run, however often the log is cleared."""
     async with running(SqliteStore(tmp_path / "arcp.db", synchronous="OFF")) as store:
         feeder = Feeder(store)
         feeder.session()
@@ -202,7 +202,7 @@ STEPS = st.one_of(
 
 
 class Model:
-    """Both sessions number all three jobs; what the first of each gave is kept in a list."""
+    """A model: two sessions number three jobs, and the first of each job is kept in a list."""
 
     def __init__(self, engine: Engine, store: Store) -> None:
         self._engine, self._store = engine, store
@@ -219,7 +219,7 @@ class Model:
             feeder.log(session_id, top=0, cursors=dict.fromkeys(FIRST, 0), watched=[*FIRST])
 
     async def step(self, what: str, session_id: str, job_id: str, count: int) -> None:
-        """Have something happen, if the session is still there."""
+        """Take one step, if the session still exists."""
         if session_id and session_id not in self.tops:
             return
         store = self._store
@@ -259,7 +259,7 @@ class Model:
         self._feeder.log(session_id, items, top=self.tops[session_id], cursors={job_id: cursor})
 
     async def check(self) -> None:
-        """Each number leads where the list says, or behind what is gone from the journal."""
+        """Check that each number leads where the model says, or to the start of the journal."""
         store = self._store
         await store.flushed()
         for job_id, numbers in self.numbers.items():
@@ -276,7 +276,7 @@ class Model:
 @pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.name)
 @given(steps=st.lists(STEPS, max_size=25))
 def test_numbers_are_as_they_were_given(engine: Engine, steps: Sequence[Step]) -> None:
-    """Whatever is acknowledged, trimmed, dropped and cleared away, and in whatever order."""
+    """Numbers agree with the model, whatever is acknowledged, trimmed, dropped and cleared."""
 
     async def main() -> None:
         async with engine.running() as store:

@@ -1,4 +1,4 @@
-"""The queue in front of every store: order, groups, room, and who waits for what."""
+"""The queue of every store: order, groups, room, and what waiting tasks wait for."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tests.store.engines import Feeder
 
 
 def write(number: int) -> Write:
-    """Some write, told apart by its number."""
+    """Return a write that is identified by its number."""
     return DropSession(f"sess_{number}")
 
 
 class Disk:
-    """Where groups go: one second each."""
+    """Stores groups, in one second each."""
 
     def __init__(self) -> None:
         self.groups: list[list[str]] = []
@@ -35,13 +35,13 @@ class Disk:
 
     @property
     def stored(self) -> list[str]:
-        """Everything, in order."""
+        """All writes that are stored, in order."""
         return [each for group in self.groups for each in group]
 
 
 @pytest.fixture
 def disk() -> Disk:
-    """Where `queue` writes to."""
+    """The disk to which `queue` writes."""
     return Disk()
 
 
@@ -57,7 +57,7 @@ async def queue(disk: Disk) -> AsyncGenerator[WriteQueue, None]:
 async def test_what_queues_while_a_group_commits_is_the_next_group(
     queue: WriteQueue, disk: Disk, autojump_clock: trio.abc.Clock
 ) -> None:
-    """Groups are what is there, in the order it was put."""
+    """The writes queued during a commit are the next group, in their order."""
     queue.put(write(0))
     await trio.sleep(0.5)
     for number in range(1, 4):
@@ -70,7 +70,7 @@ async def test_what_queues_while_a_group_commits_is_the_next_group(
 async def test_the_writer_gives_way_once_before_it_takes(
     queue: WriteQueue, disk: Disk, autojump_clock: trio.abc.Clock
 ) -> None:
-    """What tasks that run anyway put together commits together."""
+    """Writes that several runnable tasks put commit in one group."""
 
     async def put(number: int) -> None:
         queue.put(write(number))
@@ -97,7 +97,7 @@ async def test_a_commit_is_an_await(
 async def test_a_group_is_stored_after_those_before_it(
     queue: WriteQueue, autojump_clock: trio.abc.Clock
 ) -> None:
-    """Waiting for the last write is waiting for all."""
+    """A group is stored after all groups before it."""
     first = queue.put(write(0))
     await trio.sleep(0.5)
     second = queue.put(write(1))
@@ -110,7 +110,7 @@ async def test_a_group_is_stored_after_those_before_it(
 async def test_flushed_covers_the_group_under_way(
     queue: WriteQueue, disk: Disk, seconds: float, autojump_clock: trio.abc.Clock
 ) -> None:
-    """What was put is stored, also when the writer has taken it from the queue already."""
+    """`flushed` also waits for the group that the writer has taken already."""
     queue.put(write(0))
     await trio.sleep(seconds)
     await queue.flushed()
@@ -120,7 +120,7 @@ async def test_flushed_covers_the_group_under_way(
 async def test_flushed_does_not_wait_for_what_comes_later(
     queue: WriteQueue, autojump_clock: trio.abc.Clock
 ) -> None:
-    """A stream of writes does not keep it waiting."""
+    """`flushed` does not wait for writes that come later."""
     queue.put(write(0))
     begun = trio.current_time()
     async with background_tasks() as nursery:
@@ -146,7 +146,7 @@ async def test_flushed_with_nothing_to_do(
 async def test_a_full_queue_has_room_once_the_writer_takes(
     queue: WriteQueue, disk: Disk, autojump_clock: trio.abc.Clock
 ) -> None:
-    """Emitters wait for the queue to be taken, not for the disk; nothing is dropped."""
+    """Emitters wait until the writer takes the queue; nothing is dropped."""
     queue.put(write(0))
     await trio.sleep(0.5)
     for number in range(1, QUEUE_WRITES + 1):
@@ -165,7 +165,7 @@ async def test_a_full_queue_has_room_once_the_writer_takes(
 async def test_large_events_fill_the_queue_sooner(
     queue: WriteQueue, autojump_clock: trio.abc.Clock
 ) -> None:
-    """What waits for the disk is bounded in bytes, too."""
+    """The queue is also bounded in bytes."""
     queue.put(write(0))
     await trio.sleep(0.5)
     for index in range(QUEUE_BYTES // 1_000_000 + 1):
@@ -180,7 +180,7 @@ async def test_large_events_fill_the_queue_sooner(
 async def test_room_is_there_again_for_all_who_wait(
     queue: WriteQueue, autojump_clock: trio.abc.Clock
 ) -> None:
-    """Every waiter goes on, one group later at most."""
+    """Every waiting task goes on, one group later at most."""
     queue.put(write(0))
     await trio.sleep(0.5)
     for number in range(QUEUE_WRITES):
@@ -194,7 +194,7 @@ async def test_room_is_there_again_for_all_who_wait(
 async def test_a_waiter_who_gives_up_takes_nothing_with_it(
     queue: WriteQueue, disk: Disk, autojump_clock: trio.abc.Clock
 ) -> None:
-    """Cancelling a wait leaves write, group and other waiters alone."""
+    """A cancelled wait affects neither the write, nor its group, nor other waits."""
     queue.put(write(0))
     await trio.sleep(0.5)
     for number in range(1, QUEUE_WRITES):
@@ -209,7 +209,7 @@ async def test_a_waiter_who_gives_up_takes_nothing_with_it(
 
 
 async def test_a_cancelled_writer_calls_nothing_stored(autojump_clock: trio.abc.Clock) -> None:
-    """What was not applied stays unstored, whoever waits for it."""
+    """A group that was not stored when the writer was cancelled stays unstored."""
     queue, disk = WriteQueue(), Disk()
     async with background_tasks() as nursery:
         nursery.start_soon(queue.commit_groups, disk.apply)
@@ -220,7 +220,7 @@ async def test_a_cancelled_writer_calls_nothing_stored(autojump_clock: trio.abc.
 
 
 async def test_a_store_that_fails_ends_its_writer(autojump_clock: trio.abc.Clock) -> None:
-    """An error of the engine comes out of `run`, and what it hit is not called stored."""
+    """An error of the engine ends the writer, and its group is not stored."""
     queue = WriteQueue()
 
     async def fail(_: Sequence[Write]) -> None:
@@ -236,7 +236,7 @@ async def test_a_store_that_fails_ends_its_writer(autojump_clock: trio.abc.Clock
 
 
 async def test_reads_see_what_is_committed_and_nothing_else(store: Store, feeder: Feeder) -> None:
-    """Between `put` and the commit a write cannot be read; afterwards it can."""
+    """A write can be read after its commit and not before."""
     group = feeder.session()
     assert not group.stored.is_set()
     await group.committed()
@@ -246,7 +246,7 @@ async def test_reads_see_what_is_committed_and_nothing_else(store: Store, feeder
 async def test_writes_of_many_tasks_keep_the_order_of_their_puts(
     store: Store, feeder: Feeder
 ) -> None:
-    """Whoever puts, the journal has the entries in the order of the calls."""
+    """The journal has the entries of many tasks in the order of their puts."""
     feeder.job()
 
     async def emit() -> None:
@@ -263,7 +263,7 @@ async def test_writes_of_many_tasks_keep_the_order_of_their_puts(
 
 
 async def test_reading_is_a_checkpoint(store: Store, feeder: Feeder) -> None:
-    """Every read gives way and can be cancelled, in memory too."""
+    """Every read is a checkpoint, in memory, too."""
     await feeder.session().committed()
     await feeder.job().committed()
     reads = [

@@ -1,4 +1,4 @@
-"""Finished jobs and keys: how long they are kept, and that nothing is left of them then."""
+"""Finished jobs and keys: how long they are kept, and that they leave nothing."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tests.store.engines import ENGINES, Engine, Feeder, job_row, key_row, read_
 
 
 async def kept(store: Store, *job_ids: str) -> list[str]:
-    """Those of the jobs that are still known."""
+    """Return those of the jobs that still exist."""
     await store.flushed()
     return [job_id for job_id in job_ids if await store.job(job_id) is not None]
 
 
 async def can_be_read(store: Store, job_id: str) -> bool:
-    """Whether the job's journal is still there from its first entry on."""
+    """Return whether the job's journal can be read from its first entry on."""
     try:
         await store.owed({job_id: 0}, 10, 1_000)
     except JournalTrimmed:
@@ -32,7 +32,7 @@ async def can_be_read(store: Store, job_id: str) -> bool:
 
 
 async def test_finished_jobs_go_by_age(store: Store, feeder: Feeder) -> None:
-    """What ended at or before the given time goes; what runs never does."""
+    """Jobs that ended at or before the given time are forgotten; running jobs never are."""
     for job_id in "ABCD":
         feeder.job(job_id)
     for job_id, at in (("A", 1.0), ("B", 2.0), ("C", 3.0)):
@@ -45,7 +45,7 @@ async def test_finished_jobs_go_by_age(store: Store, feeder: Feeder) -> None:
 
 
 async def test_finished_jobs_go_by_number(store: Store, feeder: Feeder) -> None:
-    """Past the bound those that ended first go; what runs is not counted."""
+    """Above the bound, the jobs that ended first are forgotten; running jobs do not count."""
     for job_id in "ABCDE":
         feeder.job(job_id)
     for job_id in "CABD":
@@ -61,7 +61,7 @@ async def test_finished_jobs_go_by_number(store: Store, feeder: Feeder) -> None:
 async def test_a_journal_is_kept_while_a_watch_needs_it(
     engine: Engine, store: Store, feeder: Feeder
 ) -> None:
-    """Past its retention a job is gone to everyone but the sessions that are owed its end."""
+    """After its retention, a job is visible only to the sessions that are owed its end."""
     for session_id in "ST":
         feeder.session(session_id, token=session_id.encode())
     feeder.job()
@@ -82,7 +82,7 @@ async def test_a_journal_is_kept_while_a_watch_needs_it(
 
 
 async def test_a_journal_within_retention_needs_no_watch(store: Store, feeder: Feeder) -> None:
-    """A session that goes, or has read all, takes nothing of the job's history with it."""
+    """A journal within its retention is kept when its watches end."""
     feeder.session()
     feeder.job()
     feeder.emit(count=2)
@@ -99,7 +99,7 @@ async def test_a_journal_within_retention_needs_no_watch(store: Store, feeder: F
 async def test_a_child_is_kept_for_who_is_owed_its_parent(
     engine: Engine, store: Store, feeder: Feeder, *, observed: bool
 ) -> None:
-    """A submitter of the parent is owed all of the child, away or not; an observer is not."""
+    """A child is kept for the submitters of its parent, and not for the parent's observers."""
     feeder.session()
     feeder.job("P")
     feeder.watch("S", "P", observed=["P"] if observed else [])
@@ -114,7 +114,7 @@ async def test_a_child_is_kept_for_who_is_owed_its_parent(
 
 
 async def test_what_was_read_of_a_journal_may_go(store: Store, feeder: Feeder) -> None:
-    """A replay that wants nothing more of a job does not miss its journal."""
+    """A replay does not need the journals that it has read."""
     feeder.session()
     feeder.job()
     feeder.emit()
@@ -132,7 +132,7 @@ async def test_what_was_read_of_a_journal_may_go(store: Store, feeder: Feeder) -
 async def test_who_subscribes_to_a_child_that_it_is_owed_observes_it(
     store: Store, feeder: Feeder
 ) -> None:
-    """A subscription takes the place of what the session would have been told later."""
+    """A session that subscribes to a child becomes an observer of it."""
     feeder.session()
     feeder.job("P")
     feeder.watch("S", "P")
@@ -148,7 +148,7 @@ async def test_who_subscribes_to_a_child_that_it_is_owed_observes_it(
 
 
 async def test_a_key_is_there_with_its_job(store: Store, feeder: Feeder) -> None:
-    """Acceptance and key are one write; another principal or key finds nothing."""
+    """A key is stored with its job, for its principal alone."""
     row = key_row()
     await feeder.job(key=row).committed()
     assert await store.key("alice", "k", 0.0) == row
@@ -157,7 +157,7 @@ async def test_a_key_is_there_with_its_job(store: Store, feeder: Feeder) -> None
 
 
 async def test_a_key_lives_as_long_as_it_may_and_as_its_job(store: Store, feeder: Feeder) -> None:
-    """It expires at its time, but never before the job's retention is over."""
+    """A key expires at its time, but not before its job's retention is over."""
     feeder.job(key=key_row(expires_at=100.0))
     feeder.finish(at=50.0)
     feeder.expire(now=200.0, before=49.0)
@@ -169,7 +169,7 @@ async def test_a_key_lives_as_long_as_it_may_and_as_its_job(store: Store, feeder
 
 
 async def test_a_key_outlives_its_job(store: Store, feeder: Feeder) -> None:
-    """After the job's retention the key still stands for it, until its own time."""
+    """A key stands for its job after the job's retention, until its own time."""
     feeder.job(key=key_row(expires_at=100.0))
     feeder.finish()
     feeder.expire(now=99.0, before=1.0)
@@ -181,7 +181,7 @@ async def test_a_key_outlives_its_job(store: Store, feeder: Feeder) -> None:
 
 
 async def test_an_expired_key_can_stand_for_another_job(store: Store, feeder: Feeder) -> None:
-    """A key that has expired, swept away or not, is as good as new; keys due meanwhile still go."""
+    """An expired key can stand for another job, and other keys still expire."""
     feeder.job("A", key=key_row("A", expires_at=100.0))
     feeder.job("B", key=key_row("B", key="l", expires_at=150.0))
     feeder.finish("A")
@@ -214,7 +214,7 @@ async def test_an_expired_key_can_stand_for_another_job(store: Store, feeder: Fe
 def test_traffic_leaves_nothing_behind(
     engine: Engine, jobs: list[tuple[bool, int, int, bool]], sweeps: list[int]
 ) -> None:
-    """Jobs, keys, watches and sessions of any kind: in the end the store is as empty as it was."""
+    """After any traffic of jobs, keys, watches and sessions the store is empty again."""
 
     async def main() -> None:
         async with engine.running() as store:

@@ -1,4 +1,4 @@
-"""Sessions as they are stored: rows, tokens, cursors and floors; and what is left of them."""
+"""Sessions as they are stored: rows, tokens, cursors and floors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.store.engines import Engine, Feeder, read_all, session_row
 
 
 async def row_of(store: Store) -> SessionRow:
-    """The stored session S."""
+    """Return the stored row of session S."""
     await store.flushed()
     row = await store.session("S")
     assert row is not None
@@ -19,19 +19,19 @@ async def row_of(store: Store) -> SessionRow:
 
 
 def rotation(token: bytes, *spares: bytes) -> RotateToken:
-    """An attach with the features and dialect that `session_row` has."""
+    """Return a rotation with the features and the dialect of `session_row`."""
     return RotateToken("S", token, spares, frozenset({"ack"}), "standard")
 
 
 async def test_a_session_is_stored_as_it_was_put(store: Store, feeder: Feeder) -> None:
-    """Its row comes back, and other ids have none."""
+    """A session is read as it was put, and other ids have no row."""
     feeder.session()
     assert await row_of(store) == session_row()
     assert await store.session("T") is None
 
 
 async def test_what_is_read_is_not_what_is_stored(store: Store, feeder: Feeder) -> None:
-    """A reader may change the watches it was given; the store's stay."""
+    """Changing the watches of a row that was read does not change the store."""
     feeder.session()
     feeder.job()
     feeder.watch()
@@ -40,7 +40,7 @@ async def test_what_is_read_is_not_what_is_stored(store: Store, feeder: Feeder) 
 
 
 async def test_a_batch_moves_everything_together(store: Store, feeder: Feeder) -> None:
-    """Top, number of batches, cursors, and the watches that begin and end."""
+    """A batch changes top, number of batches, cursors and watches together."""
     feeder.session()
     for job_id in ("J", "K"):
         feeder.job(job_id)
@@ -55,7 +55,7 @@ async def test_a_batch_moves_everything_together(store: Store, feeder: Feeder) -
 
 
 async def test_a_watch_can_begin_and_end_in_one_batch(store: Store, feeder: Feeder) -> None:
-    """A job that is done before its session looks leaves no watch."""
+    """A watch that begins and ends in one batch leaves nothing."""
     feeder.session()
     feeder.job()
     feeder.finish()
@@ -64,7 +64,7 @@ async def test_a_watch_can_begin_and_end_in_one_batch(store: Store, feeder: Feed
 
 
 async def test_watching_what_is_gone_hurts_nobody(store: Store, feeder: Feeder) -> None:
-    """A batch may be late for a job's retention; the writer goes on, the reader will be told."""
+    """A batch with a watch of a forgotten job is stored."""
     feeder.session()
     feeder.job()
     feeder.finish()
@@ -81,7 +81,7 @@ async def test_watching_what_is_gone_hurts_nobody(store: Store, feeder: Feeder) 
 async def test_the_newest_token_and_its_spares_find_the_session(
     store: Store, feeder: Feeder
 ) -> None:
-    """All that the last rotation named are known, in its order, and no others."""
+    """Only the tokens of the last rotation find the session."""
 
     async def known() -> set[bytes]:
         await store.flushed()
@@ -101,7 +101,7 @@ async def test_the_newest_token_and_its_spares_find_the_session(
 
 
 async def test_a_rotation_after_a_resume_with_the_spare(store: Store, feeder: Feeder) -> None:
-    """The token whose welcome never arrived is forgotten; the one that was used is the spare."""
+    """After a resume with the spare token, the newest token before it is forgotten."""
     feeder.session()
     store.put(rotation(b"lost", b"token"))
     await store.put(rotation(b"third", b"token")).committed()
@@ -111,7 +111,7 @@ async def test_a_rotation_after_a_resume_with_the_spare(store: Store, feeder: Fe
 
 
 async def test_a_rotation_brings_features_and_dialect(store: Store, feeder: Feeder) -> None:
-    """A resume may negotiate anew."""
+    """A rotation stores features and dialect."""
     feeder.session()
     store.put(RotateToken("S", b"second", (b"token",), frozenset({"progress"}), "python"))
     row = await row_of(store)
@@ -120,7 +120,7 @@ async def test_a_rotation_brings_features_and_dialect(store: Store, feeder: Feed
 
 
 async def test_two_sessions_have_their_own_tokens(store: Store, feeder: Feeder) -> None:
-    """Dropping one does not lose the other's."""
+    """Dropping one session keeps the tokens of the other."""
     feeder.session("S", token=b"one")
     feeder.session("T", token=b"two")
     await store.put(DropSession("S")).committed()
@@ -133,7 +133,7 @@ async def test_two_sessions_have_their_own_tokens(store: Store, feeder: Feeder) 
 
 @pytest.mark.spec("6.5-2")
 async def test_a_floor_frees_what_is_behind_it(store: Store, feeder: Feeder) -> None:
-    """From the floor on everything is still there; from before it nothing is."""
+    """Numbers up to the floor cannot be replayed, and later ones can."""
     feeder.session()
     feeder.job()
     feeder.emit(count=6)
@@ -148,7 +148,7 @@ async def test_a_floor_frees_what_is_behind_it(store: Store, feeder: Feeder) -> 
 
 
 async def test_a_floor_within_a_range(store: Store, feeder: Feeder) -> None:
-    """Numbers are freed one by one, however they are stored."""
+    """A floor within a range frees the numbers up to it."""
     feeder.session()
     feeder.job()
     feeder.emit(count=5)
@@ -159,7 +159,7 @@ async def test_a_floor_within_a_range(store: Store, feeder: Feeder) -> None:
 
 
 async def test_eviction_is_no_acknowledgement(store: Store, feeder: Feeder) -> None:
-    """Only what the client said makes the session one that acknowledges, and that stays so."""
+    """Only an acknowledgement of the client sets `acked`, and it stays set."""
     feeder.session()
     feeder.log(items=[Inline(1, b"x"), Inline(2, b"y")], top=2)
     store.put(MoveFloor("S", 1, acked=False))
@@ -177,7 +177,7 @@ async def test_eviction_is_no_acknowledgement(store: Store, feeder: Feeder) -> N
 async def test_a_dropped_session_leaves_nothing(
     engine: Engine, store: Store, feeder: Feeder
 ) -> None:
-    """Row, all its tokens, log and watches go; a journal that only waited for it goes too."""
+    """A dropped session leaves no row, token, log or watch, nor an expired journal."""
     feeder.session()
     store.put(rotation(b"second", b"token"))
     feeder.job()

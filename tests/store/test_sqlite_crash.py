@@ -1,4 +1,4 @@
-"""A runtime that is killed: what it was told is stored is there, whole, whenever it happens."""
+"""A killed process: acknowledged groups are in the file, whole."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def main(path):
             await feeder.job().committed()
         top, rows = (0, 0) if row is None else (row.top, row.log_rows)
         while True:
-            count = rows % 7 + 1  # each group: so many entries, and the batch that numbers them
+            count = rows % 7 + 1  # entries; the group also has the batch that numbers them
             for index in range(top, top + count):
                 said = b"%d " % index * 500
                 store.put(AppendJournal("J", Entry(index, index + 1, said)))
@@ -48,7 +48,7 @@ trio.run(main, sys.argv[1])
 
 
 def acknowledged(path: Path, groups: int, rest: float) -> int:
-    """Have groups written until so many and a bit more are acknowledged; then kill the writer."""
+    """Write groups in a process until `groups` are acknowledged, wait for `rest`, and kill it."""
     command = [sys.executable, "-c", WRITER, str(path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
         assert writer.stdout is not None
@@ -64,7 +64,7 @@ def acknowledged(path: Path, groups: int, rest: float) -> int:
 
 
 async def stored(path: Path) -> tuple[int, list[Frame]]:
-    """The top of the session, and its frames."""
+    """Return the top of the session, and its frames."""
     async with running(SqliteStore(path)) as store:
         row = await store.session("S")
         assert row is not None
@@ -72,7 +72,7 @@ async def stored(path: Path) -> tuple[int, list[Frame]]:
 
 
 async def test_what_was_acknowledged_survives_the_process(tmp_path: Path) -> None:
-    """Killed at any moment: nothing acknowledged is missing, and no group is there in part."""
+    """After a kill at any moment, no acknowledged group is missing, and no group is incomplete."""
     path = tmp_path / "arcp.db"
     chance = random.Random(11)
     for _ in range(KILLS):

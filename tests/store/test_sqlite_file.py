@@ -1,9 +1,9 @@
-"""The file of the durable store: made for one user, opened by one runtime, refused if it is not it.
+"""The file of the durable store: its permissions, its lock, and the files that are refused.
 
-SQLite works on threads, which virtual time knows nothing of: these tests run in real time.
+SQLite works in threads, for which virtual time does not wait: these tests run in real time.
 """
 
-# ruff: noqa: ASYNC240 - nobody else waits while a test looks at a file
+# ruff: noqa: ASYNC240 - no other task waits while a test looks at a file
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tests.store.files import fill, on, refusal
 
 
 def sql(path: Path, *statements: str) -> None:
-    """Do something to a database file behind the store's back."""
+    """Execute statements on a database file without the store."""
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         for statement in statements:
             db.execute(statement)
@@ -45,12 +45,12 @@ def sql(path: Path, *statements: str) -> None:
 
 
 def test_the_public_name() -> None:
-    """Users find it where everything else is."""
+    """SqliteStore is a name of the package."""
     assert arcp_trio.SqliteStore is SqliteStore
 
 
 async def test_everything_is_there_again(path: Path) -> None:
-    """A store that is opened anew has what was flushed."""
+    """A store that is opened again has what was flushed."""
     await fill(path)
     async with running(on(path)) as store:
         feeder = Feeder(store)
@@ -69,7 +69,7 @@ async def test_everything_is_there_again(path: Path) -> None:
 
 
 async def test_what_a_runtime_left_is_recovered(path: Path) -> None:
-    """Jobs that had not ended, with their lengths, however much of their journals is trimmed."""
+    """Jobs that had not ended are recovered with their lengths, also with trimmed journals."""
     async with running(on(path)) as store:
         feeder = Feeder(store)
         feeder.session()
@@ -87,7 +87,7 @@ async def test_what_a_runtime_left_is_recovered(path: Path) -> None:
 
 
 async def test_ordinals_go_on_when_their_entries_are_gone(path: Path) -> None:
-    """The order over all jobs is kept also across a restart that finds no entry."""
+    """Ordinals continue after a restart, even if no entry is left."""
     async with running(on(path)) as store:
         feeder = Feeder(store)
         feeder.job()
@@ -99,7 +99,7 @@ async def test_ordinals_go_on_when_their_entries_are_gone(path: Path) -> None:
 
 
 async def test_nothing_is_left_beside_a_closed_store(path: Path) -> None:
-    """The write-ahead log is copied back: the file alone is the store."""
+    """Closing copies the write-ahead log, so that the file alone is the store."""
     await fill(path)
     assert sorted(each.name for each in path.parent.iterdir()) == ["arcp.db", "arcp.db.lock"]
     copy = path.parent.parent / "copy.db"
@@ -109,13 +109,13 @@ async def test_nothing_is_left_beside_a_closed_store(path: Path) -> None:
 
 
 async def test_a_writer_that_is_cancelled_finishes_its_commit(path: Path) -> None:
-    """A group is stored or not, and its waiters know which."""
+    """A cancelled writer finishes its commit, and the group is stored."""
     async with running(on(path)) as store:
         feeder = Feeder(store)
         feeder.job()
         group = feeder.emit(count=5_000)
         await group.taken.wait()
-        await trio.lowlevel.checkpoint()  # it is on its way to the disk
+        await trio.lowlevel.checkpoint()  # the commit is under way
         assert not group.stored.is_set()
     assert group.stored.is_set()
     async with running(on(path)) as store:
@@ -123,7 +123,7 @@ async def test_a_writer_that_is_cancelled_finishes_its_commit(path: Path) -> Non
 
 
 async def test_a_path_may_have_any_character(tmp_path: Path) -> None:
-    """It is a path, not a pattern and not an address."""
+    """A path with characters that are special in URIs is opened as it is."""
     path = tmp_path / "50% of #1?" / "a&mode=memory.db"
     await fill(path)
     assert path.stat().st_size > 0
@@ -132,7 +132,7 @@ async def test_a_path_may_have_any_character(tmp_path: Path) -> None:
 
 
 async def test_reading_before_it_is_open_says_so(path: Path) -> None:
-    """A store that no runtime has entered has no file."""
+    """A read before the store is open raises StoreError."""
     with pytest.raises(StoreError, match="not open"):
         await on(path).session("S")
     assert not path.exists()
@@ -142,7 +142,7 @@ async def test_reading_before_it_is_open_says_so(path: Path) -> None:
 
 
 async def test_only_its_user_can_read_it(path: Path) -> None:
-    """Folder 0700, files 0600, also those that SQLite puts beside it."""
+    """The folder has mode 0700, and all files 0600, also those that SQLite makes."""
     async with running(on(path)) as store:
         await Feeder(store).session().committed()
         modes = {each.name: stat.S_IMODE(each.stat().st_mode) for each in path.parent.iterdir()}
@@ -154,7 +154,7 @@ async def test_only_its_user_can_read_it(path: Path) -> None:
 async def test_files_that_others_could_read_are_closed_to_them(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whatever their modes have become meanwhile, or were in the copy that was put here."""
+    """Files that other users could read are closed to them on opening."""
     await fill(path)
     for part in ("", "-wal", "-shm", ".lock"):
         file = Path(f"{path}{part}")
@@ -171,7 +171,7 @@ async def test_files_that_others_could_read_are_closed_to_them(
 
 
 async def test_a_folder_that_is_there_stays_as_it_is(tmp_path: Path) -> None:
-    """Its owner decided on its mode."""
+    """The mode of an existing folder is left alone."""
     tmp_path.chmod(0o755)
     await fill(tmp_path / "arcp.db")
     assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o755
@@ -181,7 +181,7 @@ async def test_a_folder_that_is_there_stays_as_it_is(tmp_path: Path) -> None:
 
 
 async def test_a_second_store_is_refused_while_the_first_runs(path: Path) -> None:
-    """Also within one process; once the first is closed the file is free."""
+    """A second store on the file is refused until the first is closed."""
     async with running(on(path)) as store:
         assert isinstance(refused := await refusal(path), StoreInUse)
         assert "in use by another runtime" in str(refused)
@@ -203,7 +203,7 @@ except StoreInUse as refused:
 
 
 async def test_a_second_process_is_refused(path: Path) -> None:
-    """The lock is the file's, not the process's."""
+    """A store that another process has open is refused."""
     async with running(on(path)):
         second = [sys.executable, "-c", SECOND, str(path)]
         with trio.fail_after(30):
@@ -215,7 +215,7 @@ async def test_a_second_process_is_refused(path: Path) -> None:
 
 
 async def test_a_file_of_another_kind_is_refused(path: Path) -> None:
-    """What is not ours is not touched."""
+    """A file of another kind is refused and not changed."""
     path.parent.mkdir()
     path.write_bytes(b"my diary\n" * 1_000)
     assert isinstance(await refusal(path), ForeignFile)
@@ -224,7 +224,7 @@ async def test_a_file_of_another_kind_is_refused(path: Path) -> None:
 
 @pytest.mark.parametrize("pragma", ["user_version = 1", "application_id = 7"])
 async def test_another_database_is_refused(path: Path, pragma: str) -> None:
-    """A SQLite file of another program is not ours either, whatever it has."""
+    """A SQLite file of another program is refused."""
     path.parent.mkdir()
     sql(path, "CREATE TABLE session (x)", f"PRAGMA {pragma}")
     before = path.read_bytes()
@@ -233,7 +233,7 @@ async def test_another_database_is_refused(path: Path, pragma: str) -> None:
 
 
 async def test_an_empty_file_becomes_a_store(path: Path) -> None:
-    """As it is there after a runtime was killed while it made one."""
+    """An empty file becomes a store, such as a killed runtime may leave."""
     path.parent.mkdir()
     path.touch()
     await fill(path)
@@ -242,7 +242,7 @@ async def test_an_empty_file_becomes_a_store(path: Path) -> None:
 
 
 async def test_a_damaged_file_is_refused(path: Path) -> None:
-    """Damage is found when the store is opened, not when a client needs what is lost."""
+    """Damage is found when the store is opened."""
     await fill(path, entries=2_000)
     size = path.stat().st_size
     with path.open("r+b") as file:
@@ -253,20 +253,20 @@ async def test_a_damaged_file_is_refused(path: Path) -> None:
 
 
 async def test_a_truncated_file_is_refused(path: Path) -> None:
-    """A copy that stopped half-way is damage too."""
+    """A truncated file is refused as damaged."""
     await fill(path, entries=2_000)
     os.truncate(path, path.stat().st_size // 2 // 4096 * 4096)
     assert isinstance(await refusal(path), CorruptStore)
 
 
 async def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
-    """The sentence says what could not be written to."""
+    """The error names the folder that cannot be made."""
     (tmp_path / "file").touch()
     assert isinstance(await refusal(tmp_path / "file" / "arcp.db"), UnwritableStore)
 
 
 async def test_a_folder_in_place_of_the_file_is_refused(path: Path) -> None:
-    """The same for a file that cannot be opened."""
+    """The error names the file that cannot be opened."""
     path.mkdir(parents=True)
     assert isinstance(await refusal(path), UnwritableStore)
 
@@ -286,7 +286,7 @@ except UnwritableStore as refused:
 
 @pytest.mark.parametrize("file_mode", [None, 0o444])
 def test_what_its_user_may_not_write_is_refused(file_mode: int | None) -> None:
-    """A folder, or the file in it, without permission: said on opening, not at the first write."""
+    """A folder or a file without permission is refused on opening."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "arcp.db"
         if file_mode is not None:
@@ -303,7 +303,7 @@ def test_what_its_user_may_not_write_is_refused(file_mode: int | None) -> None:
 
 
 async def test_a_later_version_is_refused(path: Path) -> None:
-    """An older program does not guess at what a newer one wrote."""
+    """A store of a later version is refused."""
     await fill(path)
     sql(path, f"PRAGMA user_version = {len(schema.MIGRATIONS) + 1}")
     refused = await refusal(path)
@@ -314,7 +314,7 @@ async def test_a_later_version_is_refused(path: Path) -> None:
 async def test_an_earlier_version_is_brought_up_to_date(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each step is taken once, with everything that was there."""
+    """Each migration is applied once, and keeps what was stored."""
     await fill(path)
     more = ("ALTER TABLE session ADD COLUMN colour TEXT", "UPDATE session SET colour = 'red'")
     monkeypatch.setattr(schema, "MIGRATIONS", [*schema.MIGRATIONS, more])
@@ -328,7 +328,7 @@ async def test_an_earlier_version_is_brought_up_to_date(
 async def test_a_step_that_fails_changes_nothing(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A store is of one version or of the next, never between."""
+    """A migration that fails leaves the version before it."""
     await fill(path)
     steps = list(schema.MIGRATIONS)
     broken = ("ALTER TABLE session ADD COLUMN colour TEXT", "UPDATE nothing SET colour = 'red'")

@@ -1,8 +1,8 @@
-"""Looking at a store's file without a runtime."""
+"""Reads of a store's file without a runtime."""
 
 from __future__ import annotations
 
-# ruff: noqa: ASYNC240 - nobody else waits while a test looks at a file
+# ruff: noqa: ASYNC240 - no other task waits while a test looks at a file
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,7 @@ from tests.store.files import fill, on, refusal
 
 
 def kept(path: Path) -> dict[str, tuple[bytes, int]]:
-    """What is in the folder, and when it was last written to."""
+    """Return the files in the folder, with their contents and times."""
     return {
         each.name: (each.read_bytes(), each.stat().st_mtime_ns)
         for each in sorted(path.parent.iterdir())
@@ -25,7 +25,7 @@ def kept(path: Path) -> dict[str, tuple[bytes, int]]:
 
 
 async def test_looking_at_a_store_changes_nothing(path: Path) -> None:
-    """A read-only file in a read-only folder can be read, and stays as it is to the byte."""
+    """A read-only file in a read-only folder can be read, and is not changed."""
     await fill(path)
     path.chmod(0o400)
     before = kept(path)
@@ -43,7 +43,7 @@ async def test_looking_at_a_store_changes_nothing(path: Path) -> None:
 
 
 async def test_looking_at_what_a_killed_runtime_left(path: Path) -> None:
-    """What is only in the write-ahead log is part of the store, and stays there."""
+    """What is only in the write-ahead log is read, and stays there."""
     async with running(on(path)) as store:
         await Feeder(store).session().committed()
         left = path.parent.parent / "left"
@@ -58,7 +58,7 @@ async def test_looking_at_what_a_killed_runtime_left(path: Path) -> None:
 
 
 async def test_nobody_looks_at_a_store_in_use(path: Path) -> None:
-    """And while somebody looks, no runtime starts; two may look."""
+    """A store in use cannot be read; readers keep runtimes out, and share the file."""
     async with running(on(path)):
         with pytest.raises(StoreInUse, match="by another runtime"):
             async with open_read_only(path):
@@ -69,7 +69,7 @@ async def test_nobody_looks_at_a_store_in_use(path: Path) -> None:
 
 
 async def test_looking_at_what_is_not_there(path: Path) -> None:
-    """A tool that reads makes nothing."""
+    """Reading a missing store is refused, and makes no file."""
     with pytest.raises(StoreError, match="no store at"):
         async with open_read_only(path):
             pass
@@ -77,7 +77,7 @@ async def test_looking_at_what_is_not_there(path: Path) -> None:
 
 
 async def test_looking_at_an_earlier_version(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would have to be changed first, so it is refused."""
+    """A store of an earlier version is refused, since reading does not migrate it."""
     await fill(path)
     monkeypatch.setattr(schema, "MIGRATIONS", [*schema.MIGRATIONS, ()])
     with pytest.raises(OtherVersion, match="earlier version"):

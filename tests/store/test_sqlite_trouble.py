@@ -43,13 +43,13 @@ def emit(store: SqliteStore, start: int, stop: int) -> None:
 
 
 async def lengths(store: SqliteStore) -> list[int]:
-    """The indexes that the journal has."""
+    """Return the indexes of the journal's entries."""
     owed = await store.owed({"J": 0}, 1_000, 1_000_000_000)
     return [entry.index for _, entry in owed]
 
 
 def pages(store: SqliteStore, most: int | None = None) -> int:
-    """How many pages the file has; and it may have no more, as on a disk that is full."""
+    """Return how many pages the file has, and let it have no more than `most`."""
     if most is not None:
         store._writer.execute(f"PRAGMA max_page_count = {most}")
     count: int = store._writer.execute("PRAGMA page_count").fetchone()[0]
@@ -58,7 +58,7 @@ def pages(store: SqliteStore, most: int | None = None) -> int:
 
 @contextmanager
 def no_file_may_grow_beyond(size: int) -> Generator[None]:
-    """As the disk fails when it does: in the middle of a write."""
+    """Make the operating system refuse writes beyond `size` bytes of a file."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:
@@ -69,7 +69,7 @@ def no_file_may_grow_beyond(size: int) -> Generator[None]:
 
 @pytest.mark.logs_error("store in trouble, .*arcp.db: database or disk is full")
 async def test_a_full_disk_is_waited_out(store: SqliteStore) -> None:
-    """Everything that was put is stored once there is space again, in order; reads go on."""
+    """After a full disk has space again, all that was put is stored in order; reads go on."""
     pages(store, most=pages(store) + 30)
     emit(store, 0, 5)
     await store.troubled()
@@ -85,7 +85,7 @@ async def test_a_full_disk_is_waited_out(store: SqliteStore) -> None:
 
 @pytest.mark.logs_error("store in trouble, .*: disk I/O error")
 async def test_a_write_that_fails_half_way_is_waited_out(store: SqliteStore, path: Path) -> None:
-    """What the operating system refuses to write is written later; nothing twice, nothing torn."""
+    """A write that failed half-way is repeated later, once and whole."""
     with no_file_may_grow_beyond(300_000):
         emit(store, 0, 5)
         await store.troubled()
@@ -100,7 +100,7 @@ async def test_a_write_that_fails_half_way_is_waited_out(store: SqliteStore, pat
 async def test_a_locked_file_is_waited_out(
     store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Somebody looks into the file with another tool, and holds it."""
+    """A file that another program has locked is waited for."""
     store._writer.execute("PRAGMA busy_timeout = 10")
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
@@ -113,7 +113,7 @@ async def test_a_locked_file_is_waited_out(
 
 
 class Unsure(sqlite3.Connection):
-    """Commits, and says that it failed."""
+    """A connection that commits, and then raises."""
 
     lies = 0
 
@@ -131,7 +131,7 @@ class Unsure(sqlite3.Connection):
 async def test_a_group_of_unknown_outcome_is_stored_once(
     path: Path, lies: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A commit that took place, though it seemed to fail, is not made again."""
+    """A commit that succeeded, but raised, is not repeated."""
     monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Unsure))
     async with running(SqliteStore(path)) as store:
         assert isinstance(store._writer, Unsure)
@@ -146,7 +146,7 @@ async def test_a_group_of_unknown_outcome_is_stored_once(
 
 
 async def test_a_read_that_fails_says_so(store: SqliteStore, path: Path) -> None:
-    """What is damaged cannot be read, and that is said; the rest still can."""
+    """A read of a damaged part raises StoreError; other reads succeed."""
     emit(store, 0, 5)
     await store.flushed()
     store._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -160,7 +160,7 @@ async def test_a_read_that_fails_says_so(store: SqliteStore, path: Path) -> None
 
 
 async def test_a_mistake_of_the_program_is_no_trouble(path: Path) -> None:
-    """It would be the same at every try: it ends the writer, and with it the runtime."""
+    """An error of the program is not retried: it ends the writer."""
     store = SqliteStore(path, synchronous="OFF")
     Feeder(store).job()
     Feeder(store).job()

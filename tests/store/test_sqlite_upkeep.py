@@ -1,6 +1,6 @@
-"""What the durable store does beside its writes: it gives space back and keeps its log short."""
+"""Housekeeping: the durable store gives space back and keeps its write-ahead log short."""
 
-# ruff: noqa: ASYNC240 - nobody else waits while a test looks at a file
+# ruff: noqa: ASYNC240 - no other task waits while a test looks at a file
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def store(path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[SqliteStore, None]:
-    """A running store that tidies up without long pauses."""
+    """A running store with short pauses between rounds of housekeeping."""
     monkeypatch.setattr(engine, "HOUSEKEEPING_SECONDS", 0.01)
     with trio.fail_after(60):
         async with running(SqliteStore(path, synchronous="OFF")) as running_store:
@@ -36,7 +36,7 @@ async def store(path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[S
 
 
 async def emit(store: SqliteStore, job_id: str, start: int, stop: int) -> None:
-    """Append large entries to a job's journal, some to a group."""
+    """Append large entries to a job's journal, several in each group."""
     for index in range(start, stop):
         store.put(AppendJournal(job_id, Entry(index, index + 1, SAID)))
         if index % 20 == 19:
@@ -45,13 +45,13 @@ async def emit(store: SqliteStore, job_id: str, start: int, stop: int) -> None:
 
 
 async def until(true: Callable[[], Awaitable[bool]]) -> None:
-    """Wait until something is true that nobody tells of."""
+    """Poll until a condition is true."""
     while not await true():  # noqa: ASYNC110 - only the file knows
         await trio.sleep(0.01)
 
 
 async def until_tidy(store: SqliteStore, expected: dict[str, int]) -> None:
-    """Wait until these many rows are left, by table, and no others."""
+    """Wait until the tables have exactly these numbers of rows."""
     await store.flushed()
 
     async def tidy() -> bool:
@@ -71,7 +71,7 @@ async def until_size(path: Path, least: int, most: int) -> None:
 
 @pytest.mark.parametrize("way", ["expired", "trimmed"])
 async def test_what_is_gone_gives_its_space_back(store: SqliteStore, path: Path, way: str) -> None:
-    """A journal past its retention, or past its bound, leaves the disk; what stays can be read."""
+    """Journals past their retention or bound give their space back; the rest can be read."""
     feeder = Feeder(store)
     feeder.job("K")
     await emit(store, "K", 0, 100)
@@ -90,7 +90,7 @@ async def test_what_is_gone_gives_its_space_back(store: SqliteStore, path: Path,
 
 
 async def test_acknowledged_numbers_leave_the_log(store: SqliteStore) -> None:
-    """Batches behind the floor go, those above it stay."""
+    """Batches up to the floor are deleted, and later ones kept."""
     feeder = Feeder(store)
     feeder.session()
     for seq in range(1, 1_001):
@@ -103,7 +103,7 @@ async def test_acknowledged_numbers_leave_the_log(store: SqliteStore) -> None:
 
 
 async def test_sessions_and_jobs_that_go_leave_no_row(store: SqliteStore) -> None:
-    """Whatever they had: the file is as empty as it was, and holds no number that meant them."""
+    """Forgotten sessions and jobs leave no row in any table."""
     feeder = Feeder(store)
     for number in range(50):
         name = f"J{number}", f"S{number}"
@@ -127,7 +127,7 @@ async def test_sessions_and_jobs_that_go_leave_no_row(store: SqliteStore) -> Non
 async def test_clearing_away_does_not_hold_up_commits(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is done in pieces, and a commit waits for the piece under way, not for all of them."""
+    """A commit waits for one piece of the cleaning at most."""
     pieces = 0
 
     def counted(db: sqlite3.Connection) -> bool:
@@ -155,7 +155,7 @@ async def test_clearing_away_does_not_hold_up_commits(
 async def test_the_write_ahead_log_starts_over(
     store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Though it is written to without a pause, in which it could be copied to its end."""
+    """The write-ahead log starts over, even if commits come without a pause."""
     monkeypatch.setattr(engine, "WAL_PAGES", 16)
     Feeder(store).job("J")
     await emit(store, "J", 0, 20)
@@ -168,14 +168,14 @@ async def test_the_write_ahead_log_starts_over(
 
 
 def salt(log: Path) -> bytes:
-    """What a write-ahead log has another of each time it starts over."""
+    """Return the salt of a write-ahead log, which changes when it starts over."""
     return log.read_bytes()[16:24]
 
 
 async def test_commits_wait_for_a_write_ahead_log_that_grew_long(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where housekeeping does not keep up, or not at all, its length has a bound."""
+    """Without housekeeping, commits keep the write-ahead log within its bound."""
     monkeypatch.setattr(engine, "HOUSEKEEPING_SECONDS", 1_000)
     monkeypatch.setattr(file, "MAX_WAL_PAGES", 64)
     log = path.with_name("arcp.db-wal")
@@ -190,7 +190,7 @@ async def test_commits_wait_for_a_write_ahead_log_that_grew_long(
 
 
 async def test_an_idle_store_leaves_the_disk_alone(store: SqliteStore, path: Path) -> None:
-    """Looking for what is past its retention writes nothing when there is nothing."""
+    """An expiry that finds nothing does not write to the disk."""
     feeder = Feeder(store)
     feeder.job()
     await feeder.finish().committed()
@@ -212,7 +212,7 @@ async def test_an_idle_store_leaves_the_disk_alone(store: SqliteStore, path: Pat
 async def test_a_fault_in_housekeeping_ends_nothing(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is logged, and tried again; the store goes on."""
+    """An error in housekeeping is logged, and housekeeping goes on."""
     failed = False
 
     def fail(_: sqlite3.Connection) -> bool:

@@ -1,4 +1,4 @@
-"""A store that cannot write for a while: everything waits, nothing is lost, and it is said once."""
+"""A store that cannot write for a while: writes wait, none is lost, and it is logged once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class FailingStore(MemoryStore):
         super().__init__()
         self.disk_is_full = False
         self.tries: list[tuple[float, list[Write]]] = []
-        """When a group was to be stored, and which."""
+        """The time and the writes of each try."""
 
     async def _commit(self, writes: Sequence[Write]) -> None:
         self.tries.append((trio.current_time(), list(writes)))
@@ -47,7 +47,7 @@ async def failing() -> AsyncGenerator[FailingStore, None]:
 
 @pytest.fixture
 def feeding(failing: FailingStore) -> Feeder:
-    """Writes to `failing`."""
+    """A feeder of `failing`."""
     feeder = Feeder(failing)
     feeder.job("K")
     return feeder
@@ -57,7 +57,7 @@ def feeding(failing: FailingStore) -> Feeder:
 async def test_a_group_is_tried_again_until_it_is_stored(
     failing: FailingStore, feeding: Feeder, autojump_clock: trio.abc.Clock
 ) -> None:
-    """The same group, alone, with pauses that double up to a bound; then those behind it."""
+    """A group is tried again before later groups, with pauses that double up to a bound."""
     await failing.troubled()
     later = feeding.emit("K", 5)
     await trio.sleep(60)
@@ -81,7 +81,7 @@ async def test_a_group_is_tried_again_until_it_is_stored(
 async def test_emitters_wait_while_it_lasts(
     failing: FailingStore, feeding: Feeder, autojump_clock: trio.abc.Clock
 ) -> None:
-    """A store in trouble is full, however little is queued; afterwards everybody goes on."""
+    """A store in trouble is full, however little is queued; afterwards emitters go on."""
     full_before = failing.full
     await failing.troubled()
     assert (full_before, failing.full) == (False, True)
@@ -110,7 +110,7 @@ async def test_trouble_is_said_once_and_so_is_its_end(
     caplog: pytest.LogCaptureFixture,
     autojump_clock: trio.abc.Clock,
 ) -> None:
-    """However often it is tried; and again when it comes again."""
+    """Each trouble and its end are logged once, however many tries there are."""
     for _ in range(2):
         await failing.troubled()
         trouble = failing.trouble
@@ -133,7 +133,7 @@ async def test_trouble_is_said_once_and_so_is_its_end(
 
 
 async def test_a_store_that_works_is_recovered(autojump_clock: trio.abc.Clock) -> None:
-    """Waiting for an end needs no beginning, and nothing troubled a store that was never tried."""
+    """`recovered` returns at once for a store that works, and `troubled` waits."""
     store = FailingStore()
     with trio.fail_after(1):
         await store.recovered()
@@ -144,7 +144,7 @@ async def test_a_store_that_works_is_recovered(autojump_clock: trio.abc.Clock) -
 
 @in_trouble
 async def test_a_writer_can_be_ended_in_trouble(autojump_clock: trio.abc.Clock) -> None:
-    """What could not be stored is not called stored."""
+    """A writer that is cancelled in trouble leaves its group unstored."""
     async with running(FailingStore()) as store:
         store.disk_is_full = True
         group = Feeder(store).job()

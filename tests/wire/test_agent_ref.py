@@ -49,7 +49,7 @@ def test_what_the_grammar_makes_is_read(name: str, version: str | None) -> None:
     ],
 )
 def test_anything_else_is_refused(text: str) -> None:
-    """What is not in the grammar, or endless, is an InvalidRequest of bounded length."""
+    """Text that is endless, or not in the grammar, raises an InvalidRequest of bounded length."""
     with pytest.raises(InvalidRequest) as caught:
         parse_agent_ref(text)
     assert len(caught.value.message) < 300
@@ -58,7 +58,7 @@ def test_anything_else_is_refused(text: str) -> None:
 
 @given(st.text(max_size=12))
 def test_reading_never_fails_otherwise(text: str) -> None:
-    """Any text is either a reference that reads back, or an InvalidRequest."""
+    """Any text either is a reference that reads back, or raises InvalidRequest."""
     try:
         reference = parse_agent_ref(text)
     except InvalidRequest:

@@ -1,9 +1,9 @@
-"""Clients of other vendors: recognised by their hello, served in their own shape."""
+"""Clients of other vendors, which are recognised by their hello and get frames in their shape."""
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from arcp._envelope import Envelope as SdkEnvelope
@@ -42,7 +42,7 @@ def hello(frame_id: str, capabilities: Any) -> Any:
     ],
 )
 def test_a_client_is_recognised(frame_id: str, capabilities: Any, name: str, quiet: bool) -> None:  # noqa: FBT001
-    """What the hello looks like tells whose client it is, and whether silence is kinder."""
+    """The hello tells which dialect a client has, and whether late cancels are left unanswered."""
     dialect = recognise(hello(frame_id, capabilities))
     assert (dialect.name, dialect.quiet_after_end) == (name, quiet)
     assert (dialect.translate is None) == (name != "python")
@@ -59,7 +59,7 @@ def translated(type: str, payload: dict[str, Any]) -> dict[str, Any]:  # noqa: A
     return fields
 
 
-ACCEPTED = {
+ACCEPTED: Final[dict[str, Any]] = {
     "job_id": "job_1",
     "agent": "echo@1.0.0",
     "lease": {"cost.budget": ["USD:5.00"]},
@@ -67,7 +67,7 @@ ACCEPTED = {
     "trace_id": "a" * 32,
     "request_id": "r1",
 }
-ENDED = {
+ENDED: Final[dict[str, Any]] = {
     "code": "CANCELLED",
     "final_status": "cancelled",
     "message": "m",
@@ -89,7 +89,7 @@ def test_budgets_are_strings_for_a_python_client() -> None:
 
 @pytest.mark.parametrize(("status", "code"), [("cancelled", "CANCELLED"), ("timed_out", "TIMEOUT")])
 def test_an_end_without_error_is_a_result_for_a_python_client(status: str, code: str) -> None:
-    """Cancelled and timed-out jobs end in the shape its models know, under the same number."""
+    """Cancelled and timed-out jobs end in the shape of the SDK's models, with the same number."""
     frame = translated("job.error", {**ENDED, "final_status": status, "code": code})
     assert frame["type"] == "job.result"
     assert frame["payload"] == {"final_status": status, "completed_at": ENDED["completed_at"]}
@@ -114,14 +114,14 @@ def test_other_frames_reach_a_python_client_untouched() -> None:
 
 
 def test_a_python_client_is_not_told_of_children() -> None:
-    """It has no use for a child's acceptance, but takes it for the answer to its oldest submit."""
+    """A child's acceptance is left out, which the SDK would take for an answer to a submit."""
     child = {**ACCEPTED, "parent_job_id": "job_0", "delegate_id": "del_1"}
     assert PYTHON.translate is not None
     assert PYTHON.translate(tail("job.accepted", dumps(child), id=ULID)) is None
 
 
 def test_our_shapes_pass_the_python_models() -> None:
-    """What needs no translation is indeed read by that vendor's own models."""
+    """The SDK's own models read the frames that need no translation."""
     SessionWelcomePayload.model_validate(
         {
             "session_id": "sess_1",
@@ -153,6 +153,6 @@ def test_our_shapes_pass_the_python_models() -> None:
 
 
 def test_the_standard_needs_nothing() -> None:
-    """The specification's own shape is sent as it stands."""
+    """The standard dialect has no translation."""
     assert STANDARD.translate is None
     assert STANDARD.quiet_after_end is False

@@ -1,4 +1,4 @@
-"""The error taxonomy."""
+"""The errors of §12."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RETRYABLE = {
 
 @pytest.mark.spec("12-1")
 def test_there_is_a_class_for_each_code() -> None:
-    """The fifteen codes of the specification, and no other."""
+    """Each of the fifteen codes of §12 has a class, and there is no other class with a code."""
     assert set(CODES) == set(RETRYABLE)
     assert all(cls.code == code for code, cls in CODES.items())
 
@@ -36,7 +36,7 @@ def test_there_is_a_class_for_each_code() -> None:
 @pytest.mark.spec("12-8", "1.0/12-1")
 @pytest.mark.parametrize("code", RETRYABLE)
 def test_every_payload_says_whether_to_retry(code: str) -> None:
-    """A payload has code, message and a retryable of the code's own; no empty details."""
+    """A payload has code, message and the code's retryable, and details unless they are empty."""
     assert CODES[code]("words").payload() == {
         "code": code,
         "message": "words",
@@ -70,7 +70,7 @@ def test_details_are_never_shared() -> None:
 
 @pytest.mark.parametrize("code", RETRYABLE)
 def test_a_payload_becomes_the_class_of_its_code(code: str) -> None:
-    """A client meets the error that the runtime raised."""
+    """A client gets an error of the class that the runtime raised."""
     sent = CODES[code]("words", details={"a": 1})
     met = error_from_payload(sent.payload())
     assert type(met) is CODES[code]
@@ -78,7 +78,7 @@ def test_a_payload_becomes_the_class_of_its_code(code: str) -> None:
 
 
 def test_an_unknown_code_keeps_what_the_wire_said() -> None:
-    """A code from the future is an ArcpError with that code and that retryable."""
+    """An unknown code becomes an ArcpError with the code and the retryable of the payload."""
     met = error_from_payload({"code": "QUOTA", "message": "m", "retryable": True, "details": None})
     assert type(met) is ArcpError
     assert (met.code, met.message, met.retryable, met.details) == ("QUOTA", "m", True, {})
@@ -88,14 +88,14 @@ def test_an_unknown_code_keeps_what_the_wire_said() -> None:
     "payload", [{}, {"code": 5, "message": [], "retryable": "yes", "details": 3}, {"code": ""}]
 )
 def test_a_sloppy_payload_is_still_an_error(payload: dict[str, object]) -> None:
-    """What a peer sends in place of an error never raises anything else."""
+    """Any payload in place of an error becomes an ArcpError."""
     met = error_from_payload(payload)
     assert (met.code, met.retryable, met.details) == ("INTERNAL_ERROR", True, {})
     assert met.message
 
 
 def test_an_agents_own_words() -> None:
-    """JobError takes message and details, and is an internal error to the client."""
+    """JobError takes message and details, and has the code INTERNAL_ERROR."""
     error = JobError("no such repository", {"repo": "x"})
     assert error.payload() == {
         "code": "INTERNAL_ERROR",
@@ -106,6 +106,6 @@ def test_an_agents_own_words() -> None:
 
 
 def test_a_failed_job_carries_its_terminals_code() -> None:
-    """JobFailed has whatever code the job ended with."""
+    """JobFailed has the code with which the job ended."""
     assert JobFailed("x", code="LEASE_EXPIRED").code == "LEASE_EXPIRED"
     assert str(JobFailed("words")) == "words"

@@ -1,4 +1,4 @@
-"""Event bodies: what an agent may emit, and how it looks."""
+"""Event bodies: which ones an agent may emit, and their form on the wire."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from arcp_trio.wire.events import (
     KINDS,
     InvalidEvent,
-    Log,
-    Progress,
-    ResultChunk,
+    LogBody,
+    ProgressBody,
+    ResultChunkBody,
     encode_event,
     feature_of,
     read_body,
@@ -82,18 +82,18 @@ def test_the_bytes_of_a_payload() -> None:
     ],
 )
 def test_what_the_table_allows_is_sent_as_it_is(kind: str, body: dict[str, Any]) -> None:
-    """Bodies of the specification's shapes pass unchanged, fields beyond it included."""
+    """Bodies as §8.2 has them are sent unchanged, with any further fields."""
     assert sent(kind, body) == body
 
 
 @pytest.mark.spec("8.2.1-3")
 def test_progress_beyond_its_total_is_let_through() -> None:
-    """The specification only advises against it, so it is the agent's business."""
+    """Progress beyond its total is sent: §8.2.1 only advises against it."""
     assert sent("progress", {"current": 11, "total": 10}) == {"current": 11, "total": 10}
 
 
 def test_an_optional_field_that_is_none_is_left_out() -> None:
-    """None for an optional field means that there is none; peers take null amiss."""
+    """An optional field that is None is left out, because some peers refuse null."""
     assert sent("progress", {"current": 1, "total": None, "units": None}) == {"current": 1}
     assert sent("tool_call", {"tool": "t", "call_id": "c", "args": None}) == {
         "tool": "t",
@@ -110,7 +110,7 @@ def test_an_optional_field_that_is_none_is_left_out() -> None:
 
 
 def test_the_agents_body_is_left_alone() -> None:
-    """Encoding drops nothing from the object the agent still holds."""
+    """Encoding does not change the object that the agent holds."""
     body = {"current": 1, "total": None}
     encode_event("progress", body, TS)
     assert body == {"current": 1, "total": None}
@@ -186,7 +186,7 @@ def test_the_agents_body_is_left_alone() -> None:
     ],
 )
 def test_what_breaks_the_table_is_refused(kind: str, body: dict[str, Any], path: str) -> None:
-    """A wrong body is a ValueError that names kind and path, and there are no bytes to send."""
+    """A wrong body raises a ValueError that names kind and path."""
     with pytest.raises(InvalidEvent) as caught:
         encode_event(kind, body, TS)
     assert str(caught.value).startswith(f"{kind}: ")
@@ -212,7 +212,7 @@ def test_what_breaks_the_table_is_refused(kind: str, body: dict[str, Any], path:
     ],
 )
 def test_kinds_of_ones_own_live_under_x_vendor(kind: str) -> None:
-    """A kind that is neither the specification's nor properly a vendor's is refused."""
+    """A kind that is not in §8.2 and has not the form of a vendor's kind is refused."""
     with pytest.raises(InvalidEvent) as caught:
         encode_event(kind, {}, TS)
     assert len(str(caught.value)) < 300
@@ -220,7 +220,7 @@ def test_kinds_of_ones_own_live_under_x_vendor(kind: str) -> None:
 
 @pytest.mark.parametrize("body", [None, [], "text", 5])
 def test_a_body_is_an_object(body: Any) -> None:
-    """Anything but a mapping is refused, for every kind."""
+    """A body that is not a mapping is refused, for every kind."""
     for kind in ("log", "x-vendor.acme.x"):
         with pytest.raises(InvalidEvent, match="expected an object"):
             encode_event(kind, body, TS)
@@ -239,25 +239,25 @@ class Numbered(IntEnum):
 
 
 def test_members_of_enumerations_are_sent_as_their_values() -> None:
-    """A level or a number that has a name in the agent's program is what stands for it."""
+    """A member of an enumeration is sent as the string or the number that it is."""
     assert sent("log", {"level": Named.INFO, "message": Named.INFO}) == {
         "level": "info",
         "message": "info",
     }
     assert sent("progress", {"current": Numbered.HALF, "total": 10})["current"] == 5
-    with pytest.raises(InvalidEvent, match=r"a string @ \$\.message"):
+    with pytest.raises(InvalidEvent, match=r"a string, got an integer @ \$\.message"):
         encode_event("log", {"level": "info", "message": Numbered.HALF}, TS)
     with pytest.raises(InvalidEvent, match=r"@ \$\.current"):
         encode_event("progress", {"current": True}, TS)
 
 
 def test_any_mapping_will_do() -> None:
-    """A mapping that is not a dict is sent as the object that it is."""
+    """A mapping that is not a dict is sent as an object."""
     assert sent("thought", OrderedDict(text="hm")) == {"text": "hm"}
 
 
 def test_a_body_leaves_room_for_its_frame() -> None:
-    """Nesting is bounded such that the whole frame is within what peers read."""
+    """The bound on nesting leaves room for the levels of the frame around the body."""
     body: dict[str, Any] = {}
     for _ in range(61):
         body = {"a": body}
@@ -272,14 +272,14 @@ def test_a_body_leaves_room_for_its_frame() -> None:
     | st.integers(-(2**63), 2**63 - 1)
 )
 def test_metrics_are_exact(value: Decimal | float) -> None:
-    """A value reaches the wire as the number it is."""
+    """The value of a metric keeps its digits."""
     raw = encode_event("metric", {"name": "n", "value": value}, TS)
     read = json.loads(raw, parse_float=Decimal)["body"]["value"]
     assert Decimal(read) == Decimal(repr(value) if isinstance(value, float) else value)
 
 
 def test_features_of_kinds() -> None:
-    """Progress and chunks are for sessions that negotiated them, the rest is for all."""
+    """Only progress and chunks need a feature."""
     assert {kind: feature_of(kind) for kind in KINDS if feature_of(kind)} == {
         "progress": "progress",
         "result_chunk": "result_chunk",
@@ -288,12 +288,12 @@ def test_features_of_kinds() -> None:
 
 
 def test_bodies_become_objects() -> None:
-    """What a client receives can be had as the object of its kind, or is refused."""
-    assert read_body("log", {"level": "info", "message": "m", "x": 1}) == Log(
+    """A body is made into the object of its kind, or refused."""
+    assert read_body("log", {"level": "info", "message": "m", "x": 1}) == LogBody(
         level="info", message="m"
     )
-    assert read_body("progress", {"current": 1, "total": None}) == Progress(current=1)
-    assert read_body("result_chunk", CHUNK) == ResultChunk(
+    assert read_body("progress", {"current": 1, "total": None}) == ProgressBody(current=1)
+    assert read_body("result_chunk", CHUNK) == ResultChunkBody(
         result_id="res_1", chunk_seq=0, data="", encoding="utf8", more=False
     )
     with pytest.raises(InvalidEvent):

@@ -9,7 +9,7 @@ from arcp_trio.wire.features import ALL_FEATURES, SUPPORTED, negotiate
 
 @pytest.mark.spec("6.2-3")
 def test_in_effect_is_what_both_list() -> None:
-    """Unknown, repeated and one-sided features fall away."""
+    """Negotiation drops unknown, repeated and one-sided features."""
     assert negotiate(["ack", "ack", "telepathy", "progress"], ["progress", "heartbeat", "ack"]) == {
         "ack",
         "progress",
@@ -18,7 +18,7 @@ def test_in_effect_is_what_both_list() -> None:
 
 
 def test_the_features_are_those_of_the_specification() -> None:
-    """Eleven flags, in the order in which the specification lists them."""
+    """There are eleven features, in the order of §6.2."""
     assert ALL_FEATURES == (
         "heartbeat",
         "ack",

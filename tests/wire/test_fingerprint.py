@@ -1,4 +1,4 @@
-"""Which submissions are the same."""
+"""Fingerprints of submissions."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from arcp_trio.wire.envelope import decode
 from arcp_trio.wire.fingerprint import fingerprint
+from arcp_trio.wire.json import JsonObject
 from arcp_trio.wire.messages import Submit, parse
 
 
@@ -49,7 +50,7 @@ FULL = {
     ],
 )
 def test_the_same_request_in_other_words(one: str, other: str) -> None:
-    """How a request is written, and what is not part of it, makes no difference."""
+    """Spelling, and fields that are no parameters, make no difference."""
     assert digest(one) == digest(other)
 
 
@@ -72,13 +73,13 @@ def test_the_same_request_in_other_words(one: str, other: str) -> None:
     ],
 )
 def test_one_field_makes_another_request(change: dict[str, Any]) -> None:
-    """A difference in any one parameter is a difference."""
+    """Requests that differ in one parameter have different fingerprints."""
     assert digest(FULL) != digest({**FULL, **change})
 
 
 @given(st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), st.integers(0, 9)))
-def test_the_order_of_keys_never_matters(fields: dict[str, int]) -> None:
-    """An object turned round has the same fingerprint."""
+def test_the_order_of_keys_never_matters(fields: JsonObject) -> None:
+    """Objects with their keys in another order have the same fingerprint."""
     turned = dict(reversed(fields.items()))
     assert fingerprint(Submit(agent="a", input=fields)) == fingerprint(
         Submit(agent="a", input=turned)

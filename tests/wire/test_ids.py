@@ -17,19 +17,19 @@ ULID = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}")
 
 @pytest.mark.spec("1.0/5.1-2", "1.0/5.1-3")
 def test_ids_are_ulids_that_rise_and_never_repeat() -> None:
-    """Two hundred thousand ids: each a ULID, each sorting after the one before."""
+    """Each of two hundred thousand ids is a ULID, and sorts after the one before."""
     ids = [new_id() for _ in range(200_000)]
     assert all(earlier < later for earlier, later in pairwise(ids))
     assert all(map(ULID.fullmatch, ids[::1000]))
 
 
 def test_a_prefix_stands_in_front() -> None:
-    """The prefix of a kind of id, then the ULID."""
+    """An id is its prefix and a ULID."""
     assert re.fullmatch(f"sess_{ULID.pattern}", new_id("sess_"))
 
 
 def test_the_time_is_in_the_id() -> None:
-    """The first ten digits are the milliseconds since 1970, give or take this test."""
+    """The first ten digits of a ULID are the milliseconds since 1970."""
     digits = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
     millis = 0
     for digit in _Ulids().next()[:10]:
@@ -38,7 +38,7 @@ def test_the_time_is_in_the_id() -> None:
 
 
 def test_ids_rise_when_the_clock_steps_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A clock that goes back, or stands still, costs neither order nor uniqueness."""
+    """Ids increase also when the clock goes back or stands still."""
     source = _Ulids()
     clock = iter([5_000_000_000_000, 4_000_000_000_000, 4_000_000_000_000, 5_000_001_000_000])
     monkeypatch.setattr(time, "time_ns", lambda: next(clock))
@@ -47,7 +47,7 @@ def test_ids_rise_when_the_clock_steps_back(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_ids_carry_over_into_the_higher_digits() -> None:
-    """When the lowest digits are used up within a millisecond, the others count on."""
+    """When the lowest digits are used up within a millisecond, the higher ones are counted up."""
     source = _Ulids()
     source._millis = 2**48  # a clock that never comes
     source._set((2**48 << 80) - 2)
@@ -73,13 +73,13 @@ def test_threads_share_one_source() -> None:
 
 @pytest.mark.spec("1.0/14-1", "1.0/6.2-1")
 def test_resume_tokens_are_long_and_different() -> None:
-    """A token has 256 bits of hexadecimal after its prefix, different every time."""
+    """A token has 256 bits in hexadecimal after its prefix, and no two are equal."""
     tokens = {resume_token() for _ in range(1000)}
     assert len(tokens) == 1000
     assert all(re.fullmatch(r"rt_[0-9a-f]{64}", token) for token in tokens)
 
 
 def test_a_digest_stands_for_a_token() -> None:
-    """The digest is SHA-256, and takes any text a peer may send."""
+    """The digest is SHA-256, of any text that a peer may send."""
     assert token_digest("rt_1") == hashlib.sha256(b"rt_1").digest()
     assert len(token_digest("\ud800")) == 32

@@ -1,4 +1,4 @@
-"""What a lease and a budget come to on the wire."""
+"""A lease and a budget in one `lease_request`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from arcp_trio.wire.lease_request import lease_request
 
 
 def test_lease_and_budget_are_one_request() -> None:
-    """Patterns and amounts stand beside each other; currencies may come in both ways."""
+    """Patterns and amounts are in one request; currencies may come from lease and budget."""
     lease = {"tool.call": ("a", "b"), "cost.budget": ["USD:5", "EUR:1"]}
     assert lease_request(None, None) == {}
     assert lease_request(None, {}) == {"cost.budget": []}
@@ -22,12 +22,12 @@ def test_lease_and_budget_are_one_request() -> None:
 
 
 def test_a_currency_comes_one_way() -> None:
-    """The amounts would add up to more than either says."""
+    """A currency in both lease and budget is refused, since its amounts would add up."""
     with pytest.raises(ValueError, match=r"USD is in the budget, and in the lease's cost\.budget"):
         lease_request({"cost.budget": ["EUR:1", "USD:5"]}, {"USD": "4"})
 
 
 def test_a_string_is_no_list() -> None:
-    """Nor is each of its letters a pattern."""
+    """A string in place of a list of patterns is refused."""
     with pytest.raises(TypeError, match=r"tool\.call: expected a list of patterns"):
         lease_request({"tool.call": "abc"}, None)

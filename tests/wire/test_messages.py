@@ -79,20 +79,20 @@ def test_a_job_may_be_named_on_the_envelope() -> None:
 
 
 def test_a_session_may_be_named_on_the_envelope() -> None:
-    """A welcome with the session id on its envelope only is as good; without any it is not."""
+    """A welcome may have its session id on the envelope only; without any it is refused."""
     assert receive("session.welcome", {}, session_id="sess_1").session_id == "sess_1"
     with pytest.raises(InvalidRequest, match="session_id"):
         receive("session.welcome", {})
 
 
 def test_a_resume_does_not_inherit_the_envelopes_session() -> None:
-    """On a fresh connection the envelope names the fresh session, not the one to go on with."""
+    """A resume does not take the session id of its envelope, which may be a new session's."""
     assert read("session.resume", {"resume_token": "t"}, session_id="sess_new").session_id is None
 
 
 @pytest.mark.spec("6.3-2", "1.0/6.3-1")
 def test_a_resume_in_three_forms() -> None:
-    """A block in the hello, flat fields in the hello, or a message of its own."""
+    """A resume is a block in the hello, flat fields in the hello, or a message of its own."""
     block = read("session.hello", {**HELLO, "resume": {"resume_token": "t", "last_event_seq": 4}})
     flat = read("session.hello", {**HELLO, "resume_token": "t", "last_event_seq": 4})
     own = read("session.resume", {"resume_token": "t", "last_event_seq": 4})
@@ -102,7 +102,7 @@ def test_a_resume_in_three_forms() -> None:
 
 
 def test_the_handshake_judges_credentials_and_ranges() -> None:
-    """Absent credentials and negative positions are read; it is not for the schema to answer."""
+    """Absent credentials and negative positions are read, for the handshake to judge."""
     assert read("session.hello", HELLO) == Hello(client=messages.PeerInfo(name="c"))
     odd = {**HELLO, "auth": {}, "resume": {"resume_token": "", "last_event_seq": -1}}
     assert read("session.hello", odd).resumption.last_event_seq == -1
@@ -114,7 +114,7 @@ def test_the_handshake_judges_credentials_and_ranges() -> None:
     [(None, 100), (10, 10), (0, 1), (-5, 1), (10**9, 1000), (2.5, 2), (1e300, 1000)],
 )
 def test_a_limit_is_brought_within_bounds(limit: float | None, size: int) -> None:
-    """Any number will do as a limit."""
+    """Any number is accepted as a limit, and brought within bounds."""
     assert read("session.list_jobs", {"limit": limit}).page_size == size
 
 
@@ -151,7 +151,7 @@ def test_a_client_reads_what_runtimes_make_of_it() -> None:
     ],
 )
 def test_a_missing_final_status_follows_from_the_code(code: str, status: str) -> None:
-    """Where a runtime leaves the status out, the code tells it."""
+    """Without a final status, the code determines it."""
     assert receive("job.error", {"code": code}).final_status == status
     assert receive("job.error", {"code": code, "final_status": "given"}).final_status == "given"
 
@@ -160,10 +160,10 @@ def test_a_missing_final_status_follows_from_the_code(code: str, status: str) ->
 
 
 def test_absent_is_not_null() -> None:
-    """An optional field without a value is not on the wire, save the few that peers look for."""
+    """An optional field without a value is left out, except for the few that are sent as null."""
     assert payload_bytes(messages.Closed()) == b"{}"
     assert payload_bytes(Submit(agent="a")) == b'{"agent":"a","input":null}'
-    assert payload_bytes(messages.Jobs(jobs=[], request_id="r")) == (
+    assert payload_bytes(messages.JobListing(jobs=[], request_id="r")) == (
         b'{"request_id":"r","jobs":[],"next_cursor":null}'
     )
     subscribed = messages.Subscribed(job_id="j", current_status="running", agent="a")
@@ -172,7 +172,7 @@ def test_absent_is_not_null() -> None:
 
 @pytest.mark.spec("8.4-9", "8.4-10", "8.4-11")
 def test_a_result_is_inline_or_streamed() -> None:
-    """An inline null is written as one; with a result_id there is no `result` at all."""
+    """An inline null is written as null; with a result_id there is no `result`."""
     assert payload_bytes(JobResult()) == b'{"final_status":"success","result":null}'
     assert payload_bytes(JobResult(result={"a": None})) == (
         b'{"final_status":"success","result":{"a":null}}'
@@ -184,7 +184,7 @@ def test_a_result_is_inline_or_streamed() -> None:
 
 @pytest.mark.spec("7.3-2", "7.4-3", "12-8")
 def test_errors_become_messages() -> None:
-    """An exception is turned into an answer or into a job's end."""
+    """An error becomes an answer, or the end of a job."""
     answer = messages.ErrorBody.of(JobNotFound("no such job"), request_id="r1", job_id="job_1")
     assert json.loads(payload_bytes(answer)) == {
         "code": "JOB_NOT_FOUND",
@@ -206,15 +206,15 @@ def test_errors_become_messages() -> None:
 
 
 def test_numbers_keep_their_digits() -> None:
-    """A Decimal budget is written digit for digit, and what is not JSON is refused."""
+    """A Decimal keeps its digits, and a value that is not JSON is refused."""
     assert b'"budget":{"USD":5.00}' in payload_bytes(
         Accepted(job_id="j", budget={"USD": Decimal("5.00")})
     )
     with pytest.raises(ValueError, match=r"bytes is not a JSON value @ \$\.result"):
-        payload_bytes(JobResult(result=b"x"))
+        payload_bytes(JobResult(result=b"x"))  # type: ignore[arg-type]
 
 
 def test_a_whole_frame_round_trip() -> None:
-    """Message to bytes to frame to envelope to message."""
+    """A message is the same after it was encoded, framed, decoded and parsed."""
     sent = Submit(agent="a", input={"x": [1, 2.5, "ü"]}, max_runtime_sec=5)
     assert parse(decode(encode("job.submit", payload_bytes(sent)))) == sent

@@ -1,4 +1,4 @@
-"""Payloads that are refused, and what is said of them."""
+"""Payloads that are refused, and the messages of the refusals."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from tests.wire.payloads import HELLO, SUBMIT, read, receive, refusal
         (
             "session.hello",
             {**HELLO, "capabilities": {"features": ["ack", None]}},
-            "expected a string @ $.payload.capabilities.features[1]",
+            "expected a string, got null @ $.payload.capabilities.features[1]",
         ),
         ("session.hello", {**HELLO, "resume": {}}, "missing @ $.payload.resume.resume_token"),
         (
@@ -85,7 +85,7 @@ from tests.wire.payloads import HELLO, SUBMIT, read, receive, refusal
         (
             "job.submit",
             {**SUBMIT, "lease_request": {"fs.read": ["/a", 1]}},
-            "non-empty string @ $.payload.lease_request['fs.read'][1]",
+            "got an integer @ $.payload.lease_request['fs.read'][1]",
         ),
         (
             "job.submit",
@@ -132,12 +132,12 @@ from tests.wire.payloads import HELLO, SUBMIT, read, receive, refusal
     ],
 )
 def test_a_wrong_field_is_named(type_name: str, payload: dict[str, Any], problem: str) -> None:
-    """Nothing is coerced: each wrong type or value is an InvalidRequest with its path."""
+    """No value is coerced: each wrong type or value raises an InvalidRequest with its path."""
     assert problem in refusal(type_name, payload)
 
 
 def test_all_problems_are_named_at_once() -> None:
-    """One answer tells everything that is wrong, however deep it stands."""
+    """One refusal names everything that is wrong, at any depth."""
     payload = {
         "agent": 1,
         "lease_request": {"fs.read": [1]},
@@ -146,7 +146,7 @@ def test_all_problems_are_named_at_once() -> None:
     }
     assert refusal("job.submit", payload).split("; ") == [
         "expected a string, got an integer @ $.payload.agent",
-        "expected a non-empty string @ $.payload.lease_request['fs.read'][0]",
+        "expected a string, got an integer @ $.payload.lease_request['fs.read'][0]",
         "expected an RFC 3339 timestamp ending in Z @ $.payload.lease_constraints.expires_at",
         "expected a positive integer @ $.payload.max_runtime_sec",
     ]
@@ -169,7 +169,7 @@ def test_endless_problems_make_a_short_answer(type_name: str, payload: dict[str,
 
 @pytest.mark.parametrize("name", ["session.jump", "job.pause", "session.", "job." + "x" * 200])
 def test_an_unknown_core_message_is_refused(name: str) -> None:
-    """An unknown name in the protocol's own namespaces is an error that quotes it, clipped."""
+    """An unknown type of `session.*` or `job.*` raises an error that quotes it, clipped."""
     with pytest.raises(UnknownType) as caught:
         read(name, {})
     assert len(caught.value.message) < 150
@@ -187,5 +187,5 @@ def test_directions_are_kept_apart() -> None:
 
 @pytest.mark.parametrize("name", ["x-vendor.acme.hello", "telemetry", "jobs", "sessions.x"])
 def test_messages_of_others_are_ignored(name: str) -> None:
-    """A message outside `session.*` and `job.*` is nothing to anybody."""
+    """A message outside `session.*` and `job.*` is ignored."""
     assert read(name, {"anything": 1}) is None

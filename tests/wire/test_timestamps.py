@@ -13,7 +13,7 @@ from arcp_trio.wire.timestamps import parse_rfc3339, parse_utc, rfc3339
 
 @given(st.floats(0, 4e9))
 def test_what_is_written_is_read_back(moment: float) -> None:
-    """A moment comes back to the millisecond, rounded down, always in one shape."""
+    """A timestamp is read back to the millisecond, rounded down."""
     text = rfc3339(moment)
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", text)
     assert moment - 0.0011 < parse_utc(text) <= moment + 1e-6
@@ -28,12 +28,12 @@ def test_what_is_written_is_read_back(moment: float) -> None:
     ],
 )
 def test_known_moments(moment: float, text: str) -> None:
-    """Some moments whose text is known."""
+    """Known moments have their known text."""
     assert rfc3339(moment) == text
 
 
 def test_offsets_and_fractions() -> None:
-    """Offsets count, and so do fractions of any length."""
+    """Offsets and fractions of any length are read."""
     assert parse_rfc3339("1970-01-01T02:00:01.5+02:00") == 1.5
     assert parse_rfc3339("1970-01-01T00:00:00.123456789Z") == pytest.approx(0.123456789)
     assert parse_utc("1969-12-31T23:59:59Z") == -1
@@ -59,7 +59,7 @@ def test_offsets_and_fractions() -> None:
     ],
 )
 def test_anything_else_is_refused(text: str) -> None:
-    """What is not a timestamp is a ValueError for both readers."""
+    """Other text raises a ValueError in both readers."""
     for parse in (parse_rfc3339, parse_utc):
         with pytest.raises(ValueError, match=r"."):
             parse(text)
@@ -68,6 +68,6 @@ def test_anything_else_is_refused(text: str) -> None:
 @pytest.mark.spec("9.5-1")
 @pytest.mark.parametrize("zone", ["+00:00", "-00:00", "+02:00", "z"])
 def test_utc_is_written_with_a_capital_z(zone: str) -> None:
-    """Where UTC is demanded, only Z will do."""
+    """`parse_utc` accepts only Z."""
     with pytest.raises(ValueError, match="Z"):
         parse_utc(f"2026-05-13T00:00:00{zone}")

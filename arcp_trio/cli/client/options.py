@@ -7,8 +7,8 @@ from typing import Final
 import attrs
 
 from arcp_trio.cli import defaults
-from arcp_trio.cli.kinds import COUNT, DURATION, NUMBER, TEXT, WHOLE_SECONDS
 from arcp_trio.cli.options import argument, log_level, option, repeatable, switch
+from arcp_trio.cli.value_kinds import COUNT, DURATION, NUMBER, TEXT, WHOLE_SECONDS
 
 URL_VARIABLE: Final = "ARCP_URL"
 TOKEN_VARIABLE: Final = "ARCP_TOKEN"  # noqa: S105 - its name

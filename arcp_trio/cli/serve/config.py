@@ -10,9 +10,9 @@ from typing import Final, cast
 import attrs
 
 from arcp_trio.cli.errors import CommandError, reason
-from arcp_trio.cli.kinds import is_finite, is_whole
 from arcp_trio.cli.options import flag_of, options_of
 from arcp_trio.cli.serve.options import EXCLUDES, NETWORK, ServeOptions
+from arcp_trio.cli.value_kinds import is_finite, is_whole
 from arcp_trio.runtime.limits import Limits
 
 STDIO_CHUNK_BYTES: Final = 32 * 1024

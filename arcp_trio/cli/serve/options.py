@@ -8,8 +8,8 @@ from typing import Final
 import attrs
 
 from arcp_trio.cli import defaults
-from arcp_trio.cli.kinds import PORT, SECONDS, TEXT, WHOLE_SECONDS, Kind, one_of
 from arcp_trio.cli.options import log_level, option, repeatable, switch
+from arcp_trio.cli.value_kinds import PORT, SECONDS, TEXT, WHOLE_SECONDS, ValueKind, one_of
 from arcp_trio.runtime.limits import Limits
 
 TOKENS_VARIABLE: Final = "ARCP_TOKENS"
@@ -26,7 +26,7 @@ EXCLUDES: Final[Mapping[str, Sequence[str]]] = {
 """The options that an option excludes."""
 
 
-def _limit(kind: Kind, help: str, limit: str) -> float | None:  # noqa: A002 - argparse's word
+def _limit(kind: ValueKind, help: str, limit: str) -> float | None:  # noqa: A002 - argparse's word
     """Declare an option that sets a field of `Limits`."""
     stated = attrs.fields_dict(Limits)[limit].default
     return option(kind, "SEC", help, default=None, stated=stated, limit=limit)

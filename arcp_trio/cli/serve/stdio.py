@@ -18,7 +18,9 @@ from arcp_trio.runtime.runtime import Runtime
 from arcp_trio.transport.base import Transport
 from arcp_trio.transport.stdio import LineTransport
 
-_STDIN, _STDOUT, _STDERR = 0, 1, 2
+_STDIN: Final = 0
+_STDOUT: Final = 1
+_STDERR: Final = 2
 _NAME: Final = "standard input and output"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import trio
 
@@ -15,10 +15,10 @@ from arcp_trio.wire.dialects import Dialect
 if TYPE_CHECKING:
     from arcp_trio.transport.base import Transport
 
-PAUSE_SECONDS = 0.01
+PAUSE_SECONDS: Final = 0.01
 """The pause after a frame that some clients need time for before they read the next."""
 
-MOST_CONTROL = 256
+MOST_CONTROL: Final = 256
 """Control frames that may wait to be sent; past it, the reader waits, too."""
 
 
@@ -57,10 +57,10 @@ class FrameWriter:
 
     async def write(self, frames: Sequence[Frame]) -> None:
         """Write frames, with a pause after each one that the client's dialect asks it for."""
-        busy_behind, begin = self._dialect.busy_behind, 0
-        if busy_behind is not None:
+        busy_after, begin = self._dialect.busy_after, 0
+        if busy_after is not None:
             for end, (seq, tail) in enumerate(frames, 1):
-                if not seq and tail.startswith(busy_behind):
+                if not seq and tail.startswith(busy_after):
                     await self._write(frames[begin:end])
                     await trio.sleep(PAUSE_SECONDS)
                     begin = end

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import trio
 
-BURST_SECONDS = 4.0
+BURST_SECONDS: Final = 4.0
 """A client that was quiet may send this many seconds' worth of messages at once."""
 
-MALFORMED_SECONDS = 10.0
+MALFORMED_SECONDS: Final = 10.0
 """The span in which `malformed_frames` are counted."""
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from arcp_trio.store.records import HOLES
-from arcp_trio.wire.json import Json, JsonObject, dumps, loads
+from arcp_trio.wire.json import Json, JsonObject, dumps, loads_object
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.credentials.wallet import Wallet
@@ -28,7 +28,7 @@ def fill_holes(tail: bytes, wallet_of: Callable[[str], Wallet | None]) -> bytes:
     `wallet_of` returns the wallet of a job, or None if the reader may not see what is in it. A
     credential without a value is of no use: where credentials are listed, it is left out.
     """
-    fields: dict[str, Json] = loads(b"{" + tail[len(_MARK) + 1 :])
+    fields = loads_object(b"{" + tail[len(_MARK) + 1 :])
     payload: dict[str, Json] = fields["payload"]
     wallet = wallet_of(fields["job_id"])
     if fields["type"] in _LISTING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from base64 import b64decode, b64encode
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -16,16 +16,16 @@ from arcp_trio.runtime.session.outbox import Answer, Promise
 from arcp_trio.runtime.session.watch import Watch
 from arcp_trio.store.records import JobQuery, Status
 from arcp_trio.wire.errors import ArcpError, InvalidRequest, JobNotFound, clip
-from arcp_trio.wire.json import Json, JsonObject, dumps, loads, loads_exact
+from arcp_trio.wire.json import Json, JsonObject, dumps, loads, loads_exact, loads_object
 from arcp_trio.wire.messages import (
     JobEntry,
+    JobListing,
     ListJobs,
     Subscribe,
     Subscribed,
     Unsubscribe,
 )
-from arcp_trio.wire.messages import Jobs as JobListing
-from arcp_trio.wire.schema import to_json
+from arcp_trio.wire.payloads import to_json
 from arcp_trio.wire.timestamps import parse_rfc3339, rfc3339
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ audit = logging.getLogger("arcp_trio.audit")
 """Records each attempt to observe a job, and what was decided (§14)."""
 
 
-ENTRY_ALLOWANCE = 512
+ENTRY_ALLOWANCE: Final = 512
 """Bytes of a listing's entry beyond those of its job's `job.accepted`, at most."""
 
 
@@ -193,7 +193,7 @@ def _credentials(job: Job) -> list[JsonObject] | None:
 
 
 def _descriptor(row: JobRow, job: Job | None) -> dict[str, Json]:
-    accepted: JsonObject = loads(row.accepted)
+    accepted = loads_object(row.accepted)
     known: dict[str, Json] = {
         "job_id": row.job_id,
         "agent": row.agent,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from arcp_trio.runtime.farewell import Farewell
 from arcp_trio.runtime.notices import back_pressure, refusal, store_trouble
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-BATCH_FRAMES = 1_024
-BATCH_BYTES = 1024 * 1024
+BATCH_FRAMES: Final = 1_024
+BATCH_BYTES: Final = 1024 * 1024
 """A batch takes what is there, up to these bounds; it never waits for more."""
 
-BACK_PRESSURE_LAG = 1_000
+BACK_PRESSURE_LAG: Final = 1_000
 """How many numbers a client that acknowledges may be behind before it is told so (§6.5)."""
 
 
@@ -124,7 +124,7 @@ class Scribe:
         outbox.taken(hints, 0)  # before the wait, during which the outbox fills again
         await self._publish(batch)
         outbox.taken(0, told)
-        session.told(told)
+        session.release(told)
 
     async def _catch_up(self) -> None:
         session = self._session
@@ -300,7 +300,7 @@ class Scribe:
             await self._publish(batch)
             return
         watch.leave_job()
-        session.lost = True
+        session.lose("events are gone")
         outbox = self._outbox
         outbox.behind = False
         if outbox.unsent is not None:

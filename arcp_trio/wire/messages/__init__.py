@@ -1,9 +1,9 @@
-"""Every message of §6 to §8 as a class of its payload, and the tables to read them by."""
+"""Every message of §6 to §8 as a class of its payload, and the tables for reading them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
 from arcp_trio.wire.envelope import Envelope
 from arcp_trio.wire.errors import InvalidRequest, clip
@@ -33,7 +33,7 @@ from arcp_trio.wire.messages.session import (
     Hello,
     JobEntry,
     JobFilter,
-    Jobs,
+    JobListing,
     ListJobs,
     PeerInfo,
     Ping,
@@ -42,7 +42,7 @@ from arcp_trio.wire.messages.session import (
     SessionResume,
     Welcome,
 )
-from arcp_trio.wire.schema import read, to_json
+from arcp_trio.wire.payloads import read, to_json
 
 __all__ = [
     "TO_CLIENT",
@@ -63,8 +63,8 @@ __all__ = [
     "JobErrorBody",
     "JobEvent",
     "JobFilter",
+    "JobListing",
     "JobResult",
-    "Jobs",
     "LeaseConstraints",
     "ListJobs",
     "Message",
@@ -98,9 +98,9 @@ Message: TypeAlias = (
     | Subscribe
     | Unsubscribe
 )
-"""What a client may send to a runtime."""
+"""The messages that a client may send to a runtime."""
 
-_TO_RUNTIME: tuple[type[Message], ...] = (
+_TO_RUNTIME: Final[tuple[type[Message], ...]] = (
     Hello,
     SessionResume,
     Ping,
@@ -114,14 +114,14 @@ _TO_RUNTIME: tuple[type[Message], ...] = (
     Subscribe,
     Unsubscribe,
 )
-_TO_CLIENT = (
+_TO_CLIENT: Final = (
     Welcome,
     ErrorBody,
     Ping,
     Pong,
     Closed,
     Bye,
-    Jobs,
+    JobListing,
     Accepted,
     Cancelled,
     JobEvent,
@@ -132,12 +132,12 @@ _TO_CLIENT = (
 
 Table: TypeAlias = Mapping[str, type[Any]]
 
-TO_RUNTIME: Mapping[str, type[Message]] = {cls.type: cls for cls in _TO_RUNTIME}
-TO_CLIENT: Table = {cls.type: cls for cls in _TO_CLIENT}
+TO_RUNTIME: Final[Mapping[str, type[Message]]] = {cls.type: cls for cls in _TO_RUNTIME}
+TO_CLIENT: Final[Table] = {cls.type: cls for cls in _TO_CLIENT}
 
-# Peers put these on the envelope, in the payload, or in both. A resume is not here: sent on a
-# connection that has a fresh session, its envelope may name that one.
-_ALSO_ON_ENVELOPE: Mapping[type[Any], str] = {
+# Peers put these on the envelope, in the payload, or in both. `session.resume` is not here: on a
+# connection that has a new session already, its envelope may name the new session.
+_ALSO_ON_ENVELOPE: Final[Mapping[type[Any], str]] = {
     Welcome: "session_id",
     ErrorBody: "job_id",
     Accepted: "job_id",
@@ -150,19 +150,23 @@ _ALSO_ON_ENVELOPE: Mapping[type[Any], str] = {
 
 
 class UnknownType(InvalidRequest):
-    """A `session.*` or `job.*` message that the specification does not know in this direction."""
+    """A `session.*` or `job.*` message that the specification lacks in this direction."""
 
 
 def parse(envelope: Envelope) -> Message | None:
-    """Read a client's message; None for a type outside `session.*` and `job.*`, to be ignored."""
+    """Read a client's message; None for a type outside `session.*` and `job.*` (§5: ignored)."""
     return cast("Message | None", decode_payload(envelope, TO_RUNTIME))
 
 
 def decode_payload(envelope: Envelope, table: Table) -> object:
-    """Read the payload by the table's class for the envelope's type.
+    """Read the payload as the class that the table has for the envelope's type.
 
-    `InvalidRequest` names every field that is wrong; unknown fields are ignored. Types of other
-    namespaces (`x-vendor.*` among them) are no error: the answer is None.
+    Unknown fields are ignored. The result is None for a type of another namespace, such as
+    `x-vendor.*`.
+
+    Raises:
+        UnknownType: the table has no such type of `session.*` or `job.*`.
+        InvalidRequest: names every field that is wrong.
     """
     cls = table.get(envelope.type)
     if cls is None:
@@ -178,5 +182,5 @@ def decode_payload(envelope: Envelope, table: Table) -> object:
 
 
 def payload_bytes(message: object) -> bytes:
-    """Encode a message's payload; absent fields are left out rather than null."""
+    """Encode the payload of a message; fields that are None are left out."""
     return dumps(to_json(message), max_depth=MAX_DEPTH - 1)

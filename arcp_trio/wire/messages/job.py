@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Final
 
 import attrs
 
 from arcp_trio.wire.errors import ArcpError
-from arcp_trio.wire.json import Json, JsonObject
-from arcp_trio.wire.schema import KEEP_NULL, Identifier, Remark, Rule, always
+from arcp_trio.wire.json import JsonObject, JsonValue
+from arcp_trio.wire.schema import KEEP_NULL, Identifier, NonEmpty, Remark, Rule, always
 from arcp_trio.wire.timestamps import parse_utc
 
 
@@ -27,7 +27,7 @@ PositiveInt = Annotated[int, Rule("a positive integer", lambda number: number > 
 
 @attrs.frozen(kw_only=True)
 class LeaseConstraints:
-    """Bounds on a lease as a whole (§9.5)."""
+    """Bounds of a lease as a whole (§9.5)."""
 
     expires_at: UtcTimestamp | None = None
 
@@ -39,8 +39,8 @@ class Submit:
     type: ClassVar[str] = "job.submit"
 
     agent: str
-    input: Json = attrs.field(default=None, metadata={KEEP_NULL: always})
-    lease_request: dict[str, list[str]] | None = None
+    input: JsonValue = attrs.field(default=None, metadata={KEEP_NULL: always})
+    lease_request: dict[NonEmpty, list[NonEmpty]] | None = None
     lease_constraints: LeaseConstraints | None = None
     idempotency_key: Identifier | None = None
     max_runtime_sec: PositiveInt | None = None
@@ -48,7 +48,7 @@ class Submit:
 
 @attrs.frozen(kw_only=True)
 class Accepted:
-    """A job has been taken on, with this lease (§7.1)."""
+    """A job was accepted, with this lease (§7.1)."""
 
     type: ClassVar[str] = "job.accepted"
 
@@ -67,7 +67,7 @@ class Accepted:
 
 @attrs.frozen(kw_only=True)
 class Cancel:
-    """A request to end a job (§7.4); `job_id` may stand on the envelope instead."""
+    """A request to cancel a job (§7.4)."""
 
     type: ClassVar[str] = "job.cancel"
 
@@ -77,7 +77,7 @@ class Cancel:
 
 @attrs.frozen(kw_only=True)
 class Cancelled:
-    """The job is being cancelled; its terminal message follows (§7.4)."""
+    """The cancel was accepted; the job's terminal message follows (§7.4)."""
 
     type: ClassVar[str] = "job.cancelled"
 
@@ -98,7 +98,7 @@ class Subscribe:
 
 @attrs.frozen(kw_only=True)
 class Subscribed:
-    """What an observer may know of the job (§7.6)."""
+    """The observation begins, with what an observer may know of the job (§7.6)."""
 
     type: ClassVar[str] = "job.subscribed"
 
@@ -113,12 +113,12 @@ class Subscribed:
     parent_job_id: str | None = attrs.field(default=None, metadata={KEEP_NULL: always})
     trace_id: str | None = None
     subscribed_from: int | None = None
-    replayed: Json = None  # a boolean; some runtimes send a count
+    replayed: JsonValue = None  # a boolean; some runtimes send a count
 
 
 @attrs.frozen(kw_only=True)
 class Unsubscribe:
-    """The end of an observation (§7.6)."""
+    """A request to end an observation (§7.6)."""
 
     type: ClassVar[str] = "job.unsubscribe"
 
@@ -127,13 +127,13 @@ class Unsubscribe:
 
 @attrs.frozen(kw_only=True)
 class JobEvent:
-    """Something a job has to say (§8.1). A client takes it as it comes."""
+    """An event of a job (§8.1). A client does not check its body."""
 
     type: ClassVar[str] = "job.event"
 
     kind: str
     ts: str | None = None
-    body: Json = None
+    body: JsonValue = None
 
 
 def _is_inline(result: JobResult) -> bool:
@@ -142,25 +142,25 @@ def _is_inline(result: JobResult) -> bool:
 
 @attrs.frozen(kw_only=True)
 class JobResult:
-    """A job's end in success (§7.3): its result inline, or the id of its chunks (§8.4)."""
+    """The success of a job (§7.3), with its result inline, or the id of its chunks (§8.4)."""
 
     type: ClassVar[str] = "job.result"
 
     final_status: str = "success"
-    result: Json = attrs.field(default=None, metadata={KEEP_NULL: _is_inline})
+    result: JsonValue = attrs.field(default=None, metadata={KEEP_NULL: _is_inline})
     result_id: str | None = None
     result_size: int | None = None
     summary: str | None = None
     completed_at: str | None = None
-    output: Json = None  # some runtimes call the inline result so
+    output: JsonValue = None  # the name of the inline result in some runtimes
 
     @property
-    def value(self) -> Json:
+    def value(self) -> JsonValue:
         """The inline result."""
         return self.output if self.result is None else self.result
 
 
-_STATUS_OF_CODE: Mapping[str, str] = {"CANCELLED": "cancelled", "TIMEOUT": "timed_out"}
+_STATUS_OF_CODE: Final[Mapping[str, str]] = {"CANCELLED": "cancelled", "TIMEOUT": "timed_out"}
 
 
 def _status_of_code(body: JobErrorBody) -> str:
@@ -169,7 +169,7 @@ def _status_of_code(body: JobErrorBody) -> str:
 
 @attrs.frozen(kw_only=True)
 class JobErrorBody:
-    """A job's end in anything else (§7.3, §12)."""
+    """The end of a job that is no success (§7.3, §12)."""
 
     type: ClassVar[str] = "job.error"
 
@@ -182,5 +182,5 @@ class JobErrorBody:
 
     @classmethod
     def of(cls, error: ArcpError, *, completed_at: str) -> JobErrorBody:
-        """Make the end of a job that the error is."""
+        """Return the message of a job that ends with this error."""
         return cls(**error.payload(), completed_at=completed_at)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Final
 
 import attrs
 
 from arcp_trio.wire.errors import ArcpError
-from arcp_trio.wire.json import Json, JsonObject
+from arcp_trio.wire.json import JsonObject, JsonValue
 from arcp_trio.wire.schema import KEEP_NULL, Identifier, NonEmpty, Remark, Rule, always
 from arcp_trio.wire.timestamps import parse_rfc3339
 
-_MAX_PAGE = 1000  # jobs in one listing
-_DEFAULT_PAGE = 100
+_MAX_PAGE: Final = 1000  # jobs in one listing
+_DEFAULT_PAGE: Final = 100
 
 
 def _is_timestamp(text: str) -> bool:
@@ -28,7 +28,7 @@ Timestamp = Annotated[str, Rule("an RFC 3339 timestamp", _is_timestamp)]
 
 @attrs.frozen(kw_only=True)
 class PeerInfo:
-    """Who speaks: the `client` of a hello, the `runtime` of a welcome."""
+    """The program of a peer: the `client` of a hello, the `runtime` of a welcome."""
 
     name: Identifier
     version: Remark | None = None
@@ -36,7 +36,7 @@ class PeerInfo:
 
 @attrs.frozen(kw_only=True)
 class Auth:
-    """Credentials of a hello (§6.1). What is missing here is judged by the handshake."""
+    """The credentials of a hello (§6.1); the handshake judges whether one is missing."""
 
     scheme: str | None = None
     token: str | None = attrs.field(default=None, repr=False)
@@ -44,16 +44,16 @@ class Auth:
 
 @attrs.frozen(kw_only=True)
 class ClientCapabilities:
-    """What a client can do (§6.2)."""
+    """The capabilities of a client (§6.2)."""
 
     encodings: list[str] | None = None
     features: list[str] | None = None
-    agents: Json = None
+    agents: JsonValue = None
 
 
 @attrs.frozen(kw_only=True)
 class SessionResume:
-    """A request to go on with a session (§6.3): a first frame, or the `resume` of a hello."""
+    """A request to resume a session (§6.3): a first frame, or the `resume` of a hello."""
 
     type: ClassVar[str] = "session.resume"
 
@@ -73,18 +73,18 @@ class Hello:
     auth: Auth | None = None
     capabilities: ClientCapabilities | None = None
     resume: SessionResume | None = None
-    # Some clients put what they resume here rather than in a `resume` block.
+    # Some clients put these two here rather than in a `resume` block.
     resume_token: str | None = attrs.field(default=None, repr=False)
     last_event_seq: int | None = None
 
     @property
     def features(self) -> list[str]:
-        """The features that the client offers; none if it does not say."""
+        """The features that the client offers; none if the hello does not name any."""
         return (self.capabilities and self.capabilities.features) or []
 
     @property
     def resumption(self) -> SessionResume | None:
-        """The session this hello wants to go on with, in whichever form it says so."""
+        """The resume that this hello asks for, in either form."""
         if self.resume is not None:
             return self.resume
         if self.resume_token is None:
@@ -96,7 +96,7 @@ class Hello:
 
 @attrs.frozen(kw_only=True)
 class AgentInfo:
-    """One agent of the inventory (§6.2)."""
+    """One agent in the inventory of a runtime (§6.2)."""
 
     name: NonEmpty
     versions: list[str] | None = None
@@ -105,7 +105,7 @@ class AgentInfo:
 
 @attrs.frozen(kw_only=True)
 class RuntimeCapabilities:
-    """What a runtime can do; agents are bare names for a peer without `agent_versions`."""
+    """The capabilities of a runtime. Without `agent_versions`, agents are bare names (§7.5)."""
 
     encodings: list[str] | None = None
     features: list[str] | None = None
@@ -129,7 +129,7 @@ class Welcome:
 
 @attrs.frozen(kw_only=True)
 class ErrorBody:
-    """`session.error`: a request was refused, or the session is at its end (§12)."""
+    """A request was refused, or the session ends (§12)."""
 
     type: ClassVar[str] = "session.error"
 
@@ -144,13 +144,13 @@ class ErrorBody:
     def of(
         cls, error: ArcpError, *, request_id: str | None = None, job_id: str | None = None
     ) -> ErrorBody:
-        """Make the answer to a request that the error is."""
+        """Return the answer to a request that is refused with this error."""
         return cls(**error.payload(), request_id=request_id, job_id=job_id)
 
 
 @attrs.frozen(kw_only=True)
 class Ping:
-    """A sign of life that wants one back (§6.4)."""
+    """A heartbeat, which the peer answers (§6.4)."""
 
     type: ClassVar[str] = "session.ping"
 
@@ -170,7 +170,7 @@ class Pong:
 
 @attrs.frozen(kw_only=True)
 class Ack:
-    """The client has processed everything up to this number (§6.5)."""
+    """The client has processed all frames up to this number (§6.5)."""
 
     type: ClassVar[str] = "session.ack"
 
@@ -179,7 +179,7 @@ class Ack:
 
 @attrs.frozen(kw_only=True)
 class Close:
-    """The client leaves; its jobs go on (§6.7)."""
+    """The client leaves the session; its jobs go on (§6.7)."""
 
     type: ClassVar[str] = "session.close"
 
@@ -188,7 +188,7 @@ class Close:
 
 @attrs.frozen(kw_only=True)
 class Bye:
-    """As `session.close`, in the words of ARCP 1.0; it is not answered."""
+    """The `session.close` of ARCP 1.0, which is not answered."""
 
     type: ClassVar[str] = "session.bye"
 
@@ -206,7 +206,7 @@ class Closed:
 
 @attrs.frozen(kw_only=True)
 class JobFilter:
-    """Which jobs a listing shall have (§6.6); what is absent does not restrict it."""
+    """Which jobs a listing has (§6.6); an absent field does not restrict it."""
 
     status: list[str] | None = None
     agent: str | None = None
@@ -226,7 +226,7 @@ class ListJobs:
 
     @property
     def page_size(self) -> int:
-        """How many jobs to answer with: the limit, brought within bounds."""
+        """The most jobs that the answer may have: the limit, brought within bounds."""
         if self.limit is None:
             return _DEFAULT_PAGE
         return int(min(max(self.limit, 1), _MAX_PAGE))
@@ -249,7 +249,7 @@ class JobEntry:
 
 
 @attrs.frozen(kw_only=True)
-class Jobs:
+class JobListing:
     """A page of a listing (§6.6)."""
 
     type: ClassVar[str] = "session.jobs"

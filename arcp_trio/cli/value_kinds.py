@@ -23,7 +23,7 @@ _PART: Final = re.compile(r"([0-9.]+)([smhd]?)")
 
 
 @attrs.frozen
-class Kind:
+class ValueKind:
     """A kind of values. They come as text of the command line, or typed from a file."""
 
     wants: str
@@ -82,21 +82,21 @@ def _is_duration(value: object) -> bool:
     return isinstance(value, float) and 0 < value <= _LONGEST_DURATION
 
 
-def one_of(words: Sequence[str]) -> Kind:
+def one_of(words: Sequence[str]) -> ValueKind:
     """Return the kind whose values are these words."""
-    return Kind(f"one of {', '.join(words)}", str, lambda value: value in words)
+    return ValueKind(f"one of {', '.join(words)}", str, lambda value: value in words)
 
 
-def _whole(wants: str, least: int, most: float = math.inf) -> Kind:
-    return Kind(f"a whole number{wants}", int, lambda value: is_whole(value, least, most))
+def _whole(wants: str, least: int, most: float = math.inf) -> ValueKind:
+    return ValueKind(f"a whole number{wants}", int, lambda value: is_whole(value, least, most))
 
 
-TEXT: Final = Kind("text that is not empty", str, _is_text)
-SWITCH: Final = Kind("true or false", bool, lambda value: isinstance(value, bool))
+TEXT: Final = ValueKind("text that is not empty", str, _is_text)
+SWITCH: Final = ValueKind("true or false", bool, lambda value: isinstance(value, bool))
 NUMBER: Final = _whole(", 0 or more", 0)
 COUNT: Final = _whole(", 1 or more", 1)
 PORT: Final = _whole(f" from 0 to {HIGHEST_PORT}", 0, HIGHEST_PORT)
-SECONDS: Final = Kind("a number of seconds, 0 or more", float, _is_number_from_0)
+SECONDS: Final = ValueKind("a number of seconds, 0 or more", float, _is_number_from_0)
 WHOLE_SECONDS: Final = _whole(f" of seconds from 1 to {_MOST_SECONDS}", 1, _MOST_SECONDS)
-DURATION: Final = Kind("a time such as 90s, 10m or 1h30m", seconds_of, _is_duration)
+DURATION: Final = ValueKind("a time such as 90s, 10m or 1h30m", seconds_of, _is_duration)
 LOG_LEVEL: Final = one_of(LOG_LEVELS)

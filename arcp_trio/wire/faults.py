@@ -1,0 +1,186 @@
+"""What may be neither sent nor received: values that are not JSON, or beyond its bounds.
+
+Values are looked through before they are written. After a text was read, the text is looked at and
+not its value, which costs a small part of the time; the value only if the text is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from itertools import accumulate
+from math import isfinite
+from typing import Any, Final, TypeAlias
+
+from arcp_trio.wire.errors import clip
+
+LARGE: Final = 256 * 1024
+"""Characters. A message about a larger text may name a problem without its path."""
+
+MIN_INT: Final = -(2**63)
+MAX_INT: Final = 2**63 - 1
+_MAX_PATH: Final = 256  # characters of a path that a message names
+
+Fault: TypeAlias = tuple[str, list[str]]
+"""What is wrong in a value, and the path to it, innermost step first."""
+
+
+def describe(fault: Fault, root: str) -> str:
+    """Describe a fault in the value at `root`, in a few words."""
+    reason, steps = fault
+    return f"{reason} @ {root}{clip(''.join(reversed(steps)), _MAX_PATH)}"
+
+
+def find_fault(value: object, max_depth: int, root: str = "$") -> str | None:
+    """Describe the first thing in the value that may not be sent or received."""
+    fault = find_in_value(value, max_depth) or find_surrogate(value)
+    return None if fault is None else describe(fault, root)
+
+
+# --- in a value ------------------------------------------------------------------------------
+
+
+def find_in_value(value: Any, depth: int) -> Fault | None:  # noqa: ANN401 - anything may be given
+    """Find the first thing in the value that is not JSON or out of bounds, surrogates apart."""
+    kind = value.__class__
+    if kind is dict:
+        items = value.items()
+    elif kind is list or kind is tuple:
+        items = enumerate(value)
+    else:
+        return _find_in_leaf(value)
+    if depth <= 0:
+        return ("nested too deeply", [])
+    for step, item in items:
+        if kind is dict and not isinstance(step, str):
+            return (f"key {clip(repr(step))} is not a string", [])
+        if type(item) is not str:  # the common case, which costs no call
+            fault = find_in_value(item, depth - 1)
+            if fault is not None:
+                fault[1].append(_step(step))
+                return fault
+    return None
+
+
+def _find_in_leaf(value: Any) -> Fault | None:  # noqa: ANN401
+    kind = value.__class__
+    if kind is str or kind is bool or value is None:
+        return None
+    if kind is not int and kind is not float and kind is not Decimal:
+        known = plain(value)
+        if known is not value:
+            return _find_in_leaf(known)
+        return (f"{clip(kind.__qualname__)} is not a JSON value", [])
+    if not is_finite(value):
+        return ("number is not finite", [])
+    # A decimal without an exponent is written as an integer, with the bounds of one.
+    integral = kind is int or (kind is Decimal and value.as_tuple().exponent == 0)
+    if integral and not MIN_INT <= value <= MAX_INT:
+        return ("integer beyond 64 bits", [])
+    return None
+
+
+def find_surrogate(value: Any) -> Fault | None:  # noqa: ANN401
+    """Find the first lone surrogate in the value."""
+    kind = value.__class__
+    if isinstance(value, str):
+        return None if is_unicode(value) else ("lone surrogate", [])
+    if kind is dict:
+        if not all(map(is_unicode, value)):
+            return ("lone surrogate in a key", [])
+        items = value.items()
+    elif kind is list or kind is tuple:
+        items = enumerate(value)
+    else:
+        return None
+    for step, item in items:
+        fault = find_surrogate(item)
+        if fault is not None:
+            fault[1].append(_step(step))
+            return fault
+    return None
+
+
+def _step(key: str | int) -> str:
+    if isinstance(key, str) and key.isidentifier():
+        return f".{clip(key)}"
+    return f"[{clip(repr(key))}]"
+
+
+def plain(value: object) -> object:
+    """Return the plain string or number that a member of a `StrEnum`, for example, is."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int) and value.__class__ is not bool:
+        return int.__pos__(value)
+    if isinstance(value, float):
+        return float.__pos__(value)
+    return value
+
+
+def is_finite(number: float | Decimal) -> bool:
+    """Return whether the number is finite, also for a reader that makes a float of it."""
+    if isinstance(number, int):
+        return True
+    if isinstance(number, Decimal) and not number.is_finite():
+        return False  # checked first: a signalling NaN cannot be made a float
+    return isfinite(number)
+
+
+def is_unicode(text: str) -> bool:
+    """Return whether the text has no lone surrogates, and so can be written."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+# --- in a valid text -------------------------------------------------------------------------
+
+# Reduces a text to what its bounds are about: brackets that may open a level, and digits.
+_GLANCE: Final = bytes.maketrans(b"123456789[", b"000000000{")
+_MANY_DIGITS: Final = b"0" * 19  # no shorter integer exceeds 64 bits
+_STEPS: Final = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")  # as signed bytes: 1 down, 1 up
+_NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[{]}"))
+# Neither with a fraction or an exponent, nor a part of one.
+_LONG_INTEGER: Final = re.compile(rb"(?<![0-9.eE])(?<![eE][+-])-?[0-9]{19,}(?![0-9.eE])")
+
+
+def is_plain(text: str, max_depth: int) -> bool:
+    """Return whether a text is small, and at a glance within the bounds that msgspec lacks."""
+    if len(text) > LARGE:
+        return False
+    seen = text.encode().translate(_GLANCE)
+    return seen.count(b"{") <= max_depth and _MANY_DIGITS not in seen
+
+
+def text_fault(text: str, max_depth: int) -> str | None:
+    """Name what in a valid text exceeds the bounds that its decoder lacks; None if nothing does."""
+    seen = text.encode().translate(_GLANCE)
+    many_brackets = seen.count(b"{") > max_depth
+    many_digits = _MANY_DIGITS in seen
+    if not (many_brackets or many_digits):
+        return None
+    bare = _without_strings(text.encode())
+    if many_brackets and _depth(bare) > max_depth:
+        return "nested too deeply"
+    if many_digits and any(map(_is_too_long, _LONG_INTEGER.finditer(bare))):
+        return "integer beyond 64 bits"
+    return None
+
+
+def _without_strings(text: bytes) -> bytes:
+    if b"\\" in text:
+        text = text.replace(rb"\\", b"").replace(rb"\"", b"")
+    return b"".join(text.split(b'"')[::2])
+
+
+def _depth(bare: bytes) -> int:
+    steps = memoryview(bare.translate(_STEPS, _NO_BRACKETS)).cast("b")
+    return max(accumulate(steps), default=0)
+
+
+def _is_too_long(number: re.Match[bytes]) -> bool:
+    digits = number[0]
+    return len(digits) > len(str(MIN_INT)) or not MIN_INT <= int(digits) <= MAX_INT

@@ -1,0 +1,98 @@
+"""Objects made of payloads, and payloads made of objects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import UnionType
+from typing import Annotated, Any, Final, TypeAlias, TypeVar, get_args, get_origin
+
+import attrs
+from cattrs import Converter
+from cattrs.gen import make_dict_structure_fn
+
+from arcp_trio.wire.errors import InvalidRequest
+from arcp_trio.wire.json import Json, JsonObject
+from arcp_trio.wire.schema import KEEP_NULL, Schema, described, schema_of
+
+T = TypeVar("T")
+
+_Hook: TypeAlias = Callable[[Any, Any], Any]
+
+
+def read(cls: type[T], payload: JsonObject, *, root: str = "$.payload") -> T:
+    """Make an object of a payload; one `InvalidRequest` names all that is wrong with it."""
+    schema, make = _readers.get(cls) or _reader_of(cls)
+    checked = schema.checked(payload)
+    if checked is None:
+        raise InvalidRequest("; ".join(described(schema.problems(payload), root)))
+    made: T = make(checked, cls)
+    return made
+
+
+def _reader_of(cls: type[Any]) -> tuple[Schema, _Hook]:
+    reader = _readers[cls] = schema_of(cls), make_dict_structure_fn(cls, _converter)
+    return reader
+
+
+_readers: Final[dict[type[Any], tuple[Schema, _Hook]]] = {}
+
+
+def to_json(value: Json) -> Json:
+    """Make JSON of an object; a field that is None becomes absent, unless its class keeps nulls."""
+    cls = value.__class__
+    if attrs.has(cls):
+        return {
+            field.name: to_json(item)
+            for field in attrs.fields(cls)
+            if (item := getattr(value, field.name)) is not None
+            or field.metadata.get(KEEP_NULL, _never)(value)
+        }
+    if cls is list or cls is tuple:
+        return [to_json(item) for item in value]
+    return value
+
+
+def _never(_: object) -> bool:
+    return False
+
+
+# --- how cattrs makes objects of what has been checked ---------------------------------------
+
+
+def _as_it_is(value: object, _: object) -> object:
+    return value
+
+
+def _has_no_object(hint: Any) -> bool:  # noqa: ANN401 - a class, or one of typing's special forms
+    args = get_args(hint)
+    parts = args[:1] if get_origin(hint) is Annotated else args  # a rule is no part of the value
+    return not attrs.has(hint) and all(map(_has_no_object, parts))
+
+
+def _object_of(cls: type[Any], converter: Converter) -> _Hook:
+    """Make the hook of a class that stands inside another."""
+    make = make_dict_structure_fn(cls, converter)
+    without_nulls = schema_of(cls).without_nulls
+    return lambda fields, _: make(without_nulls(fields), cls)
+
+
+def _is_object_or_string(hint: object) -> bool:
+    return isinstance(hint, UnionType) and str in get_args(hint) and not _has_no_object(hint)
+
+
+def _object_or_string(hint: object, converter: Converter) -> _Hook:
+    """Make the hook of a class whose place a bare string may take."""
+    (cls,) = (each for each in get_args(hint) if each is not str)
+    hook = converter.get_structure_hook(cls)
+    return lambda value, _: value if isinstance(value, str) else hook(value, cls)
+
+
+def _make_converter() -> Converter:
+    converter = Converter(detailed_validation=False)
+    converter.register_structure_hook_func(_has_no_object, _as_it_is)
+    converter.register_structure_hook_factory(attrs.has, _object_of)
+    converter.register_structure_hook_factory(_is_object_or_string, _object_or_string)
+    return converter
+
+
+_converter: Final = _make_converter()
