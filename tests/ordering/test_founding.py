@@ -15,7 +15,7 @@ from arcp_trio.testing import open_pair, open_peer
 from arcp_trio.testing.pair import PeerFactory, open_peers
 from arcp_trio.testing.peer import Peer
 from tests import defects
-from tests.ordering.runtimes import agents, places
+from tests.ordering.agents import agents, places
 from tests.stage import make_runtime
 
 EVENTS = 10_000

@@ -19,7 +19,7 @@ from arcp_trio.testing.peer import Peer
 from arcp_trio.wire.json import JsonObject
 from tests import defects
 from tests.inside import batch_bytes
-from tests.ordering.runtimes import agents, places
+from tests.ordering.agents import agents, places
 from tests.reading import numbers
 from tests.slow_stores import PausingStore, SlowKeys
 from tests.stage import make_runtime

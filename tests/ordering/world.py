@@ -9,14 +9,14 @@ from typing import cast
 import trio
 from trio.testing import MockClock
 
-from arcp_trio import ArcpError, JobContext, JobError, Limits, Runtime, StaticTokens
-from arcp_trio.testing import TrioClock
-from arcp_trio.testing.peer import TEST_TOKEN, Peer
+from arcp_trio import Agents, ArcpError, JobContext, JobError, Limits
+from arcp_trio.testing.peer import Peer
 from arcp_trio.testing.recorder import WireRecorder
 from tests.ordering import programs
 from tests.ordering.clients import WINDOW_SECONDS, Client
 from tests.ordering.lines import Line, line
 from tests.ordering.programs import Burst, Emitted, Program, Script, Step
+from tests.stage import make_runtime
 
 HEARTBEAT_SECONDS = 20
 
@@ -65,9 +65,8 @@ class World:
         """The events of all jobs, in the order of emission."""
         self.cancelled: set[int] = set()
         bounds = program.bounds
-        self.runtime = Runtime(
-            auth=StaticTokens({TEST_TOKEN: "tester"}),
-            clock=TrioClock(),
+        self.runtime = make_runtime(
+            Agents(),
             limits=Limits(
                 outbox_items=bounds.outbox_items,
                 inbox_items=bounds.inbox_items,
