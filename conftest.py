@@ -1,23 +1,34 @@
-"""How this project tests; read before adding a test.
+"""How this project tests; read this before adding a test.
 
-- A test is a plain function, async when it needs Trio (pytest-trio runs it), with one sentence
-  saying what it shows.
-- Time is virtual: `autojump_clock`, as an argument of the test itself (pytest-trio looks nowhere
-  else for it), for anything that waits. No test sleeps for real;
-  `trio.testing.wait_all_tasks_blocked` and `Sequencer` order things. Autojump clocks know nothing
-  of threads: use them with the memory store and memory streams only.
-- A test that does real I/O (marker `real_tcp`: loopback and port 0) stands under an absolute
+- A test is a plain function, async when it needs Trio (pytest-trio runs it). Its docstring is one
+  sentence that says what the test shows.
+- Time is virtual: a test that waits for anything takes `autojump_clock` as an argument of its own
+  (pytest-trio looks for it nowhere else). No test sleeps in real time;
+  `trio.testing.wait_all_tasks_blocked` and `Sequencer` order events. An autojump clock does not
+  wait for threads: use it with the memory store and memory streams only.
+- A test with real I/O (marker `real_tcp`: loopback and port 0) runs under an absolute
   `trio.fail_after`.
-- Most tests speak the wire or the public API. Grammars and invariants are tested with Hypothesis;
-  fixtures live longer than an example, so virtual time under `@given` is a run of its own:
+- The folders under `tests/` follow the parts of the project or the promises that they keep. A
+  folder's support modules have what its tests share; no test module imports another one.
+- All folders share `tests/stage.py`: `make_runtime` makes a runtime in virtual time with the usual
+  principals, and a folder's `Stage` is such a runtime with the folder's agents, its store, and
+  clients. `tests/reading.py` receives frames, `tests/slow_stores.py` has stores that take their
+  time, and `tests/footprint.py` counts tasks, file descriptors and memory.
+- Most tests speak the wire or the public API, and read figures from the runtime's metrics
+  (`tests/metrics.py`). Only `tests/inside.py` names internals of a runtime, for what cannot be seen
+  from outside, and `tests/defects.py`, which puts defects into a runtime to show that a check finds
+  them. A unit test of one module imports that module.
+- Grammars and invariants are tested with Hypothesis. Fixtures live longer than an example, so
+  virtual time under `@given` is a run of its own:
   `trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))`.
-- A test that shows a clause of the specification says which: `@pytest.mark.spec("6.3-2")`. The
-  clauses are in `tests/conformance/clauses.toml`; `make conformance` writes what passed to
+- A test that shows a clause of the specification names it: `@pytest.mark.spec("6.3-2")`. The
+  clauses are in `tests/conformance/clauses.toml`; `make conformance` writes the outcomes to
   `docs/conformance.md`.
-- A warning fails the test, and so does a log record of level ERROR or above, unless the test says
-  that it expects one: `@pytest.mark.logs_error("regex")`. An expected record that never comes
-  fails the test as well.
-- `soak` marks what runs for minutes: `make soak` runs it, `make test` does not.
+- A test of each limit is named in `tests/limits/test_covered.py`.
+- A warning fails the test, and so does a log record of level ERROR or above, unless the test
+  expects it: `@pytest.mark.logs_error("regex")`. An expected record that does not come fails the
+  test, too.
+- `soak` marks tests that run for minutes: `make soak` runs them, `make test` does not.
 """
 
 from __future__ import annotations
@@ -34,10 +45,10 @@ from arcp_trio.cli.logs import TextFormatter
 
 pytest_plugins = ["pytester", "tests.conformance.plugin"]
 
-# No deadline per example: its cost depends on who else uses the machine, and pytest-timeout bounds
+# No deadline per example: its time depends on the load of the machine, and pytest-timeout bounds
 # the test as a whole.
 hypothesis.settings.register_profile("dev", deadline=None)
-# The same examples in every run: a change that did not cause a failure must not meet it.
+# The same examples in every run: a change must not meet a failure that it did not cause.
 hypothesis.settings.register_profile(
     "ci", deadline=None, derandomize=True, database=None, print_blob=True
 )
@@ -45,7 +56,7 @@ hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 
 class _Errors(logging.Handler):
-    """Keeps what is logged at level ERROR and above."""
+    """A handler that keeps records of level ERROR and above."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -58,7 +69,7 @@ class _Errors(logging.Handler):
 
 @pytest.fixture(autouse=True)
 def _no_unexpected_error_logs(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Fail a test that logs an error it did not announce, or announces one that is not logged."""
+    """Fail a test that logs an unexpected error, or does not log an expected one."""
     expected = [str(mark.args[0]) for mark in request.node.iter_markers("logs_error")]
     handler = _Errors()
     logging.getLogger().addHandler(handler)
@@ -69,4 +80,4 @@ def _no_unexpected_error_logs(request: pytest.FixtureRequest) -> Iterator[None]:
     unexpected = [m for m in handler.messages if not any(re.search(e, m) for e in expected)]
     assert not unexpected, "logged without being expected:\n" + "\n".join(unexpected)
     missing = [e for e in expected if not any(re.search(e, m) for m in handler.messages)]
-    assert not missing, f"expected in the log, but never came: {missing}"
+    assert not missing, f"expected in the log, but not logged: {missing}"

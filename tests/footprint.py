@@ -1,4 +1,4 @@
-"""What a process has in use, for tests that nothing stays behind."""
+"""What a process has in use, for tests that check that nothing stays behind."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def blocks() -> int:
 
 
 async def footprint() -> tuple[int, int]:
-    """Return how many file descriptors and tasks there are once nothing more happens."""
+    """Return how many file descriptors and tasks there are once all tasks are blocked."""
     await wait_all_tasks_blocked(0.01)
     return descriptors(), tasks()
 
 
 async def settles(before: tuple[int, int]) -> None:
-    """Wait until there are no more file descriptors and tasks than before."""
+    """Wait until file descriptors and tasks are as many as before."""
     with trio.move_on_after(PATIENCE_SECONDS):
         while (after := await footprint()) != before:
             pass
@@ -43,6 +43,6 @@ async def settles(before: tuple[int, int]) -> None:
 
 
 async def tasks_back_to(baseline: int) -> bool:
-    """Return whether there are no more tasks than before, once nothing more happens."""
+    """Return whether there are at most `baseline` tasks once all are blocked."""
     await wait_all_tasks_blocked()
     return tasks() <= baseline

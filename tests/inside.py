@@ -1,9 +1,9 @@
 """What tests look up and change inside a runtime, so that its internals are named here only.
 
 A test speaks the wire or the public API wherever it can, and reads figures from the metrics
-(`tests.metrics`). The functions below are for invariants that cannot be seen from outside, mostly
-that something leaves nothing in memory, and for bounds and faults that no option sets.
-`tests.defects` has variants of the runtime that a check must find; unit tests name what they test.
+(`tests.metrics`). The functions below are for what cannot be seen from outside, mostly that nothing
+stays in memory, and for bounds and faults that no option sets. `tests.defects` has variants of the
+runtime that a check must find. A unit test of one module imports that module.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from arcp_trio.store.records import Entry
 
 @attrs.frozen
 class Inbox:
-    """What a session's client has asked for and has not been answered."""
+    """The requests of a session that are not answered yet."""
 
     waiting: int
-    """Commands that the clerk has not begun."""
+    """How many commands the clerk has not begun."""
     held_bytes: int
-    """Bytes that count towards `inbox_bytes`."""
+    """How many bytes count towards `inbox_bytes`."""
 
 
 # -- jobs
 
 
 def live_jobs(runtime: Runtime) -> set[str]:
-    """Return the ids of the jobs in memory: accepted, or about to be, and without a stored end."""
+    """Return the ids of the jobs in memory, whose ends are not stored yet."""
     return set(runtime._jobs.live)
 
 
@@ -52,7 +52,7 @@ def job_of(context: JobContext) -> object:
 
 
 def watching_sessions(runtime: Runtime, job_id: str) -> set[str]:
-    """Return the ids of the sessions that get hints of a live job's events."""
+    """Return the ids of the sessions that get hints about a live job's events."""
     return set(runtime._jobs.live[job_id].journal.watches)
 
 
@@ -62,7 +62,7 @@ def claimed_keys(runtime: Runtime) -> int:
 
 
 def hold_jobs(runtime: Runtime, patch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Keep jobs that are accepted from now on from starting; return what starts them."""
+    """Keep jobs from starting; return a function that starts those held so far."""
     jobs = runtime._jobs
     start, held = jobs.start, list[Job]()
     patch.setattr(jobs, "start", held.append)
@@ -85,22 +85,22 @@ def awake_sessions(runtime: Runtime) -> set[str]:
 def unsent_bytes(runtime: Runtime, session_id: str | None) -> int:
     """Return how many bytes of numbered frames wait to be sent on a session's connection."""
     unsent = _awake_session(runtime, session_id).outbox.unsent
-    assert unsent is not None, "nobody is attached"
+    assert unsent is not None, "no connection is attached"
     return unsent._bytes
 
 
 def outbox_items(runtime: Runtime, session_id: str | None) -> int:
-    """Return how many items an awake session's scribe has to deal with."""
+    """Return how many items wait for an awake session's scribe."""
     return _awake_session(runtime, session_id).outbox.items.statistics().current_buffer_used
 
 
 def hints(runtime: Runtime, session_id: str | None) -> int:
-    """Return how many hints an awake session's scribe has to deal with."""
+    """Return how many hints wait for an awake session's scribe."""
     return _awake_session(runtime, session_id).outbox.hints
 
 
 def inbox(runtime: Runtime, session_id: str | None) -> Inbox:
-    """Return what waits in an awake session's inbox."""
+    """Return the inbox of an awake session."""
     found = _awake_session(runtime, session_id).inbox
     return Inbox(found.commands.statistics().current_buffer_used, found._bytes)
 
@@ -119,7 +119,7 @@ def connected_principals(runtime: Runtime) -> dict[str, int]:
 
 
 def counted_addresses(runtime: Runtime) -> int:
-    """Return how many addresses have sent a wrong token that still counts against them."""
+    """Return how many addresses have wrong tokens counted against them."""
     return len(runtime._core.wrong_tokens._counted)
 
 
@@ -142,12 +142,12 @@ def held(runtime: Runtime) -> dict[str, int]:
 
 
 def shown_by_repr(runtime: Runtime) -> str:
-    """Return what a traceback or a debugger shows of everything the runtime's parts share."""
+    """Return the repr of everything the runtime's parts share."""
     return repr(runtime._core)
 
 
 def set_version(runtime: Runtime, version: str) -> None:
-    """Have the runtime say that it is of this version."""
+    """Set the version that the runtime reports."""
     runtime._core.version = version
 
 
@@ -155,10 +155,10 @@ def set_version(runtime: Runtime, version: str) -> None:
 
 
 SWEEP_SECONDS: Final = sessions.SWEEP_SECONDS
-"""How late, at most, something past its retention goes."""
+"""How late, at most, something past its retention is removed."""
 
 MOST_SPARE_DIGESTS: Final = record.MOST_SPARE_DIGESTS
-"""How many resume tokens before the newest one are accepted."""
+"""How many resume tokens besides the newest one are accepted."""
 
 
 def small_steps(patch: pytest.MonkeyPatch) -> None:
@@ -169,52 +169,52 @@ def small_steps(patch: pytest.MonkeyPatch) -> None:
 
 
 def set_back_pressure_lag(patch: pytest.MonkeyPatch, events: int) -> None:
-    """Tell clients of back-pressure once they are so many events behind."""
+    """Send back-pressure notices to clients that are this many events behind."""
     patch.setattr(scribe, "BACK_PRESSURE_LAG", events)
 
 
 def set_batch_frames(patch: pytest.MonkeyPatch, frames: int) -> None:
-    """Have a session number at most so many frames at once."""
+    """Have a session number at most this many frames at once."""
     patch.setattr(scribe, "BATCH_FRAMES", frames)
 
 
 def set_batch_bytes(patch: pytest.MonkeyPatch, size: int) -> None:
-    """Have a session number events of about so many bytes at once."""
+    """Have a session number events of about this many bytes at once."""
     patch.setattr(scribe, "BATCH_BYTES", size)
 
 
 def batch_bytes() -> int:
-    """Return how many bytes of events a session numbers at once, about."""
+    """Return about how many bytes of events a session numbers at once."""
     return scribe.BATCH_BYTES
 
 
-# -- faults, and what happens in between
+# -- steps to replace, and what to do in between
 
 
 Place = tuple[object, str]
 """An attribute of the runtime, for `pytest.MonkeyPatch.setattr`."""
 
 ACCEPTANCE: Place = (acceptance, "_payload")
-"""Makes a job of a submit that is granted."""
+"""The step that makes the payload of an acceptance."""
 
 ACCEPTANCE_FRAME: Place = (acceptance, "frame")
-"""Encodes the frame that accepts a job."""
+"""The step that encodes the frame of an acceptance."""
 
 SESSION_CLOSE: Place = (Jobs, Jobs.remove_submitter.__name__)
-"""Takes a session that is closed from its jobs."""
+"""The step that takes a closed session's rights over its jobs."""
 
 NUMBERING: Place = (Scribe, Scribe._number_all.__name__)
-"""Gives numbers to what a session's jobs have emitted."""
+"""The step that numbers what a session's jobs have emitted."""
 
 TROUBLE_NOTICE: Place = (sessions.Sessions, sessions.Sessions.tell_of_trouble.__name__)
-"""Ends connections that wait for a store in trouble."""
+"""The step that ends connections whose sessions wait for a store in trouble."""
 
 AUTHORIZATION: Place = (Job, Job.authorize.__name__)
-"""Holds an operation against a job's lease."""
+"""The step that checks an operation against a job's lease."""
 
 
 def spend_after_each_authorization(patch: pytest.MonkeyPatch) -> None:
-    """Spend a dollar of a job's budget as soon as one of its operations was authorized."""
+    """Spend a dollar of a job's budget right after each authorization."""
     authorize: Callable[..., None] = Job.authorize
 
     def spending(job: Job, capability: str, target: str, *, also: Sequence[str] = ()) -> None:
@@ -225,7 +225,7 @@ def spend_after_each_authorization(patch: pytest.MonkeyPatch) -> None:
 
 
 def count_hints(patch: pytest.MonkeyPatch) -> Counter[str]:
-    """Count the hints that sessions get from now on, by session id."""
+    """Return a counter of the hints that sessions get from now on, by session id."""
     counted: Counter[str] = Counter()
     hint = Outbox.hint
 

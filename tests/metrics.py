@@ -1,4 +1,4 @@
-"""A reader of Prometheus' text format 0.0.4 that forgives nothing."""
+"""A strict reader of the metrics in Prometheus' text format 0.0.4."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Labels = frozenset[tuple[str, str]]
 
 @attrs.frozen
 class Family:
-    """One metric: what it is, and its samples by name and labels."""
+    """One metric: its type, and its samples by name and labels."""
 
     name: str
     kind: str
@@ -29,14 +29,14 @@ class Family:
 
 
 def parse(text: str) -> dict[str, Family]:
-    """Read all families; an AssertionError says what breaks a rule of the format."""
+    """Return all families; an AssertionError says which rule of the format is broken."""
     assert text.endswith("\n")
     families: dict[str, Family] = {}
     lines = iter(text.removesuffix("\n").split("\n"))
     family: Family | None = None
     for line in lines:
         if line.startswith("#"):
-            # Each family begins with both comments, and stands in one piece.
+            # Each family begins with both comments, and is not interrupted.
             about, name, words = _comment(line)
             assert about == "HELP", line
             assert "\\" not in words
@@ -100,17 +100,17 @@ def _check_histogram(family: Family) -> None:
 
 @attrs.frozen
 class Metrics:
-    """What was read at one moment."""
+    """The metrics of one moment."""
 
     families: Mapping[str, Family]
 
     def __call__(self, name: str, **labels: str) -> float:
-        """The value of a sample, under the name without `arcp_`."""
+        """Return the value of a sample, by its name without `arcp_`."""
         full = f"arcp_{name}"
         family = self.families.get(full) or self.families[full.rpartition("_")[0]]
         return family.samples[full, frozenset(labels.items())]
 
 
 def scrape(runtime: Runtime) -> Metrics:
-    """Read the runtime's metrics."""
+    """Return the runtime's metrics."""
     return Metrics(parse(runtime.exposition()))

@@ -1,4 +1,4 @@
-"""How tests read what a client is sent, and what they pick from it."""
+"""How tests receive frames, and what they pick from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stores in memory that take their time."""
+"""Stores in memory that take their time, or wait."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from arcp_trio.store.writes import Write
 
 
 class SlowStore(MemoryStore):
-    """A store that takes `seconds` for each group of writes that has one of this kind."""
+    """A store that takes `seconds` for each group of writes with one of this kind."""
 
     def __init__(self, seconds: float = 0, kind: type[object] = object) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class PausingStore(MemoryStore):
         self._may_commit.set()
 
     def pause(self) -> None:
-        """Commit nothing until told to go on."""
+        """Commit nothing until `go_on`."""
         self._may_commit = trio.Event()
 
     def go_on(self) -> None:
@@ -47,13 +47,13 @@ class PausingStore(MemoryStore):
 
 
 class SlowKeys(MemoryStore):
-    """A store that takes its time to look up some idempotency keys."""
+    """A store in which the lookup of some idempotency keys takes time."""
 
     def __init__(self, seconds: Mapping[str, float]) -> None:
         super().__init__()
         self._seconds = seconds
 
     async def key(self, principal: str, key: str, now: float) -> KeyRow | None:
-        """Return what the key stands for, when its time is over."""
+        """Wait, and return what the key stands for."""
         await trio.sleep(self._seconds.get(key, 0))
         return await super().key(principal, key, now)

@@ -150,7 +150,7 @@ class Stage(Generic[_S]):
 
 
 def hello_payload(token: str = TEST_TOKEN) -> Frame:
-    """Return the payload of a hello with nothing special about it."""
+    """Return the payload of an ordinary hello."""
     return {
         "client": {"name": "tests", "version": "1"},
         "auth": {"scheme": "bearer", "token": token},

@@ -1,4 +1,4 @@
-"""What the root `conftest.py` holds every test to."""
+"""What the root `conftest.py` requires of every test."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ ROOT = Path(__file__).parents[1]
 def test_errors_in_the_log_are_announced_or_fail_the_test(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A record of level ERROR that no test expects fails it, and so does one that never comes."""
-    # In a process of its own: these records would fail this very test.
+    """An unexpected ERROR record fails its test, and so does an expected one that does not come."""
+    # In a process of its own, because these records would fail this test.
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     pytester.makeconftest((ROOT / "conftest.py").read_text())
     pytester.makeini("[pytest]\ntrio_mode = true\nmarkers = logs_error(regex): expected\n")

@@ -1,4 +1,4 @@
-"""Frames that were right once: their bytes changed, by a seed."""
+"""Valid messages and byte streams, changed by a seed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MESSAGES: Sequence[tuple[str, JsonObject]] = (
     ("session.close", {"reason": "enough"}),
     ("session.bye", {"reason": "enough"}),
 )
-"""All that a client says."""
+"""All messages that a client sends."""
 
 _RUNTIMES = ("session.welcome", "session.error", "job.accepted", "job.event", "job.result", "x")
 _NUMBERS = (b"1e999", b"-1", b"9" * 400, b"1.5", b"-0", b"9223372036854775808", b"0" * 20 + b"1")
@@ -22,13 +22,13 @@ _IDS = ("", "sess_x", "job_x", "../..", "x" * 10_000, "\x00", "é")
 
 
 class Mutator:
-    """Makes messages, and byte streams, each from a right one by a few changes."""
+    """Makes messages and byte streams, each from a valid one by a few changes."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
 
     def message(self) -> bytes:
-        """The text of a message, or what is left of it."""
+        """Return the text of a message, or a broken part of it."""
         chance = self._random
         kind, payload = chance.choice(MESSAGES)
         if chance.random() < 0.15:
@@ -43,7 +43,7 @@ class Mutator:
         return data
 
     def stream(self, data: bytes) -> bytes:
-        """These bytes with a few of them changed."""
+        """Return these bytes with a few of them changed."""
         for _ in range(self._random.choice((1, 1, 1, 2, 5))):
             data = self._random.choice(self._byte_changes())(data)
         return data
@@ -92,6 +92,6 @@ class Mutator:
         return data.replace(b": {", b": " + opening * depth + b"{", 1) + closing * depth
 
     def _twice(self, data: bytes) -> bytes:
-        """Have a field twice, with another value."""
+        """Repeat a field with another value."""
         field = self._random.choice(("id", "type", "payload", "arcp"))
         return data.replace(b"{", b"{" + json.dumps(field).encode() + b": null, ", 1)

@@ -1,4 +1,4 @@
-"""What the tests of abuse share: a runtime behind a real port, a good client, and hostile hands."""
+"""What the tests of abuse share: a runtime at a real port, a good client, and hostile ones."""
 
 from __future__ import annotations
 
@@ -43,32 +43,32 @@ async def chatty(job: JobContext) -> Json:
 
 @asynccontextmanager
 async def serving(runtime: Runtime) -> AsyncGenerator[int]:
-    """Enter the runtime and listen; the block has the port."""
+    """Enter the runtime and listen; the block gets the port."""
     async with runtime, trio.open_nursery() as nursery:
         listeners: list[trio.SocketListener] = await nursery.start(partial(serve, runtime, port=0))
         yield listeners[0].socket.getsockname()[1]
         nursery.cancel_scope.cancel()
 
 
-# -- who behaves
+# -- good clients
 
 
 @asynccontextmanager
 async def peer_of(port: int, recorder: WireRecorder | None = None) -> AsyncGenerator[Peer]:
-    """A peer of our own over a real socket, whose every frame is checked; it has to say hello."""
+    """Connect a client over a real socket whose frames are all checked, before its hello."""
     stream = await trio.open_tcp_stream("127.0.0.1", port)
     async with connect(stream, max_bytes=MAX_BYTES) as transport:
         yield Peer(transport, stream, recorder or WireRecorder())
 
 
 async def is_served(peer: Peer, said: Json = None) -> None:
-    """Hold that a session has a job done, reading all that came before."""
+    """Check that a session has a job done, reading everything that came before."""
     job = await peer.submit("echo", said)
     assert (await peer.until_terminal(job["job_id"]))["payload"]["result"] == said
 
 
 class Witness:
-    """A good session that a job talks to as fast as it can: each frame is checked."""
+    """A good session whose job logs as fast as it can; each frame is checked."""
 
     def __init__(self, peer: Peer, job_id: str) -> None:
         self.peer = peer
@@ -77,9 +77,9 @@ class Witness:
         self._heard = trio.lowlevel.ParkingLot()
 
     async def listen(self) -> None:
-        """Receive until the job is over."""
+        """Receive until the job has ended."""
         while True:
-            # The recorder has looked at the numbers, which are without a gap.
+            # The recorder has checked that the numbers have no gap.
             frame = await self.peer.receive()
             if frame["type"] == "job.event":
                 assert frame["payload"]["body"]["message"] == str(self.lines)
@@ -90,19 +90,19 @@ class Witness:
                 return
 
     async def hears_more(self, lines: int = 50) -> None:
-        """Wait for so many more lines."""
+        """Wait for this many more lines."""
         until = self.lines + lines
         while self.lines < until:
             await self._heard.park()
 
     async def stop(self) -> None:
-        """Have the job end."""
+        """Cancel the job."""
         await self.peer.send("job.cancel", {"job_id": self._job_id})
 
 
 @asynccontextmanager
 async def witness_of(port: int) -> AsyncGenerator[Witness]:
-    """A witness for as long as the block lasts; after it, it has missed nothing."""
+    """Provide a witness for the block, and check after it that it has missed nothing."""
     async with peer_of(port) as peer:
         await peer.hello()
         witness = Witness(peer, (await peer.submit("chatty"))["job_id"])
@@ -116,11 +116,11 @@ async def witness_of(port: int) -> AsyncGenerator[Witness]:
         await peer.expect("session.closed")
 
 
-# -- who does not
+# -- hostile clients
 
 
 def hello_payload(token: str = BOB) -> JsonObject:
-    """What somebody says who is known, and up to no good all the same."""
+    """Return the hello of a principal that is known and hostile."""
     return {
         "client": {"name": "mallory"},
         "auth": {"scheme": "bearer", "token": token},
@@ -129,21 +129,21 @@ def hello_payload(token: str = BOB) -> JsonObject:
 
 
 def says(kind: str, payload: JsonObject | None = None) -> bytes:
-    """A whole message as a frame."""
+    """Return a whole message as a WebSocket frame."""
     return frame(TEXT, text_of(kind, payload or {}).encode())
 
 
 def hello(token: str = BOB) -> bytes:
-    """A whole hello as a frame."""
+    """Return a whole hello as a WebSocket frame."""
     return says("session.hello", hello_payload(token))
 
 
 @asynccontextmanager
 async def hands_on(port: int, *, reset: bool) -> AsyncGenerator[RawPeer]:
-    """A connection to do anything with; it ends by RST or FIN, whatever is under way."""
+    """Provide a bare connection, which ends by RST or FIN whatever is under way."""
     stream = await trio.open_tcp_stream("127.0.0.1", port)
     try:
-        # What is sent after the other side has gone has nowhere to go.
+        # Sending fails once the other side has closed.
         with suppress(trio.BrokenResourceError, EOFError):
             yield RawPeer(stream)
     finally:
@@ -154,7 +154,7 @@ async def hands_on(port: int, *, reset: bool) -> AsyncGenerator[RawPeer]:
 
 @asynccontextmanager
 async def raw_session(port: int) -> AsyncGenerator[RawPeer]:
-    """A session that speaks WebSocket by hand."""
+    """Provide a session whose WebSocket frames are made by hand."""
     async with hands_on(port, reset=False) as peer:
         await peer.shake_hands(along=hello())
         await expect_text(peer, "session.welcome")
@@ -162,12 +162,9 @@ async def raw_session(port: int) -> AsyncGenerator[RawPeer]:
 
 
 async def expect_text(peer: RawPeer, kind: str) -> Frame:
-    """Receive one text frame, which is a message of that type."""
+    """Receive one text frame with a message of this type."""
     first, text = await peer.receive()
     assert first == TEXT
     message = parse_frame(text.decode())
     assert message["type"] == kind, message
     return message
-
-
-# -- what is left of them

@@ -1,4 +1,4 @@
-"""A client of another make, with all that its library can do, against the real server."""
+"""A WebSocket client of another library against the real server."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ MIB = 1024 * 1024
 
 
 def cut(text: str, size: int) -> Iterator[str]:
-    """The text in pieces, each of which becomes a fragment."""
+    """Return the text in pieces, each of which becomes a fragment."""
     return (text[at : at + size] for at in range(0, len(text), size))
 
 
 def submit(text: str) -> str:
-    """A submit that gets the text back."""
+    """Return a submit that gets the text back."""
     return text_of("job.submit", {"agent": "echo", "input": text})
 
 
 def receive(client: ClientConnection, kind: str) -> Frame:
-    """The next message, which must be of that type."""
+    """Receive the next message, which must be of this type."""
     message = parse_frame(client.recv(timeout=30))
     assert message["type"] == kind
     return message
 
 
 def result(client: ClientConnection) -> object:
-    """What the job comes to that was submitted last."""
+    """Return the result of the job that was submitted last."""
     receive(client, "job.accepted")
     return receive(client, "job.result")["payload"]["result"]
 
 
 def talk(port: int) -> None:
-    """Say large things and small ones, whole and in fragments, with pings; then go."""
-    # The library offers to compress, which is not taken up.
+    """Send large and small messages, whole and in fragments, with pings; then leave."""
+    # The library offers compression, which the server declines.
     with sync_connect(f"ws://127.0.0.1:{port}/arcp", max_size=MAX_BYTES) as client:
         assert client.protocol.extensions == []
         client.send(text_of("session.hello", hello_payload()))
@@ -71,7 +71,7 @@ def talk(port: int) -> None:
 
 
 def leave(port: int, code: int) -> None:
-    """Open a session and close the connection with this code, which is answered in kind."""
+    """Open a session and close the connection with this code, which must be answered in kind."""
     with sync_connect(f"ws://127.0.0.1:{port}/arcp") as client:
         client.send(text_of("session.hello", hello_payload()))
         receive(client, "session.welcome")
@@ -82,7 +82,7 @@ def leave(port: int, code: int) -> None:
 
 
 def say_too_much(port: int) -> None:
-    """Send a message that is larger than allowed, in fragments without an end."""
+    """Send a message in fragments that is larger than allowed and has no end."""
     with sync_connect(f"ws://127.0.0.1:{port}/arcp", close_timeout=1) as client:
         client.send(text_of("session.hello", hello_payload()))
         receive(client, "session.welcome")
@@ -92,7 +92,7 @@ def say_too_much(port: int) -> None:
 
 
 async def with_a_runtime(*clients: partial[None]) -> None:
-    """Run these against a runtime, all at once, each in a thread."""
+    """Run these clients against one runtime at the same time, each in a thread."""
     with trio.fail_after(60):
         async with serving(make_runtime(agents)) as port, trio.open_nursery() as nursery:
             for client in clients:
@@ -100,16 +100,16 @@ async def with_a_runtime(*clients: partial[None]) -> None:
 
 
 async def test_large_messages_fragments_and_pings() -> None:
-    """Whatever is said, and in how many pieces, it comes back as it was; goodbye is clean."""
+    """Messages of any size, in any number of fragments, come back unchanged."""
     await with_a_runtime(*[partial(talk)] * 3)
 
 
 async def test_close_codes() -> None:
-    """Each is answered in kind, with a job under way."""
+    """Each close code is answered in kind, with a job under way."""
     codes = (1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 3000, 3999, 4000, 4999)
     await with_a_runtime(*[partial(leave, code=code) for code in codes])
 
 
 async def test_an_endless_message() -> None:
-    """Its sender is told that it is too much; meanwhile others are served."""
+    """The sender of an endless message is closed with 1009, while others are served."""
     await with_a_runtime(partial(say_too_much), partial(talk))

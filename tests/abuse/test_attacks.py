@@ -1,4 +1,4 @@
-"""Ways to go wrong on a connection, each many times over, beside a session that streams."""
+"""Misbehaving connections, many times over, beside a session that streams."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ TOO_BIG = frame(TEXT, bytes(5_000_000))[:14]
 CHATTY = says("job.submit", {"agent": "chatty", "input": 50})
 RESUME: JsonObject = {"session_id": "sess_x", "resume_token": "rt_x", "last_event_seq": 0}
 
-# What the nth attacker sends, piece by piece.
+# The pieces that the nth attacker sends.
 PIECES: dict[str, Callable[[int], list[bytes]]] = {
     "nothing": lambda _: [],
     "garbage": lambda _: [b"\x00\xff\r\n\r\n this is not HTTP"],
@@ -76,19 +76,19 @@ PIECES: dict[str, Callable[[int], list[bytes]]] = {
 
 
 def farewell() -> bytes:
-    """A client's Close."""
+    """Return a client's Close frame."""
     return frame(CLOSE, closing(1000))
 
 
 def bad_close(n: int) -> bytes:
-    """A Close that says what may not be said."""
+    """Return a Close frame with a payload that is not allowed."""
     return frame(CLOSE, closing(BAD_CODES[n % len(BAD_CODES)]))
 
 
 async def withstands(attack: Callable[[int, int], Awaitable[None]]) -> None:
-    """Hold that nobody notices: the witness misses nothing, newcomers are served, nothing stays."""
+    """Check that the witness misses nothing, newcomers are served and nothing stays behind."""
     with trio.fail_after(100):
-        # What the witness has not read yet is bounded, so that it need not read on for long.
+        # What the witness has not read is bounded, so that reading on takes no long time.
         runtime = make_runtime(
             agents, limits=Limits(jobs_per_principal=2 * TIMES, journal_bytes=50_000)
         )
@@ -108,7 +108,7 @@ async def withstands(attack: Callable[[int, int], Awaitable[None]]) -> None:
 
 @pytest.mark.parametrize("pieces", PIECES.values(), ids=PIECES)
 async def test_nobody_notices(pieces: Callable[[int], list[bytes]]) -> None:
-    """200 times the same misdeed, ended by RST or FIN, its answers read or not."""
+    """200 connections that misbehave in one way, ended by RST or FIN, affect no other."""
 
     async def attack(port: int, n: int) -> None:
         async with hands_on(port, reset=n % 2 == 0) as peer:
@@ -122,7 +122,7 @@ async def test_nobody_notices(pieces: Callable[[int], list[bytes]]) -> None:
 
 
 async def test_pings_behind_the_servers_close() -> None:
-    """Who pings and talks on behind the server's Close gets nothing, and nobody minds."""
+    """Frames that a client sends after the server's Close are ignored."""
 
     async def attack(port: int, n: int) -> None:
         async with hands_on(port, reset=n % 2 == 0) as peer:
@@ -142,7 +142,7 @@ async def test_pings_behind_the_servers_close() -> None:
 
 
 async def test_gone_at_a_frame_of_the_servers() -> None:
-    """Who goes with the welcome, an answer or a stream half read costs nobody anything."""
+    """Clients that disconnect in the middle of the server's frames affect no other."""
 
     async def attack(port: int, n: int) -> None:
         async with hands_on(port, reset=n % 2 == 0) as peer:
@@ -155,7 +155,7 @@ async def test_gone_at_a_frame_of_the_servers() -> None:
 
 
 async def test_sessions_that_are_taken_over_and_over() -> None:
-    """A session whose token is used by a crowd at once has one connection, and the rest know."""
+    """A session that a crowd resumes at once has one connection, and the others are told."""
 
     async def attack(port: int, n: int) -> None:
         async with hands_on(port, reset=n % 2 == 0) as peer:
@@ -175,7 +175,7 @@ async def test_sessions_that_are_taken_over_and_over() -> None:
 
 
 async def say_and_go(port: int, words: bytes, n: int) -> None:
-    """Say it, perhaps read some of the answer, and go."""
+    """Send this, perhaps read a part of the answer, and disconnect."""
     async with hands_on(port, reset=n % 2 == 1) as peer:
         await peer.stream.send_all(words)
         if n % 3:

@@ -1,4 +1,4 @@
-"""What a server may do to a client of ours as it ends: the client returns, and says why."""
+"""What a server may do to a client as it ends: the client returns, and says why."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ WORDS: list[bytes] = [
 
 
 async def answer(stream: trio.SocketStream, words: Sequence[bytes], *, reset: bool) -> None:
-    """Do the server's part of the opening handshake, say this, write by write, and go."""
+    """Answer the opening handshake, send these bytes write by write, and close."""
     with suppress(trio.BrokenResourceError):
         head = b""
         while b"\r\n\r\n" not in head:
@@ -56,7 +56,7 @@ async def answer(stream: trio.SocketStream, words: Sequence[bytes], *, reset: bo
 
 
 def switching(head: bytes) -> bytes:
-    """The right answer to a client's request."""
+    """Return the right answer to a client's upgrade request."""
     (key,) = [
         line.partition(b":")[2].strip()
         for line in head.split(b"\r\n")
@@ -72,7 +72,7 @@ def switching(head: bytes) -> bytes:
 @pytest.mark.real_tcp
 @pytest.mark.parametrize("reset", [True, False])
 async def test_a_close_and_a_loss_in_every_order(*, reset: bool) -> None:
-    """Whatever comes in whatever order before the end: receiving, sending and leaving end."""
+    """Receiving, sending and leaving end, whatever comes before the end and in which order."""
     orders = [
         order for size in range(len(ACTS) + 1) for order in itertools.permutations(ACTS, size)
     ]
@@ -95,26 +95,26 @@ async def test_a_close_and_a_loss_in_every_order(*, reset: bool) -> None:
 
 
 async def receive(transport: Transport) -> None:
-    """Receive on and on."""
+    """Receive until the end."""
     while True:
         await transport.receive()
 
 
 async def send(transport: Transport) -> None:
-    """Send on and on."""
+    """Send until the end."""
     while True:
         await transport.send([b"anybody?"])
 
 
 async def say(server: trio.SocketStream, order: Sequence[str], reset: bool) -> None:  # noqa: FBT001
-    """Be a server that does this."""
+    """Run a server that does this."""
     await answer(server, [ACTS[act] for act in order], reset=reset)
 
 
 @pytest.mark.real_tcp
 @pytest.mark.parametrize("words", WORDS, ids=range(len(WORDS)))
 async def test_a_server_that_talks_nonsense(words: bytes) -> None:
-    """Connecting to it fails for that reason, and at once, though it stays there and listens."""
+    """Connecting to a server that sends nonsense fails at once, even if it keeps listening."""
     (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
     port = listener.socket.getsockname()[1]
 
@@ -133,7 +133,7 @@ async def test_a_server_that_talks_nonsense(words: bytes) -> None:
 
 
 async def answer_and_listen(server: trio.SocketStream, words: bytes) -> None:
-    """Be a server that says this, and reads on without a word."""
+    """Send this, and read on without another word."""
     with suppress(trio.BrokenResourceError):
         async with server:
             await server.send_all(switching(await server.receive_some()) + words)
@@ -142,7 +142,7 @@ async def answer_and_listen(server: trio.SocketStream, words: bytes) -> None:
 
 
 async def test_leaving_with_much_unread(autojump_clock: MockClock) -> None:
-    """A hundred events that nobody has read keep a client from nothing."""
+    """A client can leave with a hundred unread events."""
     async with make_runtime(agents) as runtime:
         async with open_pair(runtime) as client:
             job = await client.submit("chatty", 100)

@@ -1,4 +1,4 @@
-"""Thousands who come and go over real sockets; past every window it is as if nobody had come."""
+"""Thousands of visits over real sockets leave nothing behind once every window is over."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ ROUNDS = 4
 
 @pytest.fixture(autouse=True)
 def _few_records(caplog: pytest.LogCaptureFixture) -> None:
-    """What is logged would be kept until the end of the test."""
+    """Log little: pytest keeps every record until the end of the test."""
     caplog.set_level(logging.ERROR, "arcp_trio")
 
 
 Round = Callable[[int, int], Awaitable[None]]
-"""What comes and goes at a port, in the nth round."""
+"""A coroutine function that makes the visits of the nth round at a port."""
 
 
 async def leaves_nothing(engine: Engine, clock: MockClock, come_and_go: Round, size: int) -> None:
-    """Rounds of so many: after each, sessions, jobs, tasks and files are what they were.
+    """Run rounds of visits; check after each that sessions, jobs, tasks and files are gone.
 
-    What one of them leaves in memory is left in each round; what threads and caches take now and
-    then is not, so it is the round with the least that counts.
+    Memory that a visit leaks is leaked in every round, unlike what threads and caches take now and
+    then, so the round with the least growth counts.
     """
     with engine.make() as store:
         limits = Limits(
@@ -69,8 +69,8 @@ async def leaves_nothing(engine: Engine, clock: MockClock, come_and_go: Round, s
 
 
 async def pass_by(store: Store, clock: MockClock) -> None:
-    """Have more time pass than anything is kept for, with no traffic."""
-    for _ in range(8):  # step by step: this clock stands still while threads are at work
+    """Let more time pass than anything is kept for, without traffic."""
+    for _ in range(8):  # step by step: this clock stands still while threads work
         await store.flushed()
         await wait_all_tasks_blocked(0.01)
         clock.jump(RETENTION_SECONDS / 2)
@@ -91,11 +91,11 @@ WAYS: list[list[bytes]] = [
     [request() + hello() + says("session.close")],
     [request() + hello(), frame(CLOSE, closing(1000))],
 ]
-"""What comes, piece by piece, before the connection is dropped."""
+"""The pieces that are sent before the connection is dropped."""
 
 
 async def drop(port: int, n: int) -> None:
-    """Connect, get somewhere, read some of the answers or none, and be gone by RST or FIN."""
+    """Connect, send some pieces, read some answers or none, and disconnect by RST or FIN."""
     async with hands_on(port, reset=n % 2 == 0) as peer:
         for piece in WAYS[n // 2 % len(WAYS)]:
             await peer.stream.send_all(piece)
@@ -105,7 +105,7 @@ async def drop(port: int, n: int) -> None:
 
 @pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.name)
 async def test_a_thousand_connections_leave_nothing(engine: Engine, mock_clock: MockClock) -> None:
-    """Dropped at every stage: nothing of them stays."""
+    """A thousand connections that are dropped at every stage leave nothing behind."""
     each = 1_000 // ROUNDS
 
     async def come_and_go(port: int, round_: int) -> None:
@@ -124,7 +124,7 @@ AT_ONCE = 50
 
 
 async def have_done(port: int, client: int, jobs: int) -> None:
-    """Have so many short jobs done, some with a key, some twice, and go without a word."""
+    """Run this many short jobs, some with a key, some twice, and disconnect."""
     stream = await trio.open_tcp_stream("127.0.0.1", port)
     async with connect(stream, max_bytes=MAX_BYTES) as transport:
         await transport.send([text_of("session.hello", hello_payload()).encode()])
@@ -137,7 +137,7 @@ async def have_done(port: int, client: int, jobs: int) -> None:
 
 
 def submit(client: int, n: int) -> bytes:
-    """One of all kinds of submits."""
+    """Return the nth kind of submit."""
     payload: JsonObject = {"agent": "echo", "input": [client, n]}
     if n % 2:
         payload["idempotency_key"] = f"{client} {n}"
@@ -146,7 +146,7 @@ def submit(client: int, n: int) -> bytes:
 
 @pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.name)
 async def test_ten_thousand_short_jobs_leave_nothing(engine: Engine, mock_clock: MockClock) -> None:
-    """Over ten connections at a time: neither jobs nor keys nor events of them stay."""
+    """Ten thousand short jobs over ten connections at a time leave nothing behind."""
     each = 10_000 // ROUNDS
 
     async def come_and_go(port: int, _: int) -> None:

@@ -1,4 +1,4 @@
-"""WebSocket framing as a real client may meet it: what is allowed passes, what is not is told."""
+"""WebSocket framing at the real server: what RFC 6455 allows passes, and the rest is refused."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.real_tcp
 
 LIMIT = 100_000
 FIRST, MIDDLE, LAST = 0x01, 0x00, 0x80
-"""First bytes of the fragments of a text."""
+"""First bytes of the fragments of a text message."""
 
 VALID_CODES = (1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 3000, 3999, 4000, 4999)
 INVALID_CODES = (0, 999, 1004, 1005, 1006, 1015, 1016, 1100, 2000, 2999, 5000, 65535)
@@ -28,21 +28,21 @@ INVALID_CODES = (0, 999, 1004, 1005, 1006, 1015, 1016, 1100, 2000, 2999, 5000, 6
 
 @asynccontextmanager
 async def session() -> AsyncGenerator[RawPeer]:
-    """A session by hand over a real socket, with a runtime of its own."""
+    """Provide a session with frames made by hand, and a runtime of its own."""
     with trio.fail_after(60):
-        # Where a frame has no end, the time for a farewell has one.
+        # A frame without an end is waited for as long as a farewell.
         runtime = make_runtime(agents, limits=Limits(frame_bytes_in=LIMIT, close_seconds=1))
         async with serving(runtime) as port, raw_session(port) as peer:
             yield peer
 
 
 def ping(nonce: str = "n") -> bytes:
-    """A message that is answered by its nonce."""
+    """Return a message that is answered with its nonce."""
     return text_of("session.ping", {"nonce": nonce}).encode()
 
 
 async def is_answered(peer: RawPeer, nonce: str = "n") -> None:
-    """Hold that the message has come as it was sent."""
+    """Check that the message arrived as it was sent."""
     assert (await expect_text(peer, "session.pong"))["payload"]["ping_nonce"] == nonce
 
 
@@ -50,7 +50,7 @@ TOO_BIG = 1009
 
 
 async def is_closed(peer: RawPeer, code: int) -> None:
-    """Hold that the next frame is a Close, and behind it the end."""
+    """Check that the next frame is a Close, and the end comes after it."""
     first, payload = await peer.receive()
     assert (first, payload[:2]) == (CLOSE, closing(code))
     await peer.stream.send_all(frame(CLOSE, payload))
@@ -61,7 +61,7 @@ async def is_closed(peer: RawPeer, code: int) -> None:
 @pytest.mark.parametrize("chopped", [True, False])
 @pytest.mark.spec("1.0/5.2-1")
 async def test_a_message_in_fragments(size: int, *, chopped: bool) -> None:
-    """With empty ones, with pings and pongs in between, and cut up anywhere on the way."""
+    """A message may come in fragments, empty ones and control frames between them included."""
     nonce = "é💶 " * 30
     data = ping(nonce)
     async with session() as peer:
@@ -84,7 +84,7 @@ async def test_a_message_in_fragments(size: int, *, chopped: bool) -> None:
 
 @pytest.mark.parametrize("size", [0, 1, 125])
 async def test_pings_of_every_size_are_answered(size: int) -> None:
-    """With what they carry, which may be any bytes, and in order with the messages around them."""
+    """Pings of every size are answered with their payload, in order with messages."""
     async with session() as peer:
         payload = bytes(range(256))[-size:] if size else b""
         await peer.stream.send_all(frame(PING, payload) + frame(TEXT, ping()) + frame(PONG))
@@ -103,7 +103,7 @@ async def test_a_close_with_a_code(code: int) -> None:
 
 
 async def test_a_close_without_a_code() -> None:
-    """It is as good."""
+    """A Close without a code is answered, too."""
     async with session() as peer:
         await peer.send(CLOSE)
         first, payload = await peer.receive()
@@ -155,7 +155,7 @@ BAD: dict[str, tuple[bytes, int]] = {
 @pytest.mark.parametrize(("bad", "code"), BAD.values(), ids=BAD)
 @pytest.mark.spec("1.0/5.2-1")
 async def test_what_may_not_be_is_told(bad: bytes, code: int) -> None:
-    """By a Close with the reason, and behind it comes the end."""
+    """A frame that is not allowed gets a Close with the right code, and then the end."""
     async with session() as peer:
         await peer.send(TEXT, ping())
         await is_answered(peer)
@@ -167,7 +167,7 @@ async def test_what_may_not_be_is_told(bad: bytes, code: int) -> None:
 
 
 async def test_a_message_of_exactly_the_limit() -> None:
-    """It is one message, whatever it is cut into."""
+    """A message of exactly the limit passes, in any number of fragments."""
     async with session() as peer:
         size = LIMIT - len(text_of("job.submit", {"agent": "echo", "input": ""}))
         data = text_of("job.submit", {"agent": "echo", "input": "x" * size}).encode()
@@ -183,7 +183,7 @@ async def test_a_message_of_exactly_the_limit() -> None:
 
 
 async def test_a_binary_message_is_answered() -> None:
-    """It is refused as a message, for this protocol is text, and the session goes on."""
+    """A binary message is refused, and the session goes on."""
     async with session() as peer:
         await peer.send(BINARY, ping())
         await peer.send(0x02, ping()[:5])
@@ -196,7 +196,7 @@ async def test_a_binary_message_is_answered() -> None:
 
 
 async def test_many_fragments_take_no_memory_beyond_their_message() -> None:
-    """A megabyte in 256 fragments takes less than three while it comes together."""
+    """A megabyte in 256 fragments takes less than three megabytes."""
     mib = 1024 * 1024
     part = b"x" * (mib // 256)
     near, far = memory_streams()

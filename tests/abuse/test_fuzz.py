@@ -1,4 +1,4 @@
-"""Thousands of broken messages and broken byte streams against the real server."""
+"""Thousands of broken messages and broken byte streams at the real server."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ pytestmark = pytest.mark.real_tcp
 FRAMES = 5_000
 STREAMS = 500
 PROBE = 50
-"""After so many frames a good submit shows that the session lives."""
+"""A good submit after this many messages shows that the session lives."""
 
 
 def roomy(frames: int) -> Runtime:
-    """A runtime that bears as many malformed frames, and the jobs that some become."""
+    """Return a runtime that accepts this many malformed frames, and the jobs that some become."""
     return make_runtime(
         agents, limits=Limits(malformed_frames=2 * frames, jobs_per_principal=100_000, jobs=100_000)
     )
 
 
 class Fuzzer:
-    """A session that says what the mutator makes, and comes back whenever that costs a socket."""
+    """A session that sends mutated messages, and resumes whenever its connection is closed."""
 
     def __init__(self, port: int, seed: int) -> None:
         self.connections = 0
@@ -55,13 +55,13 @@ class Fuzzer:
         self._resume: JsonObject | None = None
 
     async def run(self) -> None:
-        """Say everything, being served before, in between and after."""
+        """Send everything, and be served before, in between and after."""
         while self.left:
             async with peer_of(self._port, self._recorder) as peer:
                 self.connections += 1
                 try:
                     await peer.hello(resume=self._resume)
-                except ResumeWindowExpired:  # by chance it has acknowledged what it never read
+                except ResumeWindowExpired:  # it has acknowledged what it did not read
                     self._resume = None
                     continue
                 with suppress(TransportClosed):
@@ -79,7 +79,7 @@ class Fuzzer:
 
 @pytest.mark.spec("12-5", "5-2")
 async def test_a_session_survives_broken_messages() -> None:
-    """Whatever it says, it is served again; the recorder sees that nothing is lost or wrong."""
+    """A session that sends broken messages is served again, and loses nothing."""
     with trio.fail_after(100):
         async with serving(roomy(FRAMES)) as port:
             before = await footprint()
@@ -92,7 +92,7 @@ async def test_a_session_survives_broken_messages() -> None:
 @pytest.mark.soak
 @pytest.mark.timeout(1200)
 async def test_sessions_survive_broken_messages_for_long() -> None:
-    """The same with one seed after the other, for minutes."""
+    """The same holds for one seed after another, for minutes."""
     with trio.move_on_after(600):
         async with serving(roomy(FRAMES)) as port:
             for seed in itertools.count(2):
@@ -100,7 +100,7 @@ async def test_sessions_survive_broken_messages_for_long() -> None:
 
 
 def words() -> bytes:
-    """All kinds of frames, as a good client might send them."""
+    """Return all kinds of frames as a good client sends them."""
     return b"".join(
         (
             hello(),
@@ -119,7 +119,7 @@ def words() -> bytes:
 
 
 async def test_nobody_notices_broken_streams() -> None:
-    """500 connections whose bytes are broken anywhere, every fifth in the request already."""
+    """500 connections with broken bytes, every fifth in its request, affect no other."""
     mutator = Mutator(1)
     runtime = make_runtime(
         agents, limits=Limits(journal_bytes=50_000, parked_sessions_per_principal=10)

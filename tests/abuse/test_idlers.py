@@ -1,4 +1,4 @@
-"""Those who connect and say nothing, or very slowly, in numbers, over real sockets."""
+"""Crowds of clients that send nothing, or very slowly, over real sockets."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ HANDSHAKE_SECONDS = 10
 
 
 async def crowd_of(port: int, size: int) -> list[trio.SocketStream]:
-    """So many connections."""
+    """Open this many connections."""
     return [await trio.open_tcp_stream("127.0.0.1", port) for _ in range(size)]
 
 
 async def newcomer_is_served(port: int) -> None:
-    """Hold that somebody can connect now, and has a job done."""
+    """Check that a new client can connect and have a job done."""
     async with peer_of(port) as peer:
         await peer.hello()
         await is_served(peer)
@@ -36,9 +36,9 @@ async def newcomer_is_served(port: int) -> None:
 
 
 async def test_silent_and_slow_crowds_keep_nobody_out(mock_clock: MockClock) -> None:
-    """At every second a newcomer is served; when the handshake's time is over all of them go.
+    """A newcomer is served at every second; after the handshake's time the crowd is closed.
 
-    The clock stands still but for the jumps, so that it is no matter how slow the machine is.
+    The clock only moves by jumps, so the speed of the machine does not matter.
     """
     runtime = make_runtime(agents, limits=Limits(handshake_seconds=HANDSHAKE_SECONDS))
     async with serving(runtime) as port:
@@ -58,7 +58,7 @@ async def test_silent_and_slow_crowds_keep_nobody_out(mock_clock: MockClock) -> 
 
 
 async def is_closed(stream: trio.abc.Stream) -> None:
-    """Hold that the server has ended this connection, perhaps with a word about it in HTTP."""
+    """Check that the server has ended this connection, perhaps with an HTTP response."""
     async with stream:
         with suppress(trio.BrokenResourceError):
             words = await RawPeer(stream).read_to_end()
@@ -68,7 +68,7 @@ async def is_closed(stream: trio.abc.Stream) -> None:
 async def test_a_crowd_behind_the_opening_handshake_keeps_nobody_out(
     mock_clock: MockClock,
 ) -> None:
-    """WebSockets on which no hello comes are told so, and closed, in the same time."""
+    """WebSockets without a hello are told so and closed after the handshake's time."""
     runtime = make_runtime(agents, limits=Limits(handshake_seconds=HANDSHAKE_SECONDS))
     async with serving(runtime) as port:
         await newcomer_is_served(port)

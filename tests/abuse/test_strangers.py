@@ -1,4 +1,4 @@
-"""What somebody may have of the runtime's memory before it is known who it is."""
+"""How much memory a client can take before it is authenticated."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BEGINNINGS = {
 @pytest.mark.real_tcp
 @pytest.mark.parametrize("beginning", BEGINNINGS.values(), ids=BEGINNINGS)
 async def test_a_first_message_is_small(beginning: bytes) -> None:
-    """A hundred who begin with more are told, while others are served and may send as much."""
+    """A hundred clients with large first messages are refused, while others are served."""
 
     async def begin(port: int) -> None:
         async with hands_on(port, reset=False) as peer:
@@ -51,32 +51,32 @@ async def test_a_first_message_is_small(beginning: bytes) -> None:
 
 
 async def send(peer: RawPeer, data: bytes) -> None:
-    """Send what is taken of it."""
+    """Send as much of this as is taken."""
     with suppress(trio.BrokenResourceError):
         await peer.stream.send_all(data)
 
 
 async def close_code(peer: RawPeer) -> int:
-    """Read on to the Close, and return its code."""
+    """Read up to the Close, and return its code."""
     while (received := await peer.receive())[0] != CLOSE:
         pass
     return int.from_bytes(received[1][:2], "big")
 
 
 class SlowGate:
-    """An authenticator that takes its time, until it is told to let everybody in."""
+    """An authenticator that waits until its test lets everybody in."""
 
     def __init__(self) -> None:
         self.opens = trio.Event()
 
     async def __call__(self, token: str) -> str:
-        """Wait, and know who it is."""
+        """Wait, and return the token as the principal."""
         await self.opens.wait()
         return token
 
 
 async def test_little_is_read_while_it_is_checked_who_it_is(autojump_clock: MockClock) -> None:
-    """What comes behind the hello waits outside; once its sender is in, all of it arrives."""
+    """While a token is checked little is read, and all of it arrives after the welcome."""
     gate = SlowGate()
     limits = Limits(handshake_seconds=1_000, messages_per_second=1_000)
     near, far = memory_streams()

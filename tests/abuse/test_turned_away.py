@@ -1,4 +1,4 @@
-"""Who is turned away is not passed over in silence."""
+"""Connections that are refused are logged."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WRONG: dict[str, tuple[bytes, bytes]] = {
 async def test_each_leaves_a_line_in_the_log(
     sent: bytes, status: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It names the peer; the client has an answer in HTTP; the next one is served."""
+    """A refused connection leaves a line with its peer, and the client an HTTP response."""
     caplog.set_level(logging.INFO, "arcp_trio")
     with trio.fail_after(30):
         async with serving(make_runtime(agents)) as port:

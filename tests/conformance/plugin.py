@@ -1,8 +1,8 @@
 """Which clauses of the specification the suite shows: the `spec` marker and the report.
 
-The clauses are in `clauses.toml` beside this file. A marker that names none, or one that is not
-there, is an error: a claim of conformance that points nowhere is worse than no claim. The ids
-travel in each test's report, so that the record is complete also when several processes run tests.
+The clauses are in `clauses.toml` beside this file. A marker without an id, or with an unknown id,
+is an error: a claim of conformance that points nowhere is worse than no claim. The ids travel in
+each test's report, so the record is complete when several processes run tests.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _EVIDENCE = pytest.StashKey["Evidence"]()
 
 @frozen(kw_only=True)
 class Clause:
-    """One clause, in words of our own."""
+    """One clause, in the project's own words."""
 
     id: str
     strength: str
@@ -41,7 +41,7 @@ class Section:
 
 @frozen(kw_only=True)
 class Question:
-    """A place where the specification is open, and what was chosen."""
+    """A place where the specification is open, and the choice that was made."""
 
     where: str
     question: str
@@ -52,7 +52,7 @@ class Question:
 
 @frozen(kw_only=True)
 class Specification:
-    """Everything `clauses.toml` says."""
+    """Everything in `clauses.toml`."""
 
     sections: dict[str, Section]
     questions: list[Question]
@@ -65,7 +65,7 @@ class Specification:
 
 @cache
 def read_specification(path: Path = CLAUSES) -> Specification:
-    """Read the clauses; an id that stands in the wrong section, or twice, is a ValueError."""
+    """Read the clauses; an id in the wrong section, or given twice, is a ValueError."""
     document = tomllib.loads(path.read_text())
     sections: dict[str, Section] = {}
     for number, content in document["sections"].items():
@@ -79,31 +79,31 @@ def read_specification(path: Path = CLAUSES) -> Specification:
 
 @define
 class Evidence:
-    """What the tests of this run say about each clause."""
+    """The verdicts of this run's tests about each clause."""
 
     verdicts: defaultdict[str, dict[str, bool]] = field(factory=lambda: defaultdict(dict))
-    """Clause id to test to whether it passed."""
+    """By clause id and test: whether the test passed."""
     complete: bool = True
-    """False when a file could not be collected: workers go on with the others then."""
+    """Whether all files could be collected: workers go on without those that could not."""
 
     def add(self, clause_id: str, test: str, *, passed: bool) -> None:
-        """Take one verdict; failing once, in any phase, with any parameter, is failing."""
+        """Add one verdict; a test that failed once, in any phase or parametrization, has failed."""
         tests = self.verdicts[clause_id]
         tests[test] = passed and tests.get(test, True)
 
     def state(self, clause_id: str) -> str:
-        """`shown`, `failed` or `no test yet`."""
+        """Return `shown`, `failed` or `no test yet`."""
         tests = self.verdicts.get(clause_id)
         if not tests:
             return "no test yet"
         return "shown" if all(tests.values()) else "failed"
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Note that tests are missing."""
+        """Note whether tests are missing."""
         self.complete &= not report.failed
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note what a test that carries clause ids has come to."""
+        """Note the outcome of a test that has clause ids."""
         if not (report.failed or (report.when == "call" and report.passed)):
             return
         test = report.nodeid.partition("[")[0]
@@ -113,7 +113,7 @@ class Evidence:
 
 
 def render(specification: Specification, evidence: Evidence) -> str:
-    """Write the report, the same for the same outcome: no dates, no durations."""
+    """Return the report, which is the same for the same outcomes: no dates, no durations."""
     states = {clause_id: evidence.state(clause_id) for clause_id in specification.clauses}
     count = list(states.values()).count
     untested = [clause_id for clause_id, state in states.items() if state == "no test yet"]
@@ -162,7 +162,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Start to keep the record, in the process that hears of every test."""
+    """Start the record, in the process that gets all reports."""
     if config.getoption("conformance_report") and not hasattr(config, "workerinput"):
         evidence = Evidence()
         config.stash[_EVIDENCE] = evidence
@@ -171,7 +171,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    """Give each test the ids of its clauses; a file with a wrong id cannot be collected."""
+    """Give each test the ids of its clauses; a file with an unknown id cannot be collected."""
     report = yield
     wrong = [
         w for node in report.result or () if isinstance(node, pytest.Item) for w in _claim(node)
@@ -184,7 +184,7 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
 
 
 def _claim(item: pytest.Item) -> Iterator[str]:
-    """Put the ids of a test's clauses where its reports carry them; yield what is wrong."""
+    """Put the ids of a test's clauses where its reports carry them; yield the errors."""
     known = read_specification().clauses
     for mark in item.iter_markers(_PROPERTY):
         if not mark.args:
@@ -196,7 +196,7 @@ def _claim(item: pytest.Item) -> Iterator[str]:
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """Write the report, unless the run was broken off: tests would seem to be missing."""
+    """Write the report, unless the run was interrupted: tests would seem to be missing."""
     evidence = session.config.stash.get(_EVIDENCE, None)
     ended = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
     if evidence and evidence.complete and ended:

@@ -1,4 +1,4 @@
-"""The conformance record: what it takes as evidence and what it refuses."""
+"""The conformance record: what counts as evidence, and which marks are refused."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ FAILING = {
 
 @pytest.fixture
 def run(pytester: pytest.Pytester) -> Run:
-    """Run pytest with the plugin over one test file; its result, and the report or ""."""
+    """Run pytest with the plugin over one test file; return its result, and the report or ""."""
 
     def run_file(source: str, *args: str) -> tuple[pytest.RunResult, str]:
         pytester.makeini("[pytest]\nmarkers = spec(id): a clause\n")
@@ -99,14 +99,14 @@ def test_a_passing_test_shows_its_clause(run: Run) -> None:
 
 @pytest.mark.parametrize("phase", FAILING)
 def test_a_failure_in_any_phase_fails_the_clause(run: Run, phase: str) -> None:
-    """A clause whose test failed anywhere is shown as failed, whatever passed beside it."""
+    """A clause is failed if one of its tests failed in any phase."""
     result, report = run(FAILING[phase])
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert evidence_for("5-2", report).startswith("**failed** ")
 
 
 def test_what_did_not_run_shows_nothing(run: Run) -> None:
-    """A skipped test and one that fails as expected are no evidence."""
+    """Skipped tests and expected failures are no evidence."""
     _, report = run(
         """
         import pytest
@@ -130,7 +130,7 @@ def test_what_did_not_run_shows_nothing(run: Run) -> None:
 def test_a_mark_that_points_nowhere_fails_the_run(
     run: Run, mark: str, workers: tuple[str, ...]
 ) -> None:
-    """An unknown id, or none, fails the collection, even of a test that was not asked for."""
+    """A mark with an unknown id, or without one, fails the collection."""
     source = f"""
         import pytest
 
@@ -149,14 +149,14 @@ def test_a_mark_that_points_nowhere_fails_the_run(
 
 
 def test_the_record_is_the_same_with_workers(run: Run) -> None:
-    """One process or several: the same report."""
+    """One process and several write the same report."""
     _, alone = run(PASSING)
     _, shared = run(PASSING, "-n", "2")
     assert alone == shared
 
 
 def test_the_report_counts_and_lists() -> None:
-    """The head counts, each clause has its row, and open questions say what was chosen."""
+    """The report has totals, a row for each clause, and the choices for open questions."""
     clauses = [Clause(id=f"1-{n}", strength="MUST", binds="both", text="a | b") for n in (1, 2, 3)]
     question = Question(where="§1", question="Why?", choice="So.", reason="Simple.", departs=True)
     specification = Specification(
@@ -175,7 +175,7 @@ def test_the_report_counts_and_lists() -> None:
 
 
 def test_misplaced_clauses_are_refused(tmp_path: Path) -> None:
-    """Ids are numbered in the order of the text, so that none is given twice."""
+    """Clauses that are not numbered in the order of the text are refused."""
     path = tmp_path / "clauses.toml"
     clause = '{ id = "1-2", strength = "MUST", binds = "both", text = "" }'
     path.write_text(f'open = []\n[sections."1"]\ntitle = ""\nclauses = [{clause}]\n')
@@ -184,7 +184,7 @@ def test_misplaced_clauses_are_refused(tmp_path: Path) -> None:
 
 
 def test_the_clauses_use_the_words_that_their_file_explains() -> None:
-    """Strength and addressee of each clause are among the known ones, its text a sentence."""
+    """Strength and addressee of each clause are known words, and its text a sentence."""
     strengths = {"MUST", "MUST NOT", "SHOULD", "SHOULD NOT", "REQUIRED", "MAY", "stated"}
     for clause in read_specification().clauses.values():
         assert clause.strength in strengths

@@ -1,4 +1,4 @@
-"""What the server that is killed has to do."""
+"""The agent of the server that is killed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ agents = Agents()
 
 @agents.agent("count")
 async def count(job: JobContext) -> Json:
-    """Say 0, 1, 2 … in bursts: how many in all, in one burst, and how long between two."""
+    """Log 0, 1, 2 … in bursts; the input has the total, the burst's size and the pause."""
     assert isinstance(job.input, list)
     total, burst, pause = job.input
     assert isinstance(total, int)

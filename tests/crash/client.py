@@ -1,4 +1,4 @@
-"""A client that remembers, across its server's deaths, whatever it was told."""
+"""A client that remembers what it was told across its server's deaths, and compares."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.crash.process import Server, token_of
 FRAME_BYTES: Final = 4 * 1024 * 1024
 
 PATIENCE_SECONDS: Final = 30.0
-"""For whatever must come, on a machine that is busy with other things."""
+"""The bound on every wait, on a machine that is busy with other things."""
 
 TOLD_OF_RESTART: Final = "the runtime restarted while the job was running"
 
@@ -54,14 +54,14 @@ class _Tap:
 
 @attrs.define(eq=False)
 class World:
-    """A server, and what all its clients know together."""
+    """A server, and what all its clients were told."""
 
     server: Server
     recorder: WireRecorder = attrs.field(factory=WireRecorder)
     accepted: dict[tuple[str, str], Frame] = attrs.field(factory=dict[tuple[str, str], Frame])
-    """What each principal's key stands for, as its first acceptance said."""
+    """By principal and key: what the first acceptance said."""
     jobs: dict[str, Frame] = attrs.field(factory=dict[str, Frame])
-    """By job: what its acceptance says, to whomever."""
+    """By job: what its acceptance says, whichever session it was sent to."""
     terminals: dict[str, tuple[str, Frame]] = attrs.field(factory=dict[str, tuple[str, Frame]])
     """By job: the id and the payload of its terminal, the same for all sessions."""
 
@@ -69,7 +69,7 @@ class World:
 @attrs.frozen
 class _Promise:
     place: int
-    """The number it stands behind."""
+    """The number after which the promise stands."""
     text: str
 
 
@@ -83,13 +83,13 @@ class Client:
         self.acked = 0
         self.highest = 0
         self.ended: set[str] = set()
-        """Jobs whose terminal it saw."""
+        """Jobs whose terminals this session saw."""
         self.due: set[str] = set()
-        """Jobs that must have ended: they were accepted by a process that is no more."""
+        """Jobs that must have ended: a process that is gone accepted them."""
         self.keys: dict[str, str | None] = {}
-        """The keys it submitted, and the jobs that it heard they stand for."""
+        """The keys that were submitted, and the jobs that they stand for as far as known."""
         self.endless: list[str] = []
-        """Requests for jobs that go on until they are cancelled, or the server is killed."""
+        """Requests for jobs that run until they are cancelled or the server is killed."""
         self._session_id: str | None = None
         self._resume_token: str | None = None
         self._texts: dict[int, str] = {}
@@ -103,7 +103,7 @@ class Client:
         self._requests: dict[str, str | None] = {}
         """The key, if any, of each submit."""
         self._answered: dict[str, str] = {}
-        """By request: the job it came to."""
+        """By request: the job that was accepted."""
         self._place = 0
         """The last number on this connection."""
         self._peer: Peer
@@ -114,7 +114,7 @@ class Client:
 
     @asynccontextmanager
     async def attached(self, after: int | None = None) -> AsyncGenerator[None]:
-        """Open the session, or resume it behind a number: by default the last that it saw.
+        """Open the session, or resume it after a number: by default the last one seen.
 
         Raises:
             TransportClosed, OSError: there is no server.
@@ -129,7 +129,7 @@ class Client:
             self._lost = False
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._read, tap, nursery.cancel_scope)
-                # Should sending fail: what came before is still to be read, and ends the reader.
+                # If sending fails, the reader still reads what came before, and then ends.
                 with suppress(TransportClosed):
                     yield
                     nursery.cancel_scope.cancel()
@@ -138,7 +138,7 @@ class Client:
 
     @asynccontextmanager
     async def asking_to_resume(self) -> AsyncGenerator[None]:
-        """Ask, and do not listen to the answer."""
+        """Send a resume, and do not read the answer."""
         async with self._connected():
             auth = {"scheme": "bearer", "token": token_of(self.principal)}
             payload = self._resume(self.highest) or {}
@@ -172,9 +172,9 @@ class Client:
                 self._news = trio.Event()
         except TransportClosed:
             self._lost = True
-            rest.cancel()  # who waits for news waits in vain
+            rest.cancel()  # nothing more comes on this connection
 
-    # -- what it is told
+    # -- what it is sent
 
     def _note(self, frame: Frame, text: str) -> None:
         kind, number = frame["type"], frame.get("event_seq")
@@ -208,7 +208,7 @@ class Client:
         assert first == (frame["id"], payload), f"{job_id} ended in two ways"
         if frame["type"] == "job.result":
             assert self._said.get(job_id, 0) == payload["result"] or (
-                # To a session that met the job after its end only the terminal is owed.
+                # A session that submitted the job's key after its end gets the terminal only.
                 job_id in self.keys.values() and job_id not in self._said
             ), f"{job_id} has a hole"
         elif payload["code"] == "CANCELLED":
@@ -220,7 +220,7 @@ class Client:
             assert said == ("INTERNAL_ERROR", True, TOLD_OF_RESTART)
 
     def _note_promise(self, name: tuple[str, str], text: str) -> None:
-        # What is said again to a repeated submit has a text of its own, and no place.
+        # The acceptance of a repeated submit has a text of its own, and no place.
         promise = self._promises.setdefault(name, _Promise(self._place, text))
         if promise.text == text:
             assert promise.place == self._place, f"{name} has moved"
@@ -250,23 +250,23 @@ class Client:
         return request_id
 
     async def submit_keyed(self, key: str) -> str:
-        """Submit the job that a key always stands for; it ends by itself, within a second."""
+        """Submit the job that a key always stands for; it ends within a second."""
         chance = random.Random(key)
         return await self.submit(key, chance.randint(1, 150), chance.randint(1, 20), 0.005)
 
     async def submit_endless(self) -> None:
-        """Submit a job that goes on until it is cancelled, or the server is killed."""
+        """Submit a job that runs until it is cancelled or the server is killed."""
         self.endless.append(await self.submit(None, 1_000_000, 5, 0.02))
 
     async def cancel(self) -> None:
-        """Cancel an endless job, if there is one that has been accepted."""
+        """Cancel an endless job, if one has been accepted."""
         if self.endless and self.endless[0] in self._answered:
             job_id = self._answered[self.endless.pop(0)]
             self._cancelled.add(job_id)
             await self._peer.send("job.cancel", {"job_id": job_id})
 
     async def ack(self) -> None:
-        """Say that everything so far is processed."""
+        """Acknowledge everything so far."""
         self.acked = self.highest
         await self._peer.send("session.ack", {"last_processed_seq": self.acked})
 
@@ -290,19 +290,19 @@ class Client:
         await self.until("terminals", lambda: jobs - self.ended)
 
     def server_died(self) -> None:
-        """Whatever was accepted so far has to have an end from here on."""
+        """Note that every job accepted so far must have an end from now on."""
         self.due = {job_id for _, job_id in self._promises} - self.ended
         self.endless.clear()
 
     async def caught_up(self, after: int, highest: int) -> None:
-        """Wait until all that it had seen behind `after` is here again, and what is due is here."""
+        """Wait until everything seen after `after` has come again, and everything due has come."""
         promised = {name for name, promise in self._promises.items() if promise.place >= after}
         await self.until("replay", lambda: range(self._place, highest))
         await self.until("promises", lambda: promised - self._repeated)
         await self.ended_all(set(self.due))
 
     def some_number(self, chance: random.Random) -> int:
-        """A number from which it may resume: mostly the last, sometimes one before."""
+        """Return a number to resume from: mostly the last one, sometimes one before."""
         if chance.random() < 0.5:
             return self.highest
         return chance.randint(max(self.acked, self.highest - 2_000), self.highest)

@@ -21,37 +21,37 @@ CROWD: Final = [f"crowd{number}" for number in range(20)]
 PRINCIPALS: Final = ["alice", "bob", *CROWD]
 
 START_SECONDS: Final = 30.0
-"""From the process to its port, on a machine that is busy with other things."""
+"""The bound on a start, on a machine that is busy with other things."""
 
 KILL_SECONDS: Final = 30.0
 
 
 def token_of(principal: str) -> str:
-    """What a principal says hello with."""
+    """Return the token of a principal."""
     return f"token-of-{principal}"
 
 
 @asynccontextmanager
 async def server_over(folder: Path) -> AsyncGenerator[Server]:
-    """A server that the block starts and kills as it likes; none is left behind it."""
+    """Provide a server that the block starts and kills; none is left after it."""
     server = Server(folder)
     try:
         yield server
     finally:
-        # It bounds and shields itself.
+        # Bounded and shielded inside.
         await server.kill()  # noqa: ASYNC102
     assert server.complaints() == ""
 
 
 class Server:
-    """One data folder and, while it runs, the process that has it."""
+    """One data folder and, while it runs, the process that uses it."""
 
     def __init__(self, folder: Path) -> None:
         self.port = 0
         self.launched_at = ""
         """When the last process was started, as the wire writes it."""
         self.down = True
-        """It was killed: losing a connection is no surprise any more."""
+        """Whether the server was killed: losing a connection is expected then."""
         self._folder = folder
         self._process: trio.Process
 
@@ -84,7 +84,7 @@ class Server:
         self.port = int(line.rpartition(b":")[2].partition(b"/")[0])
 
     async def kill(self) -> None:
-        """End it as a power switch would; returns when it is gone."""
+        """Kill the process as a power failure would; return when it is gone."""
         if self.down:
             return
         self.down = True
@@ -99,5 +99,5 @@ class Server:
         return self._folder / "complaints.txt"
 
     def complaints(self) -> str:
-        """What all processes so far have logged as worth a warning."""
+        """Return the warnings and errors that all processes so far have logged."""
         return self._errors.read_text()

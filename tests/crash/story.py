@@ -1,4 +1,4 @@
-"""Eight sessions of two principals that work, and a server that is killed again and again."""
+"""Eight sessions of two principals at work, while the server is killed again and again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.crash.process import Server, server_over
 
 
 async def go_through(folder: Path, seed: int, cycles: int) -> None:
-    """So many kills of a server over one data folder; at the end everything is looked at again."""
+    """Kill a server over one data folder `kills` times; check everything at the end."""
     async with server_over(folder) as server:
         story = Story(server, seed)
         try:
@@ -26,7 +26,7 @@ async def go_through(folder: Path, seed: int, cycles: int) -> None:
 
 
 class Story:
-    """What happens is drawn from the seed; only when exactly it happens is the machine's."""
+    """A seeded sequence of actions; only their exact timing is the machine's."""
 
     def __init__(self, server: Server, seed: int) -> None:
         self.kills = 0
@@ -40,7 +40,7 @@ class Story:
         ]
 
     async def cycle(self) -> None:
-        """From a start to a kill: all go on from where they were, and then work."""
+        """Start the server, let all clients resume and work, and kill it."""
         await self._server.start()
         ready = [trio.Event() for _ in self._clients]
         async with trio.open_nursery() as nursery:
@@ -59,7 +59,7 @@ class Story:
             client.server_died()
 
     async def end(self) -> None:
-        """Once more all that was seen and not acknowledged, and then some new work."""
+        """Read again everything that was not acknowledged, and then do some new work."""
         await self._server.start()
         async with trio.open_nursery() as nursery:
             for client in self._clients:
@@ -69,7 +69,7 @@ class Story:
         """Be attached most of the time, until the server is killed."""
         try:
             if chance.random() < 0.2:
-                caught_up.set()  # this one comes later, perhaps too late
+                caught_up.set()  # this client comes later, perhaps too late
                 await trio.sleep(chance.uniform(0, 0.5))
             while True:
                 highest, after = client.highest, client.some_number(chance)
@@ -110,7 +110,7 @@ class Story:
 
 
 async def settle_keys(client: Client, chance: random.Random) -> None:
-    """Submit again what was never answered, and some of what was; everything comes to its end."""
+    """Submit again unanswered and some answered keys, and wait for the ends of all jobs."""
     keys = [key for key, job in client.keys.items() if job is None or chance.random() < 0.1]
     jobs = [await client.answered(await client.submit_keyed(key)) for key in keys]
     await client.ended_all(set(jobs))

@@ -1,4 +1,4 @@
-"""The real server on a disk that takes no more: what its clients are told, and when it is over."""
+"""The real server on a full disk: what its clients are told, and how it recovers."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ RECOVERY_SECONDS: Final = 5.0
 
 
 def set_largest_file(process: int, size: int) -> None:
-    """Let a process write no file beyond this size."""
+    """Limit the size of files that a process may write."""
     _, hard = resource.prlimit(process, resource.RLIMIT_FSIZE)
     resource.prlimit(process, resource.RLIMIT_FSIZE, (size, hard))
 
 
 def test_work_waits_for_the_disk_and_goes_on_by_itself(tmp_path: Path) -> None:
-    """Its client is told, a submit is refused; within seconds of the end of it all go on."""
+    """On a full disk clients are told and submits refused; with room again, work goes on."""
     with starter(tmp_path) as start:
         served = start("serve", "--port=0", "--token=alice=x")
         url = served.url()
@@ -60,7 +60,7 @@ def test_work_waits_for_the_disk_and_goes_on_by_itself(tmp_path: Path) -> None:
 
 
 def until_told(session: Peer) -> tuple[int, dict[str, object]]:
-    """Read to the close: the last number, and the word of the trouble."""
+    """Read to the close; return the last number and the last error."""
     frames: list[dict[str, object]] = []
     with pytest.raises(ConnectionClosed) as closed:
         frames.extend(session.receive() for _ in itertools.count())
@@ -71,7 +71,7 @@ def until_told(session: Peer) -> tuple[int, dict[str, object]]:
 
 
 def assert_worth_a_retry(answer: dict[str, object]) -> None:
-    """Expect a refusal for now."""
+    """Check that an error is retryable."""
     assert answer["type"] == "session.error", answer
     payload = answer["payload"]
     assert isinstance(payload, dict)

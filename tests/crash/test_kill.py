@@ -1,4 +1,4 @@
-"""The server is killed at any moment, again and again: nothing that it said is forgotten."""
+"""The server is killed at any moment, again and again, and forgets nothing that it has sent."""
 
 from __future__ import annotations
 
@@ -30,28 +30,28 @@ TEST_SECONDS: Final = 110.0
 @pytest.mark.spec("6.3-3", "1.0/6.3-2", "1.0/6.3-3")
 @pytest.mark.parametrize("seed", range(4))
 async def test_what_was_seen_survives_any_kill(tmp_path: Path, seed: int) -> None:
-    """Eight sessions, killed under load: each finds again what it saw, each job has one end."""
+    """After kills under load eight sessions find what they saw, and one end per job."""
     with trio.fail_after(TEST_SECONDS):
         await go_through(tmp_path, seed, CYCLES)
 
 
 @asynccontextmanager
 async def one_client(folder: Path) -> AsyncGenerator[tuple[Server, Client]]:
-    """A server that is not started yet, and its only client."""
+    """Provide a server that is not started yet, and its only client."""
     with trio.fail_after(TEST_SECONDS):
         async with server_over(folder) as server:
             yield server, Client(World(server), "alice", "alice")
 
 
 async def comes_back(client: Client) -> None:
-    """All that was seen is there again, and all that was accepted has ended."""
+    """Start the server, and check that everything seen is there and every job has ended."""
     highest = client.highest
     async with client.attached(0):
         await client.caught_up(0, highest)
 
 
 async def test_a_job_is_found_that_was_accepted_in_the_last_moment(tmp_path: Path) -> None:
-    """Killed as soon as the acceptance is there: it is repeated, and the job has its end."""
+    """A job is there, and ended, if the server is killed right after its acceptance."""
     async with one_client(tmp_path) as (server, client):
         for number in range(ACCEPTANCES):
             await server.start()
@@ -69,7 +69,7 @@ async def test_a_job_is_found_that_was_accepted_in_the_last_moment(tmp_path: Pat
 
 
 async def test_a_resume_that_was_cut_off_costs_nothing(tmp_path: Path) -> None:
-    """Killed while a resume is under way: the token that the client has is still good."""
+    """A server killed during a resume leaves the client's token good."""
     chance = random.Random(5)
     async with one_client(tmp_path) as (server, client):
         await server.start()
@@ -77,7 +77,7 @@ async def test_a_resume_that_was_cut_off_costs_nothing(tmp_path: Path) -> None:
             await client.ended_all({await client.answered(await client.submit(None, 99, 9, 0.0))})
         for number in range(HANDSHAKES):
             if number % 3 == 0:
-                # The welcome is on its way, with another token; but nobody reads it.
+                # The welcome with another token is on its way, but the client does not read it.
                 async with client.asking_to_resume():
                     await trio.sleep(0.05)
                     await server.kill()
@@ -91,14 +91,14 @@ async def test_a_resume_that_was_cut_off_costs_nothing(tmp_path: Path) -> None:
 
 
 async def resumes_if_it_can(client: Client) -> None:
-    """Resume, and stay until the server goes."""
+    """Resume, and stay until the server is gone."""
     with suppress(TransportClosed, OSError):
         async with client.attached(0):
             await trio.sleep_forever()
 
 
 async def test_killed_again_before_anyone_is_back(tmp_path: Path) -> None:
-    """Killed while it starts, several times: each job that was running has one end all the same."""
+    """A server killed several times while it starts gives each lost job one end."""
     chance = random.Random(7)
     async with one_client(tmp_path) as (server, client):
         await server.start()
@@ -108,7 +108,7 @@ async def test_killed_again_before_anyone_is_back(tmp_path: Path) -> None:
                     await client.answered(request)
                 await server.kill()
         client.server_died()
-        await server.start()  # it ends the jobs, and says so to nobody
+        await server.start()  # it ends the jobs, and no client is connected
         await server.kill()
         for _ in range(FAILED_STARTS):
             await server.launch()

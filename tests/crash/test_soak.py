@@ -28,7 +28,7 @@ SAMPLE: Final = 200
 
 
 async def test_hundreds_of_kills(tmp_path: Path) -> None:
-    """Recovery over files that grow; `CRASH_SEED` begins with the seed that a failure names."""
+    """Hundreds of kills over growing files lose nothing; `CRASH_SEED` sets the first seed."""
     first = int(os.environ.get("CRASH_SEED") or random.randrange(1_000_000))
     with trio.fail_after(3_000):
         for seed in range(first, first + FOLDERS):
@@ -40,7 +40,7 @@ async def test_hundreds_of_kills(tmp_path: Path) -> None:
 async def test_a_start_with_ten_thousand_sessions(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """They are all resumable, and their jobs have ended; how long the start took is printed."""
+    """After a kill ten thousand sessions can be resumed, and their jobs have ended."""
     with trio.fail_after(1_500):
         async with server_over(tmp_path) as server:
             empty = await seconds_to_start(server)
@@ -56,7 +56,7 @@ async def test_a_start_with_ten_thousand_sessions(
 
 
 async def seconds_to_start(server: Server) -> float:
-    """From nothing to listening, the best of a few."""
+    """Return the shortest time of a few starts, from the process to its port."""
     took: list[float] = []
     for _ in range(STARTS):
         begin = perf_counter()
@@ -67,7 +67,7 @@ async def seconds_to_start(server: Server) -> float:
 
 
 async def fill(server: Server) -> list[Client]:
-    """Sessions that nobody is attached to when the server is killed."""
+    """Make sessions that are parked when the server is killed."""
     world = World(server)
     clients = [Client(world, f"{who}-{n}", who) for who in CROWD for n in range(SESSIONS_OF_EACH)]
     await server.start()
@@ -81,7 +81,7 @@ async def fill(server: Server) -> list[Client]:
 
 
 async def visit(clients: list[Client]) -> None:
-    """Each opens its session and submits two jobs; a few of these go on for ever."""
+    """Open a session each and submit two jobs, a few of which never end."""
     for number, client in enumerate(clients):
         async with client.attached():
             await client.answered(await client.submit(None, 10, 5, 0.001))
@@ -90,7 +90,7 @@ async def visit(clients: list[Client]) -> None:
 
 
 async def seconds_to_resume(clients: list[Client]) -> float:
-    """Of each, on average, to the last of what it is owed."""
+    """Return the average time of a resume up to the last replayed frame."""
     begin = perf_counter()
     for client in clients:
         highest = client.highest

@@ -1,4 +1,4 @@
-"""No secret is ever logged: that is looked for around every test here."""
+"""A check around every test here: no secret is logged."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.credentials.upstream import SECRET
 
 
 class _Everything(logging.Handler):
-    """Keeps what is logged, with its tracebacks."""
+    """A handler that keeps what is logged, with tracebacks."""
 
     def __init__(self) -> None:
         super().__init__(logging.DEBUG)

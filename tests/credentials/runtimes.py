@@ -39,13 +39,13 @@ LEASE = {
 
 
 class SafeStore(MemoryStore):
-    """Stands for a durable store: what it has outlives the runtime, in the test that holds it."""
+    """A store in memory that says it is durable; its test keeps it across runtimes."""
 
     durable = True
 
     @property
     def credentials(self) -> list[CredentialRow]:
-        """What is stored of credentials that are not revoked."""
+        """The stored rows of credentials that are not revoked."""
         return list(self.tables.credentials.values())
 
 
@@ -54,7 +54,7 @@ agents = Agents()
 
 @agents.agent("worker")
 async def worker(job: JobContext) -> Json:
-    """Look at its credentials, log so often, and return how many it has."""
+    """Log as many lines as the input says, and return the number of credentials."""
     for number in range(job.input or 0):
         await job.log(str(number))
         await trio.sleep(1)
@@ -63,21 +63,21 @@ async def worker(job: JobContext) -> Json:
 
 @agents.agent("sleeper")
 async def sleeper(job: JobContext) -> Json:
-    """Stay until ended."""
+    """Log a line, and sleep until the job is ended."""
     await job.log("here")
     await trio.sleep_forever()
 
 
 @agents.agent("stubborn")
 async def stubborn(_job: JobContext) -> Json:
-    """Go on for a while, whoever wants it to stop."""
+    """Sleep for 20 seconds, and ignore cancellation."""
     with trio.CancelScope(shield=True):
         await trio.sleep(20)
 
 
 @agents.agent("expirer")
 async def expirer(job: JobContext) -> Json:
-    """Call a tool, every other second."""
+    """Call a tool every other second."""
     while True:
         async with job.tool_call("llm.chat"):
             await trio.sleep(2)
@@ -91,7 +91,7 @@ async def failer(_job: JobContext) -> Json:
 
 @agents.agent("rotator")
 async def rotator(job: JobContext) -> Json:
-    """Rotate its first credential so many times, a second apart, and sleep if it is told to."""
+    """Rotate the first credential `times` times, a second apart, and then sleep."""
     for _ in range(job.input["times"]):
         await trio.sleep(1)
         await job.rotate(job.credentials[0].id)
@@ -101,7 +101,7 @@ async def rotator(job: JobContext) -> Json:
 
 @agents.agent("parent")
 async def parent(job: JobContext) -> Json:
-    """Delegate to the agent of its input, with part of its lease, and wait for the end."""
+    """Delegate to the agent of the input with a part of the lease, and wait for its end."""
     await trio.sleep(job.input.get("after", 0))
     child = await job.delegate(
         job.input["agent"],
@@ -118,7 +118,7 @@ async def parent(job: JobContext) -> Json:
 
 @agents.agent("caller")
 async def caller(job: JobContext) -> Json:
-    """Fail as the gateway fails, or have a tool call fail so and go on."""
+    """Raise a gateway's error, or have a tool call raise it and go on."""
     errors = {
         "spent": SpentTooMuchError("402"),
         "model": WrongModelError("403"),
@@ -164,7 +164,7 @@ def as_told(credential_id: str, value: str) -> Frame:
 async def provided(
     upstream: Upstream, store: Store | None = None, **limits: float
 ) -> AsyncGenerator[tuple[Runtime, Peer], None]:
-    """A running runtime and a connected peer."""
+    """Run a runtime with this upstream, and a client with a session."""
     store = SafeStore() if store is None else store
     async with (
         providing_runtime(upstream, store, **limits) as runtime,

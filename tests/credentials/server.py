@@ -26,7 +26,7 @@ from arcp_trio.testing.peer import TEST_TOKEN
 
 
 class Gateway:
-    """Each key is a file, named by its order and number. With a file `mute`, it never answers."""
+    """A gateway whose keys are files named by order and number; a file `mute` silences it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -46,13 +46,13 @@ class Gateway:
         return await self.issue(order)
 
     async def revoke(self, order_id: str, handle: str | None) -> None:
-        """Delete it."""
+        """Delete one key, or all of an order."""
         for key in self._folder.glob(f"keys/{handle or order_id + '.*'}"):
             key.unlink()
         await trio.lowlevel.checkpoint()
 
     def explain(self, error: Exception) -> ArcpError | None:
-        """It has no errors."""
+        """Return None: this gateway has no errors of its own."""
         return None
 
 
@@ -66,7 +66,7 @@ async def main(folder: Path) -> None:
 
     @runtime.agent("sleeper")
     async def sleeper(job: JobContext) -> Json:
-        """Stay until ended; rotate when there is a file that says so."""
+        """Sleep until ended; rotate when a file says so."""
         while not (folder / "rotate").exists():  # noqa: ASYNC110 - of another process
             await trio.sleep(0.01)
         await job.rotate(job.credentials[0].id)

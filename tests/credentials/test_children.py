@@ -1,4 +1,4 @@
-"""A delegated job has credentials of its own, within its own lease and life (§9.8.2, §10)."""
+"""A child has credentials of its own, within its own lease and life (§9.8.2, §10)."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tests.inside import live_jobs
 
 
 async def child_of(peer: Peer, job_id: str) -> Frame:
-    """The acceptance of the job's child."""
+    """Return the acceptance of the job's child."""
     accepted: Frame = (await peer.expect("job.accepted", parent_job_id=job_id))["payload"]
     return accepted
 
 
 @pytest.mark.spec("9.8.2-9", "9.8.2-10")
 async def test_a_child_has_its_own_within_its_lease(autojump_clock: MockClock) -> None:
-    """Another value, bounded by what the child has rather than what its parent has."""
+    """A child gets its own credential, bounded by the child's lease."""
     upstream, store = Upstream(), SafeStore()
     async with provided(upstream, store) as (_, peer):
         job = {"agent": "worker", "input": 2, "stays": 1}
@@ -47,7 +47,7 @@ async def test_a_child_has_its_own_within_its_lease(autojump_clock: MockClock) -
 
 
 async def test_the_child_of_a_job_without_has_none(autojump_clock: MockClock) -> None:
-    """What was not negotiated for the parent is not used for its child."""
+    """A child gets no credential if the feature was not negotiated for its parent."""
     features = tuple(f for f in ALL_FEATURES if f != Feature.PROVISIONED_CREDENTIALS)
     upstream = Upstream()
     async with providing_runtime(upstream) as runtime, open_peer(runtime) as peer:
@@ -63,7 +63,7 @@ async def test_the_child_of_a_job_without_has_none(autojump_clock: MockClock) ->
 async def test_the_end_of_a_parent_leaves_no_child_alive(
     by: str, autojump_clock: MockClock
 ) -> None:
-    """When the parent's terminal comes, the child's has come, and both keys are worthless."""
+    """When the parent's terminal comes, the child has ended and all keys are revoked."""
     upstream, store = Upstream(slow_revoke=0.4), SafeStore()
     async with providing_runtime(upstream, store) as runtime, open_peer(runtime) as peer:
         await peer.hello()
@@ -90,7 +90,7 @@ async def test_the_end_of_a_parent_leaves_no_child_alive(
 async def test_a_parent_that_ends_while_its_child_is_issued(
     by: str, at: float, autojump_clock: MockClock
 ) -> None:
-    """There is no such child then, and what was minted for it goes with its parent's."""
+    """A parent that ends while its child's keys are minted gets no child, and they are revoked."""
     upstream, store = Upstream(slow_search=0.4), SafeStore()
     async with providing_runtime(upstream, store) as runtime, open_peer(runtime) as peer:
         await peer.hello()
@@ -117,7 +117,7 @@ async def test_a_parent_that_ends_while_its_child_is_issued(
 
 
 async def test_a_child_that_gets_none_is_refused(autojump_clock: MockClock) -> None:
-    """The agent is told with the delegation's result, and so is the client; the parent goes on."""
+    """A child whose credentials cannot be issued is refused, and the parent goes on."""
     upstream, store = Upstream(), SafeStore()
     async with provided(upstream, store, children_per_job=1) as (_, peer):
         job = {"agent": "worker", "after": 1}

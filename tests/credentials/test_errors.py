@@ -1,4 +1,4 @@
-"""What the upstream refuses an agent comes out in the words of the protocol (§9.6, §13.7)."""
+"""Errors of the upstream, in the codes of the protocol (§9.6, §13.7)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CODES = {"spent": "BUDGET_EXHAUSTED", "model": "PERMISSION_DENIED", "odd": "INTE
 
 @pytest.mark.parametrize("error", CODES)
 async def test_a_tool_call_that_the_upstream_refused(error: str, autojump_clock: MockClock) -> None:
-    """Its result has the code of what was refused, and the job goes on."""
+    """A tool call that the upstream refused has the code of §12, and the job goes on."""
     async with provided(Upstream()) as (_, peer):
         accepted = await peer.submit("caller", {"error": error}, lease_request=LEASE)
         result = await peer.expect("job.event", kind="tool_result")
@@ -29,7 +29,7 @@ async def test_a_tool_call_that_the_upstream_refused(error: str, autojump_clock:
 
 @pytest.mark.logs_error("agent failed .*agent=caller@1.0.0")
 async def test_an_error_of_something_else(autojump_clock: MockClock) -> None:
-    """What the provisioner cannot explain ends the job as any exception does."""
+    """An exception that the provisioner cannot explain ends the job like any other."""
     async with provided(Upstream()) as (_, peer):
         job = {"error": "odd", "dies": True}
         accepted = await peer.submit("caller", job, lease_request=LEASE)
@@ -39,7 +39,7 @@ async def test_an_error_of_something_else(autojump_clock: MockClock) -> None:
 
 @pytest.mark.parametrize("error", ["spent", "model"])
 async def test_a_job_that_ends_of_what_was_refused(error: str, autojump_clock: MockClock) -> None:
-    """The terminal has the code, too."""
+    """An uncaught error of the upstream ends the job with the explained code."""
     async with provided(Upstream()) as (_, peer):
         job = {"error": error, "dies": True}
         accepted = await peer.submit("caller", job, lease_request=LEASE)
@@ -49,7 +49,7 @@ async def test_a_job_that_ends_of_what_was_refused(error: str, autojump_clock: M
 
 @pytest.mark.logs_error("agent failed .*agent=caller@1.0.0")
 async def test_without_credentials_nothing_is_explained(autojump_clock: MockClock) -> None:
-    """An exception of that kind is somebody else's, when the job has no credentials."""
+    """In a job without credentials the provisioner is not asked to explain."""
     features = tuple(f for f in ALL_FEATURES if f != Feature.PROVISIONED_CREDENTIALS)
     async with providing_runtime(Upstream()) as runtime, open_peer(runtime) as peer:
         await peer.hello(features=features)
@@ -61,7 +61,7 @@ async def test_without_credentials_nothing_is_explained(autojump_clock: MockCloc
 
 @pytest.mark.logs_error("agent failed .*agent=caller@1.0.0")
 async def test_nor_where_none_were_needed(autojump_clock: MockClock) -> None:
-    """It is no different if there might have been credentials, and are none."""
+    """Nor is it asked in a job that could have had credentials and has none."""
     async with provided(Upstream(mints=0)) as (_, peer):
         job = {"error": "spent", "dies": True}
         accepted = await peer.submit("caller", job, lease_request=LEASE)
@@ -71,7 +71,7 @@ async def test_nor_where_none_were_needed(autojump_clock: MockClock) -> None:
 
 @pytest.mark.logs_error("error cannot be explained|agent failed .*agent=caller@1.0.0")
 async def test_a_provisioner_that_fails_to_explain(autojump_clock: MockClock) -> None:
-    """Its failure is logged, and the error stays what it was."""
+    """If `explain` fails, that is logged and the error stays unchanged."""
 
     class Speechless(Upstream):
         def explain(self, error: Exception) -> ArcpError | None:

@@ -1,4 +1,4 @@
-"""The store fails, or the process dies, at any commit: nothing is left alive upstream (§14)."""
+"""The store fails, or the process dies, at any commit: no key stays alive upstream (§14)."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ TROUBLE = "store in trouble"
 
 
 class SafeFaultyStore(FaultyStore):
-    """One that is trusted all the same."""
+    """A faulty store that says it is durable."""
 
     durable = True
 
 
 class SafeWatchedStore(WatchedStore):
-    """Likewise."""
+    """A watched store that says it is durable."""
 
     durable = True
 
@@ -38,12 +38,12 @@ def _negotiated(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def provided_world(store: MemoryStore, upstream: Upstream) -> World:
-    """A world in which jobs get credentials."""
+    """Return a world in which jobs get credentials."""
     world = World(store, provisioner=upstream)
 
     @world.runtime.agent("rotator")
     async def rotator(job: JobContext) -> Json:
-        """Log and rotate, so often."""
+        """Log and rotate as many times as the input says."""
         for n in range(job.input):
             await job.log(str(n))
             await trio.sleep(0.2)
@@ -53,7 +53,7 @@ def provided_world(store: MemoryStore, upstream: Upstream) -> World:
 
 
 async def tell_story(one: Client, other: Client) -> None:
-    """Jobs that rotate, that are cancelled, and whose submitter is away when they end."""
+    """Run jobs that rotate, that are cancelled, and whose submitter is away at their end."""
     rotating = await one.submit("rotator", 2, key="rotating")
     cancelled = await other.submit("waiter", key="cancelled")
     await one.drop()
@@ -71,7 +71,7 @@ async def tell_story(one: Client, other: Client) -> None:
 async def test_every_commit_may_fail(
     seconds: float, autojump_clock: MockClock, *, applied: bool
 ) -> None:
-    """Whatever was minted is revoked by the end, at the latest at the next start."""
+    """Whichever commit fails, every key is revoked by the next start at the latest."""
     for n in count(1):
         upstream = Upstream(slow=0.05, slow_answer=0.05, slow_revoke=0.05)
         store = SafeFaultyStore(commit=n, seconds=seconds, applied=applied)
@@ -86,7 +86,7 @@ async def test_every_commit_may_fail(
 
 
 async def check_nothing_outlives(store: SafeStore, upstream: Upstream) -> None:
-    """Another runtime over what is stored finds all that lives, and revokes it."""
+    """Start another runtime over the store, and check that it revokes every key."""
     assert SECRET not in repr(vars(store))
     async with providing_runtime(upstream, store):
         assert upstream.live == set()
@@ -97,7 +97,7 @@ async def check_nothing_outlives(store: SafeStore, upstream: Upstream) -> None:
 
 @attrs.frozen
 class Moment:
-    """What was stored before a commit, and what was alive upstream."""
+    """The store before a commit, and the keys alive upstream at that time."""
 
     store: SafeStore
     upstream: Upstream
@@ -105,15 +105,15 @@ class Moment:
 
 @pytest.mark.spec("14-13")
 async def test_dying_at_every_commit(autojump_clock: MockClock) -> None:
-    """Killed there, and started again: what lived is revoked before anyone is let in.
+    """After a crash at any commit the next start revokes every key before serving.
 
-    What was on its way upstream when the process died may be minted later; it is revoked too.
+    Keys that are minted after the crash, for orders on their way, are revoked, too.
     """
     upstream = Upstream(slow=0.05, slow_answer=0.05, slow_revoke=0.05)
     moments: list[Moment] = []
 
     async def keep_moment() -> None:
-        for _ in range(3):  # what is about to be said is said, and what is asked for is under way
+        for _ in range(3):  # by then what is due has been sent, and asked of the upstream
             await trio.sleep(0.02)
             stored = copy_into(SafeStore(), store)
             moments.append(Moment(stored, copy.deepcopy(upstream)))

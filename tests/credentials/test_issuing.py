@@ -31,7 +31,7 @@ WITHOUT = tuple(name for name in ALL_FEATURES if name != Feature.PROVISIONED_CRE
     "9.8.1-1", "9.8.1-2", "9.8.1-4", "9.8.1-5", "9.8.2-1", "9.8.3-1", "9.8.3-2", "9.8.3-3"
 )
 async def test_an_acceptance_shows_what_was_issued(autojump_clock: MockClock) -> None:
-    """It has the whole credential, within the lease; the agent has the same."""
+    """An acceptance has the whole credential, within the lease, and the agent has the same."""
     upstream, store = Upstream(), SafeStore()
     async with provided(upstream, store) as (_, peer):
         accepted = await peer.submit("worker", 1, lease_request=LEASE)
@@ -48,7 +48,7 @@ async def test_an_acceptance_shows_what_was_issued(autojump_clock: MockClock) ->
 async def test_what_is_left_is_told_though_the_upstream_counts_too(
     autojump_clock: MockClock,
 ) -> None:
-    """A credential with the budget among its constraints changes nothing about that."""
+    """A credential with a budget does not change the remaining amounts."""
     async with provided(Upstream()) as (runtime, peer):
         runtime.add(doer.agents)
         end, bodies = await doer.do(peer, ["metric", "cost.llm", 0.5, "USD"], lease_request=LEASE)
@@ -60,7 +60,7 @@ async def test_what_is_left_is_told_though_the_upstream_counts_too(
 @pytest.mark.spec("9.8.3-4")
 @pytest.mark.parametrize("given", ["as in the lease", "with an offset", "earlier"])
 async def test_an_expiry_is_told_in_utc(given: str, autojump_clock: MockClock) -> None:
-    """It ends in `Z` and is the lease's, however the upstream wrote it; an earlier one is told."""
+    """The expiry is told in UTC: the lease's, or an earlier one of the upstream."""
     upstream = Upstream()
     async with provided(upstream) as (runtime, peer):
         now = runtime.clock.now()
@@ -81,7 +81,7 @@ async def test_an_expiry_is_told_in_utc(given: str, autojump_clock: MockClock) -
 
 @pytest.mark.spec("9.8.2-3", "14-8")
 async def test_no_two_jobs_share_a_value(autojump_clock: MockClock) -> None:
-    """Each job has an order of its own."""
+    """Each job has an order and credentials of its own."""
     async with provided(Upstream()) as (_, peer):
         values = set()
         for _ in range(5):
@@ -91,7 +91,7 @@ async def test_no_two_jobs_share_a_value(autojump_clock: MockClock) -> None:
 
 
 async def test_a_job_that_needs_none_gets_none(autojump_clock: MockClock) -> None:
-    """A provisioner may find that there is nothing to issue: nothing is shown, and nothing kept."""
+    """A provisioner may issue nothing: the acceptance has no credentials, and none is stored."""
     upstream, store = Upstream(mints=0), SafeStore()
     async with provided(upstream, store) as (_, peer):
         accepted = await peer.submit("worker")
@@ -102,7 +102,7 @@ async def test_a_job_that_needs_none_gets_none(autojump_clock: MockClock) -> Non
 
 
 async def test_a_client_of_the_python_sdk_gets_them_too(autojump_clock: MockClock) -> None:
-    """What is translated for a dialect is the frame with the values filled in."""
+    """A frame that is translated for a dialect has the values, too."""
     upstream = Upstream()
     async with providing_runtime(upstream) as runtime, open_peer(runtime) as peer:
         capabilities = {"encodings": ["json"], "features": list(ALL_FEATURES), "agents": []}
@@ -112,12 +112,12 @@ async def test_a_client_of_the_python_sdk_gets_them_too(autojump_clock: MockCloc
         assert accepted["credentials"][0]["value"] in upstream.live_values
 
 
-# -- to whom
+# -- which sessions get them
 
 
 @pytest.mark.spec("14-7", "9.8.2-2")
 async def test_who_is_not_authenticated_gets_none(autojump_clock: MockClock) -> None:
-    """There is no session without a token, and so no credential."""
+    """Without a token there is no session, and no credential."""
     upstream = Upstream()
     async with providing_runtime(upstream) as runtime, open_peer(runtime) as peer:
         with pytest.raises(Unauthenticated):
@@ -126,7 +126,7 @@ async def test_who_is_not_authenticated_gets_none(autojump_clock: MockClock) -> 
 
 
 async def test_who_did_not_negotiate_gets_none(autojump_clock: MockClock) -> None:
-    """Without the feature the upstream is not even asked."""
+    """Without the feature the upstream is not asked."""
     upstream = Upstream()
     async with providing_runtime(upstream) as runtime, open_peer(runtime) as peer:
         await peer.hello(features=WITHOUT)
@@ -140,7 +140,7 @@ async def test_who_did_not_negotiate_gets_none(autojump_clock: MockClock) -> Non
 async def open_public_peer(
     runtime: Runtime, recorder: WireRecorder | None = None
 ) -> AsyncGenerator[Peer, None]:
-    """A peer on whose connection somebody may read along."""
+    """Connect a client on a connection that others may read along."""
     ours, theirs = memory_streams()
     runtime.start_connection(partial(serve_stream, runtime, theirs, "far away"), "far away")
     async with connect(ours, max_bytes=1_000_000) as transport:
@@ -149,7 +149,7 @@ async def open_public_peer(
 
 @pytest.mark.spec("14-7")
 async def test_nothing_is_offered_where_somebody_may_read_along(autojump_clock: MockClock) -> None:
-    """On an open connection the feature is not in the welcome, and not in force."""
+    """On a connection that others may read along, the feature is not offered."""
     upstream = Upstream()
     async with providing_runtime(upstream) as runtime, open_public_peer(runtime) as peer:
         welcome = await peer.hello()
@@ -165,7 +165,7 @@ async def test_nothing_is_offered_where_somebody_may_read_along(autojump_clock: 
 async def test_a_session_takes_no_secrets_to_an_open_connection(
     by: str, autojump_clock: MockClock
 ) -> None:
-    """Resumed where somebody may read along, the session is replayed without the values."""
+    """Resumed on such a connection, a session is replayed without the values."""
     upstream = Upstream()
     async with providing_runtime(upstream) as runtime, open_peers(runtime) as peers:
         peer = await peers.connect()
@@ -188,7 +188,7 @@ async def test_a_session_takes_no_secrets_to_an_open_connection(
 async def test_nothing_is_offered_without_a_durable_store(
     caplog: pytest.LogCaptureFixture, autojump_clock: MockClock
 ) -> None:
-    """What would be forgotten with the process is not promised to be revoked; said once."""
+    """Without a durable store the feature is not offered, and that is logged once."""
     upstream = Upstream()
     async with providing_runtime(upstream, MemoryStore()) as runtime, open_peer(runtime) as peer:
         welcome = await peer.hello()
@@ -201,7 +201,7 @@ async def test_nothing_is_offered_without_a_durable_store(
 
 
 async def test_the_feature_is_offered_in_its_place(autojump_clock: MockClock) -> None:
-    """With a provisioner, and not without one; in the order of the specification."""
+    """With a provisioner the feature is listed in the order of the specification."""
     for upstream in (Upstream(), None):
         async with providing_runtime(upstream) as runtime, open_peer(runtime) as peer:
             offered = (await peer.hello())["payload"]["capabilities"]["features"]
@@ -215,7 +215,7 @@ async def test_the_feature_is_offered_in_its_place(autojump_clock: MockClock) ->
 async def test_a_submit_that_is_repeated_gets_the_same_credential(
     autojump_clock: MockClock,
 ) -> None:
-    """Under one key there is one order, also while it is slow; and nothing to tell at the end."""
+    """Repeated submits of a key share one order, and get no values after the end."""
     upstream = Upstream(slow=2)
     async with providing_runtime(upstream) as runtime, open_peers(runtime) as peers:
         one, other = await peers.connect(), await peers.connect()
@@ -236,7 +236,7 @@ async def test_a_submit_that_is_repeated_gets_the_same_credential(
 
 
 async def test_a_session_that_was_closed_still_gets_values(autojump_clock: MockClock) -> None:
-    """It lets go of its jobs, but they are its principal's; the same key brings the same."""
+    """After its close, a session that submits the key again gets the same credential."""
     upstream = Upstream()
     async with providing_runtime(upstream) as runtime, open_peers(runtime) as peers:
         peer = await peers.connect()

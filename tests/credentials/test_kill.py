@@ -1,4 +1,4 @@
-"""The process is killed with credentials alive: the next one revokes them first (§14)."""
+"""After a kill with credentials alive, the next process revokes them first (§14)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TEST_SECONDS: Final = 100.0
 
 @asynccontextmanager
 async def server_over(folder: Path) -> AsyncGenerator[int]:
-    """The port of a server in a process of its own, which is killed at the end of the block."""
+    """Provide the port of a server process, which is killed at the end of the block."""
     command = [sys.executable, "-m", "tests.credentials.server", str(folder)]
     process = await trio.lowlevel.open_process(command, stdout=subprocess.PIPE, cwd=ROOT)
     assert process.stdout is not None
@@ -43,7 +43,7 @@ async def server_over(folder: Path) -> AsyncGenerator[int]:
 
 @asynccontextmanager
 async def peer_at(port: int) -> AsyncGenerator[Peer]:
-    """A client of that server, its session open."""
+    """Provide a client of that server with a session."""
     stream = await trio.open_tcp_stream("127.0.0.1", port)
     async with connect(stream, max_bytes=1_000_000) as transport:
         peer = Peer(transport, stream, WireRecorder())
@@ -53,12 +53,12 @@ async def peer_at(port: int) -> AsyncGenerator[Peer]:
 
 
 def alive(folder: Path) -> list[str]:
-    """The keys that open something."""
+    """Return the names of the keys that are alive."""
     return sorted(path.name for path in folder.glob("keys/*"))
 
 
 async def becomes_alive(folder: Path, count: int) -> None:
-    """Wait until there are so many."""
+    """Wait until there are this many keys."""
     while len(alive(folder)) < count:  # noqa: ASYNC110 - of another process
         await trio.sleep(0.01)
 
@@ -66,7 +66,7 @@ async def becomes_alive(folder: Path, count: int) -> None:
 @pytest.mark.spec("14-13")
 @pytest.mark.parametrize("when", ["running", "issuing", "rotating"])
 async def test_killed_and_started_again(when: str, tmp_path: Path) -> None:
-    """Whether its answer was read or not: no key of before is alive when work is accepted again."""
+    """After a kill no earlier key is alive once work is accepted again."""
     (tmp_path / "keys").mkdir()
     with trio.fail_after(TEST_SECONDS):
         async with server_over(tmp_path) as port, peer_at(port) as peer:

@@ -1,4 +1,4 @@
-"""Whatever was minted is revoked, before the terminal if the upstream lets it (§9.8.2, §14)."""
+"""Every key is revoked, before the terminal if the upstream permits (§9.8.2, §14)."""
 
 from __future__ import annotations
 
@@ -25,35 +25,35 @@ Ending = Callable[[Peer, Clock], Awaitable[Frame]]
 
 
 async def succeeds(peer: Peer, clock: Clock) -> Frame:
-    """The agent returns."""
+    """Run a job whose agent returns."""
     return await peer.submit("worker", 1, lease_request=LEASE)
 
 
 async def fails(peer: Peer, clock: Clock) -> Frame:
-    """The agent raises."""
+    """Run a job whose agent raises."""
     return await peer.submit("failer", lease_request=LEASE)
 
 
 async def is_cancelled(peer: Peer, clock: Clock) -> Frame:
-    """The client cancels."""
+    """Run a job that the client cancels."""
     accepted = await peer.submit("sleeper", lease_request=LEASE)
     await peer.send("job.cancel", {"job_id": accepted["job_id"]})
     return accepted
 
 
 async def times_out(peer: Peer, clock: Clock) -> Frame:
-    """It runs too long."""
+    """Run a job that exceeds its time."""
     return await peer.submit("sleeper", lease_request=LEASE, max_runtime_sec=3)
 
 
 async def expires(peer: Peer, clock: Clock) -> Frame:
-    """Its lease is over."""
+    """Run a job whose lease expires."""
     constraints = {"expires_at": rfc3339(clock.now() + 3)}
     return await peer.submit("expirer", lease_request=LEASE, lease_constraints=constraints)
 
 
 async def is_cut_off(peer: Peer, clock: Clock) -> Frame:
-    """Its agent does not stop when it is cancelled."""
+    """Run a job whose agent does not stop when it is cancelled."""
     accepted = await peer.submit("stubborn", lease_request=LEASE)
     await peer.send("job.cancel", {"job_id": accepted["job_id"]})
     return accepted
@@ -70,7 +70,7 @@ STATUS: dict[Ending, str] = {
 
 
 async def terminal(peer: Peer, job_id: str) -> Frame:
-    """The job's end, looked at in the moment that it comes."""
+    """Return the payload of the job's terminal at the moment it comes."""
     frame = await peer.until_terminal(job_id)
     assert frame["type"] in TERMINAL
     payload: Frame = frame["payload"]
@@ -82,7 +82,7 @@ async def terminal(peer: Peer, job_id: str) -> Frame:
 async def test_it_is_revoked_by_the_time_of_the_terminal(
     ends: Ending, autojump_clock: MockClock
 ) -> None:
-    """However a job ends, who reads its end can rely on its credentials being worthless."""
+    """However a job ends, its keys are revoked when its terminal comes."""
     upstream, store = Upstream(mints=3, slow_revoke=0.5), SafeStore()
     runtime = providing_runtime(upstream, store, cancel_grace_seconds=2)
     async with runtime, open_peer(runtime) as peer:
@@ -99,7 +99,7 @@ async def test_it_is_revoked_by_the_time_of_the_terminal(
 
 @pytest.mark.spec("9.8.2-4")
 async def test_it_is_revoked_by_the_time_of_a_shutdown(autojump_clock: MockClock) -> None:
-    """Jobs that a shutdown ends are no exception."""
+    """The keys of jobs that a shutdown ends are revoked, too."""
     upstream, store = Upstream(slow_revoke=0.5), SafeStore()
     async with providing_runtime(upstream, store) as runtime, open_peer(runtime) as peer:
         await peer.hello()
@@ -116,7 +116,7 @@ async def test_it_is_revoked_by_the_time_of_a_shutdown(autojump_clock: MockClock
 async def test_a_job_does_not_wait_long_for_an_upstream_that_is_down(
     trouble: str, caplog: pytest.LogCaptureFixture, autojump_clock: MockClock
 ) -> None:
-    """Its end comes after the bound; the revocation goes on, stored as such, until it is done."""
+    """If the upstream is down, the terminal comes after `revoke_seconds` and tries go on."""
     upstream, store = Upstream(), SafeStore()
     if trouble == "it fails":
         upstream.failing = down("revoke")
@@ -142,7 +142,7 @@ async def test_a_job_does_not_wait_long_for_an_upstream_that_is_down(
 
 @pytest.mark.spec("9.8.2-5")
 async def test_tries_are_further_and_further_apart(autojump_clock: MockClock) -> None:
-    """Each pause is twice the one before, up to a minute; in the runtime's own time."""
+    """Each pause between tries is twice the one before, up to a minute."""
     upstream = Upstream(failing=down("revoke"))
     async with provided(upstream) as (_, peer):
         await peer.submit("worker", lease_request=LEASE)
@@ -155,7 +155,7 @@ async def test_tries_are_further_and_further_apart(autojump_clock: MockClock) ->
 
 @pytest.mark.spec("9.8.2-5")
 async def test_tries_go_on_for_days(autojump_clock: MockClock) -> None:
-    """An upstream that is down for two days ends nothing; what it kept is revoked when it is up."""
+    """After two days without the upstream the keys are still revoked."""
     upstream = Upstream(failing=down("revoke"))
     async with provided(upstream) as (_, peer):
         await peer.submit("worker", lease_request=LEASE)
@@ -168,7 +168,7 @@ async def test_tries_go_on_for_days(autojump_clock: MockClock) -> None:
 
 @pytest.mark.spec("9.8.2-5")
 async def test_passing_trouble_delays_the_terminal_only(autojump_clock: MockClock) -> None:
-    """Three failures within the bound: the terminal still comes behind the revocation."""
+    """After three failed tries within the bound the terminal comes after the revocation."""
     upstream = Upstream(failing=down("revoke", times=3))
     async with provided(upstream) as (_, peer):
         began = trio.current_time()
@@ -180,7 +180,7 @@ async def test_passing_trouble_delays_the_terminal_only(autojump_clock: MockCloc
 
 @pytest.mark.spec("14-13")
 async def test_a_shutdown_waits_a_moment_and_forgets_nothing(autojump_clock: MockClock) -> None:
-    """What cannot be revoked within a second is left to the next start, which begins with it."""
+    """Keys that cannot be revoked within a second of a shutdown are left to the next start."""
     upstream, store = Upstream(), SafeStore()
     async with provided(upstream, store) as (_, peer):
         upstream.failing = down("revoke")
@@ -202,7 +202,7 @@ async def test_a_shutdown_waits_a_moment_and_forgets_nothing(autojump_clock: Moc
 async def test_a_shutdown_lets_what_is_under_way_come_to_its_end(
     autojump_clock: MockClock,
 ) -> None:
-    """Also what no job waits for: the keys of a submit that was refused."""
+    """A shutdown also waits for the keys of a submit that was refused."""
     upstream = Upstream(failing_after=down("issue"), slow_revoke=0.6)
     async with provided(upstream) as (_, peer):
         with pytest.raises(InternalError):
@@ -213,7 +213,7 @@ async def test_a_shutdown_lets_what_is_under_way_come_to_its_end(
 
 @pytest.mark.spec("14-13")
 async def test_a_restart_is_not_held_up_for_long(autojump_clock: MockClock) -> None:
-    """With the upstream down, work is accepted after the bound, and revoking goes on behind it."""
+    """A start with the upstream down serves after the bound, and revoking goes on."""
     upstream, store = Upstream(), SafeStore()
     async with provided(upstream, store) as (_, peer):
         await peer.submit("sleeper", lease_request=LEASE)
@@ -235,7 +235,7 @@ async def test_a_restart_is_not_held_up_for_long(autojump_clock: MockClock) -> N
 async def test_what_cannot_be_revoked_is_said_to_operators_and_kept(
     caplog: pytest.LogCaptureFixture, autojump_clock: MockClock
 ) -> None:
-    """An upstream that refuses for good: an error in the log, a row that stays, no more tries."""
+    """A final refusal to revoke is logged as an error, kept in the store, and not tried again."""
     upstream, store = Upstream(failing=refusing), SafeStore()
     async with provided(upstream, store) as (runtime, peer):
         accepted = await peer.submit("worker", lease_request=LEASE)
@@ -260,7 +260,7 @@ async def test_what_cannot_be_revoked_is_said_to_operators_and_kept(
 async def test_a_start_without_the_provisioner_says_what_it_cannot_do(
     autojump_clock: MockClock,
 ) -> None:
-    """The row stays for the day when there is one again."""
+    """A start without the provisioner logs that, and keeps the rows."""
     upstream, store = Upstream(), SafeStore()
     async with provided(upstream, store) as (_, peer):
         upstream.failing = down("revoke")
@@ -271,7 +271,7 @@ async def test_a_start_without_the_provisioner_says_what_it_cannot_do(
 
 
 async def test_many_are_revoked_some_at_a_time(autojump_clock: MockClock) -> None:
-    """After a restart the upstream is not flooded, and a job that ends now does not wait behind."""
+    """A thousand keys are revoked in batches, and a job that ends meanwhile does not wait."""
     upstream, store = Upstream(mints=1_000), SafeStore()
     async with provided(upstream, store) as (_, peer):
         upstream.failing = down("revoke")
@@ -279,7 +279,7 @@ async def test_many_are_revoked_some_at_a_time(autojump_clock: MockClock) -> Non
     upstream.failing, upstream.slow_revoke, upstream.mints = down(), 1, 1
     async with providing_runtime(upstream, store) as runtime, open_peer(runtime) as peer:
         await peer.hello()
-        # Each second a batch of them, for the five seconds that a start waits.
+        # A batch each second, for the five seconds that a start waits.
         assert 200 < len(upstream.revoked) < 400
         accepted = await peer.submit("worker", lease_request=LEASE)
         began = trio.current_time()

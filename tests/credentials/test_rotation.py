@@ -1,4 +1,4 @@
-"""A rotated credential: told to the submitter, replaced, and the old one revoked (§9.8.2)."""
+"""Rotation: the submitter is told the new value, and the old key is revoked (§9.8.2)."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from tests.stage import AUDITOR
 
 
 def is_rotation(frame: Frame) -> bool:
-    """Whether it tells of another value."""
+    """Return whether a frame tells a new value."""
     body = frame["payload"].get("body", {})
     return bool(frame["type"] == "job.event" and body.get("phase") == "credential_rotated")
 
 
 async def rotations(peer: Peer, job_id: str) -> list[Frame]:
-    """What the job has told of rotations, up to its end."""
+    """Return what the job has told about rotations, up to its end."""
     await peer.until_terminal(job_id)
     assert peer.session_id is not None
     events = peer.recorder.events(job_id, session_id=peer.session_id)
@@ -35,7 +35,7 @@ async def rotations(peer: Peer, job_id: str) -> list[Frame]:
 
 @pytest.mark.spec("9.8.2-7", "9.8.2-8", "9.8.1-1")
 async def test_a_rotation_replaces_value_and_key(autojump_clock: MockClock) -> None:
-    """The event has the id and the new value; the new key lives, the old one does not."""
+    """The event has id and new value; the new key is alive and the old one revoked."""
     upstream = Upstream(slow_revoke=0.1)
     async with provided(upstream) as (_, peer):
         job = {"times": 1, "sleep": 5}
@@ -57,7 +57,7 @@ async def test_a_rotation_replaces_value_and_key(autojump_clock: MockClock) -> N
 @pytest.mark.spec("9.8.2-4", "9.8.2-8")
 @pytest.mark.parametrize("rotates", [1, 2])
 async def test_nothing_is_left_of_many_rotations(rotates: int, autojump_clock: MockClock) -> None:
-    """Three in a row, each with one key or two: at the end of the job none is alive."""
+    """After three rotations with one key or two, no key outlives the job."""
     upstream, store = Upstream(rotates=rotates), SafeStore()
     async with provided(upstream, store) as (_, peer):
         accepted = await peer.submit("rotator", {"times": 3, "sleep": 5}, lease_request=LEASE)
@@ -77,7 +77,7 @@ async def test_nothing_is_left_of_many_rotations(rotates: int, autojump_clock: M
 
 
 async def test_a_rotation_and_the_end_right_behind_it(autojump_clock: MockClock) -> None:
-    """An agent that returns at once has still told its client of the new value."""
+    """A rotation right before the agent's return is told to the client."""
     upstream = Upstream()
     async with provided(upstream) as (_, peer):
         accepted = await peer.submit("rotator", {"times": 1}, lease_request=LEASE)
@@ -90,14 +90,14 @@ async def test_a_rotation_and_the_end_right_behind_it(autojump_clock: MockClock)
 async def test_a_rotation_that_fails_changes_nothing(
     trouble: str, autojump_clock: MockClock
 ) -> None:
-    """The agent is told, the old value is as good as before, and no other is left alive."""
+    """After a failed rotation the old value is good, and no other key is alive."""
     upstream, store = Upstream(), SafeStore()
     runtime = providing_runtime(upstream, store)
     seen: list[list[Credential]] = []
 
     @runtime.agent("trier")
     async def trier(job: JobContext) -> Json:
-        """Try to rotate, look at what there is, and try again."""
+        """Try to rotate, look at the credential, and try again."""
         (old,) = job.credentials
         await trio.sleep(1)
         with pytest.raises(InternalError):
@@ -138,7 +138,7 @@ async def test_a_rotation_that_fails_changes_nothing(
 
 
 async def test_the_same_key_with_another_value_stays_alive(autojump_clock: MockClock) -> None:
-    """An upstream that keeps the name of what it rotates does not have the new value revoked."""
+    """A rotation that keeps the key's handle does not revoke it."""
 
     class InPlace(Upstream):
         async def rotate(self, order: CredentialOrder, handle: str) -> Sequence[Issued]:
@@ -158,12 +158,12 @@ async def test_the_same_key_with_another_value_stays_alive(autojump_clock: MockC
 
 
 async def test_there_is_nothing_to_rotate(autojump_clock: MockClock) -> None:
-    """An id that is none of the job's is the agent's mistake, with credentials and without."""
+    """An id that is not the job's raises in the agent."""
     runtime = providing_runtime(Upstream())
 
     @runtime.agent("wrong")
     async def wrong(job: JobContext) -> Json:
-        """Rotate what it does not have."""
+        """Rotate a credential that the job does not have."""
         with pytest.raises(KeyError):
             await job.rotate("cred_x")
         return True
@@ -182,7 +182,7 @@ async def test_there_is_nothing_to_rotate(autojump_clock: MockClock) -> None:
 async def test_a_job_that_ends_while_it_rotates(
     at: float, autojump_clock: MockClock, *, stubborn: bool
 ) -> None:
-    """Whatever the upstream has minted by the end, or mints behind it, is revoked."""
+    """Keys that are minted by a rotation during or after the job's end are revoked."""
     upstream, store = Upstream(stubborn=stubborn), SafeStore()
     async with provided(upstream, store, cancel_grace_seconds=0) as (_, peer):
         accepted = await peer.submit("rotator", {"times": 1}, lease_request=LEASE)
@@ -196,12 +196,12 @@ async def test_a_job_that_ends_while_it_rotates(
     assert store.credentials == []
 
 
-# -- who sees the value
+# -- which sessions see the value
 
 
 @pytest.mark.spec("14-10", "14-11", "7.6-6", "7.6-7", "9.8.2-2")
 async def test_only_the_submitting_principal_sees_values(autojump_clock: MockClock) -> None:
-    """Not another who may observe the job, live or its history; nobody in any listing."""
+    """An observer of another principal sees no value, live, in history or in a listing."""
     upstream = Upstream()
     async with providing_runtime(upstream) as runtime, open_peers(runtime) as peers:
         submitter, live, late = [await peers.connect() for _ in range(3)]
@@ -233,7 +233,7 @@ async def test_only_the_submitting_principal_sees_values(autojump_clock: MockClo
 
 @pytest.mark.spec("7.6-6")
 async def test_another_session_of_the_submitter_sees_values(autojump_clock: MockClock) -> None:
-    """They are in the answer to its subscription, and in what it is told of rotations."""
+    """Another session of the submitter sees the values, and those of rotations."""
     upstream = Upstream()
     async with providing_runtime(upstream) as runtime, open_peers(runtime) as peers:
         submitter, other = [await peers.connect() for _ in range(2)]
@@ -250,7 +250,7 @@ async def test_another_session_of_the_submitter_sees_values(autojump_clock: Mock
 
 
 async def test_a_resume_shows_values_that_are_good(autojump_clock: MockClock) -> None:
-    """While the job runs the newest value stands wherever one stood; behind its end none does."""
+    """A replay has the newest value while the job runs, and none after its end."""
     upstream = Upstream()
     async with providing_runtime(upstream) as runtime, open_peers(runtime) as peers:
         peer = await peers.connect()
@@ -273,7 +273,7 @@ async def test_a_resume_shows_values_that_are_good(autojump_clock: MockClock) ->
 
 
 async def resumed(peers: PeerFactory, peer: Peer) -> Peer:
-    """The peer's session on another connection, from its very beginning."""
+    """Return a client that has resumed this session from its beginning."""
     resume = peer.resume_from() | {"last_event_seq": 0}
     await peer.drop()
     back: Peer = await peers.connect()
@@ -286,13 +286,13 @@ async def resumed(peers: PeerFactory, peer: Peer) -> Peer:
 
 @pytest.mark.spec("9.8.2-4")
 async def test_a_rotation_and_the_end_at_once(autojump_clock: MockClock) -> None:
-    """A thousand times, at every distance from each other: nothing is left alive upstream."""
+    """Rotations that race with ends a thousand times leave no key alive."""
     upstream, store = Upstream(mints=2, rotates=2), SafeStore()
     runtime = providing_runtime(upstream, store, cancel_grace_seconds=0)
 
     @runtime.agent("racer")
     async def racer(job: JobContext) -> Json:
-        """Rotate all it has, again and again, and end whenever it likes."""
+        """Rotate all credentials over and over, and end after the input's seconds."""
         with trio.move_on_after(job.input):
             async with trio.open_nursery() as nursery:
                 for credential in job.credentials:

@@ -21,7 +21,7 @@ VALUE = f"{SECRET}value"
 
 
 def test_no_representation_shows_a_value() -> None:
-    """Neither of what a provisioner returns nor of what an agent holds."""
+    """No repr of a provisioner's answer or of an agent's credential shows a value."""
     issued = Issued(handle="vk", value=VALUE, endpoint="https://gw.example")
     credential = Credential(id="c", scheme="bearer", value=VALUE, endpoint="https://gw.example")
     for shown in (issued, credential, [credential], {"c": issued}):
@@ -31,12 +31,12 @@ def test_no_representation_shows_a_value() -> None:
 
 
 async def live_through_everything(folder: Path, upstream: Upstream) -> str:
-    """Issue, rotate, delegate, fail and cancel over a real store; the session's id."""
+    """Issue, rotate, delegate, fail and cancel over a real store; return the session's id."""
     runtime = providing_runtime(upstream, SqliteStore(folder / "arcp.db"), revoke_seconds=1)
 
     @runtime.agent("all")
     async def everything(job: JobContext) -> Json:
-        """Rotate, delegate, show what can be shown, and die of it."""
+        """Rotate, delegate, and raise with everything that can be shown."""
         (credential,) = job.credentials
         await job.rotate(credential.id)
         child = await job.delegate("worker", lease={"model.use": ["tier-fast/x"]})
@@ -62,7 +62,7 @@ async def live_through_everything(folder: Path, upstream: Upstream) -> str:
 async def test_no_value_is_on_disk_or_in_a_log(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """After a story with everything in it, the data folder and the log have not one of them."""
+    """No value is in the data folder or in the log."""
     upstream = Upstream()
     with caplog.at_level(logging.DEBUG), trio.fail_after(60):
         await live_through_everything(tmp_path, upstream)
@@ -82,7 +82,7 @@ async def test_no_value_is_on_disk_or_in_a_log(
 def test_a_replay_of_the_store_shows_credentials_without_values(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The command prints whole frames, in which each credential stands without its value."""
+    """`arcp-trio replay` prints frames whose credentials have no values."""
     session_id = trio.run(live_through_everything, tmp_path, Upstream())
     assert main(["replay", "--data", str(tmp_path), session_id]) == 0
     frames = [json.loads(line) for line in capfd.readouterr().out.splitlines()]

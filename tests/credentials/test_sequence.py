@@ -15,14 +15,14 @@ from tests.credentials.upstream import ENDPOINT, Upstream
 
 @pytest.mark.spec("9.8.2-1", "9.8.2-4", "9.8.3-1", "9.8.3-2", "9.8.3-3")
 async def test_a_provisioned_credential(autojump_clock: MockClock) -> None:
-    """Submit, provision, acceptance with the credential, cost, result, and revocation."""
+    """The frames are those of §13.7: acceptance with credential, cost, remainder, result."""
     upstream = Upstream()
     runtime = providing_runtime(upstream)
     used: list[str] = []
 
     @runtime.agent("research-summarizer")
     async def research_summarizer(job: JobContext) -> Json:
-        """Call the gateway, and say what it cost."""
+        """Call the gateway, and report the cost."""
         (credential,) = job.credentials
         assert credential.endpoint == ENDPOINT
         assert credential.value in upstream.live_values

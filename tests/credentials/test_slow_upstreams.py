@@ -1,4 +1,4 @@
-"""Credentials that are late or never come, and what goes on meanwhile (§9.8.2)."""
+"""Credentials that come late or never, and what goes on meanwhile (§9.8.2)."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from tests.inside import live_jobs
 
 
 def unusable(upstream: Upstream) -> None:
-    """Answer with what no client could be shown."""
+    """Have the upstream answer with a credential that cannot be sent."""
     upstream.extra["model.use"] = [float("nan")]
 
 
 def silent(upstream: Upstream) -> None:
-    """Mint, and take too long to say so."""
+    """Have the upstream mint, and answer too late."""
     upstream.slow_answer = 60
 
 
 def failing(upstream: Upstream) -> None:
-    """Do not mint."""
+    """Have the upstream fail before it mints."""
     upstream.failing = down("issue", times=1)
 
 
 def failing_late(upstream: Upstream) -> None:
-    """Mint, and fail."""
+    """Have the upstream mint, and then fail."""
     upstream.failing_after = down("issue", times=1)
 
 
@@ -43,7 +43,7 @@ def failing_late(upstream: Upstream) -> None:
 async def test_no_credentials_no_job(
     fail: Callable[[Upstream], None], caplog: pytest.LogCaptureFixture, autojump_clock: MockClock
 ) -> None:
-    """An error that may be tried again, nothing listed, the key free, and nothing left alive."""
+    """If no credentials are issued the submit is refused as retryable, and nothing is left."""
     upstream, store = Upstream(mints=2), SafeStore()
     fail(upstream)
     async with provided(upstream, store, jobs_per_principal=1) as (runtime, peer):
@@ -69,7 +69,7 @@ async def test_no_credentials_no_job(
 
 
 async def test_what_is_minted_after_all_is_revoked(autojump_clock: MockClock) -> None:
-    """A key that appears behind an order that was given up is found at the second look."""
+    """A key that appears after its order was given up is revoked at the second try."""
     upstream, store = Upstream(), SafeStore()
     upstream.failing = down("issue")
     async with provided(upstream, store) as (_, peer):
@@ -89,7 +89,7 @@ async def test_what_is_minted_after_all_is_revoked(autojump_clock: MockClock) ->
 
 
 async def test_a_slow_upstream_holds_up_nothing_else(autojump_clock: MockClock) -> None:
-    """Meanwhile pings, acks, cancels and listings are served; answers keep their order."""
+    """While the upstream is slow other requests are served, and answers keep their order."""
     upstream = Upstream()
     async with provided(upstream, heartbeat_seconds=3) as (_, peer):
         other = await peer.submit("sleeper", lease_request=LEASE)
@@ -116,7 +116,7 @@ async def test_a_slow_upstream_holds_up_nothing_else(autojump_clock: MockClock) 
 
 @pytest.mark.spec("9.8.2-4")
 async def test_who_drops_meanwhile_finds_the_job(autojump_clock: MockClock) -> None:
-    """A session that lost its connection is still there: its job runs, and it gets the value."""
+    """A client that drops meanwhile and resumes finds its job with the value."""
     upstream = Upstream(slow=0.5, slow_answer=0.5)
     async with providing_runtime(upstream) as runtime, open_peers(runtime) as peers:
         peer = await peers.connect()
@@ -140,7 +140,7 @@ async def test_who_drops_meanwhile_finds_the_job(autojump_clock: MockClock) -> N
 async def test_who_never_comes_back_leaves_nothing_alive(
     at: float, autojump_clock: MockClock
 ) -> None:
-    """The session's window ends, the job goes on with its credential, and both come to an end."""
+    """If the client never resumes, its job runs to its end and the keys are revoked."""
     upstream = Upstream(slow=0.5, slow_answer=0.5)
     async with (
         providing_runtime(upstream, resume_window_seconds=1) as runtime,
@@ -162,7 +162,7 @@ async def test_who_never_comes_back_leaves_nothing_alive(
 async def test_a_shutdown_meanwhile_leaves_nothing_alive(
     at: float, autojump_clock: MockClock
 ) -> None:
-    """The submit is refused at once, and what was minted for it by then is revoked."""
+    """A shutdown meanwhile refuses the submit, and what was minted is revoked."""
     upstream, store = Upstream(slow=0.5, slow_answer=0.5), SafeStore()
     async with providing_runtime(upstream, store) as runtime, open_peer(runtime) as peer:
         await peer.hello()
@@ -177,7 +177,7 @@ async def test_a_shutdown_meanwhile_leaves_nothing_alive(
             assert trio.current_time() == began
         assert upstream.live == set()
     assert not store.tables.journals
-    async with providing_runtime(upstream, store):  # what was on its way may have been minted since
+    async with providing_runtime(upstream, store):  # keys on their way may have been minted since
         upstream.mint_late()
         await trio.sleep(11)
         assert upstream.live == set()
@@ -186,7 +186,7 @@ async def test_a_shutdown_meanwhile_leaves_nothing_alive(
 
 @pytest.mark.spec("9.8.2-4")
 async def test_an_answer_that_comes_behind_a_shutdown(autojump_clock: MockClock) -> None:
-    """An upstream that cannot be interrupted: what it answers in the end is revoked as well."""
+    """A key that the upstream mints after the shutdown is revoked by the next start."""
     upstream, store = Upstream(slow=0.3, slow_answer=0.3, stubborn=True), SafeStore()
     async with providing_runtime(upstream, store) as runtime, open_peer(runtime) as peer:
         await peer.hello()
@@ -202,7 +202,7 @@ async def test_an_answer_that_comes_behind_a_shutdown(autojump_clock: MockClock)
 
 @pytest.mark.spec("9.8.2-4")
 async def test_no_job_begins_in_a_drain(autojump_clock: MockClock) -> None:
-    """A submit that waits for its credentials when new work is refused is refused, too."""
+    """A submit whose credentials come during a drain is refused."""
     upstream = Upstream(slow=1)
     async with providing_runtime(upstream) as runtime, open_peer(runtime) as peer:
         await peer.hello()

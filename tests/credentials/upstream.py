@@ -1,4 +1,4 @@
-"""A gateway that mints keys, kept as a small world with a state of its own."""
+"""A gateway that mints keys, as a small model with a state of its own."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from arcp_trio.wire.json import Json
 ENDPOINT = "https://gw.example/v1"
 
 SECRET = "sk-virt-"
-"""How every value begins: what is looked for where none may be."""
+"""The beginning of every value, for which tests search where no value may be."""
 
 
 class GatewayError(Exception):
-    """It does not answer as it should."""
+    """An error of the gateway itself."""
 
 
 class SpentTooMuchError(Exception):
-    """What a key's user is told when its cap is reached."""
+    """The gateway's refusal when a key's cap is reached."""
 
 
 class WrongModelError(Exception):
-    """What a key's user is told of a model that the key does not open."""
+    """The gateway's refusal of a model that the key does not cover."""
 
 
 @attrs.frozen
 class Key:
-    """What was minted: for which order, and with which bounds."""
+    """A minted key: its order and its bounds."""
 
     handle: str
     value: str = attrs.field(repr=False)
@@ -46,18 +46,18 @@ class Key:
 
 @attrs.define(eq=False)
 class Upstream:
-    """Mints, rotates and revokes. What it does wrong, and how slowly, is for the test to say."""
+    """A provisioner that mints, rotates and revokes; its test says how it fails and how slowly."""
 
     keys: dict[str, Key] = attrs.field(factory=dict[str, Key])
-    """All that was ever minted, by handle."""
+    """All keys that were minted, by handle."""
     orders: dict[str, CredentialOrder] = attrs.field(factory=dict[str, CredentialOrder])
-    """All that it was ever asked, by id."""
+    """All orders, by id."""
     _minted: dict[str, list[str]] = attrs.field(factory=dict[str, list[str]])
     """Handles by order."""
     revoked: dict[str, float] = attrs.field(factory=dict[str, float])
     """When each was revoked, by handle."""
     calls: list[tuple[float, str, str]] = attrs.field(factory=list[tuple[float, str, str]])
-    """When what was called, and about what."""
+    """All calls: when, which, and about what."""
     mints: int = 1
     """How many keys an order gets."""
     rotates: int = 1
@@ -72,9 +72,9 @@ class Upstream:
     slow_search: float = 0
     """Seconds more to revoke what an order has minted."""
     failing: Callable[[str], Exception | None] = lambda _: None
-    """What a call fails of, by its name, before anything is done."""
+    """Return the exception of a call, by name, before anything is done."""
     failing_after: Callable[[str], Exception | None] = lambda _: None
-    """The same, when it is done."""
+    """Return the exception of a call, by name, after it was done."""
     extra: dict[str, Json] = attrs.field(factory=dict[str, Json])
     """Constraints besides the usual."""
 
@@ -85,7 +85,7 @@ class Upstream:
         return await self._mint("issue", order, self.mints)
 
     async def rotate(self, order: CredentialOrder, handle: str) -> Sequence[Issued]:
-        """Mint `rotates` keys; the one with the handle goes on."""
+        """Mint `rotates` keys; the one with the same handle goes on."""
         assert handle in self.live
         return await self._mint("rotate", order, self.rotates)
 
@@ -100,7 +100,7 @@ class Upstream:
         return [self._answer(key) for key in minted]
 
     def mint_late(self) -> None:
-        """Mint for the last order, whose answer nobody waits for."""
+        """Mint for the last order, whose answer was given up."""
         self._new_key([*self.orders.values()][-1])
 
     def _new_key(self, order: CredentialOrder) -> Key:
@@ -129,7 +129,7 @@ class Upstream:
         )
 
     async def revoke(self, order_id: str, handle: str | None) -> None:
-        """Revoke one, or all of an order."""
+        """Revoke one key, or all of an order."""
         self._called("revoke", handle or order_id)
         await trio.sleep(self.slow_revoke + (self.slow_search if handle is None else 0))
         for each in [handle] if handle is not None else self._minted.get(order_id, []):
@@ -137,7 +137,7 @@ class Upstream:
         self._fail(self.failing_after, "revoke")
 
     def explain(self, error: Exception) -> ArcpError | None:
-        """Its own errors, in the words of §12."""
+        """Return the gateway's own errors in the codes of §12."""
         if isinstance(error, SpentTooMuchError):
             return BudgetExhausted("USD budget exhausted")
         if isinstance(error, WrongModelError):
@@ -157,21 +157,21 @@ class Upstream:
 
     @property
     def live(self) -> set[str]:
-        """Handles of the keys that open something."""
+        """The handles of the keys that are alive."""
         return self.keys.keys() - self.revoked.keys()
 
     @property
     def live_values(self) -> set[str]:
-        """Values that open something."""
+        """The values of the keys that are alive."""
         return {self.keys[handle].value for handle in self.live}
 
     def times(self, call: str) -> list[float]:
-        """When something was called."""
+        """Return when something was called."""
         return [at for at, name, _ in self.calls if name == call]
 
 
 def down(*calls: str, times: int = 1_000_000) -> Callable[[str], Exception | None]:
-    """Fail these calls, the first so many times."""
+    """Return a function that fails these calls, the first `times` times."""
     left = times
 
     def failing(call: str) -> Exception | None:
@@ -185,5 +185,5 @@ def down(*calls: str, times: int = 1_000_000) -> Callable[[str], Exception | Non
 
 
 def refusing(call: str) -> Exception | None:
-    """Refuse to revoke, for good."""
+    """Refuse to revoke for good."""
     return CannotRevoke("the master key is not accepted") if call == "revoke" else None

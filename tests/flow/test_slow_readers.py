@@ -1,4 +1,4 @@
-"""Clients that do not read: they hold bounded memory and delay nobody else (§14)."""
+"""Clients that do not read: they hold bounded memory and delay no other client (§14)."""
 
 from __future__ import annotations
 
@@ -251,7 +251,7 @@ async def test_a_reader_that_does_not_read_costs_only_itself(autojump_clock) -> 
 
 
 async def test_a_second_submitter_that_does_not_read_delays_nobody(autojump_clock) -> None:
-    """The first submitter gets every event at once, whoever else watches the job."""
+    """The first submitter gets every event at once, whatever other sessions watch the job."""
     async with open_flow(tail_frames=50, tail_bytes=100 * KB) as flow:
         flow.tap.size = KB
         first, second = await flow.welcomed(), await flow.welcomed()

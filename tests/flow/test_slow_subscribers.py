@@ -1,4 +1,4 @@
-"""Many subscribers that do not read: each holds a cursor, and delays nobody else."""
+"""Many subscribers that do not read: each holds a cursor, and delays no other session."""
 
 from __future__ import annotations
 

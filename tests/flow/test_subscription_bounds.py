@@ -35,7 +35,7 @@ async def test_an_observer_that_does_not_read_catches_up(autojump_clock: MockClo
 
 
 async def test_many_observers_that_do_not_read_are_bounded(autojump_clock: MockClock) -> None:
-    """Each session's unsent bytes and hints are bounded, whoever's events they are."""
+    """Each session's unsent bytes and hints are bounded, whichever jobs they watch."""
     most = 20_000
     async with open_scene(tail_bytes=most, outbox_items=16) as scene:
         owner = await scene.welcomed()

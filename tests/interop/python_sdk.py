@@ -1,6 +1,6 @@
-"""A session of the vendor's Python SDK client, as a program: prints what came of it as JSON.
+"""A session of the vendor's Python SDK client, as a program that prints what it saw as JSON.
 
-Apart from the tests, because it runs on asyncio and its warnings are not ours to answer for.
+This is a program of its own because the SDK runs on asyncio and gives warnings.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SECONDS = 10.0
 
 
 def new_client(token: str) -> ARCPClient:
-    """One that acknowledges by itself, as its users have it."""
+    """Return a client that acknowledges by itself, as is its default."""
     return ARCPClient(
         client=ClientInfo(name="vendor", version="1.1.3"),
         token=token,
@@ -34,12 +34,12 @@ def new_client(token: str) -> ARCPClient:
 
 
 async def events(handle: Any) -> list[dict[str, Any]]:
-    """All events of a job."""
+    """Return all events of a job."""
     return [event async for event in handle.events()]
 
 
 async def outcome(handle: Any) -> dict[str, Any]:
-    """How a job ended, as this client sees it."""
+    """Return how a job ended, as this client reports it."""
     try:
         payload = await asyncio.wait_for(handle.done, SECONDS)
     except ARCPError as error:
@@ -48,7 +48,7 @@ async def outcome(handle: Any) -> dict[str, Any]:
 
 
 async def report(handle: Any) -> dict[str, Any]:
-    """What a streamed result came to, put together by this client."""
+    """Return a streamed result, joined by this client."""
     whole = await asyncio.wait_for(handle.collect_chunks(), SECONDS)
     payload = await asyncio.wait_for(handle.done, SECONDS)
     return {
@@ -60,7 +60,7 @@ async def report(handle: Any) -> dict[str, Any]:
 
 
 async def refusal(call: Any) -> str:
-    """The code with which a call is refused."""
+    """Return the code with which a call is refused."""
     try:
         await asyncio.wait_for(call, SECONDS)
     except ARCPError as error:
@@ -69,7 +69,7 @@ async def refusal(call: Any) -> str:
 
 
 async def dropped(handle: Any) -> bool:
-    """Whether the job's handle went down with its connection, as this client has it."""
+    """Return whether this client reports that the job's handle went down with its connection."""
     try:
         await handle.done
     except TransportClosed:
@@ -78,9 +78,9 @@ async def dropped(handle: Any) -> bool:
 
 
 def stop_acknowledging(client: Any) -> None:
-    """End the client's task for that, which fails if it wakes up while the connection closes.
+    """End the client's acknowledging task, which fails if it runs while the connection closes.
 
-    The warning about it on stderr, or its absence, would be a matter of milliseconds.
+    Its warning on stderr would depend on milliseconds.
     """
     client._auto_ack_task.cancel()
 
@@ -92,13 +92,13 @@ async def leave(client: Any) -> None:
 
 
 async def drop(client: Any) -> None:
-    """Lose the connection; the client has no public way to."""
+    """Lose the connection; the client has no public way to do that."""
     stop_acknowledging(client)
     await client._transport.close()
 
 
 async def shop(client: Any) -> dict[str, Any]:
-    """Submit with a lease and a budget, and spend until that is refused."""
+    """Submit with a lease and a budget, and spend until a cost is refused."""
     job = await client.submit(
         agent="shopper",
         input={"price": 0.3},
@@ -111,7 +111,7 @@ async def shop(client: Any) -> dict[str, Any]:
 
 
 async def teams(client: Any) -> list[Any]:
-    """Submit jobs that delegate, each with another submit right behind it."""
+    """Submit jobs that delegate, each followed at once by another submit."""
     seen: list[Any] = []
     for n in range(10):
         team = await client.submit(
@@ -130,7 +130,7 @@ async def observe(client: Any, job_id: str) -> dict[str, Any]:
 
 
 async def watch(url: str, token: str, client: Any) -> dict[str, Any]:
-    """List jobs of another session, and follow one that runs and one that is over."""
+    """List jobs of another session; follow one that runs and one that has ended."""
     viewer = new_client(token)
     await viewer.connect(await WebSocketTransport.connect(url))
     running = await client.submit(agent="countdown", input={"n": 5, "delay": 0.1})

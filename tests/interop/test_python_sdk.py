@@ -17,7 +17,7 @@ COUNTED = {"steps": [1, 2, 3, 4, 5], "end": {"status": "success", "result": {"do
 
 @pytest.mark.spec("4-1", "1.0/4.1-2")
 def test_python_sdk_client_is_served_without_an_error_on_its_side(tmp_path: Path) -> None:
-    """It submits, spends, watches, lists, subscribes, cancels, is refused, resumes and leaves."""
+    """The vendor's client uses every feature it has without an error on its side."""
     with starter(tmp_path) as start:
         server = start("serve", "--port", "0", "--memory", "--token", "vendor=tok")
         client = subprocess.run(

@@ -11,13 +11,13 @@ import trio
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
-from arcp_trio import ArcpError, JobContext, JobError, Limits, Runtime, StaticTokens
-from arcp_trio.testing import Peer, TrioClock, WireRecorder
+from arcp_trio import Agents, ArcpError, JobContext, JobError, Limits
+from arcp_trio.testing import Peer, WireRecorder
 from arcp_trio.testing.frames import TERMINAL, Frame
-from arcp_trio.testing.peer import TEST_TOKEN
 from arcp_trio.transport import TransportClosed
 from arcp_trio.wire.json import Json, JsonObject
 from tests.ordering.lines import Line, line
+from tests.stage import make_runtime
 
 BUDGET = Decimal(100)
 
@@ -154,9 +154,7 @@ class World:
             tail_frames=schedule.tail_frames,
             cancel_grace_seconds=1,
         )
-        self.runtime = Runtime(
-            auth=StaticTokens({TEST_TOKEN: "tester"}), clock=TrioClock(), limits=limits
-        )
+        self.runtime = make_runtime(Agents(), limits=limits)
         self.runtime.agent("scripted")(self._play)
 
     async def live(self) -> None:

@@ -1,4 +1,4 @@
-"""Peers that connect from an address."""
+"""Clients that connect from an address."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_BYTES = 4 * 1024 * 1024
 
 @asynccontextmanager
 async def peer_at(runtime: Runtime, name: str) -> AsyncGenerator[Peer]:
-    """A raw peer that the runtime knows under this name, of a host and its port, say."""
+    """Connect a client that the runtime knows by this address."""
     ours, theirs = memory_streams()
     runtime.start_connection(partial(serve_stream, runtime, theirs, name), name)
     async with connect(ours, max_bytes=MAX_BYTES) as transport:

@@ -74,13 +74,13 @@ HIT_BY = {
 
 
 def test_each_limit_is_hit_by_a_test() -> None:
-    """A new key needs one."""
+    """The table above has every limit."""
     assert set(HIT_BY) == {field.name for field in attrs.fields(Limits)}
 
 
 @pytest.mark.parametrize("limit", HIT_BY)
 def test_that_test_exists_and_configures_it(limit: str) -> None:
-    """A test that was renamed is missed here; and one that does not mention what it hits."""
+    """Each test of the table exists, and its file mentions the limit."""
     path, _, name = HIT_BY[limit].partition("::")
     source = (ROOT / "tests" / path).read_text()
     functions = {
@@ -93,7 +93,7 @@ def test_that_test_exists_and_configures_it(limit: str) -> None:
 
 
 def test_operators_find_each_limit_and_its_default() -> None:
-    """The table of `docs/operating.md` has every key, as it is."""
+    """The table in `docs/operating.md` has every limit with its default."""
     table = (ROOT / "docs" / "operating.md").read_text()
     told = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", table, re.MULTILINE))
     defaults: dict[str, float] = attrs.asdict(Limits())
@@ -103,7 +103,7 @@ def test_operators_find_each_limit_and_its_default() -> None:
 
 
 def written(name: str, default: float) -> str:
-    """A number as the table has it."""
+    """Return a number as the documentation writes it."""
     for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
         if "bytes" in name and default % size == 0:
             return f"{int(default) // size} {unit}"

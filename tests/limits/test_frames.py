@@ -1,4 +1,4 @@
-"""What a frame may be: its size, before and after somebody is known, and its nesting."""
+"""The bounds on a frame: its size before and after the welcome, and its nesting."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FIRST = 64 * 1024
 
 
 def hello_of(size: int, filling: str = "x") -> str:
-    """A hello with this many bytes."""
+    """Return a hello of this many bytes."""
     frame = {"arcp": "1.1", "id": "first", "type": "session.hello", "payload": hello_payload()}
     left = size - len(json.dumps(frame | {"filling": ""}))
     times, rest = divmod(left, len(filling.encode()))
@@ -30,19 +30,19 @@ def hello_of(size: int, filling: str = "x") -> str:
 
 
 async def refused_for_its_size(peer: Peer) -> None:
-    """The frame that says so, and the Close."""
+    """Check that the client is told of the limit and closed."""
     error = (await peer.receive())["payload"]
     assert (error["code"], error["retryable"]) == ("INTERNAL_ERROR", True)
     assert error["details"] == {"limit": "first_frame_bytes", "max": FIRST}
     assert await close_code(peer) == 1009
 
 
-# -- the first
+# -- the first frame
 
 
 @pytest.mark.parametrize("filling", ["x", "é", "💶"])
 async def test_the_first_frame_is_bounded_in_bytes(filling: str, autojump_clock: MockClock) -> None:
-    """Exactly the bound is served; a byte more is refused, by the name of the limit."""
+    """A hello of `first_frame_bytes` is served; a byte more is refused by that name."""
     async with open_stage() as stage:
         peer = await stage.connect()
         await peer.send_raw(hello_of(FIRST, filling))
@@ -56,7 +56,7 @@ async def test_the_first_frame_is_bounded_in_bytes(filling: str, autojump_clock:
 async def test_it_is_refused_before_it_is_read(
     text: str | bytes, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever is in it, nobody looks at it: that would hold up everybody else."""
+    """A hello that is too large is refused without being decoded."""
     async with open_stage() as stage:
         peer = await stage.connect()
         monkeypatch.setattr(envelope, "decode", None)
@@ -66,7 +66,7 @@ async def test_it_is_refused_before_it_is_read(
 
 
 async def test_behind_the_welcome_there_is_another_bound(autojump_clock: MockClock) -> None:
-    """Who is known may send large inputs; also on, once it has resumed."""
+    """After the welcome frames may be larger, also on a connection that resumes."""
     async with open_stage() as stage:
 
         @stage.runtime.agent("measure")
@@ -82,12 +82,12 @@ async def test_behind_the_welcome_there_is_another_bound(autojump_clock: MockClo
             peer = await stage.resumed(peer.resume_from())
 
 
-# -- any
+# -- later frames
 
 
 @pytest.mark.parametrize("filling", ["x", "é", "💶"])
 async def test_a_frame_is_bounded_in_bytes(filling: str, autojump_clock: MockClock) -> None:
-    """A character may be up to four of them; the socket is closed, the session can be resumed."""
+    """A frame past `frame_bytes_in` closes the connection; the session can be resumed."""
     async with open_stage(frame_bytes_in=100_000) as stage:
         other = await stage.welcomed()
         peer = await stage.welcomed()
@@ -112,7 +112,7 @@ async def test_a_frame_is_bounded_in_bytes(filling: str, autojump_clock: MockClo
 
 
 def nested(levels: int) -> str:
-    """A ping with so many levels, its own two counted."""
+    """Return a ping of this many levels, its own two included."""
     inside = "[" * (levels - 2) + "]" * (levels - 2)
     frame = {"arcp": "1.1", "id": "deep", "type": "session.ping", "payload": {"nonce": "n"}}
     return json.dumps(frame).replace('"n"}', f'"n", "more": {inside}}}')
@@ -121,7 +121,7 @@ def nested(levels: int) -> str:
 @pytest.mark.parametrize("depth", [64, 5])
 @pytest.mark.parametrize("beyond", [1, 50_000])
 async def test_nesting_is_bounded(depth: int, beyond: int, autojump_clock: MockClock) -> None:
-    """Up to the bound all is well; beyond it the frame is bad, and the session lives."""
+    """A frame nested deeper than `json_depth` is malformed, and the session goes on."""
     async with open_stage(json_depth=depth) as stage:
         peer = await stage.welcomed()
         await peer.send_raw(nested(depth))
@@ -144,14 +144,14 @@ HOSTILE: dict[str, Callable[[], str]] = {
     "escapes": lambda: '"' + r"\"" * 2_000_000 + '"',
     "surrogates": lambda: ",".join([r'"\ud800"'] * 400_000),
 }
-"""As much as one frame may have, of what is the most work."""
+"""The frames that cost the most work to decode, as large as a frame may be."""
 
 
 @pytest.mark.parametrize("what", HOSTILE)
 async def test_the_worst_frame_is_answered_and_nobody_minds(
     what: str, autojump_clock: MockClock
 ) -> None:
-    """A submit that is accepted or refused, and the sessions there are served behind it."""
+    """A frame that is costly to decode is answered, and other sessions are served."""
     async with open_stage() as stage:
         peer, other = await stage.welcomed(), await stage.welcomed()
         submit: JsonObject = {"agent": "nobody", "input": None}

@@ -1,4 +1,4 @@
-"""However connections, sessions and jobs end: every gauge is back where it was."""
+"""However connections, sessions and jobs end, every gauge returns to zero."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ VISITS = st.tuples(FIRST, st.lists(st.sampled_from(sorted(ACTS)), max_size=5), L
 
 
 async def visit(stage: Stage, first: str, acts: list[str], last: str, before: Peer | None) -> Peer:
-    """Connect, do all that, and leave or not."""
+    """Connect, send these requests, and leave in this way or stay."""
     peer = await stage.connect(answer_pings=last != "silent")
     with suppress(ArcpError, TransportClosed, TimeoutError):
         if first == "no hello":
@@ -83,7 +83,7 @@ async def visit(stage: Stage, first: str, acts: list[str], last: str, before: Pe
 @given(st.lists(VISITS, max_size=5))
 @settings(max_examples=40, deadline=None)
 def test_every_gauge_falls_to_nothing(visits: list[tuple[str, list[str], str]]) -> None:
-    """Once nobody is there, windows are over and jobs have ended, nothing is counted any more."""
+    """After all clients, windows and jobs have ended, every gauge is zero."""
 
     async def main() -> None:
         async with open_stage(auth=TOKENS, **LIMITS) as stage:
@@ -91,7 +91,7 @@ def test_every_gauge_falls_to_nothing(visits: list[tuple[str, list[str], str]]) 
             for first, acts, last in visits:
                 peer = await visit(stage, first, acts, last, before)
                 before = before if peer.resume_token is None else peer
-            # Nobody reads any more, so nobody answers a ping.
+            # No client reads any more, so no ping is answered.
             await trio.sleep(3 * LIMITS["heartbeat_seconds"])
             await trio.sleep(LIMITS["resume_window_seconds"] + 60 + SWEEP_SECONDS)
             metrics = scrape(stage.runtime)

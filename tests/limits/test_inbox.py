@@ -1,4 +1,4 @@
-"""What a client asks for is kept until it is dealt with, within bounds in bytes."""
+"""Requests of a client wait for their turn within a bound in bytes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LARGE = [300 * KB, *[1 * KB] * 100, 300 * KB]
 
 
 def hold_up(stage: Stage, name: str) -> trio.Event:
-    """Have this look into the store take until the event."""
+    """Make this lookup in the store wait for the event that is returned."""
     go_on = trio.Event()
     look = getattr(stage.store, name)
 
@@ -42,7 +42,7 @@ async def submit(peer: Peer, sizes: Sequence[int], letter: str = "x") -> None:
 async def test_large_commands_wait_before_they_are_read(
     autojump_clock: MockClock, sizes: list[int]
 ) -> None:
-    """Behind a slow one a few are kept, the rest stays with the client; all are answered."""
+    """Past `inbox_bytes` requests wait on the client's side, and all are answered in the end."""
     async with open_stage(inbox_bytes=100 * KB) as stage, trio.open_nursery() as nursery:
         peer = await stage.welcomed()
         go_on = hold_up(stage, "job")
@@ -60,7 +60,7 @@ async def test_large_commands_wait_before_they_are_read(
 
 
 async def test_bytes_are_counted_rather_than_characters(autojump_clock: MockClock) -> None:
-    """Commands in a script of three bytes a character fill the inbox like ASCII of that size."""
+    """Commands in a script of three bytes a character count by their bytes."""
     async with open_stage(inbox_bytes=100 * KB) as stage, trio.open_nursery() as nursery:
         peer = await stage.welcomed()
         go_on = hold_up(stage, "job")
@@ -80,7 +80,7 @@ async def test_bytes_are_counted_rather_than_characters(autojump_clock: MockCloc
 async def test_submits_that_take_time_count_until_they_are_answered(
     autojump_clock: MockClock, sizes: list[int]
 ) -> None:
-    """Each is in a task of its own, out of the line; and one that alone is too large goes alone."""
+    """Submits count until they are answered; one above the bound is taken alone."""
     async with open_stage(inbox_bytes=100 * KB) as stage, trio.open_nursery() as nursery:
         peer = await stage.welcomed()
         go_on = hold_up(stage, "key")

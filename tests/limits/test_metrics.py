@@ -1,4 +1,4 @@
-"""Each metric is there, and moves with the fact that it stands for."""
+"""Each metric exists from the start, and follows what it counts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ TYPES = {
 
 
 async def test_every_metric_is_there_from_the_beginning() -> None:
-    """Each with its type; and none that is not documented."""
+    """All documented metrics, and no others, exist from the start with their types."""
     async with open_stage() as stage:
         metrics = scrape(stage.runtime)
         assert {name: family.kind for name, family in metrics.families.items()} == TYPES
@@ -49,9 +49,9 @@ async def test_every_metric_is_there_from_the_beginning() -> None:
 
 
 async def test_connections_and_sessions_come_and_go(autojump_clock: MockClock) -> None:
-    """Gauges fall at the latest with the sweep behind the end of a window, with no traffic."""
+    """The gauges of connections and sessions fall without traffic."""
     async with open_stage(resume_window_seconds=100) as stage:
-        await stage.connect()  # says nothing, for now
+        await stage.connect()  # sends nothing for now
         peer = await stage.welcomed()
         assert scrape(stage.runtime)("connections") == 2
         assert sessions(stage) == (1, 0)
@@ -61,7 +61,7 @@ async def test_connections_and_sessions_come_and_go(autojump_clock: MockClock) -
         assert sessions(stage) == (0, 1)
         peer = await stage.resumed(peer.resume_from())
         assert sessions(stage) == (1, 0)
-        peer = await stage.resumed(peer.resume_from())  # from the socket before
+        peer = await stage.resumed(peer.resume_from())  # takes the session over
         await wait_all_tasks_blocked()
         assert sessions(stage) == (1, 0)
         await peer.drop()
@@ -71,13 +71,13 @@ async def test_connections_and_sessions_come_and_go(autojump_clock: MockClock) -
 
 
 def sessions(stage: Stage) -> tuple[float, float]:
-    """How many are connected, and parked."""
+    """Return how many sessions are connected, and parked."""
     metrics = scrape(stage.runtime)
     return metrics("sessions", state="connected"), metrics("sessions", state="parked")
 
 
 async def test_a_session_that_something_is_in_hand_for_is_parked(autojump_clock: MockClock) -> None:
-    """Nobody is connected, though it must stay awake for as long as its store takes its time."""
+    """A session without a connection counts as parked while a slow store keeps it awake."""
     async with open_stage() as stage:
         peer = await stage.welcomed()
         stage.store.pause()
@@ -90,7 +90,7 @@ async def test_a_session_that_something_is_in_hand_for_is_parked(autojump_clock:
 
 
 async def test_what_a_restart_finds_is_counted_at_once(tmp_path: Path) -> None:
-    """Sessions that nobody has come back to yet, and the ends of the jobs that were lost."""
+    """After a restart, parked sessions and the ends of lost jobs are counted."""
     with trio.fail_after(30):
         async with make_runtime(agents, store=SqliteStore(tmp_path / "store")) as runtime:
             for _ in range(3):
@@ -105,7 +105,7 @@ async def test_what_a_restart_finds_is_counted_at_once(tmp_path: Path) -> None:
 
 
 async def run_and_crash(store: SqliteStore) -> None:
-    """Accept a job, and never say its end: that is not stored any more."""
+    """Run until a job is accepted, and store nothing after that."""
     async with make_runtime(agents, store=store) as runtime, open_peer(runtime) as peer:
         await peer.hello()
         await peer.submit("stayer")
@@ -117,7 +117,7 @@ async def run_and_crash(store: SqliteStore) -> None:
 
 
 async def test_jobs_are_counted_until_they_end(autojump_clock: MockClock) -> None:
-    """Pending while their acceptance is not stored, running, and then by how they ended."""
+    """A job counts as pending, as running, and then by its final status."""
     async with open_stage() as stage:
         peer = await stage.welcomed()
         stage.store.pause()
@@ -133,13 +133,13 @@ async def test_jobs_are_counted_until_they_end(autojump_clock: MockClock) -> Non
 
 
 def jobs(stage: Stage) -> tuple[float, float]:
-    """How many are pending, and running."""
+    """Return how many jobs are pending, and running."""
     metrics = scrape(stage.runtime)
     return metrics("jobs", state="pending"), metrics("jobs", state="running")
 
 
 async def test_each_outcome_has_its_counter(autojump_clock: MockClock) -> None:
-    """An error, a timeout, two cancellations."""
+    """An error, a timeout and two cancellations are counted by their status."""
     async with open_stage() as stage:
 
         @stage.runtime.agent("failer")
@@ -162,7 +162,7 @@ async def test_each_outcome_has_its_counter(autojump_clock: MockClock) -> None:
 
 
 async def test_events_are_counted_with_their_bytes(autojump_clock: MockClock) -> None:
-    """Once each, however many read them; terminals are none."""
+    """Each event is counted once with its bytes; terminals are not."""
     async with open_stage() as stage:
         peer = await stage.welcomed()
         for number in (0, 5, 70):
@@ -177,7 +177,7 @@ async def test_events_are_counted_with_their_bytes(autojump_clock: MockClock) ->
 
 
 async def test_credentials_count_until_they_are_revoked(autojump_clock: MockClock) -> None:
-    """Also behind the end of their job, while the upstream is down."""
+    """A credential counts after its job's end until the upstream has revoked it."""
     upstream = Upstream()
     async with provided(upstream, SafeStore()) as (runtime, peer):
         assert scrape(runtime)("credentials_outstanding") == 0

@@ -1,4 +1,4 @@
-"""What the metrics show of clients that are behind, and of the store."""
+"""What the metrics show about clients that are behind, and about the store."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tests.metrics import scrape
 from tests.sessions.support import open_stage
 from tests.stage import make_runtime
 
-# -- who is behind
+# -- clients that are behind
 
 
 async def test_lag_and_tail_rise_with_who_does_not_read(autojump_clock: MockClock) -> None:
-    """What is numbered and what is not yet counts; and nothing once all was read."""
+    """Lag and unsent bytes rise for a client that does not read, and fall to zero."""
     async with open_flow() as flow:
         peer = await flow.connect()
         await peer.hello(features=("progress",))
@@ -43,7 +43,7 @@ async def test_lag_and_tail_rise_with_who_does_not_read(autojump_clock: MockCloc
 
 
 async def test_lag_beyond_what_is_numbered_counts(autojump_clock: MockClock) -> None:
-    """A session with a full tail is as far behind as the journal is ahead of its cursor."""
+    """The lag includes events that have no number yet."""
     async with open_flow(tail_frames=50, outbox_items=10) as flow:
         peer = await flow.welcomed()
         await peer.submit("tap")
@@ -54,7 +54,7 @@ async def test_lag_beyond_what_is_numbered_counts(autojump_clock: MockClock) -> 
 
 @pytest.mark.spec("6.5-2")
 async def test_who_acknowledges_lags_until_it_has(autojump_clock: MockClock) -> None:
-    """Sent is not enough for a client that says what it has processed."""
+    """For a client that acknowledges, sent events count until they are acknowledged."""
     async with open_flow() as flow:
         peer = await flow.welcomed()
         await peer.submit("tap")
@@ -70,7 +70,7 @@ async def test_who_acknowledges_lags_until_it_has(autojump_clock: MockClock) -> 
 
 
 async def test_what_a_full_journal_gives_up_is_counted(autojump_clock: MockClock) -> None:
-    """All but what is left of it, once nobody is waited for."""
+    """Events that a full journal gives up are counted."""
     async with open_flow(journal_bytes=100_000) as flow:
         peer = await flow.welcomed()
         job_id = (await peer.submit("tap"))["job_id"]
@@ -82,7 +82,7 @@ async def test_what_a_full_journal_gives_up_is_counted(autojump_clock: MockClock
 
 
 async def test_numbers_beyond_the_bound_are_counted(autojump_clock: MockClock) -> None:
-    """A session that never acknowledges keeps the last of them for its resume."""
+    """Numbers that are given up past `unacked_frames` are counted."""
     async with open_flow(unacked_frames=300) as flow:
         peer = await flow.connect()
         await peer.hello(features=QUIET)
@@ -96,7 +96,7 @@ async def test_numbers_beyond_the_bound_are_counted(autojump_clock: MockClock) -
 
 
 async def test_commits_are_timed(autojump_clock: MockClock) -> None:
-    """A group that takes three seconds is in the buckets from five on."""
+    """A commit of three seconds is in the buckets from five seconds on."""
     async with open_stage() as stage:
         peer = await stage.welcomed()
         before = scrape(stage.runtime)
@@ -119,7 +119,7 @@ async def test_commits_are_timed(autojump_clock: MockClock) -> None:
 
 @pytest.mark.logs_error("store")
 async def test_a_commit_that_fails_counts_with_all_of_its_tries(autojump_clock: MockClock) -> None:
-    """Everyone has waited for as long."""
+    """A commit that is tried again is timed from its first try."""
     store = FailingStore()
     async with make_runtime(agents, store=store) as runtime, open_peer(runtime) as peer:
         await peer.hello()
@@ -132,7 +132,7 @@ async def test_a_commit_that_fails_counts_with_all_of_its_tries(autojump_clock: 
 
 
 async def test_sqlite_is_timed_as_well(tmp_path: Path) -> None:
-    """Its commits take a time that is not nothing."""
+    """Commits of SQLite take a time above zero."""
     with trio.fail_after(30):
         async with make_runtime(agents, store=SqliteStore(tmp_path / "store")) as runtime:
             async with open_peer(runtime) as peer:

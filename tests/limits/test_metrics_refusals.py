@@ -1,4 +1,4 @@
-"""What the metrics show of refusals and failures, and never of names."""
+"""What the metrics show about refusals and failures, without anybody's names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.stage import hello_payload
 
 
 async def test_refusals_are_counted_by_limit_or_code(autojump_clock: MockClock) -> None:
-    """Of a hello, of a request, of a frame that cannot be read; each once, by its own name."""
+    """Each refusal counts once, by its limit or its code."""
     async with open_stage(jobs_per_principal=1, sessions_per_principal=1) as stage:
         stranger = await stage.connect()
         await stranger.send("session.hello", hello_payload(token="wrong"))
@@ -48,14 +48,14 @@ async def test_refusals_are_counted_by_limit_or_code(autojump_clock: MockClock) 
 
 
 def refusals(stage: Stage) -> dict[str, float]:
-    """Those that there were, by reason."""
+    """Return the counts of refusals that are not zero, by reason."""
     samples = scrape(stage.runtime).families["arcp_refusals_total"].samples
     return {dict(labels)["reason"]: value for (_, labels), value in samples.items() if value}
 
 
 @pytest.mark.logs_error("agent returned too much")
 async def test_what_an_agent_is_refused_counts(autojump_clock: MockClock) -> None:
-    """An event that is too large, and a result; and delegating without a lease for it."""
+    """An agent's refused event, result and delegation are counted."""
     async with open_stage(frame_bytes_out=5_000) as stage:
 
         @stage.runtime.agent("greedy")
@@ -77,7 +77,7 @@ async def test_what_an_agent_is_refused_counts(autojump_clock: MockClock) -> Non
 
 
 async def test_connections_that_fail_are_counted_by_reason(autojump_clock: MockClock) -> None:
-    """Silent before and after the welcome, too large a frame, too many bad ones."""
+    """Failed connections are counted by reason: silence, a large frame, malformed frames."""
     async with open_stage(heartbeat_seconds=1, frame_bytes_in=200_000, malformed_frames=3) as stage:
         silent = await stage.connect()
         assert await close_code(silent) == 1008
@@ -99,14 +99,14 @@ async def test_connections_that_fail_are_counted_by_reason(autojump_clock: MockC
 
 
 def failures(stage: Stage) -> dict[str, float]:
-    """Those that there were, by reason."""
+    """Return the counts of failed connections that are not zero, by reason."""
     samples = scrape(stage.runtime).families["arcp_connection_failures_total"].samples
     return {dict(labels)["reason"]: value for (_, labels), value in samples.items() if value}
 
 
 @pytest.mark.logs_error("connection")
 async def test_a_fault_of_ours_counts(autojump_clock: MockClock) -> None:
-    """Whatever a connection's task raises is counted where it is fenced off."""
+    """An exception in a connection's task counts as a fault."""
 
     async def broken() -> None:
         raise RuntimeError("a bug")
@@ -118,7 +118,7 @@ async def test_a_fault_of_ours_counts(autojump_clock: MockClock) -> None:
 
 
 async def test_who_listens_can_count_its_own(autojump_clock: MockClock) -> None:
-    """Under words of its own; what is no word is of one reason."""
+    """A listener counts failures under words of its own; other texts count as one reason."""
     async with open_stage() as stage:
         for reason in ("tls", "tls", "origin", "GET /admin", 'a"b', "", "x" * 1_000, "ö"):
             stage.runtime.connection_failed(reason)
@@ -132,7 +132,7 @@ HOSTILE = 'ev"il\\{}\nname'
 
 
 async def test_no_name_of_anybodys_appears(autojump_clock: MockClock) -> None:
-    """Not of a principal, an agent, a session or a job; nor a limit that somebody makes up."""
+    """No name of a principal, agent, session, job or made-up limit is a label."""
 
     async def authenticate(token: str) -> str | None:
         if token == TEST_TOKEN:
@@ -165,7 +165,7 @@ KNOWN = {
 
 
 def shown(stage: Stage) -> set[str]:
-    """The values of all labels."""
+    """Return the values of all labels."""
     return {
         value
         for family in scrape(stage.runtime).families.values()
@@ -175,7 +175,7 @@ def shown(stage: Stage) -> set[str]:
 
 
 def test_a_reason_of_nobodys_is_other() -> None:
-    """What is neither a limit nor a code of the specification has no label of its own."""
+    """A reason that is neither a limit nor a known code counts as `other`."""
     metrics = Metrics()
     metrics.refused(ArcpError("no", code=HOSTILE))
     metrics.refused(ArcpError("no", code="jobs", details={"limit": ["jobs"]}))
@@ -185,7 +185,7 @@ def test_a_reason_of_nobodys_is_other() -> None:
 
 
 async def test_a_version_is_escaped() -> None:
-    """The one text that comes from elsewhere, the package, comes through whatever is in it."""
+    """The version is escaped in its label, whatever its text."""
     async with Runtime(auth=StaticTokens({})) as runtime:
         set_version(runtime, HOSTILE)
         assert scrape(runtime)("build_info", version=HOSTILE) == 1

@@ -12,13 +12,13 @@ from tests.sessions.support import open_stage
 
 
 async def flood(peer: Peer, pings: int) -> None:
-    """Send so many pings, as fast as they are taken."""
+    """Send `pings` pings, as fast as they are taken."""
     for n in range(pings):
         await peer.send("session.ping", {"nonce": str(n)})
 
 
 async def answered_at(peer: Peer, pings: int) -> list[float]:
-    """When each of so many pings was answered, in order."""
+    """Return when each of `pings` pings was answered, in order."""
     times: list[float] = []
     for n in range(pings):
         pong = await peer.expect("session.pong")
@@ -28,7 +28,7 @@ async def answered_at(peer: Peer, pings: int) -> list[float]:
 
 
 async def test_a_burst_is_served_at_once_and_then_one_by_one(autojump_clock: MockClock) -> None:
-    """Four seconds' worth; behind it everything is still answered, at the pace, and in order."""
+    """A burst of four seconds' worth is served at once, the rest at the pace and in order."""
     async with open_stage(messages_per_second=50) as stage, trio.open_nursery() as nursery:
         peer = await stage.welcomed()
         await trio.sleep(1)
@@ -43,7 +43,7 @@ async def test_a_burst_is_served_at_once_and_then_one_by_one(autojump_clock: Moc
 
 
 async def test_who_was_quiet_may_burst_again(autojump_clock: MockClock) -> None:
-    """As much as it was quiet for, and never more than four seconds' worth."""
+    """A quiet client may send a burst again, of four seconds' worth at most."""
     async with open_stage(messages_per_second=50, heartbeat_seconds=10_000) as stage:
         peer = await stage.welcomed()
         for quiet, most in ((1_000, 200), (1, 50), (2, 100), (4, 200)):
@@ -56,7 +56,7 @@ async def test_who_was_quiet_may_burst_again(autojump_clock: MockClock) -> None:
 
 
 async def test_nobody_else_waits(autojump_clock: MockClock) -> None:
-    """Another connection, of the same principal even, has a pace of its own; jobs go on."""
+    """Another connection, even of the same principal, has a pace of its own."""
     async with open_stage(messages_per_second=1) as stage, trio.open_nursery() as nursery:
         hasty = await stage.welcomed()
         await hasty.submit("puppet")
@@ -74,7 +74,7 @@ async def test_nobody_else_waits(autojump_clock: MockClock) -> None:
 
 
 async def test_waiting_is_not_silence(autojump_clock: MockClock) -> None:
-    """A client whose pongs wait behind what it sent before is not lost for it."""
+    """A client whose pongs wait for the pace is not lost."""
     async with open_stage(messages_per_second=1, heartbeat_seconds=1) as stage:
         peer = await stage.welcomed()
         async with trio.open_nursery() as nursery:
@@ -85,7 +85,7 @@ async def test_waiting_is_not_silence(autojump_clock: MockClock) -> None:
 
 
 async def test_the_default_is_a_thousand_and_four_thousand(autojump_clock: MockClock) -> None:
-    """What the documentation says."""
+    """The default pace is the documented one."""
     async with open_stage() as stage:
         assert stage.runtime.limits.messages_per_second * BURST_SECONDS == 4_000
     pace = Pace(1_000)

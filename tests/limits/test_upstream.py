@@ -13,7 +13,7 @@ from tests.metrics import scrape
 
 
 async def test_issuing_takes_no_longer(autojump_clock: MockClock) -> None:
-    """The job is refused at `issue_seconds`; another, and another session, are not held up."""
+    """A job is refused after `issue_seconds`, and other requests do not wait for it."""
     upstream = Upstream(slow=60)
     async with provided(upstream, SafeStore(), issue_seconds=3) as (_, peer):
         began = trio.current_time()
@@ -29,7 +29,7 @@ async def test_issuing_takes_no_longer(autojump_clock: MockClock) -> None:
 
 
 async def test_an_end_waits_no_longer_for_revoking(autojump_clock: MockClock) -> None:
-    """The terminal comes at `revoke_seconds`; trying goes on behind it."""
+    """The terminal comes after `revoke_seconds`, and the revocation goes on."""
     upstream = Upstream(slow_revoke=60)
     async with provided(upstream, SafeStore(), revoke_seconds=2) as (runtime, peer):
         job = await peer.submit("worker", lease_request=LEASE)

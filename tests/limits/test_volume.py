@@ -1,4 +1,4 @@
-"""Much of everything: what is kept depends on the bounds, and not on how much there was."""
+"""What is kept depends on the limits, not on how much there was."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ MUCH = 1_000_000
 
 
 def sizes(few: int, many: int) -> Any:
-    """Some in every run, and many where there is time."""
+    """Parametrize `count`: few in every run, many in the soak run."""
     return pytest.mark.parametrize(
         "count", [few, pytest.param(many, marks=[pytest.mark.soak, pytest.mark.timeout(3_600)])]
     )
 
 
 def world_of(**limits: Any) -> World:
-    """A runtime with an agent that logs as often as its input says."""
+    """Return a world with an agent that logs as often as its input says."""
     world = World(MemoryStore(), messages_per_second=100 * MUCH, **limits)
 
     @world.runtime.agent("chatty")
@@ -41,20 +41,20 @@ def world_of(**limits: Any) -> World:
 
 
 async def entered(world: World) -> Peer:
-    """A peer with a session."""
+    """Return a client with a session."""
     peer = world.connect()
     await peer.hello(features=("ack",))
     return peer
 
 
 def kept(world: World) -> int:
-    """Entries in all tables of the store."""
+    """Return the number of entries in all tables of the store."""
     return sum(len(getattr(world.store.tables, name)) for name in TABLES)
 
 
 @sizes(50_000, 10_000_000)
 async def test_a_job_that_never_stops_talking(count: int, autojump_clock: MockClock) -> None:
-    """With nobody there to read, its journal holds its bound and no more; it ends as any other."""
+    """The journal of an unread job keeps to its bound, and the job ends."""
     world = world_of(journal_bytes=1_000_000, unacked_frames=1_000)
     async with world.runtime:
         peer = await entered(world)
@@ -71,7 +71,7 @@ async def test_a_job_that_never_stops_talking(count: int, autojump_clock: MockCl
 
 @sizes(2_000, MUCH)
 async def test_keys_of_many_days(count: int, autojump_clock: MockClock) -> None:
-    """One every five seconds: those of the last hour are kept, and an expired one is free."""
+    """Of one key every five seconds those of the last hour are kept."""
     world = world_of(idempotency_seconds=3_600, finished_job_seconds=600, heartbeat_seconds=10**9)
     async with world.runtime:
         peer = await entered(world)
@@ -91,7 +91,7 @@ async def test_keys_of_many_days(count: int, autojump_clock: MockClock) -> None:
 
 @sizes(2_000, 100_000)
 async def test_submits_that_are_refused(count: int, autojump_clock: MockClock) -> None:
-    """At a limit, for a lease that is none, with a deadline: no task, no timer, nothing kept."""
+    """Refused submits leave no task, no timer and no entry."""
     world = world_of(jobs_per_principal=1)
     async with world.runtime:
         peer = await entered(world)
@@ -115,7 +115,7 @@ async def test_submits_that_are_refused(count: int, autojump_clock: MockClock) -
 
 @sizes(20, 2_000)
 async def test_the_logs_of_sessions_that_are_over(count: int, autojump_clock: MockClock) -> None:
-    """A thousand numbers each, never acknowledged: their windows end, and none is left."""
+    """Logs that were never acknowledged are gone after their sessions' windows."""
     world = world_of(
         resume_window_seconds=100,
         finished_job_seconds=100,
@@ -136,13 +136,13 @@ async def test_the_logs_of_sessions_that_are_over(count: int, autojump_clock: Mo
 async def test_what_has_piled_up_drains_in_linear_time(
     count: int, autojump_clock: MockClock
 ) -> None:
-    """Four times as much costs four times as much, or somewhat more, but not sixteen times."""
+    """Four times as many events take about four times as long to send, not sixteen."""
     few, many = [await cost_of_draining(size) for size in (count // 4, count)]
     assert many < 3 * 4 * few
 
 
 async def cost_of_draining(events: int) -> float:
-    """The processor's time to be sent so many events at once."""
+    """Return the processor time to send this many events at once."""
     world = world_of()
     async with world.runtime:
         peer = await entered(world)

@@ -1,4 +1,4 @@
-"""Past `failed_auth_per_minute` wrong tokens an address is told of that, and of nothing else."""
+"""Past `failed_auth_per_minute` wrong tokens, further hellos of an address are refused."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ HERE, THERE = "192.0.2.1", "192.0.2.2"
 
 
 async def told(runtime: Runtime, peer: str, token: str = "wrong") -> str:
-    """With which code, or limit, a hello with this token is refused."""
+    """Return the code or the limit with which a hello with this token is refused."""
     async with peer_at(runtime, peer) as client:
         await client.send("session.hello", hello_payload(token=token))
         return name_of(await refusal(client))
 
 
 def name_of(words: Frame) -> str:
-    """The limit, if there is one; then the refusal must be worth a retry."""
+    """Return the limit of a refusal, which must be retryable then, or its code."""
     if "details" in words:
         assert words["code"] == "INTERNAL_ERROR"
         assert words["retryable"] is True
@@ -39,7 +39,7 @@ def name_of(words: Frame) -> str:
 
 
 async def test_too_many_wrong_tokens_are_refused_by_the_limit(autojump_clock: MockClock) -> None:
-    """From any port of the address; a good token is served, and others notice nothing."""
+    """Wrong tokens from any port of an address count; a good token is served."""
     async with open_stage(failed_auth_per_minute=3) as stage:
         codes = [await told(stage.runtime, f"{HERE}:{port}") for port in range(5)]
         assert codes == ["UNAUTHENTICATED"] * 3 + ["failed_auth_per_minute"] * 2
@@ -50,7 +50,7 @@ async def test_too_many_wrong_tokens_are_refused_by_the_limit(autojump_clock: Mo
 
 
 async def test_a_minute_later_it_begins_anew(autojump_clock: MockClock) -> None:
-    """A minute behind the first, whatever was tried meanwhile."""
+    """The count begins anew a minute after its first wrong token."""
     async with open_stage(failed_auth_per_minute=3) as stage:
         for _ in range(3):
             for _ in range(3):
@@ -73,7 +73,7 @@ async def test_a_minute_later_it_begins_anew(autojump_clock: MockClock) -> None:
     ],
 )
 async def test_only_a_wrong_token_counts(changes: Frame, autojump_clock: MockClock) -> None:
-    """No token, another scheme, a bad frame and a bad resume are refused as ever."""
+    """A missing token, another scheme, a bad frame and a bad resume do not count."""
     async with open_stage(failed_auth_per_minute=3) as stage:
         for _ in range(10):
             async with peer_at(stage.runtime, HERE) as client:
@@ -83,7 +83,7 @@ async def test_only_a_wrong_token_counts(changes: Frame, autojump_clock: MockClo
 
 
 async def test_an_authenticator_may_say_why(autojump_clock: MockClock) -> None:
-    """Its UNAUTHENTICATED is a wrong token; another error of its own says nothing about one."""
+    """An authenticator's UNAUTHENTICATED counts as a wrong token; other errors do not."""
 
     async def authenticate(token: str) -> str | None:
         raise Unauthenticated("expired") if token == "wrong" else PermissionDenied("not you")
@@ -100,7 +100,7 @@ async def test_an_authenticator_may_say_why(autojump_clock: MockClock) -> None:
     [
         ("192.0.2.1:5", "192.0.2.1:6", True),
         ("[2001:db8::1]:5", "[2001:db8::1]:6", True),
-        ("[2001:db8::1]:5", "[2001:db8::2]:5", True),  # whoever has one has the network
+        ("[2001:db8::1]:5", "[2001:db8::2]:5", True),  # in one /64 network
         ("[2001:db8::1]:5", "[2001:db8:0:1::1]:5", False),
         ("[fe80::1%eth0]:5", "[fe80::2%eth0]:5", True),
         ("192.0.2.1:5", "192.0.2.11:5", False),
@@ -111,7 +111,7 @@ async def test_an_authenticator_may_say_why(autojump_clock: MockClock) -> None:
 async def test_an_address_is_a_peer_without_its_port(
     first: str, second: str, autojump_clock: MockClock, *, same: bool
 ) -> None:
-    """Those that have no address share one."""
+    """An address is a peer without its port; peers without an address share one."""
     async with open_stage(failed_auth_per_minute=3) as stage:
         for _ in range(3):
             await told(stage.runtime, first)
@@ -120,7 +120,7 @@ async def test_an_address_is_a_peer_without_its_port(
 
 
 async def test_what_is_counted_is_forgotten_with_no_traffic(autojump_clock: MockClock) -> None:
-    """At the latest with the sweep behind its minute."""
+    """Counts are dropped without traffic, at the latest with the sweep after their minute."""
     async with open_stage(failed_auth_per_minute=3) as stage:
         for n in range(20):
             await told(stage.runtime, f"192.0.2.{n}:1")
@@ -135,7 +135,7 @@ async def test_what_is_counted_is_forgotten_with_no_traffic(autojump_clock: Mock
 async def test_the_table_is_bounded(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From more addresses than are kept, it is those that began last that are counted."""
+    """Of more addresses than are kept, the latest are counted."""
     monkeypatch.setattr(access, "MOST_ADDRESSES", 10)
     counts = access.WrongTokens()
     for n in range(1_000):
@@ -148,7 +148,7 @@ async def test_the_table_is_bounded(
 async def test_who_begins_anew_is_behind_the_others(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A second minute has the place of its beginning, not that of the first."""
+    """An address whose second minute begins moves to the end of the table."""
     monkeypatch.setattr(access, "MOST_ADDRESSES", 3)
     counts = access.WrongTokens()
     assert counts.count("again") == 1
@@ -157,5 +157,5 @@ async def test_who_begins_anew_is_behind_the_others(
     await trio.sleep(31)
     assert counts.count("again") == 1
     assert counts.count("new") == 1
-    assert counts.count("newer") == 1  # in the place of the one that began half a minute ago
+    assert counts.count("newer") == 1  # replaces the address whose minute began first
     assert counts.count("again") == 2

@@ -1,4 +1,4 @@
-"""A client of a schedule: what it does, what it has read, and what it may therefore expect."""
+"""A client that carries out its part of a schedule, and checks what it has seen."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 WINDOW_SECONDS = 60
 QUIET_SECONDS = 15.0
-"""Longer than any job is silent."""
+"""Longer than any job pauses."""
 
 _PLAIN_RESUME = programs.Resume(0, 0, token_before=False, short=False, unheard=False)
 
 
 class Client:
-    """One client: what it was told, what it has read, and what it may therefore expect."""
+    """One client: what it was sent, and what its session must see."""
 
     def __init__(self, world: World, features: tuple[str, ...]) -> None:
         self._world = world
@@ -35,7 +35,7 @@ class Client:
         self._peer: Peer | None = None
         self._line: Line | None = None
         self._left: list[Peer] = []
-        """Connections that the runtime must end, the client having begun another."""
+        """Connections that the runtime must end, as the client began another."""
         self.tags: list[int] = []
         self.submitted: dict[int, str] = {}
         """The session in which each of its jobs was submitted."""
@@ -44,16 +44,16 @@ class Client:
         self._token = ""
         self._token_before: str | None = None
         self._racing: tuple[float, str] | None = None
-        """A resume on its way that nobody waits for: when it was sent, and with which token."""
+        """A resume that is still on its way: when it was sent, and with which token."""
         self._floor = 0
         self._away_since = 0.0
-        """When its session was attached for sure. What it reads may be older."""
+        """When the session was last known to be attached; frames read later may be older."""
         self._dropped: float | None = None
-        """When it dropped the connection that its session was attached to, if it still was."""
+        """When the client dropped the connection to which its session was attached."""
 
     @property
     def highest(self) -> int:
-        """The highest number that its session has seen."""
+        """The highest number that the session has seen."""
         return self._world.recorder.highest(self.session_id)
 
     async def begin(self) -> None:
@@ -68,7 +68,7 @@ class Client:
         self._note_token()
 
     async def take(self, step: ClientStep) -> None:  # noqa: C901 - one line for each kind of step
-        """Take one step."""
+        """Take one step of the schedule."""
         match step:
             case programs.Submit():
                 await self._submit(step.script)
@@ -140,10 +140,10 @@ class Client:
     # -- speaking
 
     async def _send(self, kind: str, payload: JsonObject, **envelope: Json) -> bool:
-        """Send a frame, unless the connection is over or takes none."""
+        """Send a frame, unless the connection has ended or has no room."""
         if self._peer is None:
             return False
-        # What is heard may end the token before, whether or not the client learns of it.
+        # A frame that arrives may use up the token before, whether or not the client learns of it.
         self._token_before = None
         try:
             with trio.move_on_after(1) as waiting:
@@ -156,7 +156,7 @@ class Client:
         return not waiting.cancelled_caught
 
     async def _read(self, frames: int, patience: float) -> bool:
-        """Read so many frames, as long as they come within the patience; False at the end of it."""
+        """Read at most this many frames, each within the patience; return False at the end."""
         if "heartbeat" in self._features:
             self._token_before = None  # a ping may be among them, and is answered
         for _ in range(frames):
@@ -175,7 +175,7 @@ class Client:
     # -- coming and going
 
     def _gone(self) -> None:
-        """The runtime ended the connection, some time since it last heard of the client."""
+        """Note that the runtime ended the connection after it last heard of the client."""
         self._peer = self._line = None
 
     def _drop(self, *, losing: bool) -> None:
@@ -185,7 +185,7 @@ class Client:
         self._gone()
 
     def _leave(self) -> None:
-        """Turn to another connection, with this one still there."""
+        """Leave this connection open and turn to another."""
         if self._peer is not None:
             self._left.append(self._peer)
         self._gone()
@@ -221,7 +221,7 @@ class Client:
             }
             await peer.send("session.hello", hello)
         if step.unheard:
-            # The token may have been rotated, or not: the one used stays good in either case.
+            # The token may have been rotated or not: the one used stays good in either case.
             self._token, self._token_before = token, None
             self._racing = trio.current_time(), token
             self._left.append(peer)
@@ -230,8 +230,8 @@ class Client:
         racing, self._racing = self._racing, None
         welcomed = await self._is_welcome(peer, may_lose=racing is not None)
         if not welcomed and racing is not None:
-            # The other one came behind this one, or behind the one before; but the client was not
-            # heard since, so the token that it used is still good.
+            # The other resume came after this one, or after the one before; but the client was not
+            # heard since then, so the token that it used is still good.
             self._leave()
             self._token, self._token_before = racing[1], None
             await self._resume(step)
@@ -245,12 +245,12 @@ class Client:
             late = trio.current_time() - dropped - WINDOW_SECONDS
             assert late < QUIET_SECONDS, f"welcomed {late} s after the window"
         if racing is not None and racing[0] == trio.current_time():
-            self._racing = racing  # it may come behind this one yet
+            self._racing = racing  # that resume may still arrive after this one
         self._token_before = token
         self._note_token()
 
     async def _is_welcome(self, peer: Peer, *, may_lose: bool) -> bool:
-        """Tell whether the resume went well, or the window was over."""
+        """Return whether the resume succeeded; if not, the window must be over."""
         try:
             with trio.fail_after(5):
                 frame = await peer.receive()
@@ -264,7 +264,7 @@ class Client:
     # -- the end
 
     async def settle(self) -> None:
-        """Read everything there is to come, on as many connections as it takes."""
+        """Read everything that is to come, over as many connections as it takes."""
         await trio.sleep(1)  # a resume that is still on its way would end the one below
         await self._resume(_PLAIN_RESUME)
         for peer in self._left:
@@ -313,7 +313,7 @@ class Client:
         assert in_order == (expected if whole else expected[: len(in_order)])
 
     def _check_outcome(self, tag: int, status: str) -> None:
-        """Nothing but these ends a job."""
+        """Check that a job ended for one of the possible reasons."""
         script = self._world.scripts[tag]
         possible = {"error" if script.fails else "success"}
         if tag in self._world.cancelled:

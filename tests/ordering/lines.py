@@ -1,4 +1,4 @@
-"""Transports that carry whole frames within the process: thousands of connections a second."""
+"""Transports that carry whole frames within the process, thousands of connections a second."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from arcp_trio.transport import TransportClosed
 
 
 def line(room: float = math.inf) -> tuple[Line, Line]:
-    """Return the two ends of a line that holds so many frames each way."""
+    """Return the two ends of a line that holds this many frames each way."""
     there, back = _Way(room), _Way(room)
     return Line(there, back), Line(back, there)
 
 
 class _Way:
-    """One direction: frames on their way, and how it ended."""
+    """One direction of a line: its frames, and how it ended."""
 
     def __init__(self, room: float) -> None:
         self.frames: deque[str] = deque()
@@ -41,7 +41,7 @@ class Line:
 
     @property
     def unread(self) -> int:
-        """How many frames are to be received at once."""
+        """How many frames can be received at once."""
         return len(self._incoming.frames)
 
     async def receive(self) -> str | bytes:
@@ -56,7 +56,7 @@ class Line:
         return way.frames.popleft()
 
     def receive_unread(self) -> Sequence[str | bytes]:
-        """Return nothing: each frame is received by itself."""
+        """Return no frames: each frame is received by itself."""
         return ()
 
     async def send(self, frames: Sequence[bytes]) -> None:
@@ -76,12 +76,12 @@ class Line:
             self.writing_since = None
 
     async def close(self, code: int = 1000, reason: str = "") -> None:
-        """End both directions; what is on its way arrives."""
+        """End both directions; frames on their way still arrive."""
         await trio.lowlevel.checkpoint()
         self._end(code)
 
     def cut(self, *, losing: bool) -> None:
-        """End it without a farewell, with or without what this end has sent last."""
+        """End the line without a farewell, and drop what this end has sent last, or not."""
         if losing:
             self._outgoing.frames.clear()
         self._end(1006)
@@ -90,4 +90,4 @@ class Line:
         for way in (self._outgoing, self._incoming):
             way.ended = code if way.ended is None else way.ended
             way.changed.unpark_all()
-        self._incoming.broken = True  # nobody reads here any more
+        self._incoming.broken = True  # this end no longer reads

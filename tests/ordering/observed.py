@@ -1,4 +1,4 @@
-"""What a client of a schedule may expect of the jobs that it observes."""
+"""What a client of a schedule must see of the jobs that it observes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @attrs.frozen
 class _Asked:
     least: int
-    """The place of the first event that may come; that does, if anything is replayed."""
+    """The place of the first event that may come; it does come if anything is replayed."""
 
 
 class Observed:
@@ -28,9 +28,9 @@ class Observed:
         self._asked: dict[str, _Asked] = {}
         self.tags: set[int] = set()
         self._parted: set[int] = set()
-        """Jobs that it has, at some time, unsubscribed from."""
+        """Jobs from which the client has unsubscribed at some time."""
         self._wanted: dict[int, str] = {}
-        """The last subscription to each job that it has not unsubscribed from since."""
+        """The latest subscription to each job, unless it was unsubscribed from since."""
 
     def ask(self, request: str, tag: int, *, history: bool, submitter: str, after: int) -> None:
         """Note a subscription, `after` being one of the numbers of the session `submitter`."""
@@ -48,13 +48,13 @@ class Observed:
         return sum(emitted.tag == tag for emitted in self._world.emitted)
 
     def _place_behind(self, tag: int, submitter: str, after: int) -> int:
-        """Where the job stood when that session had that number."""
+        """Return how many events the job had emitted when the session had this number."""
         events = self._world.recorder.events(self._world.job_ids[tag], session_id=submitter)
         said = [emitted_by(tag, e["payload"]) for e in events if e["event_seq"] <= after]
         return max((emitted.place + 1 for emitted in said if emitted is not None), default=0)
 
     def check(self, tag: int, session_id: str, *, progress: bool, whole: bool) -> list[int]:
-        """Compare what came of a job with what it emitted; return the numbers."""
+        """Compare the events of a job with what it emitted; return their numbers."""
         world = self._world
         job_id = world.job_ids[tag]
         expected = [e for e in world.emitted if e.tag == tag and (progress or not e.progress)]
@@ -70,7 +70,7 @@ class Observed:
             doubtful = tag in self._parted and not answer["replayed"]
             due = [e for e in expected if doubtful or e.place >= asked.least]
             if not answer["replayed"]:
-                # What was emitted before the request was taken up does not come.
+                # What was emitted before the request was handled does not come.
                 due = [emitted for emitted in due if came and emitted >= came[0]]
             assert came == (due if ended else due[: len(came)]), (came, due)
             last = stream[-1].subscribed["payload"]["request_id"]
@@ -80,7 +80,7 @@ class Observed:
         return [f["event_seq"] for each in subscriptions for f in each.frames]
 
     def _streams(self, tag: int, subscriptions: list[Subscription]) -> list[list[Subscription]]:
-        """Subscribing to what is observed already goes on with the same stream of events."""
+        """Split the events into streams; a repeated subscription goes on with the one before."""
         streams: list[list[Subscription]] = []
         goes_on = False
         for subscription in subscriptions:
@@ -94,6 +94,6 @@ class Observed:
 
 
 def _nothing_to_come(subscription: Subscription) -> bool:
-    """Whether the job had ended, and no history was asked for or there is none."""
+    """Return whether the job had ended, and there is no history to come."""
     answer = subscription.subscribed["payload"]
     return answer["current_status"] not in ("pending", "running") and not answer["replayed"]

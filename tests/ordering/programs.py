@@ -11,41 +11,41 @@ if TYPE_CHECKING:
     from arcp_trio.testing.frames import Frame
 
 SLOTS = 2
-"""Clients beside each other."""
+"""How many clients there are."""
 
 
 @attrs.frozen
 class Burst:
-    """So many events in a row, then a pause."""
+    """A number of events in a row, then a pause."""
 
     events: int
     pause: float
     progress: bool
-    """Every other event is a `progress`."""
+    """Whether every other event is a `progress`."""
 
 
 @attrs.frozen
 class Script:
-    """What a job does."""
+    """What the agent of a job does."""
 
     bursts: tuple[Burst, ...]
     fails: bool
     max_runtime: int | None
     grace: float
-    """How long it goes on once it is cancelled, still talking."""
+    """How many events the agent emits after it was cancelled."""
 
 
 class Emitted(NamedTuple):
-    """An event, as its agent meant it."""
+    """An event as its agent emitted it."""
 
     tag: int
-    """Whose: the place of its script among all."""
+    """The place of the job's script among all scripts."""
     place: int
     progress: bool
 
 
 def emitted_by(tag: int, payload: Frame) -> Emitted | None:
-    """Return what an agent meant by an event; None if it is the runtime's word on back-pressure."""
+    """Return what an agent emitted; None if the event is a back-pressure notice."""
     kind, body = payload["kind"], payload["body"]
     if kind == "status":
         return None
@@ -55,7 +55,7 @@ def emitted_by(tag: int, payload: Frame) -> Emitted | None:
 
 @attrs.frozen
 class Submit:
-    """Have a job begun."""
+    """Submit a job."""
 
     slot: int
     script: Script
@@ -63,7 +63,7 @@ class Submit:
 
 @attrs.frozen
 class Read:
-    """Read at most so many frames, each within the patience."""
+    """Read at most this many frames, each within the patience."""
 
     slot: int
     frames: int
@@ -72,21 +72,21 @@ class Read:
 
 @attrs.frozen
 class Pause:
-    """Do nothing for a while."""
+    """Do nothing for some time."""
 
     seconds: float
 
 
 @attrs.frozen
 class Yield:
-    """Let everyone else take so many turns."""
+    """Let all other tasks take this many turns."""
 
     times: int
 
 
 @attrs.frozen
 class Drop:
-    """Be gone without a farewell, perhaps before what was sent last has arrived."""
+    """Drop the connection without a farewell, perhaps with the last frames unsent."""
 
     slot: int
     losing: bool
@@ -94,17 +94,17 @@ class Drop:
 
 @attrs.frozen
 class Resume:
-    """Also while connected: then it takes over."""
+    """Resume the session; while connected, this takes it over."""
 
     slot: int
     back: int
-    """How many numbers before the last one seen, as far as they are not acknowledged."""
+    """How many numbers before the last one seen, unless they were acknowledged."""
     token_before: bool
-    """With the token before the last one, where that is still good."""
+    """Whether to use the token before the last one, where that is still good."""
     short: bool
-    """By `session.resume` rather than by a hello."""
+    """Whether to resume by `session.resume` rather than by a hello."""
     unheard: bool
-    """Without reading the welcome, so that the next resume has to use the same token."""
+    """Whether to leave the welcome unread, so that the next resume has to use the same token."""
 
 
 @attrs.frozen
@@ -125,32 +125,32 @@ class Cancel:
 
 @attrs.frozen
 class Close:
-    """Say `session.close` and turn away."""
+    """Send `session.close` and leave the connection."""
 
     slot: int
 
 
 @attrs.frozen
 class Outlast:
-    """Be away for longer than the window."""
+    """Stay away for longer than the window."""
 
     slot: int
 
 
 @attrs.frozen
 class Subscribe:
-    """Observe one of all jobs, perhaps one of the client's own, or one that it observes already."""
+    """Subscribe to any job, perhaps one of the client's own or one observed already."""
 
     slot: int
     job: int
     history: bool
     back: int
-    """How many of the numbers that its owner has seen are to come, too; with history only."""
+    """How many of the numbers that the owner has seen are to be replayed, with history."""
 
 
 @attrs.frozen
 class Unsubscribe:
-    """Do not observe one of all jobs any more."""
+    """Unsubscribe from any job."""
 
     slot: int
     job: int
@@ -170,7 +170,7 @@ class Bounds:
     tail_frames: int
     tail_bytes: int
     line_frames: int
-    """What a connection holds that the client has not read."""
+    """How many unread frames a connection holds."""
 
 
 @attrs.frozen
@@ -270,7 +270,7 @@ observations = st.builds(
     features=st.tuples(*[_features] * SLOTS),
     steps=st.lists(_observing, min_size=8, max_size=40).map(tuple),
 )
-"""Clients that observe one another's jobs, and their own."""
+"""Schedules in which clients observe each other's jobs and their own."""
 
 overflows = st.builds(
     Program,
@@ -285,4 +285,4 @@ overflows = st.builds(
     features=st.just((_WITH_PROGRESS, _WITHOUT_PROGRESS)),
     steps=st.lists(_submits_and_slow_reads, min_size=3, max_size=25).map(tuple),
 )
-"""Jobs beside each other, for clients too slow for them; one has not negotiated `progress`."""
+"""Schedules of concurrent jobs and slow clients, one of them without `progress`."""

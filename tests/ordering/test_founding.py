@@ -1,4 +1,4 @@
-"""The defects for whose absence this was built, each with a variant that has it."""
+"""The defects that the design rules out, each with a variant of the runtime that has it."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from arcp_trio.testing import open_pair, open_peer
 from arcp_trio.testing.pair import PeerFactory, open_peers
 from arcp_trio.testing.peer import Peer
 from tests import defects
-from tests.ordering.runtimes import agents, places
+from tests.ordering.agents import agents, places
 from tests.stage import make_runtime
 
 EVENTS = 10_000
 
-# -- one sequence for all who speak
+# -- one sequence for all that emit
 
 
 async def _talk_at_once() -> None:
-    """Two jobs, one that its watchdog ends, and the runtime's own word on back-pressure."""
+    """Run two jobs, one that times out, and back-pressure notices in one session."""
     async with make_runtime(agents) as runtime, open_peer(runtime) as peer:
         await peer.hello()
         await peer.send("session.ack", {"last_processed_seq": 0})
@@ -50,14 +50,14 @@ async def _talk_at_once() -> None:
 async def test_jobs_a_watchdog_and_back_pressure_share_one_sequence(
     autojump_clock: MockClock,
 ) -> None:
-    """Ten thousand events of several speakers stand on the wire as 1 to N."""
+    """Ten thousand events, a timeout and notices have the numbers 1 to N on the wire."""
     await _talk_at_once()
 
 
 async def test_frames_queued_by_another_task_than_numbered_them_are_found_out(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same check fails where something may come between taking numbers and queueing frames."""
+    """The check fails if tasks can run between taking numbers and queueing frames."""
     defects.publish_in_other_tasks(monkeypatch)
     with pytest.raises(AssertionError, match=r"event_seq \d+ where \d+ is due"):
         await _talk_at_once()
@@ -101,7 +101,7 @@ async def _leave_and_return(peers: PeerFactory, leave: Leave) -> None:
 async def test_a_job_runs_on_to_success_and_is_resumed(
     autojump_clock: MockClock, leave: Leave
 ) -> None:
-    """Silence, a reset and a close each leave the job running; the session misses nothing of it."""
+    """After silence, a reset or a close the job runs on, and a resume misses nothing."""
     async with make_runtime(agents, limits=_IMPATIENT) as runtime, open_peers(runtime) as peers:
         await _leave_and_return(peers, leave)
 
@@ -110,7 +110,7 @@ async def test_a_job_runs_on_to_success_and_is_resumed(
 async def test_a_session_that_takes_its_jobs_along_is_found_out(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, leave: Leave
 ) -> None:
-    """The same check fails where losing a connection ends the jobs."""
+    """The check fails if a lost connection ends the jobs."""
     defects.end_jobs_with_their_connection(monkeypatch)
     async with make_runtime(agents, limits=_IMPATIENT) as runtime, open_peers(runtime) as peers:
         with pytest.raises(AssertionError, match="assert 'cancelled' == 'success'"):
@@ -120,12 +120,12 @@ async def test_a_session_that_takes_its_jobs_along_is_found_out(
 # -- events are handled one at a time, in order, and before the result
 
 FALLING_SECONDS = (0.150, 0.120, 0.090, 0.060, 0.030)
-"""How long the handler takes over each of five events: each would overtake the one before."""
+"""The handler's delays for five events: each event could overtake the one before."""
 IN_ORDER = [f"{what} {n}" for n in range(5) for what in ("begin", "end")]
 
 
 async def _five_events(*, submitting: bool) -> None:
-    """Five events into a handler, which may itself submit a job for each and wait for its end."""
+    """Feed five events to a handler, which may submit a job for each and await its result."""
     handled: list[str] = []
 
     async def on_event(event: Event) -> None:
@@ -151,7 +151,7 @@ with_handlers_that = pytest.mark.parametrize("submitting", [False, True], ids=["
 async def test_five_events_are_handled_in_order(
     autojump_clock: MockClock, *, submitting: bool
 ) -> None:
-    """Five events into a handler with falling delays: in order, one at a time, then the result."""
+    """A handler with falling delays gets events one at a time, in order, before the result."""
     await _five_events(submitting=submitting)
 
 
@@ -159,7 +159,7 @@ async def test_five_events_are_handled_in_order(
 async def test_a_task_for_each_event_is_found_out(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, *, submitting: bool
 ) -> None:
-    """The same check fails for a client that handles each event in a task of its own."""
+    """The check fails for a client that handles each event in a task of its own."""
 
     async def run(self: Delivery) -> None:
         delivery._in_handler.set(True)
@@ -182,9 +182,9 @@ async def test_a_task_for_each_event_is_found_out(
 async def test_answers_that_only_come_in_turn_are_found_out(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same check fails where a handler's own calls are answered behind the events it holds up.
+    """The check fails if a handler's own calls wait for the events that the handler delays.
 
-    That is what awaiting handlers in the reader comes to.
+    A client that awaits its handlers in the task that reads behaves like that.
     """
 
     async def wait(self: delivery.Reply[object]) -> object:

@@ -1,9 +1,9 @@
 """Whatever clients do and when, nothing is lost, doubled or swapped.
 
 Schedules are generated, carried out in virtual time, and compared with a model: a session's numbers
-are 1 to N, a frame that comes again is the same frame, each job's events are those it emitted, in
-order and with one end behind them, and across jobs the order is the order of emission. A schedule
-that fails is printed whole; `carry_out` repeats it.
+are 1 to N, a repeated frame is the same frame, each job's events are those it emitted, in order and
+with one end after them, and across jobs the order is the order of emission. A schedule that fails
+is printed whole; `carry_out` repeats it.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ def _small_steps() -> Iterator[None]:
 
 
 _turns = st.random_module()
-"""The seed of Trio's scheduler: it differs from example to example, and is repeated with it."""
+"""The seed of Trio's scheduler, which differs from example to example."""
 
 
-@pytest.mark.timeout(600)  # to shrink what fails takes its time
+@pytest.mark.timeout(600)  # shrinking a failing schedule takes long
 @pytest.mark.spec("6.3-1", "6.3-3", "6.5-7", "6.7-2", "8.3-1", "8.3-2")
 @_schedules
 @given(programs, _turns)
@@ -52,7 +52,7 @@ def test_any_schedule(program: Program, turns: object) -> None:
 @settings(_schedules, max_examples=SOAK_EXAMPLES)
 @given(programs, _turns)
 def test_very_many_schedules(program: Program, turns: object) -> None:
-    """The same for as many schedules as fit into some minutes."""
+    """The same holds for as many schedules as fit into some minutes."""
     carry_out(program)
 
 
@@ -61,9 +61,9 @@ def test_very_many_schedules(program: Program, turns: object) -> None:
 @settings(_schedules, max_examples=EXAMPLES // 4)
 @given(overflows, _turns)
 def test_the_order_across_jobs_outlives_any_overflow(program: Program, turns: object) -> None:
-    """Several jobs too fast for outbox and tail stay in the order of emission.
+    """Jobs too fast for outbox and client stay in the order of emission.
 
-    A session without the feature `progress` gets no such event, and no gap where it would stand.
+    A session without the feature `progress` gets no such event, and no gap in its place.
     """
     carry_out(program)
 
@@ -73,7 +73,7 @@ def test_the_order_across_jobs_outlives_any_overflow(program: Program, turns: ob
 @settings(_schedules, max_examples=EXAMPLES // 2)
 @given(observations, _turns)
 def test_observers_see_each_event_once_and_in_order(program: Program, turns: object) -> None:
-    """However often clients subscribe, unsubscribe, drop and resume, with history and without."""
+    """Clients that subscribe, unsubscribe, drop and resume see each event once, in order."""
     carry_out(program)
 
 

@@ -1,4 +1,4 @@
-"""Numbers on the wire: one gap-free sequence per session, the same however often it is sent."""
+"""Numbers on the wire: one gap-free sequence per session, the same in every replay (§8.3)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from arcp_trio.testing.peer import Peer
 from arcp_trio.wire.json import JsonObject
 from tests import defects
 from tests.inside import batch_bytes
-from tests.ordering.runtimes import agents, places
+from tests.ordering.agents import agents, places
 from tests.reading import numbers
 from tests.slow_stores import PausingStore, SlowKeys
 from tests.stage import make_runtime
@@ -35,12 +35,12 @@ async def _receive_numbered(peer: Peer, count: int) -> list[Frame]:
     return frames
 
 
-# -- who is numbered
+# -- what is numbered
 
 
 @pytest.mark.spec("8.3-1", "1.0/8.3-1", "1.0/8.3-3")
 async def test_jobs_of_one_session_share_its_sequence(autojump_clock: MockClock) -> None:
-    """Two jobs and their results together are 1 to N; each job's own events keep their order."""
+    """Events of two jobs and their results have the numbers 1 to N together."""
     async with make_runtime(agents) as runtime, open_peer(runtime) as peer:
         await peer.hello()
         jobs = [await peer.submit("steady", 20), await peer.submit("chatty", 300)]
@@ -51,7 +51,7 @@ async def test_jobs_of_one_session_share_its_sequence(autojump_clock: MockClock)
 
 @pytest.mark.spec("8.3-1")
 async def test_sessions_count_for_themselves(autojump_clock: MockClock) -> None:
-    """Two sessions beside each other both have a sequence that begins at 1."""
+    """The sequence of each session begins at 1."""
     async with make_runtime(agents) as runtime, open_peers(runtime) as peers:
         for peer in [await peers.connect(), await peers.connect()]:
             await peer.hello()
@@ -64,7 +64,7 @@ async def test_sessions_count_for_themselves(autojump_clock: MockClock) -> None:
 async def test_every_event_and_terminal_has_a_number_and_nothing_else(
     autojump_clock: MockClock,
 ) -> None:
-    """Events, results and errors of jobs carry an `event_seq`; acceptances do not."""
+    """Events and terminals have an `event_seq`; acceptances do not."""
     async with make_runtime(agents) as runtime, open_peer(runtime) as peer:
 
         @runtime.agent("failing")
@@ -83,7 +83,7 @@ async def test_every_event_and_terminal_has_a_number_and_nothing_else(
 
 @pytest.mark.spec("6.4-7", "6.5-6")
 async def test_pings_and_acks_take_no_number(autojump_clock: MockClock) -> None:
-    """A hundred pings and acks between ten events leave these at 1 to 10, and are not replayed."""
+    """A hundred pings and acks between ten events take no number and are not replayed."""
     async with make_runtime(agents) as runtime, open_peers(runtime) as peers:
         peer = await peers.connect()
         await peer.hello()
@@ -116,18 +116,18 @@ _SOME_TIME = "2026-01-01T00:00:00Z"
 async def test_the_acceptance_comes_before_the_first_event(
     autojump_clock: MockClock, limits: Limits
 ) -> None:
-    """An agent that emits at once is not heard before its `job.accepted`, not even while behind."""
+    """No event comes before its job's acceptance, not even while the session is behind."""
     async with make_runtime(agents, limits=limits) as runtime, open_peer(runtime) as peer:
         await peer.hello()
         for _ in range(20):
             await peer.send("job.submit", {"agent": "chatty", "input": 30})
         frames = await _receive_numbered(peer, 20 * 31)
-        # That no event precedes its acceptance is the recorder's to say.
+        # The recorder checks that no event precedes its acceptance.
         assert len({frame["job_id"] for frame in frames}) == 20
 
 
 async def test_acceptances_leave_in_the_order_of_their_submits(autojump_clock: MockClock) -> None:
-    """A submit that takes a second is answered before the quick ones behind it."""
+    """A submit that takes a second is answered before the quick ones sent after it."""
     async with (
         make_runtime(agents, store=SlowKeys({"slow": 1})) as runtime,
         open_peer(runtime) as peer,
@@ -166,21 +166,21 @@ async def _emit_while_shut() -> None:
 
 
 async def test_nothing_is_seen_before_it_is_stored(autojump_clock: MockClock) -> None:
-    """While the store commits nothing, nothing is sent that no resume could repeat."""
+    """While the store commits nothing, no numbered frame is sent."""
     await _emit_while_shut()
 
 
 async def test_a_scribe_that_sends_first_and_stores_afterwards_is_found_out(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same check fails for a scribe that does not wait for the commit."""
+    """The check fails for a scribe that does not wait for the commit."""
     defects.publish_before_the_commit(monkeypatch)
     with pytest.raises(AssertionError, match="seen before it was stored"):
         await _emit_while_shut()
 
 
 async def test_flushed_means_also_what_is_being_committed(autojump_clock: MockClock) -> None:
-    """Whoever waits for the store waits for the group under way, though nothing else is queued."""
+    """`flushed` waits for the group being committed, even if nothing else is queued."""
     queue, committing = WriteQueue(), trio.Event()
     stored: list[Write] = []
 
@@ -204,7 +204,7 @@ async def test_flushed_means_also_what_is_being_committed(autojump_clock: MockCl
 
 @pytest.mark.spec("6.3-3", "1.0/6.3-2", "1.0/6.3-4", "1.0/8.3-2")
 async def test_a_long_absence_is_replayed_whole(autojump_clock: MockClock) -> None:
-    """25,000 events emitted while nobody was connected arrive in order, and go on live."""
+    """25,000 events emitted while no client was connected arrive in order."""
     async with make_runtime(agents) as runtime, open_peers(runtime) as peers:
         peer = await peers.connect()
         await peer.hello()
@@ -222,7 +222,7 @@ async def test_a_long_absence_is_replayed_whole(autojump_clock: MockClock) -> No
 async def test_a_replay_of_many_outboxes_does_not_hold_up_the_welcome(
     autojump_clock: MockClock,
 ) -> None:
-    """Ten times what outbox and tail hold: welcome at once, then everything."""
+    """A long replay does not delay the welcome."""
     limits = Limits(outbox_items=64, tail_frames=64)
     async with make_runtime(agents, limits=limits) as runtime, open_peers(runtime) as peers:
         peer = await peers.connect()
@@ -238,7 +238,7 @@ async def test_a_replay_of_many_outboxes_does_not_hold_up_the_welcome(
 
 @pytest.mark.spec("6.3-3")
 async def test_two_replays_are_the_same_bytes(autojump_clock: MockClock) -> None:
-    """Resumed twice from the same number, a session sends the same frames, byte for byte."""
+    """Two resumes from one number get the same frames, byte for byte."""
     async with make_runtime(agents) as runtime, open_peers(runtime) as peers:
         peer = await peers.connect()
         await peer.hello()
@@ -255,7 +255,7 @@ async def test_two_replays_are_the_same_bytes(autojump_clock: MockClock) -> None
 
 
 async def test_a_client_that_does_not_read_delays_nobody_else(autojump_clock: MockClock) -> None:
-    """Beside a session whose socket is stuck, another gets its events as they are emitted."""
+    """A session gets its events as they are emitted while another's socket is stuck."""
     limits = Limits(outbox_items=8, tail_frames=8, heartbeat_seconds=1_000)
     async with make_runtime(agents, limits=limits) as runtime, open_peers(runtime) as peers:
         stuck, lively = await peers.connect(), await peers.connect()
@@ -276,7 +276,7 @@ async def test_a_client_that_does_not_read_delays_nobody_else(autojump_clock: Mo
 async def test_job_cancelled_comes_before_the_end_also_while_behind(
     autojump_clock: MockClock,
 ) -> None:
-    """Catching up does not overtake what was told before: the terminal follows `job.cancelled`."""
+    """While a session catches up, `job.cancelled` still comes before the terminal."""
     limits = Limits(outbox_items=1, tail_frames=1)
     async with make_runtime(agents, limits=limits) as runtime, open_peer(runtime) as peer:
 
@@ -296,7 +296,7 @@ async def test_job_cancelled_comes_before_the_end_also_while_behind(
 
 
 async def test_a_second_cancel_never_follows_the_terminal(autojump_clock: MockClock) -> None:
-    """Cancelled at every moment around its end, a job says nothing behind its terminal."""
+    """A job cancelled at any moment around its end sends nothing after its terminal."""
     async with make_runtime(agents) as runtime, open_peer(runtime) as peer:
         await peer.hello()
         for ticks in range(25):
@@ -312,7 +312,7 @@ async def test_a_second_cancel_never_follows_the_terminal(autojump_clock: MockCl
 async def test_the_order_across_jobs_holds_for_those_that_speak_while_others_are_read(
     autojump_clock: MockClock,
 ) -> None:
-    """Jobs begin, and emit by turns, while the scribe reads the journals of those before them."""
+    """Jobs that emit in turn while others' journals are read keep the order of emission."""
     emitted: list[str] = []
 
     class SlowReads(MemoryStore):

@@ -1,4 +1,4 @@
-"""A runtime, a few clients that carry out a schedule, and the model of what they must see."""
+"""A runtime and a few clients that carry out a schedule, and the model of what they must see."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import cast
 import trio
 from trio.testing import MockClock
 
-from arcp_trio import ArcpError, JobContext, JobError, Limits, Runtime, StaticTokens
-from arcp_trio.testing import TrioClock
-from arcp_trio.testing.peer import TEST_TOKEN, Peer
+from arcp_trio import Agents, ArcpError, JobContext, JobError, Limits
+from arcp_trio.testing.peer import Peer
 from arcp_trio.testing.recorder import WireRecorder
 from tests.ordering import programs
 from tests.ordering.clients import WINDOW_SECONDS, Client
 from tests.ordering.lines import Line, line
 from tests.ordering.programs import Burst, Emitted, Program, Script, Step
+from tests.stage import make_runtime
 
 HEARTBEAT_SECONDS = 20
 
 
 def carry_out(program: Program) -> None:
-    """Run a schedule in virtual time, bring every client up to date, and check what all have seen.
+    """Run a schedule in virtual time, let every client catch up, and check what all have seen.
 
     Raises:
-        AssertionError: a promise was broken.
+        AssertionError: a client has seen what it must not see, or missed something.
     """
     errors = _ErrorLog()
     logging.getLogger().addHandler(errors)
@@ -60,14 +60,13 @@ class World:
         self._program = program
         self.scripts: list[Script] = []
         self.job_ids: dict[int, str] = {}
-        """Of the scripts that were ever begun."""
+        """The ids of the jobs that have begun, by script."""
         self.emitted: list[Emitted] = []
-        """By all jobs, in this order."""
+        """The events of all jobs, in the order of emission."""
         self.cancelled: set[int] = set()
         bounds = program.bounds
-        self.runtime = Runtime(
-            auth=StaticTokens({TEST_TOKEN: "tester"}),
-            clock=TrioClock(),
+        self.runtime = make_runtime(
+            Agents(),
             limits=Limits(
                 outbox_items=bounds.outbox_items,
                 inbox_items=bounds.inbox_items,
@@ -83,7 +82,7 @@ class World:
         self.clients = [Client(self, features) for features in program.features]
 
     async def live(self) -> None:
-        """Carry the program out, settle, and check."""
+        """Carry the schedule out, let clients catch up, and check."""
         async with self.runtime:
             for client in self.clients:
                 await client.begin()
@@ -105,7 +104,7 @@ class World:
         return Peer(near, cast("trio.abc.Stream", near), self.recorder), near
 
     def submitter(self, tag: int) -> str:
-        """The session that submitted a job."""
+        """Return the id of the session that submitted a job."""
         return next(client.submitted[tag] for client in self.clients if tag in client.submitted)
 
     # -- the agent
@@ -136,7 +135,7 @@ class World:
                     await job.progress(place)
                 else:
                     await job.log(str(place))
-            except ArcpError:  # it has ended: nothing was emitted
+            except ArcpError:  # the job has ended: nothing was emitted
                 self.emitted.pop()
                 raise
         await trio.sleep(burst.pause)

@@ -1,4 +1,4 @@
-"""What the tests of the protocol share: a runtime with a few agents, and ways to say anything."""
+"""What the tests of the protocol share: frames of any content, and their answers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from arcp_trio.wire.json import Json, JsonObject
 
 
 def text_of(kind: str, payload: Json = None, /, **envelope: Json) -> str:
-    """The text of a frame, right or wrong: `envelope` adds fields or replaces ours."""
+    """Return the text of a frame, valid or not: `envelope` adds fields or replaces them."""
     frame = {"arcp": "1.1", "id": "x1", "type": kind, "payload": {} if payload is None else payload}
     return json.dumps(frame | envelope)
 
@@ -31,11 +31,11 @@ VALID: list[tuple[str, JsonObject]] = [
     ("session.resume", {"resume_token": "rt_x", "last_event_seq": 0, "session_id": "sess_x"}),
     ("x-vendor.acme.note", {"text": "hello"}),
 ]
-"""What a client says, but for what ends its connection."""
+"""All that a client sends, except what ends its connection."""
 
 
 async def answers(peer: Peer, count: int) -> list[Frame]:
-    """The next frames that answer a request, in the order they come."""
+    """Receive up to this many answers to submits, and return them in order."""
     found: list[Frame] = []
     while len(found) < count:
         frame = await peer.receive()
@@ -47,7 +47,7 @@ async def answers(peer: Peer, count: int) -> list[Frame]:
 
 
 async def refused(peer: Peer, kind: str, payload: JsonObject) -> JsonObject:
-    """Send a request that must fail; the payload of the answer."""
+    """Send a request that must be refused, and return the payload of the refusal."""
     request = await peer.send(kind, payload)
     error = await peer.expect("session.error", request_id=request)
     body: JsonObject = error["payload"]

@@ -1,4 +1,4 @@
-"""What a client reads when something went wrong, and what it never reads (§12)."""
+"""The errors that a client is sent: their codes, and what they name (§12)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ REFUSALS: dict[str, tuple[str, JsonObject, str]] = {
 async def test_a_refusal_says_what_whose_and_whether_again(
     name: str, autojump_clock: MockClock
 ) -> None:
-    """The code of the table, the request's id, words, and whether to try again; nothing else."""
+    """A refusal has the code of §12, the request's id, a message and `retryable`."""
     kind, payload, code = REFUSALS[name]
     async with make_runtime() as runtime, open_peer(runtime) as peer:
         await peer.hello()
@@ -60,7 +60,7 @@ async def test_a_refusal_says_what_whose_and_whether_again(
 
 @pytest.mark.spec("12-6", "1.0/6.1-1")
 async def test_no_token_is_unauthenticated(autojump_clock: MockClock) -> None:
-    """So says the error, in a frame with a session id of its own, and the socket is closed."""
+    """A hello without a token is UNAUTHENTICATED, and the socket is closed."""
     async with make_runtime() as runtime, open_peer(runtime) as peer:
         request = await peer.send("session.hello", {"client": {"name": "c"}})
         error = await peer.expect("session.error", request_id=request)
@@ -73,9 +73,9 @@ async def test_no_token_is_unauthenticated(autojump_clock: MockClock) -> None:
 @pytest.mark.parametrize("code", sorted(CODES))
 @pytest.mark.spec("12-1", "12-8", "12-9", "12-7", "7.3-2")
 async def test_every_code_can_end_a_job(code: str, autojump_clock: MockClock) -> None:
-    """An agent raises it, and the terminal has it, with what it says about trying again.
+    """An agent can end its job with any code, which says whether to try again.
 
-    A job cannot claim to have been cancelled or timed out: those two become INTERNAL_ERROR.
+    CANCELLED and TIMEOUT become INTERNAL_ERROR: a job cannot claim them.
     """
     cls: type[ArcpError] = errors.CODES[code]
     async with make_runtime() as runtime, open_peer(runtime) as peer:
@@ -97,7 +97,7 @@ async def test_every_code_can_end_a_job(code: str, autojump_clock: MockClock) ->
 async def test_only_an_end_from_outside_is_a_timeout_or_a_cancellation(
     autojump_clock: MockClock,
 ) -> None:
-    """Each with its code and status, and with its own answer to whether to try again."""
+    """A cancel and a timeout have their own code and status, and `retryable`."""
     async with make_runtime() as runtime, open_peer(runtime) as peer:
         await peer.hello()
         slow = await peer.submit("sleeper", max_runtime_sec=5)
@@ -119,7 +119,7 @@ async def test_only_an_end_from_outside_is_a_timeout_or_a_cancellation(
 
 @pytest.mark.spec("12-8", "6.4-4")
 async def test_a_lost_heartbeat_may_be_tried_again(autojump_clock: MockClock) -> None:
-    """The connection's own error names no request, and says that coming back may help."""
+    """HEARTBEAT_LOST names no request and is retryable."""
     async with make_runtime() as runtime, open_peer(runtime, answer_pings=False) as peer:
         peer.patience = 120
         await peer.hello()
@@ -131,7 +131,7 @@ async def test_a_lost_heartbeat_may_be_tried_again(autojump_clock: MockClock) ->
 
 
 async def test_what_a_lost_session_is_told(autojump_clock: MockClock) -> None:
-    """A resume that cannot be is RESUME_WINDOW_EXPIRED, and trying again will not help."""
+    """A resume that is not possible is RESUME_WINDOW_EXPIRED and not retryable."""
     async with make_runtime() as runtime, open_peer(runtime) as peer:
         await peer.send("session.resume", {"resume_token": "rt_x"}, id="r")
         error = await peer.expect("session.error", request_id="r")
@@ -144,7 +144,7 @@ async def test_what_a_lost_session_is_told(autojump_clock: MockClock) -> None:
 
 
 async def test_one_bad_submit_fails_only_itself(autojump_clock: MockClock) -> None:
-    """With three jobs running and submits on either side of it, only its own id is named."""
+    """A bad submit between good ones, beside running jobs, fails only itself."""
     async with make_runtime() as runtime, open_peer(runtime) as peer:
         await peer.hello()
         running = [(await peer.submit("sleeper"))["job_id"] for _ in range(3)]
@@ -164,7 +164,7 @@ async def test_one_bad_submit_fails_only_itself(autojump_clock: MockClock) -> No
 
 
 async def test_what_one_error_says_is_in_no_other(autojump_clock: MockClock) -> None:
-    """An agent that changes the details of an error it raised before changes nothing sent."""
+    """Changing the details of an error that was raised changes no other error."""
     async with make_runtime() as runtime, open_peer(runtime) as peer:
         kept: list[JobError] = []
         details: dict[str, Any] = {"attempts": [1]}
@@ -189,7 +189,7 @@ async def test_what_one_error_says_is_in_no_other(autojump_clock: MockClock) -> 
 
 @pytest.mark.spec("6.6-5", "12-2")
 async def test_a_strangers_job_is_a_job_that_does_not_exist(autojump_clock: MockClock) -> None:
-    """Running, finished or made up: the same words, so that nothing can be learnt from them."""
+    """Another principal's job, running or ended, is refused as an unknown one."""
     async with make_runtime() as runtime, open_peers(runtime) as peers:
         owner, stranger = await peers.connect(), await peers.connect()
         await owner.hello()
@@ -208,7 +208,7 @@ async def test_a_strangers_job_is_a_job_that_does_not_exist(autojump_clock: Mock
 
 @pytest.mark.spec("7.6-14", "12-1")
 async def test_a_sibling_session_may_not_cancel(autojump_clock: MockClock) -> None:
-    """It may know of the job, so it is told that it lacks the permission; the job runs on."""
+    """Another session of the principal is refused with PERMISSION_DENIED, and the job runs on."""
     async with make_runtime() as runtime, open_peers(runtime) as peers:
         owner, sibling = await peers.connect(), await peers.connect()
         await owner.hello()
@@ -223,7 +223,7 @@ async def test_a_sibling_session_may_not_cancel(autojump_clock: MockClock) -> No
 @pytest.mark.parametrize("limit", ["jobs", "jobs_per_principal"])
 @pytest.mark.spec("1.0/14-4", "1.0/14-5", "12-7")
 async def test_a_limit_names_itself(limit: str, autojump_clock: MockClock) -> None:
-    """Its key and its value stand in the details, and it may be tried again."""
+    """A refusal at a limit has its name and value in the details, and is retryable."""
     async with make_runtime(limits=Limits(**{limit: 1})) as runtime, open_peer(runtime) as peer:
         await peer.hello()
         await peer.submit("sleeper")

@@ -22,16 +22,16 @@ SECRET = "hunter2"
 
 
 class DiskError(Exception):
-    """What no one expects."""
+    """An exception that the runtime does not expect."""
 
 
 def broken(*_args: object, **_kwargs: object) -> Any:
-    """Take the place of a part of the runtime, and fail."""
+    """Fail, in the place of a part of the runtime."""
     raise DiskError(SECRET)
 
 
 async def broken_later(*_args: object, **_kwargs: object) -> Any:
-    """The same, after a while."""
+    """Fail after a second, in the place of a part of the runtime."""
     await trio.sleep(1)
     raise DiskError(SECRET)
 
@@ -58,7 +58,7 @@ FAULTS: dict[str, tuple[object, str, Callable[..., Any], str, JsonObject]] = {
 async def test_a_fault_is_answered_and_the_session_goes_on(
     name: str, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
 ) -> None:
-    """Whatever handler fails inside, its request gets INTERNAL_ERROR; the log has the reason."""
+    """A fault is answered with INTERNAL_ERROR, and its reason is in the log only."""
     owner, attribute, replacement, kind, payload = FAULTS[name]
     async with make_runtime() as runtime, open_peer(runtime) as peer:
         await peer.hello()
@@ -71,12 +71,12 @@ async def test_a_fault_is_answered_and_the_session_goes_on(
             body = await refused(peer, kind, payload)
         assert (body["code"], body["retryable"]) == ("INTERNAL_ERROR", True)
         assert SECRET not in json.dumps(body)
-        # The session, the job that was running and the answer line are as before.
+        # The session, the running job and the order of answers are unaffected.
         await peer.submit("echo")
         await peer.send("job.cancel", {"job_id": running})
         await peer.until_terminal(running)
         assert {frame["type"] for frame in peer.seen} <= {"job.result", "job.cancelled"}
-        # What failed left nothing behind that counts as a job.
+        # The failed request left no job behind.
         await trio.sleep(1)
         assert not live_jobs(runtime)
 
@@ -86,7 +86,7 @@ async def test_a_fault_is_answered_and_the_session_goes_on(
 async def test_a_close_that_fails_is_answered_and_the_session_can_be_resumed(
     monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
 ) -> None:
-    """Behind a close nothing more is read, so the client comes back on another connection."""
+    """A close that fails is answered, and the client can resume on another connection."""
     async with make_runtime() as runtime, open_peers(runtime) as peers:
         peer = await peers.connect()
         await peer.hello()
@@ -104,7 +104,7 @@ async def test_a_close_that_fails_is_answered_and_the_session_can_be_resumed(
 async def test_no_frame_tells_of_the_inside(
     caplog: pytest.LogCaptureFixture, autojump_clock: MockClock
 ) -> None:
-    """Neither tokens nor an exception's text, type or traceback; no path of a file."""
+    """No frame has a token, a path, or an exception's text, type or traceback."""
     frames: list[str] = []
     async with make_runtime() as runtime, open_peers(runtime) as peers:
 
@@ -124,7 +124,7 @@ async def test_no_frame_tells_of_the_inside(
     text = "\n".join(frames)
     for inside in ("Traceback", "DiskError", "Error(", ".py", "msgspec", "cattrs", "test-token"):
         assert inside not in text
-    # An agent that is asked for by a secret's name is told that there is none of that name.
+    # The refusal of an unknown agent names it, here with the secret.
     assert text.count(SECRET) == 1
     assert "test-token" not in caplog.text
     assert caplog.text.count("Traceback") == 1
@@ -135,7 +135,7 @@ async def test_no_frame_tells_of_the_inside(
 async def test_a_failing_authenticator_says_nothing_of_its_fault(
     autojump_clock: MockClock,
 ) -> None:
-    """The client reads INTERNAL_ERROR and may try again, and the next one is let in."""
+    """A failing authenticator is a retryable INTERNAL_ERROR, and the next hello is served."""
     first = True
 
     async def failing_once(_token: str) -> str:

@@ -1,4 +1,4 @@
-"""What a client may put into a frame, and what each wrong one comes to (§5, §12)."""
+"""What a client may put into a frame, and for which session the frame counts (§5)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ IGNORED_FIELDS = {
 @pytest.mark.parametrize("field", IGNORED_FIELDS)
 @pytest.mark.spec("5-2")
 async def test_unknown_and_null_fields_are_ignored(field: str, autojump_clock: MockClock) -> None:
-    """A top-level field that nobody knows, or an optional one that is null, changes nothing."""
+    """An unknown top-level field, or an optional one that is null, is ignored."""
     async with make_runtime() as runtime, open_peer(runtime) as peer:
         await peer.hello()
         request = await peer.send("job.submit", {"agent": "echo"}, **{field: IGNORED_FIELDS[field]})
@@ -39,7 +39,7 @@ async def test_unknown_and_null_fields_are_ignored(field: str, autojump_clock: M
 
 @pytest.mark.spec("5-2")
 async def test_unknown_fields_of_payloads_are_ignored(autojump_clock: MockClock) -> None:
-    """At any level of any message, whatever is in them."""
+    """Unknown fields at any level of any payload are ignored."""
     extra: Json = {"x": [None, {"y": 1}]}
     async with make_runtime() as runtime, open_peer(runtime) as peer:
         await peer.hello(unknown=extra, client={"name": "c", **extra})
@@ -59,7 +59,7 @@ async def test_unknown_fields_of_payloads_are_ignored(autojump_clock: MockClock)
 async def test_types_of_other_namespaces_are_nobodys_business(
     kind: str, autojump_clock: MockClock
 ) -> None:
-    """They are not answered, whatever is in them; what follows is."""
+    """Frames of other namespaces are not answered, and later frames are."""
     async with make_runtime() as runtime, open_peer(runtime) as peer:
         await peer.hello()
         await peer.send(kind, {"agent": 7, "job_id": []})
@@ -71,7 +71,7 @@ async def test_types_of_other_namespaces_are_nobodys_business(
 async def test_of_a_field_given_twice_the_last_counts(
     field: str, autojump_clock: MockClock
 ) -> None:
-    """Everywhere the same one, so that a frame has one meaning."""
+    """Of a field that is given twice the last one counts, everywhere."""
     async with make_runtime() as runtime, open_peer(runtime) as peer:
         await peer.hello()
         text = text_of("job.submit", {"agent": "echo", "input": 1})
@@ -97,7 +97,7 @@ RUNTIMES_OWN = (
 
 @pytest.mark.parametrize("kind", RUNTIMES_OWN)
 async def test_a_client_cannot_speak_as_a_runtime(kind: str, autojump_clock: MockClock) -> None:
-    """What only a runtime may say is INVALID_REQUEST from anybody, and no job notices."""
+    """A runtime's message from a client is INVALID_REQUEST, and affects no job."""
     async with make_runtime() as runtime, open_peer(runtime) as peer:
         await peer.hello()
         job = (await peer.submit("sleeper"))["job_id"]
@@ -125,7 +125,7 @@ async def test_a_client_cannot_speak_as_a_runtime(kind: str, autojump_clock: Moc
 async def test_a_frame_that_names_another_session_acts_on_its_own(
     autojump_clock: MockClock,
 ) -> None:
-    """The connection says whose frame it is; what the envelope claims reaches nobody else."""
+    """A frame acts on its connection's session, whatever session it names."""
     async with make_runtime() as runtime, open_peers(runtime) as peers:
         theirs, ours = await peers.connect(), await peers.connect()
         await theirs.hello(token=BOB)
@@ -147,7 +147,7 @@ async def test_a_frame_that_names_another_session_acts_on_its_own(
         await ours.send("session.close", session_id=claimed)
         await ours.expect("session.closed", session_id=str(ours.session_id))
 
-        # Whoever was named is still there, with all its events, and heard nothing of this.
+        # The session that was named is unaffected, and has all its events.
         await theirs.drop()
         again = await peers.connect()
         await again.hello(token=BOB, resume=their_resume | {"last_event_seq": 0})

@@ -1,4 +1,4 @@
-"""Thousands of frames that were right once, and one session that minds none of them."""
+"""Thousands of mutated frames to one session, and as first frames."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.protocol.support import VALID
 from tests.stage import make_runtime
 
 FRAMES = 400
-"""In each run; a probe after so many of them shows that the session lives."""
+"""Frames in each run."""
 PROBE = 20
 
 
@@ -51,13 +51,13 @@ ODD: list[Json] = [
 
 
 class Mutator:
-    """Makes frames, each from a valid one, by a few changes that its seed decides."""
+    """Makes frames, each from a valid one by a few changes that its seed decides."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
 
     def frame(self, valid: list[tuple[str, JsonObject]]) -> str | bytes:
-        """The next frame: its values changed, then perhaps its text."""
+        """Return the next frame, with changed values and perhaps a changed text."""
         chance = self._random
         kind, payload = chance.choice(valid)
         frame: JsonObject = json.loads(json.dumps({"payload": payload}))
@@ -67,7 +67,7 @@ class Mutator:
         text = json.dumps(frame, ensure_ascii=chance.random() < 0.9)
         for _ in range(chance.choice((0, 0, 0, 0, 0, 0, 1, 3))):
             text = self._change_text(text)
-        # What stands in a text frame has to be Unicode; lone surrogates go into binary ones.
+        # A text frame has to be Unicode, so lone surrogates go into binary frames.
         return text if chance.random() < 0.95 and _sendable(text) else text.encode(errors="replace")
 
     def _change_value(self, frame: JsonObject) -> None:
@@ -95,7 +95,7 @@ class Mutator:
         chance.choice(changes)()
 
     def _change_text(self, text: str) -> str:
-        """Cut, repeat, or put something in that JSON does not expect."""
+        """Cut or repeat a part, or insert text that JSON does not allow."""
         chance = self._random
         at = chance.randrange(len(text) + 1)
         end = min(len(text), at + chance.randrange(8))
@@ -114,7 +114,7 @@ def _sendable(text: str) -> bool:
 
 
 async def probe(peer: Peer, label: str) -> None:
-    """Show that the session answers, in order, what it is asked; reading all that came before."""
+    """Check that the session answers in order, reading everything that came before."""
     job = await peer.submit("echo", label)
     end = await peer.until_terminal(job["job_id"])
     assert end["payload"]["result"] == label
@@ -123,7 +123,7 @@ async def probe(peer: Peer, label: str) -> None:
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.spec("12-5", "5-2", "8.3-1")
 async def test_a_session_minds_no_frame(seed: int, autojump_clock: MockClock) -> None:
-    """Between two good submits, all that comes are right answers; the recorder checks each."""
+    """Between two good submits a session gets only valid answers to mutated frames."""
     limits = {"malformed_frames": 2 * FRAMES, "jobs_per_principal": 2 * FRAMES}
     mutator = Mutator(seed)
     async with make_runtime(limits=Limits(**limits)) as runtime, open_peer(runtime) as peer:
@@ -169,7 +169,7 @@ HELLOS: list[tuple[str, JsonObject]] = [
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.spec("6.1-1", "12-6")
 async def test_a_runtime_minds_no_first_frame(seed: int, autojump_clock: MockClock) -> None:
-    """Each is welcomed, or refused with a reason and a Close; nobody else notices."""
+    """Each mutated first frame is welcomed, or refused with a reason and a Close."""
     mutator = Mutator(1_000 + seed)
     async with (
         make_runtime(limits=Limits(handshake_seconds=5)) as runtime,

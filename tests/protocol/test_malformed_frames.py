@@ -17,7 +17,7 @@ from tests.stage import make_runtime
 
 
 def nested(levels: int) -> str:
-    """A frame of so many levels, counted from the frame itself."""
+    """Return a frame of this many levels, the frame itself included."""
     within = levels - 2  # the frame and its payload
     return text_of("job.submit", {"agent": "echo", "input": "@"}).replace(
         '"@"', "[" * within + "]" * within
@@ -25,7 +25,7 @@ def nested(levels: int) -> str:
 
 
 def with_input(text: str) -> str:
-    """A submit whose input is written like this."""
+    """Return a submit whose input is this text."""
     return text_of("job.submit", {"agent": "echo", "input": "@"}).replace('"@"', text)
 
 
@@ -51,7 +51,7 @@ UNREADABLE: dict[str, str | bytes] = {
     "10,000 arrays": "[" * 10_000 + "]" * 10_000,
     "10,000 arrays without an end": "[" * 10_000,
 }
-"""Frames that are nobody's request as far as one can see."""
+"""Frames whose request cannot be identified."""
 
 
 MALFORMED: dict[str, str | bytes] = {
@@ -106,7 +106,7 @@ MALFORMED: dict[str, str | bytes] = {
     "an unknown job type": text_of("job.x", {"agent": "echo"}),
     "a type of the runtime": text_of("session.closed"),
 }
-"""Frames with an id of "x1" that can be read, and are wrong."""
+"""Frames with the id "x1" that can be read, and are malformed."""
 
 
 @pytest.mark.parametrize("name", [*UNREADABLE, *MALFORMED])
@@ -114,7 +114,7 @@ MALFORMED: dict[str, str | bytes] = {
 async def test_a_malformed_frame_is_answered_and_hurts_nobody(
     name: str, autojump_clock: MockClock
 ) -> None:
-    """INVALID_REQUEST, in its place between the answers to the submits around it."""
+    """A malformed frame is INVALID_REQUEST, in order between the answers around it."""
     bad, request_id = (UNREADABLE | MALFORMED)[name], None if name in UNREADABLE else "x1"
     async with make_runtime() as runtime, open_peer(runtime) as peer:
         await peer.hello()
@@ -140,7 +140,7 @@ async def test_a_malformed_frame_is_answered_and_hurts_nobody(
 async def test_what_is_just_within_the_bounds_is_taken(
     text: str, autojump_clock: MockClock
 ) -> None:
-    """Sixty-four levels, and integers of signed 64 bits, come back as they were."""
+    """64 levels and signed 64-bit integers come back unchanged."""
     async with make_runtime() as runtime, open_peer(runtime) as peer:
         await peer.hello()
         await peer.send_raw(text)
@@ -151,7 +151,7 @@ async def test_what_is_just_within_the_bounds_is_taken(
 
 @pytest.mark.parametrize("where", ["$", "$.payload", "$.payload.input", "broken"])
 async def test_a_million_keys_take_seconds_at_most(where: str, autojump_clock: MockClock) -> None:
-    """Wherever they stand, also in a frame that has to be looked at twice."""
+    """A frame with a million keys anywhere is answered within seconds."""
     keys = ",".join(f'"{n}":0' for n in range(1_000_000))
     text = {
         "$": text_of("session.x", **{"@": 0}).replace('"@": 0', keys),
@@ -172,7 +172,7 @@ async def test_a_million_keys_take_seconds_at_most(where: str, autojump_clock: M
 
 
 async def test_a_frame_too_big_ends_its_socket_and_nothing_else(autojump_clock: MockClock) -> None:
-    """At the limit it is read, one byte over ends the socket with 1009; the session goes on."""
+    """A frame a byte too large closes the socket with 1009, and the session can be resumed."""
     most = 4 * 2**20
     async with make_runtime() as runtime, open_peers(runtime) as peers:
         peer = await peers.connect()
@@ -194,7 +194,7 @@ async def test_a_frame_too_big_ends_its_socket_and_nothing_else(autojump_clock: 
 async def test_a_flood_of_malformed_frames_ends_its_socket_and_nothing_else(
     bad: str, autojump_clock: MockClock
 ) -> None:
-    """Each is answered up to the limit; past it comes 1008, and the session can be resumed."""
+    """Past `malformed_frames` the socket is closed with 1008, and the session can be resumed."""
     floods: dict[str, str | bytes] = {"": "", "session.x": MALFORMED["an unknown session type"]}
     frame = floods.get(bad, b"\x00")
     async with (
@@ -204,7 +204,7 @@ async def test_a_flood_of_malformed_frames_ends_its_socket_and_nothing_else(
         peer = await peers.connect()
         await peer.hello()
         job = await peer.submit("sleeper")
-        for _ in range(3):  # a slow stream of them never adds up
+        for _ in range(3):  # a slow stream never reaches the limit
             for _ in range(20):
                 await peer.send_raw(frame)
                 await peer.expect("session.error", code="INVALID_REQUEST")

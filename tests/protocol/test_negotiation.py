@@ -1,4 +1,4 @@
-"""What is in effect between two peers, and what becomes of the rest (§6.2)."""
+"""Which features are in effect between two peers, and what becomes of the others (§6.2)."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from tests.stage import make_runtime
 
 
 def without(feature: str) -> tuple[str, ...]:
-    """Every feature but this one."""
+    """Return every feature except this one."""
     return tuple(name for name in ALL_FEATURES if name != feature)
 
 
 async def refuse(peer: Peer, kind: str, payload: Frame, feature: str) -> None:
-    """Ask for this; the refusal names the feature, and the session goes on."""
+    """Send this request, which must be refused by the feature's name."""
     request = await peer.send(kind, payload)
     with pytest.raises(InvalidRequest, match=feature):
         await peer.answer("session.jobs", request)
     await peer.submit("echo")
 
 
-# -- each feature, where the client does not have it
+# -- each feature, for a client without it
 
 
 async def use_heartbeat(peer: Peer, welcome: Frame) -> None:
-    """A client that pings is answered; one that is silent is neither pinged nor cut off."""
+    """A client without `heartbeat` gets pongs, and is neither pinged nor lost."""
     assert "heartbeat_interval_sec" not in welcome["payload"]
     await peer.send("session.ping", {"nonce": "n"})
     await peer.expect("session.pong", ping_nonce="n")
@@ -45,7 +45,7 @@ async def use_heartbeat(peer: Peer, welcome: Frame) -> None:
 
 
 async def use_ack(peer: Peer, _welcome: Frame) -> None:
-    """An acknowledgement is not answered, and frees nothing."""
+    """An acknowledgement without `ack` is not answered, and frees nothing."""
     await peer.until_terminal((await peer.submit("echo"))["job_id"])
     assert peer.session_id is not None
     seq = peer.recorder.highest(peer.session_id)
@@ -54,13 +54,13 @@ async def use_ack(peer: Peer, _welcome: Frame) -> None:
 
 
 async def use_list_jobs(peer: Peer, _welcome: Frame) -> None:
-    """A listing is refused, with a filter and without."""
+    """A listing is refused, with and without a filter."""
     await refuse(peer, "session.list_jobs", {}, "list_jobs")
     await refuse(peer, "session.list_jobs", {"filter": {"status": ["running"]}}, "list_jobs")
 
 
 async def use_subscribe(peer: Peer, _welcome: Frame) -> None:
-    """A subscription is refused, even to one's own job, and so is its end."""
+    """Subscribing and unsubscribing is refused, even for one's own job."""
     job = (await peer.submit("sleeper"))["job_id"]
     await refuse(peer, "job.subscribe", {"job_id": job, "history": True}, "subscribe")
     await refuse(peer, "job.subscribe", {"job_id": "job_nobodys"}, "subscribe")
@@ -68,31 +68,31 @@ async def use_subscribe(peer: Peer, _welcome: Frame) -> None:
 
 
 async def use_lease_expires_at(peer: Peer, _welcome: Frame) -> None:
-    """A lease that shall expire is refused rather than granted for ever."""
+    """A lease with an expiry is refused."""
     expiry = {"expires_at": "2999-01-01T00:00:00Z"}
     payload: Frame = {"agent": "echo", "lease_constraints": expiry}
     await refuse(peer, "job.submit", payload, "lease_expires_at")
 
 
 async def use_budget(peer: Peer, _welcome: Frame) -> None:
-    """A budget is refused rather than overrun."""
+    """A lease with a budget is refused."""
     payload: Frame = {"agent": "echo", "lease_request": {"cost.budget": ["USD:1.00"]}}
     await refuse(peer, "job.submit", payload, "cost.budget")
 
 
 async def use_models(peer: Peer, _welcome: Frame) -> None:
-    """A choice of models is refused rather than ignored."""
+    """A lease with models is refused."""
     payload: Frame = {"agent": "echo", "lease_request": {"model.use": ["tier/*"]}}
     await refuse(peer, "job.submit", payload, "model.use")
 
 
 async def use_credentials(peer: Peer, _welcome: Frame) -> None:
-    """No acceptance brings any."""
+    """No acceptance has credentials."""
     assert "credentials" not in await peer.submit("echo")
 
 
 async def use_progress(peer: Peer, _welcome: Frame) -> None:
-    """What the agent tells of its progress takes no number and is not sent."""
+    """A `progress` event takes no number and is not sent."""
     job = (await peer.submit("teller"))["job_id"]
     end = await peer.until_terminal(job)
     kinds = [event["payload"]["kind"] for event in peer.recorder.events(job)]
@@ -110,7 +110,7 @@ async def use_chunks(peer: Peer, _welcome: Frame) -> None:
 
 
 async def use_versions(peer: Peer, welcome: Frame) -> None:
-    """The inventory is of bare names. Who pins all the same gets that version or none."""
+    """The inventory has bare names; a pinned version is still resolved."""
     assert welcome["payload"]["capabilities"]["agents"] == ["echo", "sleeper", "teller"]
     assert (await peer.submit("echo@1.0.0"))["agent"] == "echo@1.0.0"
     with pytest.raises(AgentVersionNotAvailable):
@@ -139,7 +139,7 @@ FRAMES_OF = {
 
 
 def add_teller(runtime: Runtime) -> None:
-    """Give the runtime an agent that tells in every way."""
+    """Register an agent that emits in every way."""
 
     @runtime.agent("teller")
     async def teller(job: JobContext) -> None:
@@ -156,7 +156,7 @@ def add_teller(runtime: Runtime) -> None:
 async def test_a_feature_that_is_not_in_effect_is_not_used(
     feature: str, autojump_clock: MockClock
 ) -> None:
-    """Its requests are refused or without effect, its frames never sent, and the session lives."""
+    """Without a feature its requests are refused or ignored, and its frames are not sent."""
     async with make_runtime() as runtime, open_peers(runtime) as peers:
         add_teller(runtime)
         peer = await peers.connect()
@@ -164,7 +164,7 @@ async def test_a_feature_that_is_not_in_effect_is_not_used(
         await USES[feature](peer, welcome)
         await peer.submit("echo")
         assert feature not in {FRAMES_OF.get(frame["type"]) for frame in peer.seen}
-        # Nothing was freed and nothing skipped: all of it can be replayed.
+        # Nothing was freed or skipped: everything can be replayed.
         await replayed(peers, peer, without(feature))
 
 
@@ -189,7 +189,7 @@ async def replayed(peers: PeerFactory, peer: Peer, features: tuple[str, ...]) ->
 async def test_in_effect_is_what_both_have(
     offered: tuple[str, ...], autojump_clock: MockClock
 ) -> None:
-    """Whatever a client offers beside them, known or not, often or once."""
+    """The features in effect are those of both sides, whatever else a client offers."""
     async with make_runtime() as runtime, open_peer(runtime) as peer:
         add_teller(runtime)
         welcome = (await peer.hello(features=("x-vendor.y", "", *offered, *offered)))["payload"]
@@ -218,7 +218,7 @@ async def test_in_effect_is_what_both_have(
 )
 @pytest.mark.spec("6.2-2")
 async def test_json_is_spoken_to_everyone(capabilities: Frame, autojump_clock: MockClock) -> None:
-    """The welcome says so, whatever the client says, if anything, of encodings and features."""
+    """The encoding is JSON, whatever the client offers."""
     async with make_runtime() as runtime, open_peer(runtime) as peer:
         welcome = await peer.hello(capabilities=capabilities)
         assert welcome["payload"]["capabilities"]["encodings"] == ["json"]
@@ -228,7 +228,7 @@ async def test_json_is_spoken_to_everyone(capabilities: Frame, autojump_clock: M
 
 @pytest.mark.spec("6.1-1", "6.2-1")
 async def test_the_least_that_a_client_can_say(autojump_clock: MockClock) -> None:
-    """A name and a token make a session; an agent's name makes a job."""
+    """A name and a token open a session, and an agent's name makes a job."""
     async with make_runtime() as runtime, open_peer(runtime) as peer:
         hello: Frame = {"client": {"name": "c"}, "auth": {"token": "test-token"}}
         await peer.send("session.hello", hello)
@@ -246,7 +246,7 @@ async def test_the_least_that_a_client_can_say(autojump_clock: MockClock) -> Non
 async def test_features_are_negotiated_anew_by_a_hello_that_resumes(
     autojump_clock: MockClock,
 ) -> None:
-    """Another program may go on with a session; a bare `session.resume` keeps what was agreed."""
+    """A resuming hello negotiates anew; a bare `session.resume` keeps the features."""
     async with make_runtime() as runtime, open_peers(runtime) as peers:
         add_teller(runtime)
         peer = await peers.connect()
@@ -270,7 +270,7 @@ async def test_features_are_negotiated_anew_by_a_hello_that_resumes(
 
 @pytest.mark.spec("6.2-2", "7.5-2", "7.5-5")
 async def test_the_inventory_tells_versions_and_the_default(autojump_clock: MockClock) -> None:
-    """In the order of their registration, opaque as they are; the bare name means the default."""
+    """Versions are listed in the order of registration, with the default."""
 
     async def which(job: JobContext) -> Json:
         return job.version
@@ -298,7 +298,7 @@ async def test_the_inventory_tells_versions_and_the_default(autojump_clock: Mock
 
 
 async def test_each_welcome_has_the_agents_of_its_moment(autojump_clock: MockClock) -> None:
-    """An agent registered while the runtime runs is told to whoever connects from then on."""
+    """A welcome lists the agents that are registered at that time."""
 
     async def agent(_job: JobContext) -> Json:
         return None
@@ -320,7 +320,7 @@ async def test_each_welcome_has_the_agents_of_its_moment(autojump_clock: MockClo
 async def test_the_effective_lease_is_what_was_asked_for(
     lease: Frame, autojump_clock: MockClock
 ) -> None:
-    """Nothing is added; what was not asked for is not there, not even empty."""
+    """An acceptance shows the lease that was asked for, and nothing else."""
     async with make_runtime() as runtime, open_peer(runtime) as peer:
         await peer.hello()
         job = await peer.submit("echo", lease_request=lease)
@@ -331,7 +331,7 @@ async def test_the_effective_lease_is_what_was_asked_for(
 @pytest.mark.parametrize("missing", [Feature.COST_BUDGET, Feature.MODEL_USE])
 @pytest.mark.spec("6.2-4")
 async def test_all_that_is_not_in_effect_is_named(missing: str, autojump_clock: MockClock) -> None:
-    """One refusal for all bounds that could not be held; no job comes of it."""
+    """One refusal names all bounds whose features are not in effect."""
     async with make_runtime() as runtime, open_peer(runtime) as peer:
         await peer.hello(features=())
         with pytest.raises(InvalidRequest) as refused:

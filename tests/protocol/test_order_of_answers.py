@@ -1,4 +1,4 @@
-"""In which order requests are answered, and how many may wait for their answers (§6.7)."""
+"""The order of answers, and how many requests may wait for theirs (§6.7)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.stage import make_runtime
 
 @pytest.mark.spec("6.7-1", "6.7-2")
 async def test_a_close_waits_for_the_answers_before_it(autojump_clock: MockClock) -> None:
-    """A job submitted right before it is accepted first, and its principal may cancel it."""
+    """A submit right before a close is answered before it."""
     async with make_runtime() as runtime, open_peers(runtime) as peers:
         peer, other = await peers.connect(), await peers.connect()
         await peer.hello()
@@ -43,7 +43,7 @@ async def test_a_close_waits_for_the_answers_before_it(autojump_clock: MockClock
 async def test_nothing_comes_behind_the_close(
     monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
 ) -> None:
-    """However far a client is behind, `session.closed` is the last frame it is sent."""
+    """`session.closed` is the last frame, however far behind the client is."""
     set_batch_frames(monkeypatch, 1)  # so that there is always more to be done next
     async with make_runtime(limits=Limits(tail_frames=1)) as runtime, open_peer(runtime) as peer:
 
@@ -65,7 +65,7 @@ async def test_nothing_comes_behind_the_close(
 async def test_what_waits_behind_a_slow_submit_is_bounded(
     monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
 ) -> None:
-    """Past `outbox_items` submits without an answer none is taken; in the end each is answered."""
+    """Past `outbox_items` unanswered submits no more are taken, and all are answered later."""
 
     async def key(*_args: object) -> None:
         await trio.sleep(50)

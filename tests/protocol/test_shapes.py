@@ -1,4 +1,4 @@
-"""The frames of a runtime to the letter: which fields each has, and how they are written."""
+"""The exact shape of a runtime's frames: which fields each has, and how they are written."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ WRITTEN = {
     "arcp": r"1\.1",
     **dict.fromkeys(("accepted_at", "completed_at", "sent_at", "received_at", "ts"), TIME),
 }
-"""How a field of that name is written, wherever it stands."""
+"""How a field of this name is written, in any frame."""
 
 BASE = {"arcp", "id", "type", "session_id", "payload"}
 OF_JOB = BASE | {"job_id", "trace_id"}
@@ -67,11 +67,11 @@ SHAPES: dict[str, tuple[set[str], set[str], set[str]]] = {
     "job.result": (OF_JOB | {"event_seq"}, {"final_status", "result", "completed_at"}, set()),
     "job.error": (OF_JOB | {"event_seq"}, ENDED, {"details"}),
 }
-"""By type: the envelope's fields, the payload's, and those that the payload may have besides."""
+"""By type: the fields of the envelope, of the payload, and optional ones."""
 
 
 def check_shape(frame: Frame) -> None:
-    """Hold a frame to its shape, and its fields to how they are written."""
+    """Check the fields of a frame, and how they are written."""
     envelope, always, sometimes = SHAPES[frame["type"]]
     assert set(frame) == envelope, frame
     assert always <= set(frame["payload"]) <= always | sometimes, frame
@@ -81,7 +81,7 @@ def check_shape(frame: Frame) -> None:
 
 
 def fields(value: JsonObject) -> Iterator[tuple[str, Json]]:
-    """The fields of an object and of those in it; what an agent has said apart."""
+    """Yield the fields of an object and of those in it, without an agent's own."""
     for name, inner in value.items():
         if name in {"body", "result", "details", "capabilities"}:
             continue
@@ -91,7 +91,7 @@ def fields(value: JsonObject) -> Iterator[tuple[str, Json]]:
 
 
 async def say_everything(peer: Peer) -> None:
-    """Have the runtime say all it can, with and without what is optional."""
+    """Make the runtime send all it can, with and without optional fields."""
     peer.answer_pings = False
     accepted = await peer.send("job.submit", {"agent": "echo", "input": {"null": None}})
     await peer.expect("job.accepted", request_id=accepted)
@@ -138,7 +138,7 @@ async def say_everything(peer: Peer) -> None:
 async def test_each_frame_has_its_fields_and_no_others(
     monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
 ) -> None:
-    """Every type that is sent, with ids, times and tokens written as promised, and no nulls."""
+    """Every frame has exactly its fields, written as promised, and no nulls."""
     frames: list[Frame] = []
     async with make_runtime() as runtime, open_peer(runtime) as peer:
 
@@ -161,7 +161,7 @@ async def test_each_frame_has_its_fields_and_no_others(
     for frame in frames:
         check_shape(frame)
     assert {frame["type"] for frame in frames} == set(SHAPES)
-    # Exactly those that are numbered carry a number, which is one sequence for all jobs.
+    # Only events and terminals have a number, in one sequence for all jobs.
     numbers = [frame["event_seq"] for frame in frames if frame["type"] in NUMBERED]
     assert numbers == list(range(1, len(numbers) + 1))
     results = [frame["payload"]["result"] for frame in frames if frame["type"] == "job.result"]
@@ -176,7 +176,7 @@ async def test_each_frame_has_its_fields_and_no_others(
 
 @pytest.mark.spec("6.2-2")
 async def test_a_welcome_to_the_letter(autojump_clock: MockClock) -> None:
-    """What does not differ from one session to the next stands here as it is sent."""
+    """The parts of a welcome that are the same for every session are exactly these."""
     async with make_runtime() as runtime, open_peer(runtime) as peer:
         welcome = await peer.hello()
         payload = welcome["payload"]
@@ -197,7 +197,7 @@ async def test_a_welcome_to_the_letter(autojump_clock: MockClock) -> None:
 async def test_a_reason_comes_back_as_it_was_given(
     reason: str | None, autojump_clock: MockClock
 ) -> None:
-    """In `job.cancelled` and in `session.closed`; none given is none sent."""
+    """`job.cancelled` and `session.closed` repeat the reason, if there was one."""
     given: JsonObject = {} if reason is None else {"reason": reason}
     async with make_runtime() as runtime, open_peer(runtime) as peer:
         await peer.hello()
@@ -215,7 +215,7 @@ async def test_a_reason_comes_back_as_it_was_given(
 async def test_a_cancel_may_name_its_job_in_either_place(
     where: str, autojump_clock: MockClock
 ) -> None:
-    """In the payload, on the envelope, or in both."""
+    """A cancel may name its job in the payload, on the envelope, or in both."""
     async with make_runtime() as runtime, open_peer(runtime) as peer:
         await peer.hello()
         job: JsonObject = {"job_id": (await peer.submit("sleeper"))["job_id"]}
@@ -228,7 +228,7 @@ async def test_a_cancel_may_name_its_job_in_either_place(
 
 
 def hello_of(family: str) -> tuple[str, JsonObject]:
-    """The id and the payload of a hello as this family of clients says it."""
+    """Return the id and the payload of a hello of this family of clients."""
     capabilities: JsonObject = {"encodings": ["json"], "features": ["ack", "agent_versions"]}
     if family == "python":
         capabilities["agents"] = []
@@ -244,7 +244,7 @@ def hello_of(family: str) -> tuple[str, JsonObject]:
 
 
 async def greet(peers: PeerFactory, family: str, resume: JsonObject | None = None) -> Peer:
-    """A connected peer of this family."""
+    """Return a connected client of this family."""
     peer = await peers.connect()
     hello_id, payload = hello_of(family)
     if resume is not None:
@@ -255,7 +255,7 @@ async def greet(peers: PeerFactory, family: str, resume: JsonObject | None = Non
 
 
 async def end_three_ways(peer: Peer) -> list[Frame]:
-    """Terminals: cancelled, timed out, failed."""
+    """Return the terminals of a cancelled, a timed-out and a failed job."""
     jobs = [
         (await peer.submit("sleeper"))["job_id"],
         (await peer.submit("sleeper", max_runtime_sec=5))["job_id"],
@@ -278,7 +278,7 @@ IN_PYTHONS_SHAPE = [
 
 
 def outline(frame: Frame) -> tuple[str, str, set[str]]:
-    """Type, status and fields of a terminal."""
+    """Return type, status and fields of a terminal."""
     return frame["type"], frame["payload"]["final_status"], set(frame["payload"])
 
 
@@ -287,7 +287,7 @@ def outline(frame: Frame) -> tuple[str, str, set[str]]:
 async def test_an_end_has_the_shape_its_client_can_read(
     family: str, form: str, autojump_clock: MockClock
 ) -> None:
-    """Live, and byte for byte the same in a replay; the log keeps the shape of the text."""
+    """A terminal has the shape for its client, live and in a replay."""
     expected = IN_PYTHONS_SHAPE if family == "python" else IN_THE_TEXTS_SHAPE
     async with make_runtime() as runtime, open_peers(runtime) as peers:
 
@@ -322,7 +322,7 @@ async def test_an_end_has_the_shape_its_client_can_read(
 
 @pytest.mark.parametrize("family", ["standard", "python", "typescript"])
 async def test_a_cancel_that_came_too_late(family: str, autojump_clock: MockClock) -> None:
-    """INVALID_REQUEST names the status; clients that would drop every job for it hear nothing."""
+    """A late cancel is INVALID_REQUEST; clients that would drop all jobs get no answer."""
     async with make_runtime() as runtime, open_peers(runtime) as peers:
 
         @runtime.agent("failing")

@@ -15,7 +15,7 @@ from tests.stage import make_runtime
 
 @pytest.mark.spec("1.0/5.1-1")
 async def test_a_client_is_answered_in_its_version(autojump_clock: MockClock) -> None:
-    """Every frame of a connection that began with "1" says "1", the errors among them."""
+    """Every frame of a connection that began with "1" says "1", errors included."""
     async with make_runtime() as runtime, open_peers(runtime) as peers:
         for version in ("1", "1.1"):
             peer = await peers.connect()
@@ -38,7 +38,7 @@ SAID = {
 
 
 async def say_everything(peer: Peer, version: str) -> list[Frame]:
-    """Have the runtime say whatever it can; what a peer of this version was told."""
+    """Make the runtime send all it can to a client of this version, and return it."""
     hello: Json = {
         "client": {"name": "c"},
         "auth": {"token": "test-token"},
@@ -64,7 +64,7 @@ async def say_everything(peer: Peer, version: str) -> list[Frame]:
 
 @pytest.mark.parametrize("version", ["2", "1.0", "1.2", "", "1.1 ", "v1.1", None, 1, 1.1])
 async def test_no_session_in_another_version(version: Json, autojump_clock: MockClock) -> None:
-    """A hello in a version that is not spoken here is told so, and the socket closed."""
+    """A hello of an unknown version is refused, and the socket closed."""
     async with make_runtime() as runtime, open_peer(runtime) as peer:
         with pytest.raises(InvalidRequest, match=r"\$\.arcp"):
             await hello_in(peer, version)

@@ -1,4 +1,4 @@
-"""A runtime for the tests of order, with agents that emit in a few ways."""
+"""Agents for the tests of order, and what their events say."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ agents = Agents()
 
 @agents.agent("chatty")
 async def chatty(job: JobContext) -> Json:
-    """Emit so many events, as fast as it goes."""
+    """Emit as many events as the input says, without a pause."""
     for n in range(job.input):
         await job.log(str(n))
     return job.input
@@ -21,7 +21,7 @@ async def chatty(job: JobContext) -> Json:
 
 @agents.agent("brisk")
 async def brisk(job: JobContext) -> Json:
-    """Emit so many events, fifty at a time, at a pace that a client can keep up with."""
+    """Emit events fifty at a time, at a pace that a client can keep up with."""
     for n in range(job.input):
         await job.log(str(n))
         if n % 50 == 49:
@@ -31,7 +31,7 @@ async def brisk(job: JobContext) -> Json:
 
 @agents.agent("steady")
 async def steady(job: JobContext) -> Json:
-    """Emit an event a second, for so many seconds."""
+    """Emit an event a second, for as many seconds as the input says."""
     for n in range(job.input):
         await job.log(str(n))
         await trio.sleep(1)
@@ -40,7 +40,7 @@ async def steady(job: JobContext) -> Json:
 
 @agents.agent("endless")
 async def endless(job: JobContext) -> None:
-    """Emit until it is stopped, giving way each time."""
+    """Emit until cancelled, with a checkpoint each time."""
     n = 0
     while True:
         await job.log(str(n))
@@ -49,7 +49,7 @@ async def endless(job: JobContext) -> None:
 
 
 def places(peer: Peer, job_id: str) -> list[int]:
-    """Return what the job's log events say, in the order of their numbers."""
+    """Return the numbers that the job's log events say, in the order of `event_seq`."""
     frames = sorted(peer.recorder.events(job_id), key=lambda frame: int(frame["event_seq"]))
     payloads = [frame["payload"] for frame in frames]
     return [int(said["body"]["message"]) for said in payloads if said["kind"] == "log"]
