@@ -15,7 +15,7 @@ from typing import Final
 import attrs
 import pytest
 
-from arcp_trio import Runtime
+from arcp_trio import JobContext, Runtime
 from arcp_trio.runtime.connection import sender
 from arcp_trio.runtime.job import acceptance, events
 from arcp_trio.runtime.job.job import Job
@@ -44,6 +44,11 @@ class Inbox:
 def live_jobs(runtime: Runtime) -> set[str]:
     """Return the ids of the jobs in memory: accepted, or about to be, and without a stored end."""
     return set(runtime._jobs.live)
+
+
+def job_of(context: JobContext) -> object:
+    """Return what the runtime has of the job of an agent."""
+    return context._job
 
 
 def watching_sessions(runtime: Runtime, job_id: str) -> set[str]:

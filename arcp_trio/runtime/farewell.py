@@ -27,6 +27,8 @@ class Closing:
         self.scope = trio.CancelScope()
         """Around everything the connection does but its farewell."""
         self.farewell = Farewell(CloseCode.NORMAL, "")
+        self.session_has_it = False
+        """A session sends on the connection, and says when it is to be closed."""
 
     def now(self, code: int, reason: str) -> None:
         """End the connection at once: nothing is sent but the Close."""

@@ -8,8 +8,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from arcp_trio import Client, Event, EventsNotKept, JobHandle, connect
-from arcp_trio.client import unread
+from arcp_trio import Client, Event, EventsNotKept, JobHandle, connect, unread
 from tests.client.support import TOKEN, Network, Wire, real_runtime, scripted
 
 MOST = 100

@@ -14,7 +14,7 @@ from tests.flow.support import Flow, open_flow
 
 @pytest.fixture
 def policy() -> Policy | None:
-    """The runtime's, for a module to say; everybody sees their own jobs, unless it does."""
+    """The runtime's policy, for a module to override; by default principals see their own jobs."""
     return None
 
 
@@ -22,7 +22,7 @@ def policy() -> Policy | None:
 async def scene(
     request: pytest.FixtureRequest, policy: Policy | None
 ) -> AsyncGenerator[Scene, None]:
-    """A runtime over each engine."""
+    """A scene over each storage engine."""
     with request.param() as store:
         async with open_scene(store, policy=policy) as opened:
             yield opened
@@ -30,12 +30,12 @@ async def scene(
 
 @pytest.fixture
 async def flow() -> AsyncGenerator[Flow, None]:
-    """A runtime with the default limits."""
+    """A flow stage with the default limits."""
     async with open_flow() as opened:
         yield opened
 
 
 @pytest.fixture
 async def peer(flow: Flow) -> Peer:
-    """A peer with a session."""
+    """A client with a session."""
     return await flow.welcomed()

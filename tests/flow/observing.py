@@ -1,4 +1,4 @@
-"""What the tests of subscriptions and listings share: jobs that say what they are told to."""
+"""What the tests of subscriptions and listings share: jobs that log what their test says."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from tests.stage import Stage
 from tests.store.engines import ENGINES
 
 FEATURES = ("ack", "agent_versions", "cost.budget", "lease_expires_at", "list_jobs", "subscribe")
-"""Without heartbeat, so that a peer which does not read is not lost by its silence."""
+"""A client's features without heartbeat, so that one which does not read is not lost."""
 
 STORES: list[Callable[[], AbstractContextManager[Store]]] = [engine.make for engine in ENGINES]
 STORE_NAMES = [engine.name for engine in ENGINES]
 
 
 class _Desk:
-    """Where a job is told what to say."""
+    """The channel over which a job gets its orders."""
 
     def __init__(self) -> None:
         self.orders, self.open = trio.open_memory_channel[tuple[int, trio.Event]](0)
 
 
 class Scene(Stage[Store]):
-    """A stage with an agent that says what its test wants."""
+    """A stage with an agent that logs its next numbers when its test says so."""
 
     features = FEATURES
 
@@ -59,12 +59,12 @@ class Scene(Stage[Store]):
         return self._desks.setdefault(job_id, _Desk())
 
     async def resumed(self, peer: Peer) -> Peer:
-        """A peer that goes on where another, whose connection is dropped, has come to."""
+        """Drop a client's connection, and return a client that has resumed its session."""
         await peer.drop()
         return await self.welcomed(resume=peer.resume_from())
 
     def slow_down_commits(self) -> None:
-        """From now on each takes a second."""
+        """Make each commit take a second from now on."""
         commit = self.store._commit
 
         async def slow(writes: Sequence[Write]) -> None:
@@ -74,14 +74,14 @@ class Scene(Stage[Store]):
         self.store._commit = slow  # type: ignore[method-assign]
 
     async def say(self, job_id: str, count: int = 1) -> None:
-        """Have a job say its next numbers; return once they are stored."""
+        """Have a job log its next `count` numbers; return once they are stored."""
         done = trio.Event()
         await self._desk(job_id).orders.send((count, done))
         await done.wait()
         await self.store.flushed()
 
     async def end(self, peer: Peer, job_id: str) -> None:
-        """Have a job return, and its submitter read that."""
+        """Have a job return, and its submitter read the terminal."""
         self._desk(job_id).orders.close()
         await peer.until_terminal(job_id)
 
@@ -104,7 +104,7 @@ def open_scene(
 
 
 async def subscribe(peer: Peer, job_id: str, **fields: Json) -> Frame:
-    """Subscribe; what that is answered.
+    """Subscribe, and return the payload of the answer.
 
     Raises:
         ArcpError: the class of the refusal's code.
@@ -114,7 +114,7 @@ async def subscribe(peer: Peer, job_id: str, **fields: Json) -> Frame:
 
 
 async def listing(peer: Peer, **fields: Json) -> Frame:
-    """Ask for a listing.
+    """Ask for a listing, and return the payload of the answer.
 
     Raises:
         ArcpError: the class of the refusal's code.
@@ -124,14 +124,14 @@ async def listing(peer: Peer, **fields: Json) -> Frame:
 
 
 async def settled(peer: Peer) -> list[Frame]:
-    """Everything that has come to a peer, up to now."""
+    """Return every frame that a client has passed over, after an answered request."""
     request = await peer.send("session.list_jobs", {"limit": 1})
     await peer.answer("session.jobs", request)
     return peer.seen
 
 
 async def watched(scene: Scene, peer: Peer) -> dict[str, int]:
-    """What the store says that a session watches, with its cursors."""
+    """Return what a session watches according to the store, with its cursors."""
     await scene.store.flushed()
     row = await scene.store.session(str(peer.session_id))
     assert row is not None
@@ -139,7 +139,7 @@ async def watched(scene: Scene, peer: Peer) -> dict[str, int]:
 
 
 def said(frames: list[Frame]) -> list[str]:
-    """What stands in the events, and the types of the other numbered frames."""
+    """Return the messages of events, and the types of the other numbered frames."""
     return [
         frame["payload"]["body"]["message"] if frame["type"] == "job.event" else frame["type"]
         for frame in frames

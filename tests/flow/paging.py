@@ -1,4 +1,4 @@
-"""Listings, page by page."""
+"""Listings page by page, and stores full of ended jobs."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tests.flow.observing import listing
 
 
 async def listed(peer: Peer, **fields: Json) -> list[Json]:
-    """The ids of the jobs of a listing."""
+    """Return the ids of the jobs of a listing."""
     return [entry["job_id"] for entry in (await listing(peer, **fields))["jobs"]]
 
 
 async def pages(peer: Peer, limit: int = 1, **fields: Json) -> AsyncGenerator[str, None]:
-    """All jobs, page by page."""
+    """Yield the ids of all jobs, page by page."""
     cursor: Json = None
     while True:
         page = await listing(peer, limit=limit, cursor=cursor, **fields)
@@ -34,7 +34,7 @@ async def pages(peer: Peer, limit: int = 1, **fields: Json) -> AsyncGenerator[st
 
 
 def ended_jobs(store: Store, principal: str, count: int) -> list[str]:
-    """Have a store keep so many jobs of one time, the newest of which have ended first."""
+    """Store `count` ended jobs that were created at one time, the newest of which ended first."""
     ids = [new_id("job_") for _ in range(count)]
     for job_id in ids:
         row = JobRow(
@@ -54,9 +54,9 @@ def ended_jobs(store: Store, principal: str, count: int) -> list[str]:
 
 
 EARLIER = time.time() - 80_000
-"""A job that has ended then is not past its retention, but goes before any of a test's own."""
+"""An end within the retention, and before the end of any job of a test."""
 
 
 def encoded(value: object) -> str:
-    """What looks like a cursor."""
+    """Return a value encoded as cursors are."""
     return b64encode(json.dumps(value).encode()).decode()

@@ -1,4 +1,4 @@
-"""What the tests of flow share: agents on a tap, and peers that read no more than they are told."""
+"""What the tests of flow share: agents on a tap, and clients that read what they are told to."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from arcp_trio.wire.json import Json
 from tests.stage import Stage
 
 QUIET = ("ack", "progress", "agent_versions")
-"""Without heartbeat, so that a peer which does not read is not lost by its silence."""
+"""A client's features without heartbeat, so that one which does not read is not lost."""
 
 
 class Tap:
@@ -27,7 +27,7 @@ class Tap:
         self._lines, self._asked = trio.open_memory_channel[int](0)
 
     async def play(self, job: JobContext) -> Json:
-        """Be the agent."""
+        """Run the agent."""
         self.runs += 1
         async for count in self._asked:
             for _ in range(count):
@@ -36,7 +36,7 @@ class Tap:
         return "shut"
 
     async def let_out(self, count: int) -> None:
-        """Have so many lines logged; return when they are, or when nothing moves any more."""
+        """Have `count` lines logged; return when they are, or when all tasks are blocked."""
         await self._lines.send(count)
         await wait_all_tasks_blocked()
 
@@ -55,7 +55,7 @@ class Flow(Stage[MemoryStore]):
         super().__init__(runtime, peers, store)
         self.tap = self.add_tap("tap")
         self.runs: list[Json] = []
-        """The inputs of every run of the agents below."""
+        """The inputs of all runs of the agents below."""
 
         @runtime.agent("echo", version="1.0.0", default=True)
         async def echo(job: JobContext) -> Json:
@@ -71,19 +71,19 @@ class Flow(Stage[MemoryStore]):
 
         @runtime.agent("sleeper")
         async def sleeper(job: JobContext) -> Json:
-            """Log a line, and sleep until it is ended."""
+            """Log a line, and sleep until the job is ended."""
             self.runs.append(job.input)
             await job.log("asleep")
             await trio.sleep_forever()
 
     def add_tap(self, name: str) -> Tap:
-        """Another tap, as an agent of that name."""
+        """Register another tap under this name."""
         tap = Tap()
         self.runtime.agent(name)(tap.play)
         return tap
 
     async def resumed(self, peer: Peer, after: int | None = None) -> Peer:
-        """A peer that goes on with another's session, from where that was or after a number.
+        """Return a client that has resumed another's session, from its number or from `after`.
 
         Raises:
             ArcpError: the resume was refused.
@@ -102,14 +102,14 @@ def open_flow(
 
 
 async def ack(peer: Peer, seq: Json) -> str:
-    """Acknowledge, and let the runtime take it in."""
+    """Acknowledge up to this number, and wait until all tasks are blocked."""
     request = await peer.send("session.ack", {"last_processed_seq": seq})
     await wait_all_tasks_blocked()
     return request
 
 
 async def read_to(peer: Peer, seq: int) -> list[Frame]:
-    """Read up to the frame with that number, and return those with one."""
+    """Read up to the frame with this number, and return the numbered ones."""
     frames: list[Frame] = []
     while not frames or frames[-1]["event_seq"] < seq:
         frame = await peer.receive()
@@ -119,7 +119,7 @@ async def read_to(peer: Peer, seq: int) -> list[Frame]:
 
 
 def told(frames: list[Frame]) -> list[Frame]:
-    """The back-pressure notices among these frames."""
+    """Return the back-pressure notices among these frames."""
     return [
         frame
         for frame in frames
@@ -129,5 +129,5 @@ def told(frames: list[Frame]) -> list[Frame]:
 
 
 def same(one: Frame, other: Frame) -> bool:
-    """Whether two acceptances are the same but for the request they answer."""
+    """Return whether two acceptances differ in the request they answer at most."""
     return one | {"request_id": None} == other | {"request_id": None}

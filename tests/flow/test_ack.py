@@ -1,4 +1,4 @@
-"""Acknowledgements: what they free and never do, and who is told of falling behind (§6.5)."""
+"""Acknowledgements: what they free, and who is told of back-pressure (§6.5)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.flow.support import Flow, ack, open_flow, read_to, told
 
 @pytest.fixture
 async def peer(flow: Flow) -> Peer:
-    """A peer with a job that is a tap."""
+    """A client with a running tap."""
     connected = await flow.welcomed()
     await connected.submit("tap")
     return connected
@@ -25,7 +25,7 @@ async def peer(flow: Flow) -> Peer:
 
 @pytest.mark.spec("6.5-1", "6.5-2", "6.3-4")
 async def test_an_acknowledgement_frees(flow: Flow, peer: Peer, autojump_clock) -> None:
-    """From before what was acknowledged no resume is possible; from there on it is."""
+    """A resume from before the acknowledged number is refused; one from it succeeds."""
     await flow.tap.let_out(10)
     await read_to(peer, 10)
     await ack(peer, 6)
@@ -39,7 +39,7 @@ async def test_an_acknowledgement_frees(flow: Flow, peer: Peer, autojump_clock) 
 
 @pytest.mark.spec("6.5-3")
 async def test_time_alone_frees_nothing(autojump_clock) -> None:
-    """Long after the window's length, everything that was not acknowledged can be replayed."""
+    """What was not acknowledged can be replayed long after the length of the window."""
     async with open_flow(resume_window_seconds=10) as flow:
         peer = await flow.welcomed()
         await peer.submit("tap")
@@ -53,7 +53,7 @@ async def test_time_alone_frees_nothing(autojump_clock) -> None:
 
 @pytest.mark.spec("6.5-7", "6.3-3")
 async def test_an_acknowledgement_only_advises(flow: Flow, peer: Peer, autojump_clock) -> None:
-    """A resume counts from its own number, not from what was acknowledged."""
+    """A resume counts from its own number, not from the acknowledged one."""
     await flow.tap.let_out(10)
     await read_to(peer, 10)
     await ack(peer, 3)
@@ -65,7 +65,7 @@ async def test_an_acknowledgement_only_advises(flow: Flow, peer: Peer, autojump_
 async def test_an_old_acknowledgement_brings_nothing_back(
     flow: Flow, peer: Peer, autojump_clock
 ) -> None:
-    """A lower number after a higher one changes nothing."""
+    """An acknowledgement lower than one before changes nothing."""
     await flow.tap.let_out(10)
     await read_to(peer, 10)
     await ack(peer, 6)
@@ -79,7 +79,7 @@ async def test_an_old_acknowledgement_brings_nothing_back(
 async def test_what_was_not_sent_cannot_be_acknowledged(
     flow: Flow, peer: Peer, autojump_clock
 ) -> None:
-    """An acknowledgement beyond the last sent number counts as one of that; the lag stays sane."""
+    """An acknowledgement beyond the last sent number counts as one of that number."""
     await flow.tap.let_out(10)
     await read_to(peer, 10)
     await ack(peer, 10**12)
@@ -94,7 +94,7 @@ async def test_what_was_not_sent_cannot_be_acknowledged(
 async def test_an_acknowledgement_during_a_replay_frees_nothing_unsent(
     flow: Flow, peer: Peer, autojump_clock
 ) -> None:
-    """While a replay is on its way, only what has left can be acknowledged."""
+    """During a replay, only what has been sent can be acknowledged."""
     flow.tap.size = 1_000
     await flow.tap.let_out(2_000)
     await read_to(peer, 2_000)
@@ -109,7 +109,7 @@ async def test_an_acknowledgement_during_a_replay_frees_nothing_unsent(
 async def test_what_is_no_number_is_refused(
     flow: Flow, peer: Peer, autojump_clock, value: Json
 ) -> None:
-    """A malformed acknowledgement is answered, frees nothing, and the stream goes on."""
+    """A malformed acknowledgement is refused and frees nothing, and the stream goes on."""
     await flow.tap.let_out(10)
     await read_to(peer, 10)
     await ack(peer, value)
@@ -125,7 +125,7 @@ async def test_what_is_no_number_is_refused(
 async def test_without_the_feature_an_acknowledgement_is_nothing(
     flow: Flow, autojump_clock
 ) -> None:
-    """What was not negotiated frees nothing, and is not worth an error."""
+    """Without the feature `ack` an acknowledgement frees nothing and gets no error."""
     peer = await flow.connect()
     await peer.hello(features=())
     await peer.submit("tap")
@@ -142,7 +142,7 @@ async def test_without_the_feature_an_acknowledgement_is_nothing(
 
 @pytest.mark.spec("6.5-6")
 async def test_control_frames_take_no_numbers(flow: Flow, peer: Peer, autojump_clock) -> None:
-    """Pings and acknowledgements among events are neither numbered nor replayed."""
+    """Pings and acknowledgements between events are neither numbered nor replayed."""
     replies = 0
     for seq in range(1, 11):
         for _ in range(10):
@@ -167,7 +167,7 @@ async def test_control_frames_take_no_numbers(flow: Flow, peer: Peer, autojump_c
 async def test_a_client_that_falls_behind_is_told_once(
     flow: Flow, peer: Peer, autojump_clock
 ) -> None:
-    """One notice when the lag is large, on a job that goes on, in its place among the numbers."""
+    """A client whose lag is large gets one notice, as a numbered event of a running job."""
     await flow.tap.let_out(1)
     await read_to(peer, 1)
     await ack(peer, 1)
@@ -181,7 +181,7 @@ async def test_a_client_that_falls_behind_is_told_once(
 @pytest.mark.spec("6.5-4")
 @pytest.mark.parametrize("limits", [{}, {"outbox_items": 1}, {"outbox_items": 1, "tail_frames": 1}])
 async def test_the_next_crossing_is_told_again(autojump_clock, limits: dict[str, int]) -> None:
-    """A client that caught up and falls behind again gets another notice, whatever the batches."""
+    """A client that caught up and falls behind again gets another notice."""
     async with open_flow(**limits) as flow:
         peer = await flow.welcomed()
         await peer.submit("tap")
@@ -199,13 +199,13 @@ async def test_the_next_crossing_is_told_again(autojump_clock, limits: dict[str,
 async def test_a_client_that_never_acknowledged_is_not_told(
     flow: Flow, peer: Peer, autojump_clock
 ) -> None:
-    """Who does not take part in acknowledging is spared the notices."""
+    """A client that never acknowledged gets no notices."""
     await flow.tap.let_out(5_000)
     assert told(await read_to(peer, 5_000)) == []
 
 
 async def test_a_client_that_keeps_up_is_not_told(autojump_clock) -> None:
-    """However much is numbered in one go, a client that acknowledges all it gets is not behind."""
+    """A client that acknowledges all it gets is not behind, however large the batches are."""
     async with open_flow(outbox_items=1, tail_frames=1) as flow:
         flow.tap.size = 200
         peer = await flow.welcomed()
@@ -224,7 +224,7 @@ async def test_a_client_that_keeps_up_is_not_told(autojump_clock) -> None:
 
 
 async def test_no_notice_on_a_job_that_has_ended(flow: Flow, autojump_clock) -> None:
-    """With nothing but ended jobs there is nothing to put a notice on: terminals stay last."""
+    """A notice needs a running job: nothing follows a terminal."""
     peer = await flow.welcomed()
     job = await peer.submit("tap")
     await flow.tap.let_out(1)
@@ -241,7 +241,7 @@ async def test_no_notice_on_a_job_that_has_ended(flow: Flow, autojump_clock) -> 
 
 
 async def test_a_notice_does_not_stop_the_stream(flow: Flow, autojump_clock) -> None:
-    """With everything full, acknowledgements are taken, and the stream recovers."""
+    """Acknowledgements are taken while all buffers are full, and the stream recovers."""
     peer = await flow.welcomed()
     job = await peer.submit("tap")
     await flow.tap.let_out(1)
@@ -262,7 +262,7 @@ async def test_a_notice_does_not_stop_the_stream(flow: Flow, autojump_clock) -> 
 
 @pytest.mark.spec("6.5-3", "6.3-4", "1.0/14-4")
 async def test_unacknowledged_frames_are_bounded(autojump_clock) -> None:
-    """Past the bound the oldest numbers go, and a resume from them is told so."""
+    """Past `unacked_frames` the oldest numbers go, and a resume from them is refused."""
     async with open_flow(unacked_frames=100) as flow:
         peer = await flow.welcomed()
         await peer.submit("tap")
@@ -277,7 +277,7 @@ async def test_unacknowledged_frames_are_bounded(autojump_clock) -> None:
 
 
 async def test_the_bound_counts_what_is_not_acknowledged(autojump_clock) -> None:
-    """A client that acknowledges can reach back to its last acknowledgement."""
+    """A client that acknowledges can resume from its last acknowledgement."""
     async with open_flow(unacked_frames=100) as flow:
         peer = await flow.welcomed()
         await peer.submit("tap")
@@ -292,7 +292,7 @@ async def test_the_bound_counts_what_is_not_acknowledged(autojump_clock) -> None
 
 
 async def test_a_replay_that_is_overtaken_ends(autojump_clock) -> None:
-    """While a client takes its time over a replay its numbers may be given up: it is told."""
+    """A replay whose numbers are given up meanwhile ends with an error."""
     async with open_flow(unacked_frames=1_000) as flow:
         flow.tap.size = 1_000
         peer = await flow.welcomed()

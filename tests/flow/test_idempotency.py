@@ -1,4 +1,4 @@
-"""The same submit again: one job, one acceptance, and who gets its events (§7.2)."""
+"""The same submit again: one job, one acceptance, and which sessions get its events (§7.2)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.stage import BOB
 async def test_the_same_submit_again_is_the_same_job(
     flow: Flow, peer: Peer, autojump_clock
 ) -> None:
-    """While it runs, however much later: the first acceptance, and nothing runs twice."""
+    """While a job runs, the same submit gets the first acceptance and runs nothing."""
     first = await peer.submit("sleeper", {"a": 1}, idempotency_key="k")
     await trio.sleep(60)
     again = await peer.submit("sleeper", {"a": 1}, idempotency_key="k")
@@ -33,7 +33,7 @@ async def test_the_same_submit_again_is_the_same_job(
 async def test_the_same_session_gets_the_acceptance_only(
     flow: Flow, peer: Peer, autojump_clock
 ) -> None:
-    """It has the job's events already, or is owed them; the recorder would not take them twice."""
+    """The submitting session gets only the acceptance again, and no event twice."""
     job = await peer.submit("echo", 1, idempotency_key="k")
     await peer.until_terminal(job["job_id"])
     for _ in range(3):
@@ -48,7 +48,7 @@ async def test_the_same_session_gets_the_acceptance_only(
 async def test_a_resumed_session_is_the_same_session(
     flow: Flow, peer: Peer, autojump_clock
 ) -> None:
-    """After a resume, the submit repeated brings the acceptance and no event a second time."""
+    """After a resume, the same submit brings the acceptance and no event twice."""
     job = await peer.submit("tap", idempotency_key="k")
     await flow.tap.let_out(3)
     await read_to(peer, 3)
@@ -67,7 +67,7 @@ async def test_a_resumed_session_is_the_same_session(
 async def test_another_session_gets_the_events_from_the_first(
     flow: Flow, peer: Peer, autojump_clock
 ) -> None:
-    """A running job's history and what follows, in that session's own numbers."""
+    """Another session gets a running job's events from the first, in its own numbers."""
     first = await peer.submit("tap", idempotency_key="k")
     await flow.tap.let_out(5)
     other = await flow.welcomed()
@@ -91,7 +91,7 @@ async def test_another_session_gets_the_events_from_the_first(
 async def test_another_session_gets_the_terminal_of_a_finished_job(
     flow: Flow, peer: Peer, autojump_clock
 ) -> None:
-    """A job that has ended answers with its acceptance and its terminal, without its events."""
+    """Another session gets acceptance and terminal of an ended job, without its events."""
     first = await peer.submit("tap", idempotency_key="k")
     await flow.tap.let_out(5)
     await flow.tap.shut()
@@ -113,7 +113,7 @@ async def test_another_session_gets_the_terminal_of_a_finished_job(
 async def test_every_kind_of_terminal_is_repeated(
     flow: Flow, peer: Peer, autojump_clock, how: str
 ) -> None:
-    """Also a job that failed or was cancelled keeps its key and its end."""
+    """A job that failed or was cancelled keeps its key, and its terminal is repeated."""
     if how == "cancelled":
         first = await peer.submit("sleeper", idempotency_key="k")
         await peer.send("job.cancel", {"job_id": first["job_id"]})
@@ -134,7 +134,7 @@ async def test_every_kind_of_terminal_is_repeated(
 
 
 async def test_another_submitter_may_cancel(flow: Flow, peer: Peer, autojump_clock) -> None:
-    """Who submitted a job, as the first or not, may end it; both hear of it."""
+    """Every submitter of a job may cancel it, and all of them hear of its end."""
     first = await peer.submit("sleeper", idempotency_key="k")
     other = await flow.welcomed()
     await other.submit("sleeper", idempotency_key="k")
@@ -146,7 +146,7 @@ async def test_another_submitter_may_cancel(flow: Flow, peer: Peer, autojump_clo
 
 
 async def test_another_submitter_may_cancel_before_the_start(autojump_clock) -> None:
-    """A job that ends while its first acceptance still waits in line never begins."""
+    """A job that is cancelled while its first acceptance waits in line never begins."""
     async with open_flow(SlowKeys({"slow": 100}), cancel_grace_seconds=5) as flow:
         peer, other = await flow.welcomed(), await flow.welcomed()
         await peer.send("job.submit", {"agent": "echo", "idempotency_key": "slow"})
@@ -167,7 +167,7 @@ async def test_another_submitter_may_cancel_before_the_start(autojump_clock) -> 
 async def test_another_submitter_resumes_what_it_was_sent(
     flow: Flow, peer: Peer, autojump_clock
 ) -> None:
-    """The second session's stream survives its connection as the first one's does."""
+    """The second submitter's session can be resumed like the first one's."""
     job = await peer.submit("tap", idempotency_key="k")
     await flow.tap.let_out(5)
     other = await flow.welcomed()
@@ -182,7 +182,7 @@ async def test_another_submitter_resumes_what_it_was_sent(
 
 
 async def test_another_submitter_outlives_the_first(autojump_clock) -> None:
-    """When the first submitter's session is over, the other goes on and may still cancel."""
+    """After the first submitter's session expired, the second one may still cancel."""
     async with open_flow(resume_window_seconds=10) as flow:
         peer, other = await flow.welcomed(), await flow.welcomed()
         job = await peer.submit("sleeper", idempotency_key="k")
@@ -201,7 +201,7 @@ async def test_another_submitter_outlives_the_first(autojump_clock) -> None:
 
 @pytest.mark.spec("1.0/7.2-1")
 async def test_a_key_is_its_principals(flow: Flow, peer: Peer, autojump_clock) -> None:
-    """Another principal with the same key has its own job, and learns nothing of the first."""
+    """Another principal with the same key gets a job of its own, and no hint of the first."""
     first = await peer.submit("echo", "alice's", idempotency_key="k")
     bob = await flow.welcomed(token=BOB)
     own = await bob.submit("echo", "bob's", idempotency_key="k")

@@ -15,7 +15,7 @@ DAY = 86_400
 
 
 async def test_a_key_expires(autojump_clock) -> None:
-    """After its time, and the job's, the key is free for another job; before, it never is."""
+    """A key is free after `idempotency_seconds` and the job's retention, and never before."""
     async with open_flow(idempotency_seconds=1_000, finished_job_seconds=10) as flow:
         peer = await flow.welcomed()
         first = await peer.submit("echo", 1, idempotency_key="k")
@@ -32,7 +32,7 @@ async def test_a_key_expires(autojump_clock) -> None:
 
 
 async def test_a_key_outlives_its_job(autojump_clock) -> None:
-    """Past the job's retention a retry gets the same acceptance, and nothing runs again."""
+    """After the job's retention, its key still brings the first acceptance."""
     async with open_flow(idempotency_seconds=DAY, finished_job_seconds=0) as flow:
         peer = await flow.welcomed()
         first = await peer.submit("echo", 1, idempotency_key="k")
@@ -50,7 +50,7 @@ async def test_a_key_outlives_its_job(autojump_clock) -> None:
 
 @pytest.mark.parametrize("running", [True, False])
 async def test_a_key_lives_at_least_as_long_as_its_job(autojump_clock, *, running: bool) -> None:
-    """While its job runs or is retained, no key is free, however short keys live."""
+    """While its job runs or is retained, a key is not free, however short keys live."""
     async with open_flow(idempotency_seconds=0, finished_job_seconds=1_000) as flow:
         peer = await flow.welcomed()
         agent = "sleeper" if running else "echo"
@@ -69,7 +69,7 @@ async def test_a_key_lives_at_least_as_long_as_its_job(autojump_clock, *, runnin
 
 
 async def test_many_keys_leave_nothing_behind(autojump_clock) -> None:
-    """Thousands of keys over simulated days: only those of the last lifetime are kept."""
+    """Of thousands of keys over simulated days, only the latest are kept."""
     async with open_flow(
         idempotency_seconds=100, finished_job_seconds=50, unacked_frames=100
     ) as flow:
@@ -89,7 +89,7 @@ async def test_many_keys_leave_nothing_behind(autojump_clock) -> None:
 
 
 async def test_repeats_do_not_grow_the_log(autojump_clock) -> None:
-    """A thousand times the same submit of one session leave one acceptance to replay."""
+    """A thousand repeats of a submit in one session leave one acceptance to replay."""
     async with open_flow() as flow:
         peer = await flow.welcomed()
         job_ids = {

@@ -1,4 +1,4 @@
-"""What are the same parameters to an idempotency key (§7.2)."""
+"""Which submits under one idempotency key have the same parameters (§7.2)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.flow.support import Flow, same
 
 
 async def submit_raw(peer: Peer, payload: str) -> Frame:
-    """Submit with a payload in these very characters; return the acceptance's.
+    """Submit a payload of exactly these characters, and return the acceptance's payload.
 
     Raises:
         ArcpError: the class of the refusal's code.
@@ -52,7 +52,7 @@ FIELDS: Frame = {"agent": "echo@1.0.0", "input": {"a": 1}, "idempotency_key": "k
 async def test_one_other_field_is_a_conflict(
     flow: Flow, peer: Peer, autojump_clock, change: Frame
 ) -> None:
-    """A known key with any other parameter is refused, and the first job is not touched by it."""
+    """A known key with another parameter is refused, and the first job is unaffected."""
     first = await submit(peer, FIELDS)
     with pytest.raises(DuplicateKey) as refused:
         await submit(peer, FIELDS | change)
@@ -66,7 +66,7 @@ async def test_one_other_field_is_a_conflict(
 
 
 async def submit(peer: Peer, fields: Frame) -> Frame:
-    """Submit with these fields; return the acceptance."""
+    """Submit with these fields, and return the acceptance's payload."""
     return await peer.answer("job.accepted", await peer.send("job.submit", fields))
 
 
@@ -86,7 +86,7 @@ async def submit(peer: Peer, fields: Frame) -> Frame:
 async def test_other_words_for_the_same(
     flow: Flow, peer: Peer, autojump_clock, one: str, other: str | None
 ) -> None:
-    """Order of keys, whitespace, escapes, the way a number is written: the same submit."""
+    """Order of keys, whitespace, escapes and spelling of numbers make no difference."""
     first = await submit_raw(peer, f'{{"agent":"echo","idempotency_key":"k","input":{one}}}')
     rest = "" if other is None else f'"input" : {other},'
     again = await submit_raw(peer, f'{{ {rest} "idempotency_key":"k", "agent":"\\u0065cho" }}')
@@ -106,7 +106,7 @@ async def test_other_words_for_the_same(
     ids=str,
 )
 async def test_what_is_as_good_as_absent(peer: Peer, autojump_clock, fields: Frame) -> None:
-    """Null, empty and unknown fields make no difference, nor does another trace."""
+    """Null, empty and unknown fields, and another trace id, make no difference."""
     first = await submit(peer, FIELDS)
     trace_id = "4bf92f3577b34da6a3ce929d0e0e4736"
     request = await peer.send("job.submit", FIELDS | fields, trace_id=trace_id)
@@ -130,7 +130,7 @@ async def test_what_is_as_good_as_absent(peer: Peer, autojump_clock, fields: Fra
 async def test_every_number_there_is_can_be_submitted_with_a_key(
     flow: Flow, peer: Peer, autojump_clock, number: str
 ) -> None:
-    """Numbers at the edges of what floats and integers hold are compared as any other."""
+    """Numbers at the edges of floats and of 64-bit integers can be compared."""
     text = f'{{"agent":"echo","idempotency_key":"k","input":{{"n":[{number}]}}}}'
     first = await submit_raw(peer, text)
     assert same(first, await submit_raw(peer, text))
@@ -164,7 +164,7 @@ async def test_nearly_the_same_is_another(
 
 @pytest.mark.parametrize("key", ["", 5, True, [], {}])
 async def test_what_is_no_key(flow: Flow, peer: Peer, autojump_clock, key: Json) -> None:
-    """A key that is not a text with something in it is refused, rather than ignored."""
+    """A key that is not a non-empty string is refused, not ignored."""
     with pytest.raises(InvalidRequest, match="idempotency_key"):
         await peer.submit("echo", idempotency_key=key)
     await wait_all_tasks_blocked()
@@ -172,7 +172,7 @@ async def test_what_is_no_key(flow: Flow, peer: Peer, autojump_clock, key: Json)
 
 
 async def test_without_a_key_every_submit_is_a_job(flow: Flow, peer: Peer, autojump_clock) -> None:
-    """A missing key and a null one protect from nothing."""
+    """Without a key, or with null, every submit makes a job."""
     jobs = [
         await peer.submit("echo", 1),
         await peer.submit("echo", 1),

@@ -15,7 +15,7 @@ from tests.slow_stores import SlowStore
 
 @pytest.mark.spec("7.2-1", "1.0/7.2-1")
 async def test_fifty_at_once_are_one_job(flow: Flow, autojump_clock) -> None:
-    """Two sessions send the same submit without waiting: one run, one acceptance for each."""
+    """Fifty identical submits of two sessions make one job, with one acceptance each."""
     peers = [await flow.welcomed(), await flow.welcomed()]
     requests = [
         (peer, await peer.send("job.submit", {"agent": "echo", "idempotency_key": "k"}))
@@ -31,7 +31,7 @@ async def test_fifty_at_once_are_one_job(flow: Flow, autojump_clock) -> None:
 
 
 async def test_a_retry_waits_for_a_first_that_takes_long(autojump_clock) -> None:
-    """While the first acceptance is being stored no retry overtakes it, and nothing runs."""
+    """A retry does not overtake the first acceptance while that is being stored."""
     async with open_flow(SlowStore(1)) as flow:
         peer, other = await flow.welcomed(), await flow.welcomed()
         payload: JsonObject = {"agent": "echo", "idempotency_key": "k"}
@@ -49,13 +49,13 @@ async def test_a_retry_waits_for_a_first_that_takes_long(autojump_clock) -> None
         for each in (peer, other):
             await each.until_terminal(answers[0]["job_id"])
         order = [f["payload"]["request_id"] for f in peer.seen if f["type"] == "job.accepted"]
-        assert order == []  # each came when it was expected: in the order of the submits
+        assert order == []  # expect() skipped none: the answers came in the order of the submits
         assert flow.runs == [None]
 
 
 @pytest.mark.spec("7.2-2")
 async def test_one_of_two_different_submits_wins(flow: Flow, autojump_clock) -> None:
-    """Of two conflicting submits at once one is a job, and the other is told."""
+    """Of two conflicting submits at once, one makes a job and the other is refused."""
     peers = [await flow.welcomed(), await flow.welcomed()]
     for number, peer in enumerate(peers):
         await peer.send("job.submit", {"agent": "echo", "input": number, "idempotency_key": "k"})
@@ -68,7 +68,7 @@ async def test_one_of_two_different_submits_wins(flow: Flow, autojump_clock) -> 
 async def test_a_refused_submit_leaves_its_key_to_those_that_wait(
     flow: Flow, peer: Peer, autojump_clock
 ) -> None:
-    """Submits that wait for one that is refused are decided on their own."""
+    """Submits that wait for a refused one are decided on their own."""
     requests = [
         await peer.send("job.submit", {"agent": agent, "input": 1, "idempotency_key": "k"})
         for agent in ("nobody", "nobody", "echo", "echo")
@@ -84,7 +84,7 @@ async def test_a_refused_submit_leaves_its_key_to_those_that_wait(
 
 
 async def test_a_submit_at_a_limit_leaves_its_key_free(autojump_clock) -> None:
-    """A submit that was refused for want of room may be sent again, even with other input."""
+    """A key of a submit refused at a limit may be used again, even with other input."""
     async with open_flow(jobs=1) as flow:
         peer = await flow.welcomed()
         job = await peer.submit("sleeper")

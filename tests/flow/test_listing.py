@@ -1,4 +1,4 @@
-"""Listings: what they hold, how they are filtered, and how long (§6.6)."""
+"""Listings: what they show, how they are filtered, and for how long (§6.6)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.stage import BOB
 
 
 def entry_of(page: Frame, job_id: str) -> Frame:
-    """A job's entry in a page."""
+    """Return a job's entry in a page."""
     (entry,) = [each for each in page["jobs"] if each["job_id"] == job_id]
     found: Frame = entry
     return found
@@ -30,7 +30,7 @@ def entry_of(page: Frame, job_id: str) -> Frame:
 
 @pytest.mark.spec("6.6-1", "6.6-6")
 async def test_an_entry_has_everything(scene: Scene) -> None:
-    """All that §6.6 shows and nothing else, running and ended; to be listed observes nothing."""
+    """An entry has exactly the fields of §6.6, for running and ended jobs."""
     owner, reader = await scene.welcomed(), await scene.welcomed()
     request: Frame = {"tool.call": ["search.*"], "cost.budget": ["USD:1.00"]}
     job = await owner.submit("teller", lease_request=request)
@@ -57,7 +57,7 @@ async def test_an_entry_has_everything(scene: Scene) -> None:
 
 
 async def test_the_entry_of_a_child_names_its_parent(scene: Scene) -> None:
-    """It has the trace of its parent, too."""
+    """The entry of a child has its parent's id and trace."""
     owner = await scene.welcomed()
 
     @scene.runtime.agent("parent")
@@ -74,7 +74,7 @@ async def test_the_entry_of_a_child_names_its_parent(scene: Scene) -> None:
 
 @pytest.mark.spec("6.6-1")
 async def test_last_event_seq_is_what_the_wire_showed(scene: Scene) -> None:
-    """The job's own, in its submitter's numbers, while it runs and at its end."""
+    """`last_event_seq` is the job's last number in its submitter's session."""
     owner, reader = await scene.welcomed(), await scene.welcomed()
     one, two = [(await owner.submit("teller"))["job_id"] for _ in range(2)]
     await subscribe(reader, one)
@@ -97,7 +97,7 @@ async def test_last_event_seq_is_what_the_wire_showed(scene: Scene) -> None:
 
 @pytest.mark.spec("6.6-2")
 async def test_by_status(scene: Scene) -> None:
-    """Any of those named; none means none; one that is none of §7.3 is refused, and named."""
+    """A listing by status has jobs of any status named; an unknown status is refused."""
     owner = await scene.welcomed()
     done, running, gone = [(await owner.submit("teller"))["job_id"] for _ in range(3)]
     await scene.end(owner, done)
@@ -120,7 +120,7 @@ async def test_by_status(scene: Scene) -> None:
 
 @pytest.mark.spec("6.6-2")
 async def test_by_agent(scene: Scene) -> None:
-    """A bare name is any version of it; a version is that one."""
+    """A bare name lists all versions of an agent, and a version only itself."""
     owner = await scene.welcomed()
     one = (await owner.submit("teller@1.0.0"))["job_id"]
     two = (await owner.submit("teller"))["job_id"]
@@ -142,13 +142,13 @@ async def test_by_agent(scene: Scene) -> None:
 
 @pytest.mark.spec("6.6-2")
 async def test_by_time(autojump_clock: MockClock) -> None:
-    """`created_after` and `created_before` leave out what was created at the time itself."""
+    """`created_after` and `created_before` exclude jobs created at that very time."""
     async with open_scene() as scene:
         owner = await scene.welcomed()
         jobs: list[str] = []
         for _ in range(3):
             jobs.append((await owner.submit("echo"))["job_id"])
-            await trio.sleep(1.00047)  # what is shown is no finer than milliseconds
+            await trio.sleep(1.00047)  # a listing shows milliseconds
         one, two, three = jobs
         shown = [e["created_at"] for e in (await listing(owner))["jobs"]][::-1]
         for filter_, expected in (
@@ -173,7 +173,7 @@ async def test_by_time(autojump_clock: MockClock) -> None:
 
 @pytest.mark.spec("6.6-4", "6.6-5")
 async def test_one_sees_ones_own_jobs_only(scene: Scene) -> None:
-    """From any session of the principal, and nobody else's, by whatever filter or cursor."""
+    """No filter or cursor shows a principal the jobs of another."""
     owner, again, bob = (
         await scene.welcomed(),
         await scene.welcomed(),
@@ -191,7 +191,7 @@ async def test_one_sees_ones_own_jobs_only(scene: Scene) -> None:
 
 
 async def test_ended_jobs_are_listed_for_their_retention(autojump_clock: MockClock) -> None:
-    """Then they are gone, within five seconds, from listings and for subscribers."""
+    """Within five seconds after its retention, an ended job is gone from listings."""
     async with open_scene(finished_job_seconds=100) as scene:
         owner = await scene.welcomed()
         done, running = [(await owner.submit("teller"))["job_id"] for _ in range(2)]
@@ -206,7 +206,7 @@ async def test_ended_jobs_are_listed_for_their_retention(autojump_clock: MockClo
 
 
 async def test_only_so_many_ended_jobs_are_kept(autojump_clock: MockClock) -> None:
-    """Past `finished_jobs` those that ended first go first."""
+    """Past `finished_jobs` the jobs that ended first go first."""
     async with open_scene(finished_jobs=3) as scene:
         owner = await scene.welcomed()
         jobs: list[str] = []
@@ -222,7 +222,7 @@ async def test_only_so_many_ended_jobs_are_kept(autojump_clock: MockClock) -> No
 
 @pytest.mark.parametrize("filter_", [{}, {"status": ["error"], "agent": "nobody"}])
 async def test_a_hundred_thousand_jobs(scene: Scene, filter_: Frame) -> None:
-    """A page costs what is on it, far back as in front; what nothing fits is looked through."""
+    """A page costs what is on it, however far back it is."""
     ended_jobs(scene.store, "alice", 100_000)
     await scene.store.flushed()
     reader = await scene.welcomed()
@@ -233,4 +233,4 @@ async def test_a_hundred_thousand_jobs(scene: Scene, filter_: Frame) -> None:
         page = await listing(reader, limit=10, cursor=place, filter=filter_)
         times.append(time.perf_counter() - start)
         assert len(page["jobs"]) == (0 if filter_ else 10)
-    assert min(times) < 0.25  # some 0.5 ms; a look at each of them takes some 20 ms
+    assert min(times) < 0.25  # a page takes about 0.5 ms; to look at each job takes about 20 ms

@@ -17,9 +17,9 @@ from tests.flow.paging import EARLIER, encoded, ended_jobs, pages
 
 @pytest.mark.spec("6.6-3")
 async def test_paging_while_jobs_come_and_go(scene: Scene) -> None:
-    """300 jobs of one time, one by one, with 100 more coming and others going: each once.
+    """Paging through 300 jobs of one time shows each once, while others come and go.
 
-    What goes are the jobs on the pages before, down to the one that the cursor stands behind.
+    The jobs that go are those of earlier pages, down to the one that the cursor names.
     """
     old = ended_jobs(scene.store, "alice", 300)
     await scene.store.flushed()
@@ -40,7 +40,7 @@ async def test_paging_while_jobs_come_and_go(scene: Scene) -> None:
 
 @pytest.mark.spec("6.6-3")
 async def test_what_is_gone_is_on_no_page(scene: Scene) -> None:
-    """Jobs that go before their page has come are left out, and take no others along."""
+    """Jobs that go before their page are left out, and no others with them."""
     old = ended_jobs(scene.store, "alice", 20)
     await scene.store.flushed()
     reader = await scene.welcomed()
@@ -56,7 +56,7 @@ async def test_what_is_gone_is_on_no_page(scene: Scene) -> None:
 
 @pytest.mark.spec("6.6-3")
 async def test_limits(scene: Scene) -> None:
-    """A number is brought within 1 to 1,000; without one it is 100; another type is refused."""
+    """The limit is clamped to 1 to 1,000, its default is 100, and another type is refused."""
     ended_jobs(scene.store, "alice", 1_100)
     await scene.store.flushed()
     reader = await scene.welcomed()
@@ -85,7 +85,7 @@ async def test_limits(scene: Scene) -> None:
 @pytest.mark.spec("6.6-3")
 @pytest.mark.parametrize("over", [0, 1, 2])
 async def test_the_last_page(scene: Scene, over: int) -> None:
-    """It has no cursor, whether or not it is full."""
+    """The last page has no cursor, whether or not it is full."""
     ended_jobs(scene.store, "alice", 3 * 5 + over)
     await scene.store.flushed()
     reader = await scene.welcomed()
@@ -122,7 +122,7 @@ CURSORS = [
 
 
 async def test_a_cursor_that_is_none(scene: Scene) -> None:
-    """Refused in the same few words, whatever it is; nothing of it comes back."""
+    """An invalid cursor is refused in the same words, without repeating it."""
     reader = await scene.welcomed()
     said: set[str] = set()
     for cursor in CURSORS:
@@ -140,7 +140,7 @@ async def test_a_cursor_that_is_none(scene: Scene) -> None:
 
 
 async def test_a_cursor_that_was_made_up(scene: Scene) -> None:
-    """It is a place like any other: nobody sees more by it."""
+    """A forged cursor is a place like any other, and shows no more jobs."""
     ended_jobs(scene.store, "bob", 3)
     ended_jobs(scene.store, "alice", 2)
     await scene.store.flushed()
@@ -155,7 +155,7 @@ async def test_a_cursor_that_was_made_up(scene: Scene) -> None:
 
 
 async def test_a_page_fits_into_a_frame() -> None:
-    """Jobs with large leases are spread over more pages than were asked for."""
+    """Jobs with large leases are spread over more pages than asked for."""
     async with open_scene(frame_bytes_out=20_000) as scene:
         owner = await scene.welcomed()
         lease: Frame = {"tool.call": [f"tool-{n}.{'x' * 100}" for n in range(40)]}

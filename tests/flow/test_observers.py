@@ -1,4 +1,4 @@
-"""Who may observe whose jobs, what that allows, and what is logged of it (§7.6, §14)."""
+"""Who may observe which jobs, what that allows, and what is logged about it (§7.6, §14)."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from tests.stage import AUDITOR, BOB, OPERATOR
 
 @pytest.fixture
 def policy() -> Policy:
-    """The auditor may observe everybody."""
+    """A policy by which the auditor may observe all jobs."""
     return Policy(observers=frozenset({"auditor"}))
 
 
 async def refused(peer: Peer, kind: str, job_id: str) -> ArcpError:
-    """What a request about a job is refused with."""
+    """Send a request about a job that must be refused, and return the refusal."""
     request = await peer.send(kind, {"job_id": job_id})
     with pytest.raises(ArcpError) as caught:
         await peer.answer("job.subscribed", request)
@@ -34,7 +34,7 @@ async def refused(peer: Peer, kind: str, job_id: str) -> ArcpError:
 
 
 async def listed(peer: Peer, **fields: Json) -> list[Json]:
-    """The ids of the jobs of a listing."""
+    """Return the ids of the jobs of a listing."""
     return [entry["job_id"] for entry in (await listing(peer, **fields))["jobs"]]
 
 
@@ -44,9 +44,9 @@ async def listed(peer: Peer, **fields: Json) -> list[Json]:
 @pytest.mark.spec("14-1", "7.6-9", "7.6-10", "7.6-11", "6.6-5")
 @pytest.mark.parametrize("token", [BOB, OPERATOR])
 async def test_others_cannot_tell_a_job_from_none(scene: Scene, token: str) -> None:
-    """Running or ended, it is refused in the same words as one that there never was.
+    """Subscribing to another's job, running or ended, is refused as an unknown one is.
 
-    To observe and to cancel are two things: who may cancel any job may not observe any.
+    This holds for operators, too: the right to cancel any job is no right to observe it.
     """
     owner, again, other = (
         await scene.welcomed(),
@@ -71,7 +71,7 @@ async def test_others_cannot_tell_a_job_from_none(scene: Scene, token: str) -> N
 async def test_a_foreign_job_costs_what_none_costs(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is looked for once, and nothing else happens."""
+    """A refused subscription looks the job up once, and does nothing else."""
     owner, bob = await scene.welcomed(), await scene.welcomed(token=BOB)
     job_id = (await owner.submit("teller"))["job_id"]
     looked: list[str] = []
@@ -97,7 +97,7 @@ async def test_a_foreign_job_costs_what_none_costs(
 
 @pytest.mark.spec("7.6-9", "7.6-13", "7.6-14", "14-2", "7.7-1")
 async def test_an_observer_by_policy(scene: Scene) -> None:
-    """It lists everybody's jobs and follows them in its own numbers; it cancels none of them."""
+    """An observer by policy lists and follows all jobs, and may not cancel them."""
     owner, bob = await scene.welcomed(), await scene.welcomed(token=BOB)
     auditor = await scene.welcomed(token=AUDITOR)
     jobs = [(await peer.submit("teller"))["job_id"] for peer in (owner, bob)]
@@ -110,7 +110,7 @@ async def test_an_observer_by_policy(scene: Scene) -> None:
         assert said([await auditor.receive() for _ in range(2)]) == ["0", "1"]
         assert isinstance(await refused(auditor, "job.cancel", job_id), PermissionDenied)
     assert await listed(owner) == jobs[:1], "to be observed shows nothing of others"
-    # Nor when there is nobody left who submitted it.
+    # Nor when no submitting session is left.
     await owner.send("session.close")
     await owner.expect("session.closed")
     assert isinstance(await refused(auditor, "job.cancel", jobs[0]), PermissionDenied)
@@ -122,7 +122,7 @@ async def test_an_observer_by_policy(scene: Scene) -> None:
 
 @pytest.mark.spec("7.6-13", "7.6-14", "14-2")
 async def test_subscribing_gives_no_authority(scene: Scene) -> None:
-    """Another session of the principal sees the job, and may not cancel it."""
+    """Another session of the principal may subscribe to a job, but not cancel it."""
     owner, watcher = await scene.welcomed(), await scene.welcomed()
     job_id = (await owner.submit("teller"))["job_id"]
     await subscribe(watcher, job_id)
@@ -134,21 +134,21 @@ async def test_subscribing_gives_no_authority(scene: Scene) -> None:
 
 @attrs.frozen(kw_only=True)
 class Teams(Policy):
-    """Who is of a team observes its jobs."""
+    """A policy by which the members of a team observe each other's jobs."""
 
     teams: Sequence[frozenset[str]]
 
     def observes_all(self, observer: str) -> bool:
-        """Those of its team are among them."""
+        """Return whether this principal may observe anybody's jobs."""
         return any(observer in team for team in self.teams)
 
     def may_observe(self, observer: str, owner: str) -> bool:
-        """Its own, and its team's."""
+        """Return whether both are one principal or in one team."""
         return observer == owner or any({observer, owner} <= team for team in self.teams)
 
 
 async def test_a_policy_of_ones_own(autojump_clock: MockClock) -> None:
-    """Listings and subscriptions go by the same rule, whatever it is."""
+    """Listings and subscriptions follow the same custom policy."""
     policy = Teams(teams=[frozenset({"alice", "bob"})])
     async with open_scene(policy=policy) as scene:
         tokens = (TEST_TOKEN, BOB, AUDITOR)
@@ -156,7 +156,7 @@ async def test_a_policy_of_ones_own(autojump_clock: MockClock) -> None:
         jobs = [(await peer.submit("teller"))["job_id"] for peer in (alice, bob, auditor)]
         assert await listed(alice) == await listed(bob) == jobs[1::-1]
         assert await listed(auditor) == jobs[2:]
-        # What it may not see takes a place on a page, and no more.
+        # A job that it may not see takes a place on a page, and no more.
         seen: list[Json] = []
         cursor: Json = None
         while not seen or cursor is not None:
@@ -174,7 +174,7 @@ async def test_a_policy_of_ones_own(autojump_clock: MockClock) -> None:
 
 @pytest.mark.spec("14-19")
 async def test_every_decision_is_logged(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
-    """Who asked for which job, whose that is, and what was decided: a line each."""
+    """Each decision is logged in a line: who asked, for which job of whom, and the answer."""
     caplog.set_level(logging.INFO, "arcp_trio.audit")
     tokens = (TEST_TOKEN, TEST_TOKEN, BOB, AUDITOR)
     owner, again, bob, auditor = [await scene.welcomed(token=token) for token in tokens]
@@ -204,7 +204,7 @@ async def test_every_decision_is_logged(scene: Scene, caplog: pytest.LogCaptureF
 @pytest.mark.spec("6.2-4")
 @pytest.mark.parametrize("missing", ["list_jobs", "subscribe"])
 async def test_what_was_not_negotiated_is_refused(scene: Scene, missing: str) -> None:
-    """By name, and nothing happens; the other feature is there all the same."""
+    """A request of a feature that was not negotiated is refused by name."""
     owner, plain = await scene.welcomed(), await scene.connect()
     welcome = await plain.hello(features=tuple(name for name in FEATURES if name != missing))
     assert {"list_jobs", "subscribe"} <= set(welcome["payload"]["capabilities"]["features"])
@@ -229,7 +229,7 @@ async def test_what_was_not_negotiated_is_refused(scene: Scene, missing: str) ->
 @pytest.mark.parametrize("kind", ["job.subscribe", "job.unsubscribe"])
 @pytest.mark.parametrize("job_id", [..., None, "", 5, ["job"], "j" * 10_000])
 async def test_a_subscription_names_its_job(scene: Scene, kind: str, job_id: object) -> None:
-    """A request that does not is refused as such, and the session lives."""
+    """A subscription without `job_id` is refused, and the session goes on."""
     peer = await scene.welcomed()
     payload: Frame = {} if job_id is ... else {"job_id": job_id}
     request = await peer.send(kind, payload)
@@ -249,7 +249,7 @@ async def test_a_subscription_names_its_job(scene: Scene, kind: str, job_id: obj
     ],
 )
 async def test_fields_of_another_type_are_refused(scene: Scene, fields: Frame) -> None:
-    """They are named, and nothing is subscribed to."""
+    """Fields of another type are refused by name, and nothing is subscribed to."""
     owner, peer = await scene.welcomed(), await scene.welcomed()
     job_id = (await owner.submit("teller"))["job_id"]
     with pytest.raises(InvalidRequest, match=next(iter(fields))):
@@ -260,7 +260,7 @@ async def test_fields_of_another_type_are_refused(scene: Scene, fields: Frame) -
 
 @pytest.mark.parametrize("after", [-1, -(2**63), 2**63 - 1])
 async def test_a_number_that_there_cannot_be(scene: Scene, after: int) -> None:
-    """One below the first asks for everything, one above the last for nothing but what comes."""
+    """A `from_event_seq` below 1 asks for everything, one beyond the last for what comes."""
     owner, peer = await scene.welcomed(), await scene.welcomed()
     job_id = (await owner.submit("teller"))["job_id"]
     await scene.say(job_id, 2)

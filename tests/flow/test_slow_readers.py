@@ -1,4 +1,4 @@
-"""Clients that do not read: what they cost themselves, and that they cost nobody else anything."""
+"""Clients that do not read: they hold bounded memory and delay nobody else (§14)."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ FEW = {"journal_bytes": 100 * KB, "tail_bytes": 100 * KB, "tail_frames": 50}
 
 
 def journal_bytes(flow: Flow, job_id: str) -> int:
-    """What the store holds of a job."""
+    """Return the size of what the store holds of a job."""
     assert isinstance(flow.store, MemoryStore)
     return sum(len(entry.tail) for entry in flow.store._tables.journals[job_id].entries)
 
 
 async def filled(flow: Flow) -> tuple[Peer, str]:
-    """A peer that does not read, and its job that has said more than fits anywhere."""
+    """Return a client that does not read, and its job, which has logged more than fits anywhere."""
     flow.tap.size = KB
     peer = await flow.welcomed()
     job = await peer.submit("tap")
@@ -43,7 +43,7 @@ async def filled(flow: Flow) -> tuple[Peer, str]:
 
 
 async def test_a_job_waits_for_its_attached_submitter(autojump_clock) -> None:
-    """With its journal full, an agent waits for its submitter, and goes on when that one reads."""
+    """An agent whose journal is full waits for its submitter to read."""
     async with open_flow(**FEW) as flow:
         peer, job_id = await filled(flow)
         waiting_at = flow.tap.emitted
@@ -60,7 +60,7 @@ async def test_a_job_waits_for_its_attached_submitter(autojump_clock) -> None:
 
 
 async def test_a_waiting_job_can_be_cancelled(autojump_clock) -> None:
-    """Waiting for a reader is a place where a job can be ended."""
+    """A job that waits for a reader can be cancelled."""
     async with open_flow(**FEW) as flow:
         peer, job_id = await filled(flow)
         await peer.send("job.cancel", {"job_id": job_id})
@@ -71,7 +71,7 @@ async def test_a_waiting_job_can_be_cancelled(autojump_clock) -> None:
 
 @pytest.mark.spec("6.5-3", "6.3-4")
 async def test_a_job_does_not_wait_for_an_absent_submitter(autojump_clock) -> None:
-    """With nobody attached the oldest events go, and a resume that needs them is told."""
+    """With no client attached the oldest events go, and a resume that needs them is refused."""
     async with open_flow(**FEW) as flow:
         flow.tap.size = KB
         peer = await flow.welcomed()
@@ -85,7 +85,7 @@ async def test_a_job_does_not_wait_for_an_absent_submitter(autojump_clock) -> No
         assert journal_bytes(flow, job["job_id"]) < 3 * FEW["journal_bytes"]
         with pytest.raises(ResumeWindowExpired):
             await flow.resumed(peer, 5)
-        # Nothing that had a number is missing behind the last one, but what it is owed is gone.
+        # Every numbered event is there, but the events after the last number are gone.
         again = await flow.resumed(peer, 10)
         error = await again.expect("session.error", code="RESUME_WINDOW_EXPIRED")
         assert error["payload"]["job_id"] == job["job_id"]
@@ -98,7 +98,7 @@ async def test_a_job_does_not_wait_for_an_absent_submitter(autojump_clock) -> No
 
 
 async def test_a_submitter_that_leaves_is_not_waited_for(autojump_clock) -> None:
-    """A job that waits goes on as soon as the one it waits for is gone."""
+    """A waiting job goes on as soon as its submitter disconnects."""
     async with open_flow(**FEW) as flow:
         peer, _ = await filled(flow)
         assert flow.tap.emitted < 5_000
@@ -108,7 +108,7 @@ async def test_a_submitter_that_leaves_is_not_waited_for(autojump_clock) -> None
 
 
 async def test_a_stuck_submitter_is_not_waited_for_for_ever(autojump_clock) -> None:
-    """A write that gets nowhere for two intervals is a lost connection; then the job goes on."""
+    """A write that makes no progress for two intervals ends its connection; the job goes on."""
     async with open_flow(**FEW, heartbeat_seconds=30) as flow:
         await filled(flow)
         await trio.sleep(55)
@@ -118,14 +118,14 @@ async def test_a_stuck_submitter_is_not_waited_for_for_ever(autojump_clock) -> N
 
 
 class SlowStore(MemoryStore):
-    """A store that can be made to hold up what is read and what is written."""
+    """A store whose reads and writes wait for events of the test."""
 
     def __init__(self) -> None:
         super().__init__()
         self.may_read, self.may_write = trio.Event(), trio.Event()
 
     async def owed(self, cursors: Mapping[str, int], entries: int, size: int) -> Sequence[Owed]:
-        """Read what a session is owed."""
+        """Wait, and read what a session is owed."""
         await self.may_read.wait()
         return await super().owed(cursors, entries, size)
 
@@ -137,7 +137,7 @@ class SlowStore(MemoryStore):
 async def test_a_gap_found_while_another_connection_resumes_is_told_to_that(
     autojump_clock,
 ) -> None:
-    """A resume that is on its way when the gap is found does not go on with a hole."""
+    """A gap that is found during a resume is told to the new connection."""
     store = SlowStore()
     store.may_write.set()
     async with open_flow(store, **FEW) as flow:
@@ -165,7 +165,7 @@ async def test_a_gap_found_while_another_connection_resumes_is_told_to_that(
 
 
 async def test_a_submitter_with_a_gap_is_not_waited_for(autojump_clock) -> None:
-    """What a submitter missed is gone, so its job does not wait for it, even if it stays stuck."""
+    """A job does not wait for a submitter that has already missed events."""
     async with open_flow(**FEW | {"journal_bytes": 500 * KB}, heartbeat_seconds=30) as flow:
         other_tap = flow.add_tap("other")
         flow.tap.size = other_tap.size = KB
@@ -178,7 +178,7 @@ async def test_a_submitter_with_a_gap_is_not_waited_for(autojump_clock) -> None:
         await peer.drop()
         await wait_all_tasks_blocked()
         await flow.tap.let_out(5_000)
-        # It is sent what the other job said, and does not read that.
+        # The client is sent the other job's events, and does not read them.
         await flow.resumed(peer, 10)
         await wait_all_tasks_blocked()
         await flow.tap.let_out(1_000)
@@ -186,7 +186,7 @@ async def test_a_submitter_with_a_gap_is_not_waited_for(autojump_clock) -> None:
 
 
 async def test_another_submitter_is_not_waited_for(autojump_clock) -> None:
-    """Only the first submitter holds a job up; another that falls out of the journal is told."""
+    """Only the first submitter delays a job; another that misses events is told."""
     async with open_flow(**FEW) as flow:
         flow.tap.size = KB
         first, second = await flow.welcomed(), await flow.welcomed()
@@ -204,7 +204,7 @@ async def test_another_submitter_is_not_waited_for(autojump_clock) -> None:
 
 
 async def test_a_job_within_its_bound_waits_for_nobody(autojump_clock) -> None:
-    """Up to `journal_bytes` an agent notices nothing of who reads."""
+    """Up to `journal_bytes` an agent waits for no reader."""
     async with open_flow(tail_frames=50, tail_bytes=100 * KB) as flow:
         peer, job_id = await filled(flow)
         assert flow.tap.emitted == 5_000
@@ -213,9 +213,9 @@ async def test_a_job_within_its_bound_waits_for_nobody(autojump_clock) -> None:
 
 
 async def test_a_job_that_is_gone_before_its_submitter_reads(autojump_clock) -> None:
-    """A job may be over and past its retention before its acceptance could be sent: that is said.
+    """A client is told if its job is past retention before its acceptance could be sent.
 
-    The runtime and everyone else notice nothing.
+    The runtime and the other sessions are unaffected.
     """
     async with open_flow(**FEW, finished_job_seconds=0) as flow:
         peer, _ = await filled(flow)
@@ -230,11 +230,11 @@ async def test_a_job_that_is_gone_before_its_submitter_reads(autojump_clock) -> 
         await other.until_terminal(job["job_id"])
 
 
-# -- who pays
+# -- what others notice, and what memory it takes
 
 
 async def test_a_reader_that_does_not_read_costs_only_itself(autojump_clock) -> None:
-    """While one session's job waits, another's runs at full speed, and so do new sessions."""
+    """While one session's job waits, jobs of other sessions run at full speed."""
     async with open_flow(**FEW) as flow:
         other_tap = flow.add_tap("other")
         await filled(flow)
@@ -251,7 +251,7 @@ async def test_a_reader_that_does_not_read_costs_only_itself(autojump_clock) -> 
 
 
 async def test_a_second_submitter_that_does_not_read_delays_nobody(autojump_clock) -> None:
-    """The job's first submitter gets every event at once, whoever else watches it."""
+    """The first submitter gets every event at once, whoever else watches the job."""
     async with open_flow(tail_frames=50, tail_bytes=100 * KB) as flow:
         flow.tap.size = KB
         first, second = await flow.welcomed(), await flow.welcomed()
@@ -267,7 +267,7 @@ async def test_a_second_submitter_that_does_not_read_delays_nobody(autojump_cloc
 
 @pytest.mark.spec("1.0/14-4")
 async def test_what_a_session_holds_is_bounded(autojump_clock) -> None:
-    """However much a job says, an unread session holds its tail and the bounded journal."""
+    """An unread session holds a bounded number of unsent bytes and hints."""
     async with open_flow(**FEW) as flow:
         peer, job_id = await filled(flow)
         batch = 2 * 1024 * KB
@@ -277,7 +277,7 @@ async def test_what_a_session_holds_is_bounded(autojump_clock) -> None:
 
 
 async def test_what_an_absent_session_holds_is_a_cursor(autojump_clock) -> None:
-    """A session nobody is attached to holds nothing of what its job says."""
+    """A parked session holds nothing of what its job logs."""
     async with open_flow() as flow:
         peer = await flow.welcomed()
         await peer.submit("tap")
@@ -291,7 +291,7 @@ async def test_what_an_absent_session_holds_is_a_cursor(autojump_clock) -> None:
 
 
 async def test_a_throttled_session_ends_with_its_socket(autojump_clock) -> None:
-    """Whatever it waits for, within a second of the socket's end none of its tasks is left."""
+    """Within a second after its socket's end, a waiting session has no task left."""
     async with open_flow(**FEW) as flow:
         peer = await flow.welcomed()
         await wait_all_tasks_blocked()
@@ -316,6 +316,6 @@ async def test_a_throttled_session_ends_with_its_socket(autojump_clock) -> None:
     "limit", ["tail_frames", "tail_bytes", "tail_bytes_total", "unacked_frames", "journal_bytes"]
 )
 def test_a_window_of_nothing_is_refused(limit: str) -> None:
-    """A bound of zero would stand still for ever, so it cannot be configured."""
+    """A bound of zero would block for ever, so it cannot be configured."""
     with pytest.raises(ValueError, match=limit):
         Limits(**{limit: 0})

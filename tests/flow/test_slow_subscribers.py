@@ -1,4 +1,4 @@
-"""Subscribers that do not read, and many of them: a cursor each, and nothing to anybody else."""
+"""Many subscribers that do not read: each holds a cursor, and delays nobody else."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MUTE = 100
 
 
 class CountingStore(MemoryStore):
-    """A store that counts what it is asked to keep of each session."""
+    """A store that counts the log rows of each session."""
 
     def __init__(self, *, journal_bytes: int = 64 * 1024 * 1024) -> None:
         super().__init__(journal_bytes=journal_bytes)
@@ -41,13 +41,13 @@ class CountingStore(MemoryStore):
 
 
 class Steps(trio.abc.Instrument):
-    """Counts how often any task runs."""
+    """An instrument that counts how often any task runs."""
 
     def __init__(self) -> None:
         self.count = 0
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
-        """A task is about to run."""
+        """Count a step."""
         self.count += 1
 
 
@@ -63,7 +63,7 @@ def counted() -> Iterator[Steps]:
 
 
 async def subscriber(flow: Flow, job_id: str) -> Peer:
-    """A peer of another session that has subscribed, and read nothing behind the answer."""
+    """Return a client with a session of its own that subscribes and reads up to the answer."""
     peer = await flow.connect()
     await peer.hello(features=FEATURES)
     await peer.send("job.subscribe", {"job_id": job_id})
@@ -72,7 +72,7 @@ async def subscriber(flow: Flow, job_id: str) -> Peer:
 
 
 async def relay(flow: Flow, peers: Sequence[Peer], start: int, stop: int) -> None:
-    """Have the job say so much, and those who read read all of it as it comes."""
+    """Have the job log lines `start` to `stop`, while these clients read them as they come."""
     for top in range(start + 100, stop + 1, 100):
         await flow.tap.let_out(100)
         for peer in peers:
@@ -80,22 +80,22 @@ async def relay(flow: Flow, peers: Sequence[Peer], start: int, stop: int) -> Non
 
 
 def held(flow: Flow, peer: Peer) -> int:
-    """The bytes that wait to be sent to a peer."""
+    """Return how many bytes wait to be sent to a client."""
     return unsent_bytes(flow.runtime, peer.session_id)
 
 
 def held_in_all(flow: Flow) -> float:
-    """The bytes that wait to be sent to any peer."""
+    """Return how many bytes wait to be sent to all clients."""
     return scrape(flow.runtime)("tail_bytes")
 
 
-# -- who pays
+# -- what others notice
 
 
 async def test_a_crowd_that_does_not_read_costs_the_others_nothing(autojump_clock) -> None:
-    """Beside it owner and reader get all at once, for the steps it takes to serve them alone.
+    """Beside a hundred silent subscribers, owner and reader are served in the same steps.
 
-    Of those who do not read, not one row is written more once their tails are full.
+    Once the unsent frames of those who do not read are at their bound, no row is written for them.
     """
     store = CountingStore()
     bounds = {"tail_frames": 50, "tail_bytes": 100 * KB, "sessions_per_principal": MUTE + 2}
@@ -120,12 +120,12 @@ async def test_a_crowd_that_does_not_read_costs_the_others_nothing(autojump_cloc
         most = bounds["tail_bytes"] + 2 * batch_bytes()
         assert all(held(flow, peer) <= most for peer in crowd)
 
-        # And nothing is lost to them: the journal has it.
+        # Nothing is lost for them: the journal has it.
         assert len(await read_to(crowd[0], 3_000)) == 3_000
 
 
 async def test_they_may_come_and_go_while_a_job_speaks(autojump_clock) -> None:
-    """Those that vanish leave nothing behind with the job, nor in what all tails hold."""
+    """Subscribers that disconnect leave no watch and no unsent bytes."""
     async with open_flow() as flow:
         owner = await flow.welcomed()
         job_id = (await owner.submit("tap"))["job_id"]
@@ -140,11 +140,11 @@ async def test_they_may_come_and_go_while_a_job_speaks(autojump_clock) -> None:
             assert held_in_all(flow) == 0
 
 
-# -- what all tails hold together
+# -- the bound on all unsent frames
 
 
 async def test_all_tails_together_are_bounded(autojump_clock, monkeypatch) -> None:
-    """Past the bound who does not read gets nothing more, and who does gets everything."""
+    """Past `tail_bytes_total` clients that do not read get no more; those that read get all."""
     batch = 20 * KB
     set_batch_bytes(monkeypatch, batch)
     async with open_flow(tail_bytes_total=500 * KB) as flow:
@@ -162,7 +162,7 @@ async def test_all_tails_together_are_bounded(autojump_clock, monkeypatch) -> No
 
 
 async def test_room_that_one_leaves_is_for_the_others(autojump_clock, monkeypatch) -> None:
-    """When a full tail goes, those who waited for the total go on, though they read nothing."""
+    """When a full client disconnects, sessions that waited for the total go on."""
     set_batch_bytes(monkeypatch, 20 * KB)
     async with open_flow(tail_bytes_total=500 * KB) as flow:
         flow.tap.size = KB
@@ -189,7 +189,7 @@ async def test_room_that_one_leaves_is_for_the_others(autojump_clock, monkeypatc
     "events", [pytest.param(100_000, id="100k"), pytest.param(1_000_000, marks=pytest.mark.soak)]
 )
 async def test_an_absent_subscriber_costs_a_cursor(events: int, autojump_clock) -> None:
-    """However much a job says, nothing is kept or done for a parked session that observes it."""
+    """A parked session that observes a job costs nothing, however much the job logs."""
     store = CountingStore(journal_bytes=1024 * 1024 * 1024)
     async with open_flow(store) as flow:
         owner = await flow.welcomed()

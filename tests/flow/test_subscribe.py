@@ -1,4 +1,4 @@
-"""What a subscription answers and brings: history, then what is live, then the end (§7.6)."""
+"""What a subscription brings: the answer, history, live events, then the end (§7.6)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.reading import numbers, until_end
 
 @pytest.mark.spec("7.6-1", "7.6-3", "7.6-8")
 async def test_history_then_live_then_the_end(scene: Scene) -> None:
-    """The answer stands before the replay, that before what is live; each event comes once."""
+    """The answer comes before history, that before live events, and each event comes once."""
     owner, watcher = await scene.welcomed(), await scene.welcomed()
     job_id = (await owner.submit("teller"))["job_id"]
     await scene.say(job_id, 4)
@@ -38,7 +38,7 @@ async def test_history_then_live_then_the_end(scene: Scene) -> None:
 
 @pytest.mark.spec("7.6-3")
 async def test_history_is_what_was_sent_before(scene: Scene) -> None:
-    """A replayed event is the submitter's, with its time of then, but for session and number."""
+    """A replayed event is the submitter's with its old time, but for session and number."""
     owner, watcher = await scene.welcomed(), await scene.welcomed()
     other = await owner.submit("echo")
     await owner.until_terminal(other["job_id"])
@@ -59,9 +59,9 @@ async def test_history_is_what_was_sent_before(scene: Scene) -> None:
 @pytest.mark.spec("7.6-3")
 @pytest.mark.parametrize("left", ["attached", "acknowledged", "dropped", "closed"])
 async def test_from_a_number_of_the_submitter(scene: Scene, left: str) -> None:
-    """It is a number of the submitting session, whatever became of that, and not repeated itself.
+    """`from_event_seq` is a number of the submitting session, and excludes that event.
 
-    An event of another job that stands there leads to the next one of this.
+    If another job's event has that number, history begins with this job's next event.
     """
     owner, watcher = await scene.welcomed(), await scene.welcomed()
     one, two = [(await owner.submit("teller"))["job_id"] for _ in range(2)]
@@ -88,7 +88,7 @@ async def test_from_a_number_of_the_submitter(scene: Scene, left: str) -> None:
 
 
 async def test_from_a_number_of_a_session_whose_window_is_over(autojump_clock: MockClock) -> None:
-    """The submitting session's numbers outlive it; its job runs on and is observed."""
+    """The submitter's numbers can be named even after its session has expired."""
     async with open_scene(resume_window_seconds=10) as scene:
         owner, watcher = await scene.welcomed(), await scene.welcomed()
         job_id = (await owner.submit("teller"))["job_id"]
@@ -97,7 +97,7 @@ async def test_from_a_number_of_a_session_whose_window_is_over(autojump_clock: M
         await owner.drop()
         await trio.sleep(30)
         assert await scene.store.session(str(owner.session_id)) is None
-        await scene.say(job_id, 2)  # of these it never had numbers: they come behind all it had
+        await scene.say(job_id, 2)  # the session was parked: these have no numbers
         await subscribe(watcher, job_id, history=True, from_event_seq=3)
         assert said([await watcher.receive() for _ in range(4)]) == ["3", "4", "5", "6"]
 
@@ -105,7 +105,7 @@ async def test_from_a_number_of_a_session_whose_window_is_over(autojump_clock: M
 @pytest.mark.spec("7.6-4")
 @pytest.mark.parametrize("fields", [{}, {"history": False}, {"from_event_seq": 0}])
 async def test_without_history_only_what_comes(scene: Scene, fields: JsonObject) -> None:
-    """Also with a number: only `history` brings anything from before the answer."""
+    """Without `history`, even with a number, only later events come."""
     owner, watcher = await scene.welcomed(), await scene.welcomed()
     job_id = (await owner.submit("teller"))["job_id"]
     await scene.say(job_id, 3)
@@ -122,7 +122,7 @@ async def test_without_history_only_what_comes(scene: Scene, fields: JsonObject)
 
 @pytest.mark.spec("7.6-8", "8.3-1")
 async def test_observed_jobs_share_the_numbers_of_ones_own(scene: Scene) -> None:
-    """A session with a job of its own that observes two others has one line of numbers."""
+    """Events of observed jobs and of the session's own job share one sequence."""
     owner, watcher = await scene.welcomed(), await scene.welcomed()
     jobs = [(await owner.submit("teller"))["job_id"] for _ in range(2)]
     own = (await watcher.submit("teller"))["job_id"]
@@ -143,7 +143,7 @@ async def test_observed_jobs_share_the_numbers_of_ones_own(scene: Scene) -> None
 
 
 async def test_subscribed_from_is_the_number_before_the_first(scene: Scene) -> None:
-    """It counts the session's own events that stand before the answer, and no later ones."""
+    """`subscribed_from` is the number of the session's last event before the answer."""
     owner, watcher = await scene.welcomed(), await scene.welcomed()
     own = (await watcher.submit("teller"))["job_id"]
     job_id = (await owner.submit("teller"))["job_id"]
@@ -188,7 +188,7 @@ async def test_every_end_is_seen(ends: str, *, live: bool, autojump_clock: MockC
 
 @pytest.mark.spec("7.6-3", "7.6-4")
 async def test_a_job_that_has_ended(scene: Scene) -> None:
-    """With history all of it comes, the end included; without, the answer says how it ended."""
+    """With history an ended job is sent whole; without, the answer has its final status."""
     owner, watcher = await scene.welcomed(), await scene.welcomed()
     job_id = (await owner.submit("teller"))["job_id"]
     await scene.say(job_id, 3)
@@ -214,7 +214,7 @@ LEASE: JsonObject = {"tool.call": ["search.*"], "cost.budget": ["USD:5.00"]}
 
 @pytest.mark.spec("7.6-5")
 async def test_the_descriptor(scene: Scene) -> None:
-    """Status, agent, lease, its end, what is left of the budget, parent and trace; no secrets."""
+    """The answer has status, agent, lease, expiry, budget, parent and trace, and no secrets."""
     owner, watcher = await scene.welcomed(), await scene.welcomed()
 
     @scene.runtime.agent("spender")
@@ -257,7 +257,7 @@ async def test_the_descriptor(scene: Scene) -> None:
 
 
 async def test_the_descriptor_of_a_child(scene: Scene) -> None:
-    """It names its parent, and shares its trace."""
+    """The answer for a child names its parent and its trace."""
     owner, watcher = await scene.welcomed(), await scene.welcomed()
 
     @scene.runtime.agent("parent")
@@ -280,7 +280,7 @@ async def test_the_descriptor_of_a_child(scene: Scene) -> None:
 
 
 async def test_nothing_is_lost_or_doubled_between_history_and_live() -> None:
-    """200 subscriptions with history to a job that never pauses: each event once and in order."""
+    """200 subscriptions to a job that never pauses each get every event once and in order."""
     async with open_scene() as scene:
         owner, watcher = await scene.welcomed(), await scene.welcomed()
         stop = trio.Event()
@@ -315,5 +315,5 @@ async def test_nothing_is_lost_or_doubled_between_history_and_live() -> None:
 
 
 async def read_to_end(peer: Peer, job_id: str) -> None:
-    """Be a client that reads all the time, until a job ends."""
+    """Read all the time, until a job ends."""
     await until_end(peer, job_id)

@@ -1,4 +1,4 @@
-"""Subscriptions to one's own job, more than one, and ended ones (§7.6)."""
+"""Subscriptions to one's own job, repeated ones, and their ends (§7.6)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,9 @@ from tests.flow.observing import Scene, listing, open_scene, said, settled, subs
 from tests.inside import hold_jobs
 from tests.reading import numbers, until_end
 
-# -- one's own job, and more than once
-
 
 async def test_ones_own_job_is_acknowledged_and_not_fed_twice(scene: Scene) -> None:
-    """While it runs and when it has ended, with history and without."""
+    """A subscription to one's own job is answered, and brings no event twice."""
     owner = await scene.welcomed()
     job_id = (await owner.submit("teller"))["job_id"]
     await scene.say(job_id, 2)
@@ -36,7 +34,7 @@ async def test_ones_own_job_is_acknowledged_and_not_fed_twice(scene: Scene) -> N
 
 
 async def test_ones_own_job_by_a_key(scene: Scene) -> None:
-    """Who submitted it again under its key is its submitter, too."""
+    """A session that submitted the job's key again is its submitter, too."""
     owner, again = await scene.welcomed(), await scene.welcomed()
     fields: Frame = {"idempotency_key": "k"}
     job_id = (await owner.submit("teller", **fields))["job_id"]
@@ -51,7 +49,7 @@ async def test_ones_own_job_by_a_key(scene: Scene) -> None:
 
 @pytest.mark.parametrize("quiet", [True, False])
 async def test_who_submits_what_it_observes(scene: Scene, *, quiet: bool) -> None:
-    """Submitting under the key of an observed job brings its events from the first, each once."""
+    """Submitting the key of an observed job brings its events from the first, each once."""
     owner, watcher = await scene.welcomed(), await scene.welcomed()
     fields: Frame = {"idempotency_key": "k"}
     job_id = (await owner.submit("teller", **fields))["job_id"]
@@ -70,7 +68,7 @@ async def test_who_submits_what_it_observes(scene: Scene, *, quiet: bool) -> Non
 
 @pytest.mark.spec("7.6-12")
 async def test_subscribing_twice_changes_nothing(scene: Scene) -> None:
-    """Each event comes once, and one unsubscribe stops it."""
+    """After two subscriptions each event comes once, and one unsubscribe stops it."""
     owner, watcher = await scene.welcomed(), await scene.welcomed()
     job_id = (await owner.submit("teller"))["job_id"]
     await scene.say(job_id, 2)
@@ -87,7 +85,7 @@ async def test_subscribing_twice_changes_nothing(scene: Scene) -> None:
 
 @pytest.mark.spec("7.6-12")
 async def test_unsubscribe_and_subscribe_in_one_segment(scene: Scene) -> None:
-    """The new subscription is one, whatever of the old one is still on its way."""
+    """A new subscription right after an unsubscribe brings each event once."""
     owner, watcher = await scene.welcomed(), await scene.welcomed()
     job_id = (await owner.submit("teller"))["job_id"]
     await subscribe(watcher, job_id)
@@ -105,7 +103,7 @@ async def test_unsubscribe_and_subscribe_in_one_segment(scene: Scene) -> None:
 
 
 async def test_unsubscribe_while_the_store_is_slow(autojump_clock: MockClock) -> None:
-    """What is asked for while a batch is being stored finds its place behind it."""
+    """A request that comes while a batch is being stored is answered after that batch."""
     async with open_scene() as scene:
         owner, watcher = await scene.welcomed(), await scene.welcomed()
         job_id = (await owner.submit("teller"))["job_id"]
@@ -124,7 +122,7 @@ async def test_unsubscribe_while_the_store_is_slow(autojump_clock: MockClock) ->
 
 
 async def test_unsubscribe_of_what_is_not_observed(scene: Scene) -> None:
-    """It is not answered, whether or not there is such a job."""
+    """Unsubscribing from a job that is not observed, or unknown, gets no answer."""
     owner, watcher = await scene.welcomed(), await scene.welcomed()
     job_id = (await owner.submit("teller"))["job_id"]
     for name in (job_id, "job_nobody"):
@@ -134,7 +132,7 @@ async def test_unsubscribe_of_what_is_not_observed(scene: Scene) -> None:
 
 @pytest.mark.spec("7.6-12")
 async def test_unsubscribe_of_a_job_that_catches_up(autojump_clock: MockClock) -> None:
-    """A long history is broken off, and what the session is owed besides goes on."""
+    """An unsubscribe breaks off a long history; other jobs' events go on."""
     async with open_scene(tail_frames=8) as scene:
         owner, watcher = await scene.welcomed(), await scene.welcomed()
         own = (await watcher.submit("teller"))["job_id"]
@@ -152,7 +150,7 @@ async def test_unsubscribe_of_a_job_that_catches_up(autojump_clock: MockClock) -
 
 
 async def test_a_subscription_between_the_end_and_its_commit(autojump_clock: MockClock) -> None:
-    """A job whose terminal is on its way is not watched for something that never comes."""
+    """A subscription while the terminal is being stored is answered with the final status."""
     async with open_scene() as scene:
         owner, watcher = await scene.welcomed(), await scene.welcomed()
         job_id = (await owner.submit("teller"))["job_id"]
@@ -167,7 +165,7 @@ async def test_a_subscription_between_the_end_and_its_commit(autojump_clock: Moc
 
 @pytest.mark.spec("7.6-5")
 async def test_a_job_that_has_not_begun(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is pending, and is followed from its first event on."""
+    """A job that has not begun is pending, and can be followed from its first event."""
     owner, watcher = await scene.welcomed(), await scene.welcomed()
     start_held = hold_jobs(scene.runtime, monkeypatch)
     job_id = (await owner.submit("teller"))["job_id"]

@@ -1,4 +1,4 @@
-"""Subscribers that need time to take in that they are subscribed."""
+"""Subscribers that need a pause between the answer and the history."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from arcp_trio.testing.frames import Frame
 from tests.flow.support import open_flow
 
 PYTHON: Frame = {"encodings": ["json"], "features": ["subscribe"], "agents": []}
-"""What the capabilities of one vendor's client look like."""
+"""The capabilities that one vendor's client sends."""
 
 
 @pytest.mark.parametrize(("capabilities", "pause"), [({}, 0), ({"capabilities": PYTHON}, 0.01)])
 async def test_history_does_not_come_together_with_the_answer(
     capabilities: Frame, pause: float, autojump_clock: MockClock
 ) -> None:
-    """A client that would lose it gets it a moment later; others at once."""
+    """A client that would lose history sent right after the answer gets it later."""
     async with open_flow() as flow:
         owner, watcher = await flow.welcomed(), await flow.connect()
         await watcher.hello(**capabilities)

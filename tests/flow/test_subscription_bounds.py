@@ -1,4 +1,4 @@
-"""What subscriptions cost, and what bounds them: slow readers, full journals, limits (§7.6)."""
+"""What subscriptions cost, and their bounds: slow readers, full journals, limits (§7.6)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.store.engines import row_counts
 
 
 async def test_an_observer_that_does_not_read_catches_up(autojump_clock: MockClock) -> None:
-    """Its submitter notices nothing; once it reads, it has everything, in order, to the end."""
+    """An observer that reads late gets everything, in order, to the end."""
     async with open_scene(tail_frames=50, outbox_items=8) as scene:
         owner, watcher = await scene.welcomed(), await scene.welcomed()
         job_id = (await owner.submit("teller"))["job_id"]
@@ -35,7 +35,7 @@ async def test_an_observer_that_does_not_read_catches_up(autojump_clock: MockClo
 
 
 async def test_many_observers_that_do_not_read_are_bounded(autojump_clock: MockClock) -> None:
-    """Each session holds its own bounded tail, whoever's events these are."""
+    """Each session's unsent bytes and hints are bounded, whoever's events they are."""
     most = 20_000
     async with open_scene(tail_bytes=most, outbox_items=16) as scene:
         owner = await scene.welcomed()
@@ -54,7 +54,7 @@ async def test_many_observers_that_do_not_read_are_bounded(autojump_clock: MockC
 
 
 def open_small() -> AbstractAsyncContextManager[Scene]:
-    """A runtime in which what is not read at once is soon given up."""
+    """Run a scene in which unread events are soon given up."""
     return open_scene(journal_bytes=20_000, tail_frames=4, outbox_items=4)
 
 
@@ -62,7 +62,7 @@ def open_small() -> AbstractAsyncContextManager[Scene]:
 async def test_a_journal_that_was_trimmed_under_an_observer(
     *, dropping: bool, autojump_clock: MockClock
 ) -> None:
-    """It reads what had a number, and is told that the rest is gone; its session goes on."""
+    """An observer gets what had a number, is told that the rest is gone, and goes on."""
     async with open_small() as scene:
         owner, watcher = await scene.welcomed(), await scene.welcomed()
         job_id = (await owner.submit("teller"))["job_id"]
@@ -72,13 +72,13 @@ async def test_a_journal_that_was_trimmed_under_an_observer(
         assert said([await watcher.receive()]) == ["0"]
         if dropping:
             await watcher.drop()
-            await wait_all_tasks_blocked()  # what has a number and is gone, a resume cannot skip
+            await wait_all_tasks_blocked()  # a resume cannot skip a numbered event that is gone
         async with background_tasks() as nursery:
             nursery.start_soon(read_on, owner)
             for _ in range(40):
                 await scene.say(job_id, 100)
         if dropping:
-            # Neither does it get lost with a connection that it was on its way on.
+            # Nor is the notice lost with the connection it was being sent on.
             for _ in range(2):
                 watcher = await scene.resumed(watcher)
                 await wait_all_tasks_blocked()
@@ -90,7 +90,7 @@ async def test_a_journal_that_was_trimmed_under_an_observer(
         await scene.say(own, 1)
         assert said([await watcher.receive()]) == ["0"]
         assert await watched(scene, watcher) == {own: 1}
-        # What is left is there for who asks again.
+        # What is left can be subscribed to again.
         answer = await subscribe(watcher, job_id, history=True)
         assert answer["replayed"] is True
         left = [await watcher.receive() for _ in range(20)]
@@ -100,13 +100,13 @@ async def test_a_journal_that_was_trimmed_under_an_observer(
 
 
 async def read_on(peer: Peer) -> None:
-    """Be a client that reads all the time."""
+    """Read all the time."""
     while True:
         await peer.receive()
 
 
 async def test_history_of_an_ended_job_begins_with_what_is_left(autojump_clock: MockClock) -> None:
-    """The oldest events were given up; the others come, in order, to the end."""
+    """History begins with the oldest event that was kept, and goes on to the end."""
     async with open_small() as scene:
         owner, watcher = await scene.welcomed(), await scene.welcomed()
         job_id = (await owner.submit("teller"))["job_id"]
@@ -124,7 +124,7 @@ async def test_history_of_an_ended_job_begins_with_what_is_left(autojump_clock: 
 
 
 async def test_subscribe_and_drop_leaves_nothing(autojump_clock: MockClock) -> None:
-    """A thousand observers come and go; after their windows only the submitter watches the job."""
+    """After the windows of a thousand observers, only the submitter watches the job."""
     async with open_scene(resume_window_seconds=10) as scene:
         owner = await scene.welcomed()
         job_id = (await owner.submit("teller"))["job_id"]
@@ -143,7 +143,7 @@ async def test_subscribe_and_drop_leaves_nothing(autojump_clock: MockClock) -> N
 
 
 async def journal_size(store: Store) -> int:
-    """How much of jobs' journals is stored."""
+    """Return the number of journal entries that are stored."""
     await store.flushed()
     if isinstance(store, SqliteStore):
         return (await store._read(row_counts))["journal"]
@@ -152,7 +152,7 @@ async def journal_size(store: Store) -> int:
 
 
 async def test_observing_stores_no_event_again(scene: Scene) -> None:
-    """A hundred subscriptions with history leave the journals as they were, and echo nothing."""
+    """A hundred subscriptions with history store no event again, and send the submitter nothing."""
     owner, watcher = await scene.welcomed(), await scene.welcomed()
     job_id = (await owner.submit("teller"))["job_id"]
     await scene.say(job_id, 50)
@@ -169,12 +169,12 @@ async def test_observing_stores_no_event_again(scene: Scene) -> None:
 
 
 async def test_subscriptions_are_limited(autojump_clock: MockClock) -> None:
-    """One more is refused by name; one that ends makes room; nobody else is affected."""
+    """A subscription past the limit is refused by name; one that ends makes room."""
     async with open_scene(subscriptions_per_session=3) as scene:
         owner, watcher, other = [await scene.welcomed() for _ in range(3)]
         jobs = [(await owner.submit("teller"))["job_id"] for _ in range(5)]
         own = (await watcher.submit("teller"))["job_id"]
-        # All in one segment: those on their way to their places count, too.
+        # All in one segment: subscriptions that are not answered yet count, too.
         asked = [await watcher.send("job.subscribe", {"job_id": job_id}) for job_id in jobs[:4]]
         for request in asked[:3]:
             await watcher.answer("job.subscribed", request)
@@ -182,7 +182,7 @@ async def test_subscriptions_are_limited(autojump_clock: MockClock) -> None:
             await watcher.answer("job.subscribed", asked[3])
         assert caught.value.details == {"limit": "subscriptions_per_session", "max": 3}
         assert caught.value.retryable
-        for job_id in (own, jobs[0]):  # these are no more than there were
+        for job_id in (own, jobs[0]):  # these do not add a subscription
             await subscribe(watcher, job_id)
         await subscribe(other, jobs[3])
         again = await scene.resumed(watcher)
@@ -200,7 +200,7 @@ async def test_subscriptions_are_limited(autojump_clock: MockClock) -> None:
 async def test_an_event_costs_those_who_watch_its_job(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A session with a thousand subscriptions is told of an event of one of them once."""
+    """A session with a thousand subscriptions gets one hint for an event of one of them."""
     counted = count_hints(monkeypatch)
     async with open_scene(jobs=1_000, jobs_per_principal=1_000) as scene:
         owner, watcher = await scene.welcomed(), await scene.welcomed()
@@ -217,16 +217,16 @@ EVENTS = 2_000
 
 @pytest.mark.parametrize("at_once", [1, 100])
 async def test_jobs_that_say_nothing_cost_nothing(at_once: int, autojump_clock: MockClock) -> None:
-    """A hundred times as many silent jobs observed do not make another's events dearer.
+    """A hundred times as many silent observed jobs do not make another job's events dearer.
 
-    Give or take a lot, whether events come one by one or many at a time.
+    The comparison is rough, and holds for events one by one and many at a time.
     """
     few, many = [await cost_beside(silent, at_once) for silent in (10, 1_000)]
     assert many < 3 * few
 
 
 async def cost_beside(silent: int, at_once: int) -> float:
-    """The processor's time for the events of one job, to somebody who observes more."""
+    """Return the processor time for the events of one job beside `silent` observed ones."""
     world = World(
         MemoryStore(), jobs_per_principal=2_000, jobs=2_000, subscriptions_per_session=2_000
     )

@@ -22,7 +22,7 @@ from tests.reading import numbers, until_end
 
 @pytest.mark.spec("6.3-1", "7.6-1", "7.6-8")
 async def test_a_subscription_outlives_its_connection(scene: Scene) -> None:
-    """A resume replays what was observed, under its numbers, and the rest follows by itself."""
+    """A resume replays observed events under their numbers, and later ones follow."""
     owner, watcher = await scene.welcomed(), await scene.welcomed()
     job_id = (await owner.submit("teller"))["job_id"]
     await scene.say(job_id, 3)
@@ -44,7 +44,7 @@ async def test_a_subscription_outlives_its_connection(scene: Scene) -> None:
 
 @pytest.mark.spec("7.6-1")
 async def test_an_observer_does_not_notice_its_submitters_drop(scene: Scene) -> None:
-    """The job runs on, and the observer sees it to its end."""
+    """An observer sees a job to its end after the submitter dropped."""
     owner, watcher = await scene.welcomed(), await scene.welcomed()
     job_id = (await owner.submit("teller"))["job_id"]
     await subscribe(watcher, job_id)
@@ -57,7 +57,7 @@ async def test_an_observer_does_not_notice_its_submitters_drop(scene: Scene) -> 
 
 
 async def test_an_answer_that_did_not_arrive_comes_with_the_resume(scene: Scene) -> None:
-    """A `job.subscribed` is promised: a client that dropped before it is told all the same."""
+    """A `job.subscribed` that was lost with the connection comes with the resume."""
     owner, watcher = await scene.welcomed(), await scene.welcomed()
     job_id = (await owner.submit("teller"))["job_id"]
     await scene.say(job_id, 1)
@@ -70,7 +70,7 @@ async def test_an_answer_that_did_not_arrive_comes_with_the_resume(scene: Scene)
 
 
 async def test_a_subscription_ends_after_a_resume(scene: Scene) -> None:
-    """What was woken with its session can be unsubscribed from, and subscribed to again."""
+    """A resumed subscription can be ended and made again."""
     owner, watcher = await scene.welcomed(), await scene.welcomed()
     job_id = (await owner.submit("teller"))["job_id"]
     await subscribe(watcher, job_id)
@@ -93,7 +93,7 @@ async def test_a_subscription_ends_after_a_resume(scene: Scene) -> None:
 
 @contextmanager
 def successor(store: Store, folder: Path) -> Generator[Store]:
-    """What another process finds if this one is killed now."""
+    """Provide the store that another process finds if this one is killed now."""
     if isinstance(store, MemoryStore):
         yield crash(store)
     else:
@@ -103,7 +103,7 @@ def successor(store: Store, folder: Path) -> Generator[Store]:
 
 
 async def test_a_subscription_outlives_the_runtime(scene: Scene, tmp_path: Path) -> None:
-    """A killed runtime's successor goes on with the numbers, and brings the end it gave the job."""
+    """After a crash, the observer resumes its numbers and gets the end of the job."""
     owner, watcher = await scene.welcomed(), await scene.welcomed()
     job_id = (await owner.submit("teller"))["job_id"]
     own = (await watcher.submit("teller"))["job_id"]
@@ -123,7 +123,7 @@ async def test_a_subscription_outlives_the_runtime(scene: Scene, tmp_path: Path)
             assert frames[1]["payload"]["code"] == "INTERNAL_ERROR"
             assert frames[1]["payload"]["retryable"] is True
             assert not await watched(later, again)
-            # A job that ended with its runtime is a finished job like any other.
+            # A job that the restart has ended is a finished job like any other.
             third = await later.welcomed()
             answer = await subscribe(third, job_id, history=True)
             assert answer["current_status"] == "error"

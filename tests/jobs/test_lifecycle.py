@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 
@@ -9,13 +11,13 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from arcp_trio import ArcpError, JobContext, JobError, Limits, MemoryStore, Runtime
+from arcp_trio import Agents, ArcpError, JobContext, JobError, Limits, MemoryStore, Runtime
 from arcp_trio.store.queue import Group
 from arcp_trio.store.writes import AcceptJob, FinishJob, StartJob, Write
 from arcp_trio.testing import Peer, open_peer, open_peers
 from arcp_trio.wire.json import Json
 from tests.footprint import tasks_back_to
-from tests.inside import live_jobs
+from tests.inside import job_of, live_jobs
 from tests.metrics import scrape
 from tests.stage import make_runtime
 
@@ -265,3 +267,38 @@ async def test_agents_do_not_share_their_input(
         job = await peer.submit("spoiler", {"list": [1]})
         end = await peer.until_terminal(job["job_id"])
         assert end["payload"]["result"] == [[1], "clean"]
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_an_ended_job_is_freed_without_a_collection(
+    autojump_clock: MockClock, *, streamed: bool
+) -> None:
+    """An ended job is part of no cycle: its input and result do not wait for the collector."""
+    jobs: list[weakref.ref[object]] = []
+    streaming = Agents()
+
+    @streaming.agent("worker")
+    async def worker(job: JobContext) -> Json:
+        jobs.append(weakref.ref(job_of(job)))
+        await job.log("at work")
+        if not streamed:
+            return "done"
+        async with job.stream_result() as out:
+            await out.write("done")
+        return None
+
+    async with make_runtime(streaming) as runtime, open_peers(runtime) as peers:
+        peer = await peers.connect()
+        await peer.hello()
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(10):
+                accepted = await peer.submit("worker")
+                await peer.until_terminal(accepted["job_id"])
+            await wait_all_tasks_blocked()
+            alive = [job for job in jobs if job() is not None]
+        finally:
+            gc.enable()
+    assert len(jobs) == 10
+    assert not alive

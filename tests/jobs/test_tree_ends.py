@@ -6,7 +6,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from arcp_trio import ArcpError, JobContext, Limits, Runtime
+from arcp_trio import Agents, ArcpError, JobContext, Limits, Runtime
 from arcp_trio.testing import Peer, open_peers
 from arcp_trio.testing.background import background_tasks
 from arcp_trio.testing.frames import TERMINAL
@@ -188,3 +188,35 @@ async def test_a_child_that_cannot_be_stored_is_not_begun(autojump_clock: MockCl
     (child,) = born(frames)
     assert ends(frames) == [child, job_id]
     assert begun == []
+
+
+async def test_a_job_that_ends_as_it_starts_is_not_called_stubborn(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A job whose end is decided in the step in which it starts is at its end at once."""
+    agents_called: list[str] = []
+    delegating = Agents()
+
+    @delegating.agent("leaf")
+    async def leaf(job: JobContext) -> Json:
+        agents_called.append(job.id)
+        await trio.sleep_forever()
+
+    @delegating.agent("hasty")
+    async def hasty(job: JobContext) -> Json:
+        """Delegate, and end at a moment that differs from job to job."""
+        await job.delegate("leaf")
+        for _ in range(job.input):
+            await trio.lowlevel.checkpoint()
+        return None
+
+    async with make_runtime(delegating) as runtime, open_peers(runtime) as peers:
+        peer = await peers.connect()
+        await peer.hello()
+        for moment in range(20):
+            lease = {"agent.delegate": ["leaf"]}
+            parent = await peer.submit("hasty", moment, lease_request=lease)
+            await until_end(peer, parent["job_id"])
+        await trio.sleep(2 * GRACE)
+    assert 0 < len(agents_called) < 20
+    assert "agent does not stop" not in caplog.text

@@ -1,4 +1,4 @@
-"""What the tests of sessions share: two principals, an agent on strings, and ways to come back."""
+"""What the tests of sessions share: a stage with a puppet agent, and ways to resume."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ from tests.stage import TOKENS, hello_payload
 
 
 class Puppet:
-    """An agent that logs what its test has it say, and returns when it is let go."""
+    """An agent that logs the lines its test gives it, and returns when its test says so."""
 
     def __init__(self) -> None:
         self._lines, self._said = trio.open_memory_channel[str](0)
         self.runs = 0
 
     async def play(self, job: JobContext) -> str:
-        """Be the agent."""
+        """Run the agent."""
         self.runs += 1
         async for line in self._said:
             await job.log(line)
         return "done"
 
     async def say(self, *lines: str) -> None:
-        """Have it log these, and let everyone notice."""
+        """Have the agent log these lines, and wait until all tasks are blocked."""
         for line in lines:
             await self._lines.send(line)
         await wait_all_tasks_blocked()
 
     async def finish(self) -> None:
-        """Have it return."""
+        """Have the agent return."""
         self._lines.close()
         await wait_all_tasks_blocked()
 
@@ -64,7 +64,7 @@ class Stage(stage.Stage[PausingStore]):
 
         @runtime.agent("sleeper")
         async def sleeper(job: JobContext) -> str:
-            """Say so, sleep as long as its input says, and say so again."""
+            """Log a line, sleep as long as the input says, and log another."""
             await job.log("asleep")
             await trio.sleep(job.input)
             await job.log("awake")
@@ -75,7 +75,7 @@ class Stage(stage.Stage[PausingStore]):
         return await self.welcomed(resume=resume)
 
     async def refused(self, resume: Frame, *, token: str = TEST_TOKEN) -> Frame:
-        """The words with which a resume in a hello is refused."""
+        """Return the refusal of a resume in a hello."""
         peer = await self.connect()
         await peer.send("session.hello", hello_payload(token) | {"resume": resume})
         words = await refusal(peer)
@@ -98,7 +98,7 @@ class Stage(stage.Stage[PausingStore]):
 
 
 def note_comparisons(patch: pytest.MonkeyPatch) -> list[tuple[bytes, bytes]]:
-    """Return a list to which each comparison in constant time is added, from now on."""
+    """Return a list to which each later comparison in constant time is added."""
     compared: list[tuple[bytes, bytes]] = []
     compare = hmac.compare_digest
 

@@ -1,4 +1,4 @@
-"""Authenticators (§6.1): whom they name, and what they may do wrong."""
+"""Authenticators: which principal they name, and what happens when they fail (§6.1)."""
 
 from __future__ import annotations
 
@@ -15,15 +15,13 @@ from tests.reading import refusal
 from tests.sessions.support import note_comparisons, open_stage
 from tests.stage import hello_payload
 
-# --- authenticators
-
 
 @pytest.mark.parametrize("answer", [None, ""])
 @pytest.mark.spec("12-6")
 async def test_a_token_without_a_principal_is_refused(
     answer: str | None, autojump_clock: MockClock
 ) -> None:
-    """An authenticator may say None or an empty name; neither opens a session."""
+    """An authenticator that returns None or an empty name opens no session."""
 
     async def nobody(token: str) -> str | None:
         return answer
@@ -40,7 +38,7 @@ async def test_a_token_without_a_principal_is_refused(
 async def test_an_authenticator_that_raises_hurts_one_hello_only(
     error: type[Exception], autojump_clock: MockClock
 ) -> None:
-    """The client may try again and learns nothing of the reason; others are served."""
+    """A failing authenticator costs one hello; the client may try again."""
 
     async def moody(token: str) -> str | None:
         if token == TEST_TOKEN:
@@ -59,7 +57,7 @@ async def test_an_authenticator_that_raises_hurts_one_hello_only(
 
 
 async def test_an_authenticator_may_refuse_in_its_own_words(autojump_clock: MockClock) -> None:
-    """An error of the protocol that it raises is what the client gets."""
+    """An ArcpError that an authenticator raises is sent to the client."""
 
     async def strict(token: str) -> str | None:
         raise PermissionDenied("not on Sundays")
@@ -72,7 +70,7 @@ async def test_an_authenticator_may_refuse_in_its_own_words(autojump_clock: Mock
 
 
 async def test_an_authenticator_that_hangs_is_given_up(autojump_clock: MockClock) -> None:
-    """It is cancelled at the handshake's deadline, while others are served."""
+    """An authenticator that hangs is cancelled at the handshake's deadline."""
     cancelled_at: list[float] = []
 
     async def slow(token: str) -> str | None:
@@ -94,7 +92,7 @@ async def test_an_authenticator_that_hangs_is_given_up(autojump_clock: MockClock
 
 
 async def test_the_principal_is_whom_the_authenticator_names(autojump_clock: MockClock) -> None:
-    """Any async callable does, and what it answers decides whose the jobs are."""
+    """Any async callable can authenticate, and the jobs belong to the principal it returns."""
 
     async def by_prefix(token: str) -> str | None:
         await trio.sleep(0.1)
@@ -112,13 +110,13 @@ async def test_the_principal_is_whom_the_authenticator_names(autojump_clock: Moc
 
 @pytest.mark.parametrize("tokens", [{"": "a"}, {" ": "a"}, {"t": ""}, {"t": "\t"}])
 def test_static_tokens_must_say_something(tokens: dict[str, str]) -> None:
-    """A blank token or principal in the configuration is refused at once."""
+    """A blank token or principal is refused when it is configured."""
     with pytest.raises(ValueError, match="blank"):
         StaticTokens(tokens)
 
 
 async def test_static_tokens_know_theirs_and_no_other() -> None:
-    """Exact matches only, in whatever script they are written."""
+    """Static tokens match exactly, in any script."""
     tokens = StaticTokens({"a": "first", "ä": "second"})
     assert [await tokens(token) for token in ("a", "ä", "A", "aa", "", "\N{SNOWMAN}")] == [
         "first",
@@ -131,7 +129,7 @@ async def test_static_tokens_know_theirs_and_no_other() -> None:
 
 
 async def test_static_tokens_may_be_given_by_their_hashes() -> None:
-    """The hash tells the token, in digits of either case, and does not stand for it."""
+    """A hash, in digits of either case, admits its token, but not the hash itself."""
     digest = hashlib.sha256(b"s3cret").hexdigest()
     tokens = StaticTokens({"plain": "first"}, hashed={digest: "second", "AB" * 32: "third"})
     presented = ("plain", "s3cret", digest, f"sha256:{digest}", "AB" * 32)
@@ -142,7 +140,7 @@ async def test_static_tokens_may_be_given_by_their_hashes() -> None:
 
 @pytest.mark.parametrize("digest", ["", " ", "00", "g" * 64, "0" * 63, "0" * 65, "0" * 64 + "\n"])
 def test_a_hash_has_its_form(digest: str) -> None:
-    """What cannot be a SHA-256 in hexadecimal is refused at once."""
+    """A hash that is not a SHA-256 in hexadecimal is refused when it is configured."""
     with pytest.raises(ValueError, match="64 hexadecimal digits"):
         StaticTokens(hashed={digest: "alice"})
     with pytest.raises(ValueError, match="blank"):
@@ -152,7 +150,7 @@ def test_a_hash_has_its_form(digest: str) -> None:
 async def test_static_tokens_are_all_compared_in_constant_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Whichever token matches, if any, every one is compared, by digest and in constant time."""
+    """Every token is compared by digest in constant time, whichever matches."""
     compared = note_comparisons(monkeypatch)
     hashed = {hashlib.sha256(b"token-4").hexdigest(): "p4"}
     tokens = StaticTokens({f"token-{n}": f"p{n}" for n in range(4)}, hashed=hashed)

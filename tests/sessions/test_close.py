@@ -1,4 +1,4 @@
-"""Leaving (§6.7)."""
+"""How a client leaves, and what becomes of its session and jobs (§6.7)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.sessions.support import open_stage
 async def test_a_close_is_answered_and_the_socket_closed(
     payload: dict[str, str | None], autojump_clock: MockClock
 ) -> None:
-    """One session.closed, with the reason if there was one, and then the Close, 1000."""
+    """A close gets one session.closed with its reason, and then a Close with 1000."""
     async with open_stage() as stage:
         peer = await stage.welcomed()
         started = trio.current_time()
@@ -35,7 +35,7 @@ async def test_a_close_is_answered_and_the_socket_closed(
 
 @pytest.mark.spec("6.7-1")
 async def test_what_was_asked_before_is_answered_before(autojump_clock: MockClock) -> None:
-    """Answers and events that were due come first, in order; what is sent behind is ignored."""
+    """Answers and events before a close come first; requests after it are ignored."""
     async with open_stage() as stage:
         peer = await stage.welcomed()
         job = (await peer.submit("puppet"))["job_id"]
@@ -58,7 +58,7 @@ async def test_what_was_asked_before_is_answered_before(autojump_clock: MockCloc
 async def test_however_a_client_leaves_its_jobs_run_on(
     farewell: str, autojump_clock: MockClock
 ) -> None:
-    """The job ends as it would have, and its session is resumable until the window is over."""
+    """The jobs of a client that left run on, and its session can be resumed."""
     async with open_stage(resume_window_seconds=600) as stage:
         peer = await stage.welcomed()
         job = (await peer.submit("sleeper", 100))["job_id"]
@@ -78,7 +78,7 @@ async def test_however_a_client_leaves_its_jobs_run_on(
 
 @pytest.mark.spec("1.0/6.4-1")
 async def test_a_bye_is_not_answered(autojump_clock: MockClock) -> None:
-    """The socket is closed, nothing is sent after it, and nothing behind it is done."""
+    """A bye closes the socket without an answer, and what follows it is ignored."""
     async with open_stage() as stage:
         peer = await stage.welcomed()
         await peer.send("session.bye")
@@ -91,7 +91,7 @@ async def test_a_bye_is_not_answered(autojump_clock: MockClock) -> None:
 
 
 async def test_a_peer_that_goes_without_reading_is_let_go(autojump_clock: MockClock) -> None:
-    """A farewell to one who does not read is tried for close_seconds, then the socket goes."""
+    """A client that does not read its farewell is disconnected after `close_seconds`."""
     async with open_stage(heartbeat_seconds=1_000, close_seconds=2) as stage:
         peer = await stage.welcomed()
         job = (await peer.submit("chatty", 5_000))["job_id"]
@@ -105,7 +105,7 @@ async def test_a_peer_that_goes_without_reading_is_let_go(autojump_clock: MockCl
 
 
 async def test_a_peer_that_does_not_answer_the_close_is_let_go(autojump_clock: MockClock) -> None:
-    """The answer to the Close is waited for as long, and no task stays behind."""
+    """The answer to the Close is awaited for `close_seconds`, and no task remains."""
     async with open_stage(close_seconds=2) as stage:
         before = tasks()
         peer = await stage.welcomed()
@@ -122,7 +122,7 @@ async def test_a_peer_that_does_not_answer_the_close_is_let_go(autojump_clock: M
 async def test_after_a_close_any_session_of_the_principal_may_cancel(
     autojump_clock: MockClock,
 ) -> None:
-    """While its submitter may come back a job is the submitter's; then it must be stoppable."""
+    """After a close, other sessions of the principal may cancel the jobs."""
     async with open_stage() as stage:
         submitter, other = await stage.welcomed(), await stage.welcomed()
         job = (await submitter.submit("puppet"))["job_id"]
@@ -140,7 +140,7 @@ async def test_after_a_close_any_session_of_the_principal_may_cancel(
 async def test_after_the_window_any_session_of_the_principal_may_cancel(
     autojump_clock: MockClock,
 ) -> None:
-    """A session that is over leaves its jobs to the others of its principal."""
+    """After its window, other sessions of the principal may cancel a session's jobs."""
     async with open_stage(resume_window_seconds=100) as stage:
         submitter = await stage.welcomed()
         job = (await submitter.submit("puppet"))["job_id"]
@@ -157,7 +157,7 @@ async def test_after_the_window_any_session_of_the_principal_may_cancel(
 
 
 async def test_after_a_close_the_session_itself_may_cancel_too(autojump_clock: MockClock) -> None:
-    """Closing and coming back does not cost a session the say over its jobs."""
+    """A session that was closed and resumed may still cancel its jobs."""
     async with open_stage() as stage:
         peer = await stage.welcomed()
         job = (await peer.submit("puppet"))["job_id"]

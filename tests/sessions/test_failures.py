@@ -1,4 +1,4 @@
-"""A fault of our own in a session: it costs the session its connection, and nobody anything."""
+"""A fault of the runtime in a session costs that session its connection, and nothing else."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.sessions.support import open_stage
 
 @contextmanager
 def faulty_scribe() -> Generator[None]:
-    """Whatever is to be numbered makes a scribe fail."""
+    """Make every scribe fail that has anything to number."""
 
     def fail(*_: object) -> None:
         raise RuntimeError("a fault")
@@ -28,7 +28,7 @@ def faulty_scribe() -> Generator[None]:
 
 @pytest.mark.logs_error("session failed")
 async def test_a_session_that_fails_can_be_resumed(autojump_clock: MockClock) -> None:
-    """Its client is told and closed with 1011, and misses nothing when it comes back."""
+    """A session that fails is closed with 1011, and can be resumed without a gap."""
     async with open_stage() as stage:
         peer, other = await stage.welcomed(), await stage.welcomed()
         job = (await peer.submit("puppet"))["job_id"]
@@ -50,7 +50,7 @@ async def test_a_session_that_fails_can_be_resumed(autojump_clock: MockClock) ->
 async def test_what_a_session_that_failed_still_says_is_stored_in_time(
     autojump_clock: MockClock,
 ) -> None:
-    """Its window begins once its last connection is gone: nothing is written to what is no more."""
+    """A failed session's window begins when its last connection is gone."""
     async with open_stage(resume_window_seconds=1, close_seconds=10) as stage:
         peer = await stage.welcomed()
         await peer.submit("chatty", 200)

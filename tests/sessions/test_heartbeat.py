@@ -1,4 +1,4 @@
-"""Signs of life, and what happens without them (§6.4)."""
+"""Heartbeats, and what happens to silent clients (§6.4)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.sessions.support import open_stage
 
 
 async def listen(peer: Peer, seconds: float) -> list[tuple[float, Frame]]:
-    """Everything that comes in this time, and when."""
+    """Receive for this long; return the frames with the times at which they came."""
     heard: list[tuple[float, Frame]] = []
     started = trio.current_time()
     with trio.move_on_after(seconds):
@@ -31,7 +31,7 @@ async def listen(peer: Peer, seconds: float) -> list[tuple[float, Frame]]:
 
 @pytest.mark.spec("6.4-1", "6.4-2", "2.2-1", "6.4-7")
 async def test_an_idle_client_is_pinged_every_interval(autojump_clock: MockClock) -> None:
-    """Each ping has a nonce of its own and the time; one who answers is never lost."""
+    """An idle client gets a ping with a new nonce every interval, and is not lost."""
     async with open_stage(heartbeat_seconds=5) as stage:
         peer = await stage.welcomed()
         pings: list[Frame] = []
@@ -48,7 +48,7 @@ async def test_an_idle_client_is_pinged_every_interval(autojump_clock: MockClock
 @pytest.mark.spec("6.4-1")
 @pytest.mark.parametrize("kind", ["session.ack", "session.ping", "session.no_such_thing"])
 async def test_a_chatty_client_is_pinged_all_the_same(kind: str, autojump_clock: MockClock) -> None:
-    """What comes in does not put off what must go out."""
+    """Incoming frames do not put off a ping."""
     async with open_stage(heartbeat_seconds=5) as stage:
         peer = await stage.welcomed(answer_pings=False)
         pings = 0
@@ -60,7 +60,7 @@ async def test_a_chatty_client_is_pinged_all_the_same(kind: str, autojump_clock:
 
 
 async def test_a_busy_stream_does_not_put_off_the_ping(autojump_clock: MockClock) -> None:
-    """A client that only answers pings stays alive through any amount of events."""
+    """A client that only answers pings stays connected through any number of events."""
     async with open_stage(heartbeat_seconds=5) as stage:
 
         @stage.runtime.agent("ticker")
@@ -78,7 +78,7 @@ async def test_a_busy_stream_does_not_put_off_the_ping(autojump_clock: MockClock
 
 @pytest.mark.spec("6.4-3")
 async def test_pongs_name_their_pings(autojump_clock: MockClock) -> None:
-    """A hundred pings at once are answered one by one, with their own nonces, in order."""
+    """A hundred pings at once are answered in order, each with its nonce."""
     async with open_stage() as stage:
         peer = await stage.welcomed()
         nonces = [f"n{n}" for n in range(100)]
@@ -90,7 +90,7 @@ async def test_pongs_name_their_pings(autojump_clock: MockClock) -> None:
 
 
 async def test_pongs_that_nobody_reads_are_bounded(autojump_clock: MockClock) -> None:
-    """Who pings without reading has to wait at some point; reading later, it misses no pong."""
+    """A client that pings without reading has to wait, and misses no pong later."""
     async with open_stage() as stage:
         peer = await stage.welcomed()
         sent: list[str] = []
@@ -114,7 +114,7 @@ async def test_pongs_that_nobody_reads_are_bounded(autojump_clock: MockClock) ->
 async def test_pings_are_answered_whatever_the_session_is_busy_with(
     autojump_clock: MockClock,
 ) -> None:
-    """A command that takes long keeps neither pongs nor pings waiting, nor costs a number."""
+    """A slow command delays neither pings nor pongs, and they take no number."""
     async with open_stage(heartbeat_seconds=5) as stage:
         peer = await stage.welcomed()
         await peer.submit("puppet")
@@ -141,7 +141,7 @@ async def test_pings_are_answered_whatever_the_session_is_busy_with(
 
 @pytest.mark.spec("6.2-4")
 async def test_who_does_not_know_heartbeats_gets_none(autojump_clock: MockClock) -> None:
-    """Never pinged and never lost, however long it is silent; its own pings are answered."""
+    """Without the feature a client is never pinged or lost, and its pings are answered."""
     async with open_stage(heartbeat_seconds=1) as stage:
         peer = await stage.connect()
         await peer.hello(features=("ack", "progress"))
@@ -152,7 +152,7 @@ async def test_who_does_not_know_heartbeats_gets_none(autojump_clock: MockClock)
 
 @pytest.mark.parametrize("seconds", [0, 0.4, -1])
 def test_an_interval_below_one_second_is_no_interval(seconds: float) -> None:
-    """It would be advertised as 0, so the configuration refuses it."""
+    """An interval below one second cannot be configured."""
     from arcp_trio import Limits
 
     with pytest.raises(ValueError, match="heartbeat_seconds"):
@@ -166,7 +166,7 @@ def test_an_interval_below_one_second_is_no_interval(seconds: float) -> None:
 async def test_two_silent_intervals_are_a_loss_that_is_announced(
     autojump_clock: MockClock,
 ) -> None:
-    """HEARTBEAT_LOST comes at twice the interval and not before, and the close behind it."""
+    """After two silent intervals HEARTBEAT_LOST is sent and the connection closed."""
     async with open_stage(heartbeat_seconds=10) as stage:
         peer = await stage.welcomed(answer_pings=False)
         heard = await listen(peer, 19.9)
@@ -189,7 +189,7 @@ async def test_two_silent_intervals_are_a_loss_that_is_announced(
     ],
 )
 async def test_any_frame_is_a_sign_of_life(sign: str | bytes, autojump_clock: MockClock) -> None:
-    """Whatever comes, and however wrong it is, somebody is there."""
+    """Any frame, even a malformed one, is a sign of life."""
     async with open_stage(heartbeat_seconds=10) as stage:
         peer = await stage.welcomed(answer_pings=False)
         for _ in range(5):
@@ -204,7 +204,7 @@ async def test_any_frame_is_a_sign_of_life(sign: str | bytes, autojump_clock: Mo
 async def test_a_lost_heartbeat_ends_no_job_and_parks_the_session(
     autojump_clock: MockClock,
 ) -> None:
-    """The job runs on, and within the window its client comes back and has missed nothing."""
+    """After a lost heartbeat the job runs on, and the session can be resumed."""
     async with open_stage(heartbeat_seconds=5, resume_window_seconds=600) as stage:
         peer = await stage.welcomed(answer_pings=False)
         job = (await peer.submit("sleeper", 300))["job_id"]
@@ -218,7 +218,7 @@ async def test_a_lost_heartbeat_ends_no_job_and_parks_the_session(
 
 
 async def test_a_window_begins_with_the_loss(autojump_clock: MockClock) -> None:
-    """A client found silent has the whole window from then on."""
+    """The window of a silent client begins when its connection is lost."""
     async with open_stage(heartbeat_seconds=30, resume_window_seconds=50) as stage:
         peer = await stage.welcomed(answer_pings=False)
         await close_code(peer)
@@ -236,7 +236,7 @@ async def test_a_window_begins_with_the_loss(autojump_clock: MockClock) -> None:
 async def test_a_peer_that_does_not_read_is_lost(
     features: tuple[str, ...], after: float, autojump_clock: MockClock
 ) -> None:
-    """Two intervals without progress of a write are a loss, negotiated or not; the job goes on."""
+    """A write without progress for two intervals is a loss, even without the feature."""
     async with open_stage(heartbeat_seconds=10, close_seconds=2) as stage:
         peer = await stage.connect()
         await peer.hello(features=features)
@@ -245,21 +245,21 @@ async def test_a_peer_that_does_not_read_is_lost(
         job = (await peer.submit("chatty", 1_000))["job_id"]
         started = trio.current_time()
         with pytest.raises(TransportClosed):
-            await nod_forever(peer)  # it is not silent, it only does not read
+            await nod_forever(peer)  # the client is not silent, it only does not read
         assert 20 <= trio.current_time() - started <= 22.2
         second = await stage.resumed(resume)
         assert (await second.until_terminal(job))["event_seq"] == 1_001
 
 
 async def nod_forever(peer: Peer) -> None:
-    """Send signs of life until it does not work any more."""
+    """Send signs of life until the connection is closed."""
     while True:
         await peer.send("x-vendor.acme.nod")
         await trio.sleep(0.1)
 
 
 async def test_a_slow_reader_is_not_lost(autojump_clock: MockClock) -> None:
-    """A write that gets on a little in every interval goes on, for however long it takes."""
+    """A write that progresses a little in every interval goes on."""
     async with open_stage(heartbeat_seconds=10) as stage:
         peer = await stage.connect()
         await peer.hello(features=())
@@ -274,7 +274,7 @@ async def test_a_slow_reader_is_not_lost(autojump_clock: MockClock) -> None:
 
 
 async def test_silence_counts_only_while_somebody_listens(autojump_clock: MockClock) -> None:
-    """A client whose frames wait for room in its own session is not called silent."""
+    """A client whose frames wait for room in its session's inbox is not silent."""
     async with open_stage(heartbeat_seconds=5, inbox_items=2, outbox_items=2) as stage:
         peer = await stage.welcomed()
         stuck = trio.Event()
@@ -289,7 +289,7 @@ async def test_silence_counts_only_while_somebody_listens(autojump_clock: MockCl
             await peer.send("job.cancel", {"job_id": "job_unknown"})
         await wait_all_tasks_blocked()
         heard = await listen(peer, 60)
-        assert heard == []  # the pings are answered, though nobody reads the pongs
+        assert heard == []  # the pings are answered, though the client does not read the pongs
         stuck.set()
         for _ in range(10):
             await peer.expect("session.error", code="JOB_NOT_FOUND")
@@ -297,7 +297,7 @@ async def test_silence_counts_only_while_somebody_listens(autojump_clock: MockCl
 
 @pytest.mark.spec("6.4-4")
 async def test_nothing_beats_after_the_end(autojump_clock: MockClock) -> None:
-    """Once their connections are gone, sessions have no task left."""
+    """After their connections are gone, sessions have no tasks left."""
     async with open_stage(heartbeat_seconds=5) as stage:
         before = tasks()
         peers = [await stage.welcomed() for _ in range(100)]

@@ -1,4 +1,4 @@
-"""From the first frame to the welcome, or to the refusal (§6.1, §6.2)."""
+"""From the first frame to the welcome or the refusal (§6.1, §6.2)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.stage import BOB, TOKENS, hello_payload
 
 @pytest.mark.spec("6.2-2", "5-1", "6.1-1", "6.2-1")
 async def test_the_welcome_has_what_every_client_needs(autojump_clock: MockClock) -> None:
-    """Ids, a token, the window, the heartbeat, the features and the agents."""
+    """A welcome has ids, a token, the window, the heartbeat, features and agents."""
     async with open_stage(resume_window_seconds=77, heartbeat_seconds=7) as stage:
         peer = await stage.connect()
         welcome = await peer.hello()
@@ -47,14 +47,14 @@ async def test_the_welcome_has_what_every_client_needs(autojump_clock: MockClock
 
 @pytest.mark.spec("6.2-1")
 async def test_the_welcome_is_first(autojump_clock: MockClock) -> None:
-    """Also where a ping has come with the hello, on a transport that has both at once."""
+    """The welcome comes first, even if a ping came together with the hello."""
     frames: list[Frame] = [
         {"type": "session.hello", "payload": hello_payload()},
         {"type": "session.ping", "payload": {"nonce": "n"}},
     ]
     lines = [json.dumps({"arcp": "1.1", "id": "1"} | frame).encode() for frame in frames]
     async with open_stage() as stage:
-        for _ in range(20):  # which of its tasks runs first is left to chance
+        for _ in range(20):  # which task runs first is random
             ours, theirs = memory_streams()
             transport = LineTransport(theirs, theirs, max_bytes=100_000, peer="a pipe")
             attend = partial(stage.runtime.attend, transport, deadline=math.inf)
@@ -68,7 +68,7 @@ async def test_the_welcome_is_first(autojump_clock: MockClock) -> None:
 
 @pytest.mark.spec("6.2-2", "7.5-2")
 async def test_agents_come_with_versions_or_flat(autojump_clock: MockClock) -> None:
-    """A client that knows agent_versions gets versions and a default, any other gets names."""
+    """A client with `agent_versions` gets versions and defaults, any other client names."""
     async with open_stage() as stage:
         stage.runtime.agent("puppet", version="2.0.0")(stage.puppet.play)
         rich = await (await stage.connect()).hello()
@@ -93,7 +93,7 @@ async def test_agents_come_with_versions_or_flat(autojump_clock: MockClock) -> N
 async def test_no_heartbeat_is_promised_to_a_client_that_does_not_know_it(
     capabilities: Json, autojump_clock: MockClock
 ) -> None:
-    """In effect is what both sides list; unknown features are nobody's concern."""
+    """The features in effect are those of both sides; unknown ones are ignored."""
     async with open_stage() as stage:
         peer = await stage.connect()
         await peer.send("session.hello", hello_payload() | {"capabilities": capabilities})
@@ -104,7 +104,7 @@ async def test_no_heartbeat_is_promised_to_a_client_that_does_not_know_it(
 
 @pytest.mark.spec("1.0/6.2-1")
 async def test_each_session_has_secrets_of_its_own(autojump_clock: MockClock) -> None:
-    """No id and no token is ever given twice."""
+    """No session id and no resume token is given twice."""
     async with open_stage() as stage:
         welcomes = [await (await stage.connect()).hello() for _ in range(50)]
         assert len({welcome["session_id"] for welcome in welcomes}) == 50
@@ -113,7 +113,7 @@ async def test_each_session_has_secrets_of_its_own(autojump_clock: MockClock) ->
 
 @pytest.mark.spec("1.0/5.1-1")
 async def test_a_client_of_1_0_is_answered_in_its_version(autojump_clock: MockClock) -> None:
-    """A hello that says arcp 1 gets a welcome and everything after it that say so too."""
+    """A hello of version 1 gets a welcome and frames of version 1."""
     async with open_stage() as stage:
         peer = await stage.connect()
         await peer.send("session.hello", hello_payload(), arcp="1")
@@ -124,7 +124,7 @@ async def test_a_client_of_1_0_is_answered_in_its_version(autojump_clock: MockCl
 
 @pytest.mark.spec("5-2")
 async def test_a_client_may_say_more_and_less(autojump_clock: MockClock) -> None:
-    """Unknown fields, nulls for what is absent, and a client without a version are welcome."""
+    """Unknown fields, nulls and a client without a version are accepted."""
     async with open_stage() as stage:
         peer = await stage.connect()
         payload = hello_payload() | {"client": {"name": "x", "version": None}, "resume": None}
@@ -156,7 +156,7 @@ async def test_a_client_may_say_more_and_less(autojump_clock: MockClock) -> None
     ],
 )
 async def test_no_good_token_no_session(auth: Json, autojump_clock: MockClock) -> None:
-    """Whatever is wrong with it, the answer is UNAUTHENTICATED, names the hello, and ends it."""
+    """A hello without a good token is UNAUTHENTICATED, names its request, and is closed."""
     async with open_stage() as stage:
         peer = await stage.connect()
         hello = await peer.send("session.hello", hello_payload() | {"auth": auth})
@@ -190,7 +190,7 @@ async def test_no_good_token_no_session(auth: Json, autojump_clock: MockClock) -
 async def test_a_hello_of_the_wrong_shape_is_told_where(
     changes: Frame, place: str, autojump_clock: MockClock
 ) -> None:
-    """The refusal is INVALID_REQUEST and names the field."""
+    """A malformed hello is INVALID_REQUEST and the refusal names the field."""
     async with open_stage() as stage:
         peer = await stage.connect()
         await peer.send("session.hello", hello_payload() | changes)
@@ -220,7 +220,7 @@ async def test_a_hello_of_the_wrong_shape_is_told_where(
 )
 @pytest.mark.spec("12-5")
 async def test_what_is_no_envelope_is_refused(text: str | bytes, autojump_clock: MockClock) -> None:
-    """A first frame that cannot be read, or is of another version, is INVALID_REQUEST."""
+    """A first frame that is unreadable or of another version is INVALID_REQUEST."""
     async with open_stage() as stage:
         peer = await stage.connect()
         await peer.send_raw(text)
@@ -243,7 +243,7 @@ async def test_what_is_no_envelope_is_refused(text: str | bytes, autojump_clock:
 async def test_nothing_comes_before_the_hello(
     kind: str, payload: Frame, autojump_clock: MockClock
 ) -> None:
-    """Any other first frame is UNAUTHENTICATED and does nothing, nor does a hello behind it."""
+    """Another first frame is UNAUTHENTICATED, and a hello after it is ignored."""
     async with open_stage() as stage:
         peer = await stage.connect()
         await peer.send(kind, payload)
@@ -254,7 +254,7 @@ async def test_nothing_comes_before_the_hello(
 
 
 async def test_frames_behind_a_refused_hello_are_ignored(autojump_clock: MockClock) -> None:
-    """Who was turned away is not listened to, whatever is in the pipe already."""
+    """Frames after a refused hello are ignored."""
     async with open_stage() as stage:
         peer = await stage.connect()
         await peer.send("session.hello", hello_payload("wrong"))
@@ -264,10 +264,10 @@ async def test_frames_behind_a_refused_hello_are_ignored(autojump_clock: MockClo
         assert stage.puppet.runs == 0
 
 
-# The second is the beginning of a masked text frame that promises more than will come.
+# The second is the beginning of a masked text frame that is longer than what follows.
 @pytest.mark.parametrize("begun", [b"", b"\x81\xfe" + (1000).to_bytes(2, "big") + bytes(4) + b"{"])
 async def test_who_says_nothing_is_closed_in_time(begun: bytes, autojump_clock: MockClock) -> None:
-    """From connecting to the welcome there are handshake_seconds, said and kept."""
+    """A client without a session is told and closed after `handshake_seconds`."""
     async with open_stage(handshake_seconds=10) as stage:
         started = trio.current_time()
         peer = await stage.connect()
@@ -278,18 +278,18 @@ async def test_who_says_nothing_is_closed_in_time(begun: bytes, autojump_clock: 
 
 
 async def test_who_does_not_even_read_is_closed_in_time(autojump_clock: MockClock) -> None:
-    """The farewell is tried for close_seconds, and no longer."""
+    """A refused client that does not read is disconnected after `close_seconds`."""
     async with open_stage(handshake_seconds=10, close_seconds=2) as stage:
         before = tasks()
         await stage.connect()  # and never read from it
         connected = tasks()
         await trio.sleep(13)
-        # What is left is the client's half.
+        # What remains are the client's tasks.
         assert tasks() - before < connected - before
 
 
 async def test_a_hello_in_time_lifts_the_deadline(autojump_clock: MockClock) -> None:
-    """A session lasts longer than its handshake may."""
+    """A session outlasts the deadline of its handshake."""
     async with open_stage(handshake_seconds=10) as stage:
         peer = await stage.connect()
         await trio.sleep(9)
@@ -300,7 +300,7 @@ async def test_a_hello_in_time_lifts_the_deadline(autojump_clock: MockClock) -> 
 
 
 async def test_a_session_that_is_stored_too_late_is_nobodys(autojump_clock: MockClock) -> None:
-    """No welcome before the session is stored; when nobody waits any more, none at all."""
+    """A session that is stored after the client gave up gets no welcome, and expires."""
     async with open_stage(handshake_seconds=10, resume_window_seconds=100) as stage:
         before = tasks()
         stage.store.pause()
@@ -320,7 +320,7 @@ async def test_a_session_that_is_stored_too_late_is_nobodys(autojump_clock: Mock
 
 
 async def test_a_second_hello_is_refused_and_changes_nothing(autojump_clock: MockClock) -> None:
-    """The session, its token and its jobs live on; the refusal names the second hello."""
+    """A second hello is refused by its request's id; session and jobs go on."""
     async with open_stage() as stage:
         peer = await stage.welcomed()
         job = (await peer.submit("puppet"))["job_id"]

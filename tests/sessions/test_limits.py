@@ -1,4 +1,4 @@
-"""What sessions and connections are bounded by, and that nothing of them stays behind."""
+"""The bounds on sessions and connections, and that nothing of them stays behind (§14)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.stage import BOB, hello_payload
 
 @pytest.mark.spec("14-17", "1.0/14-5")
 async def test_connected_sessions_of_a_principal_are_bounded(autojump_clock: MockClock) -> None:
-    """One more than allowed is refused, naming the limit; others are not concerned."""
+    """A session past `sessions_per_principal` is refused by that name; other principals are not."""
     async with open_stage(sessions_per_principal=3) as stage:
         peers = [await stage.welcomed() for _ in range(3)]
         extra = await stage.connect()
@@ -45,7 +45,7 @@ async def test_connected_sessions_of_a_principal_are_bounded(autojump_clock: Moc
 
 
 async def test_a_resume_needs_a_place_as_well(autojump_clock: MockClock) -> None:
-    """Parked sessions do not get round the bound; being refused for it burns nothing."""
+    """A resume counts towards the bound, and a refused one can be tried again."""
     async with open_stage(sessions_per_principal=2) as stage:
         parked = await stage.welcomed()
         await parked.drop()
@@ -60,7 +60,7 @@ async def test_a_resume_needs_a_place_as_well(autojump_clock: MockClock) -> None
 
 
 async def test_taking_over_needs_no_place_of_its_own(autojump_clock: MockClock) -> None:
-    """With every place taken, each session can still be moved to another socket."""
+    """At the bound, a session can still be taken over by another connection."""
     async with open_stage(sessions_per_principal=2) as stage:
         peers = [await stage.welcomed() for _ in range(2)]
         for _ in range(5):
@@ -71,7 +71,7 @@ async def test_taking_over_needs_no_place_of_its_own(autojump_clock: MockClock) 
 
 
 async def test_a_place_is_given_back_however_a_client_goes(autojump_clock: MockClock) -> None:
-    """Refused, dropped, closed, silent or exchanged: a hundred rounds need no second place."""
+    """However a client leaves, its place is free for the next one."""
     async with open_stage(sessions_per_principal=1, heartbeat_seconds=5) as stage:
         for n in range(100):
             peer = await stage.welcomed(answer_pings=False)
@@ -93,7 +93,7 @@ async def test_a_place_is_given_back_however_a_client_goes(autojump_clock: MockC
 
 
 async def test_parked_sessions_of_a_principal_are_bounded(autojump_clock: MockClock) -> None:
-    """The one that was parked first goes first; those of others stay."""
+    """Past the bound the session that was parked first is dropped; other principals' stay."""
     async with open_stage(parked_sessions_per_principal=3) as stage:
         bob = await stage.connect()
         await bob.hello(token=BOB)
@@ -112,7 +112,7 @@ async def test_parked_sessions_of_a_principal_are_bounded(autojump_clock: MockCl
 
 
 async def test_a_session_that_comes_back_is_the_youngest(autojump_clock: MockClock) -> None:
-    """Order is by when a session was parked last, not by when it was made."""
+    """The order is by when a session was last parked, not by when it was made."""
     async with open_stage(parked_sessions_per_principal=2) as stage:
         first, second, third = [await stage.welcomed() for _ in range(3)]
         await first.drop()
@@ -144,16 +144,16 @@ async def test_a_session_that_comes_back_is_the_youngest(autojump_clock: MockClo
     ],
 )
 def test_no_bound_can_be_nothing(limit: str) -> None:
-    """Zero would mean a deadlock, or for ever: it is refused where it is configured."""
+    """A bound of zero would block for ever, so it cannot be configured."""
     with pytest.raises(ValueError, match=limit):
         Limits(**{limit: 0})
 
 
-# --- frames that are no good
+# --- malformed frames
 
 
 def malformed(number: int) -> str:
-    """A frame of a type that there is, but of the wrong shape."""
+    """Return a frame of a known type with the wrong shape."""
     frame = {"arcp": "1.1", "id": f"bad-{number}", "type": "job.cancel", "payload": {}}
     return json.dumps(frame)
 
@@ -186,7 +186,7 @@ def malformed(number: int) -> str:
 async def test_a_bad_frame_is_answered_and_the_session_lives(
     text: str | bytes, request_id: str | None, autojump_clock: MockClock
 ) -> None:
-    """INVALID_REQUEST with the frame's id, if it could be read; then business as usual."""
+    """A malformed frame is INVALID_REQUEST with its id, if readable, and the session goes on."""
     async with open_stage() as stage:
         peer = await stage.welcomed()
         await peer.submit("puppet")
@@ -201,7 +201,7 @@ async def test_a_bad_frame_is_answered_and_the_session_lives(
 @pytest.mark.spec("5-2")
 @pytest.mark.parametrize("kind", ["x-vendor.acme.wave", "greetings", "telemetry.sample"])
 async def test_a_frame_of_somebody_elses_is_ignored(kind: str, autojump_clock: MockClock) -> None:
-    """What is neither of the session nor of a job is not an error, and gets no answer."""
+    """A frame of another namespace is ignored without an answer."""
     async with open_stage() as stage:
         peer = await stage.welcomed()
         await peer.send(kind, {"anything": [1, None, {"goes": True}]}, extra="field")
@@ -210,7 +210,7 @@ async def test_a_frame_of_somebody_elses_is_ignored(kind: str, autojump_clock: M
 
 
 async def test_too_many_bad_frames_close_the_connection(autojump_clock: MockClock) -> None:
-    """Each is answered up to the bound; the next one ends the socket, not the session."""
+    """Past `malformed_frames` the connection is closed, and the session can be resumed."""
     async with open_stage(malformed_frames=50) as stage:
         peer = await stage.welcomed()
         await peer.submit("puppet")
@@ -225,7 +225,7 @@ async def test_too_many_bad_frames_close_the_connection(autojump_clock: MockCloc
 
 
 async def test_bad_frames_are_counted_in_ten_seconds(autojump_clock: MockClock) -> None:
-    """A client that is wrong now and then, for ever, is not one that attacks."""
+    """Malformed frames count within ten seconds only."""
     async with open_stage(malformed_frames=50) as stage:
         peer = await stage.connect()
         await peer.hello(features=())
@@ -238,7 +238,7 @@ async def test_bad_frames_are_counted_in_ten_seconds(autojump_clock: MockClock) 
 
 
 async def test_bad_frames_count_for_their_connection_only(autojump_clock: MockClock) -> None:
-    """A new connection of the same session starts at none."""
+    """A new connection of the session starts its count at zero."""
     async with open_stage(malformed_frames=10) as stage:
         peer = await stage.welcomed()
         for _ in range(5):
@@ -252,7 +252,7 @@ async def test_bad_frames_count_for_their_connection_only(autojump_clock: MockCl
 async def test_frames_that_are_refused_for_what_they_ask_are_not_bad(
     autojump_clock: MockClock,
 ) -> None:
-    """An agent that is not there, a job that is unknown, a second hello: none is malformed."""
+    """Refused requests that are well-formed do not count as malformed."""
     async with open_stage(malformed_frames=1) as stage:
         peer = await stage.welcomed()
         for _ in range(20):
@@ -269,7 +269,7 @@ async def test_frames_that_are_refused_for_what_they_ask_are_not_bad(
 
 
 async def test_a_thousand_sessions_come_and_go(autojump_clock: MockClock) -> None:
-    """Dropped in whatever state they are, they leave no task at once and no trace in the end."""
+    """Sessions dropped in any state leave no task at once, and no entry after the window."""
     chance = random.Random(1_000)
     async with open_stage(
         resume_window_seconds=100, heartbeat_seconds=5, parked_sessions_per_principal=10_000
@@ -299,7 +299,7 @@ _UPGRADE = (
 
 
 def opening(*payloads: tuple[str, Frame]) -> bytes:
-    """Everything a client sends to get a session, as it is in the pipe."""
+    """Return all bytes that a client sends to get a session."""
     frames = [
         {"arcp": "1.1", "id": new_id(), "type": kind, "payload": payload}
         for kind, payload in payloads
@@ -308,7 +308,7 @@ def opening(*payloads: tuple[str, Frame]) -> bytes:
 
 
 async def connect_and_vanish(stage: Stage, sent: bytes, moments: int) -> None:
-    """Send the beginning of a handshake, let the runtime work for some moments, and be gone."""
+    """Send the beginning of a handshake, let the runtime take some steps, and disconnect."""
     ours, theirs = memory_streams()
     stage.runtime.start_connection(partial(serve_stream, stage.runtime, theirs, "x"), "x")
     await ours.send_all(sent)
@@ -318,7 +318,7 @@ async def connect_and_vanish(stage: Stage, sent: bytes, moments: int) -> None:
 
 
 async def test_a_thousand_handshakes_are_cut_anywhere(autojump_clock: MockClock) -> None:
-    """Half a request, half a hello, a hello without a reader: no task, no session, no heartbeat."""
+    """Handshakes that are cut anywhere leave no task, no session and no heartbeat."""
     chance = random.Random(2_000)
     async with open_stage(resume_window_seconds=100, heartbeat_seconds=5) as stage:
         before = tasks()
@@ -337,7 +337,7 @@ async def test_a_thousand_handshakes_are_cut_anywhere(autojump_clock: MockClock)
 async def test_resumes_that_are_cut_anywhere_cost_the_session_nothing(
     autojump_clock: MockClock,
 ) -> None:
-    """Five hundred clients vanish in the middle of resuming one session; its owner resumes it."""
+    """Five hundred resumes that are cut anywhere leave the session to its owner."""
     chance = random.Random(3_000)
     async with open_stage() as stage:
         peer: Peer = await stage.welcomed()
@@ -352,7 +352,7 @@ async def test_resumes_that_are_cut_anywhere_cost_the_session_nothing(
             if n % 50 == 0:
                 await stage.puppet.say(str(n))
         await trio.sleep(1)
-        # Its job goes on; the session itself is parked again, and needs none.
+        # The job has tasks; the session, parked again, has none.
         assert tasks() <= before
         second = await stage.resumed(resume)
         await stage.puppet.finish()

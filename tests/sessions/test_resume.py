@@ -1,4 +1,4 @@
-"""Coming back: what is replayed (§6.3)."""
+"""What a resume replays (§6.3)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.sessions.support import Stage, open_stage
 
 
 async def raw_replay(stage: Stage, resume: Frame, count: int) -> tuple[Peer, list[str]]:
-    """Resume, and return the texts of so many frames behind the welcome, as they were sent."""
+    """Resume, and return the texts of `count` frames after the welcome as they were sent."""
     peer = await stage.resumed(resume)
     texts = [await peer.transport.receive() for _ in range(count)]
     assert all(isinstance(text, str) for text in texts)
@@ -30,7 +30,7 @@ async def raw_replay(stage: Stage, resume: Frame, count: int) -> tuple[Peer, lis
 
 @pytest.mark.spec("6.3-2", "6.3-3", "8.3-1", "1.0/6.3-1", "1.0/6.3-2", "1.0/6.3-4")
 async def test_what_was_missed_then_what_is_live_then_the_end(autojump_clock: MockClock) -> None:
-    """Each event comes once: seen before, missed while away, live, terminal."""
+    """Each event comes once: before the drop, missed, live, and the terminal."""
     async with open_stage() as stage:
         peer = await stage.welcomed()
         job = (await peer.submit("puppet"))["job_id"]
@@ -51,7 +51,7 @@ async def test_what_was_missed_then_what_is_live_then_the_end(autojump_clock: Mo
 
 @pytest.mark.spec("6.3-3", "1.0/6.3-2")
 async def test_an_end_that_was_missed_is_replayed(autojump_clock: MockClock) -> None:
-    """The terminal is an event like any other, also when the job ended with nobody there."""
+    """The terminal of a job that ended while its client was away is replayed."""
     async with open_stage() as stage:
         peer = await stage.welcomed()
         job = (await peer.submit("sleeper", 30))["job_id"]
@@ -65,7 +65,7 @@ async def test_an_end_that_was_missed_is_replayed(autojump_clock: MockClock) -> 
 
 
 async def test_a_client_that_missed_nothing_is_sent_nothing(autojump_clock: MockClock) -> None:
-    """Resuming from the latest number is a success without a replay of events."""
+    """A resume from the latest number succeeds without a replay."""
     async with open_stage() as stage:
         peer = await stage.welcomed()
         job = (await peer.submit("chatty", 3))["job_id"]
@@ -77,7 +77,7 @@ async def test_a_client_that_missed_nothing_is_sent_nothing(autojump_clock: Mock
 
 
 async def test_a_session_without_events_resumes_from_zero(autojump_clock: MockClock) -> None:
-    """There need not be anything to resume for a session to be resumed, many times over."""
+    """A session without events can be resumed many times."""
     async with open_stage() as stage:
         peer = await stage.welcomed()
         for _ in range(5):
@@ -89,7 +89,7 @@ async def test_a_session_without_events_resumes_from_zero(autojump_clock: MockCl
 
 @pytest.mark.spec("6.3-3")
 async def test_a_replay_is_the_same_every_time(autojump_clock: MockClock) -> None:
-    """Byte for byte: numbers, ids and bodies, the acceptance and the terminal included."""
+    """A replay is the same byte for byte every time, acceptance and terminal included."""
     async with open_stage() as stage:
         peer = await stage.welcomed()
         job = await peer.submit("chatty", 20)
@@ -113,7 +113,7 @@ async def test_a_replay_is_the_same_every_time(autojump_clock: MockClock) -> Non
 @given(last=st.integers(0, 40))
 @pytest.mark.spec("6.3-3", "1.0/8.3-2")
 def test_a_replay_begins_wherever_it_is_asked_to(last: int) -> None:
-    """From any number that was taken, exactly the numbers after it come."""
+    """A replay from any number has exactly the numbers after it."""
 
     async def show() -> None:
         async with open_stage() as stage:
@@ -135,7 +135,7 @@ def test_a_replay_begins_wherever_it_is_asked_to(last: int) -> None:
 
 
 async def test_an_acceptance_that_was_missed_is_replayed(autojump_clock: MockClock) -> None:
-    """A submit whose answer was lost with the connection is answered by the resume."""
+    """An acceptance that was lost with the connection comes with the resume."""
     async with open_stage() as stage:
         peer = await stage.welcomed()
         resume = peer.resume_from()
@@ -150,7 +150,7 @@ async def test_an_acceptance_that_was_missed_is_replayed(autojump_clock: MockClo
 
 
 async def test_an_acceptance_that_was_seen_is_not_replayed(autojump_clock: MockClock) -> None:
-    """Who presents a number behind it does not get the acceptance again."""
+    """A resume from a number after an acceptance does not replay that."""
     async with open_stage() as stage:
         peer = await stage.welcomed()
         await peer.submit("puppet")
@@ -163,13 +163,13 @@ async def test_an_acceptance_that_was_seen_is_not_replayed(autojump_clock: MockC
 
 @pytest.mark.spec("6.3-3", "1.0/8.3-2")
 async def test_a_replay_larger_than_every_buffer_comes_whole(autojump_clock: MockClock) -> None:
-    """The welcome comes at once, and ten tails' worth of events behind it, in order."""
+    """The welcome comes at once, and ten times `tail_frames` events follow in order."""
     async with open_stage(outbox_items=10, tail_frames=50, tail_bytes=50_000) as stage:
         peer = await stage.welcomed()
         job = (await peer.submit("chatty", 2_000))["job_id"]
         await peer.drop()
         await trio.sleep(1)
-        for _ in range(2):  # the first numbers what is owed, the second replays what has numbers
+        for _ in range(2):  # the first resume numbers events, the second replays them
             started = trio.current_time()
             peer = await stage.resumed(peer.resume_from() | {"last_event_seq": 0})
             assert trio.current_time() - started < 1
@@ -179,7 +179,7 @@ async def test_a_replay_larger_than_every_buffer_comes_whole(autojump_clock: Moc
 
 @pytest.mark.spec("7.4-1")
 async def test_a_resumed_session_may_cancel_its_jobs(autojump_clock: MockClock) -> None:
-    """Authority over a job survives the connection it was submitted on."""
+    """A resumed session may cancel the jobs it submitted before."""
     async with open_stage() as stage:
         peer = await stage.welcomed()
         job = (await peer.submit("puppet"))["job_id"]
@@ -197,7 +197,7 @@ async def test_a_resumed_session_may_cancel_its_jobs(autojump_clock: MockClock) 
 
 @pytest.mark.spec("8.3-1", "8.3-2", "1.0/8.3-2")
 async def test_any_number_of_drops_leaves_one_gap_free_story(autojump_clock: MockClock) -> None:
-    """Dropped wherever it happens to be, over and over, a client reads 1 to N, each once."""
+    """Over any number of drops a client reads 1 to N, each number once."""
     chance = random.Random(6)
     async with open_stage() as stage:
         peer = await stage.welcomed()

@@ -1,4 +1,4 @@
-"""The three ways in which clients ask for a session to go on (§6.3)."""
+"""The three ways in which clients ask for a resume (§6.3)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DIALECTS: tuple[Dialect, ...] = ("block", "flat", "frame", "bare frame", "second
 
 
 async def ask(stage: Stage, dialect: Dialect, resume: Frame) -> Peer:
-    """Connect, and ask for a session in one of the ways there are."""
+    """Connect, and ask for a session in this dialect."""
     peer = await stage.connect()
     flat = {name: resume[name] for name in ("resume_token", "last_event_seq")}
     match dialect:
@@ -39,7 +39,7 @@ async def ask(stage: Stage, dialect: Dialect, resume: Frame) -> Peer:
 
 
 async def dropped_session(stage: Stage) -> Peer:
-    """A peer that is gone, and missed the second of two events."""
+    """Return a client that has dropped and missed the second of two events."""
     peer = await stage.welcomed()
     await peer.submit("puppet")
     await stage.puppet.say("seen")
@@ -52,7 +52,7 @@ async def dropped_session(stage: Stage) -> Peer:
 @pytest.mark.spec("6.3-2", "6.3-3", "6.3-1", "1.0/6.3-1", "1.0/6.3-3", "1.0/6.3-4")
 @pytest.mark.parametrize("dialect", DIALECTS)
 async def test_each_dialect_resumes(dialect: Dialect, autojump_clock: MockClock) -> None:
-    """Welcome first, of the same session with a new token; then what was missed; then live."""
+    """Each dialect brings a welcome with a new token, what was missed, and live events."""
     async with open_stage() as stage:
         gone = await dropped_session(stage)
         peer = await ask(stage, dialect, gone.resume_from())
@@ -72,7 +72,7 @@ async def test_each_dialect_resumes(dialect: Dialect, autojump_clock: MockClock)
 async def test_each_dialect_is_refused_in_the_same_words(
     dialect: Dialect, autojump_clock: MockClock
 ) -> None:
-    """A wrong token or place is the same failure in all of them, and none burns anything."""
+    """A wrong token or place gets the same refusal in each dialect, and burns nothing."""
     async with open_stage() as stage:
         gone = await dropped_session(stage)
         good = gone.resume_from()
@@ -87,7 +87,7 @@ async def test_each_dialect_is_refused_in_the_same_words(
 async def test_each_dialect_takes_over_a_live_socket(
     dialect: Dialect, autojump_clock: MockClock
 ) -> None:
-    """Whoever has the token need not wait for the old connection to be found dead."""
+    """In each dialect the token takes the session over from a live connection."""
     async with open_stage() as stage:
         old = await stage.welcomed()
         await old.submit("puppet")
@@ -98,7 +98,7 @@ async def test_each_dialect_takes_over_a_live_socket(
 
 
 async def test_block_and_flat_fields_may_come_together(autojump_clock: MockClock) -> None:
-    """A client that does not know whom it talks to sends both."""
+    """A hello may have the `resume` block and the flat fields."""
     async with open_stage() as stage:
         gone = await dropped_session(stage)
         resume = gone.resume_from()
@@ -113,7 +113,7 @@ async def test_block_and_flat_fields_may_come_together(autojump_clock: MockClock
 
 
 async def test_without_a_last_number_everything_comes(autojump_clock: MockClock) -> None:
-    """A flat token alone means from the beginning, and so does null."""
+    """A flat token without a number, or with null, replays from the beginning."""
     async with open_stage() as stage:
         gone = await dropped_session(stage)
         peer = await stage.connect()
@@ -132,7 +132,7 @@ async def test_without_a_last_number_everything_comes(autojump_clock: MockClock)
 async def test_a_resume_without_a_hello_keeps_what_was_negotiated(
     autojump_clock: MockClock,
 ) -> None:
-    """Features and dialect are the session's own."""
+    """A `session.resume` alone keeps the session's features and dialect."""
     async with open_stage(heartbeat_seconds=10) as stage:
         plain, beating = await stage.connect(), await stage.connect()
         await plain.hello(features=())
@@ -151,7 +151,7 @@ async def test_a_resume_without_a_hello_keeps_what_was_negotiated(
 
 @pytest.mark.spec("6.2-3")
 async def test_a_resume_with_a_hello_negotiates_anew(autojump_clock: MockClock) -> None:
-    """What the new hello lists is in effect from then on, also for a resume without one."""
+    """The features of a resuming hello are in effect from then on."""
     async with open_stage() as stage:
         peer = await stage.connect()
         await peer.hello(features=())
@@ -168,7 +168,7 @@ async def test_a_resume_with_a_hello_negotiates_anew(autojump_clock: MockClock) 
 async def test_a_resume_that_authenticates_must_do_it_right(
     auth: Frame, autojump_clock: MockClock
 ) -> None:
-    """A session.resume needs no auth, but one that is there is checked."""
+    """A `session.resume` needs no auth, but one with auth is checked."""
     async with open_stage() as stage:
         gone = await dropped_session(stage)
         peer = await stage.connect()
@@ -180,7 +180,7 @@ async def test_a_resume_that_authenticates_must_do_it_right(
 async def test_a_resume_that_authenticates_as_somebody_else_is_foreign(
     autojump_clock: MockClock,
 ) -> None:
-    """The token alone is not enough for one who says to be another principal."""
+    """A resume with another principal's auth is refused, whatever its token."""
     async with open_stage() as stage:
         gone = await dropped_session(stage)
         expected = await stage.refused(gone.resume_from() | {"resume_token": "rt_wrong"})
@@ -195,7 +195,7 @@ async def test_a_resume_that_authenticates_as_somebody_else_is_foreign(
     "payload", [{}, {"resume_token": None}, {"resume_token": 7}, {"last_event_seq": 1}]
 )
 async def test_a_resume_of_nothing_is_malformed(payload: Frame, autojump_clock: MockClock) -> None:
-    """Without a token there is nothing to look for, and the answer says what is missing."""
+    """A resume without a token is refused, and the answer names what is missing."""
     async with open_stage() as stage:
         peer = await stage.connect()
         await peer.send("session.resume", payload)
@@ -204,11 +204,11 @@ async def test_a_resume_of_nothing_is_malformed(payload: Frame, autojump_clock: 
         assert "resume_token" in error["message"]
 
 
-# --- session.resume behind a hello
+# --- session.resume after a hello
 
 
 async def test_the_session_left_for_another_is_gone(autojump_clock: MockClock) -> None:
-    """It was only made to ask for the other one, so nothing is kept of it."""
+    """A fresh session that is exchanged for another by a resume is dropped."""
     async with open_stage() as stage:
         gone = await dropped_session(stage)
         peer = await stage.welcomed()
@@ -222,7 +222,7 @@ async def test_the_session_left_for_another_is_gone(autojump_clock: MockClock) -
 
 
 async def test_pings_and_acks_may_come_before(autojump_clock: MockClock) -> None:
-    """A session of which nothing was asked is still fresh, also after an idle hour."""
+    """A session with only pings and acks is still fresh, even after an idle hour."""
     async with open_stage() as stage:
         gone = await dropped_session(stage)
         peer = await stage.connect()
@@ -239,7 +239,7 @@ async def test_pings_and_acks_may_come_before(autojump_clock: MockClock) -> None
 async def test_another_principal_cannot_resume_behind_its_own_hello(
     autojump_clock: MockClock,
 ) -> None:
-    """Who has said who it is resumes its own sessions only, in the words for a wrong token."""
+    """After its own hello, a principal cannot resume another's session."""
     async with open_stage() as stage:
         gone = await dropped_session(stage)
         expected = await stage.refused(gone.resume_from() | {"resume_token": "rt_wrong"})
@@ -251,7 +251,7 @@ async def test_another_principal_cannot_resume_behind_its_own_hello(
 
 
 async def test_a_session_at_work_is_not_exchanged(autojump_clock: MockClock) -> None:
-    """Once something was asked of a session, a resume on its connection is refused; both live."""
+    """After a request, a resume on the same connection is refused, and both sessions live."""
     async with open_stage() as stage:
         gone = await stage.welcomed()
         await gone.drop()
@@ -269,7 +269,7 @@ async def test_a_session_at_work_is_not_exchanged(autojump_clock: MockClock) -> 
 async def test_a_resumed_session_is_not_exchanged(
     dialect: Dialect, autojump_clock: MockClock
 ) -> None:
-    """A client that asks once more for what it has got is refused, and loses nothing by it."""
+    """A second resume of the same session on its connection is refused without loss."""
     async with open_stage() as stage:
         gone = await dropped_session(stage)
         peer = await ask(stage, dialect, gone.resume_from())
@@ -284,7 +284,7 @@ async def test_a_resumed_session_is_not_exchanged(
 
 
 async def test_the_whole_story_in_one_burst(autojump_clock: MockClock) -> None:
-    """Hello, resume and a submit sent without waiting: the submit is the resumed session's."""
+    """Of hello, resume and submit in one burst, the submit is the resumed session's."""
     async with open_stage() as stage:
         gone = await dropped_session(stage)
         peer = await stage.connect()

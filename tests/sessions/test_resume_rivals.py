@@ -19,7 +19,7 @@ from tests.stage import BOB, hello_payload
 
 @pytest.mark.spec("6.3-4", "1.0/6.3-5")
 async def test_all_failures_are_the_same_failure(autojump_clock: MockClock) -> None:
-    """Unknown, expired, foreign and used tokens and places out of range: one answer."""
+    """Unknown, expired, foreign and used tokens and wrong places get one answer."""
     async with open_stage(resume_window_seconds=100) as stage:
         gone = await stage.welcomed()
         await gone.drop()
@@ -58,7 +58,7 @@ async def test_all_failures_are_the_same_failure(autojump_clock: MockClock) -> N
 
 
 async def test_a_failed_attempt_burns_nothing(autojump_clock: MockClock) -> None:
-    """Whoever fails, however often, the owner resumes with the token it has."""
+    """However often others fail, the owner can resume with its token."""
     async with open_stage() as stage:
         peer = await stage.welcomed()
         await peer.submit("puppet")
@@ -79,7 +79,7 @@ async def test_a_failed_attempt_burns_nothing(autojump_clock: MockClock) -> None
 
 
 async def test_a_failed_attempt_leaves_a_live_socket_alone(autojump_clock: MockClock) -> None:
-    """A resume that is refused does not cost the session its connection."""
+    """A refused resume does not end the session's connection."""
     async with open_stage() as stage:
         peer = await stage.welcomed()
         await peer.submit("puppet")
@@ -96,7 +96,7 @@ async def test_a_failed_attempt_leaves_a_live_socket_alone(autojump_clock: MockC
 
 
 async def test_a_socket_that_looks_alive_is_taken_over(autojump_clock: MockClock) -> None:
-    """The new connection gets the session at once; the old one is closed and acts no more."""
+    """A new connection gets the session at once, and the old one is closed."""
     async with open_stage() as stage:
         old = await stage.welcomed()
         job = (await old.submit("puppet"))["job_id"]
@@ -112,12 +112,12 @@ async def test_a_socket_that_looks_alive_is_taken_over(autojump_clock: MockClock
 
 
 async def test_a_client_that_does_not_read_can_be_taken_over(autojump_clock: MockClock) -> None:
-    """With its tail full to the brim, the session goes on elsewhere within close_seconds."""
+    """A session at its bound of unsent frames can be taken over within `close_seconds`."""
     async with open_stage(tail_frames=20, tail_bytes=20_000, close_seconds=2) as stage:
         stuck = await stage.welcomed()
         resume = stuck.resume_from()
         job = (await stuck.submit("chatty", 1_000))["job_id"]
-        # Answers that find no room make the session's commands wait as well.
+        # Answers without room make the session's commands wait, too.
         for _ in range(5):
             await stuck.send("job.submit", {"agent": "nobody"})
         await wait_all_tasks_blocked()
@@ -130,7 +130,7 @@ async def test_a_client_that_does_not_read_can_be_taken_over(autojump_clock: Moc
 async def test_commands_that_wait_do_not_keep_a_session_from_being_resumed(
     autojump_clock: MockClock,
 ) -> None:
-    """Inbox, outbox and tail all full: a resume gets past them within close_seconds."""
+    """With inbox, outbox and unsent frames full, a resume succeeds within `close_seconds`."""
     async with open_stage(tail_frames=5, outbox_items=5, inbox_items=5) as stage:
         stuck = await stage.welcomed()
         resume = stuck.resume_from()
@@ -155,7 +155,7 @@ async def test_of_racing_resumes_one_has_the_session(
     parked: bool,  # noqa: FBT001
     autojump_clock: MockClock,
 ) -> None:
-    """All may be let in, one after the other; whoever was last has it, the others are closed."""
+    """Of racing resumes the last that was let in has the session; the others are closed."""
     async with open_stage() as stage:
         peer = await stage.welcomed()
         job = (await peer.submit("puppet"))["job_id"]
@@ -182,7 +182,7 @@ async def test_of_racing_resumes_one_has_the_session(
 
 
 async def outcome(peer: Peer) -> str:
-    """Whether this peer has the session: the others are closed, with or without a welcome."""
+    """Return whether this client has the session; the others are closed."""
     with trio.move_on_after(5):
         try:
             while True:
@@ -199,7 +199,7 @@ async def outcome(peer: Peer) -> str:
 async def test_what_a_rival_says_does_not_use_up_the_token_of_the_next(
     autojump_clock: MockClock,
 ) -> None:
-    """A frame on a connection that is being replaced is not being heard under the new token."""
+    """A frame of a connection that is being replaced does not use up older tokens."""
     async with open_stage() as stage:
         peer = await stage.welcomed()
         await peer.drop()
@@ -215,7 +215,7 @@ async def test_what_a_rival_says_does_not_use_up_the_token_of_the_next(
             await rival.transport.send([b'{"arcp":"1.1","id":"x","type":"session.ping"}'])
         del ping
         await wait_all_tasks_blocked()
-        # Nobody reads a welcome, so the token everybody had is all that anybody has.
+        # None of them reads its welcome, so all of them have only the first token.
         await first.drop()
         await second.drop()
         await trio.sleep(1)

@@ -1,4 +1,4 @@
-"""Resume tokens (§6.3): each is good once, and no loss on the way costs a session."""
+"""Each resume token is good once, and no loss on the way costs a session (§6.3)."""
 
 from __future__ import annotations
 
@@ -15,12 +15,10 @@ from tests.reading import up_to
 from tests.sessions.support import note_comparisons, open_stage
 from tests.stage import BOB, hello_payload
 
-# --- tokens
-
 
 @pytest.mark.spec("6.3-1")
 async def test_a_token_is_good_once(autojump_clock: MockClock) -> None:
-    """Each welcome brings a new one; the one before is refused once the client was heard."""
+    """Each welcome brings a new token; the one before is refused once a frame came."""
     async with open_stage() as stage:
         peer = await stage.welcomed()
         used = peer.resume_from()
@@ -35,7 +33,7 @@ async def test_a_token_is_good_once(autojump_clock: MockClock) -> None:
 
 
 async def test_a_welcome_that_was_lost_costs_nothing(autojump_clock: MockClock) -> None:
-    """Until the client is heard under the new token, the one before opens the session."""
+    """Until a frame comes under the new token, the one before resumes the session."""
     async with open_stage() as stage:
         peer = await stage.welcomed()
         await peer.submit("puppet")
@@ -56,7 +54,7 @@ async def test_a_welcome_that_was_lost_costs_nothing(autojump_clock: MockClock) 
 
 
 async def test_a_rotation_that_is_stored_too_late_costs_nothing(autojump_clock: MockClock) -> None:
-    """Clients that gave up waiting for their welcome leave the session as it was for the next."""
+    """Clients that gave up waiting for their welcome leave the session resumable."""
     async with open_stage(handshake_seconds=10) as stage:
         peer = await stage.welcomed()
         await peer.submit("puppet")
@@ -77,7 +75,7 @@ async def test_a_rotation_that_is_stored_too_late_costs_nothing(autojump_clock: 
 
 
 async def test_resuming_with_the_new_token_is_being_heard(autojump_clock: MockClock) -> None:
-    """A client that presents its newest token has it, so the one before is used up."""
+    """A resume with the newest token uses up the one before."""
     async with open_stage() as stage:
         peer = await stage.welcomed()
         oldest = peer.resume_from()
@@ -93,9 +91,9 @@ async def test_resuming_with_the_new_token_is_being_heard(autojump_clock: MockCl
 async def test_an_abandoned_attempt_does_not_cost_the_newest_token(
     autojump_clock: MockClock, *, restarts: bool
 ) -> None:
-    """An older attempt that comes in late takes nothing from a client that has its welcome.
+    """An older attempt that comes late does not use up a newer token.
 
-    Every token issued since the client was last heard opens the session; then only the newest does.
+    Every token since the client was last heard resumes the session; then only the newest does.
     """
     async with open_stage() as stage:
         peer = await stage.welcomed()
@@ -119,7 +117,7 @@ async def test_an_abandoned_attempt_does_not_cost_the_newest_token(
 
 
 async def test_lost_welcomes_do_not_pile_up(autojump_clock: MockClock) -> None:
-    """Of the tokens that nobody may ever have read, the newest are kept, and the one in use."""
+    """Of tokens whose welcomes were lost, the newest are kept, and the one in use."""
     async with open_stage() as stage:
         peer = await stage.welcomed()
         await peer.drop()
@@ -138,7 +136,7 @@ async def test_lost_welcomes_do_not_pile_up(autojump_clock: MockClock) -> None:
 async def test_what_was_sent_before_the_welcome_is_not_being_heard(
     frames: int, autojump_clock: MockClock
 ) -> None:
-    """A client that does not wait for its welcome has not read it: the token before stays good."""
+    """A frame sent before the welcome was read does not use up the token before."""
     async with open_stage() as stage:
         peer = await stage.welcomed()
         await peer.drop()
@@ -163,7 +161,7 @@ async def test_what_was_sent_before_the_welcome_is_not_being_heard(
 async def test_tokens_are_compared_by_digest_in_constant_time(
     monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
 ) -> None:
-    """A token presented for a session meets each of its tokens' digests, right or wrong."""
+    """A presented token is compared with every digest of its session, right or wrong."""
     async with open_stage(auth=StaticTokens({TEST_TOKEN: "alice", BOB: "bob"})) as stage:
         peer = await stage.welcomed()
         await peer.drop()

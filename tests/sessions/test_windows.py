@@ -15,17 +15,17 @@ from tests.sessions.support import Stage, open_stage
 from tests.stage import BOB
 
 SWEEP_SECONDS = 5
-"""How late what is over may be forgotten."""
+"""Seconds after which something that expired may still be there."""
 
 
 async def forgotten(stage: Stage, resume: Frame) -> bool:
-    """Whether this session cannot be resumed any more."""
+    """Return whether this session can no longer be resumed."""
     return bool((await stage.refused(resume))["code"] == "RESUME_WINDOW_EXPIRED")
 
 
 @pytest.mark.spec("6.3-4", "6.4-6", "1.0/6.2-3")
 async def test_a_session_lasts_as_long_as_its_window(autojump_clock: MockClock) -> None:
-    """A moment before the end it resumes; a moment after, its token is refused."""
+    """A session resumes a moment before the end of its window, and not a moment after."""
     async with open_stage(resume_window_seconds=100) as stage:
         early, late = await stage.welcomed(), await stage.welcomed()
         await early.drop()
@@ -40,7 +40,7 @@ async def test_a_session_lasts_as_long_as_its_window(autojump_clock: MockClock) 
 async def test_a_window_that_is_over_is_over_at_once(
     offset: float, autojump_clock: MockClock
 ) -> None:
-    """However short it is, and whenever it began, nothing waits for the next round of sweeping."""
+    """A resume after the window is refused at once, not only after the next sweep."""
     async with open_stage(resume_window_seconds=1) as stage:
         await trio.sleep(offset)
         peer = await stage.welcomed()
@@ -52,7 +52,7 @@ async def test_a_window_that_is_over_is_over_at_once(
 
 @pytest.mark.spec("1.0/14-3")
 async def test_what_is_over_is_freed_without_any_traffic(autojump_clock: MockClock) -> None:
-    """A hundred dropped sessions and then silence: soon after the window nothing is left."""
+    """Soon after their windows, a hundred sessions are freed without any traffic."""
     async with open_stage(resume_window_seconds=100) as stage:
         assert stage.remembered() == {}
         for n in range(100):
@@ -71,7 +71,7 @@ async def test_what_is_over_is_freed_without_any_traffic(autojump_clock: MockClo
 
 @pytest.mark.spec("6.3-3", "1.0/6.2-3")
 async def test_a_window_begins_anew_each_time(autojump_clock: MockClock) -> None:
-    """Whoever comes back in time has the whole window again when it leaves."""
+    """A client that resumes in time has a whole window when it leaves again."""
     async with open_stage(resume_window_seconds=100) as stage:
         peer = await stage.welcomed()
         for _ in range(5):
@@ -82,7 +82,7 @@ async def test_a_window_begins_anew_each_time(autojump_clock: MockClock) -> None
 
 
 async def test_a_connected_session_has_no_window(autojump_clock: MockClock) -> None:
-    """However long it stays, it is there; it begins when the client is gone."""
+    """A window begins when the client disconnects, however long it was connected."""
     async with open_stage(resume_window_seconds=10) as stage:
         peer = await stage.connect()
         await peer.hello(features=())
@@ -93,7 +93,7 @@ async def test_a_connected_session_has_no_window(autojump_clock: MockClock) -> N
 
 
 async def test_failed_attempts_do_not_extend_a_window(autojump_clock: MockClock) -> None:
-    """Trying with a wrong token, place or principal keeps nothing alive."""
+    """Failed resumes do not extend a window."""
     async with open_stage(resume_window_seconds=100) as stage:
         peer = await stage.welcomed()
         await peer.drop()
@@ -110,7 +110,7 @@ async def test_failed_attempts_do_not_extend_a_window(autojump_clock: MockClock)
 async def test_a_welcome_that_was_lost_does_not_extend_a_window_beyond_a_new_one(
     autojump_clock: MockClock,
 ) -> None:
-    """A resume whose client vanished begins the window again, and no more than once."""
+    """A resume whose client vanished begins the window again, once."""
     async with open_stage(resume_window_seconds=100) as stage:
         peer = await stage.welcomed()
         await peer.drop()
@@ -123,7 +123,7 @@ async def test_a_welcome_that_was_lost_does_not_extend_a_window_beyond_a_new_one
 
 
 async def test_an_attach_that_has_begun_wins_over_the_window(autojump_clock: MockClock) -> None:
-    """A resume that came in time succeeds, though the window ended while it was looked up."""
+    """A resume that came in time succeeds, even if the window ends during its lookup."""
     async with open_stage(resume_window_seconds=100) as stage:
         peer = await stage.welcomed()
         await peer.drop()
@@ -143,7 +143,7 @@ async def test_an_attach_that_has_begun_wins_over_the_window(autojump_clock: Moc
 async def test_a_resume_that_is_given_up_leaves_the_window_as_it_was(
     autojump_clock: MockClock,
 ) -> None:
-    """A client that goes while its session is looked up neither extends the window nor ends it."""
+    """A client that vanishes during its lookup neither extends nor ends the window."""
     async with open_stage(resume_window_seconds=100, handshake_seconds=10) as stage:
         peer, other = await stage.welcomed(), await stage.welcomed()
         await peer.drop()
@@ -166,7 +166,7 @@ async def test_a_resume_that_is_given_up_leaves_the_window_as_it_was(
 
 @pytest.mark.spec("6.4-5")
 async def test_a_job_outlives_the_window_of_its_session(autojump_clock: MockClock) -> None:
-    """The session is forgotten; the job runs to its end and its outcome is kept."""
+    """A job runs to its end after its session expired, and its outcome is kept."""
     async with open_stage(resume_window_seconds=10) as stage:
         peer = await stage.welcomed()
         job = (await peer.submit("sleeper", 500, idempotency_key="k"))["job_id"]
@@ -185,7 +185,7 @@ async def test_a_job_outlives_the_window_of_its_session(autojump_clock: MockCloc
 async def test_a_window_that_ends_during_a_job_leaves_nothing_to_watch(
     autojump_clock: MockClock,
 ) -> None:
-    """A job whose session is gone emits on, and keeps no trace of who watched it."""
+    """A job whose session expired keeps no trace of who watched it."""
     async with open_stage(resume_window_seconds=10, finished_job_seconds=0) as stage:
         peer = await stage.welcomed()
         await peer.submit("puppet")

@@ -12,13 +12,13 @@ from typing import Final
 import attrs
 import trio
 
+from arcp_trio import Client
 from arcp_trio.cli.client.connecting import connected
 from arcp_trio.cli.client.options import OutputOptions
 from arcp_trio.cli.client.output import Output, json_line, stdout
 from arcp_trio.cli.client.runner import run_client
 from arcp_trio.cli.client.signals import Interrupts
 from arcp_trio.cli.errors import CommandError, ExitCode
-from arcp_trio.client import Client
 
 _SECONDS: Final = 1.0
 """How long each figure but the last is measured."""

@@ -13,13 +13,13 @@ from urllib.parse import urlsplit
 
 import attrs
 
+from arcp_trio import Client, ConnectionFailed, ConnectionRefused, WrongPath, connect
 from arcp_trio.addresses import UNIX_PREFIX, WEBSOCKET_PATH, is_this_machine
 from arcp_trio.cli import defaults
 from arcp_trio.cli.client.options import TOKEN_VARIABLE, URL_VARIABLE, ClientOptions
 from arcp_trio.cli.client.signals import Interrupts
 from arcp_trio.cli.data_folder import token_path
 from arcp_trio.cli.errors import PROGRAM, CommandError, ExitCode, reason
-from arcp_trio.client import Client, ConnectionFailed, ConnectionRefused, WrongPath, connect
 from arcp_trio.client.dialing import Dialer, dialer
 from arcp_trio.client.errors import TlsFailed
 from arcp_trio.plainfile import open_plain

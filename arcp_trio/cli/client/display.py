@@ -8,11 +8,11 @@ from typing import Final, Protocol
 
 import trio
 
+from arcp_trio import Event, JobHandle, ObservedJob
 from arcp_trio.cli.client.event_lines import Teller
 from arcp_trio.cli.client.output import Output, json_line, stderr, stdout
 from arcp_trio.cli.client.screen import Screen
 from arcp_trio.cli.text import safe_json, safe_line, safe_lines
-from arcp_trio.client import Event, JobHandle, ObservedJob
 from arcp_trio.wire.json import Json, JsonObject, dumps
 
 _REDRAW_SECONDS: Final = 0.1

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, TypeGuard, cast
 
+from arcp_trio import Event
 from arcp_trio.cli.text import fitted, safe_line, safe_lines
-from arcp_trio.client import Event
 from arcp_trio.wire.events import REMAINING
 from arcp_trio.wire.json import Json, dumps
 

@@ -6,9 +6,9 @@ from typing import Final
 
 import trio
 
+from arcp_trio import BrokenResult, Client, EventsNotKept, JobHandle, ObservedJob
 from arcp_trio.cli.client.display import Display
 from arcp_trio.cli.errors import CommandError, ExitCode
-from arcp_trio.client import BrokenResult, Client, EventsNotKept, JobHandle, ObservedJob
 from arcp_trio.wire.errors import ArcpError, ResumeWindowExpired
 from arcp_trio.wire.json import Json
 

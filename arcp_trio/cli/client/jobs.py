@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from arcp_trio import Client, JobInfo
 from arcp_trio.cli.client.columns import write_list
 from arcp_trio.cli.client.connecting import connected
 from arcp_trio.cli.client.options import NEWEST, JobsOptions
@@ -11,7 +12,6 @@ from arcp_trio.cli.client.output import Output, json_line, stderr, stdout
 from arcp_trio.cli.client.runner import run_client
 from arcp_trio.cli.client.signals import Interrupts
 from arcp_trio.cli.errors import ExitCode
-from arcp_trio.client import Client, JobInfo
 from arcp_trio.wire.json import JsonObject
 
 _HEADING: Final = ("JOB", "STATUS", "AGENT", "CREATED (UTC)")

@@ -9,6 +9,7 @@ from typing import Final
 
 import trio
 
+from arcp_trio import ConnectionFailed
 from arcp_trio.cli.client.connecting import Destination, find_runtime
 from arcp_trio.cli.client.options import PingOptions
 from arcp_trio.cli.client.output import Output, stdout
@@ -16,7 +17,6 @@ from arcp_trio.cli.client.runner import run_client
 from arcp_trio.cli.client.signals import Interrupts
 from arcp_trio.cli.errors import CommandError, ExitCode
 from arcp_trio.cli.text import safe_line
-from arcp_trio.client import ConnectionFailed
 from arcp_trio.client.handshake import Greeting, greet, hello
 from arcp_trio.transport import Transport, TransportClosed
 from arcp_trio.wire import envelope

@@ -7,11 +7,11 @@ from typing import Final, TypeVar
 
 import trio
 
+from arcp_trio import ConnectionFailed
 from arcp_trio.cli.client.options import ClientOptions
 from arcp_trio.cli.client.signals import SIGNALS, Interrupted, Interrupts
 from arcp_trio.cli.errors import PROGRAM, CommandError, ExitCode, reason
 from arcp_trio.cli.logs import set_up
-from arcp_trio.client import ConnectionFailed
 from arcp_trio.groups import leaves
 from arcp_trio.wire.errors import ArcpError, ResumeWindowExpired
 

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from arcp_trio import ConnectionFailed, JobHandle
 from arcp_trio.authority.lease import CAPABILITIES, is_capability
 from arcp_trio.cli.client.connecting import connected
 from arcp_trio.cli.client.display import make_display
@@ -22,7 +23,6 @@ from arcp_trio.cli.client.screen import Screen
 from arcp_trio.cli.client.signals import Interrupts
 from arcp_trio.cli.errors import PROGRAM, CommandError, ExitCode, reason
 from arcp_trio.cli.text import safe_line
-from arcp_trio.client import ConnectionFailed, JobHandle
 from arcp_trio.wire import json
 from arcp_trio.wire.errors import InvalidRequest, ResumeWindowExpired
 from arcp_trio.wire.json import Json

@@ -102,8 +102,8 @@ class Connection:
             asked = await conversation.run()
             if asked is None:
                 return
-            # The session that was only made to say session.resume on is dropped.
-            session.lost = True
+            # This session was made by a hello that a session.resume followed.
+            session.lose("exchanged for another")
             self._leave_session()
             deadline = trio.current_time() + self._core.limits.handshake_seconds
 
@@ -114,7 +114,7 @@ class Connection:
 
     def end_without_session(self, farewell: Farewell) -> None:
         """End it if no session is attached: none will be opened any more."""
-        if self._attached is None:
+        if not self._closing.session_has_it:
             self._closing.now(farewell.code, farewell.reason)
 
     # -- the handshake

@@ -82,6 +82,7 @@ class Conversation:
                     return
                 await self._reader.keep_pace()
         except TooManyMalformed:
+            self._heard()
             self._core.metrics.connection_failed(Failure.MALFORMED_FRAMES)
             await self._part("malformed_frames")
         except MessageTooBig:

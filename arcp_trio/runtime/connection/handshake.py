@@ -162,12 +162,13 @@ class Handshake:
         session = None if session_id is None else await self._sessions.wake(session_id)
         if session is None:
             raise cannot_resume()
-        attachment = self._attachment(dialect or named(session.record.dialect))
         try:
-            return await self._reattach(session, attachment, resume, principal, features)
-        except BaseException:
-            self._sessions.leave(session, attachment)
-            raise
+            attachment = self._attachment(dialect or named(session.record.dialect))
+            try:
+                return await self._reattach(session, attachment, resume, principal, features)
+            except BaseException:
+                self._sessions.leave(session, attachment)
+                raise
         finally:
             session.release()
 

@@ -66,7 +66,7 @@ class Child:
         error = outcome.error
         if error is None:
             if self._job.chunks is not None:
-                return await self._job.chunks.whole()
+                return await self._job.chunks.whole(self._job)
             return loads(outcome.result)
         raise _FAILURES.get(outcome.status, JobFailed)(
             error.message, details=error.details, retryable=error.retryable, code=error.code

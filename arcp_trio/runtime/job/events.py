@@ -62,8 +62,8 @@ def _encoded(job: Job, kind: str, body: Mapping[str, Json]) -> bytes:
 def _take_chunk(job: Job, chunk: Mapping[str, Json]) -> bool:
     """Count a chunk of the result; return whether it goes on the wire."""
     if job.chunks is None:
-        job.chunks = ResultChunks(job, chunk["result_id"])
-    job.chunks.take(chunk)
+        job.chunks = ResultChunks(chunk["result_id"])
+    job.chunks.take(job, chunk)
     return job.sends_chunks
 
 

@@ -152,7 +152,7 @@ class Job:
 
     async def stop_agent(self) -> None:
         """Wait for the agent to stop within its grace; finish without it if it does not."""
-        if self.status is Status.PENDING:  # the agent was not called, and will not be
+        if self.ended or self.status is Status.PENDING:  # the agent was not called, nor will be
             await self._finish()
         elif not await self.agent_run.stopped():
             log.warning("agent does not stop: cut off", extra=self.facts)

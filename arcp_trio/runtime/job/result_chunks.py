@@ -30,19 +30,18 @@ PAGE_BYTES: Final = 4 * 1024 * 1024
 class ResultChunks:
     """The chunks that a job has streamed so far: their count and size, and which may come next."""
 
-    def __init__(self, job: Job, result_id: str) -> None:
+    def __init__(self, result_id: str) -> None:
         self.id = result_id
         self.size = 0
         """Decoded bytes."""
         self.next_chunk = 0
-        self._job = job
         self._finished = False
         self._failure: ArcpError | None = None
         """Why the job can no longer succeed, even if its agent goes on."""
         self._all_text = True
         self._kept: list[bytes] = []
 
-    def take(self, chunk: Mapping[str, Json]) -> None:
+    def take(self, job: Job, chunk: Mapping[str, Json]) -> None:
         """Count the next chunk, whose fields are of the right types; keep it if it is not sent.
 
         Raises:
@@ -58,23 +57,20 @@ class ResultChunks:
         if chunk["chunk_seq"] != self.next_chunk:
             raise InvalidEvent(f"result_chunk: expected {self.next_chunk} @ $.chunk_seq")
         data = _decoded(chunk)
-        self._count(len(data))
+        self._count(job, len(data))
         self.next_chunk += 1
         self._finished = not chunk["more"]
         self._all_text = self._all_text and chunk["encoding"] == "utf8"
-        if not self._job.sends_chunks:
+        if not job.sends_chunks:
             self._kept.append(data)
 
-    def _count(self, size: int) -> None:
-        job, limits = self._job, self._job.core.limits
+    def _count(self, job: Job, size: int) -> None:
+        limits, metrics = job.core.limits, job.core.metrics
         if self.size + size > limits.result_bytes:
-            raise self._refused(limit_hit("result_bytes", limits.result_bytes))
+            raise self.fail(metrics.refused(limit_hit("result_bytes", limits.result_bytes)))
         if not job.sends_chunks and self.size + size > job.most_payload_bytes:
-            raise self._refused(limit_hit("frame_bytes_out", limits.frame_bytes_out))
+            raise self.fail(metrics.refused(limit_hit("frame_bytes_out", limits.frame_bytes_out)))
         self.size += size
-
-    def _refused(self, error: ArcpError) -> ArcpError:
-        return self.fail(self._job.core.metrics.refused(error))
 
     def fail(self, error: ArcpError) -> ArcpError:
         """Have the job end with `error`, even if its agent ignores it; return a copy to raise."""
@@ -94,33 +90,34 @@ class ResultChunks:
         whole = b"".join(self._kept)
         return whole.decode() if self._all_text else base64_text(whole)
 
-    async def whole(self) -> str | bytes:
+    async def whole(self, job: Job) -> str | bytes:
         """Return the result of a job that has ended: text, or bytes unless all of it was text.
 
         Raises:
             InternalError: the result is no longer stored.
         """
-        if self._job.sends_chunks:
-            data = b"".join([_decoded(chunk) for chunk in await self._stored()])
+        if job.sends_chunks:
+            data = b"".join([_decoded(chunk) for chunk in await _stored(job)])
         else:
             data = b"".join(self._kept)
         return data.decode() if self._all_text else data
 
-    async def _stored(self) -> list[dict[str, Json]]:
-        """Read the chunks back from the job's journal."""
-        job, store = self._job, self._job.core.store
-        await store.flushed()
-        chunks: list[dict[str, Json]] = []
-        at = 0
-        while at < job.journal.length:
-            try:
-                page = await store.owed({job.id: at}, PAGE_ENTRIES, PAGE_BYTES)
-            except JournalTrimmed:
-                raise InternalError("the streamed result is no longer stored") from None
-            at += len(page)
-            tails = [entry.tail for _, entry in page if entry.feature == Feature.RESULT_CHUNK]
-            chunks += [loads_object(b"{" + tail[1:])["payload"]["body"] for tail in tails]
-        return chunks
+
+async def _stored(job: Job) -> list[dict[str, Json]]:
+    """Read the chunks back from a job's journal."""
+    store = job.core.store
+    await store.flushed()
+    chunks: list[dict[str, Json]] = []
+    at = 0
+    while at < job.journal.length:
+        try:
+            page = await store.owed({job.id: at}, PAGE_ENTRIES, PAGE_BYTES)
+        except JournalTrimmed:
+            raise InternalError("the streamed result is no longer stored") from None
+        at += len(page)
+        tails = [entry.tail for _, entry in page if entry.feature == Feature.RESULT_CHUNK]
+        chunks += [loads_object(b"{" + tail[1:])["payload"]["body"] for tail in tails]
+    return chunks
 
 
 def _decoded(chunk: Mapping[str, Json]) -> bytes:

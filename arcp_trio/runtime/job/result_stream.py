@@ -48,7 +48,7 @@ class ResultStream:
         await give_way(self._job)
         if self._job.chunks is not None:
             raise self._job.chunks.fail(InternalError("a job has only one streamed result"))
-        self._job.chunks = ResultChunks(self._job, new_id("res_"))
+        self._job.chunks = ResultChunks(new_id("res_"))
         self._open = True
         return self
 

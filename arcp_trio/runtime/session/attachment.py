@@ -37,6 +37,7 @@ class Attachment:
     def begin(self, replay: Replay) -> None:
         """Let the connection send: first the frames of `replay`, then those in `unsent`."""
         self._replay = replay
+        self.closing.session_has_it = True
         self._begun.set()
 
     async def begun(self) -> Replay:

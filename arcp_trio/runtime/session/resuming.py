@@ -37,7 +37,7 @@ async def check_resume(store: Store, session: Session, digest: bytes, after_seq:
     record = session.record
     covered = await store.covers(session.id, after_seq)
     in_range = record.floor <= after_seq <= record.top
-    if session.lost or not (covered and in_range and record.holds(digest)):
+    if session.lost is not None or not (covered and in_range and record.holds(digest)):
         raise cannot_resume()
 
 
@@ -60,7 +60,9 @@ class Resume:
     """In bytes: a resume takes no room in the inbox."""
     token: str = ""
     """The new token, once the session is to be attached."""
-    error: ArcpError | None = None
+    error: ArcpError | None = attrs.field(
+        factory=lambda: InternalError("the session could not be resumed")
+    )
     done: trio.Event = attrs.field(factory=trio.Event)
 
     async def carry_out(self, session: Session) -> None:
@@ -71,7 +73,8 @@ class Resume:
             self.error = error
         except Exception:
             log.exception("resume failed", extra=session.facts)
-            self.error = InternalError("the session could not be resumed")
+        else:
+            self.error = None
         finally:
             self.done.set()
 

@@ -124,7 +124,7 @@ class Scribe:
         outbox.taken(hints, 0)  # before the wait, during which the outbox fills again
         await self._publish(batch)
         outbox.taken(0, told)
-        session.told(told)
+        session.release(told)
 
     async def _catch_up(self) -> None:
         session = self._session
@@ -300,7 +300,7 @@ class Scribe:
             await self._publish(batch)
             return
         watch.leave_job()
-        session.lost = True
+        session.lose("events are gone")
         outbox = self._outbox
         outbox.behind = False
         if outbox.unsent is not None:

@@ -44,8 +44,8 @@ class Session:
         """The connection whose client was given the newest token: attached, or about to be."""
         self.window_ends: float | None = None
         """On Trio's clock: when the session stops being resumable, unless it is attached before."""
-        self.lost = False
-        """The session cannot go on: it is dropped rather than parked."""
+        self.lost: str | None = None
+        """Why the session cannot go on, if so: it is dropped rather than parked."""
         self.last_place: trio.Event | None = None
         """The end of the line in which submits are answered."""
         self.accepting: frozenset[str] = frozenset()  # costs nothing while it is empty
@@ -69,12 +69,6 @@ class Session:
         """Put something in the outbox, and keep the session in memory until it is dealt with."""
         self.hold()
         self.outbox.tell(item)
-
-    def told(self, count: int) -> None:
-        """Let go of the session for `count` items that the scribe has dealt with."""
-        if count:
-            self._holds -= count
-            self._look_whether_needed()
 
     def stop_observing(self, job_id: str) -> None:
         """End a subscription: later events are not sent, earlier ones may still come."""
@@ -143,16 +137,21 @@ class Session:
         while self.attached is not None:
             await self._detached.wait()
 
+    def lose(self, why: str) -> None:
+        """Have the session dropped, rather than parked, once it is not needed."""
+        self.lost = why
+
     # -- its time in memory
 
     def hold(self) -> None:
         """Keep the session in memory: something is pending for it."""
         self._holds += 1
 
-    def release(self) -> None:
-        """Undo one `hold`."""
-        self._holds -= 1
-        self._look_whether_needed()
+    def release(self, count: int = 1) -> None:
+        """Undo `count` holds; `tell` makes one for each item."""
+        if count:
+            self._holds -= count
+            self._look_whether_needed()
 
     def _look_whether_needed(self) -> None:
         # Every command and answer comes by here: the scribe is woken only when it has to stop.

@@ -160,8 +160,8 @@ class Sessions:
             watch.leave_job()
 
     def _part(self, session: Session) -> None:
-        if session.lost:
-            self._drop(session.id, "exchanged for another")
+        if session.lost is not None:
+            self._drop(session.id, session.lost)
         else:
             window = self._core.limits.resume_window_seconds
             now = trio.current_time()
@@ -264,6 +264,7 @@ class Sessions:
     def leave(self, session: Session, attachment: Attachment) -> None:
         """Take a session from a connection that has ended, or that goes on with another."""
         attachment.over = True
+        attachment.closing.session_has_it = False
         session.detach(attachment)
         if attachment.joined:
             attachment.joined = False

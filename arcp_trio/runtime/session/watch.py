@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING
 
 import attrs
@@ -29,12 +27,9 @@ class Watch:
     observer: bool = False
     """The session subscribed to the job rather than submitting it (§7.6)."""
 
-    hint: Callable[[Entry], None] = attrs.field(init=False)
-    """Gives the session notice of an entry. The job's journal calls it for every entry and watch,
-    so it is a partial, which costs no Python call of its own."""
-
-    def __attrs_post_init__(self) -> None:
-        self.hint = partial(self.session.outbox.hint, self)
+    def hint(self, entry: Entry) -> None:
+        """Give the session notice of an entry; the job's journal calls this for each one."""
+        self.session.outbox.hint(self, entry)
 
     @property
     def attached(self) -> bool:
