@@ -46,7 +46,7 @@ class SafeStore(MemoryStore):
     @property
     def credentials(self) -> list[CredentialRow]:
         """The stored rows of credentials that are not revoked."""
-        return list(self.tables.credentials.values())
+        return list(self._tables.credentials.values())
 
 
 agents = Agents()

@@ -113,7 +113,7 @@ async def test_a_parent_that_ends_while_its_child_is_issued(
         if by != "shutdown":
             await trio.sleep(15)
             assert store.credentials == []
-    assert len(store.tables.journals) == 1
+    assert len(store._tables.journals) == 1
 
 
 async def test_a_child_that_gets_none_is_refused(autojump_clock: MockClock) -> None:

@@ -176,7 +176,7 @@ async def test_a_shutdown_meanwhile_leaves_nothing_alive(
             assert refused.value.retryable
             assert trio.current_time() == began
         assert upstream.live == set()
-    assert not store.tables.journals
+    assert not store._tables.journals
     async with providing_runtime(upstream, store):  # keys on their way may have been minted since
         upstream.mint_late()
         await trio.sleep(11)
@@ -197,7 +197,7 @@ async def test_an_answer_that_comes_behind_a_shutdown(autojump_clock: MockClock)
             with pytest.raises(InternalError):
                 await peer.answer("job.accepted", request)
         assert upstream.live == set()
-    assert not store.tables.journals
+    assert not store._tables.journals
 
 
 @pytest.mark.spec("9.8.2-4")

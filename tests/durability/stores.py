@@ -13,7 +13,7 @@ import trio
 from arcp_trio.store.errors import StoreError
 from arcp_trio.store.interface import Replay
 from arcp_trio.store.memory import MemoryStore
-from arcp_trio.store.memory.tables import Tables
+from arcp_trio.store.memory._tables import Tables
 from arcp_trio.store.records import Frame
 from arcp_trio.store.writes import Write
 
@@ -36,7 +36,7 @@ def crash(store: MemoryStore) -> MemoryStore:
 def copy_into(empty: S, store: MemoryStore) -> S:
     """Copy what is committed in `store` into the empty one, and return that."""
     for name in TABLES:
-        setattr(empty.tables, name, copy.deepcopy(getattr(store.tables, name)))
+        setattr(empty._tables, name, copy.deepcopy(getattr(store._tables, name)))
     return empty
 
 

@@ -92,8 +92,10 @@ async def start_twice(store: MemoryStore, clock: TrioClock) -> None:
 
 async def content(store: MemoryStore) -> dict[str, object]:
     """Return all sessions and jobs."""
-    sessions = {session_id: await store.session(session_id) for session_id in store.tables.sessions}
-    jobs = {i: (await store.job(i), tails(await journal(store, i))) for i in store.tables.journals}
+    sessions = {
+        session_id: await store.session(session_id) for session_id in store._tables.sessions
+    }
+    jobs = {i: (await store.job(i), tails(await journal(store, i))) for i in store._tables.journals}
     return {**sessions, **jobs}
 
 

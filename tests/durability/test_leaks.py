@@ -129,7 +129,7 @@ async def test_short_jobs_leave_nothing_in_their_session(autojump_clock: MockClo
 
         assert await growth(2_000, have_one_done) < 500
         most = 10 + SWEEP_SECONDS / 0.5 + 1
-        assert all(len(getattr(world.store.tables, name)) <= most for name in TABLES)
+        assert all(len(getattr(world.store._tables, name)) <= most for name in TABLES)
 
 
 @pytest.mark.parametrize(

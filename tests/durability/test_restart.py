@@ -176,7 +176,7 @@ async def test_an_acceptance_on_its_way_is_not_one_that_was_told(
     async with world.runtime:
         peer = await welcomed(world)
         await peer.send("job.submit", {"agent": "waiter", "idempotency_key": "k"})
-        while not world.store.tables.keys:  # noqa: ASYNC110 - the instant of its commit
+        while not world.store._tables.keys:  # noqa: ASYNC110 - the instant of its commit
             await trio.lowlevel.checkpoint()
         assert not (await world.store.job(job_of_key(world))).submitters  # type: ignore[union-attr]
         second = successor(world)
@@ -188,7 +188,7 @@ async def test_an_acceptance_on_its_way_is_not_one_that_was_told(
 
 def job_of_key(world: World) -> str:
     """Return the job of the only key."""
-    (row,) = world.store.tables.keys.values()
+    (row,) = world.store._tables.keys.values()
     return row.job_id
 
 
@@ -322,7 +322,7 @@ async def test_windows_begin_anew(world: World, autojump_clock: MockClock) -> No
         await trio.sleep(20)
         with pytest.raises(ResumeWindowExpired):
             await resumed(second, late.resume_from())
-        assert list(second.store.tables.sessions) == [peer.session_id]
+        assert list(second.store._tables.sessions) == [peer.session_id]
 
 
 async def test_parked_sessions_are_bounded_from_the_start(

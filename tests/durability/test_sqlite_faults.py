@@ -18,8 +18,8 @@ from trio.testing import MockClock
 from arcp_trio import MemoryStore, SqliteStore
 from arcp_trio.store.errors import StoreError
 from arcp_trio.store.replaying import ReplayPlace
-from arcp_trio.store.sqlite import engine, rows
-from arcp_trio.store.sqlite.snapshot import Snapshot
+from arcp_trio.store.sqlite import _rows, engine
+from arcp_trio.store.sqlite._snapshot import Snapshot
 from arcp_trio.testing import TrioClock, WireRecorder
 from arcp_trio.testing.background import background_tasks
 from arcp_trio.testing.frames import Frame
@@ -69,7 +69,7 @@ class Witness:
         number = frame.get("event_seq")
         if frame["type"] == "session.welcome":
             digest = token_digest(frame["payload"]["resume_token"])
-            assert rows.session_of_token(self.db, digest) == frame["session_id"]
+            assert _rows.session_of_token(self.db, digest) == frame["session_id"]
         elif number is not None:
             self._find(client, frame, number - 1, number)
         elif frame["type"] in PROMISES and promise(frame) not in map(promise, client.frames):

@@ -123,10 +123,10 @@ async def test_a_key_that_cannot_be_looked_up_lets_no_job_through(
             with pytest.raises(InternalError) as refused:
                 await peer.submit("ticker", {"n": 1}, idempotency_key="k")
         assert refused.value.retryable
-        assert not store.tables.journals
+        assert not store._tables.journals
         accepted = await peer.submit("ticker", {"n": 1}, idempotency_key="k")
         await peer.until_terminal(accepted["job_id"])
-        assert list(store.tables.journals) == [accepted["job_id"]]
+        assert list(store._tables.journals) == [accepted["job_id"]]
 
 
 @pytest.mark.logs_error(TROUBLE)

@@ -80,11 +80,11 @@ async def test_many_keys_leave_nothing_behind(autojump_clock) -> None:
             peer.seen.clear()
             await trio.sleep(1)
         assert isinstance(flow.store, MemoryStore)
-        assert len(flow.store.tables.keys) <= 110
-        assert len(flow.store.tables.journals) <= 60
+        assert len(flow.store._tables.keys) <= 110
+        assert len(flow.store._tables.journals) <= 60
         await trio.sleep(110)
-        assert flow.store.tables.keys == {}
-        assert flow.store.tables.journals == {}
+        assert flow.store._tables.keys == {}
+        assert flow.store._tables.journals == {}
         assert live_jobs(flow.runtime) == set()
 
 

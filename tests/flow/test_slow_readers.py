@@ -27,7 +27,7 @@ FEW = {"journal_bytes": 100 * KB, "tail_bytes": 100 * KB, "tail_frames": 50}
 def journal_bytes(flow: Flow, job_id: str) -> int:
     """Return the size of what the store holds of a job."""
     assert isinstance(flow.store, MemoryStore)
-    return sum(len(entry.tail) for entry in flow.store.tables.journals[job_id].entries)
+    return sum(len(entry.tail) for entry in flow.store._tables.journals[job_id].entries)
 
 
 async def filled(flow: Flow) -> tuple[Peer, str]:
@@ -161,7 +161,7 @@ async def test_a_gap_found_while_another_connection_resumes_is_told_to_that(
         with pytest.raises(TransportClosed):
             await second.receive()
         await trio.sleep(10)
-        assert flow.store.tables.sessions == {}
+        assert flow.store._tables.sessions == {}
 
 
 async def test_a_submitter_with_a_gap_is_not_waited_for(autojump_clock) -> None:
@@ -285,7 +285,7 @@ async def test_what_an_absent_session_holds_is_a_cursor(autojump_clock) -> None:
         await wait_all_tasks_blocked()
         await flow.tap.let_out(20_000)
         assert awake_sessions(flow.runtime) == set()
-        (log,) = flow.store.tables.sessions.values()
+        (log,) = flow.store._tables.sessions.values()
         assert log.row.top == 0
         assert len(log.items) == 1
 

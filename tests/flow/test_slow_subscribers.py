@@ -200,12 +200,12 @@ async def test_an_absent_subscriber_costs_a_cursor(events: int, autojump_clock) 
         await wait_all_tasks_blocked()
         assert awake_sessions(flow.runtime) == set()
         assert peer.session_id is not None
-        kept, rows = repr(store.tables.sessions[peer.session_id]), store.rows.copy()
+        kept, rows = repr(store._tables.sessions[peer.session_id]), store.rows.copy()
         assert len(kept) < KB
 
         await flow.tap.let_out(events)
         assert flow.tap.emitted == events
-        assert repr(store.tables.sessions[peer.session_id]) == kept
+        assert repr(store._tables.sessions[peer.session_id]) == kept
         assert store.rows == rows
         assert watching_sessions(flow.runtime, job_id) == set()
         assert held_in_all(flow) == 0

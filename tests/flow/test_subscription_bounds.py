@@ -133,11 +133,11 @@ async def test_subscribe_and_drop_leaves_nothing(autojump_clock: MockClock) -> N
             await subscribe(watcher, job_id)
             await watcher.drop()
         assert isinstance(scene.store, MemoryStore)
-        assert len(scene.store.tables.journals[job_id].watchers) == 1_001
+        assert len(scene.store._tables.journals[job_id].watchers) == 1_001
         await trio.sleep(30)
         assert watching_sessions(scene.runtime, job_id) == {owner.session_id}
-        assert scene.store.tables.journals[job_id].watchers == {owner.session_id}
-        assert list(scene.store.tables.sessions) == [owner.session_id]
+        assert scene.store._tables.journals[job_id].watchers == {owner.session_id}
+        assert list(scene.store._tables.sessions) == [owner.session_id]
         await scene.say(job_id, 1)
         await scene.end(owner, job_id)
 
@@ -148,7 +148,7 @@ async def journal_size(store: Store) -> int:
     if isinstance(store, SqliteStore):
         return (await store._read(row_counts))["journal"]
     assert isinstance(store, MemoryStore)
-    return sum(len(journal.entries) for journal in store.tables.journals.values())
+    return sum(len(journal.entries) for journal in store._tables.journals.values())
 
 
 async def test_observing_stores_no_event_again(scene: Scene) -> None:

@@ -76,8 +76,8 @@ async def test_what_children_spend_does_not_overfill_their_ancestors_journals(
         await peer.submit("payer", ["spender", "payer"], lease_request=lease)
         await peer.drop()
         await trio.sleep(5)
-        assert len(store.tables.journals) == 3
-        for journal in store.tables.journals.values():
+        assert len(store._tables.journals) == 3
+        for journal in store._tables.journals.values():
             assert journal.base + len(journal.entries) > 2_000
             assert sum(len(entry.tail) for entry in journal.entries) < 1.2 * bound
 

@@ -77,7 +77,7 @@ async def test_what_a_full_journal_gives_up_is_counted(autojump_clock: MockClock
         await peer.drop()
         flow.tap.size = 1_000
         await flow.tap.let_out(1_000)
-        left = len(flow.store.tables.journals[job_id].entries)
+        left = len(flow.store._tables.journals[job_id].entries)
         assert scrape(flow.runtime)("evicted_events_total") == 1_000 - left > 800
 
 

@@ -49,7 +49,7 @@ async def entered(world: World) -> Peer:
 
 def kept(world: World) -> int:
     """Return the number of entries in all tables of the store."""
-    return sum(len(getattr(world.store.tables, name)) for name in TABLES)
+    return sum(len(getattr(world.store._tables, name)) for name in TABLES)
 
 
 @sizes(50_000, 10_000_000)
@@ -63,7 +63,7 @@ async def test_a_job_that_never_stops_talking(count: int, autojump_clock: MockCl
         await peer.close()
         await wait_all_tasks_blocked()
         assert not live_jobs(world.runtime)
-        (journal,) = world.store.tables.journals.values()
+        (journal,) = world.store._tables.journals.values()
         assert journal.base > count - 10_000
         assert sum(len(entry.tail) for entry in journal.entries) < 1_100_000
         assert scrape(world.runtime)("events_total") == count
@@ -83,9 +83,9 @@ async def test_keys_of_many_days(count: int, autojump_clock: MockClock) -> None:
             jobs[1:] = [end["job_id"]]
             await peer.send("session.ack", {"last_processed_seq": end["event_seq"]})
             await trio.sleep(5)
-            assert len(world.store.tables.keys) <= 722
+            assert len(world.store._tables.keys) <= 722
         assert jobs[0] != jobs[1]
-        assert len(world.store.tables.journals) <= 122
+        assert len(world.store._tables.journals) <= 122
         assert claimed_keys(world.runtime) == 0
 
 

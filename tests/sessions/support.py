@@ -87,7 +87,7 @@ class Stage(stage.Stage[PausingStore]):
 
         Tables that are empty are left out.
         """
-        tables = attrs.asdict(self.store.tables, recurse=False)
+        tables = attrs.asdict(self.store._tables, recurse=False)
         of_jobs = {"journals", "listed", "finished", "keys"}
         stored = {
             name: len(table)

@@ -313,7 +313,7 @@ async def test_a_session_that_is_stored_too_late_is_nobodys(autojump_clock: Mock
         assert tasks() == before
         assert not connected_principals(stage.runtime)
         await trio.sleep(110)
-        assert not stage.store.tables.sessions
+        assert not stage.store._tables.sessions
 
 
 # --- a second hello

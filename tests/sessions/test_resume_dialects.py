@@ -218,7 +218,7 @@ async def test_the_session_left_for_another_is_gone(autojump_clock: MockClock) -
         assert (await stage.refused(fresh))["code"] == "RESUME_WINDOW_EXPIRED"
         await peer.drop()
         await wait_all_tasks_blocked()
-        assert len(stage.store.tables.sessions) == 1
+        assert len(stage.store._tables.sessions) == 1
 
 
 async def test_pings_and_acks_may_come_before(autojump_clock: MockClock) -> None:

@@ -173,7 +173,7 @@ async def test_a_job_outlives_the_window_of_its_session(autojump_clock: MockCloc
         await peer.drop()
         await trio.sleep(16)
         assert await forgotten(stage, peer.resume_from())
-        assert not stage.store.tables.sessions
+        assert not stage.store._tables.sessions
         assert scrape(stage.runtime)("jobs", state="running") == 1
         await trio.sleep(500)
         assert not live_jobs(stage.runtime)
@@ -194,5 +194,5 @@ async def test_a_window_that_ends_during_a_job_leaves_nothing_to_watch(
         await stage.puppet.say("to nobody")
         await stage.puppet.finish()
         await trio.sleep(2 * SWEEP_SECONDS)
-        assert not stage.store.tables.journals
-        assert not stage.store.tables.sessions
+        assert not stage.store._tables.journals
+        assert not stage.store._tables.sessions

@@ -26,7 +26,7 @@ from arcp_trio.store.records import (
     Status,
 )
 from arcp_trio.store.sqlite import SqliteStore
-from arcp_trio.store.sqlite.cleaning import clean_piece
+from arcp_trio.store.sqlite._cleaning import clean_piece
 from arcp_trio.store.writes import (
     AcceptJob,
     AppendJournal,

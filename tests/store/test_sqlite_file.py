@@ -29,7 +29,7 @@ from arcp_trio.store.errors import (
     StoreInUse,
     UnwritableStore,
 )
-from arcp_trio.store.sqlite import SqliteStore, open_read_only, schema
+from arcp_trio.store.sqlite import SqliteStore, _schema, open_read_only
 from tests.store.engines import Feeder, job_row, read_all, running, session_row
 from tests.store.files import fill, on, refusal
 
@@ -305,7 +305,7 @@ def test_what_its_user_may_not_write_is_refused(file_mode: int | None) -> None:
 async def test_a_later_version_is_refused(path: Path) -> None:
     """A store of a later version is refused."""
     await fill(path)
-    sql(path, f"PRAGMA user_version = {len(schema.MIGRATIONS) + 1}")
+    sql(path, f"PRAGMA user_version = {len(_schema.MIGRATIONS) + 1}")
     refused = await refusal(path)
     assert isinstance(refused, OtherVersion)
     assert "later version" in str(refused)
@@ -317,7 +317,7 @@ async def test_an_earlier_version_is_brought_up_to_date(
     """Each migration is applied once, and keeps what was stored."""
     await fill(path)
     more = ("ALTER TABLE session ADD COLUMN colour TEXT", "UPDATE session SET colour = 'red'")
-    monkeypatch.setattr(schema, "MIGRATIONS", [*schema.MIGRATIONS, more])
+    monkeypatch.setattr(_schema, "MIGRATIONS", [*_schema.MIGRATIONS, more])
     for _ in range(2):
         async with running(on(path)) as store:
             assert await store.session("S") is not None
@@ -330,10 +330,10 @@ async def test_a_step_that_fails_changes_nothing(
 ) -> None:
     """A migration that fails leaves the version before it."""
     await fill(path)
-    steps = list(schema.MIGRATIONS)
+    steps = list(_schema.MIGRATIONS)
     broken = ("ALTER TABLE session ADD COLUMN colour TEXT", "UPDATE nothing SET colour = 'red'")
-    monkeypatch.setattr(schema, "MIGRATIONS", [*steps, broken])
+    monkeypatch.setattr(_schema, "MIGRATIONS", [*steps, broken])
     await refusal(path)
-    monkeypatch.setattr(schema, "MIGRATIONS", steps)
+    monkeypatch.setattr(_schema, "MIGRATIONS", steps)
     async with running(on(path)) as store:
         assert await store.session("S") is not None

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from arcp_trio.store.errors import OtherVersion, StoreError, StoreInUse
-from arcp_trio.store.sqlite import open_read_only, schema
+from arcp_trio.store.sqlite import _schema, open_read_only
 from tests.store.engines import Feeder, read_all, running, session_row
 from tests.store.files import fill, on, refusal
 
@@ -79,7 +79,7 @@ async def test_looking_at_what_is_not_there(path: Path) -> None:
 async def test_looking_at_an_earlier_version(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A store of an earlier version is refused, since reading does not migrate it."""
     await fill(path)
-    monkeypatch.setattr(schema, "MIGRATIONS", [*schema.MIGRATIONS, ()])
+    monkeypatch.setattr(_schema, "MIGRATIONS", [*_schema.MIGRATIONS, ()])
     with pytest.raises(OtherVersion, match="earlier version"):
         async with open_read_only(path):
             pass

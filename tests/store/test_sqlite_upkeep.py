@@ -12,7 +12,7 @@ import pytest
 import trio
 
 from arcp_trio.store.records import Entry, Inline
-from arcp_trio.store.sqlite import SqliteStore, cleaning, engine, file
+from arcp_trio.store.sqlite import SqliteStore, _cleaning, _file, engine
 from arcp_trio.store.writes import AppendJournal, DropSession, MoveFloor, TrimJournal
 from tests.store.engines import Feeder, row_counts, running
 
@@ -133,14 +133,14 @@ async def test_clearing_away_does_not_hold_up_commits(
     def counted(db: sqlite3.Connection) -> bool:
         nonlocal pieces
         pieces += 1
-        return cleaning.clean_piece(db)
+        return _cleaning.clean_piece(db)
 
     feeder = Feeder(store)
     feeder.job("J")
     await emit(store, "J", 0, 2_000)
     monkeypatch.setattr(engine, "clean_piece", counted)
-    monkeypatch.setattr(cleaning, "PIECE_SECONDS", 0.0)
-    monkeypatch.setattr(cleaning, "PIECE_ROWS", 1)
+    monkeypatch.setattr(_cleaning, "PIECE_SECONDS", 0.0)
+    monkeypatch.setattr(_cleaning, "PIECE_ROWS", 1)
     await store.put(TrimJournal("J", 2_000)).committed()
     waited: list[int] = []
     while "journal" in await store._read(row_counts):
@@ -177,7 +177,7 @@ async def test_commits_wait_for_a_write_ahead_log_that_grew_long(
 ) -> None:
     """Without housekeeping, commits keep the write-ahead log within its bound."""
     monkeypatch.setattr(engine, "HOUSEKEEPING_SECONDS", 1_000)
-    monkeypatch.setattr(file, "MAX_WAL_PAGES", 64)
+    monkeypatch.setattr(_file, "MAX_WAL_PAGES", 64)
     log = path.with_name("arcp.db-wal")
     longest = 0
     async with running(SqliteStore(path, synchronous="OFF")) as store:

@@ -1,4 +1,4 @@
-"""The engine that keeps everything in memory."""
+"""The engine that keeps everything in memory. Modules with an underscore are internal."""
 
 from __future__ import annotations
 

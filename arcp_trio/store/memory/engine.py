@@ -11,8 +11,8 @@ import trio
 
 from arcp_trio.store.first_numbers import index_after
 from arcp_trio.store.interface import JournalTrimmed, Owed, Replay, Store
-from arcp_trio.store.memory.tables import Tables, last_place
-from arcp_trio.store.memory.writing import TableWriter
+from arcp_trio.store.memory._tables import Tables, last_place
+from arcp_trio.store.memory._writing import TableWriter
 from arcp_trio.store.records import Frame, JobQuery, JobRow, KeyRow, Range, Recovered, SessionRow
 from arcp_trio.store.replaying import ReplayPlace
 from arcp_trio.store.writes import Write
@@ -28,8 +28,8 @@ class MemoryStore(Store):
         """Make an empty store that keeps at most `journal_bytes` bytes of events for each job."""
         super().__init__()
         self.journal_bytes = journal_bytes
-        self.tables = Tables()
-        self._writer = TableWriter(self.tables)
+        self._tables = Tables()
+        self._writer = TableWriter(self._tables)
 
     async def _commit(self, writes: Sequence[Write]) -> None:
         await trio.lowlevel.checkpoint()
@@ -39,30 +39,30 @@ class MemoryStore(Store):
 
     async def recover(self) -> Recovered:
         await trio.lowlevel.checkpoint()
-        journals = self.tables.journals.values()
+        journals = self._tables.journals.values()
         return Recovered(
             ordinal=max((j.entries[-1].ordinal for j in journals if j.entries), default=0),
-            sessions={key: log.row.principal for key, log in self.tables.sessions.items()},
+            sessions={key: log.row.principal for key, log in self._tables.sessions.items()},
             unfinished=[
                 attrs.evolve(journal.row, length=journal.base + len(journal.entries))
                 for journal in journals
                 if journal.row.finished_at is None
             ],
-            credentials=list(self.tables.credentials.values()),
+            credentials=list(self._tables.credentials.values()),
         )
 
     async def session(self, session_id: str) -> SessionRow | None:
         await trio.lowlevel.checkpoint()
-        log = self.tables.sessions.get(session_id)
+        log = self._tables.sessions.get(session_id)
         return None if log is None else attrs.evolve(log.row, watches=dict(log.row.watches))
 
     async def session_of_token(self, digest: bytes) -> str | None:
         await trio.lowlevel.checkpoint()
-        return self.tables.tokens.get(digest)
+        return self._tables.tokens.get(digest)
 
     async def job(self, job_id: str) -> JobRow | None:
         await trio.lowlevel.checkpoint()
-        journal = self.tables.journals.get(job_id)
+        journal = self._tables.journals.get(job_id)
         return None if journal is None or journal.expired else journal.told()
 
     async def jobs(self, query: JobQuery) -> Sequence[JobRow]:
@@ -70,14 +70,14 @@ class MemoryStore(Store):
         bound, size = query.bound, query.size
         while True:
             await trio.lowlevel.checkpoint()
-            listed = self.tables.listed.get(query.principal, [])
+            listed = self._tables.listed.get(query.principal, [])
             stop = bisect_left(listed, bound)
             piece = listed[max(0, stop - LOOK_ITEMS) : stop]
             for created_at, job_id in reversed(piece):
                 full = len(found) == query.limit or size < 0
                 if full or created_at <= query.created_after:
                     return found
-                row = self.tables.journals[job_id].told()
+                row = self._tables.journals[job_id].told()
                 if query.wants(row):
                     found.append(row)
                     size -= len(row.accepted)
@@ -87,15 +87,15 @@ class MemoryStore(Store):
 
     async def index_after(self, job_id: str, seq: int) -> int | None:
         await trio.lowlevel.checkpoint()
-        journal = self.tables.journals.get(job_id)
+        journal = self._tables.journals.get(job_id)
         if journal is None or journal.expired:
             return None
         return max(journal.base, index_after(journal.numbers, seq))
 
     async def key(self, principal: str, key: str, now: float) -> KeyRow | None:
         await trio.lowlevel.checkpoint()
-        row = self.tables.keys.get((principal, key))
-        if row is None or (row.expires_at <= now and row.job_id not in self.tables.journals):
+        row = self._tables.keys.get((principal, key))
+        if row is None or (row.expires_at <= now and row.job_id not in self._tables.journals):
             return None
         return row
 
@@ -103,7 +103,7 @@ class MemoryStore(Store):
         await trio.lowlevel.checkpoint()
         found: list[Owed] = []
         for job_id, cursor in cursors.items():
-            journal = self.tables.journals.get(job_id)
+            journal = self._tables.journals.get(job_id)
             if journal is None or cursor < journal.base:
                 raise JournalTrimmed(job_id)
             start = cursor - journal.base
@@ -116,7 +116,7 @@ class MemoryStore(Store):
         place = 2 * after + 1
         while True:
             await trio.lowlevel.checkpoint()
-            log = self.tables.sessions.get(session_id)
+            log = self._tables.sessions.get(session_id)
             if log is None or after < log.row.floor:
                 return False
             start = bisect_left(log.items, place, key=last_place)
@@ -124,7 +124,7 @@ class MemoryStore(Store):
             for item in piece:
                 if type(item) is Range:
                     index = item.first_index + max(0, after + 1 - item.first_seq)
-                    journal = self.tables.journals.get(item.job_id)
+                    journal = self._tables.journals.get(item.job_id)
                     if journal is None or index < journal.base:
                         return False
             if len(piece) < LOOK_ITEMS:
@@ -132,7 +132,7 @@ class MemoryStore(Store):
             place = piece[-1].last_place + 1
 
     def replay(self, session_id: str, after: int, top: int, log_rows: int) -> Replay:
-        return _MemoryReplay(self.tables, ReplayPlace(session_id, after, top, log_rows))
+        return _MemoryReplay(self._tables, ReplayPlace(session_id, after, top, log_rows))
 
 
 class _MemoryReplay:

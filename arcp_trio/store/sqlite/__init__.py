@@ -1,4 +1,7 @@
-"""The durable engine, which keeps everything in one SQLite file."""
+"""The durable engine, which keeps everything in one SQLite file.
+
+Modules with an underscore are internal.
+"""
 
 from __future__ import annotations
 

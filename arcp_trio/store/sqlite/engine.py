@@ -14,10 +14,10 @@ import trio
 
 from arcp_trio.store.errors import StoreError, UnwritableStore
 from arcp_trio.store.interface import Store
-from arcp_trio.store.sqlite import file
-from arcp_trio.store.sqlite.cleaning import clean_piece, shrink_piece
+from arcp_trio.store.sqlite import _file
+from arcp_trio.store.sqlite._cleaning import clean_piece, shrink_piece
+from arcp_trio.store.sqlite._writing import GroupWriter
 from arcp_trio.store.sqlite.reader import SqliteReader
-from arcp_trio.store.sqlite.writing import GroupWriter
 from arcp_trio.store.writes import Write
 
 log = logging.getLogger(__name__)
@@ -92,14 +92,14 @@ class SqliteStore(SqliteReader, Store):
     def _open(self) -> None:
         path = self.path
         with ExitStack() as opened:
-            file.make(path)
-            opened.enter_context(file.held(path))
+            _file.make(path)
+            opened.enter_context(_file.held(path))
             try:
                 writer, checkpointer, reader = [
-                    opened.enter_context(closing(file.connect(path, f"mode={mode}")))
+                    opened.enter_context(closing(_file.connect(path, f"mode={mode}")))
                     for mode in ("rw", "rw", "ro")
                 ]
-                file.prepare(writer, path, self._synchronous)
+                _file.prepare(writer, path, self._synchronous)
                 checkpointer.execute(f"PRAGMA synchronous = {self._synchronous}")
                 (self._committed,) = writer.execute("SELECT committed FROM state").fetchone()
             except sqlite3.OperationalError as error:
@@ -123,14 +123,14 @@ class SqliteStore(SqliteReader, Store):
         """Call `act` with the one connection that writes; a cancel waits until `act` is done."""
 
         def in_thread() -> _T:
-            with file.store_errors(self.path):
+            with _file.store_errors(self.path):
                 return act(self._writer)
 
         return await trio.to_thread.run_sync(in_thread, limiter=self._writes)
 
     def _store_group(self, db: sqlite3.Connection, writes: Sequence[Write]) -> None:
         number = self._committed + 1
-        with file.transaction(db, "IMMEDIATE"):
+        with _file.transaction(db, "IMMEDIATE"):
             (stored,) = db.execute("SELECT committed FROM state").fetchone()
             if stored != number:  # else the try before, which seemed to fail, has stored the group
                 changes = db.total_changes
@@ -187,7 +187,7 @@ class SqliteStore(SqliteReader, Store):
 
     async def _copy_log(self) -> int:
         def in_thread() -> int:
-            with file.store_errors(self.path):
+            with _file.store_errors(self.path):
                 return _copy_log(self._checkpointer)
 
         return await trio.to_thread.run_sync(in_thread, limiter=self._checkpoints)

@@ -17,9 +17,9 @@ from arcp_trio.store.errors import OtherVersion, StoreError
 from arcp_trio.store.interface import Owed, Replay
 from arcp_trio.store.records import Frame, JobQuery, JobRow, KeyRow, Recovered, SessionRow
 from arcp_trio.store.replaying import ReplayPlace
-from arcp_trio.store.sqlite import file, rows, schema
-from arcp_trio.store.sqlite.looking import Coverage, NumberSearch
-from arcp_trio.store.sqlite.snapshot import Snapshot
+from arcp_trio.store.sqlite import _file, _rows, _schema
+from arcp_trio.store.sqlite._looking import Coverage, NumberSearch
+from arcp_trio.store.sqlite._snapshot import Snapshot
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -33,6 +33,7 @@ class SqliteReader:
     def __init__(self, path: Path, connection: sqlite3.Connection | None = None) -> None:
         super().__init__()
         self.path = path
+        """The file."""
         self._connection = connection
         """What is read from; None while the store is not open."""
         self._reads = trio.CapacityLimiter(1)
@@ -49,25 +50,25 @@ class SqliteReader:
             db = self._connection
             if db is None:
                 raise StoreError(f"{self.path} is not open")
-            with file.store_errors(self.path), file.transaction(db, "DEFERRED"):
+            with _file.store_errors(self.path), _file.transaction(db, "DEFERRED"):
                 return act(db, *args, **kwargs)
 
         return await trio.to_thread.run_sync(in_thread, limiter=self._reads)
 
     async def recover(self) -> Recovered:
-        return await self._read(rows.recover)
+        return await self._read(_rows.recover)
 
     async def session(self, session_id: str) -> SessionRow | None:
-        return await self._read(rows.session, session_id)
+        return await self._read(_rows.session, session_id)
 
     async def session_of_token(self, digest: bytes) -> str | None:
-        return await self._read(rows.session_of_token, digest)
+        return await self._read(_rows.session_of_token, digest)
 
     async def job(self, job_id: str) -> JobRow | None:
-        return await self._read(rows.job, job_id)
+        return await self._read(_rows.job, job_id)
 
     async def jobs(self, query: JobQuery) -> Sequence[JobRow]:
-        return await self._read(rows.jobs, query)
+        return await self._read(_rows.jobs, query)
 
     async def index_after(self, job_id: str, seq: int) -> int | None:
         search = NumberSearch(job_id, seq)
@@ -76,7 +77,7 @@ class SqliteReader:
         return None if search.found is None else max(search.found, search.base)
 
     async def key(self, principal: str, key: str, now: float) -> KeyRow | None:
-        return await self._read(rows.key, principal, key, now)
+        return await self._read(_rows.key, principal, key, now)
 
     async def owed(self, cursors: Mapping[str, int], entries: int, size: int) -> Sequence[Owed]:
         cursors = dict(cursors)  # the caller's may change while the thread reads
@@ -122,14 +123,14 @@ def _connect(path: Path, opened: ExitStack) -> sqlite3.Connection:
     try:
         if not path.is_file():
             raise StoreError(f"there is no store at {path}")
-        opened.enter_context(file.held(path, shared=True))
+        opened.enter_context(_file.held(path, shared=True))
         seen, query = _untouched(path, opened)
     except OSError as error:
         raise StoreError(f"cannot read {path}: {error.strerror}") from error
-    with file.store_errors(path):
-        db = opened.enter_context(closing(file.connect(seen, query)))
-        file.identify(db, path)
-        if schema.version_of(db) != len(schema.MIGRATIONS):
+    with _file.store_errors(path):
+        db = opened.enter_context(closing(_file.connect(seen, query)))
+        _file.identify(db, path)
+        if _schema.version_of(db) != len(_schema.MIGRATIONS):
             raise OtherVersion(f"{path} is of an earlier version: start a runtime on it once")
     return db
 

@@ -8,8 +8,8 @@ from functools import singledispatch
 from typing import Final
 
 from arcp_trio.store.records import Entry
-from arcp_trio.store.sqlite import writing_jobs, writing_sessions
-from arcp_trio.store.sqlite.packing import pack_entries
+from arcp_trio.store.sqlite import _writing_jobs, _writing_sessions
+from arcp_trio.store.sqlite._packing import pack_entries
 from arcp_trio.store.writes import AppendJournal, FinishJob, Write
 
 ROW_ENTRIES: Final = 256
@@ -73,18 +73,18 @@ def _apply(write: Write, db: sqlite3.Connection) -> None:
 
 
 for _function in (
-    writing_sessions.put_session,
-    writing_sessions.rotate_token,
-    writing_sessions.append_log,
-    writing_sessions.move_floor,
-    writing_sessions.drop_session,
-    writing_jobs.accept_job,
-    writing_jobs.add_submitter,
-    writing_jobs.start_job,
-    writing_jobs.cancel_job,
-    writing_jobs.finish_job,
-    writing_jobs.trim_journal,
-    writing_jobs.keep_credentials,
-    writing_jobs.expire,
+    _writing_sessions.put_session,
+    _writing_sessions.rotate_token,
+    _writing_sessions.append_log,
+    _writing_sessions.move_floor,
+    _writing_sessions.drop_session,
+    _writing_jobs.accept_job,
+    _writing_jobs.add_submitter,
+    _writing_jobs.start_job,
+    _writing_jobs.cancel_job,
+    _writing_jobs.finish_job,
+    _writing_jobs.trim_journal,
+    _writing_jobs.keep_credentials,
+    _writing_jobs.expire,
 ):
     _apply.register(_function)

@@ -6,8 +6,8 @@ import sqlite3
 from collections.abc import Sequence
 
 from arcp_trio.store.records import Range
-from arcp_trio.store.sqlite.packing import pack_items
-from arcp_trio.store.sqlite.schema import EVERYTHING
+from arcp_trio.store.sqlite._packing import pack_items
+from arcp_trio.store.sqlite._schema import EVERYTHING
 from arcp_trio.store.writes import AppendLog, DropSession, MoveFloor, PutSession, RotateToken
 
 

@@ -10,7 +10,7 @@ from itertools import takewhile
 import attrs
 
 from arcp_trio.store.first_numbers import end_index, extend
-from arcp_trio.store.memory.tables import SessionLog, StoredJournal, Tables, last_place
+from arcp_trio.store.memory._tables import SessionLog, StoredJournal, Tables, last_place
 from arcp_trio.store.records import JobRow, Range, SessionRow, Status
 from arcp_trio.store.writes import (
     AcceptJob,

@@ -9,10 +9,10 @@ import attrs
 
 from arcp_trio.store.first_numbers import Run, index_after
 from arcp_trio.store.interface import JournalTrimmed
-from arcp_trio.store.sqlite import rows
-from arcp_trio.store.sqlite.packing import numbered_in, unpack_runs
-from arcp_trio.store.sqlite.schema import EVERYTHING
-from arcp_trio.store.sqlite.snapshot import Snapshot
+from arcp_trio.store.sqlite import _rows
+from arcp_trio.store.sqlite._packing import numbered_in, unpack_runs
+from arcp_trio.store.sqlite._schema import EVERYTHING
+from arcp_trio.store.sqlite._snapshot import Snapshot
 
 PAGE: Final = 1_024
 """Rows of a log that one piece looks at."""
@@ -80,7 +80,7 @@ class NumberSearch:
 
     def look(self, db: sqlite3.Connection) -> bool:
         """Look at the next piece; return False once the result is known."""
-        row = rows.job(db, self.job_id)
+        row = _rows.job(db, self.job_id)
         if row is None:
             self.found = None
             return False

@@ -20,7 +20,7 @@ from arcp_trio.store.errors import (
     StoreInUse,
     UnwritableStore,
 )
-from arcp_trio.store.sqlite import schema
+from arcp_trio.store.sqlite import _schema
 
 log = logging.getLogger(__name__)
 
@@ -172,9 +172,9 @@ def identify(db: sqlite3.Connection, path: Path) -> None:
     with _diagnosed(path):
         (application_id,) = db.execute("PRAGMA application_id").fetchone()
         (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    if application_id != schema.APPLICATION_ID and (application_id or tables):
+    if application_id != _schema.APPLICATION_ID and (application_id or tables):
         raise ForeignFile(f"{path} is not a store of this program, but another database")
-    version, newest = schema.version_of(db), len(schema.MIGRATIONS)
+    version, newest = _schema.version_of(db), len(_schema.MIGRATIONS)
     if version > newest:
         raise OtherVersion(
             f"{path} was written by a later version of this program"
@@ -190,7 +190,7 @@ def check(db: sqlite3.Connection, path: Path) -> None:
     """
     whole = path.stat().st_size <= CHECK_WHOLE_BYTES
     with _diagnosed(path):
-        for table in [1] if whole else schema.SMALL_TABLES:  # 1: all tables, up to one problem
+        for table in [1] if whole else _schema.SMALL_TABLES:  # 1: all tables, up to one problem
             (found,) = db.execute(f"PRAGMA quick_check({table})").fetchone()
             if found != "ok":
                 raise CorruptStore(f"{path} is damaged: {' '.join(found.split())}")
@@ -199,7 +199,7 @@ def check(db: sqlite3.Connection, path: Path) -> None:
 def prepare(db: sqlite3.Connection, path: Path, synchronous: str) -> None:
     """Make the file a store of this version, and `db` the connection of its writer."""
     identify(db, path)
-    if schema.version_of(db):
+    if _schema.version_of(db):
         check(db, path)
     else:
         db.execute("PRAGMA auto_vacuum = INCREMENTAL")  # possible only before there is a table
@@ -210,4 +210,4 @@ def prepare(db: sqlite3.Connection, path: Path, synchronous: str) -> None:
     # Housekeeping copies the log beside the commits; where it cannot keep up, commits do.
     db.execute(f"PRAGMA wal_autocheckpoint = {MAX_WAL_PAGES}")
     with transaction(db, "IMMEDIATE"):
-        schema.migrate(db)
+        _schema.migrate(db)

@@ -11,7 +11,7 @@ from typing import Final
 
 from arcp_trio.store.interface import JournalTrimmed, LogTrimmed, Owed
 from arcp_trio.store.records import Entry, LogItem, Range
-from arcp_trio.store.sqlite.packing import unpack_entries, unpack_items
+from arcp_trio.store.sqlite._packing import unpack_entries, unpack_items
 
 LOG_PAGE: Final = 64
 """Rows of a log read at a time. No statement stays open between pages: it would hold up
