@@ -261,7 +261,7 @@ class Runtime:
                 log.info("runtime over")
                 writer.cancel_scope.cancel(reason="the runtime is over")
 
-    async def _write(
+    async def _write(  # noqa: ASYNC128 - the store calls task_status.started()
         self,
         scope: trio.CancelScope,
         *,

@@ -1,4 +1,4 @@
-"""Which features are in effect between two peers, and what becomes of the others (§6.2)."""
+"""Which features are in effect between two peers, and what happens to the others (§6.2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a client leaves, and what becomes of its session and jobs (§6.7)."""
+"""How a client leaves, and what happens to its session and jobs (§6.7)."""
 
 from __future__ import annotations
 

@@ -101,8 +101,7 @@ class Outbox:
         self.unsent: Unsent | None = None
         """Where the scribe puts what it numbers; without one, hints are not wanted."""
         self.behind = True
-        """Journals have to be read from the cursors on: hints were dropped or not wanted, or a batch
-        was full."""
+        """Journals have to be read: hints were dropped or not wanted, or a batch was full."""
         self.hints = 0
         """Entries that were hinted at and that the scribe has not dealt with."""
         self._told = 0
