@@ -1,4 +1,4 @@
-"""`arcp-trio cancel`: cancels a job that another session has submitted."""
+"""`arcp-trio cancel`: stops a job, whichever session has submitted it."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def run(options: CancelOptions) -> int:
 async def _cancel(options: CancelOptions, interrupts: Interrupts) -> int:
     async with connected(options, interrupts) as client:
         try:
-            await client.cancel(options.job_id, options.reason)
+            await client.stop(options.job_id, options.reason)
         except PermissionDenied as error:
             raise refused(
                 error,
-                "; press Ctrl-C where it was submitted, wait until that session is over, or ask an"
-                " operator of the runtime",
+                "; if it is yours, press Ctrl-C where it was submitted, or wait until that session"
+                " is over",
             ) from error
     return ExitCode.SUCCESS
