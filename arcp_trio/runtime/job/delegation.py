@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from arcp_trio.authority.lease import Lease, narrowed
 from arcp_trio.runtime.job.acceptance import accept
@@ -24,15 +23,13 @@ from arcp_trio.wire.errors import (
 )
 from arcp_trio.wire.ids import new_id
 from arcp_trio.wire.json import Json, JsonLike, dumps, loads
-from arcp_trio.wire.lease_request import lease_request
+from arcp_trio.wire.lease_request import Amount, decimal_text, lease_request
 from arcp_trio.wire.timestamps import rfc3339
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.job.job import Job
 
 log = logging.getLogger(__name__)
-
-Amount: TypeAlias = str | int | float | Decimal
 
 _FAILURES: Final[Mapping[Status, type[ArcpError]]] = {
     Status.CANCELLED: JobCancelled,
@@ -85,7 +82,11 @@ async def delegate(
 ) -> Child:
     """Emit a `delegate` event, then accept the child, or emit why there is none."""
     delegate_id = new_id("del_")
-    amounts = {currency: _decimal_text(amount) for currency, amount in (budget or {}).items()}
+    amounts = {
+        # Text is taken as it is: reading the lease refuses what is not an amount.
+        currency: amount if isinstance(amount, str) else decimal_text(amount)
+        for currency, amount in (budget or {}).items()
+    }
     request = lease_request(lease, None if budget is None else amounts)
     expires_at = None
     if expires_in is not None:
@@ -125,11 +126,6 @@ def _told(error: BaseException) -> ArcpError:
     if isinstance(error, Exception):
         return InternalError("the delegation failed")
     return JobCancelled("the delegation was given up")
-
-
-def _decimal_text(amount: Amount) -> str:
-    """Return an amount as a lease has it: in decimal digits, without an exponent."""
-    return amount if isinstance(amount, str) else format(Decimal(str(amount)), "f")
 
 
 def _wanted(
