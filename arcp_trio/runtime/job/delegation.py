@@ -21,6 +21,8 @@ from arcp_trio.wire.errors import (
     JobCancelled,
     JobFailed,
     JobTimedOut,
+    clip,
+    error_from_payload,
 )
 from arcp_trio.wire.ids import new_id
 from arcp_trio.wire.json import Json, JsonLike, dumps, loads
@@ -108,23 +110,28 @@ async def delegate(
         new.start_once_stored()
     except BaseException as error:
         # With no checkpoint: the task may be cancelled.
-        told = parent.core.metrics.refused(_told(error))
-        refused = {"wanted": agent, "code": told.code, "error": told.message}
+        refusal = parent.core.metrics.refused(_refusal(agent, error))
+        refused = {"wanted": agent, "code": refusal.code, "error": refusal.message}
         log.info("delegation refused", extra=parent.facts | refused)
         if not parent.ended:
-            refusal = {"call_id": delegate_id, "error": told.payload()}
-            add_event(parent, "tool_result", refusal)
+            add_event(parent, "tool_result", {"call_id": delegate_id, "error": refusal.payload()})
+        if isinstance(error, ArcpError):
+            # An agent that does not catch it ends its job with an error that names the delegation.
+            raise refusal from error
         raise
     return Child(new.job)
 
 
-def _told(error: BaseException) -> ArcpError:
-    """Return what the client reads of a delegation that has failed."""
+def _refusal(agent: str, error: BaseException) -> ArcpError:
+    """Return what the client reads of a delegation that has failed: to whom, and why."""
     if isinstance(error, ArcpError):
-        return error
-    if isinstance(error, Exception):
-        return InternalError("the delegation failed")
-    return JobCancelled("the delegation was given up")
+        told = error.payload()
+    elif isinstance(error, Exception):
+        told = InternalError("the runtime has a fault").payload()
+    else:
+        told = JobCancelled("it was given up").payload()
+    told["message"] = f"delegation refused: agent {clip(agent)}: {told['message']}"
+    return error_from_payload(told)
 
 
 def _decimal_text(amount: Amount) -> str:
