@@ -108,22 +108,30 @@ async def delegate(
         # event, even if it was away, or is another session that came with the same key later.
         parent.journal.accept_child(new.job.id, new.tail)
         new.start_once_stored()
+    except ArcpError as error:
+        # An agent that does not catch it ends its job with an error that names the delegation.
+        raise _refuse(parent, delegate_id, agent, error) from error
     except BaseException as error:
-        # With no checkpoint: the task may be cancelled.
-        refusal = parent.core.metrics.refused(_refusal(agent, error))
-        refused = {"wanted": agent, "code": refusal.code, "error": refusal.message}
-        log.info("delegation refused", extra=parent.facts | refused)
-        if not parent.ended:
-            add_event(parent, "tool_result", {"call_id": delegate_id, "error": refusal.payload()})
-        if isinstance(error, ArcpError):
-            # An agent that does not catch it ends its job with an error that names the delegation.
-            raise refusal from error
+        _refuse(parent, delegate_id, agent, error)
         raise
     return Child(new.job)
 
 
-def _refusal(agent: str, error: BaseException) -> ArcpError:
-    """Return what the client reads of a delegation that has failed: to whom, and why."""
+def _refuse(parent: Job, delegate_id: str, agent: str, error: BaseException) -> ArcpError:
+    """Emit to whom a delegation is refused, and why; return the same as an error.
+
+    There is no checkpoint, as the task may be cancelled.
+    """
+    refusal = parent.core.metrics.refused(_told(agent, error))
+    refused = {"wanted": agent, "code": refusal.code, "error": refusal.message}
+    log.info("delegation refused", extra=parent.facts | refused)
+    if not parent.ended:
+        add_event(parent, "tool_result", {"call_id": delegate_id, "error": refusal.payload()})
+    return refusal
+
+
+def _told(agent: str, error: BaseException) -> ArcpError:
+    """Return what the client reads of a delegation that has failed."""
     if isinstance(error, ArcpError):
         told = error.payload()
     elif isinstance(error, Exception):
