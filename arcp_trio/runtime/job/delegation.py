@@ -20,6 +20,8 @@ from arcp_trio.wire.errors import (
     JobCancelled,
     JobFailed,
     JobTimedOut,
+    clip,
+    error_from_payload,
 )
 from arcp_trio.wire.ids import new_id
 from arcp_trio.wire.json import Json, JsonLike, dumps, loads
@@ -107,25 +109,38 @@ async def delegate(
         # event, even if it was away, or is another session that came with the same key later.
         parent.journal.accept_child(new.job.id, new.tail)
         new.start_once_stored()
+    except ArcpError as error:
+        # An agent that does not catch it ends its job with an error that names the delegation.
+        raise _refuse(parent, delegate_id, agent, error) from error
     except BaseException as error:
-        # With no checkpoint: the task may be cancelled.
-        told = parent.core.metrics.refused(_told(error))
-        refused = {"wanted": agent, "code": told.code, "error": told.message}
-        log.info("delegation refused", extra=parent.facts | refused)
-        if not parent.ended:
-            refusal = {"call_id": delegate_id, "error": told.payload()}
-            add_event(parent, "tool_result", refusal)
+        _refuse(parent, delegate_id, agent, error)
         raise
     return Child(new.job)
 
 
-def _told(error: BaseException) -> ArcpError:
+def _refuse(parent: Job, delegate_id: str, agent: str, error: BaseException) -> ArcpError:
+    """Emit to whom a delegation is refused, and why; return the same as an error.
+
+    There is no checkpoint, as the task may be cancelled.
+    """
+    refusal = parent.core.metrics.refused(_told(agent, error))
+    refused = {"wanted": agent, "code": refusal.code, "error": refusal.message}
+    log.info("delegation refused", extra=parent.facts | refused)
+    if not parent.ended:
+        add_event(parent, "tool_result", {"call_id": delegate_id, "error": refusal.payload()})
+    return refusal
+
+
+def _told(agent: str, error: BaseException) -> ArcpError:
     """Return what the client reads of a delegation that has failed."""
     if isinstance(error, ArcpError):
-        return error
-    if isinstance(error, Exception):
-        return InternalError("the delegation failed")
-    return JobCancelled("the delegation was given up")
+        told = error.payload()
+    elif isinstance(error, Exception):
+        told = InternalError("the runtime has a fault").payload()
+    else:
+        told = JobCancelled("it was given up").payload()
+    told["message"] = f"delegation refused: agent {clip(agent)}: {told['message']}"
+    return error_from_payload(told)
 
 
 def _wanted(
