@@ -11,8 +11,6 @@ from arcp_trio.runtime.job import outcome
 from arcp_trio.runtime.job.agent_outcome import not_the_agents, outcome_of_error, outcome_of_return
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from arcp_trio.runtime.job.context import JobContext
     from arcp_trio.runtime.job.job import Job
     from arcp_trio.runtime.job.outcome import Outcome
@@ -32,25 +30,20 @@ class AgentRun:
     _grace_scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     """The scope of the wait for the agent to stop."""
     _stopped: trio.Event = attrs.field(factory=trio.Event)
-    _beside: trio.Nursery | None = None
-    """Of the tasks that go on beside the agent, and end with it."""
 
     async def run(self, job: Job, context: JobContext) -> None:
         """Call the agent, and end the job if it runs for too long."""
-        async with trio.open_nursery() as self._beside:
-            if self.max_runtime is not None:
-                self.deadline = trio.current_time() + self.max_runtime
-                time_out = outcome.timed_out(self.max_runtime)
-                name = f"time limit of {job.id}"
-                self._beside.start_soon(_end_job_at, self.deadline, job, time_out, name=name)
+        if self.max_runtime is None:
             await self._call(job, context)
-            self._beside.cancel_scope.cancel(reason="the agent has ended")
+        else:
+            self.deadline = trio.current_time() + self.max_runtime
+            time_out = outcome.timed_out(self.max_runtime)
+            async with trio.open_nursery() as nursery:
+                name = f"time limit of {job.id}"
+                nursery.start_soon(_end_job_at, self.deadline, job, time_out, name=name)
+                await self._call(job, context)
+                nursery.cancel_scope.cancel(reason="the agent has ended in time")
         self._stopped.set()
-
-    def start(self, task: Callable[[], Awaitable[None]], name: str) -> None:
-        """Start a task that ends with the agent, at the latest."""
-        assert self._beside is not None, "the agent was called"
-        self._beside.start_soon(task, name=name)
 
     async def _call(self, job: Job, context: JobContext) -> None:
         """Call the agent; what it returns or raises decides the job's outcome, and goes no further.

@@ -55,7 +55,7 @@ class ResultStream:
         self._unsent = bytearray()
         self._since = 0.0
         """The time since which there is unsent data, or since which it is less than it was."""
-        self._idle = False
+        self._idle = True
         """Whether the task that flushes waits for something to be written."""
         self._written = Wake()
         self._flushing = trio.CancelScope()
@@ -68,7 +68,8 @@ class ResultStream:
         self._job.chunks = ResultChunks(new_id("res_"))
         self._open = True
         if self._job.sends_chunks:
-            self._job.agent_run.start(self._keep_flushing, f"chunks of {self._job.id}")
+            name = f"chunks of {self._job.id}"
+            self._job.jobs.start_beside(self._job, self._keep_flushing, name)
         return self
 
     async def write(self, data: str | bytes | bytearray | memoryview) -> None:
@@ -116,7 +117,6 @@ class ResultStream:
         # The agent meets the same error at its next write, or at the end of the block.
         with self._flushing, suppress(ArcpError):
             while True:
-                self._idle = True
                 await self._written.wait()
                 while self._whole_characters(len(self._unsent)):
                     await self._job.journal.followed()
@@ -125,6 +125,7 @@ class ResultStream:
                         await trio.sleep(wait)
                     elif self._whole_characters(len(self._unsent)):
                         await self._send(last=False)
+                self._idle = True
 
     async def _send(self, *, last: bool) -> bool:
         """Emit the next chunk; return whether others follow it."""
