@@ -42,7 +42,7 @@ async def run_trio(function: Callable[[], Awaitable[None]]) -> None:
     finally:
         if not ended.done():
             trio_side.run_sync_soon(scope.cancel)
-        (await ended).unwrap()
+        (await ended).unwrap()  # noqa: ASYNC102 - Trio's side is cancelled, and ends
 
 
 async def follow(token: str, said: asyncio.Queue[object]) -> None:
