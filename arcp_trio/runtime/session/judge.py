@@ -80,7 +80,7 @@ class Judge:
             else:
                 decision = await self._repeat(submission, known)
             if decision.watch is not None:
-                submission.session.accepting |= {decision.watch.job_id}
+                submission.session.acceptance_begun(decision.watch.job_id)
             return decision
         finally:
             del self._claims[principal, key]
