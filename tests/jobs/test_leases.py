@@ -173,7 +173,7 @@ async def test_patterns_at_work(
         {"": ["a"]},
         {"nonsense": ["a"]},
         {"TOOL.CALL": ["a"]},
-        {"fs.read": ["relative/path"]},
+        {"fs.read": ["./relative/path"]},
         {"fs.read": ["/ws/../etc"]},
         {"cost.budget": ["USD"]},
     ],

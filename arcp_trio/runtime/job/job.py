@@ -11,6 +11,7 @@ import trio
 from arcp_trio.runtime.job import outcome
 from arcp_trio.runtime.job.agent_run import AgentRun
 from arcp_trio.runtime.job.agents import Agent
+from arcp_trio.runtime.job.events import add_event
 from arcp_trio.runtime.job.journal import Journal
 from arcp_trio.runtime.job.outcome import Outcome
 from arcp_trio.runtime.job.result_chunks import ResultChunks
@@ -96,8 +97,15 @@ class Job:
         if self._outcome is None:
             self.status = Status.RUNNING
             self.core.store.put(StartJob(self.id))
+            self._warn_of_idle_grants()
             await self.agent_run.run(self, context)
         await self._finish()
+
+    def _warn_of_idle_grants(self) -> None:
+        """Tell the job's clients of grants that allow nothing: most likely they are mistakes."""
+        idle = self.authority.lease.idle()
+        if idle is not None:
+            add_event(self, "log", {"level": "warn", "message": idle})
 
     @property
     def facts(self) -> dict[str, object]:
