@@ -42,14 +42,14 @@ async def take_over(core: Core, sessions: Sessions) -> None:
     sessions.park_all(found.sessions)
     if found.sessions or found.unfinished:
         taken = {"sessions": len(found.sessions), "jobs_ended": len(found.unfinished)}
-        log.info("took over what was left", extra=taken)
+        log.info("took over from the previous runtime", extra=taken)
     core.taken_over.set()
 
 
 def _lost(core: Core, jobs: Jobs, row: JobRow) -> FinishJob:
     now = core.clock.now()
     if row.cancelled is not None:
-        end = outcome.cancelled(row.cancelled)
+        end = outcome.cancelled(row.cancelled, stopped_by=row.stopped_by)
     else:
         end = outcome.failed(InternalError("the runtime restarted while the job was running"))
     tail = envelope.tail(

@@ -101,6 +101,9 @@ async def _show_end(job: JobHandle | ObservedJob, display: Display) -> ExitCode:
 
 def _told(job_id: str, status: str, error: ArcpError) -> str:
     how = {"cancelled": "was cancelled", "timed_out": "timed out"}.get(status, "failed")
+    stopped_by = error.details.get("stopped_by")
+    if status == "cancelled" and isinstance(stopped_by, str):
+        how = f"was stopped by {stopped_by}"
     # The code alone says of every failure that it may be tried again (§12), also of a bad input.
     cut_short = error.retryable and error.message.startswith(_CUT_SHORT)
     again = "; it may be submitted again" if cut_short else ""

@@ -18,10 +18,18 @@ from arcp_trio.store.errors import StoreError
 from arcp_trio.wire.dialects import Dialect, named, recognise
 from arcp_trio.wire.envelope import Envelope
 from arcp_trio.wire.errors import ArcpError, InternalError, Unauthenticated
-from arcp_trio.wire.features import ALL_FEATURES, SUPPORTED, Feature, negotiate
+from arcp_trio.wire.features import ALL_FEATURES, CLIENT_FEATURES, SUPPORTED, Feature, negotiate
 from arcp_trio.wire.ids import resume_token, token_digest
-from arcp_trio.wire.json import Json
-from arcp_trio.wire.messages import Auth, Hello, SessionResume, parse
+from arcp_trio.wire.messages import (
+    Auth,
+    Hello,
+    PeerInfo,
+    RuntimeCapabilities,
+    SessionResume,
+    Welcome,
+    parse,
+)
+from arcp_trio.wire.payloads import to_json
 from arcp_trio.wire.timestamps import rfc3339
 
 if TYPE_CHECKING:
@@ -217,32 +225,34 @@ class Handshake:
     def _offered(self) -> list[str]:
         """Return what the runtime offers here: no secrets where others can read along (§14)."""
         credentials = self._sessions.jobs.revoker.offered and self._transport.private
-        return [
-            feature
-            for feature in ALL_FEATURES
-            if feature in SUPPORTED or (credentials and feature == Feature.PROVISIONED_CREDENTIALS)
-        ]
+        offered = set(SUPPORTED)
+        if credentials:
+            offered.add(Feature.PROVISIONED_CREDENTIALS)
+        if self._core.policy.allow_stop:
+            offered.add(Feature.STOP)
+        return [feature for feature in CLIENT_FEATURES if feature in offered]
 
     def _welcome(self, session: Session, token: str) -> bytes:
         """Return a `session.welcome` (§6.2).
 
-        The session id stands in its payload too, where some clients look for it.
+        The session id stands in its payload too, where some clients look for it. A feature that is
+        not of §6.2 is named only to a client that has named it.
         """
         core, agents = self._core, self._sessions.jobs.agents
-        flat = Feature.AGENT_VERSIONS not in session.features
-        capabilities: dict[str, Json] = {
-            "encodings": ["json"],
-            "features": self._offered(),
-            "agents": sorted(agents.names()) if flat else agents.inventory(),
-        }
-        payload: dict[str, Json] = {
-            "runtime": {"name": core.name, "version": core.version},
-            "session_id": session.id,
-            "resume_token": token,
-            "resume_window_sec": core.limits.resume_window_seconds,
-            "accepted_at": rfc3339(core.clock.now()),
-            "capabilities": capabilities,
-        }
-        if Feature.HEARTBEAT in session.features:
-            payload["heartbeat_interval_sec"] = core.limits.heartbeat_seconds
-        return frame("session.welcome", payload)
+        with_versions = Feature.AGENT_VERSIONS in session.features
+        pings = Feature.HEARTBEAT in session.features
+        known = session.features.union(ALL_FEATURES)
+        welcome = Welcome(
+            runtime=PeerInfo(name=core.name, version=core.version),
+            session_id=session.id,
+            resume_token=token,
+            resume_window_sec=core.limits.resume_window_seconds,
+            heartbeat_interval_sec=core.limits.heartbeat_seconds if pings else None,
+            accepted_at=rfc3339(core.clock.now()),
+            capabilities=RuntimeCapabilities(
+                encodings=["json"],
+                features=[feature for feature in self._offered() if feature in known],
+                agents=[*agents.inventory()] if with_versions else [*sorted(agents.names())],
+            ),
+        )
+        return frame(welcome.type, to_json(welcome))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from arcp_trio.authority.lease import Lease, narrowed
 from arcp_trio.runtime.job.acceptance import accept
@@ -26,15 +25,13 @@ from arcp_trio.wire.errors import (
 )
 from arcp_trio.wire.ids import new_id
 from arcp_trio.wire.json import Json, JsonLike, dumps, loads
-from arcp_trio.wire.lease_request import lease_request
+from arcp_trio.wire.lease_request import Amount, decimal_text, lease_request
 from arcp_trio.wire.timestamps import rfc3339
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.job.job import Job
 
 log = logging.getLogger(__name__)
-
-Amount: TypeAlias = str | int | float | Decimal
 
 _FAILURES: Final[Mapping[Status, type[ArcpError]]] = {
     Status.CANCELLED: JobCancelled,
@@ -87,7 +84,11 @@ async def delegate(
 ) -> Child:
     """Emit a `delegate` event, then accept the child, or emit why there is none."""
     delegate_id = new_id("del_")
-    amounts = {currency: _decimal_text(amount) for currency, amount in (budget or {}).items()}
+    amounts = {
+        # Text is taken as it is: reading the lease refuses what is not an amount.
+        currency: amount if isinstance(amount, str) else decimal_text(amount)
+        for currency, amount in (budget or {}).items()
+    }
     request = lease_request(lease, None if budget is None else amounts)
     expires_at = None
     if expires_in is not None:
@@ -140,11 +141,6 @@ def _told(agent: str, error: BaseException) -> ArcpError:
         told = JobCancelled("it was given up").payload()
     told["message"] = f"delegation refused: agent {clip(agent)}: {told['message']}"
     return error_from_payload(told)
-
-
-def _decimal_text(amount: Amount) -> str:
-    """Return an amount as a lease has it: in decimal digits, without an exponent."""
-    return amount if isinstance(amount, str) else format(Decimal(str(amount)), "f")
 
 
 def _wanted(
