@@ -7,7 +7,7 @@ from typing import Final
 import trio
 
 from arcp_trio import BrokenResult, Client, EventsNotKept, JobHandle, ObservedJob
-from arcp_trio.cli.client.display import Display
+from arcp_trio.cli.client.display import CONNECTION_LOST, NOTHING_MISSED, Display
 from arcp_trio.cli.errors import CommandError, ExitCode
 from arcp_trio.wire.errors import ArcpError, ResumeWindowExpired
 from arcp_trio.wire.json import Json, JsonObject
@@ -34,7 +34,7 @@ async def follow(client: Client, job: JobHandle | ObservedJob, display: Display)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_show_connection, client, display, name="connection notices")
             nursery.start_soon(display.keep_up, name="live line")
-            await display.begin(job)
+            await display.begin(client, job)
             await _show_events(job, display)
             code = await _show_end(job, display)
             nursery.cancel_scope.cancel()
@@ -44,10 +44,11 @@ async def follow(client: Client, job: JobHandle | ObservedJob, display: Display)
 
 
 async def _show_connection(client: Client, display: Display) -> None:
+    """Show a loss in lines if there is no live line, which would show it."""
     was_connected = True
     async for is_connected in client.connection_states():
-        if is_connected != was_connected:
-            notice = "connected again" if is_connected else "connection lost, trying again"
+        if is_connected != was_connected and not display.screen.live:
+            notice = "connected again" if is_connected else f"{CONNECTION_LOST}{NOTHING_MISSED}"
             await display.screen.add([notice])
         was_connected = is_connected
 
