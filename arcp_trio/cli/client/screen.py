@@ -56,14 +56,14 @@ class Screen:
             before = self._line
             if self.live and live_line is not None:
                 self._line = live_line
-            await self._err.write(self._fresh(before, f"{text}{self._line}"))
+            await self._err.write(self._fresh(f"{text}{self._line}", erase=bool(before)))
 
     async def change(self, live_line: str) -> None:
         """Draw another live line in place of the one before."""
         if self.live and live_line != self._line:
             async with self._turn:
-                before, self._line = self._line, live_line
-                await self._err.write(self._fresh(before, live_line))
+                self._line = live_line
+                await self._err.write(self._fresh(live_line, erase=True))
 
     async def pass_on(self, out: Output, text: str) -> None:
         """Write text of the result to standard output, which is the same terminal."""
@@ -75,13 +75,13 @@ class Screen:
             if text:
                 self._open = self._err.is_terminal and not text.endswith("\n")
 
-    def _fresh(self, before: str, text: str) -> str:
-        """Return what writes a text on a line of its own, in place of the live line before."""
-        if before:
-            return ERASE + text
-        if self._open and text:
+    def _fresh(self, text: str, *, erase: bool) -> str:
+        """Return what writes a text on a line of its own; `erase` says whether it replaces one."""
+        if not self._open:
+            return ERASE + text if erase else text
+        if text:
             self._open = False
-            return f"\n{text}"
+            text = f"\n{text}"
         return text
 
     async def ask(self, question: str) -> str | None:
