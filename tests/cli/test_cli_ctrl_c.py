@@ -44,9 +44,7 @@ def test_cancel(asked: Terminal) -> None:
     asked.type("c\n")
     assert asked.end() == 4
     job_id = asked.lines[0].split()[0]
-    assert "".join(asked.lines[-3:]).endswith(
-        f"arcp-trio: {job_id} was cancelled: CANCELLED: Ctrl-C"
-    )
+    assert "".join(asked.lines[-3:]).endswith(f"arcp-trio: {job_id} was cancelled: Ctrl-C")
 
 
 @pytest.mark.parametrize("answer", ["l\n", "L\n", "leave\n", "\x04"])
@@ -70,7 +68,7 @@ def test_a_typo(asked: Terminal, commands: Commands, typo: str) -> None:
 def test_go_on(asked: Terminal) -> None:
     """The answer g goes on watching; the next Ctrl-C asks again."""
     asked.type("g\n")
-    asked.wait_for(f"{QUESTION}g\r\n\x1b[36m[")
+    asked.wait_for(f"{QUESTION}g\r\n\r\x1b[K\x1b[36m[")
     asked.type("\x03")
     while asked.raw.count(QUESTION) < 2:
         asked.read_more()
@@ -157,4 +155,4 @@ def test_cancel_in_watch(commands: Commands) -> None:
         assert submitted.end() == 4
         for each in (on, submitted):
             told = "".join(each.lines[-3:])
-            assert told.endswith(f"{job_id} was stopped by alice: CANCELLED: Ctrl-C")
+            assert told.endswith(f"{job_id} was stopped by alice: Ctrl-C")

@@ -101,11 +101,18 @@ async def _show_end(job: JobHandle | ObservedJob, display: Display) -> ExitCode:
 
 
 def _told(job_id: str, status: str, error: ArcpError) -> str:
-    how = {"cancelled": "was cancelled", "timed_out": "timed out"}.get(status, "failed")
-    stopped_by = error.details.get("stopped_by")
-    if status == "cancelled" and isinstance(stopped_by, str):
-        how = f"was stopped by {stopped_by}"
+    if status == "cancelled":
+        return f"{job_id} {_cancelled(error)}"
+    how = "timed out" if status == "timed_out" else "failed"
     # The code alone says of every failure that it may be tried again (§12), also of a bad input.
     cut_short = error.retryable and error.message.startswith(_CUT_SHORT)
     again = "; it may be submitted again" if cut_short else ""
     return f"{job_id} {how}: {error.code}: {error.message}{again}"
+
+
+def _cancelled(error: ArcpError) -> str:
+    """Return who has stopped a job, and why, as far as its end says that."""
+    stopped_by, reason = error.details.get("stopped_by"), error.details.get("reason")
+    if not isinstance(stopped_by, str):
+        return f"was cancelled: {error.message}"
+    return f"was stopped by {stopped_by}" + (f": {reason}" if isinstance(reason, str) else "")
