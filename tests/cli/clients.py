@@ -84,6 +84,12 @@ async def typist(job):
     if job.input["hang"]:
         await trio.sleep_forever()
 
+@agents.agent("novelist")
+async def novelist(job):
+    async with job.stream_result() as out:
+        await out.write("It was a dark night.")
+        await trio.sleep_forever()
+
 @agents.agent("speaker")
 async def speaker(job):
     await job.log("first\\nsecond", level="warn")

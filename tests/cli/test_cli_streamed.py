@@ -37,6 +37,17 @@ def test_it_grows_on_the_terminal(commands: Commands, columns: int) -> None:
 
 
 @pytest.mark.real_tcp
+def test_what_an_agent_writes_is_shown_at_once(commands: Commands) -> None:
+    """What is written is on the screen while the agent is silent."""
+    with terminal(commands, "submit", "novelist") as on:
+        on.wait_for("It was a dark night.")
+        on.type("\x03")
+        on.wait_for("(g)o on watching? ")
+        on.type("c\n")
+        assert on.end() == 4
+
+
+@pytest.mark.real_tcp
 def test_lines_between_chunks_begin_a_line(commands: Commands) -> None:
     """A line of the log is not written behind text of the result."""
     with terminal(commands, *typing("one", "log", "two")) as on:

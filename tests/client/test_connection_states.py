@@ -64,3 +64,25 @@ async def test_what_cannot_be_made_good_is_the_end(autojump_clock: MockClock) ->
             with pytest.raises(ConnectionLost):
                 await client.wait_closed()
         assert [state async for state in states] == [True]
+
+
+async def test_the_next_attempt_is_known(autojump_clock: MockClock) -> None:
+    """While the client waits to try again, it says until when; otherwise it says nothing."""
+    async with real_runtime() as runtime:
+        network = Network(runtime)
+        async with connect(network.open, token=TOKEN) as client:
+            assert client.next_attempt is None
+            network.up = False
+            await network.cut()
+            await trio.sleep(60)
+            at = client.next_attempt
+            assert at is not None
+            assert 0 < at - trio.current_time() <= 10
+            await trio.sleep_until(at + 0.01)
+            later = client.next_attempt
+            assert later is not None
+            assert later > at
+            network.up = True
+            await trio.sleep_until(later + 0.01)
+            assert client.connected
+            assert client.next_attempt is None
