@@ -201,6 +201,6 @@ async def test_a_task_other_than_the_block_s_may_leave_it(
         ):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(step)
-            await trio.sleep(1)
+                await trio.sleep(1)
 
     assert joined(*await stage.play(act)) == b"x"
