@@ -48,6 +48,7 @@ class Doors:
         await serve_on(
             self.listeners,
             runtime,
+            over=runtime.over,
             ssl_context=None if self.tls is None else self.tls.current,
             origins=self.origins,
             task_status=task_status,
