@@ -37,7 +37,7 @@ def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 def test_only_given_options_are_returned() -> None:
     """An option that is not given is absent, so that the file can set it."""
     assert parsed() == {}
-    assert parsed("--no-demo-agents", "--port", "0") == {"no_demo_agents": True, "port": 0}
+    assert parsed("--demo-agents", "--port", "0") == {"demo_agents": True, "port": 0}
 
 
 def test_repeatable_options_collect_in_order() -> None:

@@ -103,7 +103,7 @@ class ServeOptions:
         "a registry of agents to serve, an arcp_trio.Agents (default name: agents)",
         default=(),
     )
-    no_demo_agents: bool = switch("serve only the agents that are named")
+    demo_agents: bool = switch("serve the demo agents also beside agents that are named")
     resume_window: float | None = _limit(
         WHOLE_SECONDS, "how long a session can be resumed", "resume_window_seconds"
     )
