@@ -158,7 +158,6 @@ def test_help_states_the_defaults(capsys: pytest.CaptureFixture[str]) -> None:
         "drain": f"{settings.drain:g}",
         "cancel-grace": f"{limits.cancel_grace_seconds:g}",
         "log-level": settings.log_level,
-        "log-format": settings.log_format,
         "synchronous": settings.synchronous,
     }
 

@@ -125,8 +125,11 @@ class ServeOptions:
         TEXT, "PRINCIPAL", "principal that may cancel any job", default=frozenset[str]()
     )
     log_level: str = log_level("info")
-    log_format: str = option(
-        one_of(("text", "json")), "FORMAT", "text for people, json for programs", default="text"
+    log_format: str | None = option(
+        one_of(("text", "short", "json")),
+        "FORMAT",
+        "text or short for people, json for programs (default: short on a terminal, else text)",
+        default=None,
     )
 
 

@@ -33,7 +33,8 @@ def place_in_own_code(error: BaseException) -> str | None:
             installed.append(_place(frame.filename, frame.lineno))
         elif not path.is_relative_to(_STANDARD):
             own.append(_place(frame.filename, frame.lineno))
-    return (own or installed or [None])[-1]
+    found = own or installed
+    return found[-1] if found else None
 
 
 def _place(file: str, line: int | None) -> str:
