@@ -14,16 +14,25 @@ from tests.client.support import TOKEN, Network, Wire, real_runtime, scripted
 
 MOST = 100
 
+_before: dict[int, Event] = {}
+"""Events that an earlier test has left, for example in its traceback, by identity."""
+
 
 @pytest.fixture(autouse=True)
 def _little_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unread, "MAX_EVENTS", MOST)
+    _before.clear()
+    _before.update((id(event), event) for event in _in_memory())
 
 
 def kept() -> int:
-    """Return how many events are in memory."""
+    """Return how many events of this test are in memory."""
+    return sum(id(event) not in _before for event in _in_memory())
+
+
+def _in_memory() -> list[Event]:
     gc.collect()
-    return sum(isinstance(thing, Event) for thing in gc.get_objects())
+    return [thing for thing in gc.get_objects() if isinstance(thing, Event)]
 
 
 class Fountain:
