@@ -42,7 +42,7 @@ _FAILURES: Final[Mapping[Status, type[ArcpError]]] = {
 
 
 class Child:
-    """A delegated job, as the agent that delegated has it."""
+    """A delegated job, for the agent that delegated it. `JobContext.delegate` makes one."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
