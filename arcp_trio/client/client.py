@@ -121,6 +121,11 @@ class Client:
         """Whether the client has a connection now. Without one, calls wait for the next."""
         return self._session.connection is not None
 
+    @property
+    def next_attempt(self) -> float | None:
+        """When the client tries to connect again, on Trio's clock; None unless it waits to."""
+        return self._session.connection_states.next_attempt
+
     def connection_states(self) -> AsyncIterator[bool]:
         """Iterate over whether there is a connection: the current state, then each change.
 

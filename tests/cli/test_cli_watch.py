@@ -24,9 +24,7 @@ def test_detach_then_watch_then_cancel(commands: Commands) -> None:
         assert cancelled.err == f"{job_id} is being cancelled\n"
         out, err = watching.communicate(timeout=20)
     assert (watching.returncode, out) == (4, "")
-    assert err.splitlines()[-1] == (
-        f"arcp-trio: {job_id} was stopped by alice: CANCELLED: wrong input"
-    )
+    assert err.splitlines()[-1] == (f"arcp-trio: {job_id} was stopped by alice: wrong input")
     listed = {entry["job_id"]: entry["status"] for entry in commands.run("jobs", "--json").objects}
     assert listed[job_id] == "cancelled"
     assert "has ended: cancelled" in commands.refused(1, "cancel", job_id)
@@ -110,7 +108,7 @@ def test_while_its_submitter_is_connected(commands: Commands) -> None:
         assert commands.run("cancel", job_id).code == 0
         _, err = submitting.communicate(timeout=20)
     assert submitting.returncode == 4
-    assert f"{job_id} was stopped by alice: CANCELLED: the job was cancelled" in err
+    assert f"{job_id} was stopped by alice\n" in err
 
 
 def test_after_its_submitter_was_killed(commands: Commands) -> None:
