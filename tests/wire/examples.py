@@ -81,6 +81,14 @@ TO_CLIENT_EXAMPLES: dict[str, dict[str, Any]] = {
                 "submitted_at": "2026-05-13T19:30:00Z",
                 "trace_id": TRACE,
                 "last_event_seq": 1822,
+                "x-vendor.arcp-trio": {
+                    "principal": "alice",
+                    "started_at": "2026-05-13T19:30:01Z",
+                    "error": {"code": "TIMEOUT", "message": "the job ran too long"},
+                    "budget": {"USD": "5.00"},
+                    "spent": {"USD": "0.25"},
+                    "last_event": "calls shop.buy",
+                },
             }
         ],
         "next_cursor": None,

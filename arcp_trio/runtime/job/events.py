@@ -40,9 +40,11 @@ def add_event(job: Job, kind: str, body: Mapping[str, Json]) -> None:
         return
     charged = costs.charge(job, body) if kind == "metric" else None
     job.journal.append("job.event", payload, feature=events.feature_of(kind))
+    if kind != "result_chunk":
+        job.last_event.note(kind, body, payload)
     if charged is not None:
         for each, metric in costs.remaining(job, charged):
-            add_event(each, "metric", metric)
+            each.journal.append("job.event", _encoded(each, "metric", metric))
 
 
 def add_event_with_holes(job: Job, kind: str, body: Mapping[str, Json]) -> None:

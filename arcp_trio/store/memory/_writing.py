@@ -158,7 +158,7 @@ class TableWriter:
     @_apply.register
     def _start_job(self, write: StartJob) -> None:
         journal = self._tables.journals[write.job_id]
-        journal.row = attrs.evolve(journal.row, status=Status.RUNNING)
+        journal.row = attrs.evolve(journal.row, status=Status.RUNNING, started_at=write.started_at)
 
     @_apply.register
     def _cancel_job(self, write: CancelJob) -> None:
@@ -175,6 +175,9 @@ class TableWriter:
             finished_at=write.finished_at,
             length=write.entry.index + 1,
             budget=write.budget,
+            error=write.error,
+            spent=write.spent,
+            last_event=write.last_event,
         )
         self._tables.finished[write.job_id] = write.finished_at
 

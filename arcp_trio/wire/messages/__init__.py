@@ -22,6 +22,7 @@ from arcp_trio.wire.messages.job import (
     Unsubscribe,
 )
 from arcp_trio.wire.messages.session import (
+    VENDOR,
     Ack,
     AgentInfo,
     Auth,
@@ -30,7 +31,9 @@ from arcp_trio.wire.messages.session import (
     Close,
     Closed,
     ErrorBody,
+    ErrorBrief,
     Hello,
+    JobBrief,
     JobEntry,
     JobFilter,
     JobListing,
@@ -47,6 +50,7 @@ from arcp_trio.wire.payloads import read, to_json
 __all__ = [
     "TO_CLIENT",
     "TO_RUNTIME",
+    "VENDOR",
     "Accepted",
     "Ack",
     "AgentInfo",
@@ -58,7 +62,9 @@ __all__ = [
     "Close",
     "Closed",
     "ErrorBody",
+    "ErrorBrief",
     "Hello",
+    "JobBrief",
     "JobEntry",
     "JobErrorBody",
     "JobEvent",
