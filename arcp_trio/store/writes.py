@@ -157,6 +157,8 @@ class Expire:
     now: float
     finished_before: float
     finished_jobs: int
+    forgotten: Sequence[str] = ()
+    """Finished jobs that are to be forgotten now."""
 
 
 Write: TypeAlias = (

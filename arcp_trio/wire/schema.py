@@ -54,6 +54,9 @@ KEEP_NULL: Final = "keep_null"
 WIRE_NAME: Final = "wire_name"
 """Metadata of a field whose name on the wire cannot be a name in Python: tells that name."""
 
+VENDOR: Final = "x-vendor.arcp-trio"
+"""The field in which this project says more than the specification asks for; others ignore it."""
+
 
 def always(_: object) -> bool:
     """Return True: the commonest value of `KEEP_NULL`."""

@@ -32,6 +32,7 @@ TO_RUNTIME_EXAMPLES: dict[str, dict[str, Any]] = {
         "lease_constraints": {"expires_at": "2026-05-13T23:42:00Z"},
         "idempotency_key": "refactor-auth-2026-W19",
         "max_runtime_sec": 1800,
+        "x-vendor.arcp-trio": {"forget": True},
     },
     "job.cancel": {"job_id": "job_1", "reason": "User requested cancel"},
     "job.subscribe": {"job_id": "job_01JABC", "from_event_seq": 0, "history": True},

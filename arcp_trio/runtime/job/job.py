@@ -62,6 +62,8 @@ class Job:
     parent: Job | None = None
     """The job that delegated to it (§10)."""
     delegate_id: str | None = None
+    forget: bool = False
+    """The job leaves listings soon after its end."""
 
     status: Status = Status.PENDING
     accepted: bool = False

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.job.jobs import Jobs
     from arcp_trio.runtime.session.submission import Submission
+    from arcp_trio.wire.messages import Submit
 
 
 @attrs.frozen
@@ -96,6 +97,8 @@ class Judge:
     def _wanted(self, submission: Submission) -> Wanted:
         submit = submission.submit
         _refuse_unnegotiated(submission)
+        if _is_forgotten(submit) and submit.lease_request:
+            raise InvalidRequest("forget is for jobs without a lease")
         constraints = submit.lease_constraints
         expires_at = None if constraints is None else constraints.expires_at
         return Wanted(
@@ -146,7 +149,12 @@ def _source(submission: Submission) -> JobSource:
         wants_credentials=submission.wants_credentials,
         request_id=submission.request.id,
         key=None if key is None else IdempotencyKey(key, fingerprint(submit)),
+        forget=_is_forgotten(submit),
     )
+
+
+def _is_forgotten(submit: Submit) -> bool:
+    return submit.extras is not None and submit.extras.forget
 
 
 def _refuse_unnegotiated(submission: Submission) -> None:

@@ -202,6 +202,9 @@ class TableWriter:
     @_apply.register
     def _expire(self, write: Expire) -> None:
         """Drop what is past its retention, which stands first in `finished` and in `keys`."""
+        for job_id in write.forgotten:
+            if job_id in self._tables.finished:
+                self._retire(job_id)
         surplus = len(self._tables.finished) - write.finished_jobs
         gone: list[str] = []
         for job_id, finished_at in self._tables.finished.items():
@@ -209,16 +212,20 @@ class TableWriter:
                 break
             gone.append(job_id)
         for job_id in gone:
-            del self._tables.finished[job_id]
-            journal = self._tables.journals[job_id]
-            journal.expired = True
-            self._unlist(journal.row)
-            if not journal.watchers:
-                del self._tables.journals[job_id]
+            self._retire(job_id)
         due = list(takewhile(lambda row: row.expires_at <= write.now, self._tables.keys.values()))
         for row in due:
             if row.job_id not in self._tables.journals:
                 del self._tables.keys[row.principal, row.key]
+
+    def _retire(self, job_id: str) -> None:
+        """End the retention of a job: only sessions that watch it still read it."""
+        del self._tables.finished[job_id]
+        journal = self._tables.journals[job_id]
+        journal.expired = True
+        self._unlist(journal.row)
+        if not journal.watchers:
+            del self._tables.journals[job_id]
 
     def _unlist(self, row: JobRow) -> None:
         for principal in (row.principal, None):

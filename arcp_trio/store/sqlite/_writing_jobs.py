@@ -143,6 +143,10 @@ def expire(write: Expire, db: sqlite3.Connection) -> None:
         "UPDATE job SET expired = 1 WHERE finished_at <= ? AND expired = 0",
         (write.finished_before,),
     )
+    db.executemany(
+        "UPDATE job SET expired = 1 WHERE job_id = ? AND finished_at IS NOT NULL",
+        [(job_id,) for job_id in write.forgotten],
+    )
     (kept,) = db.execute(
         "SELECT count(*) FROM job WHERE finished_at IS NOT NULL AND expired = 0"
     ).fetchone()

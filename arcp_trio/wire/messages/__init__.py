@@ -17,12 +17,12 @@ from arcp_trio.wire.messages.job import (
     JobResult,
     LeaseConstraints,
     Submit,
+    SubmitExtras,
     Subscribe,
     Subscribed,
     Unsubscribe,
 )
 from arcp_trio.wire.messages.session import (
-    VENDOR,
     Ack,
     AgentInfo,
     Auth,
@@ -50,7 +50,6 @@ from arcp_trio.wire.payloads import read, to_json
 __all__ = [
     "TO_CLIENT",
     "TO_RUNTIME",
-    "VENDOR",
     "Accepted",
     "Ack",
     "AgentInfo",
@@ -80,6 +79,7 @@ __all__ = [
     "RuntimeCapabilities",
     "SessionResume",
     "Submit",
+    "SubmitExtras",
     "Subscribe",
     "Subscribed",
     "UnknownType",

@@ -9,7 +9,16 @@ import attrs
 
 from arcp_trio.wire.errors import ArcpError
 from arcp_trio.wire.json import JsonObject, JsonValue
-from arcp_trio.wire.schema import KEEP_NULL, WIRE_NAME, Identifier, NonEmpty, Remark, Rule, always
+from arcp_trio.wire.schema import (
+    KEEP_NULL,
+    VENDOR,
+    WIRE_NAME,
+    Identifier,
+    NonEmpty,
+    Remark,
+    Rule,
+    always,
+)
 from arcp_trio.wire.timestamps import parse_rfc3339
 
 _MAX_PAGE: Final = 1000  # jobs in one listing
@@ -23,9 +32,6 @@ def _is_timestamp(text: str) -> bool:
         return False
     return True
 
-
-VENDOR: Final = "x-vendor.arcp-trio"
-"""The field in which this project says more than the specification asks for; others ignore it."""
 
 Amount = Annotated[
     str, Rule("an amount in decimal digits", re.compile(r"[0-9]+(\.[0-9]+)?").fullmatch)
