@@ -32,7 +32,7 @@ async def shopper(job: JobContext) -> None:
     await job.metric("cost.shop", 0.2, unit="USD")
     await job.metric("cost.model", 7, unit="tokens")
     await job.metric("speed", 3, unit="USD")
-    await job.log("paid\nat \x1bonce")
+    await job.log("paid\nat \x1b[31monce")
 
 
 @agents.agent("team")

@@ -12,7 +12,7 @@ from arcp_trio.runtime.job.acceptance import NewJob, accept, accept_at_once, acc
 from arcp_trio.runtime.job.draft import IdempotencyKey, JobSource, Wanted
 from arcp_trio.runtime.session.watch import Watch
 from arcp_trio.store.records import KeyRow
-from arcp_trio.wire.errors import DuplicateKey, JobNotFound
+from arcp_trio.wire.errors import DuplicateKey, InvalidRequest, JobNotFound
 from arcp_trio.wire.features import Feature
 from arcp_trio.wire.fingerprint import fingerprint
 from arcp_trio.wire.json import loads_exact
