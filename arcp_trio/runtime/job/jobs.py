@@ -60,10 +60,12 @@ class Jobs:
             InternalError: a limit is reached.
         """
         limits = self.core.limits
+        helps = "try again when a job has ended"
         if len(self.live) >= limits.jobs:
-            raise limit_hit("jobs", limits.jobs)
+            raise limit_hit("jobs", limits.jobs, what_helps=helps)
         if self._count[principal] >= limits.jobs_per_principal:
-            raise limit_hit("jobs_per_principal", limits.jobs_per_principal)
+            most = limits.jobs_per_principal
+            raise limit_hit("jobs_per_principal", most, what_helps=helps)
 
     def admit(self, job: Job) -> None:
         """Count a job that was drafted."""
