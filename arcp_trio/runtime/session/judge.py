@@ -131,7 +131,10 @@ class Judge:
         else:
             ended = await store.job(known.job_id)
             if ended is None:
-                raise JobNotFound(f"{known.job_id} has ended, and its end is no longer kept")
+                raise JobNotFound(
+                    f"{known.job_id}, the job of this idempotency_key, has ended, and its end is"
+                    " no longer kept: another key starts another job"
+                )
             watch = Watch(session, ended.job_id, None, ended.length - 1)
         return Decision(tail, watch, again=again)
 
