@@ -57,7 +57,7 @@ def _lines(core: Core, sessions: Sessions, connections: int) -> Iterator[str]:
     yield from _gauge(
         "arcp_tail_bytes",
         "Bytes numbered for sessions and not sent yet.",
-        sessions.unsent_bytes.held,
+        core.ledger.unsent.held,
     )
     yield from _histogram(
         "arcp_store_commit_seconds",

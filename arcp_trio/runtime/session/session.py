@@ -12,11 +12,10 @@ from arcp_trio.runtime.wake import Wake
 from arcp_trio.transport.close_codes import CloseCode
 
 if TYPE_CHECKING:
-    from arcp_trio.runtime.limits import Limits
+    from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.session.attachment import Attachment
     from arcp_trio.runtime.session.clerk import Command
     from arcp_trio.runtime.session.watch import Watch
-    from arcp_trio.store.interface import Store
     from arcp_trio.store.records import SessionRow
 
 
@@ -27,14 +26,12 @@ class Session:
     and read from its row again.
     """
 
-    def __init__(
-        self, store: Store, limits: Limits, row: SessionRow, window_ends: float | None = None
-    ) -> None:
+    def __init__(self, core: Core, row: SessionRow, window_ends: float | None = None) -> None:
         self.id = row.session_id
         self.principal = row.principal
-        self.record = Record(store, row)
-        self.inbox = Inbox(limits)
-        self.outbox = Outbox(limits.outbox_items)
+        self.record = Record(core.store, row)
+        self.inbox = Inbox(core.limits, core.ledger.received.share(row.principal))
+        self.outbox = Outbox(core.limits, core.ledger.unsent.share(row.principal))
         self.watches: dict[str, Watch] = {}
         """By job id: what the session is owed."""
         self.subscriptions: dict[str, Watch] = {}
