@@ -10,12 +10,13 @@ from decimal import Decimal
 from typing import IO, TYPE_CHECKING, Any, overload
 
 from arcp_trio.runtime.credentials.credential import Credential
-from arcp_trio.runtime.job.delegation import Amount, Child, delegate
+from arcp_trio.runtime.job.delegation import Child, delegate
 from arcp_trio.runtime.job.events import emit
 from arcp_trio.runtime.job.files import open_file
 from arcp_trio.runtime.job.result_stream import Encoding, ResultStream
 from arcp_trio.runtime.job.tools import ToolCall
 from arcp_trio.wire.json import Json
+from arcp_trio.wire.lease_request import Amount
 
 if TYPE_CHECKING:
     from _typeshed import (
