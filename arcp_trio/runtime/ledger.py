@@ -49,19 +49,19 @@ class Pool:
             share = self._shares[principal] = Share(self, principal)
         return share
 
-    def refuse_if_full(self, principal: str) -> None:
-        """Refuse to hold more for a principal.
+    def refuse_if_full(self, principal: str, amount: int = 1) -> None:
+        """Refuse to hold `amount` more for a principal, unless it holds nothing.
 
         Raises:
             InternalError: a limit is reached.
         """
-        held = self.holders.get(principal)
-        if held is None:
+        share = self.holders.get(principal)
+        if share is None:
             return
         each, total = self._names
-        if held.held >= self.most_each:
+        if share.held + amount > self.most_each:
             raise limit_hit(each, self.most_each)
-        if held.full:
+        if share.full:
             raise limit_hit(total, self.most)
 
     def wake_all(self) -> None:

@@ -65,8 +65,6 @@ class Limits:
     jobs_per_principal: int = 100
     jobs: int = 1_000
     """Running."""
-    lease_bytes: int = 64 * 1024
-    """Of one lease, as its job's acceptance has it."""
     input_bytes_per_principal: int = 128 * MIB
     input_bytes_total: int = 512 * MIB
     """Of the inputs of running jobs."""

@@ -15,7 +15,7 @@ from arcp_trio.runtime.job.events import emit
 from arcp_trio.runtime.job.files import open_file
 from arcp_trio.runtime.job.result_stream import Encoding, ResultStream
 from arcp_trio.runtime.job.tools import ToolCall
-from arcp_trio.wire.json import Json
+from arcp_trio.wire.json import Json, loads
 from arcp_trio.wire.lease_request import Amount
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ class JobContext:
 
     def __init__(self, job: Job) -> None:
         self._job = job
+        self._input: tuple[Json] | None = None
 
     @property
     def id(self) -> str:
@@ -60,7 +61,10 @@ class JobContext:
     @property
     def input(self) -> Json:
         """The input that the client submitted, or the delegating job gave."""
-        return self._job.input
+        # Decoded when it is first read: most of a job's life may pass without it.
+        if self._input is None:
+            self._input = (loads(self._job.input),)
+        return self._input[0]
 
     @property
     def principal(self) -> str:

@@ -163,7 +163,7 @@ def _wanted(
     above = parent.authority
     wanted = Wanted(
         agent=parent.jobs.agents.resolve(agent),
-        input=loads(dumps(input)),  # a copy: parent and child must not share it
+        input=dumps(input),
         lease=narrowed(
             asked, above.lease, above.budget.available(), any_model=core.policy.any_model
         ),

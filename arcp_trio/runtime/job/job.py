@@ -18,7 +18,7 @@ from arcp_trio.runtime.wake import Wake
 from arcp_trio.store.records import Status
 from arcp_trio.store.writes import StartJob
 from arcp_trio.wire.errors import ArcpError, InternalError, LeaseExpired, error_from_payload
-from arcp_trio.wire.json import JsonValue, dumps
+from arcp_trio.wire.json import dumps
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -45,7 +45,8 @@ class Job:
     jobs: Jobs
     id: str
     agent: Agent
-    input: JsonValue
+    input: bytes
+    """As JSON."""
     principal: str
     session_id: str
     """The session that submitted it first."""

@@ -49,8 +49,8 @@ class Jobs:
 
     # -- coming and going
 
-    def refuse_if_full(self, principal: str) -> None:
-        """Refuse another job if there are as many as there may be.
+    def refuse_if_full(self, principal: str, input_bytes: int) -> None:
+        """Refuse another job if there are as many as there may be, or if its input is too much.
 
         Raises:
             InternalError: a limit is reached.
@@ -60,15 +60,18 @@ class Jobs:
             raise limit_hit("jobs", limits.jobs)
         if self._count[principal] >= limits.jobs_per_principal:
             raise limit_hit("jobs_per_principal", limits.jobs_per_principal)
+        self.core.ledger.inputs.refuse_if_full(principal, input_bytes)
 
     def admit(self, job: Job) -> None:
         """Count a job that was drafted."""
         self._count[job.principal] += 1
+        self.core.ledger.inputs.share(job.principal).take(len(job.input))
         self.live[job.id] = job
 
     def remove(self, job: Job) -> None:
         """Stop counting a job, whose terminal is stored or which was given up."""
         del self.live[job.id]
+        self.core.ledger.inputs.share(job.principal).give(len(job.input))
         self._count[job.principal] -= 1
         if not self._count[job.principal]:
             del self._count[job.principal]
