@@ -48,7 +48,7 @@ def open_world(**limits: int) -> AbstractAsyncContextManager[World]:
 
 
 async def ask_for_lists(peer: Peer, count: int) -> None:
-    """Ask for so many listings, and read none of them."""
+    """Ask for `count` listings, and read none of them."""
     for _ in range(count):
         await peer.send("session.list_jobs", {"page_size": 100})
 

@@ -1,4 +1,4 @@
-"""Who decides what an idempotency key stands for, when several submits bring it at once (§7.2)."""
+"""Submits that bring one idempotency key at once: the first decides what it stands for (§7.2)."""
 
 from __future__ import annotations
 
