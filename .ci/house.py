@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PACKAGE = Path("arcp_trio")
-CODE = (PACKAGE, Path("tests"), Path("bench"), Path("conftest.py"), Path(".ci"))
+CODE = (PACKAGE, Path("tests"), Path("bench"), Path("examples"), Path("conftest.py"), Path(".ci"))
 DOCUMENTS = (Path("docs"), Path("README.md"), Path("bench/README.md"), Path("CHANGELOG.md"))
 GLOSSARY = Path("docs/glossary.md")
 

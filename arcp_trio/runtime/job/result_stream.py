@@ -66,6 +66,19 @@ class ResultStream:
             await self._send(last=False)
         await give_way(self._job)
 
+    def summarize(self, summary: str) -> None:
+        """Say in words what the result is: the message that ends the job has it (§8.4).
+
+        A later summary replaces an earlier one. A client that takes no chunks is not told.
+
+        Raises:
+            ValueError: the summary does not fit into a frame, or the block was left.
+        """
+        chunks = self._job.chunks
+        if not self._open or chunks is None:
+            raise ValueError("this is not the block of a streamed result")
+        chunks.summarize(summary, self._job.most_payload_bytes - CHUNK_ALLOWANCE)
+
     def _checked(self, data: str | bytes | bytearray | memoryview) -> bytes:
         if isinstance(data, str) and self._decoder is not None:
             data = data.encode()

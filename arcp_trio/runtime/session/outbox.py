@@ -61,6 +61,19 @@ class Promise:
 
 
 @attrs.define(eq=False)
+class Repeat:
+    """The acceptance of a job that the session has submitted before, under the same key (§7.2).
+
+    If the session has had the terminal by then, this is a promise, and the watch begins, which
+    brings the terminal again. Otherwise it is an answer, and the terminal is yet to come.
+    """
+
+    attachment: Attachment
+    tail: bytes
+    watch: Watch
+
+
+@attrs.define(eq=False)
 class Unwatch:
     """The session stops observing a job (§7.6)."""
 
@@ -93,7 +106,7 @@ class Look:
     """Nothing is for the client, but the scribe may have to stop: the session is not needed."""
 
 
-Item = Promise | Answer | Unwatch | Attach | Leave
+Item = Promise | Answer | Repeat | Unwatch | Attach | Leave
 """What keeps its place and is never dropped."""
 
 OutboxItem = Hints | Item | Look
@@ -247,4 +260,4 @@ class Outbox:
 
 def item_size(item: Item) -> int:
     """Return how many bytes an item is for the client, about."""
-    return len(item.tail) if isinstance(item, Answer | Promise) else 0
+    return len(item.tail) if isinstance(item, Answer | Promise | Repeat) else 0
