@@ -56,7 +56,8 @@ _SERVE_NOTES: Final = f"""\
 Jobs, events and sessions are kept in DIR/arcp.db, for one runtime at a time. They outlive the
 process: a client resumes its session at the next one, and a job that was running ends with an
 error that says that it may be tried again. If no token is given, one is made for the principal
-"local", kept in DIR/token for the next start, and printed on standard error.
+"local", kept in DIR/token for the next start, and printed on standard error. While it runs, its
+address is in DIR/address. The client commands find both there.
 {serve.TOKENS_VARIABLE}="p=t,p2=t2" in the environment gives tokens, too.
 
 A configuration file has the same options, with _ for -, and the limits of arcp_trio.Limits:
@@ -81,8 +82,8 @@ running.
 
 _CONNECTION_NOTES: Final = (
     f"{client.URL_VARIABLE} and {client.TOKEN_VARIABLE} in the environment stand in for --url and"
-    " --token. Without a token,\nthe one that serve keeps in DIR/token is used, but only for a"
-    " runtime on this machine.\n"
+    " --token. Without an address,\nthe one that a running serve keeps in DIR/address is used;"
+    " without a token, the one in\nDIR/token, but only for a runtime on this machine.\n"
 )
 
 _OUTCOME_NOTES: Final = """\
@@ -95,8 +96,16 @@ Exit codes: 0 success, 1 the job failed or was refused, 2 usage, 3 cannot connec
 """
 
 _SUBMIT_NOTES: Final = f"""\
-On a terminal, Ctrl-C asks whether to cancel the job or to leave it running. Elsewhere, and at the
-second Ctrl-C, the job is left running, and its id is printed.
+On a terminal, Ctrl-C asks whether to cancel the job, to leave it running, or to go on watching.
+Elsewhere, and at a second Ctrl-C, the job is left running, and its id is printed. A streamed result
+is written as it comes.
+
+{_OUTCOME_NOTES}
+{_CONNECTION_NOTES}"""
+
+_WATCH_NOTES: Final = f"""\
+On a terminal, Ctrl-C asks whether to cancel the job, to leave it running, or to go on watching.
+Elsewhere, and at a second Ctrl-C, the job is left running.
 
 {_OUTCOME_NOTES}
 {_CONNECTION_NOTES}"""
@@ -146,9 +155,9 @@ COMMANDS: Final = (
         name="watch",
         module="arcp_trio.cli.client.watch",
         help="show a job that was submitted elsewhere until it ends",
-        description="Show a job from its first event to its end. Ctrl-C leaves the job running.",
+        description="Show a job from its first event to its end.",
         example=f"{PROGRAM} watch job_01JABC",
-        notes=f"{_OUTCOME_NOTES}\n{_CONNECTION_NOTES}",
+        notes=_WATCH_NOTES,
         declared=client.WatchOptions,
     ),
     Command(
@@ -166,7 +175,7 @@ COMMANDS: Final = (
         name="cancel",
         module="arcp_trio.cli.client.cancel",
         help="cancel a job",
-        description="Cancel a job whose session is over; an operator may cancel any job.",
+        description="Cancel a job of one's own, from anywhere; an operator may cancel any job.",
         example=f'{PROGRAM} cancel job_01JABC --reason "wrong input"',
         notes=f"{_CANCEL_NOTES}\n{_CONNECTION_NOTES}",
         declared=client.CancelOptions,

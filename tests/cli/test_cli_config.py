@@ -44,13 +44,14 @@ def test_every_option_can_stand_in_the_file(tmp_path: Path) -> None:
         token_file = "tokens"
         agent = ["a=m:f"]
         agents = ["m", "n:r"]
-        no_demo_agents = true
+        demo_agents = true
         resume_window = 5
         heartbeat = 2
         drain = 1
         cancel_grace = 0.5
         observer = ["auditor"]
         operator = ["root"]
+        no_stop = true
         log_level = "error"
         """,
     )
@@ -67,13 +68,14 @@ def test_every_option_can_stand_in_the_file(tmp_path: Path) -> None:
         token_file="tokens",
         agent=("a=m:f",),
         agents=("m", "n:r"),
-        no_demo_agents=True,
+        demo_agents=True,
         resume_window=5,
         heartbeat=2,
         drain=1,
         cancel_grace=0.5,
         observer=frozenset({"auditor"}),
         operator=frozenset({"root"}),
+        no_stop=True,
         log_level="error",
     )
     assert config.limits == Limits(

@@ -23,12 +23,23 @@ from arcp_trio.testing import open_pair
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 OURS = [
-    *(sys.executable, "-m", "arcp_trio", "serve", "--stdio", "--memory", "--no-demo-agents"),
+    *(sys.executable, "-m", "arcp_trio", "serve", "--stdio", "--memory"),
     *("--agents", "programs"),
 ]
 PATHS = {"PYTHONPATH": f"{ROOT}:{HERE}"}
 PROGRAMS = (
-    *("mirror", "talker", "counter", "author", "loud", "patient", "stubborn", "crash", "failing"),
+    *(
+        "mirror",
+        "talker",
+        "counter",
+        "author",
+        "teller",
+        "loud",
+        "patient",
+        "stubborn",
+        "crash",
+        "failing",
+    ),
     *("spender", "boss"),
 )
 MODES = (

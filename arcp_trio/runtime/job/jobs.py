@@ -10,10 +10,12 @@ import trio
 
 from arcp_trio.runtime.job.context import JobContext
 from arcp_trio.runtime.limits import limit_hit
-from arcp_trio.runtime.tasks import start_clean
+from arcp_trio.runtime.tasks import first_of, start_clean
 from arcp_trio.runtime.wake import Wake
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.credentials.revocation import Revoker
     from arcp_trio.runtime.job.agents import Agents
@@ -89,6 +91,11 @@ class Jobs:
         if not self._closed:
             log.info("job accepted", extra=job.facts | {"trace_id": job.trace_id})
             start_clean(self._nursery, job.run, JobContext(job), name=f"job {job.id}")
+
+    def start_beside(self, job: Job, work: Callable[[], Awaitable[None]], name: str) -> None:
+        """Start a task beside a job's agent, which ends with the job at the latest."""
+        if not self._closed:
+            start_clean(self._nursery, first_of, work, job.over, name=name)
 
     def start_stopping(self, job: Job) -> None:
         """Start the task that finishes a job whose agent does not stop within its grace."""

@@ -106,8 +106,8 @@ class Judge:
             raise DuplicateKey("this idempotency key came with other parameters before")
         session, store = submission.session, self._core.store
         tail = accepted_tail(loads_exact(known.accepted), submission.request.id)
-        row = await store.job(known.job_id)
         again = known.job_id in session.accepting
+        row = await store.job(known.job_id)
         again = again or (row is not None and session.id in row.submitters)
         job = self._jobs.live.get(known.job_id)
         if job is not None:
@@ -118,6 +118,10 @@ class Judge:
             if ended is None:
                 raise JobNotFound(f"{known.job_id} has ended, and its end is no longer kept")
             watch = Watch(session, ended.job_id, None, ended.length - 1)
+        # The session may have been promised the job while the store was read.
+        watched = session.watches.get(known.job_id)
+        again = again or (watched is not None and not watched.observer)
+        again = again or known.job_id in session.accepting
         return Decision(tail, watch, again=again)
 
 
