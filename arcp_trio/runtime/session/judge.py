@@ -71,8 +71,6 @@ class Judge:
                 known = None if decision.new is None else decision.new.key
             else:
                 decision = await self._repeat(submission, known)
-            if not decision.again:
-                submission.session.acceptance_begun(decision.watch.job_id)
             return decision
         finally:
             self.claims.leave(claim, known)
@@ -118,10 +116,6 @@ class Judge:
             if ended is None:
                 raise JobNotFound(f"{known.job_id} has ended, and its end is no longer kept")
             watch = Watch(session, ended.job_id, None, ended.length - 1)
-        # The session may have been promised the job while the store was read.
-        watched = session.watches.get(known.job_id)
-        again = again or (watched is not None and not watched.observer)
-        again = again or known.job_id in session.accepting
         return Decision(tail, watch, again=again)
 
 

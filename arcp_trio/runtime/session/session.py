@@ -70,8 +70,13 @@ class Session:
         self.hold()
         self.outbox.tell(item)
 
+    def submitted(self, job_id: str) -> bool:
+        """Whether the session was promised a job with a key that has not ended since."""
+        watch = self.watches.get(job_id)
+        return job_id in self.accepting or (watch is not None and not watch.observer)
+
     def acceptance_begun(self, job_id: str) -> None:
-        """Note that the acceptance of a job with a key is stored, and not in the log yet."""
+        """Note that a job with a key is promised, and its acceptance not in the log yet."""
         self.accepting |= {job_id}
 
     def acceptances_logged(self, job_ids: Iterable[str]) -> None:

@@ -98,7 +98,7 @@ class Submissions:
                 pass  # there is nobody left to answer
             elif isinstance(decision, ArcpError):
                 self._refuse(submission, decision)
-            elif decision.again:
+            elif decision.again or session.submitted(decision.watch.job_id):
                 attachment = submission.request.attachment
                 session.tell(Repeat(attachment, decision.tail, decision.watch))
             else:
@@ -130,6 +130,8 @@ class Submissions:
         """Promise, then watch, then start: nothing of a job comes before its acceptance."""
         session, watch = submission.session, decision.watch
         session.stop_observing(watch.job_id)  # from here on it has the job's events as a submitter
+        if submission.claim is not None:
+            session.acceptance_begun(watch.job_id)
         session.tell(Promise(decision.tail, watch))
         watch.join_job()
         if decision.new is not None:
