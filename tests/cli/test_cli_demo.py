@@ -125,7 +125,7 @@ def test_team_without_a_lease(session: Peer) -> None:
     """Without a lease, the event and the job's error say which delegation was refused, and why."""
     delegation, refusal, end = session.run("team", ["a", "b"])
     assert delegation["payload"]["kind"] == "delegate"
-    said = "delegation refused: agent echo: the lease does not allow agent.delegate of 'echo'"
+    said = "delegation refused: agent echo: the lease does not allow agent.delegate of 'echo@1.0.0'"
     assert refusal["payload"]["body"]["error"]["message"] == said
     assert (end["payload"]["code"], end["payload"]["message"]) == ("PERMISSION_DENIED", said)
 
@@ -160,5 +160,5 @@ def test_bad_input(session: Peer, agent: str, value: object, complaint: str) -> 
     """A wrong input ends the job with a sentence that the client can read."""
     (end,) = session.run(agent, value)
     assert end["type"] == "job.error"
-    assert end["payload"]["code"] == "INTERNAL_ERROR"
+    assert (end["payload"]["code"], end["payload"]["retryable"]) == ("INVALID_REQUEST", False)
     assert end["payload"]["message"] == complaint

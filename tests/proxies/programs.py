@@ -10,7 +10,7 @@ import time
 
 import trio
 
-from arcp_trio import Agents, BudgetExhausted, JobContext, JobError, Json
+from arcp_trio import Agents, BudgetExhausted, InvalidInput, JobContext, JobError, Json
 
 agents = Agents()
 
@@ -126,6 +126,8 @@ async def failing(job: JobContext) -> Json:
             raise JobError("these are the words", {"detail": 1})
         case "code":
             raise BudgetExhausted("USD budget exhausted")
+        case "input":
+            raise InvalidInput("the input has no name")
         case _:
             raise RuntimeError("a secret")
 

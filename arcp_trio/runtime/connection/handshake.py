@@ -127,7 +127,7 @@ class Handshake:
         """Count a wrong token; past the limit of its address, return the limit's error instead."""
         most = self._core.limits.failed_auth_per_minute
         if self._core.wrong_tokens.count(address_of(self._transport.peer)) > most:
-            return limit_hit("failed_auth_per_minute", most)
+            return limit_hit("failed_auth_per_minute", most, what_helps="try again in a minute")
         return error
 
     # -- a new session

@@ -12,15 +12,17 @@ from arcp_trio.runtime.job.draft import IdempotencyKey, JobSource, Wanted
 from arcp_trio.runtime.session.claims import Claims
 from arcp_trio.runtime.session.watch import Watch
 from arcp_trio.store.records import KeyRow
-from arcp_trio.wire.errors import DuplicateKey, JobNotFound
+from arcp_trio.wire.errors import DuplicateKey, InvalidRequest, JobNotFound
 from arcp_trio.wire.features import Feature
 from arcp_trio.wire.fingerprint import fingerprint
-from arcp_trio.wire.json import dumps, loads_exact
+from arcp_trio.wire.json import dumps, loads_exact, loads_object
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.job.jobs import Jobs
     from arcp_trio.runtime.session.submission import Submission
+    from arcp_trio.wire.json import Json
+    from arcp_trio.wire.messages import Submit
 
 
 @attrs.frozen
@@ -84,6 +86,8 @@ class Judge:
 
     def _wanted(self, submission: Submission) -> Wanted:
         submit = submission.submit
+        if _is_forgotten(submit) and submit.lease_request:
+            raise InvalidRequest("forget is for jobs without a lease")
         constraints = submit.lease_constraints
         expires_at = None if constraints is None else constraints.expires_at
         return Wanted(
@@ -100,7 +104,7 @@ class Judge:
 
         For another session the watch begins with the job's first event, while the job runs.
         """
-        if fingerprint(submission.submit) != known.fingerprint:
+        if not _is_same(submission.submit, known):
             raise DuplicateKey("this idempotency key came with other parameters before")
         session, store = submission.session, self._core.store
         tail = accepted_tail(loads_exact(known.accepted), submission.request.id)
@@ -119,6 +123,14 @@ class Judge:
         return Decision(tail, watch, again=again)
 
 
+def _is_same(submit: Submit, known: KeyRow) -> bool:
+    """Whether a submit has the parameters with which its key came first (§7.2)."""
+    if fingerprint(submit) == known.fingerprint:
+        return True
+    constraints: dict[str, Json] = loads_object(known.accepted).get("lease_constraints") or {}
+    return fingerprint(submit, expires_at=constraints.get("expires_at")) == known.fingerprint
+
+
 def _new(submission: Submission, new: NewJob) -> Decision:
     return Decision(new.tail, Watch(submission.session, new.job.id, new.job), new)
 
@@ -135,4 +147,9 @@ def _source(submission: Submission) -> JobSource:
         wants_credentials=submission.wants_credentials,
         request_id=submission.request.id,
         key=None if key is None else IdempotencyKey(key, fingerprint(submit)),
+        forget=_is_forgotten(submit),
     )
+
+
+def _is_forgotten(submit: Submit) -> bool:
+    return submit.extras is not None and submit.extras.forget

@@ -220,6 +220,7 @@ class Sessions:
                     now=wall,
                     finished_before=wall - core.limits.finished_job_seconds,
                     finished_jobs=core.limits.finished_jobs,
+                    forgotten=self.jobs.take_forgotten(wall - SWEEP_SECONDS),
                 )
             )
             next_window = self._deadlines[0][0] if self._deadlines else math.inf
@@ -252,7 +253,8 @@ class Sessions:
         """
         most = self._core.limits.sessions_per_principal
         if self._connected[principal] >= most:
-            raise limit_hit("sessions_per_principal", most)
+            helps = "try again when a session has ended"
+            raise limit_hit("sessions_per_principal", most, what_helps=helps)
 
     def join(self, session: Session, attachment: Attachment) -> None:
         """Give a session to a connection, and count the connection for its principal."""
