@@ -96,8 +96,8 @@ class Observing:
             credentials=None if job is None else _credentials(job),
             **_descriptor(row, job),
         )
-        size = len(row.accepted) + ENTRY_ALLOWANCE
-        tail = AfterNumber(partial(_subscribed_tail, subscribed, replayed), size)
+        make = partial(_subscribed_tail, subscribed, replayed)
+        tail = AfterNumber(make, size=len(row.accepted))
         if watch is None:
             # The session gets all of the job's events anyway, or the job is over.
             session.tell(Answer(request.attachment, tail))
