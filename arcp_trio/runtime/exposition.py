@@ -37,6 +37,12 @@ def _lines(core: Core, sessions: Sessions, connections: int) -> Iterator[str]:
         "arcp_jobs", "gauge", "Jobs that are not at their end.", _by("state", _states(jobs))
     )
     yield from _family(
+        "arcp_agent_threads",
+        "gauge",
+        "Threads of agents: of running jobs, and those that go on after their jobs' ends.",
+        _by("state", _threads(jobs)),
+    )
+    yield from _family(
         "arcp_jobs_finished_total",
         "counter",
         "Jobs that have ended, by their final status.",
@@ -89,6 +95,11 @@ def _lines(core: Core, sessions: Sessions, connections: int) -> Iterator[str]:
 def _states(jobs: Jobs) -> Mapping[str, int]:
     counted = Counter(job.status for job in jobs.live.values() if job.accepted)
     return {status: counted[status] for status in (Status.PENDING, Status.RUNNING)}
+
+
+def _threads(jobs: Jobs) -> Mapping[str, int]:
+    abandoned = jobs.threads.abandoned
+    return {"running": jobs.threads.total - abandoned, "abandoned": abandoned}
 
 
 # -- the format

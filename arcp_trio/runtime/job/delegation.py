@@ -40,37 +40,24 @@ _FAILURES: Final[Mapping[Status, type[ArcpError]]] = {
 }
 
 
-class Child:
-    """A delegated job, as the agent that delegated has it."""
+async def result_of(child: Job) -> Json:
+    """Wait for the end of a child and return what its agent returned, or streamed.
 
-    def __init__(self, job: Job) -> None:
-        self._job = job
-
-    @property
-    def id(self) -> str:
-        """The child job's id."""
-        return self._job.id
-
-    async def result(self) -> Json:
-        """Wait for the child's end and return what its agent returned, or streamed.
-
-        A streamed result comes whole: as text if it was streamed as utf8, else as bytes.
-
-        Raises:
-            JobFailed, JobCancelled, JobTimedOut: the child did not succeed.
-            InternalError: what it streamed is no longer stored.
-        """
-        await self._job.over()
-        outcome = self._job.outcome
-        assert outcome is not None
-        error = outcome.error
-        if error is None:
-            if self._job.chunks is not None:
-                return await self._job.chunks.whole(self._job)
-            return loads(outcome.result)
-        raise _FAILURES.get(outcome.status, JobFailed)(
-            error.message, details=error.details, retryable=error.retryable, code=error.code
-        )
+    Raises:
+        JobFailed, JobCancelled, JobTimedOut: the child did not succeed.
+        InternalError: what it streamed is no longer stored.
+    """
+    await child.over()
+    outcome = child.outcome
+    assert outcome is not None
+    error = outcome.error
+    if error is None:
+        if child.chunks is not None:
+            return await child.chunks.whole(child)
+        return loads(outcome.result)
+    raise _FAILURES.get(outcome.status, JobFailed)(
+        error.message, details=error.details, retryable=error.retryable, code=error.code
+    )
 
 
 async def delegate(
@@ -82,7 +69,7 @@ async def delegate(
     budget: Mapping[str, Amount] | None,
     expires_in: float | None,
     max_runtime: float | None,
-) -> Child:
+) -> Job:
     """Emit a `delegate` event, then accept the child, or emit why there is none."""
     delegate_id = new_id("del_")
     amounts = {currency: _decimal_text(amount) for currency, amount in (budget or {}).items()}
@@ -115,7 +102,7 @@ async def delegate(
             refusal = {"call_id": delegate_id, "error": told.payload()}
             add_event(parent, "tool_result", refusal)
         raise
-    return Child(new.job)
+    return new.job
 
 
 def _told(error: BaseException) -> ArcpError:

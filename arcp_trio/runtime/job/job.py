@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from arcp_trio.authority.authority import Authority
     from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.credentials.wallet import Wallet
-    from arcp_trio.runtime.job.context import JobContext
     from arcp_trio.runtime.job.jobs import Jobs
     from arcp_trio.runtime.tracing import Span
 
@@ -86,7 +85,7 @@ class Job:
     _store_scope: trio.CancelScope = attrs.field(factory=lambda: trio.CancelScope(shield=True))
     """The scope of the wait for the terminal to be stored."""
 
-    async def run(self, context: JobContext) -> None:
+    async def run(self) -> None:
         """Run the agent, then finish, unless `stop_agent` had to finish before.
 
         A job whose end was decided before its start does not call its agent.
@@ -94,7 +93,7 @@ class Job:
         if self._outcome is None:
             self.status = Status.RUNNING
             self.core.store.put(StartJob(self.id))
-            await self.agent_run.run(self, context)
+            await self.agent_run.run(self)
         await self._finish()
 
     @property
