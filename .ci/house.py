@@ -3,7 +3,7 @@
 - No class name of the package exists twice: a name in a traceback or a document means one class.
 - Every class and module that docs/glossary.md names exists.
 - Constants of modules are annotated as Final.
-- Docstrings, comments and documents avoid phrases that readers stumble over.
+- Docstrings, comments, messages and documents avoid phrases that readers stumble over.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PACKAGE = Path("arcp_trio")
-CODE = (PACKAGE, Path("tests"), Path("bench"), Path("conftest.py"), Path(".ci"))
+CODE = (PACKAGE, Path("tests"), Path("bench"), Path("examples"), Path("conftest.py"), Path(".ci"))
 DOCUMENTS = (Path("docs"), Path("README.md"), Path("bench/README.md"), Path("CHANGELOG.md"))
 GLOSSARY = Path("docs/glossary.md")
 
@@ -33,7 +33,7 @@ PHRASES = {
     re.compile(r"\bwho asks\b"): "name who asks",
     re.compile(r"\bwhat(?:ever)? becomes of\b"): "say what happens",
     re.compile(rf"\bbehind (?:{_AFTER})\b"): "say 'after'",
-    re.compile(r"\bcom(?:e|es|ing) to nothing\b"): "say 'fails'",
+    re.compile(r"\bc[ao]m(?:e|es|ing) to nothing\b"): "say 'fails'",
     re.compile(r"\bso many (?!that)\w"): "name the number",
 }
 CONSTANT = re.compile(r"_?[A-Z][A-Z0-9_]+")
@@ -80,6 +80,8 @@ def _prose_of_code() -> Iterator[str]:
         for line, prose in (*_docstrings(text), *_comments(text)):
             yield from _faults(path, line, prose)
         if path.is_relative_to(PACKAGE):
+            for line, message in _messages(text):
+                yield from _faults(path, line, message)
             for line, prose in _docstrings(text):
                 if PRONOUN.match(prose):
                     yield f"{path}:{line}: a docstring begins with its subject: {_first(prose)}"
@@ -112,6 +114,19 @@ def _docstrings(text: str) -> Iterator[tuple[int, str]]:
             and isinstance(node.value.value, str)
         ):
             yield node.lineno, node.value.value
+
+
+def _messages(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the strings that the program uses, such as its log lines and the texts of errors."""
+    tree = ast.parse(text)
+    documentation = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and id(node) not in documentation
+        ):
+            yield node.lineno, node.value
 
 
 def _comments(text: str) -> Iterator[tuple[int, str]]:

@@ -87,9 +87,9 @@ class JwtAuth:
         try:
             return self._principal(await self._claims(token))
         except _NotGoodError as error:
-            log.info("signed token not good", extra={"why": str(error)})
+            log.info("signed token refused", extra={"why": str(error)})
         except jwt.PyJWTError as error:
-            log.info("signed token not good", extra={"why": _in_words(error)})
+            log.info("signed token refused", extra={"why": _in_words(error)})
         return None
 
     async def _claims(self, token: str) -> Mapping[str, Any]:

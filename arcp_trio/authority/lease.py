@@ -188,7 +188,7 @@ def _read_each(
 
 
 def _read_expiry(expires_at: object, now: float, problems: _Problems) -> float | None:
-    """Read the time of expiry; a malformed one is refused rather than taken for none (§9.5)."""
+    """Read the time of expiry; a malformed one is refused rather than ignored (§9.5)."""
     if expires_at is None:
         return None
     try:

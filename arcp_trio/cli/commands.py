@@ -107,6 +107,20 @@ With --json, each line is an object with
 
 {_CONNECTION_NOTES}"""
 
+_CANCEL_NOTES: Final = """\
+With --json, standard output has one object per line: "type": "job.cancelled" once the runtime has
+agreed to it and, with --wait, the message that ended the job, each with its "job_id".
+
+Exit codes: 0 success, 1 refused or, with --wait, not ended by a cancel, 2 usage, 3 cannot connect
+or authenticate, 130 Ctrl-C.
+"""
+
+_PING_NOTES: Final = f"""\
+With --json, each line is an object of milliseconds: "opened_ms" for the session, "answer_ms" for
+each ping, and last "best_ms", "mean_ms" and "worst_ms".
+
+{_CONNECTION_NOTES}"""
+
 COMMANDS: Final = (
     Command(
         name="serve",
@@ -154,7 +168,7 @@ COMMANDS: Final = (
         help="cancel a job",
         description="Cancel a job whose session is over; an operator may cancel any job.",
         example=f'{PROGRAM} cancel job_01JABC --reason "wrong input"',
-        notes=_CONNECTION_NOTES,
+        notes=f"{_CANCEL_NOTES}\n{_CONNECTION_NOTES}",
         declared=client.CancelOptions,
     ),
     Command(
@@ -172,7 +186,7 @@ COMMANDS: Final = (
         help="check whether a runtime answers, and how fast",
         description="Open a session and measure how long the runtime takes to answer a ping.",
         example=f"{PROGRAM} ping --count 10",
-        notes=_CONNECTION_NOTES,
+        notes=_PING_NOTES,
         declared=client.PingOptions,
     ),
     Command(

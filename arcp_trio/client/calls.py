@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from decimal import Decimal, InvalidOperation
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import attrs
@@ -14,7 +13,7 @@ from arcp_trio.client.job_stream import JobStream
 from arcp_trio.wire import envelope
 from arcp_trio.wire.ids import new_id
 from arcp_trio.wire.json import JsonLike, dumps
-from arcp_trio.wire.lease_request import lease_request
+from arcp_trio.wire.lease_request import Amount, decimal_text, lease_request
 from arcp_trio.wire.messages import Accepted, JobListing, Subscribed
 from arcp_trio.wire.timestamps import rfc3339
 
@@ -28,7 +27,6 @@ _IN_ORDER: Final = frozenset({SUBMIT, SUBSCRIBE, LIST})
 
 T = TypeVar("T")
 
-Amount: TypeAlias = str | int | float | Decimal
 LeaseRequest: TypeAlias = Mapping[str, Sequence[str]]
 BudgetRequest: TypeAlias = Mapping[str, Amount]
 
@@ -71,7 +69,7 @@ def submit_call(
         "input": input,
         "idempotency_key": idempotency_key,
     }
-    amounts = {currency: _plain(amount) for currency, amount in (budget or {}).items()}
+    amounts = {currency: decimal_text(amount) for currency, amount in (budget or {}).items()}
     if request := lease_request(lease, amounts or None):
         payload["lease_request"] = request
     if expires_at is not None:
@@ -79,14 +77,6 @@ def submit_call(
     if max_runtime is not None:
         payload["max_runtime_sec"] = max_runtime
     return Call(SUBMIT, dumps(payload), trace_id=trace_id)
-
-
-def _plain(amount: Amount) -> str:
-    """Write an amount without an exponent."""
-    try:
-        return format(Decimal(str(amount)), "f")
-    except InvalidOperation:
-        raise ValueError(f"not an amount of money: {amount!r}") from None
 
 
 def subscribe_call(

@@ -96,7 +96,7 @@ def _no_socket(head: Head) -> Page | None:
     if head.upgrades:
         return None
     headers = (("Upgrade", "websocket"), ("Connection", "Upgrade"))
-    return Page(426, "This is the place of a WebSocket.\n", headers=headers)
+    return Page(426, "This is the address of a WebSocket.\n", headers=headers)
 
 
 def _not_allowed(methods: str) -> Page:

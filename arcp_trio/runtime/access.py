@@ -67,8 +67,8 @@ class Policy:
     """What a deployment decides where the specification leaves it open; the defaults are strict.
 
     A subclass may decide otherwise who observes whose jobs. Observing and cancelling are separate
-    rights: an observer cannot cancel, and an operator of the runtime, who may cancel any job, does
-    not observe by that. Name a principal as both to give it both.
+    rights: an observer cannot cancel, and an operator of the runtime, who may cancel any job,
+    cannot observe it. Name a principal as both to give it both.
     """
 
     any_model: bool = False

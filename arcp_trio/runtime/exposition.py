@@ -34,7 +34,7 @@ def _lines(core: Core, sessions: Sessions, connections: int) -> Iterator[str]:
         _by("state", {"connected": sessions.attached, "parked": sessions.left_alone}),
     )
     yield from _family(
-        "arcp_jobs", "gauge", "Jobs that are not at their end.", _by("state", _states(jobs))
+        "arcp_jobs", "gauge", "Jobs that have not ended.", _by("state", _states(jobs))
     )
     yield from _family(
         "arcp_agent_threads",
@@ -67,7 +67,7 @@ def _lines(core: Core, sessions: Sessions, connections: int) -> Iterator[str]:
     )
     yield from _histogram(
         "arcp_store_commit_seconds",
-        "What it took to store a group of writes, tries that failed included.",
+        "Seconds to store a group of writes, including failed attempts.",
         metrics.commits,
     )
     yield from _family(
@@ -79,16 +79,16 @@ def _lines(core: Core, sessions: Sessions, connections: int) -> Iterator[str]:
     yield from _family(
         "arcp_connection_failures_total",
         "counter",
-        "Connections that came to nothing or to a bad end.",
+        "Connections that failed, by cause.",
         _by("reason", metrics.connection_failures),
     )
     yield from _gauge(
         "arcp_credentials_outstanding",
-        "Credentials that are not revoked, those of running jobs included.",
+        "Credentials that are not revoked, including those of running jobs.",
         jobs.revoker.outstanding,
     )
     yield from _family(
-        "arcp_build_info", "gauge", "Which version this is.", [({"version": core.version}, 1)]
+        "arcp_build_info", "gauge", "The version of the runtime.", [({"version": core.version}, 1)]
     )
 
 

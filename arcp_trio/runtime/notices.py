@@ -6,6 +6,8 @@ from arcp_trio.wire import envelope, events
 from arcp_trio.wire.errors import ArcpError, InternalError
 from arcp_trio.wire.ids import new_id
 from arcp_trio.wire.json import Json, dumps
+from arcp_trio.wire.messages import ErrorBody
+from arcp_trio.wire.payloads import to_json
 from arcp_trio.wire.timestamps import rfc3339
 
 
@@ -16,12 +18,8 @@ def store_trouble() -> InternalError:
 
 def refusal(error: ArcpError, *, request_id: str | None = None, job_id: str | None = None) -> bytes:
     """Return the tail of a `session.error`, naming the request it answers (§12)."""
-    payload: dict[str, Json] = dict(error.payload())
-    if request_id is not None:
-        payload["request_id"] = request_id
-    if job_id is not None:
-        payload["job_id"] = job_id
-    return frame("session.error", payload)
+    body = ErrorBody.of(error, request_id=request_id, job_id=job_id)
+    return frame(body.type, to_json(body))
 
 
 def back_pressure(job_id: str, trace_id: str, lag: int, now: float) -> bytes:

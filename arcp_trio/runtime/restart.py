@@ -42,7 +42,7 @@ async def take_over(core: Core, sessions: Sessions) -> None:
     sessions.park_all(found.sessions)
     if found.sessions or found.unfinished:
         taken = {"sessions": len(found.sessions), "jobs_ended": len(found.unfinished)}
-        log.info("took over what was left", extra=taken)
+        log.info("took over from the previous runtime", extra=taken)
     core.taken_over.set()
 
 

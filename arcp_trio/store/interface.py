@@ -89,7 +89,7 @@ class Store(WriteQueue, ABC):
         """Store these writes, all or none, in order.
 
         Raises:
-            StoreError: it cannot be done now; the same writes will be brought again.
+            StoreError: it cannot be done now; the caller tries the same writes again.
         """
 
     # -- reading

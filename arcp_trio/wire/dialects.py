@@ -7,13 +7,13 @@ the log keeps the specification's shape. docs/conformance.md lists the departure
 from __future__ import annotations
 
 from collections.abc import Callable
-from decimal import Decimal
 from typing import Final
 
 import attrs
 
 from arcp_trio.wire.envelope import Envelope
 from arcp_trio.wire.json import Json, dumps, loads_object
+from arcp_trio.wire.lease_request import decimal_text
 
 
 @attrs.frozen(kw_only=True)
@@ -70,12 +70,10 @@ def _budget_as_strings(fields: dict[str, Json]) -> dict[str, Json]:
     budget: dict[str, Json] | None = payload.get("budget")
     if budget is None:
         return fields
-    amounts = {currency: f"{currency}:{_plain(amount)}" for currency, amount in budget.items()}
+    amounts = {
+        currency: f"{currency}:{decimal_text(amount)}" for currency, amount in budget.items()
+    }
     return {**fields, "payload": {**payload, "budget": amounts}}
-
-
-def _plain(amount: Json) -> str:
-    return format(Decimal(str(amount)), "f")
 
 
 def _ended_as_result(fields: dict[str, Json]) -> dict[str, Json]:

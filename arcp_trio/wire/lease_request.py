@@ -3,9 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from decimal import Decimal, InvalidOperation
+from typing import Final, TypeAlias
+
+Amount: TypeAlias = str | int | float | Decimal
+"""An amount of money, as a program gives it."""
 
 _BUDGET: Final = "cost.budget"
+
+
+def decimal_text(amount: Amount) -> str:
+    """Write an amount in decimal digits, without an exponent.
+
+    Raises:
+        ValueError: it is not a number.
+    """
+    try:
+        return format(Decimal(str(amount)), "f")
+    except InvalidOperation:
+        raise ValueError(f"not an amount of money: {amount!r}") from None
 
 
 def lease_request(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -79,6 +80,18 @@ def test_report(session: Peer, input_: object, size: int) -> None:
     assert text.count("Page ") == size // 4_000
 
 
+def test_they_read_like_something_real(session: Peer) -> None:
+    """What chatty and report say is sentences."""
+    event, _ = session.run("chatty", {"n": 1})
+    assert event["payload"]["body"]["message"].startswith("message 1: The ferry left on time with")
+    *events, _ = session.run("report", {"size": 400})
+    heading, first, *_ = "".join(it["payload"]["body"]["data"] for it in events).splitlines()
+    assert heading.rstrip() == "Page 1"
+    assert re.fullmatch(
+        r"Day 1: \d+ to \d+ degrees, [a-z ]+; wind from the [a-z-]+, force \d\. *", first
+    )
+
+
 def test_shopper(session: Peer) -> None:
     """Shopper buys until the budget is used up, and says so; metrics show what is left."""
     lease = {"tool.call": ["shop.*"], "cost.budget": ["USD:1.00"]}
@@ -106,6 +119,15 @@ def test_team(session: Peer) -> None:
     children = [frame["payload"] for frame in frames if frame["type"] == "job.accepted"]
     assert [child["parent_job_id"] for child in children] == [parent["job_id"]] * 2
     assert frames[-1]["payload"]["result"] == {"results": [{"echo": "a"}, {"echo": "b"}]}
+
+
+def test_team_without_a_lease(session: Peer) -> None:
+    """Without a lease, the event and the job's error say which delegation was refused, and why."""
+    delegation, refusal, end = session.run("team", ["a", "b"])
+    assert delegation["payload"]["kind"] == "delegate"
+    said = "delegation refused: agent echo: the lease does not allow agent.delegate of 'echo'"
+    assert refusal["payload"]["body"]["error"]["message"] == said
+    assert (end["payload"]["code"], end["payload"]["message"]) == ("PERMISSION_DENIED", said)
 
 
 def test_sleeper(session: Peer) -> None:

@@ -88,6 +88,14 @@ def test_ping(commands: Commands) -> None:
     assert re.fullmatch(rf"{time} at best, {time} on average, {time} at worst", told)
 
 
+def test_ping_as_json(commands: Commands) -> None:
+    """With --json, each line of `ping` is an object of milliseconds."""
+    opened, answer, told = commands.run("ping", "--count", "1", "--json").objects
+    assert opened.keys() == {"opened_ms"}
+    assert answer.keys() == {"answer_ms"}
+    assert told == dict.fromkeys(("best_ms", "mean_ms", "worst_ms"), answer["answer_ms"])
+
+
 def test_bench(commands: Commands) -> None:
     """Each figure of `bench` has a value and a unit."""
     figures = commands.run("bench", "--json").objects

@@ -31,7 +31,7 @@ def test_text_is_printed_as_it_is(commands: Commands) -> None:
     assert commands.run("submit", "parrot", "--input", '"two words"').out == "two words\n"
     report = commands.run("submit", "report", "--input", '{"size": 10000}').out
     assert len(report) == 10_000
-    assert report.startswith("Page 1\n...")
+    assert report.startswith("Page 1 ")
 
 
 def test_a_binary_result_goes_through(commands: Commands) -> None:

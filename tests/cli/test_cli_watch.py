@@ -30,6 +30,27 @@ def test_detach_then_watch_then_cancel(commands: Commands) -> None:
     assert "has ended: cancelled" in commands.refused(1, "cancel", job_id)
 
 
+def test_cancel_and_wait(commands: Commands) -> None:
+    """With --wait, `cancel` returns once the job has ended, and says how."""
+    job_id = commands.detached("waiting")
+    done = commands.run("cancel", job_id, "--wait")
+    assert (done.code, done.out) == (0, "")
+    assert done.err == f"{job_id} is being cancelled\n{job_id} has ended: cancelled\n"
+    assert job_id in commands.run("jobs", "--status", "cancelled").out
+
+
+def test_cancel_as_json(commands: Commands) -> None:
+    """With --json, `cancel` prints an object for the agreement and one for the end."""
+    first, second = commands.detached("waiting"), commands.detached("waiting")
+    (agreed,) = commands.run("cancel", first, "--json", "--reason", "wrong input").objects
+    assert agreed == {"type": "job.cancelled", "job_id": first, "reason": "wrong input"}
+    done = commands.run("cancel", second, "--json", "--wait")
+    assert (done.code, done.err) == (0, "")
+    agreed, ended = done.objects
+    assert agreed["job_id"] == ended["job_id"] == second
+    assert (ended["type"], ended["final_status"]) == ("job.error", "cancelled")
+
+
 def test_detach_as_json(commands: Commands) -> None:
     """With --json the id is in an object."""
     done = commands.run("submit", "echo", "--detach", "--json")

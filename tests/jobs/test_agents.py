@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from trio.testing import MockClock
 
 from arcp_trio import (
+    AgentInfo,
     AgentNotAvailable,
     Agents,
     AgentVersionNotAvailable,
@@ -79,7 +80,7 @@ def test_the_same_agent_twice_is_refused() -> None:
         agents.agent("a", version="1")(nothing)
     with pytest.raises(ValueError, match="default already: 1"):
         agents.agent("a", version="2", default=True)(nothing)
-    assert agents.inventory() == [{"name": "a", "versions": ["1"], "default": "1"}]
+    assert agents.inventory() == [AgentInfo(name="a", versions=["1"], default="1")]
 
 
 def test_a_refused_agent_leaves_no_name_behind() -> None:
@@ -136,7 +137,7 @@ def test_the_default_is_a_documented_rule_and_no_sorting() -> None:
     for version in ("10", "9", "2"):
         marked.agent("a", version=version, default=version == "9")(nothing)
     assert marked.resolve("a").version == "9"
-    assert marked.inventory() == [{"name": "a", "versions": ["10", "9", "2"], "default": "9"}]
+    assert marked.inventory() == [AgentInfo(name="a", versions=["10", "9", "2"], default="9")]
 
 
 @pytest.mark.spec("12-3", "7.5-4")
@@ -175,9 +176,11 @@ def test_the_inventory_is_a_copy() -> None:
     agents = Agents()
     agents.agent("a", version="1")(nothing)
     first = agents.inventory()
-    first[0]["versions"].append("2")
+    versions = first[0].versions
+    assert versions is not None
+    versions.append("2")
     first.clear()
-    assert agents.inventory() == [{"name": "a", "versions": ["1"], "default": "1"}]
+    assert agents.inventory() == [AgentInfo(name="a", versions=["1"], default="1")]
 
 
 @pytest.mark.parametrize("features", [ALL_FEATURES, ()])

@@ -22,6 +22,7 @@ TYPES = {
     "arcp_connections": "gauge",
     "arcp_sessions": "gauge",
     "arcp_jobs": "gauge",
+    "arcp_agent_threads": "gauge",
     "arcp_jobs_finished_total": "counter",
     "arcp_events_total": "counter",
     "arcp_event_bytes_total": "counter",

@@ -10,7 +10,7 @@ from arcp_trio import BrokenResult, Client, EventsNotKept, JobHandle, ObservedJo
 from arcp_trio.cli.client.display import Display
 from arcp_trio.cli.errors import CommandError, ExitCode
 from arcp_trio.wire.errors import ArcpError, ResumeWindowExpired
-from arcp_trio.wire.json import Json
+from arcp_trio.wire.json import Json, JsonObject
 
 EXIT_CODES: Final = {
     "success": ExitCode.SUCCESS,
@@ -59,6 +59,21 @@ async def _show_events(job: JobHandle | ObservedJob, display: Display) -> None:
     except (EventsNotKept, ResumeWindowExpired) as gap:
         # The end of the job may be known all the same; otherwise it says why better.
         await display.screen.add([f"events are missing: {gap}"])
+
+
+async def wait_for_end(job: ObservedJob) -> JsonObject:
+    """Wait for the end of a job; return the message that ended it, with its type.
+
+    Raises:
+        ArcpError, BrokenResult, ConnectionFailed, ResumeWindowExpired: the end is not known.
+    """
+    try:
+        await job.result()
+    except (ArcpError, BrokenResult):
+        if job.terminal is None:
+            raise
+    assert job.terminal is not None
+    return job.terminal
 
 
 async def _show_end(job: JobHandle | ObservedJob, display: Display) -> ExitCode:

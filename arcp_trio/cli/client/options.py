@@ -100,17 +100,18 @@ class JobsOptions(OutputOptions):
 
 
 @attrs.frozen(kw_only=True)
-class CancelOptions(ClientOptions):
+class CancelOptions(OutputOptions):
     """What `cancel` can be asked for."""
 
     job_id: str = argument("JOB_ID", "id of the job, as submit prints it")
     reason: str = option(
         TEXT, "TEXT", "reason, for the agent and the log", default="no longer needed"
     )
+    wait: bool = switch("wait until the job has ended")
 
 
 @attrs.frozen(kw_only=True)
-class PingOptions(ClientOptions):
+class PingOptions(OutputOptions):
     """What `ping` can be asked for."""
 
     count: int = option(COUNT, "N", "number of pings", default=4)

@@ -12,7 +12,7 @@ import trio
 from arcp_trio import ConnectionFailed
 from arcp_trio.cli.client.connecting import Destination, find_runtime
 from arcp_trio.cli.client.options import PingOptions
-from arcp_trio.cli.client.output import Output, stdout
+from arcp_trio.cli.client.output import Output, json_line, stdout
 from arcp_trio.cli.client.runner import run_client
 from arcp_trio.cli.client.signals import Interrupts
 from arcp_trio.cli.errors import CommandError, ExitCode
@@ -39,7 +39,7 @@ def run(options: PingOptions) -> int:
 async def _ping_runtime(options: PingOptions, interrupts: Interrupts) -> int:
     runtime = find_runtime(options, os.environ)
     try:
-        await _Pings(options.count, runtime, stdout()).run(interrupts)
+        await _Pings(options, runtime, stdout()).run(interrupts)
     except (ConnectionFailed, ArcpError) as error:
         raise runtime.failure(error) from error
     except (TransportClosed, trio.TooSlowError) as error:
@@ -53,8 +53,8 @@ async def _ping_runtime(options: PingOptions, interrupts: Interrupts) -> int:
 class _Pings:
     """Several pings in one session."""
 
-    def __init__(self, count: int, runtime: Destination, out: Output) -> None:
-        self._count = count
+    def __init__(self, options: PingOptions, runtime: Destination, out: Output) -> None:
+        self._options = options
         self._runtime = runtime
         self._out = out
         self._times: list[float] = []
@@ -76,7 +76,8 @@ class _Pings:
                 connecting.deadline = math.inf
                 try:
                     with interrupts.leaving():
-                        await self._write(f"session opened in {_ms(trio.current_time() - begun)}")
+                        opened = trio.current_time() - begun
+                        await self._write(f"session opened in {_ms(opened)} ms", opened=opened)
                         await self._ping_all(transport, greeting)
                 finally:
                     with trio.move_on_after(_FAREWELL_SECONDS, shield=True):
@@ -85,7 +86,12 @@ class _Pings:
             raise trio.TooSlowError
         best, worst = min(self._times), max(self._times)
         mean = math.fsum(self._times) / len(self._times)
-        await self._write(f"{_ms(best)} at best, {_ms(mean)} on average, {_ms(worst)} at worst")
+        await self._write(
+            f"{_ms(best)} ms at best, {_ms(mean)} ms on average, {_ms(worst)} ms at worst",
+            best=best,
+            mean=mean,
+            worst=worst,
+        )
 
     async def _ping_all(self, transport: Transport, greeting: Greeting) -> None:
         url = self._runtime.shown_url
@@ -95,16 +101,21 @@ class _Pings:
                 f" {Feature.HEARTBEAT}",
                 exit_code=ExitCode.FAILED,
             )
-        for number in range(self._count):
+        for number in range(self._options.count):
             await trio.sleep(_PAUSE_SECONDS if number else 0)
             begun = trio.current_time()
             with trio.fail_after(_ANSWER_SECONDS):
                 await _ping(transport, greeting)
-            self._times.append(trio.current_time() - begun)
-            await self._write(f"answer from {url} in {_ms(self._times[-1])}")
+            self._times.append(answered := trio.current_time() - begun)
+            await self._write(f"answer from {url} in {_ms(answered)} ms", answer=answered)
 
-    async def _write(self, text: str) -> None:
-        await self._out.write(f"{safe_line(text)}\n")
+    async def _write(self, text: str, **seconds: float) -> None:
+        """Write what was measured: in words or, for programs, in milliseconds by name."""
+        if self._options.json:
+            figures = {f"{name}_ms": float(_ms(value)) for name, value in seconds.items()}
+            await self._out.write(json_line(figures))
+        else:
+            await self._out.write(f"{safe_line(text)}\n")
 
 
 async def _ping(transport: Transport, greeting: Greeting) -> None:
@@ -132,4 +143,4 @@ async def _send(transport: Transport, greeting: Greeting, kind: str, payload: Js
 
 
 def _ms(seconds: float) -> str:
-    return f"{seconds * 1000:.1f} ms"
+    return f"{seconds * 1000:.1f}"

@@ -13,8 +13,18 @@ from arcp_trio.wire.json import Json
 _VERSION: Final = "1.0.0"
 _LONGEST_MESSAGE: Final = 1_000_000
 """The number of characters in a message whose event still fits into a frame."""
-_PAGE: Final = 4_000
-"""The number of characters of a report that are written at once."""
+_LINE: Final = 80
+_PAGE_LINES: Final = 50
+_GOODS: Final = ("apples", "bread", "coffee", "dates", "eggs", "flour", "ginger", "honey")
+_NEWS: Final = (
+    "The ferry left on time with forty passengers and two bicycles. "
+    "Rain is on its way from the west and should reach the harbour by noon. "
+    "The baker has sold the last of the rye bread. "
+    "A seal was seen on the breakwater again and did not mind the children. "
+    "The library lends umbrellas now. "
+)
+_SKIES: Final = ("clear", "a few clouds", "overcast", "light rain", "showers", "fog until nine")
+_WINDS: Final = ("north", "north-east", "east", "south", "south-west", "west", "north-west")
 
 
 def demo_agents(taken: Container[str] = ()) -> Agents:
@@ -49,25 +59,39 @@ async def chatty(job: JobContext) -> Json:
     size = _whole(settings, "size", 100)
     if size > _LONGEST_MESSAGE:
         raise JobError(f'"size" must be at most {_LONGEST_MESSAGE}')
+    news = _NEWS * (size // len(_NEWS) + 1)
     for number in range(1, n + 1):
-        await job.log(f"message {number} ".ljust(size, ".")[:size])
+        await job.log(f"message {number}: {news}"[:size])
     return {"n": n}
 
 
 async def report(job: JobContext) -> None:
-    """Stream a text of `size` characters as the result."""
+    """Stream a weather diary of `size` characters as the result."""
     left = _whole(_settings(job), "size", 1_000_000)
     page = 0
     async with job.stream_result() as out:
         while left:
             page += 1
-            text = f"Page {page}\n".ljust(_PAGE - 1, ".") + "\n"
-            await out.write(text[:left])
-            left -= min(left, _PAGE)
+            text = _page(page)[:left]
+            await out.write(text)
+            left -= len(text)
+
+
+def _page(number: int) -> str:
+    """Return a page of the diary, whose lines are equally long: a heading, and a line a day."""
+    first = (number - 1) * (_PAGE_LINES - 1) + 1
+    lines = [f"Page {number}", *map(_day, range(first, first + _PAGE_LINES - 1))]
+    return "".join(f"{line:{_LINE - 1}}\n" for line in lines)
+
+
+def _day(day: int) -> str:
+    low, span, force = 4 + day * 7 % 9, 5 + day * 5 % 8, 1 + day * 3 % 7
+    sky, wind = _SKIES[day * 11 % len(_SKIES)], _WINDS[day * 4 % len(_WINDS)]
+    return f"Day {day}: {low} to {low + span} degrees, {sky}; wind from the {wind}, force {force}."
 
 
 async def shopper(job: JobContext) -> Json:
-    """Buy things at `price` each, through the tool `shop.buy`, until a call is refused."""
+    """Buy groceries at `price` each, through the tool `shop.buy`, until a call is refused."""
     settings = _settings(job)
     price = _number(settings, "price", 0.35)
     currency = settings.get("currency", "USD")
@@ -75,7 +99,8 @@ async def shopper(job: JobContext) -> Json:
     bought = 0
     while bought < most:
         try:
-            async with job.tool_call("shop.buy", {"item": bought + 1}) as call:
+            item = _GOODS[bought % len(_GOODS)]
+            async with job.tool_call("shop.buy", {"item": item}) as call:
                 call.result = {"receipt": bought + 1}
         except ArcpError as refusal:
             return {"bought": bought, "stopped_by": refusal.code}
@@ -88,16 +113,8 @@ async def team(job: JobContext) -> Json:
     """Delegate each item of a list to `echo`, all at the same time, and collect the results."""
     given: object = job.input
     items = cast("Sequence[Json]", given) if isinstance(given, list) else [given]
-    results: list[Json] = [None] * len(items)
-
-    async def delegate(place: int, item: Json) -> None:
-        child = await job.delegate("echo", item)
-        results[place] = await child.result()
-
-    async with trio.open_nursery() as nursery:
-        for place, item in enumerate(items):
-            nursery.start_soon(delegate, place, item, name=f"item {place}")
-    return {"results": results}
+    children = [await job.delegate("echo", item) for item in items]
+    return {"results": [await child.result() for child in children]}
 
 
 async def sleeper(job: JobContext) -> Json:

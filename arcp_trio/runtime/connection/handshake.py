@@ -20,8 +20,16 @@ from arcp_trio.wire.envelope import Envelope
 from arcp_trio.wire.errors import ArcpError, InternalError, Unauthenticated
 from arcp_trio.wire.features import ALL_FEATURES, SUPPORTED, Feature, negotiate
 from arcp_trio.wire.ids import resume_token, token_digest
-from arcp_trio.wire.json import Json
-from arcp_trio.wire.messages import Auth, Hello, SessionResume, parse
+from arcp_trio.wire.messages import (
+    Auth,
+    Hello,
+    PeerInfo,
+    RuntimeCapabilities,
+    SessionResume,
+    Welcome,
+    parse,
+)
+from arcp_trio.wire.payloads import to_json
 from arcp_trio.wire.timestamps import rfc3339
 
 if TYPE_CHECKING:
@@ -229,20 +237,19 @@ class Handshake:
         The session id stands in its payload too, where some clients look for it.
         """
         core, agents = self._core, self._sessions.jobs.agents
-        flat = Feature.AGENT_VERSIONS not in session.features
-        capabilities: dict[str, Json] = {
-            "encodings": ["json"],
-            "features": self._offered(),
-            "agents": sorted(agents.names()) if flat else agents.inventory(),
-        }
-        payload: dict[str, Json] = {
-            "runtime": {"name": core.name, "version": core.version},
-            "session_id": session.id,
-            "resume_token": token,
-            "resume_window_sec": core.limits.resume_window_seconds,
-            "accepted_at": rfc3339(core.clock.now()),
-            "capabilities": capabilities,
-        }
-        if Feature.HEARTBEAT in session.features:
-            payload["heartbeat_interval_sec"] = core.limits.heartbeat_seconds
-        return frame("session.welcome", payload)
+        with_versions = Feature.AGENT_VERSIONS in session.features
+        pings = Feature.HEARTBEAT in session.features
+        welcome = Welcome(
+            runtime=PeerInfo(name=core.name, version=core.version),
+            session_id=session.id,
+            resume_token=token,
+            resume_window_sec=core.limits.resume_window_seconds,
+            heartbeat_interval_sec=core.limits.heartbeat_seconds if pings else None,
+            accepted_at=rfc3339(core.clock.now()),
+            capabilities=RuntimeCapabilities(
+                encodings=["json"],
+                features=self._offered(),
+                agents=[*agents.inventory()] if with_versions else [*sorted(agents.names())],
+            ),
+        )
+        return frame(welcome.type, to_json(welcome))

@@ -68,7 +68,7 @@ class Provisioner(Protocol):
     async def revoke(self, order_id: str, handle: str | None) -> None:
         """Make a credential worthless; without a handle, all that the order may have minted.
 
-        To revoke a credential that is revoked already, or was never minted, is a success.
+        Revoking a credential that is revoked already, or was never minted, succeeds.
 
         Raises:
             CannotRevoke: trying again is of no use.
@@ -76,8 +76,8 @@ class Provisioner(Protocol):
         ...
 
     def explain(self, error: Exception) -> ArcpError | None:
-        """Return what an exception from the upstream means to the job, as `BudgetExhausted` (§9.6).
+        """Return the job's error for an exception from the upstream, as `BudgetExhausted` (§9.6).
 
-        None if it means nothing to it.
+        None: the exception has no special meaning, and is treated like any other.
         """
         ...

@@ -100,7 +100,7 @@ class Revoker:
         return begun
 
     async def take_over(self, rows: Sequence[CredentialRow]) -> None:
-        """Have revoked what a previous runtime has left, and wait for it, but not for long."""
+        """Revoke what a previous runtime has left; wait for it, at most `revoke_seconds`."""
         if not rows:
             return
         self._rows |= {row.row_id: row for row in rows}

@@ -33,7 +33,7 @@ def outcome_of_return(job: Job, result: Json) -> Outcome:
     if chunks is not None:
         fault = chunks.fault(result)
         if fault is not None:
-            log.error("agent streamed badly", extra=job.facts | {"error": fault.message})
+            log.error("agent streamed wrongly", extra=job.facts | {"error": fault.message})
             return outcome.failed(fault)
         if job.sends_chunks:
             return outcome.streamed(chunks.id, chunks.size)

@@ -11,6 +11,7 @@ import attrs
 from arcp_trio.wire.agent_ref import AgentRef, parse_agent_ref
 from arcp_trio.wire.errors import AgentNotAvailable, AgentVersionNotAvailable
 from arcp_trio.wire.json import Json
+from arcp_trio.wire.messages import AgentInfo
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.job.asyncio_context import AsyncioContext
@@ -157,10 +158,10 @@ class Agents:
         """Return the version that the bare name refers to."""
         return self._defaults.get(name) or next(reversed(self._versions[name]))
 
-    def inventory(self) -> list[Json]:
+    def inventory(self) -> list[AgentInfo]:
         """Return what a welcome tells a client that negotiated `agent_versions` (§6.2)."""
         return [
-            {"name": name, "versions": list(versions), "default": self.default(name)}
+            AgentInfo(name=name, versions=list(versions), default=self.default(name))
             for name, versions in self._versions.items()
         ]
 

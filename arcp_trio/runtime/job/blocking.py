@@ -14,13 +14,13 @@ from typing import IO, TYPE_CHECKING, Any, Self, TypeVar, overload
 from arcp_trio.runtime.credentials.credential import Credential
 from arcp_trio.runtime.job.blocks import Child, ResultStream, ToolCall
 from arcp_trio.runtime.job.context import AwaitableContext
-from arcp_trio.runtime.job.delegation import Amount
 from arcp_trio.runtime.job.desk import Desk, JobFacts
 from arcp_trio.runtime.job.files import file_of
 from arcp_trio.runtime.job.job_view import JobView
 from arcp_trio.runtime.job.link import Carrier, DistantLink
 from arcp_trio.runtime.job.result_writer import Encoding
 from arcp_trio.wire.json import Json
+from arcp_trio.wire.lease_request import Amount
 
 if TYPE_CHECKING:
     from _typeshed import (

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from arcp_trio.authority.lease import Lease, narrowed
 from arcp_trio.runtime.job.acceptance import accept
@@ -21,18 +20,18 @@ from arcp_trio.wire.errors import (
     JobCancelled,
     JobFailed,
     JobTimedOut,
+    clip,
+    error_from_payload,
 )
 from arcp_trio.wire.ids import new_id
 from arcp_trio.wire.json import Json, JsonLike, dumps, loads
-from arcp_trio.wire.lease_request import lease_request
+from arcp_trio.wire.lease_request import Amount, decimal_text, lease_request
 from arcp_trio.wire.timestamps import rfc3339
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.job.job import Job
 
 log = logging.getLogger(__name__)
-
-Amount: TypeAlias = str | int | float | Decimal
 
 _FAILURES: Final[Mapping[Status, type[ArcpError]]] = {
     Status.CANCELLED: JobCancelled,
@@ -72,7 +71,11 @@ async def delegate(
 ) -> Job:
     """Emit a `delegate` event, then accept the child, or emit why there is none."""
     delegate_id = new_id("del_")
-    amounts = {currency: _decimal_text(amount) for currency, amount in (budget or {}).items()}
+    amounts = {
+        # Text is taken as it is: reading the lease refuses what is not an amount.
+        currency: amount if isinstance(amount, str) else decimal_text(amount)
+        for currency, amount in (budget or {}).items()
+    }
     request = lease_request(lease, None if budget is None else amounts)
     expires_at = None
     if expires_in is not None:
@@ -93,30 +96,38 @@ async def delegate(
         # event, even if it was away, or is another session that came with the same key later.
         parent.journal.accept_child(new.job.id, new.tail)
         new.start_once_stored()
+    except ArcpError as error:
+        # An agent that does not catch it ends its job with an error that names the delegation.
+        raise _refuse(parent, delegate_id, agent, error) from error
     except BaseException as error:
-        # With no checkpoint: the task may be cancelled.
-        told = parent.core.metrics.refused(_told(error))
-        refused = {"wanted": agent, "code": told.code, "error": told.message}
-        log.info("delegation refused", extra=parent.facts | refused)
-        if not parent.ended:
-            refusal = {"call_id": delegate_id, "error": told.payload()}
-            add_event(parent, "tool_result", refusal)
+        _refuse(parent, delegate_id, agent, error)
         raise
     return new.job
 
 
-def _told(error: BaseException) -> ArcpError:
+def _refuse(parent: Job, delegate_id: str, agent: str, error: BaseException) -> ArcpError:
+    """Emit to whom a delegation is refused, and why; return the same as an error.
+
+    There is no checkpoint, as the task may be cancelled.
+    """
+    refusal = parent.core.metrics.refused(_told(agent, error))
+    refused = {"wanted": agent, "code": refusal.code, "error": refusal.message}
+    log.info("delegation refused", extra=parent.facts | refused)
+    if not parent.ended:
+        add_event(parent, "tool_result", {"call_id": delegate_id, "error": refusal.payload()})
+    return refusal
+
+
+def _told(agent: str, error: BaseException) -> ArcpError:
     """Return what the client reads of a delegation that has failed."""
     if isinstance(error, ArcpError):
-        return error
-    if isinstance(error, Exception):
-        return InternalError("the delegation failed")
-    return JobCancelled("the delegation was given up")
-
-
-def _decimal_text(amount: Amount) -> str:
-    """Return an amount as a lease has it: in decimal digits, without an exponent."""
-    return amount if isinstance(amount, str) else format(Decimal(str(amount)), "f")
+        told = error.payload()
+    elif isinstance(error, Exception):
+        told = InternalError("the runtime has a fault").payload()
+    else:
+        told = JobCancelled("it was given up").payload()
+    told["message"] = f"delegation refused: agent {clip(agent)}: {told['message']}"
+    return error_from_payload(told)
 
 
 def _wanted(

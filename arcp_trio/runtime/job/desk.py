@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 import attrs
 
 from arcp_trio.runtime.credentials.credential import Credential
-from arcp_trio.runtime.job.delegation import Amount, delegate, result_of
+from arcp_trio.runtime.job.delegation import delegate, result_of
 from arcp_trio.runtime.job.events import emit
 from arcp_trio.runtime.job.files import open_file
 from arcp_trio.runtime.job.result_writer import Encoding, ResultWriter
 from arcp_trio.runtime.job.tools import OpenCall
 from arcp_trio.wire.json import Json
+from arcp_trio.wire.lease_request import Amount
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.job.job import Job

@@ -254,7 +254,7 @@ class Job:
             raise
 
     def explained(self, error: BaseException) -> ArcpError | None:
-        """Return what an error from where credentials are used means (§9.6); None if nothing."""
+        """Return the job's error for one of an endpoint of its credentials (§9.6), or None."""
         return None if self.wallet is None else self.wallet.explain(error)
 
     def refuse_if_ending(self) -> None:

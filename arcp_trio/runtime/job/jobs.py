@@ -55,7 +55,7 @@ class Jobs:
     # -- coming and going
 
     def refuse_if_full(self, principal: str) -> None:
-        """Refuse one job more than there may be.
+        """Refuse another job if there are as many as there may be.
 
         Raises:
             InternalError: a limit is reached.
@@ -80,7 +80,7 @@ class Jobs:
         self._one_ended.set()
 
     def remove_submitter(self, session_id: str) -> None:
-        """Take a session that was closed or dropped from those that may cancel its jobs."""
+        """Remove a session, which was closed or dropped, from those that may cancel its jobs."""
         for job in self.live.values():
             job.submitters.discard(session_id)
 

@@ -245,7 +245,7 @@ class Sessions:
     # -- connections
 
     def refuse_if_full(self, principal: str) -> None:
-        """Let a principal have no more connected sessions than it may.
+        """Refuse a principal that has as many connected sessions as it may have.
 
         Raises:
             InternalError: the limit is reached.

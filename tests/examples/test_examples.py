@@ -1,0 +1,189 @@
+"""The programs in examples/, each run as its docstring says."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.cli.clients import Commands
+from tests.cli.processes import LIFETIME_SECONDS, ROOT, starter
+
+pytestmark = pytest.mark.real_tcp
+
+PROGRAMS = ROOT / "examples"
+
+
+@pytest.fixture(scope="module")
+def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
+    """Serve the demo agents and the examples' agents, for all tests of the file."""
+    folder = tmp_path_factory.mktemp("examples")
+    with starter(folder, lifetime=300) as start:
+        agents = ("--agents=examples.researcher", "--agents=examples.newsroom")
+        countdown = "--agent=countdown=arcp_trio.cli.serve.demo:countdown"
+        options = ("--port=0", "--memory", "--token=alice=s3cret", "--log-level=error")
+        served = start("serve", *options, *agents, countdown)
+        yield Commands(served.url(), folder)
+
+
+@contextmanager
+def program(commands: Commands, name: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """Run an example for the block, bounded in time."""
+    process = subprocess.Popen(
+        [sys.executable, str(PROGRAMS / name), *arguments],
+        cwd=commands.folder,
+        env=commands.environment(PYTHONUNBUFFERED="1"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def output(process: subprocess.Popen[str], code: int = 0) -> str:
+    """Wait for a program's end, and return what it has printed."""
+    out, err = process.communicate(timeout=LIFETIME_SECONDS)
+    assert (process.returncode, err) == (code, "")
+    return out
+
+
+def line(process: subprocess.Popen[str], part: str) -> str:
+    """Read a program's output up to the line that has this part."""
+    assert process.stdout is not None
+    for text in process.stdout:
+        if part in text:
+            return text
+    raise AssertionError(f"{part!r} was not printed")
+
+
+def free_port() -> int:
+    """Return a port that nothing listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def submit_line(name: str) -> list[str]:
+    """Return the arguments of the `arcp-trio submit` line in an example's docstring."""
+    found = re.search(r"arcp-trio (submit .*)", (PROGRAMS / name).read_text())
+    assert found is not None
+    return shlex.split(found[1])
+
+
+def test_every_example_has_a_test() -> None:
+    """No example is left out here."""
+    tests = Path(__file__).read_text()
+    assert [path.name for path in PROGRAMS.glob("*.py") if path.name not in tests] == []
+
+
+def test_agent_with_tools_and_a_budget(commands: Commands) -> None:
+    """The researcher works until its budget is used up."""
+    done = commands.run(*submit_line("researcher.py"), "--json")
+    assert done.code == 0, done.err
+    result = done.objects[-1]["result"]
+    assert [len(result["found"]), result["stopped_by"]] == [3, "USD budget exhausted"]
+
+
+def test_team(commands: Commands) -> None:
+    """The editor's writers write at the same time, each on its share of the budget."""
+    done = commands.run(*submit_line("newsroom.py"), "--json")
+    assert done.code == 0, done.err
+    result = done.objects[-1]["result"]
+    assert [len(result["article"]), result["left"]] == [2, {"USD": "0.86"}]
+
+
+def test_dashboard(commands: Commands) -> None:
+    """The dashboard prints each event of a job that began after it, and how the job ended."""
+    with program(commands, "dashboard.py") as dashboard:
+        line(dashboard, "watching")
+        assert commands.run("submit", "countdown", "--input", '{"n": 8}').code == 0
+        assert "progress" in line(dashboard, "'current': 1,")
+        assert line(dashboard, "returned").endswith("returned {'done': 8}\n")
+        dashboard.send_signal(signal.SIGINT)
+        output(dashboard)
+
+
+def test_client_comes_back(commands: Commands) -> None:
+    """A client that was killed finds its job again, with all of its events."""
+    with program(commands, "comes_back.py", "monday") as first:
+        job = line(first, "job ")
+        line(first, "'current': 2,")
+        first.kill()
+    with program(commands, "comes_back.py", "monday") as second:
+        said = output(second)
+    assert said.startswith(job)
+    assert said.count("progress") == 50
+    assert said.endswith("{'done': 50}\n")
+
+
+def test_web_service(commands: Commands) -> None:
+    """A POST is answered with the result of a job, and Ctrl-C ends the service quietly."""
+    web_port, arcp_port = free_port(), free_port()
+    with program(commands, "web_service.py", str(web_port), str(arcp_port)) as service:
+        line(service, "http://")
+        with socket.create_connection(("127.0.0.1", web_port), LIFETIME_SECONDS) as stream:
+            stream.sendall(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nAda")
+            answer = b"".join(iter(lambda: stream.recv(4096), b""))
+        assert answer.startswith(b"HTTP/1.1 200 ")
+        assert answer.endswith(b"\r\n\r\nhello Ada\n")
+        service.send_signal(signal.SIGINT)
+        output(service)
+
+
+def test_asyncio_program(commands: Commands) -> None:
+    """An asyncio program receives the events and the result of a job."""
+    with program(commands, "in_asyncio.py") as asking:
+        said = output(asking)
+    assert said.count("'total': 5") == 5
+    assert said.endswith("{'done': 5}\n")
+
+
+def test_asyncio_program_is_cancelled(commands: Commands) -> None:
+    """Ctrl-C in asyncio ends Trio's side, too: the program closes its session and ends."""
+    with program(commands, "in_asyncio.py") as asking:
+        line(asking, "'current': 1,")
+        asking.send_signal(signal.SIGINT)
+        _, err = asking.communicate(timeout=LIFETIME_SECONDS)
+    assert err.endswith("KeyboardInterrupt\n")
+    assert "trio" not in err
+
+
+def test_provisioned_credential(commands: Commands) -> None:
+    """A key opens the gateway while its job runs, and not after the end."""
+    with program(commands, "credentials.py") as minting:
+        said = output(minting)
+    assert said.splitlines() == [
+        "while the job runs: {'answer': 42, 'key is valid': True}",
+        "after the end: False",
+    ]
+
+
+@pytest.mark.parametrize("name", ["comes_back.py", "dashboard.py", "in_asyncio.py"])
+def test_token_is_missing(name: str, tmp_path: Path) -> None:
+    """An example that needs a token says so."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("ARCP_")}
+    done = subprocess.run(
+        [sys.executable, str(PROGRAMS / name)],
+        cwd=tmp_path,
+        env=kept,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=LIFETIME_SECONDS,
+    )
+    assert done.returncode == 1
+    assert "ARCP_TOKEN" in done.stderr
+    assert "Traceback" not in done.stderr
