@@ -160,7 +160,7 @@ async def test_under_asyncio_a_cancel_is_asyncios(runtime: Runtime, peer: Peer) 
             await job.log("waiting")
             await asyncio.sleep(60)
         except asyncio.CancelledError:
-            await job.log("cleaning")
+            await job.log("cleaning")  # noqa: ASYNC102 - asyncio cancels once
             raise
 
     job = await peer.submit("waiter")

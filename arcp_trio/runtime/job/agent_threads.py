@@ -108,7 +108,7 @@ class _Thread:
         def body() -> None:
             try:
                 self._result = self.work.run()
-            except BaseException as error:  # noqa: BLE001 - raised again by `result`
+            except BaseException as error:  # noqa: ASYNC103, BLE001 - raised again by `result`
                 self._error = error
             finally:
                 with suppress(trio.RunFinishedError):
