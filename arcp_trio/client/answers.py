@@ -39,7 +39,7 @@ class Answers:
                 self._calls.fail(call, body)
             return
         call = self._calls.accepted(frame, body)
-        stream = self._jobs.find(body.job_id) or self._jobs.begin(body.job_id)
+        stream = self._jobs.submitted(body.job_id)
         stream.own = True
         stream.add_credentials(body.credentials)
         stream.budget = budget_in(text)

@@ -47,7 +47,7 @@ class SessionJobs:
         self._delivery = delivery
         self._unread = unread
         self._max_result_bytes = max_result_bytes
-        # A submit under the idempotency key of an ended job is accepted, and nothing follows.
+        # Some runtimes tell the end of a job once, whatever is submitted or subscribed to later.
         self._ended: WeakValueDictionary[str, JobStream] = WeakValueDictionary()
         self._past: dict[str, None] = {}
 
@@ -82,6 +82,14 @@ class SessionJobs:
         self.running[job_id] = stream
         self._past.pop(job_id, None)
         return stream
+
+    def submitted(self, job_id: str) -> JobStream:
+        """Return the stream of a job that was accepted, maybe again under its key (§7.2)."""
+        if self.dialect is STANDARD:  # its end, if it has ended, follows
+            stream = self.running.get(job_id) or self._ended.get(job_id)
+        else:
+            stream = self.find(job_id)
+        return stream or self.begin(job_id)
 
     def find(self, job_id: str) -> JobStream | None:
         """Return the stream of a job that runs, or that has ended: no frame tells its end again."""

@@ -47,7 +47,7 @@ SHUTDOWN_REVOKE_SECONDS: Final = 1.0
 
 
 class Runtime:
-    """Where jobs live.
+    """Runs agents as jobs, and serves the sessions of their clients.
 
     Register agents, then enter it: `async with runtime:`. Jobs and sessions live in its nursery
     until the block ends, whatever happens to connections. Leaving the block, also by cancellation,

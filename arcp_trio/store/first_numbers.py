@@ -15,10 +15,15 @@ Run: TypeAlias = tuple[int, int, int]
 
 
 def extend(runs: list[Run], run: Run) -> None:
-    """Append `run`; join it with the last run if it continues where that one ends."""
+    """Append `run`; join it with the last run if it continues where that one ends.
+
+    A run of entries that have numbers already, such as a terminal that is said again, adds nothing.
+    """
     first_seq, first_index, count = run
     if runs:
         last_seq, last_index, last_count = runs[-1]
+        if first_index < last_index + last_count:
+            return
         if last_seq + last_count == first_seq and last_index + last_count == first_index:
             runs[-1] = last_seq, last_index, last_count + count
             return

@@ -200,7 +200,7 @@ class Peer:
         if kind == "session.welcome":
             self.session_id = frame["session_id"]
             self.resume_token = frame["payload"]["resume_token"]
-        elif kind == "job.subscribed":
-            self._ended.pop(frame["payload"]["job_id"], None)  # its events begin anew
+        elif kind in {"job.accepted", "job.subscribed"}:
+            self._ended.pop(frame["payload"]["job_id"], None)  # what there is to come comes anew
         elif kind in TERMINAL:
             self._ended[frame["job_id"]] = frame

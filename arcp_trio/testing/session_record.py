@@ -27,6 +27,10 @@ class JobRecord:
     """The ids of its tool calls and delegations, to which a `tool_result` may refer."""
     delegations: set[str] = field(factory=set[str])
     children: list[JobRecord] = field(factory=list["JobRecord"])
+    repeated: bool = False
+    """The job was accepted again after its end (§7.2)."""
+    terminal_due: bool = False
+    """Since it was accepted again, its terminal has not come once more."""
     observed: bool = False
     """Whether the session subscribed to the job and is not known to have unsubscribed."""
     subscriptions: list[Subscription] = field(factory=list[Subscription])
@@ -35,6 +39,12 @@ class JobRecord:
         """Add an event or the terminal, of a job that the session submitted or observes."""
         promised = self.accepted is not None or self.observed
         require(promised, f"{frame['type']} of a job that is no longer observed")
+        if self.terminal is not None and self.terminal_due:
+            require(
+                frame["id"] == self.terminal["id"], f"{frame['type']} is not the job's terminal"
+            )
+            self.terminal_due = False
+            return
         require(self.terminal is None, f"{frame['type']} after the job's terminal")
         if self.subscriptions:
             self.subscriptions[-1].frames.append(frame)
@@ -100,6 +110,8 @@ class SessionRecord:
         # job's end. Only the id of the request differs.
         same = _without_request(frame) == _without_request(job.accepted)
         require(same, "a second, different job.accepted")
+        if job.terminal is not None:
+            job.repeated = job.terminal_due = True
 
     def _born(self, job: JobRecord, accepted: Frame) -> None:
         """Check that a child is accepted after its parent's `delegate` and before its end (§10)."""
@@ -132,9 +144,14 @@ class SessionRecord:
             self.jobs[job_id].observed = False
 
     def may_repeat(self, frame: Frame) -> bool:
-        """Return whether an event may come again with another number: the job has two streams."""
+        """Return whether a frame may come again with another number.
+
+        So do events of a job with two streams, and the terminal of one that was accepted again.
+        """
         job = self.jobs.get(frame.get("job_id", ""))
-        return job is not None and len(job.subscriptions) + (job.accepted is not None) > 1
+        if job is None:
+            return False
+        return job.repeated or len(job.subscriptions) + (job.accepted is not None) > 1
 
 
 def _without_request(accepted: Frame) -> Frame:

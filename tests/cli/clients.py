@@ -63,6 +63,11 @@ async def binary(job):
     async with job.stream_result(encoding="base64") as out:
         await out.write(bytes(range(256)))
 
+@agents.agent("caller")
+async def caller(job):
+    async with job.tool_call("copy", job.input) as call:
+        call.result = job.input
+
 @agents.agent("speaker")
 async def speaker(job):
     await job.log("first\\nsecond", level="warn")

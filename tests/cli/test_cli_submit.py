@@ -51,7 +51,7 @@ def test_events_are_plain_lines(commands: Commands) -> None:
         'tool call: search.web {"q":1}',
         'tool result: search.web {"hits":3}',
         "metric: cost.search 0.25 USD",
-        "left to spend: USD 0.75",
+        "budget: 0.75 of 1.00 USD left",
         "metric: speed 3 m/s",
         "artifact: file:///a.png (image/png, 7 bytes)",
         'x-vendor.acme.note: {"a":1}',

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -27,10 +28,10 @@ def plain() -> Teller:
 
 
 def live(*events: tuple[str, Any], columns: int = 80) -> str:
-    """Return the live line after these events, none of which has a line of its own."""
+    """Return the live line after these events."""
     teller = Teller(live=True, colours=False)
     for kind, body in events:
-        assert teller.tell(event(kind, body)) == []
+        teller.tell(event(kind, body))
     return teller.live_line(columns)
 
 
@@ -58,10 +59,16 @@ def live(*events: tuple[str, Any], columns: int = 80) -> str:
         (
             "metric",
             {"name": "cost.budget.remaining", "value": -0.5, "unit": "USD"},
-            ["left to spend: USD -0.5"],
+            ["budget: 0.00 USD left, 0.50 overspent"],
         ),
         ("artifact_ref", {"uri": "u", "content_type": "t"}, ["artifact: u (t)"]),
-        ("delegate", {"agent": "a", "delegate_id": "d"}, ["delegated to: a"]),
+        (
+            "metric",
+            {"name": "cost.budget.remaining", "value": "?"},
+            ['metric: cost.budget.remaining "?"'],
+        ),
+        ("delegate", {"agent": "a", "delegate_id": "d"}, ["delegating to: a"]),
+        ("delegate", {"agent": "a", "input": [1]}, ["delegating to: a [1]"]),
         ("result_chunk", {"data": "abc"}, []),
         ("x-vendor.a.b", {"a": 1}, ['x-vendor.a.b: {"a":1}']),
         ("", None, ["event: null"]),
@@ -83,7 +90,7 @@ def test_the_live_line() -> None:
     assert live(("progress", {"current": 9, "total": 3})) == "[####################] 9/3"
     left = ("metric", {"name": "cost.budget.remaining", "value": 4.2, "unit": "USD"})
     status = ("status", {"phase": "loading", "message": "a"})
-    assert live(left, status, call) == "USD 4.2  loading: a  tool search"
+    assert live(left, status, call) == "4.20 USD left  loading: a  tool search"
     assert live(call, ("tool_call", {"tool": "b", "call_id": "b"})) == "tool b (+1)"
     assert live(call, ("tool_result", {"call_id": "a", "result": 1})) == ""
     assert live(("result_chunk", {"data": "x" * 1234})) == "result: 1,234 characters"
@@ -105,10 +112,42 @@ def test_a_share_that_no_float_can_hold(current: float, total: float, bar: str) 
 
 
 def test_what_there_is_to_spend_is_known_from_the_start() -> None:
-    """The granted budget is shown before anything is spent."""
+    """The granted budget is shown before anything is spent, and what is left of it at the end."""
     teller = Teller(live=True, colours=False)
-    teller.budget({"USD": 5.0, "EUR": 1})
-    assert teller.live_line(80) == "USD 5  EUR 1"
+    granted = {"USD": Decimal(2), "credits": Decimal("0.125"), "XAU": Decimal("1E+999999")}
+    teller.budget(granted, granted)
+    left = ["2.00 of 2.00 USD left", "0.125 of 0.125 credits left"]
+    vast = "1e+999999 of 1e+999999 XAU left"
+    assert teller.live_line(200) == "  ".join([*left, vast])
+    teller.tell(event("metric", {"name": "cost.budget.remaining", "value": 0.95, "unit": "USD"}))
+    assert teller.closing() == ["0.95 of 2.00 USD left", left[1], vast]
+    assert plain().closing() == []
+
+
+@pytest.mark.parametrize("is_live", [True, False])
+def test_tool_calls_have_short_lines(is_live: bool) -> None:  # noqa: FBT001
+    """A call, its result and a delegation have a line each that is as short as the screen is."""
+    teller = Teller(live=is_live, colours=False, shorten=lambda line: line[:20])
+    long = "x" * 50
+    for kind, body in [
+        ("tool_call", {"tool": "t", "call_id": "c", "args": long}),
+        ("tool_result", {"call_id": "c", "result": {"a\n": [long]}}),
+        ("delegate", {"agent": "a", "delegate_id": "d", "input": long}),
+    ]:
+        (line,) = teller.tell(event(kind, body))
+        assert len(line) == 20
+
+
+@pytest.mark.parametrize(
+    "message", ["no grant", "delegation refused: agent echo: no grant"], ids=["other", "own"]
+)
+def test_a_refused_delegation(message: str) -> None:
+    """The line says to whom, and why, also where another vendor's message does not."""
+    teller = plain()
+    teller.tell(event("delegate", {"agent": "echo", "delegate_id": "d"}))
+    error = {"code": "PERMISSION_DENIED", "message": message}
+    refused = teller.tell(event("tool_result", {"call_id": "d", "error": error}))
+    assert refused == ["delegation refused: agent echo: no grant (PERMISSION_DENIED)"]
 
 
 def test_colours() -> None:

@@ -152,3 +152,45 @@ def test_lists(commands: Commands, columns: int) -> None:
         else:
             assert lines[:3] == [job_id, "  success", "  echo@1.0.0"]
         assert all(len(line) <= columns for line in lines)
+
+
+@widths
+def test_tool_calls_stay(commands: Commands, columns: int) -> None:
+    """Tool calls and results are lines that stay and fit; the last one says what is left."""
+    options = ("--lease", "tool.call=shop.*", "--budget", "USD:2", "--input", '{"most": 3}')
+    with terminal(commands, "submit", "shopper", *options, columns=columns) as on:
+        assert on.end() == 0
+    assert [line for line in on.lines if "shop.buy" in line] == [
+        line
+        for item, receipt in (("apples", 1), ("bread", 2), ("coffee", 3))
+        for line in (
+            f'tool call: shop.buy {{"item":"{item}"}}',
+            f'tool result: shop.buy {{"receipt":{receipt}}}',
+        )
+    ]
+    assert on.lines[-3:-1] == ["0.95 of 2.00 USD left", '{"bought":3,"stopped_by":null}']
+    assert "1.65 of 2.00 USD left" in on.raw
+
+
+@widths
+def test_a_long_tool_call_is_one_line(commands: Commands, columns: int) -> None:
+    """The arguments and the result of a tool call take one line each, whatever is in them."""
+    given = json.dumps("long " * 30 + HOSTILE)
+    options = ("--lease", "tool.call=*", "--input", given)
+    with terminal(commands, "submit", "caller", *options, columns=columns) as on:
+        assert on.end() == 0
+    calls = [line for line in on.lines if line.startswith("tool ")]
+    assert [line[:16] for line in calls] == ["tool call: copy ", "tool result: cop"]
+    assert all(len(line) == columns - 1 and line.endswith("…") for line in calls)
+
+
+@widths
+def test_a_refused_delegation(commands: Commands, columns: int) -> None:
+    """A delegation without a grant says that it is refused, to whom, and why."""
+    with terminal(commands, "submit", "team", "--input", '["a"]', columns=columns) as on:
+        assert on.end() == 1
+    told = "".join(f"{line:{columns}}" for line in on.lines)
+    why = "delegation refused: agent echo: the lease does not allow agent.delegate of 'echo'"
+    assert 'delegating to: echo "a"' in on.lines
+    assert f"{why} (PERMISSION_DENIED)" in told
+    assert f" failed: PERMISSION_DENIED: {why}" in told

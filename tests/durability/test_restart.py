@@ -13,7 +13,7 @@ from arcp_trio.store.errors import StoreError
 from arcp_trio.testing import open_peers
 from arcp_trio.testing.frames import Frame
 from arcp_trio.testing.peer import Peer
-from arcp_trio.wire.errors import ResumeWindowExpired
+from arcp_trio.wire.errors import JobNotFound, ResumeWindowExpired
 from arcp_trio.wire.json import Json
 from tests.durability.stores import FaultyStore, copy_into, crash
 from tests.durability.story import FEATURES, World, told
@@ -169,6 +169,25 @@ async def test_a_key_stands_for_a_job_that_went_down(
         assert (await stranger.submit("teller", 0, idempotency_key="k"))["job_id"] in second.runs
 
 
+async def test_an_end_that_was_told_is_told_again(world: World, autojump_clock: MockClock) -> None:
+    """After a restart and a resume, a key brings the terminal that the session has had."""
+    async with world.runtime:
+        peer = await welcomed(world)
+        accepted = await peer.submit("teller", 2, idempotency_key="k")
+        end = await peer.until_terminal(accepted["job_id"])
+        await peer.submit("teller", 2, idempotency_key="k")
+        told = await peer.until_terminal(accepted["job_id"])
+        second = successor(world)
+    async with second.runtime:
+        again = await resumed(second, peer.resume_from())
+        await again.submit("teller", 2, idempotency_key="k")
+        repeated = await again.until_terminal(accepted["job_id"])
+        numbers = [frame["event_seq"] for frame in (end, told, repeated)]
+        assert numbers == [end["event_seq"] + n for n in range(3)]
+        assert repeated["payload"] == end["payload"]
+        assert not second.runs
+
+
 async def test_an_acceptance_on_its_way_is_not_one_that_was_told(
     world: World, autojump_clock: MockClock
 ) -> None:
@@ -205,7 +224,8 @@ async def test_retention_goes_on(autojump_clock: MockClock) -> None:
         await trio.sleep(10)
         assert await second.store.job(first["job_id"]) is None
         other = await welcomed(second)
-        assert (await other.submit("teller", 0, idempotency_key="k"))["job_id"] == first["job_id"]
+        with pytest.raises(JobNotFound):
+            await other.submit("teller", 0, idempotency_key="k")
         assert not second.runs
         await trio.sleep(500)
         late = await welcomed(second)

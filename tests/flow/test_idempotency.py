@@ -30,19 +30,19 @@ async def test_the_same_submit_again_is_the_same_job(
     assert flow.runs == [{"a": 1}]
 
 
-async def test_the_same_session_gets_the_acceptance_only(
-    flow: Flow, peer: Peer, autojump_clock
-) -> None:
-    """The submitting session gets only the acceptance again, and no event twice."""
-    job = await peer.submit("echo", 1, idempotency_key="k")
-    await peer.until_terminal(job["job_id"])
+async def test_the_same_session_gets_no_event_twice(flow: Flow, peer: Peer, autojump_clock) -> None:
+    """While the job runs, the submitting session gets only the acceptance again."""
+    job = await peer.submit("tap", idempotency_key="k")
+    await flow.tap.let_out(3)
+    await read_to(peer, 3)
     for _ in range(3):
-        await peer.submit("echo", 1, idempotency_key="k")
+        assert same(job, await peer.submit("tap", idempotency_key="k"))
     await wait_all_tasks_blocked()
     assert peer.seen == []
-    other = await peer.submit("echo", 2)
-    assert (await peer.until_terminal(other["job_id"]))["event_seq"] == 2
-    assert flow.runs == [1, 2]
+    await flow.tap.let_out(1)
+    await flow.tap.shut()
+    assert (await peer.until_terminal(job["job_id"]))["event_seq"] == 5
+    assert flow.tap.runs == 1
 
 
 async def test_a_resumed_session_is_the_same_session(
@@ -102,7 +102,6 @@ async def test_another_session_gets_the_terminal_of_a_finished_job(
     assert repeated["payload"] == end["payload"]
     assert repeated["event_seq"] == 1
     assert flow.recorder.events(first["job_id"], session_id=other.session_id) == []
-    assert same(first, await other.submit("tap", idempotency_key="k"))
     own = await other.submit("echo")
     assert (await other.until_terminal(own["job_id"]))["event_seq"] == 2
     assert flow.tap.runs == 1

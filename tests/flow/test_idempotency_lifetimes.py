@@ -7,7 +7,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from arcp_trio.store.memory import MemoryStore
-from arcp_trio.wire.errors import DuplicateKey
+from arcp_trio.wire.errors import DuplicateKey, JobNotFound
 from tests.flow.support import open_flow, same
 from tests.inside import live_jobs
 
@@ -21,7 +21,8 @@ async def test_a_key_expires(autojump_clock) -> None:
         first = await peer.submit("echo", 1, idempotency_key="k")
         await peer.until_terminal(first["job_id"])
         await trio.sleep(990)
-        assert same(first, await peer.submit("echo", 1, idempotency_key="k"))
+        with pytest.raises(JobNotFound):
+            await peer.submit("echo", 1, idempotency_key="k")
         with pytest.raises(DuplicateKey):
             await peer.submit("echo", 2, idempotency_key="k")
         await trio.sleep(20)
@@ -32,7 +33,7 @@ async def test_a_key_expires(autojump_clock) -> None:
 
 
 async def test_a_key_outlives_its_job(autojump_clock) -> None:
-    """After the job's retention, its key still brings the first acceptance."""
+    """After the job's retention, its key starts nothing, and says that the end is not kept."""
     async with open_flow(idempotency_seconds=DAY, finished_job_seconds=0) as flow:
         peer = await flow.welcomed()
         first = await peer.submit("echo", 1, idempotency_key="k")
@@ -41,7 +42,8 @@ async def test_a_key_outlives_its_job(autojump_clock) -> None:
         assert await flow.store.job(first["job_id"]) is None
         other = await flow.welcomed()
         for each in (peer, other):
-            assert same(first, await each.submit("echo", 1, idempotency_key="k"))
+            with pytest.raises(JobNotFound, match="its end is no longer kept"):
+                await each.submit("echo", 1, idempotency_key="k")
             with pytest.raises(DuplicateKey):
                 await each.submit("echo", 2, idempotency_key="k")
         await wait_all_tasks_blocked()
@@ -89,14 +91,31 @@ async def test_many_keys_leave_nothing_behind(autojump_clock) -> None:
 
 
 async def test_repeats_do_not_grow_the_log(autojump_clock) -> None:
-    """A thousand repeats of a submit in one session leave one acceptance to replay."""
+    """A thousand repeats of a submit leave one acceptance to replay while the job runs."""
     async with open_flow() as flow:
         peer = await flow.welcomed()
         job_ids = {
-            (await peer.submit("echo", 1, idempotency_key="k"))["job_id"] for _ in range(1_000)
+            (await peer.submit("tap", 1, idempotency_key="k"))["job_id"] for _ in range(1_000)
         }
         assert len(job_ids) == 1
         await peer.drop()
         again = await flow.resumed(peer, 0)
+        await flow.tap.shut()
         await again.expect("job.result")
         assert [frame["type"] for frame in again.seen].count("job.accepted") == 1
+
+
+async def test_repeats_of_an_ended_job_leave_little_behind(autojump_clock) -> None:
+    """A thousand terminals that are said again keep as many numbers as any others would."""
+    async with open_flow(unacked_frames=100) as flow:
+        peer = await flow.welcomed()
+        job = await peer.submit("echo", 1, idempotency_key="k")
+        for _ in range(1_000):
+            await peer.until_terminal(job["job_id"])
+            await peer.submit("echo", 1, idempotency_key="k")
+        assert (await peer.until_terminal(job["job_id"]))["event_seq"] == 1_001
+        assert isinstance(flow.store, MemoryStore)
+        (session,) = flow.store._tables.sessions.values()
+        assert len(session.items) <= 202
+        (journal,) = flow.store._tables.journals.values()
+        assert journal.numbers == [(1, 0, 1)]

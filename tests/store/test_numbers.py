@@ -82,6 +82,25 @@ async def test_each_number_leads_behind_its_entry(store: Store, feeder: Feeder) 
     assert await store.index_after("J", -1) == 0
 
 
+@pytest.mark.parametrize("floor", [0, 3, 5, 6])
+async def test_a_terminal_that_is_numbered_again_keeps_its_first_number(
+    engine: Engine, store: Store, feeder: Feeder, floor: int
+) -> None:
+    """An entry's first number counts for histories, and its last one in listings."""
+    feeder.session()
+    feeder.job()
+    feeder.watch()
+    for _ in range(3):
+        feeder.emit()
+    feeder.log(items=[Range(1, "J", 0, 3)], top=3, cursors={"J": 3})
+    for top in (4, 5, 6):
+        feeder.log(items=[Range(top, "J", 2, 1)], top=top, cursors={"J": 3})
+    await store.put(MoveFloor("S", floor, acked=True)).committed()
+    await engine.left(store)
+    assert await indexes(store, 7) == [0, 1, 2, 3, 3, 3, 3, 3]
+    assert await last_seq(store) == 6
+
+
 @pytest.mark.parametrize("floor", [1, 7, 20])
 async def test_numbers_survive_acknowledgement_and_session(
     engine: Engine, store: Store, feeder: Feeder, floor: int

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import logging
-from typing import Final, Protocol
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from decimal import Decimal, InvalidOperation
+from typing import Final, Protocol, cast
 
 import trio
 
 from arcp_trio import Event, JobHandle, ObservedJob
+from arcp_trio.authority.lease import BUDGET
 from arcp_trio.cli.client.event_lines import Teller
 from arcp_trio.cli.client.output import Output, json_line, stderr, stdout
 from arcp_trio.cli.client.screen import Screen
@@ -98,11 +102,11 @@ class PeopleDisplay:
     def __init__(self, out: Output, screen: Screen) -> None:
         self.screen = screen
         self._out = out
-        self._teller = Teller(live=screen.live, colours=screen.colours)
+        self._teller = Teller(live=screen.live, colours=screen.colours, shorten=screen.shorten)
 
     async def begin(self, job: JobHandle | ObservedJob) -> None:
         """Show the id of the job and its agent."""
-        self._teller.budget(job.budget)
+        self._teller.budget(_granted(job.lease), job.budget)
         await self.screen.add([f"{safe_line(job.id)}  {safe_line(job.agent)}".rstrip()])
 
     async def event(self, event: Event) -> None:
@@ -119,7 +123,7 @@ class PeopleDisplay:
 
     async def end(self, terminal: JsonObject, value: Json) -> bool:
         """Write the result, if there is one."""
-        self.screen.clear()
+        await self.screen.add(self._teller.closing(), "")
         if terminal["type"] != "job.result":
             return False
         if isinstance(value, bytes) and self._out.is_terminal:
@@ -142,3 +146,15 @@ class PeopleDisplay:
         if self._out.is_terminal and len(line) >= self._out.columns:
             line = safe_json(json.dumps(value, indent=2, ensure_ascii=False))
         return f"{line}\n"
+
+
+def _granted(lease: Mapping[str, Json]) -> dict[str, Decimal]:
+    """Return the amounts of a lease's budget by currency, as far as they can be read."""
+    patterns: object = lease.get(BUDGET)
+    granted: dict[str, Decimal] = {}
+    for pattern in cast("Sequence[object]", patterns) if isinstance(patterns, list) else ():
+        currency, _, amount = str(pattern).partition(":")
+        with suppress(InvalidOperation):
+            if (value := Decimal(amount)).is_finite():
+                granted[currency] = value
+    return granted

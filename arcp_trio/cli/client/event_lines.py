@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from typing import Final, TypeGuard, cast
 
 from arcp_trio import Event
@@ -13,9 +14,12 @@ from arcp_trio.wire.json import Json, dumps
 _WIDE: Final = 60
 _BAR: Final = 20
 _NARROW_BAR: Final = 10
-_MOST_TOOLS: Final = 100
-"""The number of tool calls without a result that are remembered."""
+_MOST_CALLS: Final = 100
+"""The number of tool calls without a result, and of delegations, that are remembered."""
 _MOST_JSON: Final = 200
+_MOST_MONEY: Final = 10**15
+"""From this amount on, its digits are not worth their room."""
+_REFUSED: Final = "delegation refused"
 
 _LEVEL_COLOURS: Final = {
     "trace": "dim",
@@ -38,13 +42,21 @@ class Teller:
     Events may have any content, since an agent has made them. The lines are safe on a terminal.
     """
 
-    def __init__(self, *, live: bool, colours: bool) -> None:
+    def __init__(self, *, live: bool, colours: bool, shorten: Callable[[str], str] = str) -> None:
+        """Tell it with or without a live line, and with colours or without.
+
+        Args:
+            shorten: makes a line fit that is worth one line of the screen at most.
+        """
         self._live = live
         self._colours = colours
+        self._shorten = shorten
         self._progress: Mapping[str, Json] = {}
         self._percent: int | None = None
         self._status = ""
         self._tools: dict[str, str] = {}
+        self._delegations: dict[str, str] = {}
+        self._granted: dict[str, Decimal] = {}
         self._left: dict[str, str] = {}
         self._streamed = 0
         self._tellers: dict[str, Callable[[Mapping[str, Json]], list[str]]] = {
@@ -56,14 +68,15 @@ class Teller:
             "tool_result": self._note_result,
             "metric": self._metric,
             "artifact_ref": lambda body: self._line("artifact", _artifact(body)),
-            "delegate": lambda body: self._line("delegated to", _text(body, "agent")),
+            "delegate": self._note_delegation,
             "result_chunk": self._note_chunk,
         }
 
-    def budget(self, amounts: Mapping[str, Json]) -> None:
-        """Note what the job may spend, by currency."""
-        for currency, amount in amounts.items():
-            self._left[currency] = f"{safe_line(currency)} {_shown(amount)}"
+    def budget(self, granted: Mapping[str, Decimal], left: Mapping[str, Decimal]) -> None:
+        """Note what the job may spend, and what is left of it, by currency."""
+        self._granted = dict(granted)
+        for currency, amount in left.items():
+            self._note_left(currency, amount)
 
     def tell(self, event: Event) -> list[str]:
         """Note an event, and return the lines that tell of it."""
@@ -81,12 +94,20 @@ class Teller:
         text = fitted("  ".join(part for part in parts if part), columns - 1)
         return paint(text, "cyan", colours=self._colours) if text else ""
 
+    def closing(self) -> list[str]:
+        """Return the lines that are worth keeping of the live line once the job has ended."""
+        return [self._shorten(text) for text in self._left.values()] if self._live else []
+
     # -- lines
 
     def _line(self, label: str, text: str, colour: str | None = None) -> list[str]:
         first, *others = safe_lines(text)
         lines = [f"{safe_line(label)}: {first}", *(f"  {line}" for line in others)]
         return [paint(line, colour, colours=self._colours) for line in lines]
+
+    def _short(self, label: str, text: str, colour: str | None = None) -> list[str]:
+        line = self._shorten(safe_line(f"{label}: {text}"))
+        return [paint(line, colour, colours=self._colours)]
 
     def _passing(self, label: str, text: str) -> list[str]:
         """Return a line for what the live line shows, if there is no live line."""
@@ -98,11 +119,18 @@ class Teller:
 
     def _metric(self, body: Mapping[str, Json]) -> list[str]:
         name, unit = _text(body, "name"), _text(body, "unit")
-        value = _shown(body.get("value"))
-        if name == REMAINING:
-            self._left[unit] = f"{safe_line(unit)} {value}"
-            return self._passing("left to spend", self._left[unit])
-        return self._line("metric", f"{name} {value} {unit}".rstrip(), "dim")
+        value: object = body.get("value")
+        if name == REMAINING and _is_number(value):
+            return self._passing("budget", self._note_left(unit, Decimal(str(value))))
+        shown = _shown(body.get("value"))
+        return self._line("metric", f"{name} {shown} {unit}".rstrip(), "dim")
+
+    def _note_left(self, currency: str, left: Decimal) -> str:
+        granted, name = self._granted.get(currency), safe_line(currency)
+        share = "" if granted is None else f" of {_amount(granted)}"
+        over = f", {_amount(-left)} overspent" if left < 0 else ""
+        self._left[currency] = f"{_amount(max(left, Decimal()))}{share} {name} left{over}"
+        return self._left[currency]
 
     def _note_status(self, body: Mapping[str, Json]) -> list[str]:
         phase, message = _text(body, "phase"), _text(body, "message")
@@ -111,20 +139,26 @@ class Teller:
 
     def _note_call(self, body: Mapping[str, Json]) -> list[str]:
         tool = _text(body, "tool")
-        self._tools[_text(body, "call_id")] = tool
-        if len(self._tools) > _MOST_TOOLS:
-            del self._tools[next(iter(self._tools))]
-        args = "" if body.get("args") is None else _compact(body["args"])
-        return self._passing("tool call", f"{tool} {args}".rstrip())
+        _remember(self._tools, _text(body, "call_id"), tool)
+        return self._short("tool call", _with_value(tool, body.get("args")))
+
+    def _note_delegation(self, body: Mapping[str, Json]) -> list[str]:
+        agent = _text(body, "agent")
+        _remember(self._delegations, _text(body, "delegate_id"), agent)
+        return self._short("delegating to", _with_value(agent, body.get("input")))
 
     def _note_result(self, body: Mapping[str, Json]) -> list[str]:
-        tool = self._tools.pop(_text(body, "call_id"), "")
+        call_id = _text(body, "call_id")
+        tool, agent = self._tools.pop(call_id, ""), self._delegations.pop(call_id, None)
         error: object = body.get("error")
-        if isinstance(error, dict):
-            told = cast("Mapping[str, Json]", error)
-            why = f"{_text(told, 'code')}: {_text(told, 'message')}"
-            return self._line("tool failed", f"{tool} {why}".lstrip(), "yellow")
-        return self._passing("tool result", f"{tool} {_compact(body.get('result'))}".lstrip())
+        if not isinstance(error, dict):
+            return self._short("tool result", f"{tool} {_compact(body.get('result'))}".lstrip())
+        told = cast("Mapping[str, Json]", error)
+        code, message = _text(told, "code"), _text(told, "message")
+        if agent is None:
+            return self._line("tool failed", f"{tool} {code}: {message}".lstrip(), "yellow")
+        why = message.removeprefix(f"{_REFUSED}: agent {agent}: ")
+        return self._line(_REFUSED, f"agent {agent}: {why} ({code})", "yellow")
 
     def _note_chunk(self, body: Mapping[str, Json]) -> list[str]:
         self._streamed += len(_text(body, "data"))
@@ -159,6 +193,16 @@ class Teller:
         return f"tool {safe_line(next(reversed(self._tools.values())))}{more}"
 
 
+def _remember(names: dict[str, str], call_id: str, name: str) -> None:
+    names[call_id] = name
+    if len(names) > _MOST_CALLS:
+        del names[next(iter(names))]
+
+
+def _with_value(name: str, value: Json) -> str:
+    return name if value is None else f"{name} {_compact(value)}"
+
+
 def _text(body: Mapping[str, Json], name: str) -> str:
     value = body.get(name)
     if value is None:
@@ -180,6 +224,14 @@ def _shown(value: Json) -> str:
     if isinstance(value, float):
         return f"{value:.6f}".rstrip("0").rstrip(".")
     return str(value) if _is_number(value) else safe_line(_compact(value))
+
+
+def _amount(value: Decimal) -> str:
+    """Return an amount of money with two decimals, or with more if it has more."""
+    if abs(value) >= _MOST_MONEY:
+        return f"{value:.3g}"
+    whole, _, fraction = f"{value:.6f}".partition(".")
+    return f"{whole}.{fraction.rstrip('0'):0<2}"
 
 
 def _percent(body: Mapping[str, Json]) -> int | None:

@@ -9,6 +9,7 @@ from typing import Final
 import trio
 
 from arcp_trio.cli.client.output import Output
+from arcp_trio.cli.text import fitted
 
 ERASE: Final = "\r\x1b[K"
 """Moves the cursor to the beginning of the line, and clears the line."""
@@ -37,6 +38,10 @@ class Screen:
     def columns(self) -> int:
         """The width."""
         return self._err.columns
+
+    def shorten(self, line: str) -> str:
+        """Return as much of a line as fits into one line of the terminal, if it is one."""
+        return fitted(line, self.columns - 1) if self._err.is_terminal else line
 
     @property
     def can_ask(self) -> bool:

@@ -12,7 +12,7 @@ from arcp_trio.runtime.job.acceptance import NewJob, accept, accept_at_once, acc
 from arcp_trio.runtime.job.draft import IdempotencyKey, JobSource, Wanted
 from arcp_trio.runtime.session.watch import Watch
 from arcp_trio.store.records import KeyRow
-from arcp_trio.wire.errors import DuplicateKey, InvalidRequest
+from arcp_trio.wire.errors import DuplicateKey, JobNotFound
 from arcp_trio.wire.features import Feature
 from arcp_trio.wire.fingerprint import fingerprint
 from arcp_trio.wire.json import loads_exact
@@ -25,12 +25,14 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class Decision:
-    """The job that a submit leads to, new or known, and the watch of it that begins, if any."""
+    """The job that a submit leads to, new or known, and the watch of it that is to begin."""
 
     tail: bytes
     """The tail of its `job.accepted`."""
-    watch: Watch | None = None
+    watch: Watch
     new: NewJob | None = None
+    again: bool = False
+    """The session has submitted the job before: it may be watching it, or have had its terminal."""
 
 
 class Judge:
@@ -79,8 +81,8 @@ class Judge:
                 decision = await self._accept(submission)
             else:
                 decision = await self._repeat(submission, known)
-            if decision.watch is not None:
-                submission.session.accepting |= {decision.watch.job_id}
+            if not decision.again:
+                submission.session.acceptance_begun(decision.watch.job_id)
             return decision
         finally:
             del self._claims[principal, key]
@@ -95,7 +97,6 @@ class Judge:
 
     def _wanted(self, submission: Submission) -> Wanted:
         submit = submission.submit
-        _refuse_unnegotiated(submission)
         constraints = submit.lease_constraints
         expires_at = None if constraints is None else constraints.expires_at
         return Wanted(
@@ -108,26 +109,27 @@ class Judge:
     # -- a known job
 
     async def _repeat(self, submission: Submission, known: KeyRow) -> Decision:
-        """Return the same acceptance again; to another session also the job's events (§7.2)."""
+        """Return the same acceptance again, with a watch of the job (§7.2).
+
+        For another session the watch begins with the job's first event, while the job runs.
+        """
         if fingerprint(submission.submit) != known.fingerprint:
             raise DuplicateKey("this idempotency key came with other parameters before")
         session, store = submission.session, self._core.store
-        _refuse_unnegotiated(submission)
         tail = accepted_tail(loads_exact(known.accepted), submission.request.id)
-        if known.job_id in session.accepting:
-            return Decision(tail)
         row = await store.job(known.job_id)
+        again = known.job_id in session.accepting
+        again = again or (row is not None and session.id in row.submitters)
         job = self._jobs.live.get(known.job_id)
         if job is not None:
             job.submitters.add(session.id)  # even if the session was closed in between
-        if row is None or session.id in row.submitters:
-            return Decision(tail)
-        if job is not None:
-            return Decision(tail, Watch(session, job.id, job, job.journal.first))
-        ended = await store.job(known.job_id)
-        if ended is None:
-            return Decision(tail)
-        return Decision(tail, Watch(session, ended.job_id, None, ended.length - 1))
+            watch = Watch(session, job.id, job, job.journal.first)
+        else:
+            ended = await store.job(known.job_id)
+            if ended is None:
+                raise JobNotFound(f"{known.job_id} has ended, and its end is no longer kept")
+            watch = Watch(session, ended.job_id, None, ended.length - 1)
+        return Decision(tail, watch, again=again)
 
 
 def _new(submission: Submission, new: NewJob) -> Decision:
@@ -147,15 +149,3 @@ def _source(submission: Submission) -> JobSource:
         request_id=submission.request.id,
         key=None if key is None else IdempotencyKey(key, fingerprint(submit)),
     )
-
-
-def _refuse_unnegotiated(submission: Submission) -> None:
-    """Refuse a bound that was not negotiated, rather than ignore it silently (§6.2)."""
-    submit, features = submission.submit, submission.session.features
-    lease = submit.lease_request or {}
-    wanted: list[str] = [name for name in (Feature.COST_BUDGET, Feature.MODEL_USE) if name in lease]
-    if submit.lease_constraints is not None and submit.lease_constraints.expires_at is not None:
-        wanted.append(Feature.LEASE_EXPIRES_AT)
-    missing = [name for name in wanted if name not in features]
-    if missing:
-        raise InvalidRequest(f"not negotiated in this session: {', '.join(missing)}")

@@ -51,6 +51,19 @@ class Promise:
 
 
 @attrs.define(eq=False)
+class Repeat:
+    """The acceptance of a job that the session has submitted before, under the same key (§7.2).
+
+    If the session has had the terminal by then, this is a promise, and the watch begins, which
+    brings the terminal again. Otherwise it is an answer, and the terminal is yet to come.
+    """
+
+    attachment: Attachment
+    tail: bytes
+    watch: Watch
+
+
+@attrs.define(eq=False)
 class Unwatch:
     """The session stops observing a job (§7.6)."""
 
@@ -83,7 +96,7 @@ class Look:
     """Nothing is for the client, but the scribe may have to stop: the session is not needed."""
 
 
-Item = Promise | Answer | Unwatch | Attach | Leave
+Item = Promise | Answer | Repeat | Unwatch | Attach | Leave
 """What keeps its place and is never dropped."""
 
 OutboxItem = Hints | Item | Look

@@ -20,6 +20,7 @@ from arcp_trio.runtime.session.outbox import (
     Look,
     OutboxItem,
     Promise,
+    Repeat,
     Unwatch,
 )
 from arcp_trio.runtime.session.session import Session
@@ -107,11 +108,13 @@ class Scribe:
                         self._number_all(batch, item.watch, item.entries)
                 case Look():
                     told -= 1
-                case Answer():
-                    if item.attachment is session.attached:
-                        batch.answer(item.tail)
-                case Promise():
-                    batch.promise(item)
+                case Answer() | Promise():
+                    self._say(batch, item)
+                case Repeat():
+                    # First the row of the log in which the watch may have ended.
+                    await self._publish(batch)
+                    batch = Batch(session, self._live)
+                    self._repeat(batch, item)
                 case Unwatch():
                     batch.unwatch(item.watch)
                     await self._publish(batch)
@@ -228,7 +231,7 @@ class Scribe:
         self, series: Sequence[Series], unsent: Unsent | None, top: int, told: Iterable[str]
     ) -> None:
         session = self._session
-        session.accepting = session.accepting.difference(told)
+        session.acceptances_logged(told)
         self._seen_seq = top
         if unsent is not None:
             unsent.extend(series)
@@ -250,6 +253,20 @@ class Scribe:
             if job is not None:
                 self._pressed = True
                 batch.inline(back_pressure(job.id, job.trace_id, lag, self._clock.now()))
+
+    def _say(self, batch: Batch, item: Answer | Promise) -> None:
+        if isinstance(item, Promise):
+            batch.promise(item)
+        elif item.attachment is self._session.attached:
+            batch.answer(item.tail)
+
+    def _repeat(self, batch: Batch, item: Repeat) -> None:
+        """Say an acceptance again, and have the job's terminal follow it."""
+        if item.watch.job_id in self._session.watches:
+            self._say(batch, Answer(item.attachment, item.tail))
+        else:
+            item.watch.skip_to_terminal()
+            self._say(batch, Promise(item.tail, item.watch))
 
     def _switch(self, item: Attach | Leave) -> None:
         """Begin to number for another connection, or have the one there is closed."""

@@ -11,7 +11,7 @@ import trio
 
 from arcp_trio.runtime.notices import refusal
 from arcp_trio.runtime.session.judge import Decision, Judge
-from arcp_trio.runtime.session.outbox import Answer, Promise
+from arcp_trio.runtime.session.outbox import Answer, Promise, Repeat
 from arcp_trio.wire.errors import ArcpError, InternalError
 from arcp_trio.wire.features import Feature
 from arcp_trio.wire.messages import Submit
@@ -94,9 +94,9 @@ class Submissions:
             await place.turn()
             if isinstance(decision, ArcpError):
                 self._refuse(submission, decision)
-            elif decision.watch is None:
-                # The acceptance is said again, without a promise: the first one was promised.
-                session.tell(Answer(submission.request.attachment, decision.tail))
+            elif decision.again:
+                attachment = submission.request.attachment
+                session.tell(Repeat(attachment, decision.tail, decision.watch))
             else:
                 self._promise(submission, decision)
         finally:
@@ -123,7 +123,6 @@ class Submissions:
     def _promise(self, submission: Submission, decision: Decision) -> None:
         """Promise, then watch, then start: nothing of a job comes before its acceptance."""
         session, watch = submission.session, decision.watch
-        assert watch is not None
         session.stop_observing(watch.job_id)  # from here on it has the job's events as a submitter
         session.tell(Promise(decision.tail, watch))
         watch.join_job()

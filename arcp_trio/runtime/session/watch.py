@@ -46,6 +46,11 @@ class Watch:
         """How many entries the session is owed; of an ended job at least the terminal."""
         return 1 if self.job is None else self.job.journal.length - self.cursor
 
+    def skip_to_terminal(self) -> None:
+        """Have the session owed nothing but the terminal; the job has ended."""
+        if self.job is not None:
+            self.cursor = self.job.journal.length - 1
+
     def end(self) -> None:
         """Stop watching: the session is owed nothing more of the job."""
         for kept in (self.session.watches, self.session.subscriptions):

@@ -25,15 +25,15 @@ class StoredJournal:
     """Ids of sessions."""
     numbers: list[Run] = attrs.field(factory=list[Run])
     """The numbers that the session which submitted the job first gave to its entries."""
+    last_seq: int = 0
+    """The last number that this session has given to an entry."""
     expired: bool = False
     """Its retention is over: only sessions that watch it still read it."""
 
     def told(self) -> JobRow:
         """Return the row, with `last_seq` brought up to date."""
-        if self.numbers:
-            first_seq, _, count = self.numbers[-1]
-            if self.row.last_seq != first_seq + count - 1:
-                self.row = attrs.evolve(self.row, last_seq=first_seq + count - 1)
+        if self.row.last_seq != self.last_seq:
+            self.row = attrs.evolve(self.row, last_seq=self.last_seq)
         return self.row
 
 

@@ -99,6 +99,7 @@ class TableWriter:
         journal = self._tables.journals.get(item.job_id)
         if journal is not None and journal.row.session_id == session_id:
             extend(journal.numbers, (item.first_seq, item.first_index, item.count))
+            journal.last_seq = item.last_seq
 
     @_apply.register
     def _move_floor(self, write: MoveFloor) -> None:
