@@ -4,7 +4,7 @@
 
 The argument is the job's idempotency key. The first run starts the job. Kill that run, even with
 `kill -9`, and start it again with the same key: the job has gone on meanwhile, and its events come
-again from the first one, then its result. No second job is started, however often it is tried.
+again from the first one; after its end, its result comes alone. There is never a second job.
 """
 
 from __future__ import annotations

@@ -34,9 +34,10 @@ class _NotGoodError(Exception):
 
 
 class JwtAuth:
-    """Accepts tokens that are signed, for this audience and not expired; their subject connects.
+    """Accepts JSON Web Tokens of one issuer: signed, for this audience, and not expired.
 
-    The log tells at level info why a token was refused, and the client is not told.
+    The principal is a token's subject. The log says at level info why a token was refused; the
+    client is not told.
     """
 
     def __init__(

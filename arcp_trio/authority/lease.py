@@ -14,7 +14,8 @@ from typing import Final, TypeAlias, TypeVar, cast
 import attrs
 
 from arcp_trio.authority.budget import add
-from arcp_trio.authority.patterns import Pattern, parse_grant
+from arcp_trio.authority.grants import DELEGATE, never_matches, parse_grant
+from arcp_trio.authority.patterns import Pattern
 from arcp_trio.authority.subset import uncovered
 from arcp_trio.wire.errors import InvalidRequest, LeaseSubsetViolation, clip
 from arcp_trio.wire.json import JsonLike
@@ -24,7 +25,7 @@ BUDGET: Final = "cost.budget"
 MODEL: Final = "model.use"
 
 CAPABILITIES: Final = frozenset(
-    {"fs.read", "fs.write", "net.fetch", "tool.call", "agent.delegate", BUDGET, MODEL}
+    {"fs.read", "fs.write", "net.fetch", "tool.call", DELEGATE, BUDGET, MODEL}
 )
 """The reserved namespaces of §9.2."""
 
@@ -106,6 +107,16 @@ class Lease:
         return bool(forms) and all(
             any(pattern.matches(form) for pattern in patterns) for form in forms
         )
+
+    def idle(self) -> str | None:
+        """Say which grants can never allow anything, and why; None if each may."""
+        idle: list[str] = []
+        for capability, patterns in self.grants.items():
+            for pattern in patterns:
+                reason = never_matches(capability, pattern)
+                if reason is not None:
+                    idle.append(f"{capability} {clip(repr(pattern.text))} never matches: {reason}")
+        return _listed(idle) or None
 
     def wire(self) -> dict[str, list[str]]:
         """Return the `lease` of `job.accepted` (§7.1), without capabilities with no patterns."""

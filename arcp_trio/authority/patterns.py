@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, Self, TypeAlias
 
 import attrs
 
-from arcp_trio.authority import urls
 from arcp_trio.wire.errors import clip
 
 FILES: Final = frozenset({"fs.read", "fs.write"})
@@ -26,6 +25,12 @@ MAX_SEGMENTS: Final = 128
 """Segments of a pattern, at most: a match takes at most this number times the form's segments."""
 
 STARS: Final = re.compile(r"\*+")
+
+FRESH: Final = "\0"
+"""A character that no pattern has: control characters are refused."""
+
+_MAY_BE_EMPTY: Final = 2
+"""How many segments at the beginning may be empty; see `_may_be_empty`."""
 
 _Segment: TypeAlias = tuple[str, ...]  # the literal parts between its stars
 _Block: TypeAlias = Sequence[_Segment]  # the segments between two `**`
@@ -85,21 +90,24 @@ class Pattern:
             at += len(block)
         return True
 
+    def witnesses(self) -> Iterator[str]:
+        """Yield the witnesses (`subset.py`): a pattern that matches all of them covers this one."""
+        words: list[list[str]] = [[]]
+        previous = ""
+        for segment in self.text.split("/"):
+            if segment != "**":
+                words = [[*word, STARS.sub(FRESH, segment)] for word in words]
+            elif previous != "**":
+                words = [filled for word in words for filled in _filled(word)]
+            previous = segment
+        return map("/".join, words)
 
-def parse_grant(capability: str, text: str) -> Pattern:
-    """Read a pattern of a capability; `ValueError` says why the text is not one.
 
-    Files are named by absolute paths. URLs are written canonically (RFC 3986 §6), so that
-    `HTTPS://Example.com:443/%7Euser` grants the same as its plainer spelling. Both may begin with
-    `**` instead. Names of tools, agents and models are taken as they are.
-    """
-    check_characters(text)
-    anywhere = text == "**" or text.startswith("**/")
-    if capability in FILES and not (anywhere or text.startswith("/")):
-        raise ValueError(f"{clip(repr(text))} is not an absolute path, and does not begin with **")
-    if capability == URLS and not anywhere:
-        text = urls.canonical_glob(text)
-    return Pattern.parse(text)
+def _filled(word: list[str]) -> list[list[str]]:
+    """Return the ways to fill a `**` after these segments."""
+    if len(word) >= _MAY_BE_EMPTY:
+        return [[*word, ""]]
+    return [word, *_filled([*word, FRESH]), *_filled([*word, ""])]
 
 
 def check_characters(text: str, limit: int = MAX_LENGTH) -> None:

@@ -18,10 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from arcp_trio.authority.patterns import STARS, Pattern
-
-FRESH: Final = "\0"
-"""A character that no pattern has: control characters are refused."""
+from arcp_trio.authority.patterns import Pattern
 
 MAX_WORK: Final = 20_000_000
 """Characters of patterns that are looked at, at most: about two seconds in the worst case.
@@ -29,8 +26,6 @@ MAX_WORK: Final = 20_000_000
 Beyond it, nothing counts as covered. A hundred ordinary patterns against a hundred need less than a
 tenth of it.
 """
-
-_MAY_BE_EMPTY: Final = 2
 
 
 def uncovered(children: Sequence[Pattern], parents: Sequence[Pattern]) -> Pattern | None:
@@ -44,7 +39,7 @@ def uncovered(children: Sequence[Pattern], parents: Sequence[Pattern]) -> Patter
     for child in children:
         if child in known:
             continue
-        for witness in witnesses(child):
+        for witness in child.witnesses():
             for parent in _candidates(parents, witness):
                 work += _work(parent.text, witness)
                 if work <= MAX_WORK and parent.matches(witness):
@@ -64,23 +59,3 @@ def _work(text: str, witness: str) -> int:
     """Return the cost of one match: text between two `**` may be tried at every segment."""
     between = text.rfind("**") - text.find("**")
     return len(text) + between * (witness.count("/") + 1)
-
-
-def witnesses(pattern: Pattern) -> Iterator[str]:
-    """Yield the witnesses of a pattern: a pattern that matches all of them covers it."""
-    words: list[list[str]] = [[]]
-    previous = ""
-    for segment in pattern.text.split("/"):
-        if segment != "**":
-            words = [[*word, STARS.sub(FRESH, segment)] for word in words]
-        elif previous != "**":
-            words = [filled for word in words for filled in _filled(word)]
-        previous = segment
-    return map("/".join, words)
-
-
-def _filled(word: list[str]) -> list[list[str]]:
-    """Return the ways to fill a `**` after these segments."""
-    if len(word) >= _MAY_BE_EMPTY:
-        return [[*word, ""]]
-    return [word, *_filled([*word, FRESH]), *_filled([*word, ""])]

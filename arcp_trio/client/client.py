@@ -91,7 +91,7 @@ async def connect(
 
 
 class Client:
-    """A session with a runtime. `connect` makes one."""
+    """A session with a runtime, over one connection after another. `connect` makes one."""
 
     def __init__(
         self, session: ClientSession, lifecycle: Lifecycle, now: Callable[[], float]

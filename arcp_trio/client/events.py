@@ -16,7 +16,11 @@ CHECKPOINT_EVENTS: Final = 32
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """An event of a job (§8.1)."""
+    """An event of a job (§8.1).
+
+    `kind` says what it is, such as `log` or `progress`, and `body` has the rest (§8.2). `seq` is
+    its number in the session, and `ts` the time at which the job emitted it.
+    """
 
     # A msgspec struct, because a client makes very many events and no other class is made as fast.
 

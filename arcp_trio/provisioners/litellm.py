@@ -23,8 +23,8 @@ import attrs
 import trio
 
 from arcp_trio.authority.budget import exact
+from arcp_trio.authority.grants import parse_grant
 from arcp_trio.authority.lease import BUDGET, MODEL
-from arcp_trio.authority.patterns import parse_grant
 from arcp_trio.runtime.credentials.provisioner import CannotRevoke, CredentialOrder, Issued
 from arcp_trio.wire.errors import ArcpError, BudgetExhausted, InvalidRequest, PermissionDenied, clip
 from arcp_trio.wire.json import JsonLike, JsonObject, JsonValue, dumps, loads

@@ -28,7 +28,10 @@ _SHA256: Final = re.compile("[0-9a-fA-F]{64}")
 
 
 class StaticTokens:
-    """A fixed set of tokens, kept as hashes and compared in constant time."""
+    """A fixed set of tokens: `StaticTokens({"a token": "alice"})`, each with its principal.
+
+    They are kept as hashes and compared in constant time.
+    """
 
     def __init__(
         self,

@@ -60,6 +60,11 @@ def _lines(core: Core, sessions: Sessions, connections: int) -> Iterator[str]:
         "Events given up to keep to journal_bytes, and numbers to unacked_frames.",
         metrics.evicted_events,
     )
+    yield from _counter(
+        "arcp_loop_stalls_total",
+        "How often the event loop was held for more than 200 ms.",
+        metrics.loop_stalls,
+    )
     yield from _gauge(
         "arcp_tail_bytes",
         "Bytes numbered for sessions and not sent yet.",

@@ -16,7 +16,10 @@ LEAST_CHUNK_BYTES: Final = 4
 
 @attrs.frozen(kw_only=True)
 class Limits:
-    """What one runtime allows. A limit that is hit names itself in the refusal's details."""
+    """What one runtime allows: `Limits(jobs=50)` changes one limit and keeps the others.
+
+    A refusal names the limit that was reached in its details. docs/operating.md has a table of all.
+    """
 
     frame_bytes_in: int = 4 * MIB
     """A larger frame from a client ends its socket with 1009."""

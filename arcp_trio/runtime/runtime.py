@@ -29,6 +29,7 @@ from arcp_trio.runtime.session.sessions import Sessions
 from arcp_trio.runtime.tasks import first_of, keep_running, start_clean
 from arcp_trio.runtime.tracing import FencedTracer, NoTracer, Tracer
 from arcp_trio.runtime.wake import Wake
+from arcp_trio.runtime.watchdog import Watchdog
 from arcp_trio.store.interface import Store
 from arcp_trio.store.memory import MemoryStore
 from arcp_trio.transport.base import Transport
@@ -46,7 +47,7 @@ SHUTDOWN_REVOKE_SECONDS: Final = 1.0
 
 
 class Runtime:
-    """Where jobs live.
+    """Runs agents as jobs, and serves the sessions of their clients.
 
     Register agents, then enter it: `async with runtime:`. Jobs and sessions live in its nursery
     until the block ends, whatever happens to connections. Leaving the block, also by cancellation,
@@ -241,6 +242,7 @@ class Runtime:
                     sessions.start_soon(
                         keep_running, self._sessions.mind_store, name="store trouble"
                     )
+                    sessions.start_soon(Watchdog(core.metrics).run, name="watchdog")
                     self._nursery = sessions
                     log.info("runtime started", extra={"version": __version__})
                     task_status.started()

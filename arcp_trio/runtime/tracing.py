@@ -28,18 +28,18 @@ class Span(Protocol):
         ...
 
     def start(self, name: str, attributes: Attributes) -> Span:
-        """Begin a part of it: under the current span, if that is a part of it as well."""
+        """Begin a span below this one: below the current span, if that is itself below this one."""
         ...
 
     def current(self) -> AbstractContextManager[object]:
-        """Make it the current span of this task inside the block.
+        """Make this the current span of the task, inside the block.
 
         The span is not told of an exception, whose text may hold secrets (§12).
         """
         ...
 
     def end(self, attributes: Attributes, *, code: str | None = None) -> None:
-        """Finish it; `code` is that of the error it ended with (§12)."""
+        """Finish the span; `code` is that of the error that ended the work, if one did (§12)."""
         ...
 
 

@@ -39,6 +39,9 @@ def recognise(hello: Envelope) -> Dialect:
         return PYTHON
     if hello.id.startswith("msg_"):
         return TYPESCRIPT
+    client = hello.payload.get("client")
+    if isinstance(client, dict) and client.get("name") == GO_CLIENT:
+        return GO
     return STANDARD
 
 
@@ -85,13 +88,30 @@ def _ended_as_result(fields: dict[str, Json]) -> dict[str, Json]:
     return {**fields, "type": "job.result", "payload": kept}
 
 
+# --- the Go SDK ------------------------------------------------------------------------------
+
+GO_CLIENT: Final = "arcp-go-client"
+"""The name with which the Go SDK's client introduces itself."""
+
+_RESULT: Final = b',"type":"job.result",'
+_INLINE: Final = b'"payload":{"final_status":"success","result":'
+_OUTPUT: Final = b'"payload":{"final_status":"success","output":'
+
+
+def _to_go(tail: bytes) -> bytes:
+    """Name an inline result `output`, which the SDK reads; no field before it has free text."""
+    return tail.replace(_INLINE, _OUTPUT, 1) if tail.startswith(_RESULT) else tail
+
+
 STANDARD: Final = Dialect(name="standard")
 PYTHON: Final = Dialect(
     name="python", quiet_after_end=True, translate=_to_python, busy_after=_SUBSCRIBED
 )
 TYPESCRIPT: Final = Dialect(name="typescript", quiet_after_end=True)  # C# needs the same
 
-_BY_NAME: Final = {dialect.name: dialect for dialect in (STANDARD, PYTHON, TYPESCRIPT)}
+GO: Final = Dialect(name="go", translate=_to_go)
+
+_BY_NAME: Final = {dialect.name: dialect for dialect in (STANDARD, PYTHON, TYPESCRIPT, GO)}
 
 
 def named(name: str) -> Dialect:

@@ -172,8 +172,10 @@ _FEATURES: Final[Mapping[str, str]] = {
 }
 
 
-def feature_of(kind: str) -> str | None:
-    """Return the feature that a session must have negotiated to be sent events of this kind."""
+def feature_of(kind: str, body: Mapping[str, Json]) -> str | None:
+    """Return the feature that a session must have negotiated to be sent this event."""
+    if kind == "metric" and body["name"] == REMAINING:
+        return Feature.COST_BUDGET
     return _FEATURES.get(kind)
 
 

@@ -82,7 +82,7 @@ def test_without_a_grant_nothing_may_be_done(capability: str, target: str) -> No
         ("net.fetch", "https://evil.com/.example.com/x"),
         ("net.fetch", "example.com"),
         ("tool.call", "search/web"),
-        ("agent.delegate", "helper@2"),
+        ("agent.delegate", "other@2"),
         ("model.use", "openai/gpt-4o"),
         ("fs.read", "/etc/" + "x" * 10_000),
         ("tool.call", "x" * 100_000),

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arcp_trio.authority import subset
-from arcp_trio.authority.patterns import Pattern
-from arcp_trio.authority.subset import FRESH, uncovered, witnesses
+from arcp_trio.authority.patterns import FRESH, Pattern
+from arcp_trio.authority.subset import uncovered
 from tests.authority.oracle import STRINGS, oracle, patterns
 
 
@@ -135,7 +135,7 @@ def test_whatever_is_refused_adds_something(
     """For each refused child there is a string that it matches and no parent does."""
     parents += data.draw(st.lists(_wider(child), max_size=3))
     if not covered(child, *parents):
-        strings = [witness.replace(FRESH, "z") for witness in witnesses(Pattern.parse(child))]
+        strings = [witness.replace(FRESH, "z") for witness in Pattern.parse(child).witnesses()]
         assert any(
             oracle(child, string) and not any(oracle(parent, string) for parent in parents)
             for string in strings
@@ -163,7 +163,7 @@ def test_within_what_is_within(pattern: str, data: st.DataObject) -> None:
 @given(patterns)
 def test_witnesses_are_matched(pattern: str) -> None:
     """A pattern matches its witnesses, and they are few."""
-    words = [witness.replace(FRESH, "z") for witness in witnesses(Pattern.parse(pattern))]
+    words = [witness.replace(FRESH, "z") for witness in Pattern.parse(pattern).witnesses()]
     assert 0 < len(words) < 10
     assert all(oracle(pattern, word) for word in words)
 

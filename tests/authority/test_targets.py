@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arcp_trio.authority.patterns import parse_grant
+from arcp_trio.authority.grants import parse_grant
 from arcp_trio.authority.targets import MAX_LENGTH, MAX_SEGMENTS, forms
 
 

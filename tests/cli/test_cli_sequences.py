@@ -34,12 +34,13 @@ async def research(job):
 @agents.agent("indexer")
 async def indexer(job):
     await job.progress(42000, total=100000, units="files")
-    await trio.sleep(job.input)
-    try:
-        async with job.tool_call("index.write"):
-            raise AssertionError("never reached")
-    except LeaseExpired:
-        await job.log("unwinding")
+    with trio.CancelScope(shield=True):  # the job ends with its lease
+        await trio.sleep(job.input)
+        try:
+            async with job.tool_call("index.write"):
+                raise AssertionError("never reached")
+        except LeaseExpired:
+            await job.log("unwinding")
     return "never said"
 """
 

@@ -133,25 +133,6 @@ async def test_a_good_submit_is_accepted(
     assert end["payload"]["result"] == 1
 
 
-@pytest.mark.parametrize(
-    ("name", "fields"),
-    [
-        ("cost.budget", {"lease_request": {"cost.budget": ["USD:5"]}}),
-        ("model.use", {"lease_request": {"model.use": ["tier/*"]}}),
-        ("lease_expires_at", {"lease_constraints": {"expires_at": "2099-01-01T00:00:00Z"}}),
-    ],
-)
-@pytest.mark.spec("6.2-4")
-async def test_a_bound_that_was_not_negotiated_is_refused(
-    runtime: Runtime, name: str, fields: dict[str, Json], autojump_clock: MockClock
-) -> None:
-    """A bound whose feature was not negotiated is refused, not ignored."""
-    async with open_peer(runtime) as peer:
-        await peer.hello(features=())
-        with pytest.raises(InvalidRequest, match=name):
-            await peer.submit("echo", **fields)
-
-
 async def test_a_refused_submit_does_not_take_its_key(
     peer: Peer, autojump_clock: MockClock
 ) -> None:

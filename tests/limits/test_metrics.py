@@ -28,6 +28,7 @@ TYPES = {
     "arcp_event_bytes_total": "counter",
     "arcp_session_lag_events_max": "gauge",
     "arcp_evicted_events_total": "counter",
+    "arcp_loop_stalls_total": "counter",
     "arcp_tail_bytes": "gauge",
     "arcp_store_commit_seconds": "histogram",
     "arcp_refusals_total": "counter",

@@ -14,7 +14,7 @@ from arcp_trio.testing import Peer, PeerFactory, open_peer, open_peers
 from arcp_trio.testing.frames import Frame
 from arcp_trio.wire.features import ALL_FEATURES, SUPPORTED, Feature
 from arcp_trio.wire.json import Json
-from tests.inside import live_jobs
+from arcp_trio.wire.timestamps import parse_rfc3339, rfc3339
 from tests.stage import make_runtime
 
 
@@ -67,23 +67,32 @@ async def use_subscribe(peer: Peer, _welcome: Frame) -> None:
     await refuse(peer, "job.unsubscribe", {"job_id": job}, "subscribe")
 
 
-async def use_lease_expires_at(peer: Peer, _welcome: Frame) -> None:
-    """A lease with an expiry is refused."""
-    expiry = {"expires_at": "2999-01-01T00:00:00Z"}
-    payload: Frame = {"agent": "echo", "lease_constraints": expiry}
-    await refuse(peer, "job.submit", payload, "lease_expires_at")
+async def use_lease_expires_at(peer: Peer, welcome: Frame) -> None:
+    """A lease with an expiry is accepted, and ends the job."""
+    expiry = {"expires_at": rfc3339(parse_rfc3339(welcome["payload"]["accepted_at"]) + 60)}
+    job = await peer.submit("sleeper", lease_constraints=expiry)
+    assert job["lease_constraints"] == expiry
+    peer.patience = 100
+    assert (await peer.until_terminal(job["job_id"]))["payload"]["code"] == "LEASE_EXPIRED"
 
 
 async def use_budget(peer: Peer, _welcome: Frame) -> None:
-    """A lease with a budget is refused."""
-    payload: Frame = {"agent": "echo", "lease_request": {"cost.budget": ["USD:1.00"]}}
-    await refuse(peer, "job.submit", payload, "cost.budget")
+    """A budget is accepted and enforced; what is left of it is not told."""
+    lease = {"cost.budget": ["USD:1.00"], "tool.call": ["*"]}
+    job = await peer.submit("buyer", lease_request=lease)
+    end = await peer.until_terminal(job["job_id"])
+    assert end["payload"]["code"] == "BUDGET_EXHAUSTED"
+    events = peer.recorder.events(job["job_id"])
+    assert [event["payload"]["body"].get("name") for event in events][:1] == ["cost.tool"]
+    assert "cost.budget.remaining" not in str(events)
+    assert end["event_seq"] == len(events) + 1
 
 
 async def use_models(peer: Peer, _welcome: Frame) -> None:
-    """A lease with models is refused."""
-    payload: Frame = {"agent": "echo", "lease_request": {"model.use": ["tier/*"]}}
-    await refuse(peer, "job.submit", payload, "model.use")
+    """A lease with models is accepted and enforced."""
+    job = await peer.submit("thinker", lease_request={"model.use": ["tier/*"]})
+    assert job["lease"] == {"model.use": ["tier/*"]}
+    assert (await peer.until_terminal(job["job_id"]))["payload"]["code"] == "PERMISSION_DENIED"
 
 
 async def use_credentials(peer: Peer, _welcome: Frame) -> None:
@@ -111,7 +120,8 @@ async def use_chunks(peer: Peer, _welcome: Frame) -> None:
 
 async def use_versions(peer: Peer, welcome: Frame) -> None:
     """The inventory has bare names; a pinned version is still resolved."""
-    assert welcome["payload"]["capabilities"]["agents"] == ["echo", "sleeper", "teller"]
+    agents = ["buyer", "echo", "sleeper", "teller", "thinker"]
+    assert welcome["payload"]["capabilities"]["agents"] == agents
     assert (await peer.submit("echo@1.0.0"))["agent"] == "echo@1.0.0"
     with pytest.raises(AgentVersionNotAvailable):
         await peer.submit("echo@2.0.0")
@@ -151,6 +161,21 @@ def add_teller(runtime: Runtime) -> None:
             await out.write("told")
 
 
+def add_spenders(runtime: Runtime) -> None:
+    """Register agents that meet the bounds of their leases."""
+
+    @runtime.agent("buyer")
+    async def buyer(job: JobContext) -> None:
+        """Spend more than the budget, and try to go on."""
+        await job.metric("cost.tool", 2, unit="USD")
+        job.authorize("tool.call", "shop")
+
+    @runtime.agent("thinker")
+    async def thinker(job: JobContext) -> None:
+        """Use a model that the lease does not name."""
+        job.authorize("model.use", "other/model")
+
+
 @pytest.mark.parametrize("feature", ALL_FEATURES)
 @pytest.mark.spec("6.2-3", "6.2-4")
 async def test_a_feature_that_is_not_in_effect_is_not_used(
@@ -159,6 +184,7 @@ async def test_a_feature_that_is_not_in_effect_is_not_used(
     """Without a feature its requests are refused or ignored, and its frames are not sent."""
     async with make_runtime() as runtime, open_peers(runtime) as peers:
         add_teller(runtime)
+        add_spenders(runtime)
         peer = await peers.connect()
         welcome = await peer.hello(features=without(feature))
         await USES[feature](peer, welcome)
@@ -328,18 +354,12 @@ async def test_the_effective_lease_is_what_was_asked_for(
         assert not {"lease_constraints", "budget", "credentials"} & job.keys()
 
 
-@pytest.mark.parametrize("missing", [Feature.COST_BUDGET, Feature.MODEL_USE])
-@pytest.mark.spec("6.2-4")
-async def test_all_that_is_not_in_effect_is_named(missing: str, autojump_clock: MockClock) -> None:
-    """One refusal names all bounds whose features are not in effect."""
+async def test_bounds_need_no_feature(autojump_clock: MockClock) -> None:
+    """A lease with every kind of bound is accepted from a client that offers no feature."""
     async with make_runtime() as runtime, open_peer(runtime) as peer:
         await peer.hello(features=())
-        with pytest.raises(InvalidRequest) as refused:
-            await peer.submit(
-                "echo",
-                lease_request={missing: ["USD:1.00"], "fs.read": ["/**"]},
-                lease_constraints={"expires_at": "2999-01-01T00:00:00Z"},
-            )
-        assert missing in refused.value.message
-        assert "lease_expires_at" in refused.value.message
-        assert not live_jobs(runtime)
+        lease: Frame = {"cost.budget": ["USD:1.00"], "model.use": ["tier/*"], "fs.read": ["/**"]}
+        constraints: Frame = {"expires_at": "2999-01-01T00:00:00Z"}
+        job = await peer.submit("echo", lease_request=lease, lease_constraints=constraints)
+        assert (job["lease"], job["lease_constraints"]) == (lease, constraints)
+        assert job["budget"] == {"USD": 1}

@@ -15,7 +15,7 @@ from arcp._messages.execution import (
 )
 from arcp._messages.session import SessionWelcomePayload
 
-from arcp_trio.wire.dialects import PYTHON, STANDARD, recognise
+from arcp_trio.wire.dialects import GO, PYTHON, STANDARD, recognise
 from arcp_trio.wire.envelope import decode, encode, numbered_head, tail
 from arcp_trio.wire.json import dumps
 
@@ -23,9 +23,9 @@ ULID = "01M7Q7FZEH8QM76PR72HPX97BY"
 HEAD = numbered_head("sess_1", "1.1") + b"1"
 
 
-def hello(frame_id: str, capabilities: Any) -> Any:
+def hello(frame_id: str, capabilities: Any, name: str = "c") -> Any:
     """Return the envelope of a hello."""
-    payload = {"client": {"name": "c"}, "capabilities": capabilities}
+    payload = {"client": {"name": name}, "capabilities": capabilities}
     return decode(encode("session.hello", dumps(payload), id=frame_id))
 
 
@@ -46,6 +46,35 @@ def test_a_client_is_recognised(frame_id: str, capabilities: Any, name: str, qui
     dialect = recognise(hello(frame_id, capabilities))
     assert (dialect.name, dialect.quiet_after_end) == (name, quiet)
     assert (dialect.translate is None) == (name != "python")
+
+
+@pytest.mark.parametrize(
+    ("client", "name"),
+    [("arcp-go-client", "go"), ("arcp-go-client2", "standard"), (["arcp-go-client"], "standard")],
+)
+def test_a_go_client_is_recognised_by_its_name(client: Any, name: str) -> None:
+    """The Go SDK's client says in its hello who it is."""
+    assert recognise(hello(ULID, {"features": []}, client)).name == name
+
+
+def test_a_go_client_reads_output() -> None:
+    """An inline result has the name `output` for a Go client; nothing else is changed."""
+    assert GO.translate is not None
+    said: dict[str, Any] = {
+        "final_status": "success",
+        "result": {"result": ["result"]},
+        "completed_at": "now",
+    }
+    cases: list[tuple[str, dict[str, Any], dict[str, Any] | None]] = [
+        ("job.result", said, {n if n != "result" else "output": v for n, v in said.items()}),
+        ("job.result", {"final_status": "success", "result_id": "r"}, None),
+        ("job.error", said, None),
+        ("job.event", said, None),
+    ]
+    for kind, payload, shown in cases:
+        translation = GO.translate(tail(kind, dumps(payload), id=ULID, job_id="job_1"))
+        assert translation is not None
+        assert json.loads(HEAD + translation)["payload"] == (shown or payload)
 
 
 def translated(type: str, payload: dict[str, Any]) -> dict[str, Any]:  # noqa: A002

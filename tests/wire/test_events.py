@@ -279,12 +279,14 @@ def test_metrics_are_exact(value: Decimal | float) -> None:
 
 
 def test_features_of_kinds() -> None:
-    """Only progress and chunks need a feature."""
-    assert {kind: feature_of(kind) for kind in KINDS if feature_of(kind)} == {
+    """Only progress, chunks, and what is left of a budget need a feature."""
+    body = {"name": "cost.tool"}
+    assert {kind: feature_of(kind, body) for kind in KINDS if feature_of(kind, body)} == {
         "progress": "progress",
         "result_chunk": "result_chunk",
     }
-    assert feature_of("x-vendor.acme.x") is None
+    assert feature_of("x-vendor.acme.x", {}) is None
+    assert feature_of("metric", {"name": "cost.budget.remaining"}) == "cost.budget"
 
 
 def test_bodies_become_objects() -> None:

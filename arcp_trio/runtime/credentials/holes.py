@@ -36,7 +36,9 @@ def fill_holes(tail: bytes, wallet_of: Callable[[str], Wallet | None]) -> bytes:
         if any(shown):
             payload["credentials"] = [each for each in shown if each is not None]
     else:
-        payload["body"] |= _filled(payload["body"], wallet) or {}
+        credential = _filled(payload["body"], wallet)
+        if credential is not None:
+            payload["body"]["value"] = credential["value"]
     return b"," + dumps(fields)[1:]
 
 

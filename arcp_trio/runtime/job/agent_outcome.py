@@ -36,7 +36,7 @@ def outcome_of_return(job: Job, result: Json) -> Outcome:
             log.error("agent streamed wrongly", extra=job.facts | {"error": fault.message})
             return outcome.failed(fault)
         if job.sends_chunks:
-            return outcome.streamed(chunks.id, chunks.size)
+            return outcome.streamed(chunks.id, chunks.size, chunks.summary)
         result = chunks.inline()
     try:
         encoded = dumps(result, max_depth=MAX_DEPTH - 2)  # it stands two levels below the frame

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import attrs
@@ -12,7 +14,6 @@ from arcp_trio.runtime.job.agent_outcome import not_the_agents, outcome_of_error
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.job.job import Job
-    from arcp_trio.runtime.job.outcome import Outcome
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -31,18 +32,24 @@ class AgentRun:
     _stopped: trio.Event = attrs.field(factory=trio.Event)
 
     async def run(self, job: Job) -> None:
-        """Call the agent, and end the job if it runs for too long."""
-        if self.max_runtime is None:
+        """Call the agent, and end the job if it runs for too long, or longer than its lease."""
+        if self.max_runtime is None and job.authority.deadline is None:
             await self._call(job)
         else:
-            self.deadline = trio.current_time() + self.max_runtime
-            time_out = outcome.timed_out(self.max_runtime)
-            async with trio.open_nursery() as nursery:
-                name = f"time limit of {job.id}"
-                nursery.start_soon(_end_job_at, self.deadline, job, time_out, name=name)
-                await self._call(job)
-                nursery.cancel_scope.cancel(reason="the agent has ended in time")
+            await self._call_in_time(job)
         self._stopped.set()
+
+    async def _call_in_time(self, job: Job) -> None:
+        async with trio.open_nursery() as nursery:
+            if self.max_runtime is not None:
+                self.deadline = trio.current_time() + self.max_runtime
+                end = partial(job.end, outcome.timed_out(self.max_runtime))
+                nursery.start_soon(_at, self.deadline, end, name=f"time limit of {job.id}")
+            if job.authority.deadline is not None:
+                expire = partial(_at, job.authority.deadline, job.expire)
+                nursery.start_soon(expire, name=f"end of the lease of {job.id}")
+            await self._call(job)
+            nursery.cancel_scope.cancel(reason="the agent has ended in time")
 
     async def _call(self, job: Job) -> None:
         """Call the agent; what it returns or raises decides the job's outcome, and goes no further.
@@ -59,7 +66,7 @@ class AgentRun:
                 raise rest from None  # noqa: ASYNC104
             job.decide(self._timed_out() or outcome_of_error(job, error))
 
-    def _timed_out(self) -> Outcome | None:
+    def _timed_out(self) -> outcome.Outcome | None:
         """Return that the agent ran for too long, if it did: the loop may have been held by it."""
         if self.deadline is None or trio.current_time() < self.deadline:
             return None
@@ -88,6 +95,6 @@ class AgentRun:
         self._grace_scope.deadline = min(self._grace_scope.deadline, deadline)
 
 
-async def _end_job_at(deadline: float, job: Job, outcome: Outcome) -> None:
+async def _at(deadline: float, act: Callable[[], None]) -> None:
     await trio.sleep_until(deadline)
-    job.end(outcome)
+    act()

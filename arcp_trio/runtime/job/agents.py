@@ -55,8 +55,9 @@ class Agent:
 
 
 class Agents:
-    """Agents by name and version.
+    """A registry of agents, by name and version.
 
+    `arcp-trio serve --agents MODULE` serves the registry that a module has under the name `agents`.
     A name's default version is the one marked as such, else the one registered last.
     """
 

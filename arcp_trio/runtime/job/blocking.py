@@ -245,6 +245,10 @@ class BlockingResultStream:
         """Add to the result; see `ResultStream.write`."""
         _finished(self._stream.write(data))
 
+    def summarize(self, summary: str) -> None:
+        """Say in words what the result is; see `ResultStream.summarize`."""
+        self._stream.summarize(summary)
+
     def __exit__(
         self,
         kind: type[BaseException] | None,

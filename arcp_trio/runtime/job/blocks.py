@@ -84,6 +84,18 @@ class ResultStream:
             raise ValueError("this is not the block of a streamed result")
         await self._link.do(Desk.write_result, self._checked(data))
 
+    def summarize(self, summary: str) -> None:
+        """Say in words what the result is: the message that ends the job has it (§8.4).
+
+        A later summary replaces an earlier one. A client that takes no chunks is not told.
+
+        Raises:
+            ValueError: the summary does not fit into a frame, or the block was left.
+        """
+        if not self._open:
+            raise ValueError("this is not the block of a streamed result")
+        self._link.ask(Desk.summarize, summary)
+
     def _checked(self, data: str | bytes | bytearray | memoryview) -> bytes:
         if isinstance(data, str) and self._decoder is not None:
             data = data.encode()

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from arcp_trio.authority.grants import DELEGATE
 from arcp_trio.authority.lease import Lease, narrowed
 from arcp_trio.runtime.job.acceptance import accept
 from arcp_trio.runtime.job.draft import JobSource, Wanted
@@ -29,6 +30,7 @@ from arcp_trio.wire.lease_request import Amount, decimal_text, lease_request
 from arcp_trio.wire.timestamps import rfc3339
 
 if TYPE_CHECKING:
+    from arcp_trio.runtime.job.agents import Agent
     from arcp_trio.runtime.job.job import Job
 
 log = logging.getLogger(__name__)
@@ -130,6 +132,22 @@ def _told(agent: str, error: BaseException) -> ArcpError:
     return error_from_payload(told)
 
 
+def _authorized(parent: Job, agent: str) -> Agent:
+    """Return the agent that is meant, if the parent's lease allows to delegate to it.
+
+    Raises:
+        ArcpError: the lease does not allow it; or else there is no such agent.
+    """
+    parse_agent_ref(agent)
+    try:
+        found = parent.jobs.agents.resolve(agent)
+    except ArcpError:
+        parent.authorize(DELEGATE, agent)
+        raise
+    parent.authorize(DELEGATE, found.ref)
+    return found
+
+
 def _wanted(
     parent: Job,
     agent: str,
@@ -145,11 +163,11 @@ def _wanted(
     """
     core = parent.core
     parent.refuse_if_ending()
-    parent.authorize("agent.delegate", parse_agent_ref(agent).name)
+    found = _authorized(parent, agent)
     asked = Lease.read(request, expires_at, now=core.clock.now())
     above = parent.authority
     wanted = Wanted(
-        agent=parent.jobs.agents.resolve(agent),
+        agent=found,
         input=loads(dumps(input)),  # a copy: parent and child must not share it
         lease=narrowed(
             asked, above.lease, above.budget.available(), any_model=core.policy.any_model

@@ -84,6 +84,11 @@ class Desk:
         if (call := self._calls.pop(call_id, None)) is not None:
             call.fail(error)
 
+    def summarize(self, summary: str) -> None:
+        """Say in words what the streamed result is."""
+        assert self._writer is not None, "the result was begun"
+        self._writer.summarize(summary)
+
     def span(self, call_id: str) -> AbstractContextManager[object]:
         """Return the block in which a tool call's span is the current one."""
         call = self._calls.get(call_id)

@@ -39,7 +39,7 @@ def add_event(job: Job, kind: str, body: Mapping[str, Json]) -> None:
     if kind == "result_chunk" and not _take_chunk(job, body):
         return
     charged = costs.charge(job, body) if kind == "metric" else None
-    job.journal.append("job.event", payload, feature=events.feature_of(kind))
+    job.journal.append("job.event", payload, feature=events.feature_of(kind, body))
     if charged is not None:
         for each, metric in costs.remaining(job, charged):
             add_event(each, "metric", metric)

@@ -11,6 +11,7 @@ import trio
 from arcp_trio.runtime.job import outcome
 from arcp_trio.runtime.job.agent_run import AgentRun
 from arcp_trio.runtime.job.agents import Agent
+from arcp_trio.runtime.job.events import add_event
 from arcp_trio.runtime.job.journal import Journal
 from arcp_trio.runtime.job.outcome import Outcome
 from arcp_trio.runtime.job.result_chunks import ResultChunks
@@ -90,11 +91,20 @@ class Job:
 
         A job whose end was decided before its start does not call its agent.
         """
+        if self.lease_is_over:
+            self._decide_expired()
         if self._outcome is None:
             self.status = Status.RUNNING
             self.core.store.put(StartJob(self.id))
+            self._warn_of_idle_grants()
             await self.agent_run.run(self)
         await self._finish()
+
+    def _warn_of_idle_grants(self) -> None:
+        """Tell the job's clients of grants that allow nothing: most likely they are mistakes."""
+        idle = self.authority.lease.idle()
+        if idle is not None:
+            add_event(self, "log", {"level": "warn", "message": idle})
 
     @property
     def facts(self) -> dict[str, object]:
@@ -148,6 +158,22 @@ class Job:
         """Decide how the job ends, unless that is decided, and wind it up."""
         self.decide(outcome)
         self.wind_up()
+
+    @property
+    def lease_is_over(self) -> bool:
+        """Whether its lease has expired, and the grace after that has passed."""
+        deadline = self.authority.deadline
+        return deadline is not None and trio.current_time() >= deadline
+
+    def expire(self) -> None:
+        """End the job, whose lease is over (§9.5)."""
+        self._decide_expired()
+        self.wind_up()
+
+    def _decide_expired(self) -> None:
+        if self.decide(outcome.failed(LeaseExpired("the lease expired during execution"))):
+            expired = {"expires_at": self.authority.lease.expires_at}
+            log.warning("lease expired", extra=self.facts | expired)
 
     async def stop_agent(self) -> None:
         """Wait for the agent to stop within its grace; finish without it if it does not."""
@@ -232,7 +258,10 @@ class Job:
     def _end_children(self) -> None:
         for child in self.children.values():
             child.agent_run.shorten_grace(self.agent_run.grace)
-            child.end(outcome.cancelled("the parent job ended"))
+            if child.lease_is_over:
+                child.expire()
+            else:
+                child.end(outcome.cancelled("the parent job ended"))
 
     # -- what its agent may do
 
@@ -246,10 +275,7 @@ class Job:
         try:
             self.authority.check(capability, target, now=trio.current_time(), also=also)
         except LeaseExpired:
-            end = outcome.failed(LeaseExpired("the lease expired during execution"))
-            if self.decide(end):
-                expired = {"expires_at": self.authority.lease.expires_at}
-                log.warning("lease expired", extra=self.facts | expired)
+            self._decide_expired()
             self.let_end()
             raise
 

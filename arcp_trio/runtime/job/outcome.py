@@ -29,6 +29,8 @@ class Outcome:
     result_id: str | None = None
     """The id of the chunks, if the result was streamed (§8.4)."""
     result_size: int | None = None
+    summary: str | None = None
+    """What the agent says of the streamed result (§8.4)."""
 
     @property
     def type(self) -> str:
@@ -42,6 +44,7 @@ class Outcome:
                 JobResult(
                     result_id=self.result_id,
                     result_size=self.result_size,
+                    summary=self.summary,
                     completed_at=completed_at,
                 )
             )
@@ -58,9 +61,9 @@ def succeeded(result: bytes) -> Outcome:
     return Outcome(Status.SUCCESS, result)
 
 
-def streamed(result_id: str, size: int) -> Outcome:
+def streamed(result_id: str, size: int, summary: str | None) -> Outcome:
     """Return the outcome of an agent that has streamed `size` bytes and returned nothing."""
-    return Outcome(Status.SUCCESS, result_id=result_id, result_size=size)
+    return Outcome(Status.SUCCESS, result_id=result_id, result_size=size, summary=summary)
 
 
 def failed(error: ArcpError) -> Outcome:

@@ -75,5 +75,5 @@ def _order(job: Job) -> CredentialOrder:
 
 
 def _announce(job: Job, credential: Credential) -> None:
-    """Emit that a credential has replaced another; its value is filled in as it is sent."""
-    add_event_with_holes(job, "status", {"phase": ROTATED, **credential.public()})
+    """Emit that a credential has another value, which is filled in as it is sent (§9.8.2)."""
+    add_event_with_holes(job, "status", {"phase": ROTATED, "id": credential.id})

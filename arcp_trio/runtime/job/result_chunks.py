@@ -17,7 +17,7 @@ from arcp_trio.store.interface import JournalTrimmed
 from arcp_trio.wire.errors import ArcpError, InternalError, clip, error_from_payload
 from arcp_trio.wire.events import InvalidEvent
 from arcp_trio.wire.features import Feature
-from arcp_trio.wire.json import Json, JsonValue, loads_object
+from arcp_trio.wire.json import Json, JsonValue, dumps, loads_object
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.job.job import Job
@@ -35,6 +35,8 @@ class ResultChunks:
         self.size = 0
         """Decoded bytes."""
         self.next_chunk = 0
+        self.summary: str | None = None
+        """What the agent says of the result; the terminal has it beside the id."""
         self._finished = False
         self._failure: ArcpError | None = None
         """Why the job can no longer succeed, even if its agent goes on."""
@@ -71,6 +73,16 @@ class ResultChunks:
         if not job.sends_chunks and self.size + size > job.most_payload_bytes:
             raise self.fail(metrics.refused(limit_hit("frame_bytes_out", limits.frame_bytes_out)))
         self.size += size
+
+    def summarize(self, summary: str, most_bytes: int) -> None:
+        """Have the terminal say this of the result.
+
+        Raises:
+            ValueError: it is too long for a frame, or has half of a surrogate pair.
+        """
+        if len(dumps(summary)) > most_bytes:
+            raise ValueError(f"the summary is longer than {most_bytes:,} bytes")
+        self.summary = summary
 
     def fail(self, error: ArcpError) -> ArcpError:
         """Have the job end with `error`, even if its agent ignores it; return a copy to raise."""

@@ -57,6 +57,14 @@ class ResultWriter:
             await self._send(last=False)
         await give_way(self._job)
 
+    def summarize(self, summary: str) -> None:
+        """Say in words what the result is: the message that ends the job has it.
+
+        Raises:
+            ValueError: the summary does not fit into a frame.
+        """
+        self._chunks.summarize(summary, self._job.most_payload_bytes - CHUNK_ALLOWANCE)
+
     async def end(self) -> None:
         """Finish the result."""
         while await self._send(last=True):

@@ -12,7 +12,7 @@ from arcp_trio.runtime.job.acceptance import NewJob, accept, accept_at_once, acc
 from arcp_trio.runtime.job.draft import IdempotencyKey, JobSource, Wanted
 from arcp_trio.runtime.session.watch import Watch
 from arcp_trio.store.records import KeyRow
-from arcp_trio.wire.errors import DuplicateKey, InvalidRequest, JobNotFound
+from arcp_trio.wire.errors import DuplicateKey, JobNotFound
 from arcp_trio.wire.features import Feature
 from arcp_trio.wire.fingerprint import fingerprint
 from arcp_trio.wire.json import loads_exact
@@ -82,7 +82,7 @@ class Judge:
             else:
                 decision = await self._repeat(submission, known)
             if not decision.again:
-                submission.session.accepting |= {decision.watch.job_id}
+                submission.session.acceptance_begun(decision.watch.job_id)
             return decision
         finally:
             del self._claims[principal, key]
@@ -97,7 +97,6 @@ class Judge:
 
     def _wanted(self, submission: Submission) -> Wanted:
         submit = submission.submit
-        _refuse_unnegotiated(submission)
         constraints = submit.lease_constraints
         expires_at = None if constraints is None else constraints.expires_at
         return Wanted(
@@ -117,7 +116,6 @@ class Judge:
         if fingerprint(submission.submit) != known.fingerprint:
             raise DuplicateKey("this idempotency key came with other parameters before")
         session, store = submission.session, self._core.store
-        _refuse_unnegotiated(submission)
         tail = accepted_tail(loads_exact(known.accepted), submission.request.id)
         row = await store.job(known.job_id)
         again = known.job_id in session.accepting
@@ -151,15 +149,3 @@ def _source(submission: Submission) -> JobSource:
         request_id=submission.request.id,
         key=None if key is None else IdempotencyKey(key, fingerprint(submit)),
     )
-
-
-def _refuse_unnegotiated(submission: Submission) -> None:
-    """Refuse a bound that was not negotiated, rather than ignore it silently (§6.2)."""
-    submit, features = submission.submit, submission.session.features
-    lease = submit.lease_request or {}
-    wanted: list[str] = [name for name in (Feature.COST_BUDGET, Feature.MODEL_USE) if name in lease]
-    if submit.lease_constraints is not None and submit.lease_constraints.expires_at is not None:
-        wanted.append(Feature.LEASE_EXPIRES_AT)
-    missing = [name for name in wanted if name not in features]
-    if missing:
-        raise InvalidRequest(f"not negotiated in this session: {', '.join(missing)}")

@@ -231,7 +231,7 @@ class Scribe:
         self, series: Sequence[Series], unsent: Unsent | None, top: int, told: Iterable[str]
     ) -> None:
         session = self._session
-        session.accepting = session.accepting.difference(told)
+        session.acceptances_logged(told)
         self._seen_seq = top
         if unsent is not None:
             unsent.extend(series)

@@ -12,6 +12,8 @@ from arcp_trio.runtime.wake import Wake
 from arcp_trio.transport.close_codes import CloseCode
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from arcp_trio.runtime.limits import Limits
     from arcp_trio.runtime.session.attachment import Attachment
     from arcp_trio.runtime.session.clerk import Command
@@ -70,6 +72,14 @@ class Session:
         """Put something in the outbox, and keep the session in memory until it is dealt with."""
         self.hold()
         self.outbox.tell(item)
+
+    def acceptance_begun(self, job_id: str) -> None:
+        """Note that the acceptance of a job with a key is stored, and not in the log yet."""
+        self.accepting |= {job_id}
+
+    def acceptances_logged(self, job_ids: Iterable[str]) -> None:
+        """Note that the acceptances of these jobs are in the log."""
+        self.accepting = self.accepting.difference(job_ids)
 
     def stop_observing(self, job_id: str) -> None:
         """End a subscription: later events are not sent, earlier ones may still come."""

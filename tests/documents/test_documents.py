@@ -1,0 +1,57 @@
+"""The documents' files and commands do what the documents say."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.processes import LIFETIME_SECONDS, ROOT
+from tests.documents.stories import pattern, play, read
+
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+STORIES = [path for path in DOCUMENTS if read(path.read_text()).steps]
+LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
+LINES_OF_THE_README = 130
+
+
+@pytest.mark.real_tcp
+@pytest.mark.parametrize("path", STORIES, ids=lambda path: path.name)
+def test_commands_show_what_is_printed(path: Path, tmp_path: Path) -> None:
+    """Each command of a document shows the output that the document has after it."""
+    for step, shown in play(path.read_text(), tmp_path):
+        assert pattern(step.output).fullmatch(shown), f"$ {step.command}\n{shown}"
+
+
+def test_frames_are_understood(tmp_path: Path) -> None:
+    """The client's frames that a document shows are answered as it says."""
+    frames = read((ROOT / "docs/protocol.md").read_text()).frames
+    command = [sys.executable, "-m", "arcp_trio", "serve", "--stdio", "--memory", "--drain=9"]
+    done = subprocess.run(
+        [*command, "--token=alice=s3cret"],
+        input="".join(f"{frame}\n" for frame in frames),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=LIFETIME_SECONDS,
+    )
+    answers = [json.loads(line)["type"] for line in done.stdout.splitlines()]
+    assert answers == ["session.welcome", "job.accepted", *["job.event"] * 2, "job.result"]
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_somewhere(path: Path) -> None:
+    """What a document links to within the project exists."""
+    missing = [to for to in LINK.findall(path.read_text()) if not (path.parent / to).exists()]
+    assert missing == []
+
+
+def test_readme_is_short() -> None:
+    """The README leads to the documents instead of containing them."""
+    lines = len((ROOT / "README.md").read_text().splitlines())
+    assert lines <= LINES_OF_THE_README
