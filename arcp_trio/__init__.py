@@ -1,5 +1,33 @@
 """A runtime and library for ARCP 1.1, the Agent Runtime Control Protocol, built on Trio.
 
+What a program imports first:
+
+- `Runtime` runs agents as jobs: `@runtime.agent("name")` above an async function registers it.
+- `JobContext` is what an agent is given: its input, its events, its tools, its lease.
+- `serve` lets clients connect to a runtime, over WebSocket or a Unix socket.
+- `StaticTokens` says which token is which principal; `JwtAuth` accepts signed tokens.
+- `connect` is the client: `async with connect(url, token=token) as client`.
+
+A runtime with one agent:
+
+    runtime = arcp_trio.Runtime(auth=arcp_trio.StaticTokens({"s3cret": "alice"}))
+
+    @runtime.agent("greeter")
+    async def greeter(job: arcp_trio.JobContext):
+        return f"hello {job.input}"
+
+    async def main():
+        async with runtime:
+            await arcp_trio.serve(runtime, port=7777)
+
+    trio.run(main)
+
+and a client of it:
+
+    async with arcp_trio.connect("ws://127.0.0.1:7777/arcp", token="s3cret") as client:
+        job = await client.submit("greeter", "Ada")
+        print(await job.result())
+
 Public names are here, in `arcp_trio.testing`, and in the plug-ins `arcp_trio.provisioners.litellm`
 and `arcp_trio.telemetry.opentelemetry`; every other module is internal and may change. Names are
 loaded when they are first used, so that the command line does not wait for those it does not need.
@@ -8,6 +36,7 @@ loaded when they are first used, so that the command line does not wait for thos
 from __future__ import annotations
 
 import importlib
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 from arcp_trio.version import __version__
@@ -240,3 +269,8 @@ def __getattr__(name: str) -> object:
     value: object = getattr(module, name)
     globals()[name] = value
     return value
+
+
+def __dir__() -> list[str]:
+    # `help` and completion load all of these, which PyJWT must not keep from working.
+    return [name for name in __all__ if name != "JwtAuth" or find_spec("jwt") is not None]

@@ -10,10 +10,12 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Final
 
+from arcp_trio.extras import how_to_install
+
 try:
     import jwt
 except ImportError as error:
-    raise ImportError("JwtAuth needs PyJWT: pip install 'arcp-trio[jwt]'", name="jwt") from error
+    raise ImportError(f"JwtAuth needs PyJWT: {how_to_install('jwt')}", name="jwt") from error
 
 from arcp_trio.authenticators.keyfile import KeyFile
 from arcp_trio.authenticators.keys import ALGORITHMS, SHARED, KeySource, OneKey

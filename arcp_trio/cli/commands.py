@@ -56,7 +56,8 @@ _SERVE_NOTES: Final = f"""\
 Jobs, events and sessions are kept in DIR/arcp.db, for one runtime at a time. They outlive the
 process: a client resumes its session at the next one, and a job that was running ends with an
 error that says that it may be tried again. If no token is given, one is made for the principal
-"local", kept in DIR/token for the next start, and printed on standard error.
+"local", kept in DIR/token for the next start, and printed on standard error. While it runs, its
+address is in DIR/address. The client commands find both there.
 {serve.TOKENS_VARIABLE}="p=t,p2=t2" in the environment gives tokens, too.
 
 A configuration file has the same options, with _ for -, and the limits of arcp_trio.Limits:
@@ -81,8 +82,8 @@ running.
 
 _CONNECTION_NOTES: Final = (
     f"{client.URL_VARIABLE} and {client.TOKEN_VARIABLE} in the environment stand in for --url and"
-    " --token. Without a token,\nthe one that serve keeps in DIR/token is used, but only for a"
-    " runtime on this machine.\n"
+    " --token. Without an address,\nthe one that a running serve keeps in DIR/address is used;"
+    " without a token, the one in\nDIR/token, but only for a runtime on this machine.\n"
 )
 
 _OUTCOME_NOTES: Final = """\

@@ -11,7 +11,9 @@ import io
 import json
 import logging
 import re
+import shutil
 import sys
+import time
 from collections.abc import Callable
 from typing import Final, TextIO
 
@@ -25,6 +27,8 @@ _OF_EVERY_RECORD: Final = frozenset(vars(logging.makeLogRecord({}))) | {
     "asctime",
     "taskName",
 }
+_GREETED: Final = frozenset({"runtime started", "accepting connections"})
+"""What `serve` says on a terminal in its own words."""
 _NEEDS_NO_QUOTES: Final = re.compile(r"[\w./:@+*%~-]+")
 _UNSEEN: Final = re.compile(
     r"[\x00-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
@@ -37,10 +41,12 @@ def set_up(
     style: str,
     make_handler: Callable[[TextIO], logging.Handler] = logging.StreamHandler,
 ) -> None:
-    """Send the log of the process to standard error: as `text` for people, or as `json`."""
+    """Send the log of the process to standard error: as `text`, `short` or `json`."""
     _write_whole_lines(sys.stderr)
     handler = make_handler(sys.stderr)
-    handler.setFormatter(JsonFormatter() if style == "json" else TextFormatter())
+    handler.setFormatter(_FORMATTERS[style]())
+    if style == "short":
+        handler.addFilter(lambda record: record.getMessage() not in _GREETED)
     logging.basicConfig(handlers=[handler], level=level.upper())
     if level in ("info", "warning"):
         for name in _NOISY:
@@ -94,6 +100,26 @@ class TextFormatter(logging.Formatter):
         when, level = rfc3339(record.created), record.levelname.lower()
         trace = "".join(f"\n  | {visible(line)}" for line in _trace(self, record).splitlines())
         return f"{when} {level:7} {record.name}: {said}{fields}{trace}"
+
+
+class ShortFormatter(TextFormatter):
+    """Lines for a terminal: the time of day, the message, its fields.
+
+    What happens every day takes one line of the screen; a warning or an error is written out.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return a record as one line, with the lines of its traceback."""
+        said = super().format(record).partition(f" {record.name}: ")[2]
+        when = time.strftime("%H:%M:%S", time.localtime(record.created))
+        if record.levelno >= logging.WARNING:
+            return f"{when} {record.levelname.lower()}: {said}"
+        columns = shutil.get_terminal_size().columns
+        line = f"{when} {said}"
+        return line if len(line) <= columns else f"{line[: columns - 1]}…"
+
+
+_FORMATTERS: Final = {"text": TextFormatter, "short": ShortFormatter, "json": JsonFormatter}
 
 
 def _trace(formatter: logging.Formatter, record: logging.LogRecord) -> str:

@@ -8,7 +8,7 @@ import math
 import os
 import socket
 import ssl
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -17,11 +17,13 @@ import trio
 
 from arcp_trio.addresses import is_loopback
 from arcp_trio.front.door import Caller, Door
+from arcp_trio.front.foreground import ctrl_c, is_main_task, say
 from arcp_trio.front.listening import CannotListen, close, is_unix, listen, url
 from arcp_trio.front.origins import Origins
 from arcp_trio.front.waiting import WaitingRoom
 from arcp_trio.groups import unwrapped
 from arcp_trio.runtime.runtime import Runtime
+from arcp_trio.runtime.tasks import first_of
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +51,12 @@ async def serve(  # noqa: ASYNC128 - passes it on
     `listeners = await nursery.start(serve, runtime, host, port)` returns once clients can connect;
     with port 0, `listeners[0].socket.getsockname()` has the port that was chosen.
 
+    Ctrl-C shuts the runtime down in order. Then, in the main task of a program, `serve` returns, so
+    that the program ends quietly; in another task it raises KeyboardInterrupt, which ends the
+    others. A second Ctrl-C ends the process at once. The main task also writes the address to
+    standard error, unless the log of the program shows it. A program that handles SIGINT itself
+    keeps its handler.
+
     Args:
         runtime: an entered runtime.
         host: an address, a name, `unix:` and the path of a Unix socket, or several of these.
@@ -62,26 +70,45 @@ async def serve(  # noqa: ASYNC128 - passes it on
     Raises:
         OSError: when it is not possible to listen there, or no longer.
         ValueError: when one of the origins is malformed.
+        KeyboardInterrupt: Ctrl-C, in another task than the main task.
     """
     checked = Origins(origins)
     listeners = await listen([host] if isinstance(host, str) else host, port)
     current = None if ssl_context is None else lambda: ssl_context
-    await serve_on(
-        listeners, runtime, ssl_context=current, origins=checked, task_status=task_status
-    )
+    with ctrl_c() as interrupted:
+        if is_main_task():
+            say(url(each, encrypted=_is_encrypted(each, current)) for each in listeners)
+
+        async def shut_down() -> None:
+            await interrupted.wait()
+            # The listeners stay open meanwhile: clients that connect are told of the end.
+            await runtime.shutdown()
+
+        await serve_on(
+            listeners,
+            runtime,
+            over=partial(first_of, runtime.over, shut_down),
+            ssl_context=current,
+            origins=checked,
+            task_status=task_status,
+        )
+    if interrupted.is_set() and not is_main_task():
+        raise KeyboardInterrupt
 
 
 async def serve_on(
     listeners: list[trio.SocketListener],
     runtime: Runtime,
     *,
+    over: Callable[[], Awaitable[None]],
     ssl_context: Callable[[], ssl.SSLContext] | None = None,
     origins: Origins | None = None,
     task_status: trio.TaskStatus[list[trio.SocketListener]] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Do as `serve` does with the listeners that `listen` returned, and close them at the end.
+    """Accept connections from the listeners that `listen` returned, and close them at the end.
 
-    `ssl_context` is called for each connection and returns the context to use.
+    The end is when `over` returns. `ssl_context` is called for each connection and returns the
+    context to use.
     """
     room = WaitingRoom(runtime.limits.connections_before_handshake)
     try:
@@ -91,13 +118,13 @@ async def serve_on(
                     runtime=runtime,
                     room=room,
                     origins=origins or Origins(),
-                    ssl_context=None if is_unix(listener) else ssl_context,
+                    ssl_context=ssl_context if _is_encrypted(listener, ssl_context) else None,
                 )
                 where = url(listener, encrypted=door.ssl_context is not None)
                 log.info("accepting connections", extra={"address": where})
                 nursery.start_soon(_accept_from, listener, where, door, name=f"accept on {where}")
             task_status.started(listeners)
-            await runtime.over()
+            await over()
             log.info("accepting no more connections")
             nursery.cancel_scope.cancel(reason="the runtime is over")
     except ExceptionGroup as group:
@@ -105,6 +132,12 @@ async def serve_on(
         raise error from error.__cause__
     finally:
         close(listeners)
+
+
+def _is_encrypted(
+    listener: trio.SocketListener, ssl_context: Callable[[], ssl.SSLContext] | None
+) -> bool:
+    return ssl_context is not None and not is_unix(listener)
 
 
 async def _accept_from(listener: trio.SocketListener, where: str, door: Door) -> None:

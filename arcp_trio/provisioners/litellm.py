@@ -25,6 +25,7 @@ import trio
 from arcp_trio.authority.budget import exact
 from arcp_trio.authority.grants import parse_grant
 from arcp_trio.authority.lease import BUDGET, MODEL
+from arcp_trio.extras import how_to_install
 from arcp_trio.runtime.credentials.provisioner import CannotRevoke, CredentialOrder, Issued
 from arcp_trio.wire.errors import ArcpError, BudgetExhausted, InvalidRequest, PermissionDenied, clip
 from arcp_trio.wire.json import JsonLike, JsonObject, JsonValue, dumps, loads
@@ -33,7 +34,7 @@ try:
     import httpx2
 except ImportError as error:
     raise ImportError(
-        "the LiteLLM provisioner needs httpx2: pip install 'arcp-trio[litellm]'", name="httpx2"
+        f"the LiteLLM provisioner needs httpx2: {how_to_install('litellm')}", name="httpx2"
     ) from error
 
 _CURRENCY: Final = "USD"

@@ -213,11 +213,13 @@ class Runtime:
                     yield
             except BaseException as raised:  # noqa: ASYNC103, BLE001
                 error = unwrapped(raised) if self._nursery is None else raised
-            if self._nursery is not None:
-                with trio.CancelScope(shield=True):
-                    await self.shutdown()
-            stop.set()
-            self._over.set()
+            try:
+                if self._nursery is not None:
+                    with trio.CancelScope(shield=True):
+                        await self.shutdown()
+            finally:  # Ctrl-C may cut the shutdown short
+                stop.set()
+                self._over.set()
         if error is None:
             error = self._store_failure
         if error is not None:

@@ -1,4 +1,4 @@
-"""Traces for OpenTelemetry; needs the extra `arcp-trio[otel]`.
+"""Traces for OpenTelemetry; needs OpenTelemetry's API, the extra `otel`.
 
     runtime = arcp_trio.Runtime(auth=…, tracer=OpenTelemetry())
 
@@ -11,12 +11,19 @@ from contextlib import AbstractContextManager
 from typing import Final
 
 import attrs
-from opentelemetry import trace as otel
-from opentelemetry.context import Context
 
+from arcp_trio.extras import how_to_install
 from arcp_trio.runtime.tracing import Attributes, Span
 from arcp_trio.version import __version__
 from arcp_trio.wire.errors import JobCancelled
+
+try:
+    from opentelemetry import trace as otel
+    from opentelemetry.context import Context
+except ImportError as error:
+    raise ImportError(
+        f"this tracer needs OpenTelemetry: {how_to_install('otel')}", name="opentelemetry"
+    ) from error
 
 _TRACE_ID_DIGITS: Final = 32
 

@@ -1,8 +1,7 @@
 """Tools to test agents and runtimes: clients in the same process, and a record of the wire.
 
 The fixtures `arcp_runtime` and `arcp_client` for pytest are there once the root `conftest.py` says
-`pytest_plugins = ["arcp_trio.testing.fixtures"]`; the extra `arcp-trio[testing]` installs what they
-need.
+`pytest_plugins = ["arcp_trio.testing.fixtures"]`; the extra `testing` installs what they need.
 """
 
 from __future__ import annotations

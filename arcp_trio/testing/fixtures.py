@@ -11,7 +11,7 @@
 A fixture of your own that builds on these must be an argument of the test: pytest-trio does not
 run an async fixture that is only `autouse`.
 
-The fixtures need pytest-trio (the extra `arcp-trio[testing]` installs it), in its `trio_mode` or
+The fixtures need pytest-trio (the extra `testing` installs it), in its `trio_mode` or
 with `@pytest.mark.trio` on the test. No entry point loads them, as every run of pytest would then
 import this package wherever it is installed.
 """
@@ -19,14 +19,19 @@ import this package wherever it is installed.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from importlib.util import find_spec
 from typing import Final
 
-import pytest
-
 from arcp_trio import Client, MemoryStore, Runtime, StaticTokens
+from arcp_trio.extras import how_to_install
 from arcp_trio.testing.clock import TrioClock
 from arcp_trio.testing.pair import open_pair
 from arcp_trio.testing.peer import TEST_TOKEN
+
+if find_spec("pytest") is None or find_spec("pytest_trio") is None:
+    raise ImportError(f"the fixtures need pytest and pytest-trio: {how_to_install('testing')}")
+
+import pytest
 
 PRINCIPAL: Final = "tester"
 """The principal of the test's clients."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 from typing import Any
@@ -89,4 +90,7 @@ def test_without_the_extra_the_package_works_and_says_what_is_missing() -> None:
     done = subprocess.run(
         [sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=60
     )
-    assert done.stdout == "JwtAuth needs PyJWT: pip install 'arcp-trio[jwt]'\n"
+    python = shlex.quote(sys.executable)
+    assert done.stdout.lower() == (
+        f"JwtAuth needs PyJWT: {python} -m pip install 'PyJWT[crypto]>=2.15'\n".lower()
+    )

@@ -157,11 +157,13 @@ class Commands:
 
 
 @contextmanager
-def served(folder: Path, *arguments: str) -> Iterator[Commands]:
+def served(folder: Path, *arguments: str, demo_agents: bool = True) -> Iterator[Commands]:
     """Serve the agents above for the block, in memory, and return commands that talk to them."""
     (folder / "client_agents.py").write_text(AGENTS, encoding="utf-8")
     with starter(folder, lifetime=_FILE_SECONDS) as start:
         options = ("--port=0", "--memory", f"--token=alice={TOKEN}", "--agents=client_agents")
+        if demo_agents:
+            arguments += ("--demo-agents",)
         # Only errors are logged, because nothing reads the pipe of standard error.
         serve = start("serve", *options, "--log-level=error", *arguments)
         yield Commands(serve.url(), folder)

@@ -44,7 +44,7 @@ def test_every_option_can_stand_in_the_file(tmp_path: Path) -> None:
         token_file = "tokens"
         agent = ["a=m:f"]
         agents = ["m", "n:r"]
-        no_demo_agents = true
+        demo_agents = true
         resume_window = 5
         heartbeat = 2
         drain = 1
@@ -67,7 +67,7 @@ def test_every_option_can_stand_in_the_file(tmp_path: Path) -> None:
         token_file="tokens",
         agent=("a=m:f",),
         agents=("m", "n:r"),
-        no_demo_agents=True,
+        demo_agents=True,
         resume_window=5,
         heartbeat=2,
         drain=1,

@@ -19,6 +19,10 @@ agents = arcp_trio.Agents()
 async def holder(job):
     time.sleep(job.input)  # the line
     return "slept"
+
+@agents.agent("echo")
+async def echo(job):
+    return job.input
 """
 
 pytestmark = pytest.mark.real_tcp

@@ -106,12 +106,10 @@ def test_bench(commands: Commands) -> None:
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
     """Serve without the demo agents."""
-    with served(tmp_path_factory.mktemp("bare"), "--no-demo-agents") as commands:
+    with served(tmp_path_factory.mktemp("bare"), demo_agents=False) as commands:
         yield commands
 
 
 def test_bench_without_the_demo_agents(bare: Commands) -> None:
     """`bench` names the agents that it needs and the runtime does not have."""
-    assert "no agent chatty and no echo; run serve without --no-demo-agents" in bare.refused(
-        1, "bench"
-    )
+    assert "no agent chatty and no echo; run serve with --demo-agents" in bare.refused(1, "bench")

@@ -37,7 +37,7 @@ def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 def test_only_given_options_are_returned() -> None:
     """An option that is not given is absent, so that the file can set it."""
     assert parsed() == {}
-    assert parsed("--no-demo-agents", "--port", "0") == {"no_demo_agents": True, "port": 0}
+    assert parsed("--demo-agents", "--port", "0") == {"demo_agents": True, "port": 0}
 
 
 def test_repeatable_options_collect_in_order() -> None:
@@ -158,7 +158,6 @@ def test_help_states_the_defaults(capsys: pytest.CaptureFixture[str]) -> None:
         "drain": f"{settings.drain:g}",
         "cancel-grace": f"{limits.cancel_grace_seconds:g}",
         "log-level": settings.log_level,
-        "log-format": settings.log_format,
         "synchronous": settings.synchronous,
     }
 

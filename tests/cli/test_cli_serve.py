@@ -142,7 +142,7 @@ def test_a_configuration_file(start: Starter, tmp_path: Path) -> None:
     """The options and limits of a file hold: here its agent, its token and the resume window."""
     (tmp_path / "arcp.toml").write_text(
         '[serve]\nport = 0\ntoken = ["alice=x"]\nagent = ["mine@7=my_agents:polite"]\n'
-        "no_demo_agents = true\n[limits]\nresume_window_seconds = 7\n",
+        "[limits]\nresume_window_seconds = 7\n",
         encoding="utf-8",
     )
     with peer(start("serve", "--config", "arcp.toml").url(), "x") as session:
@@ -151,16 +151,17 @@ def test_a_configuration_file(start: Starter, tmp_path: Path) -> None:
     assert welcome["resume_window_sec"] == 7
 
 
-def test_agents_of_ones_own(start: Starter) -> None:
-    """A user's agent replaces the demo agent of its name, and the other demo agents stay."""
-    with peer(serve_mine(start).url(), "x") as session:
+@pytest.mark.parametrize("demo", [False, True])
+def test_agents_of_ones_own(start: Starter, *, demo: bool) -> None:
+    """Named agents are alone; --demo-agents adds the demo agents of other names."""
+    with peer(serve_mine(start, *["--demo-agents"] * demo).url(), "x") as session:
         agents = {
             agent["name"]: agent["versions"]
             for agent in session.answer["payload"]["capabilities"]["agents"]
         }
         (end,) = session.run("echo")
     assert agents["echo"] == ["9"]
-    assert agents["countdown"] == ["1.0.0"]
+    assert ("countdown" in agents) is demo
     assert end["payload"]["result"] == "mine"
 
 

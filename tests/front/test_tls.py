@@ -181,7 +181,9 @@ async def test_a_new_certificate_is_for_new_connections(
             listeners = await listen(["127.0.0.1"], 0)
             assert url(listeners[0], encrypted=True).startswith("wss://127.0.0.1:")
             port = listeners[0].socket.getsockname()[1]
-            await nursery.start(partial(serve_on, listeners, runtime, ssl_context=tls.current))
+            await nursery.start(
+                partial(serve_on, listeners, runtime, over=runtime.over, ssl_context=tls.current)
+            )
             async with connect(await encrypted(port, authority), max_bytes=1000) as before:
                 await assert_echoes(before, "hello")
                 write_pair(tmp_path, authority, "renewed")

@@ -23,7 +23,7 @@ from arcp_trio.testing import open_pair
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 OURS = [
-    *(sys.executable, "-m", "arcp_trio", "serve", "--stdio", "--memory", "--no-demo-agents"),
+    *(sys.executable, "-m", "arcp_trio", "serve", "--stdio", "--memory"),
     *("--agents", "programs"),
 ]
 PATHS = {"PYTHONPATH": f"{ROOT}:{HERE}"}

@@ -47,8 +47,8 @@ async def _measure(options: OutputOptions, interrupts: Interrupts) -> int:
         missing = _NEEDED - {agent.name for agent in client.agents}
         if missing:
             raise CommandError(
-                f"this runtime has no agent {' and no '.join(sorted(missing))}; run serve without"
-                " --no-demo-agents",
+                f"this runtime has no agent {' and no '.join(sorted(missing))}; run serve with"
+                " --demo-agents",
                 exit_code=ExitCode.FAILED,
             )
         async for figure in _figures(client):

@@ -18,7 +18,7 @@ from arcp_trio.addresses import UNIX_PREFIX, WEBSOCKET_PATH, is_this_machine
 from arcp_trio.cli import defaults
 from arcp_trio.cli.client.options import TOKEN_VARIABLE, URL_VARIABLE, ClientOptions
 from arcp_trio.cli.client.signals import Interrupts
-from arcp_trio.cli.data_folder import token_path
+from arcp_trio.cli.data_folder import address_path, kept_address, token_path
 from arcp_trio.cli.errors import PROGRAM, CommandError, ExitCode, reason
 from arcp_trio.client.dialing import Dialer, dialer
 from arcp_trio.client.errors import TlsFailed
@@ -39,6 +39,8 @@ class Destination:
     token_from: str
     """Where the token was found, in words; empty if there is no token."""
     dialer: Dialer
+    ended: Path | None = None
+    """The address that a `serve` has left in its folder, because it was killed."""
 
     @property
     def shown_url(self) -> str:
@@ -57,9 +59,10 @@ class Destination:
         elif isinstance(error.__cause__, socket.gaierror | PermissionError):
             text = f"cannot connect to {self.shown_url}: {reason(error.__cause__)}; is --url right?"
         elif isinstance(error, ConnectionRefused):
+            ended = "" if self.ended is None else f", and the one in {self.ended} has ended"
             text = (
-                f"no runtime listens at {self.shown_url}; start one with {PROGRAM} serve, or say"
-                f" where one is with --url or {URL_VARIABLE}"
+                f"no runtime listens at {self.shown_url}{ended}; start one with {PROGRAM} serve,"
+                f" or say where one is with --url or {URL_VARIABLE}"
             )
         else:
             text = f"cannot connect to {self.shown_url}: {error}; {_advice(error)}"
@@ -115,13 +118,17 @@ def find_runtime(options: ClientOptions, environment: Mapping[str, str]) -> Dest
     Raises:
         CommandError: the address makes no sense, or the authorities to trust cannot be read.
     """
-    url = options.url or environment.get(URL_VARIABLE) or defaults.URL
+    ended = None
+    url = options.url or environment.get(URL_VARIABLE) or kept_address(options.data)
+    if url is None:
+        url = defaults.URL
+        ended = address_path(options.data) if address_path(options.data).exists() else None
     token, token_from = _find_token(options, environment, url)
     try:
         dial = dialer(url, _trust(options.ca))
     except ValueError as error:
         raise CommandError(f"--url is {error}; write it like {defaults.URL}") from error
-    return Destination(url=url, token=token, token_from=token_from, dialer=dial)
+    return Destination(url=url, token=token, token_from=token_from, dialer=dial, ended=ended)
 
 
 def _trust(path: str | None) -> ssl.SSLContext | None:

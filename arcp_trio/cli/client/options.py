@@ -24,9 +24,9 @@ class ClientOptions:
     url: str | None = option(
         TEXT,
         "URL",
-        "address of the runtime: ws://, wss:// or unix:/path",
+        "address of the runtime: ws://, wss:// or unix:/path (default: the one that serve keeps"
+        f" in DIR, or else {defaults.URL})",
         default=None,
-        stated=defaults.URL,
     )
     token: str | None = option(
         TEXT,

@@ -1,4 +1,4 @@
-"""Small agents to try things with; `serve` has them unless --no-demo-agents is given."""
+"""Small agents to try things with; `serve` has them if no other agent is named."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import trio
 from arcp_trio.addresses import UNIX_PREFIX
 from arcp_trio.cli.errors import CommandError, reason
 from arcp_trio.cli.serve.options import ServeOptions
-from arcp_trio.front.listening import CannotListen, close, is_local, listen, url
+from arcp_trio.front.listening import CannotListen, close, is_local, is_unix, listen, url
 from arcp_trio.front.origins import Origins
 from arcp_trio.front.serve import serve_on
 from arcp_trio.front.tls import Tls, UnusableCertificate
@@ -34,6 +34,13 @@ class Doors:
         return url(self.listeners[0], encrypted=self.tls is not None)
 
     @property
+    def local_url(self) -> str:
+        """The URL for clients on this machine."""
+        listener = next(filter(is_local, self.listeners), self.listeners[0])
+        found = url(listener, encrypted=self.tls is not None and not is_unix(listener))
+        return found.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
+
+    @property
     def reloads(self) -> dict[str, Callable[[], None]]:
         """What can be read again while connections are open, by its name in the log."""
         return {} if self.tls is None else {"certificates": partial(_reload, self.tls)}
@@ -48,6 +55,7 @@ class Doors:
         await serve_on(
             self.listeners,
             runtime,
+            over=runtime.over,
             ssl_context=None if self.tls is None else self.tls.current,
             origins=self.origins,
             task_status=task_status,

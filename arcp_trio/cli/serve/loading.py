@@ -1,4 +1,4 @@
-"""The agents of `serve`: those that the options name, and the demo agents."""
+"""The agents of `serve`: those that the options name, or else the demo agents."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Final, cast
 from arcp_trio.cli.errors import CommandError, one_line
 from arcp_trio.cli.serve.demo import demo_agents
 from arcp_trio.cli.serve.options import ServeOptions
+from arcp_trio.cli.serve.places import place_in_own_code, shown_path
 from arcp_trio.proxies.stdio import stdio_agent
 from arcp_trio.runtime.job.agents import DEFAULT_VERSION, AgentFunction, Agents
 from arcp_trio.wire.agent_ref import parse_agent_ref
@@ -24,7 +25,9 @@ _STDIO: Final = "stdio"
 
 
 def load_agents(options: ServeOptions) -> Agents:
-    """Return all agents to serve; a demo agent gives way to another agent of its name.
+    """Return all agents to serve: the demo agents, too, if they are asked for or no other is named.
+
+    A demo agent gives way to another agent of its name.
 
     Raises:
         CommandError: an agent cannot be loaded, or two have the same name and version.
@@ -35,7 +38,7 @@ def load_agents(options: ServeOptions) -> Agents:
             agents.add(registry)
     except ValueError as error:
         raise CommandError(f"cannot serve these agents together: {error}") from error
-    if not options.no_demo_agents:
+    if options.demo_agents or not (options.agent or options.agents):
         agents.add(demo_agents(taken=agents.names()))
     return agents
 
@@ -110,15 +113,19 @@ def _module(where: str, name: str) -> ModuleType:
 def _missing(where: str, name: str, missing: str) -> str:
     if name.endswith(".py"):
         return f"{where}: leave out the .py, {name.removesuffix('.py')} is the name of the module"
-    return f"{where}: there is no module {missing}, neither here nor installed"
+    return f"{where}: there is no module {missing}, neither in {Path.cwd()} nor installed"
 
 
 def _import_failure(where: str, name: str, error: BaseException) -> CommandError:
-    return CommandError(f"{where}: importing {name} failed with {one_line(error)}")
+    said = f"{where}: importing {name} failed with {one_line(error)}"
+    found = place_in_own_code(error)
+    return CommandError(said if found is None else f"{said} ({found})")
 
 
 def _attribute(where: str, module: ModuleType, name: str) -> object:
     try:
         return cast("object", getattr(module, name))
     except AttributeError as error:
-        raise CommandError(f"{where}: the module {module.__name__} has no {name}") from error
+        file = module.__file__
+        known = module.__name__ if file is None else f"{module.__name__}, {shown_path(file)},"
+        raise CommandError(f"{where}: the module {known} has no {name}") from error

@@ -103,7 +103,7 @@ class ServeOptions:
         "a registry of agents to serve, an arcp_trio.Agents (default name: agents)",
         default=(),
     )
-    no_demo_agents: bool = switch("serve only the agents that are named")
+    demo_agents: bool = switch("serve the demo agents also beside agents that are named")
     resume_window: float | None = _limit(
         WHOLE_SECONDS, "how long a session can be resumed", "resume_window_seconds"
     )
@@ -125,8 +125,11 @@ class ServeOptions:
         TEXT, "PRINCIPAL", "principal that may cancel any job", default=frozenset[str]()
     )
     log_level: str = log_level("info")
-    log_format: str = option(
-        one_of(("text", "json")), "FORMAT", "text for people, json for programs", default="text"
+    log_format: str | None = option(
+        one_of(("text", "short", "json")),
+        "FORMAT",
+        "text or short for people, json for programs (default: short on a terminal, else text)",
+        default=None,
     )
 
 

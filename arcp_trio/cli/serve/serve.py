@@ -14,13 +14,14 @@ from typing import Final, TextIO
 import trio
 
 from arcp_trio.cli import logs
-from arcp_trio.cli.data_folder import unusable_store
+from arcp_trio.cli.data_folder import address_kept, unusable_store
 from arcp_trio.cli.errors import ExitCode
 from arcp_trio.cli.log_writer import log_writer
 from arcp_trio.cli.serve import task_tree
 from arcp_trio.cli.serve.admission import Admission
 from arcp_trio.cli.serve.config import Config, settle
 from arcp_trio.cli.serve.doors import open_doors
+from arcp_trio.cli.serve.greeting import greet
 from arcp_trio.cli.serve.loading import load_agents
 from arcp_trio.cli.serve.reloading import Reloads, Terminal, read_tokens_again, reload_at
 from arcp_trio.cli.serve.stdio import StandardDoor, StandardStreams
@@ -43,7 +44,7 @@ def run(given: Mapping[str, object]) -> int:
     _raise_descriptor_limit()
     config = settle(given)
     options = config.options
-    logs.set_up(options.log_level, options.log_format, log_writer)
+    logs.set_up(options.log_level, options.log_format or _log_format(), log_writer)
     # Standard output has the address or the frames and nothing else, whatever an agent prints.
     address_out = sys.stdout
     streams = StandardStreams.take() if options.stdio else None
@@ -54,6 +55,10 @@ def run(given: Mapping[str, object]) -> int:
         except StoreError as error:
             raise unusable_store(error) from error
     return ExitCode.SUCCESS
+
+
+def _log_format() -> str:
+    return "short" if sys.stderr.isatty() else "text"
 
 
 def _raise_descriptor_limit() -> None:
@@ -94,9 +99,13 @@ async def _serve(
             async with trio.open_nursery() as nursery:
                 await nursery.start(partial(doors.serve, runtime), name="listeners")
                 nursery.start_soon(_mind_hangups, hangups, terminal, reloads, stop, name="hangups")
-                admission.show()
+                if doors.local_url is not None and not options.memory:
+                    opened.enter_context(address_kept(options.data, doors.local_url))
                 if doors.url is not None:
                     print(f"listening on {doors.url}", file=address_out, flush=True)
+                admission.show()
+                if doors.local_url is not None:
+                    greet(options, doors.local_url, admission.made, agents.names())
                 await stop.wait()
                 hurry()
                 # The listeners stay open meanwhile: clients that connect are told of the drain,

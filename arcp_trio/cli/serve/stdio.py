@@ -78,6 +78,8 @@ class StandardDoor:
     def url(self) -> None:
         """None: no other client can connect."""
 
+    local_url = url
+
     @property
     def reloads(self) -> dict[str, Callable[[], None]]:
         """Nothing that could be read again."""

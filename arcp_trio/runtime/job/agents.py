@@ -134,9 +134,9 @@ class Agents:
             for agent in versions.values():
                 self._register(agent, default=other._defaults.get(name) == agent.version)
 
-    def names(self) -> frozenset[str]:
-        """Return the names that are taken."""
-        return frozenset(self._versions)
+    def names(self) -> tuple[str, ...]:
+        """Return the names that are taken, in the order of their registration."""
+        return tuple(self._versions)
 
     def resolve(self, text: str) -> Agent:
         """Return the agent that `name` or `name@version` refers to.
