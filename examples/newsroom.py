@@ -34,7 +34,7 @@ async def editor(job: arcp_trio.JobContext) -> arcp_trio.Json:
     """Have each section of a list written, and put them together."""
     given: object = job.input
     if not isinstance(given, list) or not given:
-        raise arcp_trio.JobError("the input must be a list of sections")
+        raise arcp_trio.InvalidInput("the input must be a list of sections")
     sections: list[str] = job.input
     share = {
         currency: (amount / len(sections)).quantize(Decimal("0.01"), ROUND_DOWN)

@@ -26,7 +26,7 @@ agents = arcp_trio.Agents()
 async def researcher(job: arcp_trio.JobContext) -> arcp_trio.Json:
     """Search the web for answers about the job's input."""
     if not isinstance(job.input, str):
-        raise arcp_trio.JobError("the input must be a text: the subject")
+        raise arcp_trio.InvalidInput("the input must be a text: the subject")
     found: list[arcp_trio.Json] = []
     stopped_by = None
     for number, question in enumerate(QUESTIONS, 1):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 import attrs
@@ -21,12 +22,13 @@ from arcp_trio.runtime.job import acceptance, events
 from arcp_trio.runtime.job.job import Job
 from arcp_trio.runtime.job.jobs import Jobs
 from arcp_trio.runtime.job.link import DirectLink
-from arcp_trio.runtime.session import record, scribe, sessions
+from arcp_trio.runtime.session import judge, record, scribe, sessions
 from arcp_trio.runtime.session.outbox import Outbox
 from arcp_trio.runtime.session.scribe import Scribe
 from arcp_trio.runtime.session.session import Session
 from arcp_trio.runtime.session.watch import Watch
 from arcp_trio.store.records import Entry
+from arcp_trio.wire.fingerprint import fingerprint
 
 
 @attrs.frozen
@@ -237,3 +239,8 @@ def count_hints(patch: pytest.MonkeyPatch) -> Counter[str]:
 
     patch.setattr(Outbox, "hint", counting)
     return counted
+
+
+def store_older_fingerprints(patch: pytest.MonkeyPatch, expires_at: str) -> None:
+    """Have keys stored as version 0.1.0 does it, where the expiry of a lease is a parameter."""
+    patch.setattr(judge, "fingerprint", partial(fingerprint, expires_at=expires_at))

@@ -96,8 +96,16 @@ Exit codes: 0 success, 1 the job failed or was refused, 2 usage, 3 cannot connec
 """
 
 _SUBMIT_NOTES: Final = f"""\
-On a terminal, Ctrl-C asks whether to cancel the job or to leave it running. Elsewhere, and at the
-second Ctrl-C, the job is left running, and its id is printed.
+On a terminal, Ctrl-C asks whether to cancel the job, to leave it running, or to go on watching.
+Elsewhere, and at a second Ctrl-C, the job is left running, and its id is printed. A streamed result
+is written as it comes.
+
+{_OUTCOME_NOTES}
+{_CONNECTION_NOTES}"""
+
+_WATCH_NOTES: Final = f"""\
+On a terminal, Ctrl-C asks whether to cancel the job, to leave it running, or to go on watching.
+Elsewhere, and at a second Ctrl-C, the job is left running.
 
 {_OUTCOME_NOTES}
 {_CONNECTION_NOTES}"""
@@ -147,9 +155,9 @@ COMMANDS: Final = (
         name="watch",
         module="arcp_trio.cli.client.watch",
         help="show a job that was submitted elsewhere until it ends",
-        description="Show a job from its first event to its end. Ctrl-C leaves the job running.",
+        description="Show a job from its first event to its end.",
         example=f"{PROGRAM} watch job_01JABC",
-        notes=f"{_OUTCOME_NOTES}\n{_CONNECTION_NOTES}",
+        notes=_WATCH_NOTES,
         declared=client.WatchOptions,
     ),
     Command(
@@ -167,7 +175,7 @@ COMMANDS: Final = (
         name="cancel",
         module="arcp_trio.cli.client.cancel",
         help="cancel a job",
-        description="Cancel a job whose session is over; an operator may cancel any job.",
+        description="Cancel a job of one's own, from anywhere; an operator may cancel any job.",
         example=f'{PROGRAM} cancel job_01JABC --reason "wrong input"',
         notes=f"{_CANCEL_NOTES}\n{_CONNECTION_NOTES}",
         declared=client.CancelOptions,

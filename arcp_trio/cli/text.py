@@ -21,6 +21,12 @@ _SEQUENCE: Final = re.compile(
     r"|(?:\x1b[PX\]^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x80-\x9f]*(?:\x07|\x1b\\|\x9c)"  # strings
     r"|\x1b[ -/]*[0-~]"
 )
+_UNFINISHED: Final = re.compile(
+    r"(?:\r|\x1b(?:\[[0-?]*)?[ -/]*|\x9b[0-?]*[ -/]*"
+    r"|(?:\x1b[PX\]^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x80-\x9f]*\x1b?)\Z"
+)
+"""The beginning of a sequence, or of a line break, at the end of a text."""
+_MOST_HELD: Final = 256
 _JOINERS: Final = "\u200c\u200d"
 """Characters without width that some scripts and emoji need; they do not change the direction."""
 _UNSAFE: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
@@ -40,6 +46,34 @@ def safe_lines(text: str) -> list[str]:
 def safe_line(text: str) -> str:
     """Return the same as one line."""
     return " ".join(line for line in safe_lines(text) if line)
+
+
+class SafeText:
+    """Makes a text safe that comes in pieces, wherever it is cut."""
+
+    def __init__(self) -> None:
+        self._held = ""
+        """The beginning of what may be a control sequence, or the end of a line."""
+        self._column = 0
+
+    def add(self, piece: str) -> str:
+        """Return as much of the text as is complete."""
+        text = self._held + piece
+        unfinished = _UNFINISHED.search(text[-_MOST_HELD:])
+        complete = len(text) - (len(unfinished[0]) if unfinished else 0)
+        self._held = text[complete:]
+        return self._safe(text[:complete])
+
+    def end(self) -> str:
+        """Return the rest."""
+        held, self._held = self._held, ""
+        return self._safe(held)
+
+    def _safe(self, text: str) -> str:
+        before = " " * (self._column % TAB_SPACES)  # a tab's width depends on where it stands
+        lines = safe_lines(before + text)
+        self._column = len(lines[-1])
+        return "\n".join(lines)[len(before) :]
 
 
 def _is_safe(character: str) -> bool:

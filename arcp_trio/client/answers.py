@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from typing import Any, Final
 
-from arcp_trio.client.calls import CANCEL, LIST, SUBMIT, SUBSCRIBE, Call, PendingCalls
+from arcp_trio.client.calls import CANCEL, LIST, STOP, SUBMIT, SUBSCRIBE, Call, PendingCalls
 from arcp_trio.client.jobs import SessionJobs
 from arcp_trio.client.reading import budget_in, read_payload, text_in
 from arcp_trio.wire.envelope import Envelope
 from arcp_trio.wire.errors import ArcpError, error_from_payload
-from arcp_trio.wire.messages import Accepted, Cancelled, JobListing, Subscribed
+from arcp_trio.wire.messages import Accepted, Cancelled, JobListing, Stopped, Subscribed
 
 log = logging.getLogger(__name__)
 
@@ -89,6 +89,13 @@ class Answers:
         """Take a `job.cancelled`: the runtime has agreed to a cancel (§7.4)."""
         body = read_payload(frame, Cancelled)
         call = self._calls.about(CANCEL, body.job_id) if isinstance(body, Cancelled) else None
+        if call is not None:
+            self._calls.succeed(call, None)
+
+    def stopped(self, frame: Envelope, _: str | bytes) -> None:
+        """Take an `x-vendor.arcp-trio.stopped`: the runtime has agreed to a stop."""
+        body = read_payload(frame, Stopped)
+        call = self._calls.about(STOP, body.job_id) if isinstance(body, Stopped) else None
         if call is not None:
             self._calls.succeed(call, None)
 

@@ -20,6 +20,7 @@ from arcp_trio.wire.timestamps import rfc3339
 SUBMIT: Final = "job.submit"
 SUBSCRIBE: Final = "job.subscribe"
 CANCEL: Final = "job.cancel"
+STOP: Final = "x-vendor.arcp-trio.stop"
 LIST: Final = "session.list_jobs"
 
 _IN_ORDER: Final = frozenset({SUBMIT, SUBSCRIBE, LIST})
@@ -92,6 +93,14 @@ def subscribe_call(
 def cancel_call(job_id: str, reason: str) -> Call[None]:
     """Make a `job.cancel` (§7.4)."""
     return Call(CANCEL, dumps({"job_id": job_id, "reason": reason}), job_id=job_id)
+
+
+def stop_call(job_id: str, reason: str | None) -> Call[None]:
+    """Make an `x-vendor.arcp-trio.stop`."""
+    payload: dict[str, JsonLike] = {"job_id": job_id}
+    if reason is not None:
+        payload["reason"] = reason
+    return Call(STOP, dumps(payload), job_id=job_id)
 
 
 def list_call(filters: Mapping[str, JsonLike], cursor: str | None) -> Call[JobListing]:

@@ -16,6 +16,7 @@ from arcp_trio.client.calls import (
     LeaseRequest,
     cancel_call,
     list_call,
+    stop_call,
     submit_call,
     subscribe_call,
 )
@@ -29,7 +30,7 @@ from arcp_trio.client.session import ClientSession
 from arcp_trio.client.supervisor import Supervisor
 from arcp_trio.client.unread import UnreadEvents
 from arcp_trio.wire.errors import InvalidRequest
-from arcp_trio.wire.features import ALL_FEATURES, Feature
+from arcp_trio.wire.features import CLIENT_FEATURES, Feature
 from arcp_trio.wire.ids import new_id
 from arcp_trio.wire.json import Json, JsonLike
 from arcp_trio.wire.messages import AgentInfo, JobListing
@@ -41,7 +42,7 @@ async def connect(
     *,
     token: str | None = None,
     on_event: EventHandler | None = None,
-    features: Iterable[str] = ALL_FEATURES,
+    features: Iterable[str] = CLIENT_FEATURES,
     ssl_context: ssl.SSLContext | None = None,
     reconnect_seconds: float | None = None,
     max_result_bytes: int = MAX_RESULT_BYTES,
@@ -119,6 +120,11 @@ class Client:
     def connected(self) -> bool:
         """Whether the client has a connection now. Without one, calls wait for the next."""
         return self._session.connection is not None
+
+    @property
+    def next_attempt(self) -> float | None:
+        """When the client tries to connect again, on Trio's clock; None unless it waits to."""
+        return self._session.connection_states.next_attempt
 
     def connection_states(self) -> AsyncIterator[bool]:
         """Iterate over whether there is a connection: the current state, then each change.
@@ -230,6 +236,23 @@ class Client:
             ArcpError: the class of the refusal's code; `InvalidRequest` if the job has ended.
         """
         await self._session.call(cancel_call(job_id, reason))
+
+    async def stop(self, job_id: str, reason: str | None = None) -> None:
+        """Stop a job of the client's own principal, whichever session submitted it.
+
+        An operator may stop any job. Returns when the runtime has agreed to it; the job's end says
+        who has stopped it, and the reason if there is one. Where the runtime does not offer this,
+        the client asks it to cancel the job (`cancel`).
+
+        Raises:
+            ArcpError: the class of the refusal's code; `InvalidRequest` if the job has ended.
+        """
+        if Feature.STOP in self.features:
+            await self._session.call(stop_call(job_id, reason))
+        elif reason is None:
+            await self.cancel(job_id)
+        else:
+            await self.cancel(job_id, reason)
 
     def jobs(
         self,

@@ -23,6 +23,8 @@ class ConnectionStates:
 
     def __init__(self) -> None:
         self._current = _State(connected=True)
+        self.next_attempt: float | None = None
+        """When the client tries to connect again, on Trio's clock, while it waits for that."""
 
     def change(self, *, connected: bool) -> None:
         """Begin another state, unless this is the current one."""

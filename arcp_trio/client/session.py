@@ -75,6 +75,7 @@ class ClientSession:
             "job.error": answers.job_error,
             "job.accepted": answers.accepted,
             "job.cancelled": answers.cancelled,
+            "x-vendor.arcp-trio.stopped": answers.stopped,
             "job.subscribed": answers.subscribed,
             "session.jobs": answers.listing,
             "session.error": self._error,

@@ -109,7 +109,10 @@ class Supervisor:
         pause = FIRST_PAUSE_SECONDS
         while True:
             left = max(0.0, lost_at + patience - trio.current_time())
-            await trio.sleep(min(random.uniform(pause / 2, pause), left))  # noqa: S311 - no secret
+            wait = min(random.uniform(pause / 2, pause), left)  # noqa: S311 - no secret
+            self.session.connection_states.next_attempt = trio.current_time() + wait
+            await trio.sleep(wait)
+            self.session.connection_states.next_attempt = None
             try:
                 return await self._use_connection()
             except ConnectionFailed as error:

@@ -67,7 +67,7 @@ class StaticTokens:
 
 @attrs.frozen(kw_only=True)
 class Policy:
-    """What a deployment decides where the specification leaves it open; the defaults are strict.
+    """What a deployment decides where the specification leaves it open.
 
     A subclass may decide otherwise who observes whose jobs. Observing and cancelling are separate
     rights: an observer cannot cancel, and an operator of the runtime, who may cancel any job,
@@ -78,6 +78,9 @@ class Policy:
     """A lease without `model.use` allows every model, rather than none (§9.7)."""
     observers: AbstractSet[str] = frozenset()
     """Principals that may list and subscribe to everybody's jobs (§7.6)."""
+    allow_stop: bool = True
+    """Any session of a job's principal may stop it, and an operator any job. Without this, a job
+    ends by `job.cancel` only, which §7.6 reserves for the session that submitted it."""
 
     def observes_all(self, observer: str) -> bool:
         """Whether a principal's listings search everybody's jobs; `may_observe` judges each one."""

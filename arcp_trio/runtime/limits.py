@@ -115,6 +115,12 @@ _MAY_BE_ZERO: Final = frozenset(
 )
 
 
-def limit_hit(limit: str, most: float) -> InternalError:
-    """Return the error for a limit: the only code of §12 that fits, and retryable."""
-    return InternalError(f"the limit {limit} is reached", details={"limit": limit, "max": most})
+def limit_hit(limit: str, most: float, *, what_helps: str | None = None) -> InternalError:
+    """Return the error for a limit: the only code of §12 that fits, and retryable.
+
+    The code is retryable whether or not waiting helps; where something helps, the message says so.
+    """
+    message = f"the limit {limit} is reached"
+    if what_helps is not None:
+        message = f"{message}: {what_helps}"
+    return InternalError(message, details={"limit": limit, "max": most})

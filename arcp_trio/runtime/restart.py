@@ -49,7 +49,7 @@ async def take_over(core: Core, sessions: Sessions) -> None:
 def _lost(core: Core, jobs: Jobs, row: JobRow) -> FinishJob:
     now = core.clock.now()
     if row.cancelled is not None:
-        end = outcome.cancelled(row.cancelled)
+        end = outcome.cancelled(row.cancelled, stopped_by=row.stopped_by)
     else:
         end = outcome.failed(InternalError("the runtime restarted while the job was running"))
     tail = envelope.tail(

@@ -183,6 +183,8 @@ class JobRow:
     """Number of entries that its journal was given; set for finished jobs, and in `Recovered`."""
     cancelled: str | None = None
     """The reason of the cancel, from the moment the cancel was accepted."""
+    stopped_by: str | None = None
+    """The principal that has stopped the job, if one has."""
     submitters: frozenset[str] = frozenset()
     """Sessions whose logs have its acceptance; several can submit one job under one key."""
     last_seq: int = 0

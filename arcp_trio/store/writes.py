@@ -112,6 +112,8 @@ class CancelJob:
 
     job_id: str
     reason: str
+    stopped_by: str | None = None
+    """The principal that has stopped the job; None for a `job.cancel`."""
 
 
 @attrs.define(eq=False)

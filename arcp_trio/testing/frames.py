@@ -30,6 +30,7 @@ TYPES: Final = NUMBERED | {
     "session.jobs",
     "job.accepted",
     "job.cancelled",
+    "x-vendor.arcp-trio.stopped",
     "job.subscribed",
 }
 """The types of the frames that a runtime sends."""

@@ -96,9 +96,9 @@ class SessionRecord:
             self._subscribed(frame)
         elif kind in NUMBERED:
             self._numbered(frame)
-        elif kind == "job.cancelled":
+        elif kind in ("job.cancelled", "x-vendor.arcp-trio.stopped"):
             job = self.jobs.get(frame["job_id"])
-            require(job is None or job.terminal is None, "job.cancelled after the job's terminal")
+            require(job is None or job.terminal is None, f"{kind} after the job's terminal")
 
     def _accepted(self, frame: Frame) -> None:
         job = self.jobs.setdefault(frame["payload"]["job_id"], JobRecord())

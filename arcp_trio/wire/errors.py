@@ -188,6 +188,13 @@ class JobError(InternalError):
         super().__init__(message, details=details)
 
 
+class InvalidInput(InvalidRequest):
+    """An agent's refusal of its input: it becomes the job's error. A retry would fail again."""
+
+    def __init__(self, message: str, details: Mapping[str, Any] | None = None) -> None:
+        super().__init__(message, details=details)
+
+
 def error_from_payload(payload: Mapping[str, Any]) -> ArcpError:
     """Return the exception for an error that a peer sent, however malformed its payload is."""
     code, message = payload.get("code"), payload.get("message")

@@ -20,6 +20,8 @@ class Feature:
     PROGRESS: Final = "progress"
     RESULT_CHUNK: Final = "result_chunk"
     AGENT_VERSIONS: Final = "agent_versions"
+    STOP: Final = "x-vendor.arcp-trio.stop"
+    """A feature of this project; its message has the same name."""
 
 
 ALL_FEATURES: Final[tuple[str, ...]] = (
@@ -36,6 +38,9 @@ ALL_FEATURES: Final[tuple[str, ...]] = (
     Feature.AGENT_VERSIONS,
 )
 """All features of ARCP 1.1, in the order of §6.2."""
+
+CLIENT_FEATURES: Final[tuple[str, ...]] = (*ALL_FEATURES, Feature.STOP)
+"""The features that a client of this project offers."""
 
 SUPPORTED: Final[tuple[str, ...]] = tuple(
     feature for feature in ALL_FEATURES if feature != Feature.PROVISIONED_CREDENTIALS

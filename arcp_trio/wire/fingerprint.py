@@ -8,20 +8,25 @@ import msgspec
 
 from arcp_trio.wire.json import JsonValue
 from arcp_trio.wire.messages import Submit
-from arcp_trio.wire.payloads import to_json
 
 
-def fingerprint(submit: Submit) -> bytes:
-    """Return a digest of the parameters of a submission, without its idempotency key.
+def fingerprint(submit: Submit, *, expires_at: str | None = None) -> bytes:
+    """Return a digest of the parameters of a submission, without its key and its expiry.
 
     Spelling does not matter: the order of keys, whitespace, escapes, `1.0` for `1`, an absent field
-    for an empty one.
+    for an empty one. The expiry of a lease is no parameter: a client that says it as a duration
+    gives another time when it submits again.
+
+    Args:
+        submit: the submission.
+        expires_at: the expiry of the job that it is compared with, for a digest that an older
+            version has stored: there the expiry was a parameter.
     """
     parameters = {
         "agent": submit.agent,
         "input": _canonical(submit.input),
         "lease_request": submit.lease_request or {},
-        "lease_constraints": to_json(submit.lease_constraints) or {},
+        "lease_constraints": {} if expires_at is None else {"expires_at": expires_at},
         "max_runtime_sec": submit.max_runtime_sec,
     }
     return hashlib.sha256(msgspec.json.encode(parameters, order="deterministic")).digest()

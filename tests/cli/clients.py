@@ -68,6 +68,28 @@ async def caller(job):
     async with job.tool_call("copy", job.input) as call:
         call.result = job.input
 
+@agents.agent("typist")
+async def typist(job):
+    chunks = [word for word in job.input["words"] if word != "log"]
+    place = 0
+    for word in job.input["words"]:
+        if word == "log":
+            await job.log("log")
+            continue
+        more = place < len(chunks) - 1
+        body = {"data": word, "result_id": "r", "encoding": "utf8", "chunk_seq": place}
+        await job.emit("result_chunk", {**body, "more": more or job.input["hang"]})
+        place += 1
+        await trio.sleep(0.05)
+    if job.input["hang"]:
+        await trio.sleep_forever()
+
+@agents.agent("novelist")
+async def novelist(job):
+    async with job.stream_result() as out:
+        await out.write("It was a dark night.")
+        await trio.sleep_forever()
+
 @agents.agent("speaker")
 async def speaker(job):
     await job.log("first\\nsecond", level="warn")

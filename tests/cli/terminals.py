@@ -80,6 +80,10 @@ class Terminal:
         while text not in self.raw:
             assert self._read(end), f"no {text!r} in {self.raw!r}"
 
+    def read_more(self) -> None:
+        """Wait until more has been written."""
+        assert self._read(time.monotonic() + WAIT_SECONDS)
+
     def wait_until_read(self) -> None:
         """Wait until the command has read what was typed."""
         keyboard = os.open(f"/proc/{self.process.pid}/fd/0", os.O_RDONLY | os.O_NOCTTY)

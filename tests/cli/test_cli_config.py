@@ -51,6 +51,7 @@ def test_every_option_can_stand_in_the_file(tmp_path: Path) -> None:
         cancel_grace = 0.5
         observer = ["auditor"]
         operator = ["root"]
+        no_stop = true
         log_level = "error"
         """,
     )
@@ -74,6 +75,7 @@ def test_every_option_can_stand_in_the_file(tmp_path: Path) -> None:
         cancel_grace=0.5,
         observer=frozenset({"auditor"}),
         operator=frozenset({"root"}),
+        no_stop=True,
         log_level="error",
     )
     assert config.limits == Limits(

@@ -13,7 +13,9 @@ from tests.cli.terminals import Terminal, terminal
 
 pytestmark = pytest.mark.real_tcp
 
-QUESTION = "(c)ancel the job, or (d)etach and let it run? [d] "
+QUESTION = "(c)ancel the job, (l)eave it running, or (g)o on watching? "
+LOST = "the connection is lost, so the job's state is not known"
+SHORT_QUESTION = "(c)ancel, (l)eave, (g)o on watching? "
 
 
 @pytest.fixture
@@ -42,16 +44,47 @@ def test_cancel(asked: Terminal) -> None:
     asked.type("c\n")
     assert asked.end() == 4
     job_id = asked.lines[0].split()[0]
-    assert "".join(asked.lines[-3:]).endswith(
-        f"arcp-trio: {job_id} was cancelled: CANCELLED: Ctrl-C"
-    )
+    assert "".join(asked.lines[-3:]).endswith(f"arcp-trio: {job_id} was cancelled: Ctrl-C")
 
 
-@pytest.mark.parametrize("answer", ["d\n", "\n", "detach\n", "what?\n", "\x04"])
-def test_detach(asked: Terminal, commands: Commands, answer: str) -> None:
-    """Any other answer leaves the job running."""
+@pytest.mark.parametrize("answer", ["l\n", "L\n", "leave\n", "\x04"])
+def test_leave(asked: Terminal, commands: Commands, answer: str) -> None:
+    """The answer l leaves the job running, and so does the end of the input."""
     asked.type(answer)
     assert left_running(asked, commands)
+
+
+@pytest.mark.parametrize("typo", ["\n", "x\n", "what?\n"])
+def test_a_typo(asked: Terminal, commands: Commands, typo: str) -> None:
+    """After any other answer it asks again."""
+    asked.type(typo)
+    asked.wait_for("please type c, l or g")
+    while asked.raw.count(QUESTION) < 2:
+        asked.read_more()
+    asked.type("l\n")
+    assert left_running(asked, commands)
+
+
+def test_go_on(asked: Terminal) -> None:
+    """The answer g goes on watching; the next Ctrl-C asks again."""
+    asked.type("g\n")
+    asked.wait_for(f"{QUESTION}g\r\n\r\x1b[K\x1b[36m[")
+    asked.type("\x03")
+    while asked.raw.count(QUESTION) < 2:
+        asked.read_more()
+    asked.type("c\n")
+    assert asked.end() == 4
+
+
+def test_the_job_ends_while_it_asks(commands: Commands) -> None:
+    """A question is withdrawn when the job has ended, and the result is shown."""
+    count = ("submit", "countdown", "--input", '{"n": 4, "delay": 0.5}')
+    with terminal(commands, *count, columns=40) as on:
+        on.wait_for("1/4 steps")
+        on.type("\x03")
+        on.wait_for(SHORT_QUESTION)
+        assert on.end() == 0
+        assert on.lines[-3:] == [SHORT_QUESTION.rstrip(), '{"done":4}', ""]
 
 
 def test_ctrl_c_again(asked: Terminal, commands: Commands) -> None:
@@ -67,13 +100,15 @@ def test_ctrl_c_while_it_is_being_cancelled(commands: Commands) -> None:
         on.type("\x03")
         on.wait_for(QUESTION)
         on.type("c\n")
+        on.wait_for("the job is to be cancelled; Ctrl-C leaves without waiting")
         on.wait_for("warn: not yet")
         on.type("\x03")
         assert on.end() == 130
+        assert any(line.startswith("the job is being cancelled; arcp-trio") for line in on.lines)
 
 
 def test_ctrl_c_while_the_connection_to_cancel_it_is_lost(commands: Commands) -> None:
-    """Ctrl-C ends the command while the connection is lost; the job is left running."""
+    """Ctrl-C ends the command while the connection is lost; what is known is said."""
     with relay(commands.url) as between:
         through = evolve(commands, url=between.url)
         with terminal(through, "submit", "waiting") as on:
@@ -81,26 +116,43 @@ def test_ctrl_c_while_the_connection_to_cancel_it_is_lost(commands: Commands) ->
             between.fail()
             on.wait_for("connection lost, trying again")
             on.type("\x03")
-            on.wait_for(QUESTION)
+            on.wait_for(LOST)
+            on.wait_for(SHORT_QUESTION)
             on.type("c\n")
-            on.wait_for("[d] c\r\n")
-            on.wait_until_read()
+            on.wait_for("to be cancelled once the connection is back; Ctrl-C leaves")
             on.type("\x03")
             assert on.end() == 130
             job_id = on.lines[0].split()[0]
-            assert on.lines[-3:] == [
-                f"the job goes on; arcp-trio watch {job_id} shows it",
-                job_id,
-                "",
-            ]
+            said = f"{LOST}; arcp-trio watch {job_id} shows it"
+            assert "".join(on.lines[-4:]) == said + job_id
 
 
-def test_ctrl_c_in_watch_asks_nothing(commands: Commands) -> None:
-    """Ctrl-C ends `watch` without a question."""
+@pytest.mark.parametrize("answer", ["l\n", "\x03"])
+def test_leave_in_watch(commands: Commands, answer: str) -> None:
+    """`watch` asks the same; left, it says that the job goes on."""
     job_id = commands.detached("waiting")
     with terminal(commands, "watch", job_id) as on:
         on.wait_for("waiting: for you")
         on.type("\x03")
+        on.wait_for(QUESTION)
+        on.type(answer)
         assert on.end() == 130
-        assert on.lines[-2:] == ["info: begun", ""]
+        assert on.lines[-2:] == [f"the job goes on; arcp-trio watch {job_id} shows it", ""]
     assert commands.run("cancel", job_id).code == 0
+
+
+def test_cancel_in_watch(commands: Commands) -> None:
+    """`watch` can stop a job, also one whose session is still there."""
+    with terminal(commands, "submit", "waiting") as submitted:
+        submitted.wait_for("waiting: for you")
+        job_id = submitted.lines[0].split()[0]
+        with terminal(commands, "watch", job_id) as on:
+            on.wait_for("waiting: for you")
+            on.type("\x03")
+            on.wait_for(QUESTION)
+            on.type("c\n")
+            assert on.end() == 4
+        assert submitted.end() == 4
+        for each in (on, submitted):
+            told = "".join(each.lines[-3:])
+            assert told.endswith(f"{job_id} was stopped by alice: Ctrl-C")

@@ -160,5 +160,5 @@ def test_bad_input(session: Peer, agent: str, value: object, complaint: str) -> 
     """A wrong input ends the job with a sentence that the client can read."""
     (end,) = session.run(agent, value)
     assert end["type"] == "job.error"
-    assert end["payload"]["code"] == "INTERNAL_ERROR"
+    assert (end["payload"]["code"], end["payload"]["retryable"]) == ("INVALID_REQUEST", False)
     assert end["payload"]["message"] == complaint

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import socket
 from pathlib import Path
@@ -13,8 +14,11 @@ from attrs import evolve
 from tests.cli.clients import TOKEN, Commands
 from tests.cli.processes import Starter
 from tests.cli.relay import relay
+from tests.cli.terminals import terminal
 
 pytestmark = pytest.mark.real_tcp
+
+LOST = "connection lost, trying again; nothing is missed\n"
 
 
 def test_it_comes_back(commands: Commands) -> None:
@@ -27,7 +31,7 @@ def test_it_comes_back(commands: Commands) -> None:
             assert process.stderr is not None
             first = process.stdout.readline()
             between.fail()
-            assert process.stderr.readline() == "connection lost, trying again\n"
+            assert process.stderr.readline() == LOST
             between.works = True
             assert process.stderr.readline() == "connected again\n"
             out, err = process.communicate(timeout=30)
@@ -35,6 +39,31 @@ def test_it_comes_back(commands: Commands) -> None:
     *events, last = [json.loads(line) for line in (first + out).splitlines()]
     assert [event["body"]["current"] for event in events] == list(range(1, 31))
     assert last["result"] == {"done": 30}
+
+
+@pytest.mark.parametrize("columns", [80, 40])
+def test_the_live_line_says_so(commands: Commands, columns: int) -> None:
+    """While the connection is lost, its countdown is in place of the bar, which then comes back."""
+    with relay(commands.url) as between:
+        through = evolve(commands, url=between.url)
+        with terminal(through, "submit", "waiting", columns=columns) as on:
+            on.wait_for("1/4 steps")
+            between.fail()
+            rest = "; nothing is missed" if columns == 80 else ""
+            for seconds in (2, 1):
+                on.wait_for(f"connection lost, trying again in {seconds} s{rest}")
+            assert re.fullmatch(r"connection lost, trying again.*", on.lines[-1])
+            assert len(on.lines[-1]) < columns
+            between.works = True
+            seen = on.raw.count("1/4 steps")
+            while on.raw.count("1/4 steps") == seen:
+                on.read_more()
+            assert "1/4 steps" in on.lines[-1]
+            assert not any("lost" in line for line in on.lines)
+            on.type("\x03")
+            on.wait_for("(g)o on watching? ")
+            on.type("c\n")
+            assert on.end() == 4
 
 
 def test_it_can_be_left_meanwhile(commands: Commands) -> None:
@@ -46,12 +75,13 @@ def test_it_can_be_left_meanwhile(commands: Commands) -> None:
         assert process.stderr is not None
         process.stderr.readline()
         between.fail()
-        while process.stderr.readline() != "connection lost, trying again\n":
+        while process.stderr.readline() != LOST:
             pass
         process.send_signal(signal.SIGINT)
-        out, _ = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=20)
     assert process.returncode == 130
     assert out.startswith("job_")
+    assert "the job's state is not known" in err
 
 
 def test_the_runtime_starts_again(start: Starter, tmp_path: Path) -> None:
@@ -67,7 +97,7 @@ def test_the_runtime_starts_again(start: Starter, tmp_path: Path) -> None:
         process.stdout.readline()
         first.process.kill()
         first.process.wait()
-        assert process.stderr.readline() == "connection lost, trying again\n"
+        assert process.stderr.readline() == LOST
         start("serve", "--port", url.split(":")[2].partition("/")[0], *options).url()
         out, _ = process.communicate(timeout=30)
     assert process.returncode == 1

@@ -24,7 +24,7 @@ def test_detach_then_watch_then_cancel(commands: Commands) -> None:
         assert cancelled.err == f"{job_id} is being cancelled\n"
         out, err = watching.communicate(timeout=20)
     assert (watching.returncode, out) == (4, "")
-    assert err.splitlines()[-1] == f"arcp-trio: {job_id} was cancelled: CANCELLED: wrong input"
+    assert err.splitlines()[-1] == (f"arcp-trio: {job_id} was stopped by alice: wrong input")
     listed = {entry["job_id"]: entry["status"] for entry in commands.run("jobs", "--json").objects}
     assert listed[job_id] == "cancelled"
     assert "has ended: cancelled" in commands.refused(1, "cancel", job_id)
@@ -100,18 +100,26 @@ def test_no_such_job(commands: Commands) -> None:
     assert words in commands.refused(1, "cancel", "job_1")
 
 
-def test_a_submitter_that_is_connected(commands: Commands) -> None:
-    """Another session cannot cancel a job while its submitter is connected."""
+def test_while_its_submitter_is_connected(commands: Commands) -> None:
+    """`cancel` ends a job while another process waits for it, which is told who did it."""
+    with commands.start("submit", "waiting") as submitting:
+        assert submitting.stderr is not None
+        job_id = submitting.stderr.readline().split()[0]
+        assert commands.run("cancel", job_id).code == 0
+        _, err = submitting.communicate(timeout=20)
+    assert submitting.returncode == 4
+    assert f"{job_id} was stopped by alice\n" in err
+
+
+def test_after_its_submitter_was_killed(commands: Commands) -> None:
+    """`cancel` ends the job of a process that was killed, at once."""
     with commands.start("submit", "waiting", "--json") as submitting:
         assert submitting.stdout is not None
         job_id = submitting.stdout.readline().partition('"job_id":"')[2].partition('"')[0]
-        refusal = commands.refused(1, "cancel", job_id)
-        assert "PERMISSION_DENIED" in refusal
-        assert "; press Ctrl-C where it was submitted, wait until" in refusal
-        submitting.send_signal(signal.SIGINT)
-        out, _ = submitting.communicate(timeout=20)
-    assert f'{{"type":"detached","job_id":"{job_id}"}}' in out
+        submitting.kill()
+        submitting.communicate(timeout=20)
     assert commands.run("cancel", job_id).code == 0
+    assert commands.run("watch", job_id).code == 4
 
 
 def test_ctrl_c_leaves(commands: Commands) -> None:

@@ -12,6 +12,7 @@ from arcp_trio import (
     InvalidRequest,
     JobCancelled,
     JobNotFound,
+    PermissionDenied,
     ProtocolError,
     connect,
 )
@@ -237,3 +238,56 @@ async def test_a_refused_cancel(autojump_clock: MockClock) -> None:
         await job.result()
         with pytest.raises(ArcpError, match="success"):
             await job.cancel()
+
+
+async def test_a_stop_from_another_session(autojump_clock: MockClock) -> None:
+    """`stop` ends a job that another session has submitted, where `cancel` is refused."""
+    async with (
+        real_runtime() as runtime,
+        connect(Network(runtime).open, token=TOKEN) as client,
+        connect(Network(runtime).open, token=TOKEN) as other,
+    ):
+        job = await client.submit("stuck")
+        with pytest.raises(PermissionDenied):
+            await other.cancel(job.id)
+        await other.stop(job.id, "enough")
+        with pytest.raises(JobCancelled, match="enough") as end:
+            await job.result()
+        assert end.value.details == {"stopped_by": "alice", "reason": "enough"}
+        with pytest.raises(InvalidRequest, match="has ended"):
+            await other.stop(job.id)
+        with pytest.raises(JobNotFound):
+            await other.stop("job_none")
+
+
+async def test_a_stop_whose_answer_is_lost(autojump_clock: MockClock) -> None:
+    """A stop survives the loss of its connection: the next connection brings its answer."""
+    async with real_runtime() as runtime:
+        network = Network(runtime)
+        async with (
+            connect(Network(runtime).open, token=TOKEN) as client,
+            connect(network.open, token=TOKEN) as other,
+        ):
+            job = await client.submit("stuck")
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(other.stop, job.id)
+                await network.cut()
+            with pytest.raises(JobCancelled):
+                await job.result()
+
+
+@pytest.mark.parametrize(("reason", "sent"), [(None, "no longer needed"), ("enough", "enough")])
+async def test_a_stop_where_there_is_none(
+    reason: str | None, sent: str, autojump_clock: MockClock
+) -> None:
+    """Where the runtime does not know `stop`, the client asks it to cancel the job."""
+
+    async def script(wire: Wire) -> None:
+        await wire.welcome(capabilities={"encodings": ["json"], "features": ["ack"]})
+        asked = await wire.receive("job.cancel")
+        assert asked["payload"] == {"job_id": "job_1", "reason": sent}
+        await wire.send("job.cancelled", {"job_id": "job_1"}, job_id="job_1")
+        await wire.end()
+
+    async with scripted(script) as runtime, connect(runtime.open, token=TOKEN) as client:
+        await client.stop("job_1", reason)

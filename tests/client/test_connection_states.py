@@ -64,3 +64,24 @@ async def test_what_cannot_be_made_good_is_the_end(autojump_clock: MockClock) ->
             with pytest.raises(ConnectionLost):
                 await client.wait_closed()
         assert [state async for state in states] == [True]
+
+
+async def test_the_next_attempt_is_known(autojump_clock: MockClock) -> None:
+    """While the client waits to try again, it says until when; otherwise it says nothing."""
+    async with real_runtime() as runtime:
+        network = Network(runtime)
+        async with connect(network.open, token=TOKEN) as client:
+            told = [client.next_attempt]
+            network.up = False
+            await network.cut()
+            await trio.sleep(60)
+            first = client.next_attempt or 0
+            assert 0 < first - trio.current_time() <= 10
+            await trio.sleep_until(first + 0.01)
+            second = client.next_attempt or 0
+            assert second > first
+            network.up = True
+            await trio.sleep_until(second + 0.01)
+            assert client.connected
+            told.append(client.next_attempt)
+    assert told == [None, None]

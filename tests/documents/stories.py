@@ -6,6 +6,8 @@
 - In a console block, a line that begins with `$ ` is a command; the lines after it are what the
   terminal then shows. There, `…` stands for any text, and alone in a line for any lines; two or
   more spaces stand for any number.
+- Commands of `docker` are not run, as no test has a daemon; tests/test_package.py reads the
+  Dockerfile.
 - A command that serves runs on, up to the next one that serves or the document's end.
 - A JSON block is frames of a client.
 - Port 7777 is another one, which is free, and `make serve` is the command that it runs.
@@ -80,7 +82,8 @@ def read(document: str) -> Story:
         elif language == "console":
             for step in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
                 command, _, output = step.replace("\\\n", "").partition("\n")
-                story.steps.append(Step(command, output))
+                if not command.startswith("docker "):
+                    story.steps.append(Step(command, output))
         else:
             assert language in ("", "json"), f"a block that nothing runs: {language}"
             story.frames += text.splitlines() if language == "json" else []

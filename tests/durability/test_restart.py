@@ -87,8 +87,21 @@ async def test_a_job_goes_down_with_its_runtime(
 
 
 @pytest.mark.spec("7.4-3")
-async def test_a_cancelled_job_stays_cancelled_over_a_restart(autojump_clock: MockClock) -> None:
-    """A job that was cancelled before the kill ends as cancelled, and not retryable."""
+@pytest.mark.parametrize(
+    ("request_type", "answer", "details"),
+    [
+        ("job.cancel", "job.cancelled", None),
+        (
+            "x-vendor.arcp-trio.stop",
+            "x-vendor.arcp-trio.stopped",
+            {"stopped_by": "alice", "reason": "enough"},
+        ),
+    ],
+)
+async def test_a_cancelled_job_stays_cancelled_over_a_restart(
+    request_type: str, answer: str, details: Json, autojump_clock: MockClock
+) -> None:
+    """A job that was cancelled or stopped before the kill ends as cancelled, and not retryable."""
     store = MemoryStore()
     runtime = make_runtime(agents, store=store)
 
@@ -105,8 +118,8 @@ async def test_a_cancelled_job_stays_cancelled_over_a_restart(autojump_clock: Mo
         peer = await peers.connect()
         await peer.hello()
         job_id = (await peer.submit("tidy"))["job_id"]
-        await peer.send("job.cancel", {"job_id": job_id, "reason": "enough"})
-        await peer.expect("job.cancelled", job_id=job_id)
+        await peer.send(request_type, {"job_id": job_id, "reason": "enough"})
+        await peer.expect(answer, job_id=job_id)
         resume = peer.resume_from()
         left = crash(store)
     successor_of_it = make_runtime(agents, store=left)
@@ -117,6 +130,7 @@ async def test_a_cancelled_job_stays_cancelled_over_a_restart(autojump_clock: Mo
         assert end["payload"]["final_status"] == "cancelled"
         assert end["payload"]["code"] == "CANCELLED"
         assert end["payload"]["message"] == "enough"
+        assert end["payload"].get("details") == details
         assert end["payload"]["retryable"] is False
 
 

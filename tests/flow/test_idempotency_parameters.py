@@ -9,8 +9,10 @@ from trio.testing import wait_all_tasks_blocked
 from arcp_trio.testing import Peer
 from arcp_trio.testing.frames import Frame
 from arcp_trio.wire.errors import DuplicateKey, InvalidRequest
+from arcp_trio.wire.features import ALL_FEATURES
 from arcp_trio.wire.json import Json
 from tests.flow.support import Flow, same
+from tests.inside import store_older_fingerprints
 
 
 async def submit_raw(peer: Peer, payload: str) -> Frame:
@@ -38,7 +40,6 @@ FIELDS: Frame = {"agent": "echo@1.0.0", "input": {"a": 1}, "idempotency_key": "k
         {"agent": "echo@2.0.0"},
         {"input": {"a": 2}},
         {"lease_request": {"tool.call": ["search.*"]}},
-        {"lease_constraints": {"expires_at": "2100-01-01T00:00:00Z"}},
         {"max_runtime_sec": 60},
         {"agent": "echo"},
         {"agent": "nobody"},
@@ -111,6 +112,40 @@ async def test_what_is_as_good_as_absent(peer: Peer, autojump_clock, fields: Fra
     trace_id = "4bf92f3577b34da6a3ce929d0e0e4736"
     request = await peer.send("job.submit", FIELDS | fields, trace_id=trace_id)
     assert same(first, await peer.answer("job.accepted", request))
+
+
+def until(year: int) -> Frame:
+    """Return the field of a submit whose lease expires in this year."""
+    return {"lease_constraints": {"expires_at": f"{year}-01-01T00:00:00Z"}}
+
+
+@pytest.mark.spec("7.2-1")
+async def test_another_expiry_is_the_same_job(flow: Flow, autojump_clock) -> None:
+    """Submits that differ in the expiry lead to one job; the acceptance has its expiry."""
+    peer, other = [await flow.welcomed(features=ALL_FEATURES) for _ in range(2)]
+    first = await submit(peer, FIELDS | until(2100))
+    for each, fields in ((peer, until(2101)), (other, until(2102)), (other, {})):
+        assert same(first, await submit(each, FIELDS | fields))
+    assert first["lease_constraints"] == until(2100)["lease_constraints"]
+    with pytest.raises(DuplicateKey):
+        await submit(peer, FIELDS | until(2101) | {"input": 2})
+    await wait_all_tasks_blocked()
+    assert flow.runs == [{"a": 1}]
+
+
+@pytest.mark.parametrize("again", [until(2100), until(2101), {}], ids=str)
+async def test_a_key_that_an_older_version_has_stored(
+    flow: Flow, autojump_clock, monkeypatch: pytest.MonkeyPatch, again: Frame
+) -> None:
+    """A key whose stored digest has the expiry in it leads to its job all the same."""
+    peer = await flow.welcomed(features=ALL_FEATURES)
+    expires_at = until(2100)["lease_constraints"]["expires_at"]
+    with monkeypatch.context() as older:
+        store_older_fingerprints(older, expires_at)
+        first = await submit(peer, FIELDS | until(2100))
+    assert same(first, await submit(peer, FIELDS | again))
+    with pytest.raises(DuplicateKey):
+        await submit(peer, FIELDS | again | {"input": 2})
 
 
 @pytest.mark.parametrize(

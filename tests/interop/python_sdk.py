@@ -59,6 +59,17 @@ async def report(handle: Any) -> dict[str, Any]:
     }
 
 
+async def told_slowly(handle: Any) -> dict[str, Any]:
+    """Return the chunks of a result that is written with pauses, and the time they took."""
+    came = [(chunk, asyncio.get_running_loop().time()) async for chunk in handle.chunks()]
+    payload = await asyncio.wait_for(handle.done, SECONDS)
+    return {
+        "chunks": [(chunk["data"], chunk["more"]) for chunk, _ in came],
+        "seconds": round(came[-1][1] - came[0][1]),
+        "size": payload.result_size,
+    }
+
+
 async def refusal(call: Any) -> str:
     """Return the code with which a call is refused."""
     try:
@@ -169,6 +180,8 @@ async def session(url: str, token: str) -> dict[str, Any]:
     seen["watch"] = await watch(url, token, client)
     seen["teams"] = await teams(client)
     seen["report"] = await report(await client.submit(agent="report", input={"size": 1_000_000}))
+
+    seen["teller"] = await told_slowly(await client.submit(agent="teller"))
 
     sleeper = await client.submit(agent="sleeper", input={"seconds": 60})
     await client.cancel_job(sleeper.job_id, reason="enough")

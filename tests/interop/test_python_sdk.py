@@ -12,6 +12,18 @@ import pytest
 from tests.cli.processes import starter
 
 CLIENT = Path(__file__).with_name("python_sdk.py")
+AGENTS = """
+import arcp_trio, trio
+
+agents = arcp_trio.Agents()
+
+@agents.agent("teller")
+async def teller(job):
+    async with job.stream_result() as out:
+        for number in range(3):
+            await out.write(f"word {number} ")
+            await trio.sleep(1)
+"""
 COUNTED = {"steps": [1, 2, 3, 4, 5], "end": {"status": "success", "result": {"done": 5}}}
 
 
@@ -19,7 +31,9 @@ COUNTED = {"steps": [1, 2, 3, 4, 5], "end": {"status": "success", "result": {"do
 def test_python_sdk_client_is_served_without_an_error_on_its_side(tmp_path: Path) -> None:
     """The vendor's client uses every feature it has without an error on its side."""
     with starter(tmp_path) as start:
-        server = start("serve", "--port", "0", "--memory", "--token", "vendor=tok")
+        (tmp_path / "slow_agents.py").write_text(AGENTS, encoding="utf-8")
+        options = ("--port", "0", "--memory", "--token", "vendor=tok", "--agents", "slow_agents")
+        server = start("serve", *options)
         client = subprocess.run(
             [sys.executable, str(CLIENT), server.url(), "tok"],
             capture_output=True,
@@ -67,6 +81,11 @@ def test_python_sdk_client_is_served_without_an_error_on_its_side(tmp_path: Path
             "unknown": "JOB_NOT_FOUND",
         },
         "report": {"status": "success", "size": 1_000_000, "pages": 250, "joined": True},
+        "teller": {
+            "chunks": [["word 0 ", True], ["word 1 ", True], ["word 2 ", True], ["", False]],
+            "seconds": 3,
+            "size": 21,
+        },
         "cancelled": {"status": "cancelled", "result": None},
         "timed_out": {"status": "timed_out", "result": None},
         "refused": "AGENT_NOT_AVAILABLE",

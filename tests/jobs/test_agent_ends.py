@@ -14,6 +14,7 @@ from arcp_trio import (
     AgentNotAvailable,
     ArcpError,
     BudgetExhausted,
+    InvalidInput,
     JobCancelled,
     JobContext,
     JobError,
@@ -131,6 +132,7 @@ async def test_somebody_elses_cancellation_ends_no_runtime(
         AgentNotAvailable("no helper"),
         JobFailed("a job elsewhere failed", code="BUDGET_EXHAUSTED", retryable=False),
         JobError("the words of the agent", {"hint": ["read", "this"]}),
+        InvalidInput("the input has no name", {"field": "name"}),
     ],
     ids=lambda error: type(error).__name__,
 )

@@ -305,6 +305,9 @@ async def test_jobs_past_a_limit_are_refused_until_one_ends(
             await peer.submit("sleeper")
         assert refused.value.retryable
         assert refused.value.details == {"limit": limit, "max": 3}
+        assert refused.value.message == (
+            f"the limit {limit} is reached: try again when a job has ended"
+        )
         await peer.send("job.cancel", {"job_id": jobs[1]["job_id"]})
         await peer.until_terminal(jobs[1]["job_id"])
         await peer.submit("sleeper")

@@ -10,7 +10,7 @@ import time
 
 import trio
 
-from arcp_trio import Agents, BudgetExhausted, JobContext, JobError, Json
+from arcp_trio import Agents, BudgetExhausted, InvalidInput, JobContext, JobError, Json
 
 agents = Agents()
 
@@ -67,6 +67,15 @@ async def author(job: JobContext) -> None:
             await out.write("x" * 100_000)
 
 
+@agents.agent("teller")
+async def teller(job: JobContext) -> None:
+    """Stream a few words, with a pause after each."""
+    async with job.stream_result() as out:
+        for number in range(job.input):
+            await out.write(f"word {number} ")
+            await trio.sleep(0.5)
+
+
 @agents.agent("loud")
 async def loud(job: JobContext) -> Json:
     """Write to standard output and standard error, in this process and in another."""
@@ -117,6 +126,8 @@ async def failing(job: JobContext) -> Json:
             raise JobError("these are the words", {"detail": 1})
         case "code":
             raise BudgetExhausted("USD budget exhausted")
+        case "input":
+            raise InvalidInput("the input has no name")
         case _:
             raise RuntimeError("a secret")
 

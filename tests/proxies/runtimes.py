@@ -28,7 +28,18 @@ OURS = [
 ]
 PATHS = {"PYTHONPATH": f"{ROOT}:{HERE}"}
 PROGRAMS = (
-    *("mirror", "talker", "counter", "author", "loud", "patient", "stubborn", "crash", "failing"),
+    *(
+        "mirror",
+        "talker",
+        "counter",
+        "author",
+        "teller",
+        "loud",
+        "patient",
+        "stubborn",
+        "crash",
+        "failing",
+    ),
     *("spender", "boss"),
 )
 MODES = (

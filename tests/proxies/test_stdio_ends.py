@@ -33,11 +33,13 @@ async def test_its_error_is_the_job_s() -> None:
         for how, code, message in (
             ("words", "INTERNAL_ERROR", "these are the words"),
             ("code", "BUDGET_EXHAUSTED", "USD budget exhausted"),
+            ("input", "INVALID_REQUEST", "the input has no name"),
             ("secret", "INTERNAL_ERROR", "the agent failed"),
         ):
             with pytest.raises(JobFailed) as caught:
                 await run(client, "failing", how)
             assert (caught.value.code, caught.value.message) == (code, message)
+            assert caught.value.retryable == (code == "INTERNAL_ERROR")
 
 
 @pytest.mark.logs_error("program lost")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -57,6 +58,17 @@ async def test_a_big_result() -> None:
         assert await handle.result() == "x" * 4_000_000
     assert {kind for kind, _ in events} == {"result_chunk"}
     assert max(len(body["data"]) for _, body in events) < 60_000
+
+
+async def test_a_result_that_is_written_slowly() -> None:
+    """What a program streams with pauses comes as it is written, and not at the end."""
+    async with connected() as client:
+        handle = await client.submit("teller", 4)
+        came = [(event.body["data"], trio.current_time()) async for event in handle.events()]
+        assert await handle.result() == "word 0 word 1 word 2 word 3 "
+    assert [data for data, _ in came] == ["word 0 ", "word 1 ", "word 2 ", "word 3 ", ""]
+    times = [time for _, time in came]
+    assert all(later - earlier > 0.2 for earlier, later in pairwise(times))
 
 
 async def test_what_it_writes_is_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from arcp_trio.store.interface import JournalTrimmed, Store
 from arcp_trio.store.records import Status
-from arcp_trio.store.writes import AddSubmitter, StartJob, TrimJournal
+from arcp_trio.store.writes import AddSubmitter, CancelJob, StartJob, TrimJournal
 from tests.store.engines import ENGINES, Engine, Feeder, job_row, tail
 
 ALL = 10_000, 10_000_000
@@ -31,6 +31,15 @@ async def test_a_job_from_acceptance_to_end(store: Store, feeder: Feeder) -> Non
     assert row is not None
     assert (row.status, row.finished_at, row.length) == (Status.SUCCESS, 7.0, 4)
     assert row.submitters == {"S", "T"}
+
+
+async def test_a_job_that_was_stopped(store: Store, feeder: Feeder) -> None:
+    """The row of a job has the reason of its cancel, and who has stopped it."""
+    feeder.job()
+    await store.put(CancelJob("J", "why", "alice")).committed()
+    row = await store.job("J")
+    assert row is not None
+    assert (row.cancelled, row.stopped_by) == ("why", "alice")
 
 
 async def test_a_job_that_does_not_exist(store: Store) -> None:

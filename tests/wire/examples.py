@@ -1,4 +1,4 @@
-"""The examples of the specification, each with the message that it is."""
+"""The examples of the specification, and of the project's own messages, by type."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ TO_RUNTIME_EXAMPLES: dict[str, dict[str, Any]] = {
         "max_runtime_sec": 1800,
     },
     "job.cancel": {"job_id": "job_1", "reason": "User requested cancel"},
+    "x-vendor.arcp-trio.stop": {"job_id": "job_1", "reason": "It runs away"},
     "job.subscribe": {"job_id": "job_01JABC", "from_event_seq": 0, "history": True},
     "job.unsubscribe": {"job_id": "job_01JABC"},
 }
@@ -97,6 +98,7 @@ TO_CLIENT_EXAMPLES: dict[str, dict[str, Any]] = {
         "request_id": "r1",
     },
     "job.cancelled": {"job_id": "job_1", "reason": "why"},
+    "x-vendor.arcp-trio.stopped": {"request_id": "r1", "job_id": "job_1", "reason": "why"},
     "job.event": {"kind": "status", "ts": "2026-05-13T19:30:00Z", "body": {"phase": "running"}},
     "job.result": {
         "final_status": "success",

@@ -1,4 +1,4 @@
-"""`arcp-trio cancel`: cancels a job that another session has submitted."""
+"""`arcp-trio cancel`: stops a job, whichever session has submitted it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ async def _cancel(options: CancelOptions, interrupts: Interrupts) -> int:
         # Observed from before the cancel, so that the end cannot be missed.
         job = await client.subscribe(job_id) if options.wait else None
         await _ask(client, options)
-        said: JsonObject = {"type": "job.cancelled", "job_id": job_id, "reason": reason}
+        said: JsonObject = {"type": "job.cancelled", "job_id": job_id}
+        said |= {} if reason is None else {"reason": reason}
         await _tell(f"{job_id} is being cancelled", said if options.json else None)
         if job is not None:
             return await _wait(job, options)
@@ -36,12 +37,11 @@ async def _cancel(options: CancelOptions, interrupts: Interrupts) -> int:
 
 async def _ask(client: Client, options: CancelOptions) -> None:
     try:
-        await client.cancel(options.job_id, options.reason)
+        await client.stop(options.job_id, options.reason)
     except PermissionDenied as error:
         raise refused(
             error,
-            "; press Ctrl-C where it was submitted, wait until that session is over, or ask an"
-            " operator of the runtime",
+            "; press Ctrl-C where it was submitted, or wait until that session is over",
         ) from error
 
 

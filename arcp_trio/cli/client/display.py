@@ -7,19 +7,23 @@ import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from decimal import Decimal, InvalidOperation
+from math import ceil
 from typing import Final, Protocol, cast
 
 import trio
 
-from arcp_trio import Event, JobHandle, ObservedJob
+from arcp_trio import Client, Event, JobHandle, ObservedJob
 from arcp_trio.authority.lease import BUDGET
-from arcp_trio.cli.client.event_lines import Teller
+from arcp_trio.cli.client.event_lines import Teller, paint
 from arcp_trio.cli.client.output import Output, json_line, stderr, stdout
 from arcp_trio.cli.client.screen import Screen
-from arcp_trio.cli.text import safe_json, safe_line, safe_lines
+from arcp_trio.cli.client.streamed_result import StreamedResult
+from arcp_trio.cli.text import fitted, safe_json, safe_line, safe_lines
 from arcp_trio.wire.json import Json, JsonObject, dumps
 
 _REDRAW_SECONDS: Final = 0.1
+CONNECTION_LOST: Final = "connection lost, trying again"
+NOTHING_MISSED: Final = "; nothing is missed"
 
 
 class Display(Protocol):
@@ -30,8 +34,8 @@ class Display(Protocol):
         """Where notices and questions are shown."""
         ...
 
-    async def begin(self, job: JobHandle | ObservedJob) -> None:
-        """Show which job it is."""
+    async def begin(self, client: Client, job: JobHandle | ObservedJob) -> None:
+        """Show which job it is; from then on, a loss of the client's connection is shown."""
         ...
 
     async def event(self, event: Event) -> None:
@@ -66,7 +70,7 @@ class JsonDisplay:
         self._out = out
         self._job_id = ""
 
-    async def begin(self, job: JobHandle | ObservedJob) -> None:
+    async def begin(self, client: Client, job: JobHandle | ObservedJob) -> None:  # noqa: ARG002
         """Write nothing: each line says which job it is about."""
         self._job_id = job.id
         await trio.lowlevel.checkpoint()
@@ -102,10 +106,13 @@ class PeopleDisplay:
     def __init__(self, out: Output, screen: Screen) -> None:
         self.screen = screen
         self._out = out
+        self._client: Client | None = None
+        self._result = StreamedResult(out, screen)
         self._teller = Teller(live=screen.live, colours=screen.colours, shorten=screen.shorten)
 
-    async def begin(self, job: JobHandle | ObservedJob) -> None:
+    async def begin(self, client: Client, job: JobHandle | ObservedJob) -> None:
         """Show the id of the job and its agent."""
+        self._client = client
         self._teller.budget(_granted(job.lease), job.budget)
         await self.screen.add([f"{safe_line(job.id)}  {safe_line(job.agent)}".rstrip()])
 
@@ -113,39 +120,52 @@ class PeopleDisplay:
         """Show an event as lines, or as part of the live line."""
         if lines := self._teller.tell(event):
             # The live line is drawn anew each time: in a burst of lines it would become outdated.
-            await self.screen.add(lines, self._teller.live_line(self.screen.columns))
+            await self.screen.add(lines, self._live_line())
+        if event.kind == "result_chunk":
+            await self._result.add(event.body)
 
     async def keep_up(self) -> None:
         """Draw the live line at intervals: events may come faster than a person can read."""
         while True:
-            await self.screen.change(self._teller.live_line(self.screen.columns))
+            await self.screen.change(self._live_line())
             await trio.sleep(_REDRAW_SECONDS)
+
+    def _live_line(self) -> str:
+        columns = self.screen.columns
+        if self._client is not None and not self._client.connected:
+            lost = _outage(self._client.next_attempt, columns)
+            return paint(lost, "yellow", colours=self.screen.colours)
+        # A result that grows on the screen shows by itself that something goes on.
+        return "" if self._result.on_screen else self._teller.live_line(columns)
 
     async def end(self, terminal: JsonObject, value: Json) -> bool:
         """Write the result, if there is one."""
+        succeeded = terminal["type"] == "job.result"
+        streamed = "result_id" in terminal and isinstance(value, str | bytes)
+        if succeeded and streamed:
+            await self._result.finish(cast("str | bytes", value))
         await self.screen.add(self._teller.closing(), "")
-        if terminal["type"] != "job.result":
-            return False
-        if isinstance(value, bytes) and self._out.is_terminal:
-            await self.screen.add(
-                [f"the result is {len(value):,} bytes and not text; send the output to a file"]
-            )
-        else:
-            await self._out.write(self._shown(value, streamed="result_id" in terminal))
-        return True
+        if succeeded and not streamed:
+            await self._out.write(self._shown(value))
+        return succeeded
 
-    def _shown(self, value: Json, *, streamed: bool) -> str | bytes:
-        if isinstance(value, bytes):
-            return value
+    def _shown(self, value: Json) -> str:
         if isinstance(value, str):
             text = "\n".join(safe_lines(value)) if self._out.is_terminal else value
-            # A streamed result is written to a file as it is; any other text ends with a newline.
-            whole = streamed and not self._out.is_terminal
-            return text if whole or text.endswith("\n") else f"{text}\n"
+            return text if text.endswith("\n") else f"{text}\n"
         line = safe_json(dumps(value).decode())
         if self._out.is_terminal and len(line) >= self._out.columns:
             line = safe_json(json.dumps(value, indent=2, ensure_ascii=False))
         return f"{line}\n"
+
+
+def _outage(next_attempt: float | None, columns: int) -> str:
+    """Return what stands in place of the live line while the connection is lost."""
+    said = CONNECTION_LOST
+    if next_attempt is not None:
+        said += f" in {max(1, ceil(next_attempt - trio.current_time()))} s"
+    whole = said + NOTHING_MISSED
+    return whole if len(whole) < columns else fitted(said, columns - 1)
 
 
 def _granted(lease: Mapping[str, Json]) -> dict[str, Decimal]:

@@ -7,7 +7,7 @@ from typing import Final
 import trio
 
 from arcp_trio import BrokenResult, Client, EventsNotKept, JobHandle, ObservedJob
-from arcp_trio.cli.client.display import Display
+from arcp_trio.cli.client.display import CONNECTION_LOST, NOTHING_MISSED, Display
 from arcp_trio.cli.errors import CommandError, ExitCode
 from arcp_trio.wire.errors import ArcpError, ResumeWindowExpired
 from arcp_trio.wire.json import Json, JsonObject
@@ -34,7 +34,7 @@ async def follow(client: Client, job: JobHandle | ObservedJob, display: Display)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_show_connection, client, display, name="connection notices")
             nursery.start_soon(display.keep_up, name="live line")
-            await display.begin(job)
+            await display.begin(client, job)
             await _show_events(job, display)
             code = await _show_end(job, display)
             nursery.cancel_scope.cancel()
@@ -44,10 +44,11 @@ async def follow(client: Client, job: JobHandle | ObservedJob, display: Display)
 
 
 async def _show_connection(client: Client, display: Display) -> None:
+    """Show a loss in lines if there is no live line, which would show it."""
     was_connected = True
     async for is_connected in client.connection_states():
-        if is_connected != was_connected:
-            notice = "connected again" if is_connected else "connection lost, trying again"
+        if is_connected != was_connected and not display.screen.live:
+            notice = "connected again" if is_connected else f"{CONNECTION_LOST}{NOTHING_MISSED}"
             await display.screen.add([notice])
         was_connected = is_connected
 
@@ -100,8 +101,18 @@ async def _show_end(job: JobHandle | ObservedJob, display: Display) -> ExitCode:
 
 
 def _told(job_id: str, status: str, error: ArcpError) -> str:
-    how = {"cancelled": "was cancelled", "timed_out": "timed out"}.get(status, "failed")
+    if status == "cancelled":
+        return f"{job_id} {_cancelled(error)}"
+    how = "timed out" if status == "timed_out" else "failed"
     # The code alone says of every failure that it may be tried again (§12), also of a bad input.
     cut_short = error.retryable and error.message.startswith(_CUT_SHORT)
     again = "; it may be submitted again" if cut_short else ""
     return f"{job_id} {how}: {error.code}: {error.message}{again}"
+
+
+def _cancelled(error: ArcpError) -> str:
+    """Return who has stopped a job, and why, as far as its end says that."""
+    stopped_by, reason = error.details.get("stopped_by"), error.details.get("reason")
+    if not isinstance(stopped_by, str):
+        return f"was cancelled: {error.message}"
+    return f"was stopped by {stopped_by}" + (f": {reason}" if isinstance(reason, str) else "")

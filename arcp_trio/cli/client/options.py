@@ -104,9 +104,7 @@ class CancelOptions(OutputOptions):
     """What `cancel` can be asked for."""
 
     job_id: str = argument("JOB_ID", "id of the job, as submit prints it")
-    reason: str = option(
-        TEXT, "TEXT", "reason, for the agent and the log", default="no longer needed"
-    )
+    reason: str | None = option(TEXT, "TEXT", "reason, which the job's end tells", default=None)
     wait: bool = switch("wait until the job has ended")
 
 

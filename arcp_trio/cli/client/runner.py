@@ -64,7 +64,8 @@ def _raise_as_command_error(error: Exception) -> None:
         raise error
     if isinstance(error, ConnectionFailed | ResumeWindowExpired):
         raise CommandError(
-            f"the connection is lost for good: {error}; jobs go on, see {PROGRAM} jobs --all",
+            f"the connection is lost for good: {error}; whether its jobs go on is not known,"
+            f" {PROGRAM} jobs --all shows it once the runtime is back",
             exit_code=ExitCode.UNREACHABLE,
         ) from error
     if isinstance(error, ArcpError):

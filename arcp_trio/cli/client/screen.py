@@ -27,6 +27,7 @@ class Screen:
         self._line = ""
         """The live line as it is drawn; empty if it is not."""
         self._asking = False  # the cursor stands after a question without an answer
+        self._open = False  # the cursor stands after text of the result, not on a new line
         self._turn = trio.Lock()  # nothing is written over a question
 
     @property
@@ -55,27 +56,49 @@ class Screen:
             before = self._line
             if self.live and live_line is not None:
                 self._line = live_line
-            await self._err.write(f"{ERASE if before else ''}{text}{self._line}")
+            await self._err.write(self._fresh(f"{text}{self._line}", erase=bool(before)))
 
     async def change(self, live_line: str) -> None:
         """Draw another live line in place of the one before."""
         if self.live and live_line != self._line:
             async with self._turn:
                 self._line = live_line
-                await self._err.write(ERASE + live_line)
+                await self._err.write(self._fresh(live_line, erase=True))
 
-    async def ask(self, question: str) -> str:
-        """Ask a question, and return the line that is typed."""
+    async def pass_on(self, out: Output, text: str) -> None:
+        """Write text of the result to standard output, which is the same terminal."""
         async with self._turn:
-            await self._err.write((ERASE if self._err.obeys else "\n") + question)
-            self._line, self._asking = "", True
-            # A thread that waits for the keyboard could not be stopped.
-            await trio.lowlevel.wait_readable(_STDIN)
-            answer = os.read(_STDIN, _LINE_BYTES).decode(errors="replace")
-            if answer.endswith("\n"):
-                self._asking = False
-            self.clear()
-            return answer.strip()
+            if self._line:
+                self._line = ""
+                await self._err.write(ERASE)
+            await out.write(text)
+            if text:
+                self._open = self._err.is_terminal and not text.endswith("\n")
+
+    def _fresh(self, text: str, *, erase: bool) -> str:
+        """Return what writes a text on a line of its own; `erase` says whether it replaces one."""
+        if not self._open:
+            return ERASE + text if erase else text
+        if text:
+            self._open = False
+            text = f"\n{text}"
+        return text
+
+    async def ask(self, question: str) -> str | None:
+        """Ask a question, and return the line that is typed; None if no more can be typed."""
+        async with self._turn:
+            start = ERASE if self._err.obeys and not self._open else "\n"
+            self._line, self._asking, self._open = "", True, False
+            try:
+                await self._err.write(start + question)
+                # A thread that waits for the keyboard could not be stopped.
+                await trio.lowlevel.wait_readable(_STDIN)
+                answer = os.read(_STDIN, _LINE_BYTES).decode(errors="replace")
+                if answer.endswith("\n"):
+                    self._asking = False
+            finally:
+                self.clear()
+            return answer.strip() if answer else None
 
     def make_way(self, _: object) -> bool:
         """Clear the live line for a line of the log; a filter of records, which accepts all."""
@@ -84,6 +107,6 @@ class Screen:
 
     def clear(self) -> None:
         """Leave the cursor where another line can begin."""
-        text = "\n" if self._asking else ERASE if self._line else ""
-        self._line, self._asking = "", False
+        text = "\n" if self._asking or self._open else ERASE if self._line else ""
+        self._line, self._asking, self._open = "", False, False
         os.write(self._err.fd, text.encode())

@@ -28,7 +28,8 @@ class Interrupts:
         self.number: int | None = None
         """The signal that has ended the command."""
         self.ask: Ask | None = None
-        """The question at the first Ctrl-C; the second one ends the command without a question."""
+        """The question at Ctrl-C. While it has no answer, Ctrl-C ends the command, as it does if
+    there is no question."""
 
     @contextmanager
     def leaving(self) -> Generator[None]:

@@ -5,30 +5,25 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from decimal import Decimal, InvalidOperation
 from functools import partial
 from pathlib import Path
-from typing import Final
 
-from arcp_trio import ConnectionFailed, JobHandle
+from arcp_trio import JobHandle
 from arcp_trio.authority.lease import CAPABILITIES, is_capability
 from arcp_trio.cli.client.connecting import connected
 from arcp_trio.cli.client.display import make_display
 from arcp_trio.cli.client.follow import follow
+from arcp_trio.cli.client.leaving import CANCEL_REASON, Leaving, print_how_to_watch
 from arcp_trio.cli.client.options import SubmitOptions
 from arcp_trio.cli.client.output import STDOUT, json_line
 from arcp_trio.cli.client.runner import run_client
-from arcp_trio.cli.client.screen import Screen
 from arcp_trio.cli.client.signals import Interrupts
-from arcp_trio.cli.errors import PROGRAM, CommandError, ExitCode, reason
-from arcp_trio.cli.text import safe_line
+from arcp_trio.cli.errors import CommandError, ExitCode, reason
 from arcp_trio.wire import json
-from arcp_trio.wire.errors import InvalidRequest, ResumeWindowExpired
+from arcp_trio.wire.errors import InvalidRequest
 from arcp_trio.wire.json import Json
 from arcp_trio.wire.lease_request import lease_request
-
-_QUESTION: Final = "(c)ancel the job, or (d)etach and let it run? [d] "
 
 
 def run(options: SubmitOptions) -> int:
@@ -58,6 +53,7 @@ class _JobToSubmit:
             raise CommandError(f"--budget and --lease: {error}; give it once") from error
         self._input = read_input(options.input)
         self._job: JobHandle | None = None
+        self._leaving: Leaving | None = None
 
     async def run(self, options: SubmitOptions, interrupts: Interrupts) -> int:
         """Submit the job, and show it unless --detach is given."""
@@ -74,40 +70,26 @@ class _JobToSubmit:
             if options.detach:
                 return ExitCode.SUCCESS
             display = make_display(as_json=options.json)
-            if display.screen.can_ask:
-                interrupts.ask = partial(_ask, job, display.screen)
-            return await follow(client, job, display)
+            cancel = partial(job.cancel, CANCEL_REASON)
+            self._leaving = Leaving(client, job, display.screen, interrupts, cancel)
+            try:
+                return await follow(client, job, display)
+            finally:
+                self._leaving.note_connection()
 
     def print_id(self, options: SubmitOptions) -> None:
         """Print the id of the job if it is left running."""
         job = self._job
         if job is None or (job.terminal is not None and not options.detach):
             return
-        if not options.detach:
-            _print_how_to_watch(job.id)
+        if self._leaving is not None:
+            self._leaving.tell()
         as_json = json_line({"type": "detached", "job_id": job.id})
         try:
             os.write(STDOUT, (as_json if options.json else f"{job.id}\n").encode())
         except OSError:
             if options.detach:  # the id was printed nowhere
-                _print_how_to_watch(job.id)
-
-
-def _print_how_to_watch(job_id: str) -> None:
-    with suppress(OSError):
-        notice = f"the job goes on; {PROGRAM} watch {job_id} shows it"
-        print(safe_line(notice), file=sys.stderr, flush=True)
-
-
-async def _ask(job: JobHandle, screen: Screen) -> bool:
-    """Return whether to leave the job running; if not, cancel it."""
-    answer = await screen.ask(_QUESTION)
-    if answer.lower() not in ("c", "cancel"):
-        return True
-    # If the job or the session has ended meanwhile, the display shows that.
-    with suppress(InvalidRequest, ConnectionFailed, ResumeWindowExpired):
-        await job.cancel("Ctrl-C")
-    return False
+                print_how_to_watch(job.id)
 
 
 # -- the parts of a submission

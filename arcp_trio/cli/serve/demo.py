@@ -7,7 +7,7 @@ from typing import Final, cast
 
 import trio
 
-from arcp_trio import Agents, ArcpError, JobContext, JobError
+from arcp_trio import Agents, ArcpError, InvalidInput, JobContext
 from arcp_trio.wire.json import Json
 
 _VERSION: Final = "1.0.0"
@@ -58,7 +58,7 @@ async def chatty(job: JobContext) -> Json:
     n = _whole(settings, "n", 1000)
     size = _whole(settings, "size", 100)
     if size > _LONGEST_MESSAGE:
-        raise JobError(f'"size" must be at most {_LONGEST_MESSAGE}')
+        raise InvalidInput(f'"size" must be at most {_LONGEST_MESSAGE}')
     news = _NEWS * (size // len(_NEWS) + 1)
     for number in range(1, n + 1):
         await job.log(f"message {number}: {news}"[:size])
@@ -129,19 +129,19 @@ def _settings(job: JobContext) -> Mapping[str, Json]:
     if given is None:
         return {}
     if not isinstance(given, dict):
-        raise JobError("the input must be an object")
+        raise InvalidInput("the input must be an object")
     return cast("dict[str, Json]", given)
 
 
 def _whole(settings: Mapping[str, Json], key: str, default: int) -> int:
     value = settings.get(key, default)
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise JobError(f'"{key}" must be a whole number, 0 or more')
+        raise InvalidInput(f'"{key}" must be a whole number, 0 or more')
     return value
 
 
 def _number(settings: Mapping[str, Json], key: str, default: float) -> float:
     value = settings.get(key, default)
     if not isinstance(value, int | float) or isinstance(value, bool) or value < 0:
-        raise JobError(f'"{key}" must be a number, 0 or more')
+        raise InvalidInput(f'"{key}" must be a number, 0 or more')
     return value

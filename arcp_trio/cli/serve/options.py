@@ -124,6 +124,7 @@ class ServeOptions:
     operator: frozenset[str] = repeatable(
         TEXT, "PRINCIPAL", "principal that may cancel any job", default=frozenset[str]()
     )
+    no_stop: bool = switch("let a job be cancelled only by the session that submitted it")
     log_level: str = log_level("info")
     log_format: str | None = option(
         one_of(("text", "short", "json")),

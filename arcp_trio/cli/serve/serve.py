@@ -121,7 +121,7 @@ def _runtime(config: Config, admission: Admission) -> Runtime:
         store=make_store(config.options),
         limits=config.limits,
         operators=config.options.operator,
-        policy=Policy(observers=config.options.observer),
+        policy=Policy(observers=config.options.observer, allow_stop=not config.options.no_stop),
     )
 
 

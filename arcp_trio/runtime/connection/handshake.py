@@ -18,7 +18,7 @@ from arcp_trio.store.errors import StoreError
 from arcp_trio.wire.dialects import Dialect, named, recognise
 from arcp_trio.wire.envelope import Envelope
 from arcp_trio.wire.errors import ArcpError, InternalError, Unauthenticated
-from arcp_trio.wire.features import ALL_FEATURES, SUPPORTED, Feature, negotiate
+from arcp_trio.wire.features import ALL_FEATURES, CLIENT_FEATURES, SUPPORTED, Feature, negotiate
 from arcp_trio.wire.ids import resume_token, token_digest
 from arcp_trio.wire.messages import (
     Auth,
@@ -127,7 +127,7 @@ class Handshake:
         """Count a wrong token; past the limit of its address, return the limit's error instead."""
         most = self._core.limits.failed_auth_per_minute
         if self._core.wrong_tokens.count(address_of(self._transport.peer)) > most:
-            return limit_hit("failed_auth_per_minute", most)
+            return limit_hit("failed_auth_per_minute", most, what_helps="try again in a minute")
         return error
 
     # -- a new session
@@ -225,20 +225,23 @@ class Handshake:
     def _offered(self) -> list[str]:
         """Return what the runtime offers here: no secrets where others can read along (§14)."""
         credentials = self._sessions.jobs.revoker.offered and self._transport.private
-        return [
-            feature
-            for feature in ALL_FEATURES
-            if feature in SUPPORTED or (credentials and feature == Feature.PROVISIONED_CREDENTIALS)
-        ]
+        offered = set(SUPPORTED)
+        if credentials:
+            offered.add(Feature.PROVISIONED_CREDENTIALS)
+        if self._core.policy.allow_stop:
+            offered.add(Feature.STOP)
+        return [feature for feature in CLIENT_FEATURES if feature in offered]
 
     def _welcome(self, session: Session, token: str) -> bytes:
         """Return a `session.welcome` (§6.2).
 
-        The session id stands in its payload too, where some clients look for it.
+        The session id stands in its payload too, where some clients look for it. A feature that is
+        not of §6.2 is named only to a client that has named it.
         """
         core, agents = self._core, self._sessions.jobs.agents
         with_versions = Feature.AGENT_VERSIONS in session.features
         pings = Feature.HEARTBEAT in session.features
+        known = session.features.union(ALL_FEATURES)
         welcome = Welcome(
             runtime=PeerInfo(name=core.name, version=core.version),
             session_id=session.id,
@@ -248,7 +251,7 @@ class Handshake:
             accepted_at=rfc3339(core.clock.now()),
             capabilities=RuntimeCapabilities(
                 encodings=["json"],
-                features=self._offered(),
+                features=[feature for feature in self._offered() if feature in known],
                 agents=[*agents.inventory()] if with_versions else [*sorted(agents.names())],
             ),
         )

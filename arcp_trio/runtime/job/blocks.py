@@ -55,9 +55,11 @@ class ToolCall:
 class ResultStream:
     """`async with job.stream_result() as out: await out.write("…")`, and then return nothing.
 
-    What was written stays written, also if the call is cancelled while it waits for the store or
-    the client. Several tasks may write: each write stays in one piece. An exception that leaves the
-    block leaves the result unfinished, and the job can no longer succeed.
+    What is written is sent within milliseconds, together with what follows in that time; a client
+    that falls behind gets fewer and larger chunks. What was written stays written, also if the call
+    is cancelled while it waits for the store or the client. Several tasks may write: each write
+    stays in one piece. An exception that leaves the block leaves the result unfinished, and the job
+    can no longer succeed.
     """
 
     def __init__(self, link: Link, encoding: Encoding) -> None:
@@ -113,7 +115,9 @@ class ResultStream:
         traceback: TracebackType | None,
     ) -> None:
         self._open = False
-        if error is None:
+        if error is not None:
+            self._link.ask(Desk.leave_result)
+        else:
             await self._link.do(Desk.end_result)  # noqa: ASYNC102 - nothing is being cancelled
 
 

@@ -178,7 +178,8 @@ def _wanted(
     if parent.depth >= limits.delegation_depth:
         raise limit_hit("delegation_depth", limits.delegation_depth)
     if len(parent.children) >= limits.children_per_job:
-        raise limit_hit("children_per_job", limits.children_per_job)
+        helps = "try again when a child has ended"
+        raise limit_hit("children_per_job", limits.children_per_job, what_helps=helps)
     return wanted
 
 

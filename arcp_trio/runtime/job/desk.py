@@ -89,6 +89,11 @@ class Desk:
         assert self._writer is not None, "the result was begun"
         self._writer.summarize(summary)
 
+    def leave_result(self) -> None:
+        """Leave the streamed result unfinished."""
+        if self._writer is not None:
+            self._writer.leave()
+
     def span(self, call_id: str) -> AbstractContextManager[object]:
         """Return the block in which a tool call's span is the current one."""
         call = self._calls.get(call_id)

@@ -13,11 +13,13 @@ from arcp_trio.runtime.job.context import JobContext
 from arcp_trio.runtime.job.desk import Desk
 from arcp_trio.runtime.job.link import DirectLink
 from arcp_trio.runtime.limits import limit_hit
-from arcp_trio.runtime.tasks import start_clean
+from arcp_trio.runtime.tasks import first_of, start_clean
 from arcp_trio.runtime.wake import Wake
 from arcp_trio.wire.json import Json
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.credentials.revocation import Revoker
     from arcp_trio.runtime.job.agents import Agents
@@ -61,10 +63,12 @@ class Jobs:
             InternalError: a limit is reached.
         """
         limits = self.core.limits
+        helps = "try again when a job has ended"
         if len(self.live) >= limits.jobs:
-            raise limit_hit("jobs", limits.jobs)
+            raise limit_hit("jobs", limits.jobs, what_helps=helps)
         if self._count[principal] >= limits.jobs_per_principal:
-            raise limit_hit("jobs_per_principal", limits.jobs_per_principal)
+            most = limits.jobs_per_principal
+            raise limit_hit("jobs_per_principal", most, what_helps=helps)
 
     def admit(self, job: Job) -> None:
         """Count a job that was drafted."""
@@ -100,6 +104,11 @@ class Jobs:
         return await job.agent.function(
             JobContext(DirectLink(desk), desk.facts(), job.agent_run.deadline)
         )
+
+    def start_beside(self, job: Job, work: Callable[[], Awaitable[None]], name: str) -> None:
+        """Start a task beside a job's agent, which ends with the job at the latest."""
+        if not self._closed:
+            start_clean(self._nursery, first_of, work, job.over, name=name)
 
     def start_stopping(self, job: Job) -> None:
         """Start the task that finishes a job whose agent does not stop within its grace."""

@@ -173,6 +173,14 @@ class Journal:
             journal = journal._above
         return journal, watch
 
+    async def followed(self) -> None:
+        """Wait while sessions are attached, but each of them has yet to be given entries."""
+        while True:
+            attached = [watch for watch in self.watches.values() if watch.attached]
+            if not attached or any(watch.cursor >= self.length for watch in attached):
+                return
+            await self._wait_for_reader()
+
     async def _wait_for_reader(self) -> None:
         """Wait until a watch moves on or leaves."""
         if not self._reader_awaited:

@@ -99,9 +99,15 @@ def sound_copy(error: ArcpError, most_bytes: int) -> ArcpError | None:
     return error_from_payload(payload) if fits else None
 
 
-def cancelled(reason: str | None) -> Outcome:
-    """Return the outcome of a job that was cancelled (§7.4)."""
-    return Outcome(Status.CANCELLED, error=JobCancelled(reason or "the job was cancelled"))
+def cancelled(reason: str | None, *, stopped_by: str | None = None) -> Outcome:
+    """Return the outcome of a job that was cancelled (§7.4), or that a principal has stopped."""
+    details: dict[str, str] = {}
+    if stopped_by is not None:
+        details["stopped_by"] = stopped_by
+        if reason:
+            details["reason"] = reason
+    error = JobCancelled(reason or "the job was cancelled", details=details)
+    return Outcome(Status.CANCELLED, error=error)
 
 
 def timed_out(seconds: float) -> Outcome:

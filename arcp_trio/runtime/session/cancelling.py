@@ -1,4 +1,4 @@
-"""Cancelling jobs: who may, and what is promised (§7.4); `Job` carries the end out."""
+"""Cancelling and stopping jobs: who may, and what is promised (§7.4); `Job` carries it out."""
 
 from __future__ import annotations
 
@@ -11,19 +11,21 @@ from arcp_trio.runtime.notices import frame
 from arcp_trio.runtime.session.outbox import Answer, Promise
 from arcp_trio.store.writes import CancelJob
 from arcp_trio.wire.errors import InvalidRequest, JobNotFound, PermissionDenied
-from arcp_trio.wire.messages import Cancel
+from arcp_trio.wire.messages import Cancel, Cancelled, Stop, Stopped
+from arcp_trio.wire.payloads import to_json
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.job.job import Job
     from arcp_trio.runtime.job.jobs import Jobs
+    from arcp_trio.runtime.job.outcome import Outcome
     from arcp_trio.runtime.session.clerk import Request
     from arcp_trio.runtime.session.session import Session
     from arcp_trio.store.records import Status
 
 
 class Cancelling:
-    """Executes one session's requests to cancel jobs."""
+    """Executes one session's requests to cancel and to stop jobs."""
 
     def __init__(
         self,
@@ -46,14 +48,9 @@ class Cancelling:
             PermissionDenied: only another session may cancel it.
             InvalidRequest: it has ended.
         """
-        job = self._jobs.live.get(message.job_id)
+        job = await self._find(request, message.job_id)
         if job is None:
-            row = await self._core.store.job(message.job_id)
-            self._check_visible(None if row is None else row.principal)
-            assert row is not None
-            self._refuse_ended(request, row.job_id, row.status)
             return
-        self._check_visible(job.principal)
         cancel = partial(self._cancel_live, request, message, job)
         if self._session.id in job.submitters or self._session.line.is_free:
             cancel()
@@ -63,18 +60,52 @@ class Cancelling:
 
     def _cancel_live(self, request: Request, message: Cancel, job: Job) -> None:
         self._check_may_cancel(job)
-        decided = job.decide(outcome.cancelled(message.reason))
+        end = outcome.cancelled(message.reason)
+        self._end(request, job, end, Cancelled(job_id=job.id, reason=message.reason))
+
+    async def stop(self, request: Request, message: Stop) -> None:
+        """Stop a job for its principal or an operator, from whichever session; promise it.
+
+        Raises:
+            JobNotFound: there is no such job, or the principal may not know of it.
+            PermissionDenied: the policy forbids it, or the principal only observes the job.
+            InvalidRequest: it has ended.
+        """
+        if not self._core.policy.allow_stop:
+            raise PermissionDenied("jobs cannot be stopped here, only cancelled by their session")
+        job = await self._find(request, message.job_id)
+        if job is None:
+            return
+        principal = self._session.principal
+        if not (principal == job.principal or self._is_operator):
+            raise PermissionDenied("only the job's own principal may stop it")
+        end = outcome.cancelled(message.reason, stopped_by=principal)
+        stopped = Stopped(request_id=request.id, job_id=job.id, reason=message.reason)
+        self._end(request, job, end, stopped)
+
+    async def _find(self, request: Request, job_id: str) -> Job | None:
+        """Return a job that has not ended; None if it has, and its client needs no answer."""
+        job = self._jobs.live.get(job_id)
+        if job is None:
+            row = await self._core.store.job(job_id)
+            self._check_visible(None if row is None else row.principal)
+            assert row is not None
+            self._refuse_ended(request, row.job_id, row.status)
+            return None
+        self._check_visible(job.principal)
+        return job
+
+    def _end(self, request: Request, job: Job, end: Outcome, agreed: Cancelled | Stopped) -> None:
+        decided = job.decide(end)
         ends = job.outcome
         if not decided and ends is not None and (job.ended or ends.status != "cancelled"):
             self._refuse_ended(request, job.id, ends.status)
             return
-        payload = {"job_id": job.id} | (
-            {} if message.reason is None else {"reason": message.reason}
-        )
-        tail = frame("job.cancelled", payload, job_id=job.id)
+        tail = frame(agreed.type, to_json(agreed), job_id=job.id)
         if decided:
+            stopped_by = self._session.principal if isinstance(agreed, Stopped) else None
             # In the store's queue before the promise: a crash must not break the promise.
-            self._core.store.put(CancelJob(job.id, message.reason or ""))
+            self._core.store.put(CancelJob(job.id, agreed.reason or "", stopped_by))
         # Only the first promise is logged, however often the client asks.
         self._session.tell(Promise(tail) if decided else Answer(request.attachment, tail))
         job.wind_up()

@@ -29,6 +29,7 @@ from arcp_trio.wire.messages import (
     ListJobs,
     Message,
     SessionResume,
+    Stop,
     Submit,
     Subscribe,
     Unsubscribe,
@@ -107,7 +108,7 @@ class Clerk:
         self._core.metrics.refused(error)
         refused = {"code": error.code, "error": error.message}
         log.debug("request refused", extra=self._facts(request) | refused)
-        job_id = message.job_id if isinstance(message, Cancel | Subscribe) else None
+        job_id = message.job_id if isinstance(message, Cancel | Stop | Subscribe) else None
         tail = refusal(error, request_id=request.id, job_id=job_id)
         self._session.tell(Answer(request.attachment, tail))
 
@@ -134,6 +135,8 @@ class Clerk:
                 self._submissions.begin(session, request, message)
             case Cancel():
                 await self._cancelling.cancel(request, message)
+            case Stop():
+                await self._cancelling.stop(request, message)
             case Close():
                 self._in_turn(request, partial(self._close, request, message))
             case Hello() | SessionResume():

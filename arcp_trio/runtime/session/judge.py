@@ -15,12 +15,14 @@ from arcp_trio.store.records import KeyRow
 from arcp_trio.wire.errors import DuplicateKey, JobNotFound
 from arcp_trio.wire.features import Feature
 from arcp_trio.wire.fingerprint import fingerprint
-from arcp_trio.wire.json import loads_exact
+from arcp_trio.wire.json import loads_exact, loads_object
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.job.jobs import Jobs
     from arcp_trio.runtime.session.submission import Submission
+    from arcp_trio.wire.json import Json
+    from arcp_trio.wire.messages import Submit
 
 
 @attrs.frozen
@@ -113,7 +115,7 @@ class Judge:
 
         For another session the watch begins with the job's first event, while the job runs.
         """
-        if fingerprint(submission.submit) != known.fingerprint:
+        if not _is_same(submission.submit, known):
             raise DuplicateKey("this idempotency key came with other parameters before")
         session, store = submission.session, self._core.store
         tail = accepted_tail(loads_exact(known.accepted), submission.request.id)
@@ -130,6 +132,14 @@ class Judge:
                 raise JobNotFound(f"{known.job_id} has ended, and its end is no longer kept")
             watch = Watch(session, ended.job_id, None, ended.length - 1)
         return Decision(tail, watch, again=again)
+
+
+def _is_same(submit: Submit, known: KeyRow) -> bool:
+    """Whether a submit has the parameters with which its key came first (§7.2)."""
+    if fingerprint(submit) == known.fingerprint:
+        return True
+    constraints: dict[str, Json] = loads_object(known.accepted).get("lease_constraints") or {}
+    return fingerprint(submit, expires_at=constraints.get("expires_at")) == known.fingerprint
 
 
 def _new(submission: Submission, new: NewJob) -> Decision:

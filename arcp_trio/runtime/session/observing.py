@@ -132,7 +132,8 @@ class Observing:
     def _check_room(self) -> None:
         most = self._core.limits.subscriptions_per_session
         if len(self._session.subscriptions) >= most:
-            raise limit_hit("subscriptions_per_session", most)
+            helps = "unsubscribe from a job first"
+            raise limit_hit("subscriptions_per_session", most, what_helps=helps)
 
     def unsubscribe(self, message: Unsubscribe) -> None:
         """Stop watching a job at once; this is not answered."""

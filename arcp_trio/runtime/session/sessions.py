@@ -252,7 +252,8 @@ class Sessions:
         """
         most = self._core.limits.sessions_per_principal
         if self._connected[principal] >= most:
-            raise limit_hit("sessions_per_principal", most)
+            helps = "try again when a session has ended"
+            raise limit_hit("sessions_per_principal", most, what_helps=helps)
 
     def join(self, session: Session, attachment: Attachment) -> None:
         """Give a session to a connection, and count the connection for its principal."""

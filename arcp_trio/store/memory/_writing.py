@@ -164,7 +164,7 @@ class TableWriter:
     @_apply.register
     def _cancel_job(self, write: CancelJob) -> None:
         journal = self._tables.journals[write.job_id]
-        journal.row = attrs.evolve(journal.row, cancelled=write.reason)
+        journal.row = attrs.evolve(journal.row, cancelled=write.reason, stopped_by=write.stopped_by)
 
     @_apply.register
     def _finish_job(self, write: FinishJob) -> None:

@@ -22,7 +22,7 @@ from arcp_trio.store.records import (
 _SELECT_JOBS: Final = """
     SELECT jid, job_id, agent, principal, session_id, trace_id, accepted, created_at, status,
         finished_at, length, cancelled, max(last_seq, coalesce((SELECT last_seq FROM watch
-        WHERE watch.sid = job.sid AND watch.job_id = job.job_id), 0)), budget
+        WHERE watch.sid = job.sid AND watch.job_id = job.job_id), 0)), budget, stopped_by
     FROM job WHERE """
 
 
@@ -177,6 +177,7 @@ def _jobs(db: sqlite3.Connection, where: str, *values: object) -> list[JobRow]:
             submitters=frozenset(name for (name,) in db.execute(submitters, row[:1])),
             last_seq=row[12],
             budget=row[13],
+            stopped_by=row[14],
         )
         for row in rows
     ]

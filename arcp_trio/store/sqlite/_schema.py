@@ -144,7 +144,9 @@ _FIRST: Final = (
     )""",
 )
 
-MIGRATIONS: list[tuple[str, ...]] = [_FIRST]
+_STOPPED_BY: Final = ("ALTER TABLE job ADD COLUMN stopped_by TEXT",)
+
+MIGRATIONS: list[tuple[str, ...]] = [_FIRST, _STOPPED_BY]
 """Item n makes version n + 1 out of version n. Never edit a released one; append another."""
 
 SMALL_TABLES: Final = (

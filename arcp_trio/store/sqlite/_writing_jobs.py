@@ -74,8 +74,11 @@ def start_job(write: StartJob, db: sqlite3.Connection) -> None:
 
 
 def cancel_job(write: CancelJob, db: sqlite3.Connection) -> None:
-    """Update a job with the reason of its cancel."""
-    db.execute("UPDATE job SET cancelled = ? WHERE job_id = ?", (write.reason, write.job_id))
+    """Update a job with the reason of its cancel, and who has stopped it."""
+    db.execute(
+        "UPDATE job SET cancelled = ?, stopped_by = ? WHERE job_id = ?",
+        (write.reason, write.stopped_by, write.job_id),
+    )
 
 
 def finish_job(write: FinishJob, db: sqlite3.Connection) -> None:

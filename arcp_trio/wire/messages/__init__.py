@@ -1,4 +1,4 @@
-"""Every message of §6 to §8 as a class of its payload, and the tables for reading them."""
+"""Every message as a class of its payload, and the tables for reading them (§6 to §8)."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from arcp_trio.wire.messages.job import (
     JobEvent,
     JobResult,
     LeaseConstraints,
+    Stop,
+    Stopped,
     Submit,
     Subscribe,
     Subscribed,
@@ -73,6 +75,8 @@ __all__ = [
     "Pong",
     "RuntimeCapabilities",
     "SessionResume",
+    "Stop",
+    "Stopped",
     "Submit",
     "Subscribe",
     "Subscribed",
@@ -95,6 +99,7 @@ Message: TypeAlias = (
     | ListJobs
     | Submit
     | Cancel
+    | Stop
     | Subscribe
     | Unsubscribe
 )
@@ -111,6 +116,7 @@ _TO_RUNTIME: Final[tuple[type[Message], ...]] = (
     ListJobs,
     Submit,
     Cancel,
+    Stop,
     Subscribe,
     Unsubscribe,
 )
@@ -124,6 +130,7 @@ _TO_CLIENT: Final = (
     JobListing,
     Accepted,
     Cancelled,
+    Stopped,
     JobEvent,
     JobResult,
     JobErrorBody,
@@ -143,6 +150,8 @@ _ALSO_ON_ENVELOPE: Final[Mapping[type[Any], str]] = {
     Accepted: "job_id",
     Cancel: "job_id",
     Cancelled: "job_id",
+    Stop: "job_id",
+    Stopped: "job_id",
     Subscribe: "job_id",
     Subscribed: "job_id",
     Unsubscribe: "job_id",
@@ -162,7 +171,7 @@ def decode_payload(envelope: Envelope, table: Table) -> object:
     """Read the payload as the class that the table has for the envelope's type.
 
     Unknown fields are ignored. The result is None for a type of another namespace, such as
-    `x-vendor.*`.
+    another vendor's.
 
     Raises:
         UnknownType: the table has no such type of `session.*` or `job.*`.

@@ -86,6 +86,27 @@ class Cancelled:
 
 
 @attrs.frozen(kw_only=True)
+class Stop:
+    """A request to stop a job, from any session of its principal: a message of this project."""
+
+    type: ClassVar[str] = "x-vendor.arcp-trio.stop"
+
+    job_id: Identifier
+    reason: Remark | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Stopped:
+    """The stop was accepted; the job's terminal message follows."""
+
+    type: ClassVar[str] = "x-vendor.arcp-trio.stopped"
+
+    request_id: str | None = None
+    job_id: str
+    reason: str | None = None
+
+
+@attrs.frozen(kw_only=True)
 class Subscribe:
     """A request to observe a job (§7.6)."""
 
