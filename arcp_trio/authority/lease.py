@@ -13,7 +13,7 @@ from typing import Final, TypeAlias, TypeVar, cast
 
 import attrs
 
-from arcp_trio.authority.budget import add
+from arcp_trio.authority.budget import CURRENCY, add
 from arcp_trio.authority.grants import DELEGATE, never_matches, parse_grant
 from arcp_trio.authority.patterns import Pattern
 from arcp_trio.authority.subset import uncovered
@@ -43,7 +43,7 @@ _MAX_CAPABILITY: Final = 128  # characters
 
 # Within the bounds of budget.py, in which sums and remainders are exact.
 _AMOUNT: Final = re.compile(
-    r"(?P<currency>[A-Za-z][A-Za-z0-9_-]{0,31}):(?P<amount>[0-9]{1,18}(?:\.[0-9]{1,12})?)"
+    rf"(?P<currency>{CURRENCY}):(?P<amount>[0-9]{{1,18}}(?:\.[0-9]{{1,12}})?)"
 )
 _AMOUNT_WORDS: Final = "currency:amount, such as USD:5.00, of at most 18 digits and 12 decimals"
 

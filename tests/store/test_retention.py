@@ -44,6 +44,22 @@ async def test_finished_jobs_go_by_age(store: Store, feeder: Feeder) -> None:
     assert await kept(store, *"ABCD") == ["D"]
 
 
+async def test_jobs_go_by_request(store: Store, feeder: Feeder) -> None:
+    """Finished jobs that are to be forgotten go, once; a watch still reads what it is owed."""
+    feeder.session()
+    for job_id in "ABCD":
+        feeder.job(job_id)
+    feeder.watch(job_id="B")
+    for job_id in "ABC":
+        feeder.finish(job_id)
+    feeder.expire(forgotten=["A", "B", "D", "gone"])
+    assert await kept(store, *"ABCD") == ["C", "D"]
+    assert not await can_be_read(store, "A")
+    assert await can_be_read(store, "B")
+    feeder.expire(forgotten=["A", "B"])
+    assert await kept(store, *"ABCD") == ["C", "D"]
+
+
 async def test_finished_jobs_go_by_number(store: Store, feeder: Feeder) -> None:
     """Above the bound, the jobs that ended first are forgotten; running jobs do not count."""
     for job_id in "ABCDE":

@@ -64,6 +64,8 @@ class JobSource:
     key: IdempotencyKey | None = None
     parent: Job | None = None
     delegate_id: str | None = None
+    forget: bool = False
+    """The job leaves listings soon after its end."""
 
     @classmethod
     def delegation(cls, parent: Job, delegate_id: str) -> JobSource:
@@ -113,6 +115,7 @@ def draft(jobs: Jobs, wanted: Wanted, source: JobSource) -> Job:
         sends_chunks=source.sends_chunks,
         parent=parent,
         delegate_id=source.delegate_id,
+        forget=source.forget,
     )
     jobs.admit(job)
     if parent is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
+from collections import Counter, deque
 from typing import TYPE_CHECKING
 
 import trio
@@ -41,6 +41,8 @@ class Jobs:
         self._nursery = nursery
         self._count: Counter[str] = Counter()
         """How many jobs each principal has."""
+        self._to_forget: deque[tuple[float, str]] = deque()
+        """Ends and ids of jobs that have ended and are to be forgotten."""
         self._ordinal = 0
         self._one_ended = Wake()
         self._closed = False
@@ -81,7 +83,16 @@ class Jobs:
         self._count[job.principal] -= 1
         if not self._count[job.principal]:
             del self._count[job.principal]
+        if job.forget and job.finished_at is not None:
+            self._to_forget.append((job.finished_at, job.id))
         self._one_ended.set()
+
+    def take_forgotten(self, finished_before: float) -> list[str]:
+        """Return the ids of jobs that are to be forgotten and ended before then, each once."""
+        taken: list[str] = []
+        while self._to_forget and self._to_forget[0][0] <= finished_before:
+            taken.append(self._to_forget.popleft()[1])
+        return taken
 
     def remove_submitter(self, session_id: str) -> None:
         """Remove a session, which was closed or dropped, from those that may cancel its jobs."""

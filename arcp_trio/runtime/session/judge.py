@@ -12,7 +12,7 @@ from arcp_trio.runtime.job.acceptance import NewJob, accept, accept_at_once, acc
 from arcp_trio.runtime.job.draft import IdempotencyKey, JobSource, Wanted
 from arcp_trio.runtime.session.watch import Watch
 from arcp_trio.store.records import KeyRow
-from arcp_trio.wire.errors import DuplicateKey, JobNotFound
+from arcp_trio.wire.errors import DuplicateKey, InvalidRequest, JobNotFound
 from arcp_trio.wire.features import Feature
 from arcp_trio.wire.fingerprint import fingerprint
 from arcp_trio.wire.json import loads_exact, loads_object
@@ -99,6 +99,8 @@ class Judge:
 
     def _wanted(self, submission: Submission) -> Wanted:
         submit = submission.submit
+        if _is_forgotten(submit) and submit.lease_request:
+            raise InvalidRequest("forget is for jobs without a lease")
         constraints = submit.lease_constraints
         expires_at = None if constraints is None else constraints.expires_at
         return Wanted(
@@ -158,4 +160,9 @@ def _source(submission: Submission) -> JobSource:
         wants_credentials=submission.wants_credentials,
         request_id=submission.request.id,
         key=None if key is None else IdempotencyKey(key, fingerprint(submit)),
+        forget=_is_forgotten(submit),
     )
+
+
+def _is_forgotten(submit: Submit) -> bool:
+    return submit.extras is not None and submit.extras.forget

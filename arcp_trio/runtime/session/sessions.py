@@ -220,6 +220,7 @@ class Sessions:
                     now=wall,
                     finished_before=wall - core.limits.finished_job_seconds,
                     finished_jobs=core.limits.finished_jobs,
+                    forgotten=self.jobs.take_forgotten(wall - SWEEP_SECONDS),
                 )
             )
             next_window = self._deadlines[0][0] if self._deadlines else math.inf

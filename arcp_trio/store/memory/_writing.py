@@ -159,7 +159,7 @@ class TableWriter:
     @_apply.register
     def _start_job(self, write: StartJob) -> None:
         journal = self._tables.journals[write.job_id]
-        journal.row = attrs.evolve(journal.row, status=Status.RUNNING)
+        journal.row = attrs.evolve(journal.row, status=Status.RUNNING, started_at=write.started_at)
 
     @_apply.register
     def _cancel_job(self, write: CancelJob) -> None:
@@ -176,6 +176,9 @@ class TableWriter:
             finished_at=write.finished_at,
             length=write.entry.index + 1,
             budget=write.budget,
+            error=write.error,
+            spent=write.spent,
+            last_event=write.last_event,
         )
         self._tables.finished[write.job_id] = write.finished_at
 
@@ -200,6 +203,9 @@ class TableWriter:
     @_apply.register
     def _expire(self, write: Expire) -> None:
         """Drop what is past its retention, which stands first in `finished` and in `keys`."""
+        for job_id in write.forgotten:
+            if job_id in self._tables.finished:
+                self._retire(job_id)
         surplus = len(self._tables.finished) - write.finished_jobs
         gone: list[str] = []
         for job_id, finished_at in self._tables.finished.items():
@@ -207,16 +213,20 @@ class TableWriter:
                 break
             gone.append(job_id)
         for job_id in gone:
-            del self._tables.finished[job_id]
-            journal = self._tables.journals[job_id]
-            journal.expired = True
-            self._unlist(journal.row)
-            if not journal.watchers:
-                del self._tables.journals[job_id]
+            self._retire(job_id)
         due = list(takewhile(lambda row: row.expires_at <= write.now, self._tables.keys.values()))
         for row in due:
             if row.job_id not in self._tables.journals:
                 del self._tables.keys[row.principal, row.key]
+
+    def _retire(self, job_id: str) -> None:
+        """End the retention of a job: only sessions that watch it still read it."""
+        del self._tables.finished[job_id]
+        journal = self._tables.journals[job_id]
+        journal.expired = True
+        self._unlist(journal.row)
+        if not journal.watchers:
+            del self._tables.journals[job_id]
 
     def _unlist(self, row: JobRow) -> None:
         for principal in (row.principal, None):

@@ -146,7 +146,15 @@ _FIRST: Final = (
 
 _STOPPED_BY: Final = ("ALTER TABLE job ADD COLUMN stopped_by TEXT",)
 
-MIGRATIONS: list[tuple[str, ...]] = [_FIRST, _STOPPED_BY]
+# What a listing tells of a job. It is not known of jobs that were stored before.
+_BRIEFS: Final = (
+    "ALTER TABLE job ADD COLUMN started_at REAL",
+    "ALTER TABLE job ADD COLUMN error BLOB",
+    "ALTER TABLE job ADD COLUMN spent BLOB",
+    "ALTER TABLE job ADD COLUMN last_event TEXT",
+)
+
+MIGRATIONS: list[tuple[str, ...]] = [_FIRST, _STOPPED_BY, _BRIEFS]
 """Item n makes version n + 1 out of version n. Never edit a released one; append another."""
 
 SMALL_TABLES: Final = (

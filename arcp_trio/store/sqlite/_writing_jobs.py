@@ -69,8 +69,11 @@ def add_submitter(write: AddSubmitter, db: sqlite3.Connection) -> None:
 
 
 def start_job(write: StartJob, db: sqlite3.Connection) -> None:
-    """Update the status of a job."""
-    db.execute("UPDATE job SET status = ? WHERE job_id = ?", (Status.RUNNING, write.job_id))
+    """Update a job with its start."""
+    db.execute(
+        "UPDATE job SET status = ?, started_at = ? WHERE job_id = ?",
+        (Status.RUNNING, write.started_at, write.job_id),
+    )
 
 
 def cancel_job(write: CancelJob, db: sqlite3.Connection) -> None:
@@ -86,13 +89,16 @@ def finish_job(write: FinishJob, db: sqlite3.Connection) -> None:
     entry = write.entry
     db.execute(
         "UPDATE job SET status = ?, finished_at = ?, terminal_ordinal = ?, length = ?,"
-        " budget = ? WHERE job_id = ?",
+        " budget = ?, error = ?, spent = ?, last_event = ? WHERE job_id = ?",
         (
             write.status,
             write.finished_at,
             entry.ordinal,
             entry.index + 1,
             write.budget,
+            write.error,
+            write.spent,
+            write.last_event,
             write.job_id,
         ),
     )
@@ -139,6 +145,10 @@ def expire(write: Expire, db: sqlite3.Connection) -> None:
     db.execute(
         "UPDATE job SET expired = 1 WHERE finished_at <= ? AND expired = 0",
         (write.finished_before,),
+    )
+    db.executemany(
+        "UPDATE job SET expired = 1 WHERE job_id = ? AND finished_at IS NOT NULL",
+        [(job_id,) for job_id in write.forgotten],
     )
     (kept,) = db.execute(
         "SELECT count(*) FROM job WHERE finished_at IS NOT NULL AND expired = 0"
