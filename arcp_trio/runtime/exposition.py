@@ -41,6 +41,12 @@ def _lines(core: Core, sessions: Sessions, connections: int) -> Iterator[str]:
         "arcp_jobs", "gauge", "Jobs that have not ended.", _by("state", _states(jobs))
     )
     yield from _family(
+        "arcp_agent_threads",
+        "gauge",
+        "Threads of agents: of running jobs, and those that go on after their jobs' ends.",
+        _by("state", _threads(jobs)),
+    )
+    yield from _family(
         "arcp_jobs_finished_total",
         "counter",
         "Jobs that have ended, by their final status.",
@@ -57,6 +63,11 @@ def _lines(core: Core, sessions: Sessions, connections: int) -> Iterator[str]:
         "arcp_evicted_events_total",
         "Events given up to keep to journal_bytes, and numbers to unacked_frames.",
         metrics.evicted_events,
+    )
+    yield from _counter(
+        "arcp_loop_stalls_total",
+        "How often the event loop was held for more than 200 ms.",
+        metrics.loop_stalls,
     )
     yield from _gauge(
         "arcp_tail_bytes",
@@ -113,6 +124,11 @@ def _largest(ledger: Ledger) -> Iterable[Sample]:
 def _states(jobs: Jobs) -> Mapping[str, int]:
     counted = Counter(job.status for job in jobs.live.values() if job.accepted)
     return {status: counted[status] for status in (Status.PENDING, Status.RUNNING)}
+
+
+def _threads(jobs: Jobs) -> Mapping[str, int]:
+    abandoned = jobs.threads.abandoned
+    return {"running": jobs.threads.total - abandoned, "abandoned": abandoned}
 
 
 # -- the format

@@ -74,6 +74,10 @@ class Limits:
     waiting_submits_per_principal: int = 1_000
     waiting_submits: int = 10_000
     """Submits that wait for another one with the same key."""
+    agent_threads: int = 1_000
+    """Of agents that are plain functions or under asyncio; past it their jobs fail at once."""
+    agent_threads_per_principal: int = 100
+    """The same for each principal; threads that outlast their jobs count."""
     subscriptions_per_session: int = 1_000
     malformed_frames: int = 1_000
     """Per ten seconds and connection; past it the connection is closed with 1008."""

@@ -57,6 +57,10 @@ HIT_BY = {
         "jobs/test_submit.py::test_one_principal_does_not_use_up_the_places_of_another"
     ),
     "jobs": "jobs/test_submit.py::test_jobs_past_a_limit_are_refused_until_one_ends",
+    "agent_threads": "jobs/test_outside.py::test_all_threads_together_are_bounded",
+    "agent_threads_per_principal": (
+        "jobs/test_outside.py::test_the_threads_of_a_principal_are_bounded"
+    ),
     "subscriptions_per_session": (
         "flow/test_subscription_bounds.py::test_subscriptions_are_limited"
     ),
