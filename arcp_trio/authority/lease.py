@@ -35,6 +35,9 @@ MAX_PATTERNS: Final = 1000
 MAX_SEGMENTS: Final = 8192
 """Segments of all patterns of a lease, at most: they bound the cost of one check."""
 
+MAX_BYTES: Final = 64 * 1024
+"""Bytes of the patterns of a lease, at most: each listing of its job repeats them."""
+
 _MAX_PROBLEMS: Final = 8  # named in one error
 _EXPIRY_PATH: Final = "$.lease_constraints.expires_at"
 
@@ -158,6 +161,9 @@ def _read_lists(request: object, problems: _Problems) -> dict[str, Sequence[obje
     texts = [item for items in lists.values() for item in items if isinstance(item, str)]
     if sum(text.count("/") + 1 for text in texts) > MAX_SEGMENTS:
         problems.append(f"more than {MAX_SEGMENTS} segments in all @ $.lease_request")
+        return {}
+    if sum(len(text.encode(errors="surrogatepass")) for text in texts) > MAX_BYTES:
+        problems.append(f"more than {MAX_BYTES} bytes of patterns @ $.lease_request")
         return {}
     return lists
 

@@ -20,7 +20,7 @@ from arcp_trio.runtime.wake import Wake
 from arcp_trio.store.records import Status
 from arcp_trio.store.writes import StartJob
 from arcp_trio.wire.errors import ArcpError, InternalError, LeaseExpired, error_from_payload
-from arcp_trio.wire.json import JsonValue, dumps
+from arcp_trio.wire.json import dumps
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from arcp_trio.authority.authority import Authority
     from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.credentials.wallet import Wallet
-    from arcp_trio.runtime.job.context import JobContext
     from arcp_trio.runtime.job.jobs import Jobs
     from arcp_trio.runtime.tracing import Span
 
@@ -47,7 +46,8 @@ class Job:
     jobs: Jobs
     id: str
     agent: Agent
-    input: JsonValue
+    input: bytes
+    """As JSON."""
     principal: str
     session_id: str
     """The session that submitted it first."""
@@ -94,7 +94,7 @@ class Job:
     _store_scope: trio.CancelScope = attrs.field(factory=lambda: trio.CancelScope(shield=True))
     """The scope of the wait for the terminal to be stored."""
 
-    async def run(self, context: JobContext) -> None:
+    async def run(self) -> None:
         """Run the agent, then finish, unless `stop_agent` had to finish before.
 
         A job whose end was decided before its start does not call its agent.
@@ -106,7 +106,7 @@ class Job:
             self.started_at = self.core.clock.now()
             self.core.store.put(StartJob(self.id, self.started_at))
             self._warn_of_idle_grants()
-            await self.agent_run.run(self, context)
+            await self.agent_run.run(self)
         await self._finish()
 
     def _warn_of_idle_grants(self) -> None:

@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from arcp_trio.runtime.job.agent_threads import AgentThreads
 from arcp_trio.runtime.job.context import JobContext
+from arcp_trio.runtime.job.desk import Desk
+from arcp_trio.runtime.job.link import DirectLink
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.runtime.tasks import first_of, start_clean
 from arcp_trio.runtime.wake import Wake
+from arcp_trio.wire.json import Json
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -32,6 +36,7 @@ class Jobs:
         self.core = core
         self.agents = agents
         self.revoker = revoker
+        self.threads = AgentThreads(core)
         self.live: dict[str, Job] = {}
         self._nursery = nursery
         self._count: Counter[str] = Counter()
@@ -53,8 +58,8 @@ class Jobs:
 
     # -- coming and going
 
-    def refuse_if_full(self, principal: str) -> None:
-        """Refuse another job if there are as many as there may be.
+    def refuse_if_full(self, principal: str, input_bytes: int) -> None:
+        """Refuse another job if there are as many as there may be, or if its input is too much.
 
         Raises:
             InternalError: a limit is reached.
@@ -66,15 +71,18 @@ class Jobs:
         if self._count[principal] >= limits.jobs_per_principal:
             most = limits.jobs_per_principal
             raise limit_hit("jobs_per_principal", most, what_helps=helps)
+        self.core.ledger.inputs.refuse_if_full(principal, input_bytes)
 
     def admit(self, job: Job) -> None:
         """Count a job that was drafted."""
         self._count[job.principal] += 1
+        self.core.ledger.inputs.share(job.principal).take(len(job.input))
         self.live[job.id] = job
 
     def remove(self, job: Job) -> None:
         """Stop counting a job, whose terminal is stored or which was given up."""
         del self.live[job.id]
+        self.core.ledger.inputs.share(job.principal).give(len(job.input))
         self._count[job.principal] -= 1
         if not self._count[job.principal]:
             del self._count[job.principal]
@@ -100,7 +108,16 @@ class Jobs:
         """Run a job in a context of its own, with nothing of the connection that it came by."""
         if not self._closed:
             log.info("job accepted", extra=job.facts | {"trace_id": job.trace_id})
-            start_clean(self._nursery, job.run, JobContext(job), name=f"job {job.id}")
+            start_clean(self._nursery, job.run, name=f"job {job.id}")
+
+    async def call_agent(self, job: Job) -> Json:
+        """Call a job's agent where it runs, and return its result."""
+        desk = Desk(job)
+        if job.agent.loop != "trio":
+            return await self.threads.run(desk)
+        return await job.agent.function(
+            JobContext(DirectLink(desk), desk.facts(), job.agent_run.deadline)
+        )
 
     def start_beside(self, job: Job, work: Callable[[], Awaitable[None]], name: str) -> None:
         """Start a task beside a job's agent, which ends with the job at the latest."""

@@ -11,7 +11,7 @@ import attrs
 from arcp_trio.runtime.credentials.holes import with_holes
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.runtime.notices import frame
-from arcp_trio.runtime.session.outbox import Answer, Promise
+from arcp_trio.runtime.session.outbox import AfterNumber, Answer, Promise
 from arcp_trio.runtime.session.watch import Watch
 from arcp_trio.wire.errors import JobNotFound
 from arcp_trio.wire.json import Json, JsonObject, loads_exact, loads_object
@@ -96,7 +96,8 @@ class Observing:
             credentials=None if job is None else _credentials(job),
             **_descriptor(row, job),
         )
-        tail = partial(_subscribed_tail, subscribed, replayed)
+        make = partial(_subscribed_tail, subscribed, replayed)
+        tail = AfterNumber(make, size=len(row.accepted))
         if watch is None:
             # The session gets all of the job's events anyway, or the job is over.
             session.tell(Answer(request.attachment, tail))
