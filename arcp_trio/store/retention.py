@@ -1,4 +1,4 @@
-"""Whose finished jobs go when there are too many, for every engine."""
+"""The finished jobs that each principal loses when there are too many, for every engine."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ JOBS = 20
 
 
 async def do(peer: Peer, count: int, key: str) -> list[str]:
-    """Have so many jobs done, the first of them under a key; return their ids, newest first."""
+    """Have `count` jobs done, the first of them under a key; return their ids, newest first."""
     ids: list[str] = []
     for number in range(count):
         keyed = {} if number else {"idempotency_key": key}
