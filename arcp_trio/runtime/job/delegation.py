@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from arcp_trio.authority.grants import DELEGATE
-from arcp_trio.authority.lease import Lease, narrowed
+from arcp_trio.authority.lease import Lease
+from arcp_trio.authority.narrowing import narrowed
 from arcp_trio.runtime.job.acceptance import accept
 from arcp_trio.runtime.job.draft import JobSource, Wanted
 from arcp_trio.runtime.job.events import add_event, give_way
