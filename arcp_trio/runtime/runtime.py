@@ -19,6 +19,7 @@ from arcp_trio.runtime.credentials.provisioner import Provisioner
 from arcp_trio.runtime.credentials.revocation import Revoker
 from arcp_trio.runtime.exposition import exposition
 from arcp_trio.runtime.farewell import Farewell
+from arcp_trio.runtime.granting import reserved_paths
 from arcp_trio.runtime.job import outcome
 from arcp_trio.runtime.job.agents import AgentFunction, Agents
 from arcp_trio.runtime.job.jobs import Jobs
@@ -85,6 +86,7 @@ class Runtime:
             tracer: gets a span per job and per tool call (§11);
                 `arcp_trio.telemetry.opentelemetry` has one.
         """
+        store, policy = store or MemoryStore(), policy or Policy()
         self.agents = Agents()
         self.limits = limits or Limits()
         self._core = Core(
@@ -92,9 +94,10 @@ class Runtime:
             version=__version__,
             authenticate=auth,
             operators=frozenset(operators),
-            store=store or MemoryStore(),
+            store=store,
             limits=self.limits,
-            policy=policy or Policy(),
+            policy=policy,
+            reserved_paths=reserved_paths(policy, store),
             clock=clock or SystemClock(),
             tracer=NoTracer() if tracer is None else FencedTracer(tracer),
         )
