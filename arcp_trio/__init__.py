@@ -75,11 +75,23 @@ if TYPE_CHECKING:
         Issued,
         Provisioner,
     )
-    from arcp_trio.runtime.job.agents import Agent, AgentFunction, Agents
+    from arcp_trio.runtime.job.agents import (
+        Agent,
+        AgentFunction,
+        Agents,
+        AsyncioAgentFunction,
+        BlockingAgentFunction,
+    )
+    from arcp_trio.runtime.job.asyncio_context import AsyncioContext, AsyncioFile
+    from arcp_trio.runtime.job.blocking import (
+        AgentCancelled,
+        BlockingChild,
+        BlockingContext,
+        BlockingResultStream,
+        BlockingToolCall,
+    )
+    from arcp_trio.runtime.job.blocks import Child, ResultStream, ToolCall
     from arcp_trio.runtime.job.context import JobContext
-    from arcp_trio.runtime.job.delegation import Child
-    from arcp_trio.runtime.job.result_stream import ResultStream
-    from arcp_trio.runtime.job.tools import ToolCall
     from arcp_trio.runtime.limits import Limits
     from arcp_trio.runtime.runtime import Runtime
     from arcp_trio.runtime.tracing import Span, Tracer
@@ -114,13 +126,22 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Agent",
+    "AgentCancelled",
     "AgentFunction",
     "AgentInfo",
     "AgentNotAvailable",
     "AgentVersionNotAvailable",
     "Agents",
     "ArcpError",
+    "AsyncioAgentFunction",
+    "AsyncioContext",
+    "AsyncioFile",
     "Authenticator",
+    "BlockingAgentFunction",
+    "BlockingChild",
+    "BlockingContext",
+    "BlockingResultStream",
+    "BlockingToolCall",
     "BrokenResult",
     "BudgetExhausted",
     "CannotRevoke",
@@ -193,9 +214,9 @@ _HOMES: Final = {
     "Pattern": "arcp_trio.authority.patterns",
     "Dialer": "arcp_trio.client.dialing",
     "Agent": "arcp_trio.runtime.job.agents",
-    "Child": "arcp_trio.runtime.job.delegation",
-    "ResultStream": "arcp_trio.runtime.job.result_stream",
-    "ToolCall": "arcp_trio.runtime.job.tools",
+    "Child": "arcp_trio.runtime.job.blocks",
+    "ResultStream": "arcp_trio.runtime.job.blocks",
+    "ToolCall": "arcp_trio.runtime.job.blocks",
     "Store": "arcp_trio.store.interface",
     "Transport": "arcp_trio.transport.base",
     "AgentInfo": "arcp_trio.wire.messages",
@@ -221,6 +242,15 @@ _HOMES: Final = {
     "stdio_agent": "arcp_trio.proxies.stdio",
     "AgentFunction": "arcp_trio.runtime.job.agents",
     "Agents": "arcp_trio.runtime.job.agents",
+    "AsyncioAgentFunction": "arcp_trio.runtime.job.agents",
+    "BlockingAgentFunction": "arcp_trio.runtime.job.agents",
+    "AsyncioContext": "arcp_trio.runtime.job.asyncio_context",
+    "AsyncioFile": "arcp_trio.runtime.job.asyncio_context",
+    "AgentCancelled": "arcp_trio.runtime.job.blocking",
+    "BlockingChild": "arcp_trio.runtime.job.blocking",
+    "BlockingContext": "arcp_trio.runtime.job.blocking",
+    "BlockingResultStream": "arcp_trio.runtime.job.blocking",
+    "BlockingToolCall": "arcp_trio.runtime.job.blocking",
     "Authenticator": "arcp_trio.runtime.access",
     "StaticTokens": "arcp_trio.runtime.access",
     "Clock": "arcp_trio.runtime.clock",

@@ -21,6 +21,7 @@ from arcp_trio.runtime.connection import sender
 from arcp_trio.runtime.job import acceptance, events
 from arcp_trio.runtime.job.job import Job
 from arcp_trio.runtime.job.jobs import Jobs
+from arcp_trio.runtime.job.link import DirectLink
 from arcp_trio.runtime.session import judge, record, scribe, sessions
 from arcp_trio.runtime.session.outbox import Outbox
 from arcp_trio.runtime.session.scribe import Scribe
@@ -50,7 +51,8 @@ def live_jobs(runtime: Runtime) -> set[str]:
 
 def job_of(context: JobContext) -> object:
     """Return what the runtime has of the job of an agent."""
-    return context._job
+    assert isinstance(context._link, DirectLink)
+    return context._link.desk.job
 
 
 def watching_sessions(runtime: Runtime, job_id: str) -> set[str]:
@@ -60,7 +62,7 @@ def watching_sessions(runtime: Runtime, job_id: str) -> set[str]:
 
 def claimed_keys(runtime: Runtime) -> int:
     """Return how many idempotency keys are held by submits that are being decided."""
-    return len(runtime._sessions._submissions._judge._claims)
+    return len(runtime._sessions._submissions._judge.claims)
 
 
 def hold_jobs(runtime: Runtime, patch: pytest.MonkeyPatch) -> Callable[[], None]:

@@ -23,7 +23,17 @@ ENDS = ("Reading", "Updating", "Writing")
 MODES = [f"Open{kind}" for kind in ("TextMode", *(f"BinaryMode{end}" for end in ENDS))]
 """Types of `open`'s modes, which only type checkers have."""
 HANDED_OUT = {
-    *("Child", "Client", "JobContext", "JobHandle", "ObservedJob", "ResultStream", "ToolCall"),
+    *("AsyncioContext", "AsyncioFile", "BlockingChild", "BlockingContext", "BlockingResultStream"),
+    *(
+        "BlockingToolCall",
+        "Child",
+        "Client",
+        "JobContext",
+        "JobHandle",
+        "ObservedJob",
+        "ResultStream",
+        "ToolCall",
+    ),
     *("testing.ConnectionRecord", "testing.Subscription"),
 }
 """Classes that a program is given and does not make: their constructors are internal."""

@@ -14,7 +14,7 @@ from typing import Final, TypeAlias, TypeVar, cast
 
 import attrs
 
-from arcp_trio.authority.budget import add
+from arcp_trio.authority.budget import CURRENCY, add
 from arcp_trio.authority.grants import DELEGATE, never_matches, parse_grant
 from arcp_trio.authority.patterns import Pattern
 from arcp_trio.wire.errors import InvalidRequest, clip
@@ -34,6 +34,9 @@ MAX_PATTERNS: Final = 1000
 MAX_SEGMENTS: Final = 8192
 """Segments of all patterns of a lease, at most: they bound the cost of one check."""
 
+MAX_BYTES: Final = 64 * 1024
+"""Bytes of the patterns of a lease, at most: each listing of its job repeats them."""
+
 MAX_PROBLEMS: Final = 8
 """Problems that one error names, at most."""
 _EXPIRY_PATH: Final = "$.lease_constraints.expires_at"
@@ -43,7 +46,7 @@ _MAX_CAPABILITY: Final = 128  # characters
 
 # Within the bounds of budget.py, in which sums and remainders are exact.
 _AMOUNT: Final = re.compile(
-    r"(?P<currency>[A-Za-z][A-Za-z0-9_-]{0,31}):(?P<amount>[0-9]{1,18}(?:\.[0-9]{1,12})?)"
+    rf"(?P<currency>{CURRENCY}):(?P<amount>[0-9]{{1,18}}(?:\.[0-9]{{1,12}})?)"
 )
 _AMOUNT_WORDS: Final = "currency:amount, such as USD:5.00, of at most 18 digits and 12 decimals"
 
@@ -162,6 +165,9 @@ def _read_lists(request: object, problems: _Problems) -> dict[str, Sequence[obje
     texts = [item for items in lists.values() for item in items if isinstance(item, str)]
     if sum(text.count("/") + 1 for text in texts) > MAX_SEGMENTS:
         problems.append(f"more than {MAX_SEGMENTS} segments in all @ $.lease_request")
+        return {}
+    if sum(len(text.encode(errors="surrogatepass")) for text in texts) > MAX_BYTES:
+        problems.append(f"more than {MAX_BYTES} bytes of patterns @ $.lease_request")
         return {}
     return lists
 

@@ -10,6 +10,7 @@ import trio
 
 from arcp_trio.runtime.access import Authenticator, Policy, WrongTokens
 from arcp_trio.runtime.clock import Clock
+from arcp_trio.runtime.ledger import Ledger
 from arcp_trio.runtime.limits import Limits
 from arcp_trio.runtime.metrics import Metrics
 from arcp_trio.runtime.tracing import Tracer
@@ -34,6 +35,9 @@ class Core:
     tracer: Tracer
     wrong_tokens: WrongTokens = attrs.field(factory=WrongTokens)
     metrics: Metrics = attrs.field(factory=Metrics)
+    ledger: Ledger = attrs.field(
+        init=False, default=attrs.Factory(lambda core: Ledger(core.limits), takes_self=True)
+    )
     taken_over: trio.Event = attrs.field(factory=trio.Event)
     """Set once what an earlier runtime left is taken over: sessions may be opened."""
     closing: bool = False

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from arcp_trio.store.records import Status
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.job.jobs import Jobs
+    from arcp_trio.runtime.ledger import Ledger
     from arcp_trio.runtime.metrics import Histogram
     from arcp_trio.runtime.session.sessions import Sessions
+
+LARGEST: Final = 5
+"""How many principals are named for each pool."""
 
 Labels = Mapping[str, str]
 Sample = tuple[Labels, float]
@@ -37,6 +41,12 @@ def _lines(core: Core, sessions: Sessions, connections: int) -> Iterator[str]:
         "arcp_jobs", "gauge", "Jobs that have not ended.", _by("state", _states(jobs))
     )
     yield from _family(
+        "arcp_agent_threads",
+        "gauge",
+        "Threads of agents: of running jobs, and those that go on after their jobs' ends.",
+        _by("state", _threads(jobs)),
+    )
+    yield from _family(
         "arcp_jobs_finished_total",
         "counter",
         "Jobs that have ended, by their final status.",
@@ -54,10 +64,27 @@ def _lines(core: Core, sessions: Sessions, connections: int) -> Iterator[str]:
         "Events given up to keep to journal_bytes, and numbers to unacked_frames.",
         metrics.evicted_events,
     )
+    yield from _counter(
+        "arcp_loop_stalls_total",
+        "How often the event loop was held for more than 200 ms.",
+        metrics.loop_stalls,
+    )
     yield from _gauge(
         "arcp_tail_bytes",
         "Bytes numbered for sessions and not sent yet.",
-        sessions.unsent_bytes.held,
+        core.ledger.unsent.held,
+    )
+    yield from _family(
+        "arcp_held",
+        "gauge",
+        "What all principals together hold of each pool, which its limits bound.",
+        _by("pool", {pool.name: pool.held for pool in core.ledger}),
+    )
+    yield from _family(
+        "arcp_held_most",
+        "gauge",
+        "What the principals that hold most of a pool hold of it.",
+        _largest(core.ledger),
     )
     yield from _histogram(
         "arcp_store_commit_seconds",
@@ -86,9 +113,22 @@ def _lines(core: Core, sessions: Sessions, connections: int) -> Iterator[str]:
     )
 
 
+def _largest(ledger: Ledger) -> Iterable[Sample]:
+    return [
+        ({"pool": pool.name, "principal": share.principal}, share.held)
+        for pool in ledger
+        for share in pool.largest(LARGEST)
+    ]
+
+
 def _states(jobs: Jobs) -> Mapping[str, int]:
     counted = Counter(job.status for job in jobs.live.values() if job.accepted)
     return {status: counted[status] for status in (Status.PENDING, Status.RUNNING)}
+
+
+def _threads(jobs: Jobs) -> Mapping[str, int]:
+    abandoned = jobs.threads.abandoned
+    return {"running": jobs.threads.total - abandoned, "abandoned": abandoned}
 
 
 # -- the format

@@ -69,6 +69,8 @@ class Metrics:
     """Bytes of these events, encoded."""
     evicted_events: int = 0
     """Events given up to keep to a bound, read or not."""
+    loop_stalls: int = 0
+    """How often the loop was held for more than a moment."""
     finished: dict[str, int] = attrs.field(factory=lambda: dict.fromkeys(ENDS, 0))
     """Jobs by how they ended."""
     refusals: dict[str, int] = attrs.field(

@@ -6,7 +6,7 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import Final, Self
 
 import trio
 
@@ -21,7 +21,7 @@ from arcp_trio.runtime.exposition import exposition
 from arcp_trio.runtime.farewell import Farewell
 from arcp_trio.runtime.granting import reserved_paths
 from arcp_trio.runtime.job import outcome
-from arcp_trio.runtime.job.agents import AgentFunction, Agents
+from arcp_trio.runtime.job.agents import Agents
 from arcp_trio.runtime.job.jobs import Jobs
 from arcp_trio.runtime.limits import Limits
 from arcp_trio.runtime.metrics import Failure
@@ -30,6 +30,7 @@ from arcp_trio.runtime.session.sessions import Sessions
 from arcp_trio.runtime.tasks import first_of, keep_running, start_clean
 from arcp_trio.runtime.tracing import FencedTracer, NoTracer, Tracer
 from arcp_trio.runtime.wake import Wake
+from arcp_trio.runtime.watchdog import Watchdog
 from arcp_trio.store.interface import Store
 from arcp_trio.store.memory import MemoryStore
 from arcp_trio.transport.base import Transport
@@ -44,8 +45,6 @@ SHUTDOWN_GRACE_SECONDS: Final = 2.0
 
 SHUTDOWN_REVOKE_SECONDS: Final = 1.0
 """How long credentials may take to be revoked then; the next start revokes the rest."""
-
-_F = TypeVar("_F", bound=AgentFunction)
 
 
 class Runtime:
@@ -88,6 +87,8 @@ class Runtime:
         """
         store, policy = store or MemoryStore(), policy or Policy()
         self.agents = Agents()
+        self.agent = self.agents.agent
+        """Registers the function below as an agent; see `Agents.agent`."""
         self.limits = limits or Limits()
         self._core = Core(
             name=name,
@@ -115,12 +116,6 @@ class Runtime:
         """Why the store's writer ended before the block did."""
 
     # -- agents
-
-    def agent(
-        self, name: str, *, version: str = "1.0.0", default: bool = False
-    ) -> Callable[[_F], _F]:
-        """Register the async function below as an agent; see `Agents.agent`."""
-        return self.agents.agent(name, version=version, default=default)
 
     def add(self, agents: Agents) -> None:
         """Register all agents of a registry."""
@@ -252,6 +247,7 @@ class Runtime:
                     sessions.start_soon(
                         keep_running, self._sessions.mind_store, name="store trouble"
                     )
+                    sessions.start_soon(Watchdog(core.metrics).run, name="watchdog")
                     self._nursery = sessions
                     log.info("runtime started", extra={"version": __version__})
                     task_status.started()

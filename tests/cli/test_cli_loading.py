@@ -60,6 +60,12 @@ def names(options: ServeOptions) -> list[str]:
     return [f"{name}@{each.default(name)}" for each in found for name in each.names()]
 
 
+def test_a_plain_function_becomes_an_agent() -> None:
+    """A plain function is served as one, in a thread."""
+    (found,) = named_agents(ServeOptions(agent=("mine=good_agents:plain",)))
+    assert found.resolve("mine").loop is None
+
+
 def test_an_async_function_becomes_an_agent() -> None:
     """`--agent` takes an async function, and a name with or without a version."""
     assert names(ServeOptions(agent=("mine=good_agents:work",))) == ["mine@1.0.0"]
@@ -102,9 +108,8 @@ def test_the_current_directory_comes_first(tmp_path: Path) -> None:
         ("mine=good_agents.py:work", "leave out the .py, good_agents"),
         ("mine=good_agents.inner:work", "there is no module good_agents.inner"),
         ("mine=good_agents:absent", "good_agents, good_agents.py, has no absent"),
-        ("mine=good_agents:plain", "plain is not an async function"),
-        ("mine=good_agents:generator", "generator is not an async function"),
-        ("mine=good_agents:agents", "agents is not an async function"),
+        ("mine=good_agents:generator", "not an async function, nor a plain one"),
+        ("mine=good_agents:agents", "not an async function, nor a plain one"),
         ("mine=raises:work", "importing raises failed with RuntimeError: first (raises.py line 1)"),
         ("mine=leaves:work", "importing leaves failed with SystemExit: 0 (leaves.py line 1)"),
         ("mine=misspelt:work", "importing misspelt failed with SyntaxError: "),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
 from functools import partial
+from typing import Any
 
 import pytest
 import trio
@@ -85,15 +87,15 @@ def test_a_refused_agent_leaves_no_name_behind() -> None:
     """A name whose only registration was refused does not resolve."""
     agents = Agents()
     with pytest.raises(TypeError):
-        agents.agent("a")(lambda _job: None)  # type: ignore[type-var]
+        agents.agent("a", loop="asyncio")(lambda _job: None)  # type: ignore[type-var]
     assert not agents.names()
     assert agents.inventory() == []
     with pytest.raises(AgentNotAvailable):
         agents.resolve("a")
 
 
-def test_what_is_async_can_be_an_agent() -> None:
-    """Async functions, partials and methods can be agents; anything else is a TypeError."""
+def test_functions_of_all_kinds_can_be_agents() -> None:
+    """Functions, async or plain, partials and methods can be agents; others are TypeErrors."""
 
     class Team:
         async def method(self, _job: JobContext) -> Json:
@@ -106,8 +108,15 @@ def test_what_is_async_can_be_an_agent() -> None:
     agents.agent("function")(nothing)
     agents.agent("method")(Team().method)
     agents.agent("partial")(partial(with_settings, "settings"))
-    with pytest.raises(TypeError, match="not an async function"):
-        agents.agent("b")("not callable")  # type: ignore[type-var]
+    agents.agent("plain")(lambda _job: None)
+
+    async def generator(_job: JobContext) -> AsyncGenerator[Json]:
+        yield None
+
+    wrong: list[Any] = ["not callable", generator, Team]
+    for each in wrong:
+        with pytest.raises(TypeError, match="not an async function, nor a plain one"):
+            agents.agent("b")(each)
 
 
 def test_registering_gives_the_function_back() -> None:

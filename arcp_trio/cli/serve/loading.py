@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import inspect
 import shlex
 import shutil
 import sys
@@ -16,7 +15,7 @@ from arcp_trio.cli.serve.demo import demo_agents
 from arcp_trio.cli.serve.options import ServeOptions
 from arcp_trio.cli.serve.places import place_in_own_code, shown_path
 from arcp_trio.proxies.stdio import stdio_agent
-from arcp_trio.runtime.job.agents import AgentFunction, Agents
+from arcp_trio.runtime.job.agents import DEFAULT_VERSION, AgentFunction, Agents
 from arcp_trio.wire.agent_ref import parse_agent_ref
 from arcp_trio.wire.errors import InvalidRequest
 
@@ -64,20 +63,15 @@ def _one_agent(text: str) -> Agents:
         raise CommandError(f"{where}: {error.message}") from error
     function = _program(where, rest) if kind == _STDIO else _function(where, kind, rest)
     agents = Agents()
-    register = (
-        agents.agent(ref.name)
-        if ref.version is None
-        else agents.agent(ref.name, version=ref.version)
-    )
-    register(function)
+    try:
+        agents.agent(ref.name, version=ref.version or DEFAULT_VERSION)(function)
+    except TypeError as error:
+        raise CommandError(f"{where}: {error}") from error
     return agents
 
 
 def _function(where: str, module_name: str, name: str) -> AgentFunction:
-    function = _attribute(where, _module(where, module_name), name)
-    if not inspect.iscoroutinefunction(function):
-        raise CommandError(f"{where}: {name} is not an async function; use async def")
-    return cast("AgentFunction", function)
+    return cast("AgentFunction", _attribute(where, _module(where, module_name), name))
 
 
 def _program(where: str, command: str) -> AgentFunction:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from types import FrameType
@@ -13,9 +12,8 @@ from typing import Final
 import trio
 
 from arcp_trio.cli.logs import visible
+from arcp_trio.code_places import callers, code_place
 
-_SKIPPED: Final = sys.stdlib_module_names | {"trio", "trio_websocket", "outcome"}
-"""Packages whose functions wait on behalf of their callers; the caller is what is shown."""
 _STDERR: Final = 2
 
 
@@ -43,7 +41,7 @@ def _lines(root: trio.lowlevel.Task, interrupted: FrameType | None) -> Iterator[
     running = _running()
     yield f"task tree: {len(tasks)} tasks"
     for depth, task in tasks:
-        frames = _callers(interrupted) if task is running else _awaited(task)
+        frames = callers(interrupted) if task is running else _awaited(task)
         now = " (running)" if task is running else ""
         yield f"{'  ' * depth}- {visible(task.name)}{_place(frames)}{now}"
 
@@ -70,20 +68,7 @@ def _awaited(task: trio.lowlevel.Task) -> list[FrameType]:
     return [frame for frame, _ in task.iter_await_frames()][::-1]
 
 
-def _callers(frame: FrameType | None) -> list[FrameType]:
-    """Return a frame and those that called it, innermost first."""
-    frames: list[FrameType] = []
-    while frame is not None:
-        frames.append(frame)
-        frame = frame.f_back
-    return frames
-
-
 def _place(frames: Iterable[FrameType]) -> str:
     """Return the innermost place that is not in a skipped package."""
-    for frame in frames:
-        module = str(frame.f_globals.get("__name__", ""))
-        if module.partition(".")[0] not in _SKIPPED:
-            code = frame.f_code
-            return visible(f": {code.co_filename}:{frame.f_lineno} in {code.co_name}")
-    return ""
+    place = code_place(frames)
+    return "" if place is None else visible(f": {place}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import trio
 
@@ -16,9 +16,15 @@ from arcp_trio.wire.errors import ArcpError, InternalError
 from arcp_trio.wire.json import MAX_DEPTH, Json, dumps
 
 if TYPE_CHECKING:
+    from arcp_trio.runtime.job.agents import AgentLoop
     from arcp_trio.runtime.job.job import Job
 
 log = logging.getLogger(__name__)
+
+_NO_ASYNCIO: Final = "no running event loop"
+_NO_TRIO: Final = "must be called from async context"
+_NOT_TRIOS: Final = "trio.run received unrecognized yield message"
+"""The texts by which asyncio and Trio say that they are called in a place that is not theirs."""
 
 
 def outcome_of_return(job: Job, result: Json) -> Outcome:
@@ -54,7 +60,21 @@ def outcome_of_error(job: Job, error: BaseException) -> Outcome:
         return told
     # The text of any other exception may hold secrets: it goes into the log only (§12).
     log.error("agent failed", extra=job.facts, exc_info=error)
-    return outcome.failed(InternalError("the agent failed"))
+    return outcome.failed(InternalError(wrong_loop(job.agent.loop, cause) or "the agent failed"))
+
+
+def wrong_loop(loop: AgentLoop | None, error: BaseException) -> str | None:
+    """Return what an agent should say of its loop, if the error is that of a missing one."""
+    text = str(error)
+    calls_asyncio = isinstance(error, RuntimeError) and text == _NO_ASYNCIO
+    calls_asyncio |= isinstance(error, TypeError) and text.startswith(_NOT_TRIOS)
+    if calls_asyncio and loop != "asyncio":
+        how = "runs on Trio" if loop else "is a plain function"
+        return f'the agent calls asyncio and {how}: make it async def with loop="asyncio"'
+    if isinstance(error, RuntimeError) and text == _NO_TRIO and loop != "trio":
+        how = "runs under asyncio" if loop else "is a plain function"
+        return f'the agent calls Trio and {how}: make it async def without loop="asyncio"'
+    return None
 
 
 def not_the_agents(error: BaseException) -> BaseException | None:

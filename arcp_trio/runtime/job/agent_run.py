@@ -13,7 +13,6 @@ from arcp_trio.runtime.job import outcome
 from arcp_trio.runtime.job.agent_outcome import not_the_agents, outcome_of_error, outcome_of_return
 
 if TYPE_CHECKING:
-    from arcp_trio.runtime.job.context import JobContext
     from arcp_trio.runtime.job.job import Job
 
 
@@ -32,15 +31,15 @@ class AgentRun:
     """The scope of the wait for the agent to stop."""
     _stopped: trio.Event = attrs.field(factory=trio.Event)
 
-    async def run(self, job: Job, context: JobContext) -> None:
+    async def run(self, job: Job) -> None:
         """Call the agent, and end the job if it runs for too long, or longer than its lease."""
         if self.max_runtime is None and job.authority.deadline is None:
-            await self._call(job, context)
+            await self._call(job)
         else:
-            await self._call_in_time(job, context)
+            await self._call_in_time(job)
         self._stopped.set()
 
-    async def _call_in_time(self, job: Job, context: JobContext) -> None:
+    async def _call_in_time(self, job: Job) -> None:
         async with trio.open_nursery() as nursery:
             if self.max_runtime is not None:
                 self.deadline = trio.current_time() + self.max_runtime
@@ -49,22 +48,30 @@ class AgentRun:
             if job.authority.deadline is not None:
                 expire = partial(_at, job.authority.deadline, job.expire)
                 nursery.start_soon(expire, name=f"end of the lease of {job.id}")
-            await self._call(job, context)
+            await self._call(job)
             nursery.cancel_scope.cancel(reason="the agent has ended in time")
 
-    async def _call(self, job: Job, context: JobContext) -> None:
+    async def _call(self, job: Job) -> None:
         """Call the agent; what it returns or raises decides the job's outcome, and goes no further.
 
         No exception of an agent gets past here, not even SystemExit.
         """
         try:
             with self._scope, job.span.current():
-                job.decide(outcome_of_return(job, await job.agent.function(context)))
+                result = await job.jobs.call_agent(job)
+                job.decide(self._timed_out() or outcome_of_return(job, result))
         except BaseException as error:  # noqa: ASYNC103, BLE001 - see above
             rest = not_the_agents(error)
             if rest is not None:
                 raise rest from None  # noqa: ASYNC104
-            job.decide(outcome_of_error(job, error))
+            job.decide(self._timed_out() or outcome_of_error(job, error))
+
+    def _timed_out(self) -> outcome.Outcome | None:
+        """Return that the agent ran for too long, if it did: the loop may have been held by it."""
+        if self.deadline is None or trio.current_time() < self.deadline:
+            return None
+        assert self.max_runtime is not None
+        return outcome.timed_out(self.max_runtime)
 
     def cancel(self, reason: str) -> None:
         """Cancel the agent."""

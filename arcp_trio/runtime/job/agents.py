@@ -1,10 +1,10 @@
-"""The registry of agents: names, versions, defaults (§7.5)."""
+"""The registry of agents: names, versions, defaults (§7.5), and where each agent runs."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, cast, overload
 
 import attrs
 
@@ -14,12 +14,25 @@ from arcp_trio.wire.json import Json
 from arcp_trio.wire.messages import AgentInfo
 
 if TYPE_CHECKING:
+    from arcp_trio.runtime.job.asyncio_context import AsyncioContext
+    from arcp_trio.runtime.job.blocking import BlockingContext
     from arcp_trio.runtime.job.context import JobContext
 
 AgentFunction = Callable[["JobContext"], Awaitable[Json]]
-"""An agent: it takes its job's context and returns the job's result."""
+"""An agent on Trio's loop: it takes its job's context and returns the job's result."""
+BlockingAgentFunction = Callable[["BlockingContext"], Json]
+"""The same in a thread: a plain function."""
+AsyncioAgentFunction = Callable[["AsyncioContext"], Awaitable[Json]]
+"""The same under asyncio."""
 
-_F = TypeVar("_F", bound=AgentFunction)
+DEFAULT_VERSION: Final = "1.0.0"
+
+AgentLoop: TypeAlias = Literal["trio", "asyncio"]
+
+_F = TypeVar("_F", bound=AgentFunction | BlockingAgentFunction)
+_A = TypeVar("_A", bound=AsyncioAgentFunction)
+
+_CONTEXTS: Final = {"trio": "JobContext", "asyncio": "AsyncioContext", None: "BlockingContext"}
 
 
 @attrs.frozen
@@ -28,7 +41,12 @@ class Agent:
 
     name: str
     version: str
-    function: AgentFunction
+    function: Callable[..., Any]
+    """An `AgentFunction`, an `AsyncioAgentFunction` or a `BlockingAgentFunction`."""
+    loop: AgentLoop | None = "trio"
+    """The loop that the function is written for; None for a plain function."""
+    process: bool | None = None
+    """Whether it runs in a worker process; None leaves it to the one who serves it."""
 
     @property
     def ref(self) -> str:
@@ -47,28 +65,58 @@ class Agents:
         self._versions: dict[str, dict[str, Agent]] = {}
         self._defaults: dict[str, str] = {}
 
+    @overload
     def agent(
-        self, name: str, *, version: str = "1.0.0", default: bool = False
-    ) -> Callable[[_F], _F]:
-        """Register the async function below as an agent.
+        self,
+        name: str,
+        *,
+        version: str = DEFAULT_VERSION,
+        default: bool = False,
+        loop: Literal["trio"] = "trio",
+    ) -> Callable[[_F], _F]: ...
+
+    @overload
+    def agent(
+        self,
+        name: str,
+        *,
+        version: str = DEFAULT_VERSION,
+        default: bool = False,
+        loop: Literal["asyncio"],
+    ) -> Callable[[_A], _A]: ...
+
+    def agent(
+        self,
+        name: str,
+        *,
+        version: str = DEFAULT_VERSION,
+        default: bool = False,
+        loop: AgentLoop = "trio",
+    ) -> Callable[[Any], Any]:
+        """Register the function below as an agent.
+
+        An `async def` runs on Trio, in the runtime's own loop: it must not block. A plain `def`
+        runs in a thread, with a `BlockingContext`. With `loop="asyncio"`, an `async def` runs under
+        asyncio in a thread, with an `AsyncioContext`.
 
         Raises:
             ValueError: name and version are not of the grammar of §7.5, or are taken.
-            TypeError: the function is not an async one.
+            TypeError: this is not a function, or not one for that loop.
         """
         ref = AgentRef(name, version)
         if parse_agent_ref(f"{name}@{version}") != ref:
             raise ValueError(f"{name!r} and {version!r} are not an agent name and version")
+        if loop not in ("trio", "asyncio"):
+            raise ValueError(f'loop must be "trio" or "asyncio", not {loop!r}')
 
-        def register(function: _F) -> _F:
-            self._register(Agent(name, version, function), default=default)
+        def register(function: Callable[..., Any]) -> Callable[..., Any]:
+            agent = Agent(name, version, function, _loop_of(function, loop, f"agent {ref}"))
+            self._register(agent, default=default)
             return function
 
         return register
 
     def _register(self, agent: Agent, *, default: bool) -> None:
-        if not inspect.iscoroutinefunction(agent.function):
-            raise TypeError(f"agent {agent.ref} is not an async function")
         versions = self._versions.setdefault(agent.name, {})
         if agent.version in versions:
             raise ValueError(f"agent {agent.ref} is registered already")
@@ -117,3 +165,41 @@ class Agents:
             AgentInfo(name=name, versions=list(versions), default=self.default(name))
             for name, versions in self._versions.items()
         ]
+
+
+def _loop_of(function: Callable[..., Any], loop: AgentLoop, who: str) -> AgentLoop | None:
+    """Return the loop that a function is for, None for a plain function.
+
+    Raises:
+        TypeError: it is not a function, or not one for `loop`.
+    """
+    if isinstance(function, type) or not callable(cast("object", function)):
+        raise TypeError(f"{who} is not an async function, nor a plain one")
+    code = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
+    is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(code)
+    if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
+        raise TypeError(f"{who} is not an async function, nor a plain one, but a generator")
+    if not is_async and loop == "asyncio":
+        raise TypeError(f'{who} has loop="asyncio" and is not an async function')
+    found = loop if is_async else None
+    wanted = _context_named(function)
+    if wanted is not None and wanted != _CONTEXTS[found]:
+        raise TypeError(f"{who} gets a {_CONTEXTS[found]}, not a {wanted}: {_CURES[wanted]}")
+    return found
+
+
+_CURES: Final = {
+    "JobContext": 'write async def, without loop="asyncio"',
+    "AsyncioContext": 'write async def, with loop="asyncio"',
+    "BlockingContext": 'write def, without loop="asyncio"',
+}
+"""What makes a function one that gets this context."""
+
+
+def _context_named(function: Callable[..., Any]) -> str | None:
+    """Return the context that a function's annotation names, if it names one."""
+    annotations: dict[str, object] = getattr(function, "__annotations__", {})
+    first = next((value for name, value in annotations.items() if name != "return"), None)
+    name = first.__name__ if isinstance(first, type) else str(first)
+    name = name.rpartition(".")[2]
+    return name if name in _CURES else None

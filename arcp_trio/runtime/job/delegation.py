@@ -43,37 +43,24 @@ _FAILURES: Final[Mapping[Status, type[ArcpError]]] = {
 }
 
 
-class Child:
-    """A delegated job, for the agent that delegated it. `JobContext.delegate` makes one."""
+async def result_of(child: Job) -> Json:
+    """Wait for the end of a child and return what its agent returned, or streamed.
 
-    def __init__(self, job: Job) -> None:
-        self._job = job
-
-    @property
-    def id(self) -> str:
-        """The child job's id."""
-        return self._job.id
-
-    async def result(self) -> Json:
-        """Wait for the child's end and return what its agent returned, or streamed.
-
-        A streamed result comes whole: as text if it was streamed as utf8, else as bytes.
-
-        Raises:
-            JobFailed, JobCancelled, JobTimedOut: the child did not succeed.
-            InternalError: what it streamed is no longer stored.
-        """
-        await self._job.over()
-        outcome = self._job.outcome
-        assert outcome is not None
-        error = outcome.error
-        if error is None:
-            if self._job.chunks is not None:
-                return await self._job.chunks.whole(self._job)
-            return loads(outcome.result)
-        raise _FAILURES.get(outcome.status, JobFailed)(
-            error.message, details=error.details, retryable=error.retryable, code=error.code
-        )
+    Raises:
+        JobFailed, JobCancelled, JobTimedOut: the child did not succeed.
+        InternalError: what it streamed is no longer stored.
+    """
+    await child.over()
+    outcome = child.outcome
+    assert outcome is not None
+    error = outcome.error
+    if error is None:
+        if child.chunks is not None:
+            return await child.chunks.whole(child)
+        return loads(outcome.result)
+    raise _FAILURES.get(outcome.status, JobFailed)(
+        error.message, details=error.details, retryable=error.retryable, code=error.code
+    )
 
 
 async def delegate(
@@ -85,7 +72,7 @@ async def delegate(
     budget: Mapping[str, Amount] | None,
     expires_in: float | None,
     max_runtime: float | None,
-) -> Child:
+) -> Job:
     """Emit a `delegate` event, then accept the child, or emit why there is none."""
     delegate_id = new_id("del_")
     amounts = {
@@ -119,7 +106,7 @@ async def delegate(
     except BaseException as error:
         _refuse(parent, delegate_id, agent, error)
         raise
-    return Child(new.job)
+    return new.job
 
 
 def _refuse(parent: Job, delegate_id: str, agent: str, error: BaseException) -> ArcpError:
@@ -182,7 +169,7 @@ def _wanted(
     asked = Lease.read(request, expires_at, now=core.clock.now())
     wanted = Wanted(
         agent=found,
-        input=loads(dumps(input)),  # a copy: parent and child must not share it
+        input=dumps(input),
         lease=_lease(parent, found, asked),
         max_runtime=None if max_runtime is None else _positive(max_runtime),
     )

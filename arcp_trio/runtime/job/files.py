@@ -13,12 +13,10 @@ check is made when a file is opened; an open file stays open until the block is 
 
 from __future__ import annotations
 
-import io
 import os
 import stat
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager, suppress
-from functools import partial
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
@@ -27,12 +25,7 @@ import trio
 from arcp_trio.wire.errors import PermissionDenied, clip
 
 if TYPE_CHECKING:
-    from trio._file_io import AsyncIOWrapper
-
     from arcp_trio.runtime.job.job import Job
-
-CLOSE_SECONDS: Final = 10.0
-"""How long closing a file may take: what is buffered is written then."""
 
 # With O_PATH, passing through a directory does not need the permission to list it.
 _O_PATH: Final[int] = getattr(os, "O_PATH", os.O_RDONLY)
@@ -40,51 +33,63 @@ _DIRECTORY: Final = _O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Non-blocking: opening a FIFO would wait for its other end.
 _FILE: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
+_FLAGS: Final = {
+    "r": 0,
+    "w": os.O_CREAT | os.O_TRUNC,
+    "a": os.O_CREAT | os.O_APPEND,
+    "x": os.O_CREAT | os.O_EXCL,
+}
+"""What the first letter of a mode adds to the way of access."""
 
-@asynccontextmanager
-async def open_file(
-    job: Job,
-    path: str | os.PathLike[str],
-    mode: str,
-    *,
-    encoding: str | None,
-    errors: str | None,
-    newline: str | None,
-) -> AsyncGenerator[AsyncIOWrapper[IO[Any]], None]:
-    """Authorise and open a regular file; see `JobContext.open`."""
-    named = _absolute(os.fspath(path))
+
+async def open_file(job: Job, path: str, mode: str) -> int:
+    """Authorise and open a regular file, and return its descriptor; see `JobContext.open`."""
+    named = _absolute(path)
+    flags = _flags(mode)
     capabilities = _capabilities(mode)
 
     def authorize(*also: str) -> None:
         for capability in capabilities:
             job.authorize(capability, named, also=also)
 
-    def opener(_path: str, flags: int) -> int:
+    def opening() -> int:
         real = _real_path(named, new=bool(flags & os.O_EXCL))
         # At the last moment: the thread does nothing between this check and opening the file.
         trio.from_thread.run_sync(authorize, real)
         return _open_regular(real, flags, named)
 
     authorize()  # before anything is read, even a link
-    opening = partial(
-        io.open,
-        named,
-        mode,
-        encoding=encoding,
-        errors=errors,
-        newline=newline,
-        opener=opener,
-    )
-    file = await trio.to_thread.run_sync(opening)
-    try:
-        yield trio.wrap_file(file)
-    finally:
-        # Raises when it takes too long: the agent must not believe that all is in the file.
-        # A limiter of its own, so that there is always a thread for it.
-        with trio.fail_after(CLOSE_SECONDS, shield=True):
-            await trio.to_thread.run_sync(
-                file.close, abandon_on_cancel=True, limiter=trio.CapacityLimiter(1)
-            )
+    return await trio.to_thread.run_sync(opening)
+
+
+def file_of(
+    path: str, mode: str, *, encoding: str | None, errors: str | None, newline: str | None
+) -> Callable[[int], IO[Any]]:
+    """Return what makes a Python file of a descriptor that `open_file` returned.
+
+    Raises:
+        ValueError: the mode does not go with the other options; no file is touched.
+    """
+    if "b" in mode and (encoding, errors, newline) != (None, None, None):
+        raise ValueError("a file in binary mode takes no encoding, errors or newline")
+
+    def make(descriptor: int) -> IO[Any]:
+        def opener(_path: str, _flags: int) -> int:
+            return descriptor
+
+        return open(path, mode, encoding=encoding, errors=errors, newline=newline, opener=opener)
+
+    return make
+
+
+def _flags(mode: str) -> int:
+    """Return the flags that Python's `open` uses for a mode."""
+    kinds = [letter for letter in mode if letter in _FLAGS]
+    other = set(mode) - set(kinds)
+    if len(kinds) != 1 or len(set(mode)) != len(mode) or other - set("+bt") or {*"bt"} <= other:
+        raise ValueError(f"invalid mode: {clip(repr(mode))}")
+    access = os.O_RDWR if "+" in mode else os.O_RDONLY if "r" in mode else os.O_WRONLY
+    return _FLAGS[kinds[0]] | access
 
 
 def _capabilities(mode: str) -> Sequence[str]:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
+from collections import Counter, deque
 from typing import TYPE_CHECKING
 
 import trio
 
+from arcp_trio.runtime.job.agent_threads import AgentThreads
 from arcp_trio.runtime.job.context import JobContext
+from arcp_trio.runtime.job.desk import Desk
+from arcp_trio.runtime.job.link import DirectLink
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.runtime.tasks import first_of, start_clean
 from arcp_trio.runtime.wake import Wake
+from arcp_trio.wire.json import Json
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -32,10 +36,13 @@ class Jobs:
         self.core = core
         self.agents = agents
         self.revoker = revoker
+        self.threads = AgentThreads(core)
         self.live: dict[str, Job] = {}
         self._nursery = nursery
         self._count: Counter[str] = Counter()
         """How many jobs each principal has."""
+        self._to_forget: deque[tuple[float, str]] = deque()
+        """Ends and ids of jobs that have ended and are to be forgotten."""
         self._ordinal = 0
         self._one_ended = Wake()
         self._closed = False
@@ -51,8 +58,8 @@ class Jobs:
 
     # -- coming and going
 
-    def refuse_if_full(self, principal: str) -> None:
-        """Refuse another job if there are as many as there may be.
+    def refuse_if_full(self, principal: str, input_bytes: int) -> None:
+        """Refuse another job if there are as many as there may be, or if its input is too much.
 
         Raises:
             InternalError: a limit is reached.
@@ -64,19 +71,31 @@ class Jobs:
         if self._count[principal] >= limits.jobs_per_principal:
             most = limits.jobs_per_principal
             raise limit_hit("jobs_per_principal", most, what_helps=helps)
+        self.core.ledger.inputs.refuse_if_full(principal, input_bytes)
 
     def admit(self, job: Job) -> None:
         """Count a job that was drafted."""
         self._count[job.principal] += 1
+        self.core.ledger.inputs.share(job.principal).take(len(job.input))
         self.live[job.id] = job
 
     def remove(self, job: Job) -> None:
         """Stop counting a job, whose terminal is stored or which was given up."""
         del self.live[job.id]
+        self.core.ledger.inputs.share(job.principal).give(len(job.input))
         self._count[job.principal] -= 1
         if not self._count[job.principal]:
             del self._count[job.principal]
+        if job.forget and job.finished_at is not None:
+            self._to_forget.append((job.finished_at, job.id))
         self._one_ended.set()
+
+    def take_forgotten(self, finished_before: float) -> list[str]:
+        """Return the ids of jobs that are to be forgotten and ended before then, each once."""
+        taken: list[str] = []
+        while self._to_forget and self._to_forget[0][0] <= finished_before:
+            taken.append(self._to_forget.popleft()[1])
+        return taken
 
     def remove_submitter(self, session_id: str) -> None:
         """Remove a session, which was closed or dropped, from those that may cancel its jobs."""
@@ -89,7 +108,16 @@ class Jobs:
         """Run a job in a context of its own, with nothing of the connection that it came by."""
         if not self._closed:
             log.info("job accepted", extra=job.facts | {"trace_id": job.trace_id})
-            start_clean(self._nursery, job.run, JobContext(job), name=f"job {job.id}")
+            start_clean(self._nursery, job.run, name=f"job {job.id}")
+
+    async def call_agent(self, job: Job) -> Json:
+        """Call a job's agent where it runs, and return its result."""
+        desk = Desk(job)
+        if job.agent.loop != "trio":
+            return await self.threads.run(desk)
+        return await job.agent.function(
+            JobContext(DirectLink(desk), desk.facts(), job.agent_run.deadline)
+        )
 
     def start_beside(self, job: Job, work: Callable[[], Awaitable[None]], name: str) -> None:
         """Start a task beside a job's agent, which ends with the job at the latest."""

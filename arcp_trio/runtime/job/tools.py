@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
-from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final
 
 from arcp_trio.groups import unwrapped
 from arcp_trio.runtime.job.events import add_event, give_way
@@ -12,7 +10,6 @@ from arcp_trio.runtime.job.outcome import sound_copy
 from arcp_trio.runtime.tracing import NO_SPAN, Span
 from arcp_trio.wire.errors import CODES, ArcpError, InternalError, JobCancelled
 from arcp_trio.wire.events import InvalidEvent
-from arcp_trio.wire.ids import new_id
 from arcp_trio.wire.json import Json
 
 if TYPE_CHECKING:
@@ -22,58 +19,46 @@ ERROR_ALLOWANCE: Final = 256
 """Bytes of an event's payload around the error in it, at most."""
 
 
-class ToolCall:
-    """The block around a tool's call. Set `result`; an exception becomes the call's error."""
+class OpenCall:
+    """A tool call of a job, from its event to its result."""
 
-    def __init__(self, job: Job, tool: str, args: Json) -> None:
-        self.id = new_id("call_")
-        self.result: Json = None
+    def __init__(self, job: Job, call_id: str) -> None:
+        self.span: Span = NO_SPAN
+        self._id = call_id
         self._job = job
-        self._tool = tool
-        self._args = args
-        self._span: Span = NO_SPAN
-        self._current: AbstractContextManager[object] = nullcontext()
 
-    async def __aenter__(self) -> Self:
-        job = self._job
-        add_event(job, "tool_call", {"tool": self._tool, "call_id": self.id, "args": self._args})
-        named = {"arcp.tool.name": self._tool, "arcp.tool.call_id": self.id}
-        self._span = job.span.start(f"tool {self._tool}", named)
-        try:
-            await give_way(job)
-            # After the event, and with nothing to wait for between the check and the call (§9.3).
-            job.authorize("tool.call", self._tool)
-        except BaseException as error:
-            self._fail(error)
-            raise
-        self._current = self._span.current()
-        self._current.__enter__()
-        return self
+    def announce(self, tool: str, args: Json) -> None:
+        """Emit `tool_call`."""
+        add_event(self._job, "tool_call", {"tool": tool, "call_id": self._id, "args": args})
+        named = {"arcp.tool.name": tool, "arcp.tool.call_id": self._id}
+        self.span = self._job.span.start(f"tool {tool}", named)
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._current.__exit__(None, None, None)
-        if error is not None:
-            self._fail(error)
-            return
+    async def check(self, tool: str) -> None:
+        """Return if the lease allows the call, which is to be made at once.
+
+        Raises:
+            LeaseExpired, BudgetExhausted, PermissionDenied: the lease does not allow it.
+        """
+        await give_way(self._job)
+        # After the event, and with nothing to wait for between the check and the call (§9.3).
+        self._job.authorize("tool.call", tool)
+
+    async def end(self, result: Json) -> None:
+        """End the call with its result."""
         try:
-            add_event(self._job, "tool_result", {"call_id": self.id, "result": self.result})
+            add_event(self._job, "tool_result", {"call_id": self._id, "result": result})
         except (InvalidEvent, ArcpError) as unfit:
-            self._fail(unfit)
+            self.fail(unfit)
             raise
-        self._span.end({})
-        await give_way(self._job)  # noqa: ASYNC102 - no exception is leaving the block
+        self.span.end({})
+        await give_way(self._job)
 
-    def _fail(self, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> None:
         """End the call with an error, with no checkpoint: the task may be cancelled."""
         told = self._told(error)
-        self._span.end({}, code=told.code)
+        self.span.end({}, code=told.code)
         if not self._job.ended:
-            add_event(self._job, "tool_result", {"call_id": self.id, "error": told.payload()})
+            add_event(self._job, "tool_result", {"call_id": self._id, "error": told.payload()})
 
     def _told(self, error: BaseException) -> ArcpError:
         """Return what the client may read: the text of an exception may hold secrets (§12)."""

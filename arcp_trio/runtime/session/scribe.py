@@ -99,15 +99,16 @@ class Scribe:
     async def _take(self, items: Sequence[OutboxItem]) -> None:
         session, outbox = self._session, self._outbox
         batch = Batch(session, self._live)
-        hints, told = 0, len(items)
+        hints = 0
+        told = [item for item in items if not isinstance(item, Hints | Look)]
         for item in items:
             match item:
                 case Hints():
-                    hints, told = hints + len(item.entries), told - 1
+                    hints += len(item.entries)
                     if not outbox.behind:
                         self._number_all(batch, item.watch, item.entries)
                 case Look():
-                    told -= 1
+                    pass
                 case Answer() | Promise():
                     self._say(batch, item)
                 case Repeat():
@@ -124,10 +125,10 @@ class Scribe:
                     batch = Batch(session, self._live)
                     await self._all_seen()
                     self._switch(item)
-        outbox.taken(hints, 0)  # before the wait, during which the outbox fills again
+        outbox.taken(hints)  # before the wait, during which the outbox fills again
         await self._publish(batch)
-        outbox.taken(0, told)
-        session.release(told)
+        outbox.dealt_with(told)
+        session.release(len(told))
 
     async def _catch_up(self) -> None:
         session = self._session

@@ -1,10 +1,8 @@
-"""The agent's side of a streamed result: what it writes is cut into chunks (§8.4)."""
+"""A streamed result on the job's side: what its agent writes is cut into chunks (§8.4)."""
 
 from __future__ import annotations
 
-from codecs import getincrementaldecoder
 from contextlib import suppress
-from types import TracebackType
 from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias
 
 import trio
@@ -14,7 +12,6 @@ from arcp_trio.runtime.job.result_chunks import ResultChunks, base64_text
 from arcp_trio.runtime.limits import LEAST_CHUNK_BYTES
 from arcp_trio.runtime.wake import Wake
 from arcp_trio.wire.errors import ArcpError, InternalError
-from arcp_trio.wire.events import ENCODINGS
 from arcp_trio.wire.ids import new_id
 from arcp_trio.wire.json import dumps
 
@@ -35,22 +32,17 @@ _BEGINS_LONGER: Final = (0xC0, 0xE0, 0xF0)
 """The least bytes of UTF-8 that begin a character of two, of three, and of four bytes."""
 
 
-class ResultStream:
-    """`async with job.stream_result() as out: await out.write("…")`, and then return nothing.
+class ResultWriter:
+    """Cuts the data of a job's one streamed result into chunks; text comes as valid UTF-8.
 
     What is written is sent within milliseconds, together with what follows in that time; a client
-    that falls behind gets fewer and larger chunks. What was written stays written, also if the call
-    is cancelled while it waits for the store or the client. Several tasks may write: each write
-    stays in one piece. An exception that leaves the block leaves the result unfinished, and the job
-    can no longer succeed.
+    that falls behind gets fewer and larger chunks.
     """
 
-    def __init__(self, job: Job, encoding: Encoding) -> None:
-        if encoding not in ENCODINGS:
-            raise ValueError(f"the encoding must be utf8 or base64, not {encoding!r}")
+    def __init__(self, job: Job, chunks: ResultChunks, encoding: Encoding) -> None:
         self._job = job
+        self._chunks = chunks
         self._encoding = encoding
-        self._decoder = getincrementaldecoder("utf-8")() if encoding == "utf8" else None
         self._most = job.core.limits.chunk_bytes
         self._unsent = bytearray()
         self._since = 0.0
@@ -59,29 +51,30 @@ class ResultStream:
         """Whether the task that flushes waits for something to be written."""
         self._written = Wake()
         self._flushing = trio.CancelScope()
-        self._open = False
 
-    async def __aenter__(self) -> Self:
-        await give_way(self._job)
-        if self._job.chunks is not None:
-            raise self._job.chunks.fail(InternalError("a job has only one streamed result"))
-        self._job.chunks = ResultChunks(new_id("res_"))
-        self._open = True
-        if self._job.sends_chunks:
-            name = f"chunks of {self._job.id}"
-            self._job.jobs.start_beside(self._job, self._keep_flushing, name)
-        return self
+    @classmethod
+    async def begin(cls, job: Job, encoding: Encoding) -> Self:
+        """Begin a job's result.
 
-    async def write(self, data: str | bytes | bytearray | memoryview) -> None:
-        """Add to the result: text or UTF-8, whose characters several writes may share; or bytes.
+        Raises:
+            InternalError: the job has begun one before.
+        """
+        await give_way(job)
+        if job.chunks is not None:
+            raise job.chunks.fail(InternalError("a job has only one streamed result"))
+        job.chunks = ResultChunks(new_id("res_"))
+        writer = cls(job, job.chunks, encoding)
+        if job.sends_chunks:
+            job.jobs.start_beside(job, writer._keep_flushing, f"chunks of {job.id}")
+        return writer
+
+    async def write(self, data: bytes) -> None:
+        """Add to the result.
 
         Raises:
             InternalError: the result is larger than `result_bytes`, or the job has ended.
-            ValueError: the data is not UTF-8, and nothing of it was added; or the block was left.
         """
-        if not self._open:
-            raise ValueError("this is not the block of a streamed result")
-        self._unsent += self._checked(data)
+        self._unsent += data
         if self._idle:
             self._idle, self._since = False, trio.current_time()
             self._written.set()
@@ -90,39 +83,21 @@ class ResultStream:
         await give_way(self._job)
 
     def summarize(self, summary: str) -> None:
-        """Say in words what the result is: the message that ends the job has it (§8.4).
-
-        A later summary replaces an earlier one. A client that takes no chunks is not told.
+        """Say in words what the result is: the message that ends the job has it.
 
         Raises:
-            ValueError: the summary does not fit into a frame, or the block was left.
+            ValueError: the summary does not fit into a frame.
         """
-        chunks = self._job.chunks
-        if not self._open or chunks is None:
-            raise ValueError("this is not the block of a streamed result")
-        chunks.summarize(summary, self._job.most_payload_bytes - CHUNK_ALLOWANCE)
+        self._chunks.summarize(summary, self._job.most_payload_bytes - CHUNK_ALLOWANCE)
 
-    def _checked(self, data: str | bytes | bytearray | memoryview) -> bytes:
-        if isinstance(data, str) and self._decoder is not None:
-            data = data.encode()
-        if not isinstance(data, bytes | bytearray | memoryview):
-            raise TypeError(f"not what a {self._encoding} result is made of: {type(data).__name__}")
-        data = bytes(data)
-        if self._decoder is not None:
-            self._decoder.decode(data)
-        return data
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._open = False
+    def leave(self) -> None:
+        """Send nothing more: the result stays unfinished, unless `end` follows."""
         self._flushing.cancel(reason="the block is left")
-        if error is not None:
-            return
-        while await self._send(last=True):  # noqa: ASYNC102 - nothing is being cancelled
+
+    async def end(self) -> None:
+        """Finish the result."""
+        self.leave()
+        while await self._send(last=True):
             pass
 
     async def _keep_flushing(self) -> None:
@@ -142,13 +117,11 @@ class ResultStream:
 
     async def _send(self, *, last: bool) -> bool:
         """Emit the next chunk; return whether others follow it."""
-        chunks = self._job.chunks
-        assert chunks is not None
         data, size = self._next_data(last=last)
         more = not last or size < len(self._unsent)
         body = {
-            "result_id": chunks.id,
-            "chunk_seq": chunks.next_chunk,
+            "result_id": self._chunks.id,
+            "chunk_seq": self._chunks.next_chunk,
             "data": data,
             "encoding": self._encoding,
             "more": more,
@@ -168,7 +141,7 @@ class ResultStream:
             if not last or size < len(self._unsent):
                 size = self._whole_characters(size)
             piece = self._unsent[:size]
-            data = base64_text(piece) if self._decoder is None else piece.decode()
+            data = base64_text(piece) if self._encoding == "base64" else piece.decode()
             # A control character takes six bytes of a frame.
             if len(dumps(data)) <= room or most < 2 * LEAST_CHUNK_BYTES:
                 return data, size
@@ -176,7 +149,7 @@ class ResultStream:
 
     def _whole_characters(self, size: int) -> int:
         """Return how many of the first `size` bytes can be sent without the bytes after them."""
-        if self._decoder is None:
+        if self._encoding == "base64":
             return size
         start = size - 1
         while start >= 0 and self._unsent[start] in _INSIDE_A_CHARACTER:

@@ -1,0 +1,274 @@
+"""The context of a plain `def` agent: its methods block the agent's thread."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Coroutine, Generator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, contextmanager
+from decimal import Decimal
+from types import TracebackType
+from typing import IO, TYPE_CHECKING, Any, Self, TypeVar, overload
+
+from arcp_trio.runtime.credentials.credential import Credential
+from arcp_trio.runtime.job.blocks import Child, ResultStream, ToolCall
+from arcp_trio.runtime.job.context import AwaitableContext
+from arcp_trio.runtime.job.desk import Desk, JobFacts
+from arcp_trio.runtime.job.files import file_of
+from arcp_trio.runtime.job.job_view import JobView
+from arcp_trio.runtime.job.link import Carrier, DistantLink
+from arcp_trio.runtime.job.result_writer import Encoding
+from arcp_trio.wire.json import Json
+from arcp_trio.wire.lease_request import Amount
+
+if TYPE_CHECKING:
+    from _typeshed import (
+        OpenBinaryModeReading,
+        OpenBinaryModeUpdating,
+        OpenBinaryModeWriting,
+        OpenTextMode,
+    )
+
+_T = TypeVar("_T")
+
+
+class AgentCancelled(BaseException):
+    """The job of a plain `def` agent is to end: each further call of its context raises this.
+
+    `except Exception` does not catch it. The agent has the job's grace to clean up and return.
+    """
+
+
+class BlockingLink(DistantLink):
+    """A link whose waits block the thread, so that its coroutines never suspend."""
+
+    async def _wait(self, future: Future[_T]) -> _T:
+        return future.result()
+
+
+def _finished(coroutine: Coroutine[object, None, _T]) -> _T:
+    """Run a coroutine over a `BlockingLink` to its end."""
+    try:
+        coroutine.send(None)
+    except StopIteration as stop:
+        value: _T = stop.value
+        return value
+    raise AssertionError("a coroutine over a blocking link does not suspend")
+
+
+class BlockingContext(JobView):
+    """The argument of a plain `def` agent: a `JobContext` whose methods block.
+
+    It may be used by several threads. Once the job is to end, each call raises `AgentCancelled`.
+    """
+
+    def __init__(self, carrier: Carrier, facts: JobFacts, deadline: float | None) -> None:
+        super().__init__(BlockingLink(carrier), facts, deadline)
+        self._awaitable = AwaitableContext(self._link, facts, deadline)
+
+    def rotate(self, credential_id: str) -> Credential:
+        """Replace a credential by a new one; see `JobContext.rotate`."""
+        return _finished(self._awaitable.rotate(credential_id))
+
+    def tool_call(self, tool: str, args: Json = None) -> BlockingToolCall:
+        """Return the block around a tool's call: `with job.tool_call("search.web", {…}) as call:`.
+
+        See `JobContext.tool_call`.
+        """
+        return BlockingToolCall(self._awaitable.tool_call(tool, args))
+
+    @overload
+    def open(
+        self,
+        path: str | os.PathLike[str],
+        mode: OpenTextMode = "r",
+        *,
+        encoding: str | None = None,
+        errors: str | None = None,
+        newline: str | None = None,
+    ) -> AbstractContextManager[io.TextIOWrapper]: ...
+
+    @overload
+    def open(
+        self, path: str | os.PathLike[str], mode: OpenBinaryModeReading
+    ) -> AbstractContextManager[io.BufferedReader]: ...
+
+    @overload
+    def open(
+        self, path: str | os.PathLike[str], mode: OpenBinaryModeWriting
+    ) -> AbstractContextManager[io.BufferedWriter]: ...
+
+    @overload
+    def open(
+        self, path: str | os.PathLike[str], mode: OpenBinaryModeUpdating
+    ) -> AbstractContextManager[io.BufferedRandom]: ...
+
+    def open(
+        self,
+        path: str | os.PathLike[str],
+        mode: str = "r",
+        *,
+        encoding: str | None = None,
+        errors: str | None = None,
+        newline: str | None = None,
+    ) -> AbstractContextManager[IO[Any]]:
+        """Open a regular file: `with job.open("/ws/a.txt") as file:`; see `JobContext.open`."""
+        return self._opened(os.fspath(path), mode, encoding, errors, newline)
+
+    @contextmanager
+    def _opened(
+        self,
+        path: str,
+        mode: str,
+        encoding: str | None,
+        errors: str | None,
+        newline: str | None,
+    ) -> Generator[IO[Any]]:
+        make = file_of(path, mode, encoding=encoding, errors=errors, newline=newline)
+        with make(_finished(self._link.do(Desk.open, path, mode))) as file:
+            yield file
+
+    def delegate(
+        self,
+        agent: str,
+        input: Json = None,  # noqa: A002 - its name on the wire
+        lease: Mapping[str, Sequence[str]] | None = None,
+        budget: Mapping[str, Amount] | None = None,
+        expires_in: float | None = None,
+        max_runtime: float | None = None,
+    ) -> BlockingChild:
+        """Give work to another agent; see `JobContext.delegate`."""
+        coroutine = self._awaitable.delegate(
+            agent, input, lease, budget, expires_in=expires_in, max_runtime=max_runtime
+        )
+        return BlockingChild(_finished(coroutine))
+
+    def log(self, message: str, level: str = "info") -> None:
+        """Emit a log line. Levels: trace, debug, info, warn, error, critical."""
+        _finished(self._awaitable.log(message, level))
+
+    def thought(self, text: str) -> None:
+        """Emit what the agent is thinking."""
+        _finished(self._awaitable.thought(text))
+
+    def status(self, phase: str, message: str | None = None) -> None:
+        """Emit that a new phase of the work has begun."""
+        _finished(self._awaitable.status(phase, message))
+
+    def progress(
+        self,
+        current: float,
+        total: float | None = None,
+        units: str | None = None,
+        message: str | None = None,
+    ) -> None:
+        """Emit how far the work is (§8.2.1). `current` is at least 0; it may exceed `total`."""
+        _finished(self._awaitable.progress(current, total, units, message))
+
+    def metric(
+        self,
+        name: str,
+        value: float | Decimal,
+        unit: str | None = None,
+        dimensions: Mapping[str, Json] | None = None,
+    ) -> None:
+        """Emit a measurement. One whose name begins with `cost.` is never negative (§9.6)."""
+        _finished(self._awaitable.metric(name, value, unit, dimensions))
+
+    def artifact(
+        self,
+        uri: str,
+        content_type: str,
+        byte_size: int | None = None,
+        sha256: str | None = None,
+    ) -> None:
+        """Emit a reference to something that the agent made."""
+        _finished(self._awaitable.artifact(uri, content_type, byte_size, sha256))
+
+    def stream_result(self, encoding: Encoding = "utf8") -> BlockingResultStream:
+        """Stream the result: `with job.stream_result() as out: out.write(…)`.
+
+        See `JobContext.stream_result`.
+        """
+        return BlockingResultStream(self._awaitable.stream_result(encoding))
+
+    def emit(self, kind: str, body: Mapping[str, Json]) -> None:
+        """Emit any event of §8.2, or an `x-vendor.*` one; see `JobContext.emit`."""
+        _finished(self._awaitable.emit(kind, body))
+
+
+class BlockingToolCall:
+    """The block around a tool's call. Set `result`; an exception becomes the call's error."""
+
+    def __init__(self, call: ToolCall) -> None:
+        self._call = call
+
+    @property
+    def id(self) -> str:
+        """The call's id."""
+        return self._call.id
+
+    @property
+    def result(self) -> Json:
+        """The call's result, which the agent sets."""
+        return self._call.result
+
+    @result.setter
+    def result(self, result: Json) -> None:
+        self._call.result = result
+
+    def __enter__(self) -> Self:
+        _finished(self._call.__aenter__())
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        _finished(self._call.__aexit__(kind, error, traceback))
+
+
+class BlockingResultStream:
+    """`with job.stream_result() as out: out.write("…")`, and then return nothing."""
+
+    def __init__(self, stream: ResultStream) -> None:
+        self._stream = stream
+
+    def __enter__(self) -> Self:
+        _finished(self._stream.__aenter__())
+        return self
+
+    def write(self, data: str | bytes | bytearray | memoryview) -> None:
+        """Add to the result; see `ResultStream.write`."""
+        _finished(self._stream.write(data))
+
+    def summarize(self, summary: str) -> None:
+        """Say in words what the result is; see `ResultStream.summarize`."""
+        self._stream.summarize(summary)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        _finished(self._stream.__aexit__(kind, error, traceback))
+
+
+class BlockingChild:
+    """A delegated job, as the plain `def` agent that delegated has it."""
+
+    def __init__(self, child: Child) -> None:
+        self._child = child
+
+    @property
+    def id(self) -> str:
+        """The child job's id."""
+        return self._child.id
+
+    def result(self) -> Json:
+        """Block until the child's end and return its result; see `Child.result`."""
+        return _finished(self._child.result())

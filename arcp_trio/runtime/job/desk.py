@@ -1,0 +1,177 @@
+"""The job's side of what an agent does with its job: one method for each operation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import attrs
+
+from arcp_trio.runtime.credentials.credential import Credential
+from arcp_trio.runtime.job.delegation import delegate, result_of
+from arcp_trio.runtime.job.events import emit
+from arcp_trio.runtime.job.files import open_file
+from arcp_trio.runtime.job.result_writer import Encoding, ResultWriter
+from arcp_trio.runtime.job.tools import OpenCall
+from arcp_trio.wire.json import Json
+from arcp_trio.wire.lease_request import Amount
+
+if TYPE_CHECKING:
+    from arcp_trio.runtime.job.job import Job
+
+
+@attrs.frozen(kw_only=True)
+class JobFacts:
+    """What an agent may know of its job, and what does not change while the agent runs."""
+
+    id: str
+    agent: str
+    version: str
+    input: bytes
+    """As JSON."""
+    principal: str
+    trace_id: str
+    parent_id: str | None
+    lease: Mapping[str, Json]
+    expires_at: str | None
+
+
+class Desk:
+    """Carries out what one job's agent asks, and holds what the agent has open.
+
+    These methods are the operations. A context calls them through a `Link`: in the same loop, from
+    another thread, or from another process.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self._calls: dict[str, OpenCall] = {}
+        self._children: dict[str, Job] = {}
+        self._writer: ResultWriter | None = None
+
+    def facts(self) -> JobFacts:
+        """Return what does not change."""
+        job = self.job
+        return JobFacts(
+            id=job.id,
+            agent=job.agent.name,
+            version=job.agent.version,
+            input=job.input,
+            principal=job.principal,
+            trace_id=job.trace_id,
+            parent_id=None if job.parent is None else job.parent.id,
+            lease=job.authority.lease.wire(),
+            expires_at=job.authority.lease.expires_at,
+        )
+
+    # -- at once
+
+    def budget(self) -> Mapping[str, Decimal]:
+        """Return the rest of the job's own budget."""
+        return self.job.authority.budget.remaining
+
+    def credentials(self) -> list[Credential]:
+        """Return the job's credentials as they are now."""
+        return [] if self.job.wallet is None else self.job.wallet.all()
+
+    def authorize(self, capability: str, target: str) -> None:
+        """Return if the lease allows an operation."""
+        self.job.authorize(capability, target)
+
+    def fail_call(self, call_id: str, error: BaseException) -> None:
+        """End a tool call with an error."""
+        if (call := self._calls.pop(call_id, None)) is not None:
+            call.fail(error)
+
+    def summarize(self, summary: str) -> None:
+        """Say in words what the streamed result is."""
+        assert self._writer is not None, "the result was begun"
+        self._writer.summarize(summary)
+
+    def leave_result(self) -> None:
+        """Leave the streamed result unfinished."""
+        if self._writer is not None:
+            self._writer.leave()
+
+    def span(self, call_id: str) -> AbstractContextManager[object]:
+        """Return the block in which a tool call's span is the current one."""
+        call = self._calls.get(call_id)
+        return nullcontext() if call is None else call.span.current()
+
+    # -- with a wait
+
+    async def emit(self, kind: str, body: Mapping[str, Json]) -> None:
+        """Emit an event."""
+        await emit(self.job, kind, body)
+
+    async def begin_call(self, call_id: str, tool: str, args: Json) -> None:
+        """Begin a tool call, unless the lease does not allow it."""
+        call = OpenCall(self.job, call_id)
+        call.announce(tool, args)
+        self._calls[call_id] = call
+        try:
+            await call.check(tool)
+        except BaseException as error:
+            self.fail_call(call_id, error)
+            raise
+
+    async def end_call(self, call_id: str, result: Json) -> None:
+        """End a tool call with its result."""
+        if (call := self._calls.pop(call_id, None)) is not None:
+            await call.end(result)
+
+    async def open(self, path: str, mode: str) -> int:
+        """Open a file that the lease allows, and return its descriptor, which the caller owns."""
+        return await open_file(self.job, path, mode)
+
+    async def begin_result(self, encoding: Encoding) -> None:
+        """Begin the streamed result."""
+        self._writer = await ResultWriter.begin(self.job, encoding)
+
+    async def write_result(self, data: bytes) -> None:
+        """Add to the streamed result."""
+        assert self._writer is not None, "the result was begun"
+        await self._writer.write(data)
+
+    async def end_result(self) -> None:
+        """Finish the streamed result."""
+        assert self._writer is not None, "the result was begun"
+        await self._writer.end()
+
+    async def delegate(
+        self,
+        agent: str,
+        input: Json,  # noqa: A002 - its name on the wire
+        lease: Mapping[str, Sequence[str]] | None,
+        budget: Mapping[str, Amount] | None,
+        expires_in: float | None,
+        max_runtime: float | None,
+    ) -> str:
+        """Give work to another agent, and return the child's id."""
+        child = await delegate(
+            self.job,
+            agent,
+            input,
+            lease=lease,
+            budget=budget,
+            expires_in=expires_in,
+            max_runtime=max_runtime,
+        )
+        self._children[child.id] = child
+        return child.id
+
+    async def child_result(self, child_id: str) -> Json:
+        """Wait for the end of a child, and return its result."""
+        return await result_of(self._children[child_id])
+
+    async def rotate(self, credential_id: str) -> Credential:
+        """Replace a credential by a new one."""
+        if self.job.wallet is None:
+            raise KeyError(credential_id)
+        return await self.job.wallet.rotate(credential_id)
+
+    async def over(self) -> None:
+        """Wait until the job has ended."""
+        await self.job.over()

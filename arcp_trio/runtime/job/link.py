@@ -1,0 +1,87 @@
+"""How a context reaches its job: directly, or from another thread or process."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from contextlib import AbstractContextManager
+from typing import Protocol, TypeVar, TypeVarTuple
+
+from arcp_trio.runtime.job.desk import Desk
+
+_T = TypeVar("_T")
+_Ts = TypeVarTuple("_Ts")
+
+
+class Link(Protocol):
+    """An agent's way to its job's desk, wherever the agent runs."""
+
+    async def do(self, operation: Callable[[Desk, *_Ts], Awaitable[_T]], *args: *_Ts) -> _T:
+        """Have an operation carried out, and wait for it; the job can be cancelled here."""
+        ...
+
+    def ask(self, operation: Callable[[Desk, *_Ts], _T], *args: *_Ts) -> _T:
+        """Have an operation carried out that waits for nothing."""
+        ...
+
+    def span(self, call_id: str) -> AbstractContextManager[object]:
+        """Return the block in which a tool call's span is the current one."""
+        ...
+
+
+class DirectLink:
+    """The link of an agent that runs in the runtime's own loop."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
+
+    async def do(self, operation: Callable[[Desk, *_Ts], Awaitable[_T]], *args: *_Ts) -> _T:
+        """Have an operation carried out, and wait for it."""
+        return await operation(self.desk, *args)
+
+    def ask(self, operation: Callable[[Desk, *_Ts], _T], *args: *_Ts) -> _T:
+        """Have an operation carried out that waits for nothing."""
+        return operation(self.desk, *args)
+
+    def span(self, call_id: str) -> AbstractContextManager[object]:
+        """Return the block in which a tool call's span is the current one."""
+        return self.desk.span(call_id)
+
+
+class Carrier(Protocol):
+    """Carries operations to a desk that is elsewhere, from any thread."""
+
+    def start(self, operation: Callable[[Desk, *_Ts], Awaitable[_T]], *args: *_Ts) -> Future[_T]:
+        """Begin an operation; cancelling the future ends its wait."""
+        ...
+
+    def ask(self, operation: Callable[[Desk, *_Ts], _T], *args: *_Ts) -> _T:
+        """Have an operation carried out that waits for nothing, and block until it is done."""
+        ...
+
+    def span(self, call_id: str) -> AbstractContextManager[object]:
+        """Return the block in which a tool call's span is the current one."""
+        ...
+
+
+class DistantLink(ABC):
+    """A link by way of a carrier. Its kinds differ in how they wait for a future."""
+
+    def __init__(self, carrier: Carrier) -> None:
+        self._carrier = carrier
+
+    @abstractmethod
+    async def _wait(self, future: Future[_T]) -> _T: ...
+
+    async def do(self, operation: Callable[[Desk, *_Ts], Awaitable[_T]], *args: *_Ts) -> _T:
+        """Have an operation carried out, and wait for it."""
+        return await self._wait(self._carrier.start(operation, *args))
+
+    def ask(self, operation: Callable[[Desk, *_Ts], _T], *args: *_Ts) -> _T:
+        """Have an operation carried out that waits for nothing."""
+        return self._carrier.ask(operation, *args)
+
+    def span(self, call_id: str) -> AbstractContextManager[object]:
+        """Return the block in which a tool call's span is the current one."""
+        return self._carrier.span(call_id)

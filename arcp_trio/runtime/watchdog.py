@@ -1,0 +1,123 @@
+"""The watchdog: notices that the loop is held, and says by which job and at which line."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from types import FrameType
+from typing import Final
+
+import attrs
+import trio
+
+from arcp_trio.code_places import callers, code_place
+from arcp_trio.lateness import LATE_SECONDS
+from arcp_trio.runtime.metrics import Metrics
+
+log = logging.getLogger(__name__)
+
+PERIOD_SECONDS: Final = 0.1
+"""The time between two looks at the loop."""
+
+
+class Watchdog:
+    """A thread that asks the loop for a sign of life, again and again.
+
+    A loop that gives none for more than `LATE_SECONDS` is held: by code that computes or blocks
+    where it should give way, most often an agent's. The loop itself does nothing but answer.
+    """
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._end = threading.Event()
+        self._answered = threading.Event()
+
+    async def run(self) -> None:
+        """Watch the loop that this task runs in until the task is cancelled."""
+        token, loop_thread = trio.lowlevel.current_trio_token(), threading.get_ident()
+        thread = threading.Thread(
+            target=self._watch, args=(token, loop_thread), name="watchdog", daemon=True
+        )
+        thread.start()
+        try:
+            await trio.sleep_forever()
+        finally:
+            self._end.set()
+
+    # -- in the thread
+
+    def _watch(self, token: trio.lowlevel.TrioToken, loop_thread: int) -> None:
+        with suppress(trio.RunFinishedError):
+            while not self._end.wait(PERIOD_SECONDS):
+                self._answered.clear()
+                asked = time.monotonic()
+                token.run_sync_soon(self._answered.set)
+                if not self._answered.wait(LATE_SECONDS):
+                    self._loop_is_late(asked, loop_thread)
+
+    def _loop_is_late(self, asked: float, loop_thread: int) -> None:
+        frames = sys._current_frames()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+        stall = _stall(frames.get(loop_thread))
+        if stall is None:
+            return  # this process was not running, and the loop is about to answer
+        self._metrics.loop_stalls += 1
+        facts = attrs.asdict(stall)
+        log.warning("event loop held", extra=facts)
+        while not self._answered.wait(PERIOD_SECONDS):
+            if self._end.is_set():
+                return
+        seconds = round(time.monotonic() - asked, 3)
+        log.warning("event loop free again", extra=facts | {"seconds": seconds})
+
+
+@attrs.frozen
+class _Stall:
+    """What holds the loop."""
+
+    job_id: str | None
+    task: str | None
+    place: str | None
+
+
+def _stall(frame: FrameType | None) -> _Stall | None:
+    """Return what the loop's thread is doing, or None if it waits for something to do."""
+    frames = callers(frame)
+    found = _running_task(frames)
+    if found is None:
+        return None
+    task, within = found
+    return _Stall(_job_of(task), task.name, code_place(within))
+
+
+def _running_task(
+    frames: Sequence[FrameType],
+) -> tuple[trio.lowlevel.Task, Sequence[FrameType]] | None:
+    """Return the task that runs, and its frames, innermost first.
+
+    Another thread can learn this only from the frame of Trio's own loop.
+    """
+    for depth, frame in enumerate(frames):
+        if frame.f_code.co_name == "unrolled_run" and frame.f_globals.get("__name__") == _TRIOS:
+            task = frame.f_locals.get("task")
+            waits = any(each.f_code.co_name == "get_events" for each in frames[:depth])
+            if isinstance(task, trio.lowlevel.Task) and not waits:
+                return task, frames[:depth]
+    return None
+
+
+_TRIOS: Final = "trio._core._run"
+
+
+def _job_of(task: trio.lowlevel.Task) -> str | None:
+    """Return the id of the job whose agent a task belongs to, by the names of its tasks."""
+    each: trio.lowlevel.Task | None = task
+    while each is not None:
+        kind, _, job_id = each.name.partition(" ")
+        if kind == "job":
+            return job_id
+        each = None if each.parent_nursery is None else each.parent_nursery.parent_task
+    return None
