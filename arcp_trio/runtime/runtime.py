@@ -19,9 +19,9 @@ from arcp_trio.runtime.credentials.provisioner import Provisioner
 from arcp_trio.runtime.credentials.revocation import Revoker
 from arcp_trio.runtime.exposition import exposition
 from arcp_trio.runtime.farewell import Farewell
-from arcp_trio.runtime.granting import reserved_paths
 from arcp_trio.runtime.job import outcome
 from arcp_trio.runtime.job.agents import Agents
+from arcp_trio.runtime.job.granting import reserved_paths
 from arcp_trio.runtime.job.jobs import Jobs
 from arcp_trio.runtime.limits import Limits
 from arcp_trio.runtime.metrics import Failure

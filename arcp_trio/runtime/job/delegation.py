@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Final
 from arcp_trio.authority.grants import DELEGATE
 from arcp_trio.authority.lease import Lease
 from arcp_trio.authority.narrowing import narrowed
-from arcp_trio.runtime.granting import decided_lease
 from arcp_trio.runtime.job.acceptance import accept
 from arcp_trio.runtime.job.draft import JobSource, Wanted
 from arcp_trio.runtime.job.events import add_event, give_way
+from arcp_trio.runtime.job.granting import decided_lease
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.store.records import Status
 from arcp_trio.wire.agent_ref import parse_agent_ref

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import attrs
 
 from arcp_trio.authority.lease import Lease
-from arcp_trio.runtime.granting import granted
 from arcp_trio.runtime.job.acceptance import NewJob, accept, accept_at_once, accepted_tail
 from arcp_trio.runtime.job.draft import IdempotencyKey, JobSource, Wanted
+from arcp_trio.runtime.job.granting import granted
 from arcp_trio.runtime.session.claims import Claims
 from arcp_trio.runtime.session.watch import Watch
 from arcp_trio.store.records import KeyRow
