@@ -109,12 +109,12 @@ def session_row(session_id: str = "S", *, token: bytes = b"token") -> SessionRow
     )
 
 
-def job_row(job_id: str = "J", *, session_id: str = "S") -> JobRow:
+def job_row(job_id: str = "J", *, session_id: str = "S", principal: str = "alice") -> JobRow:
     """Return a new job."""
     return JobRow(
         job_id=job_id,
         agent="a@1.0.0",
-        principal="alice",
+        principal=principal,
         session_id=session_id,
         trace_id="0" * 31 + "1",
         accepted=b"{}",

@@ -5,13 +5,14 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Sequence
 from functools import singledispatchmethod
-from itertools import takewhile
+from itertools import islice, takewhile
 
 import attrs
 
 from arcp_trio.store.first_numbers import end_index, extend
 from arcp_trio.store.memory._tables import SessionLog, StoredJournal, Tables, last_place
 from arcp_trio.store.records import JobRow, Range, SessionRow, Status
+from arcp_trio.store.retention import surplus
 from arcp_trio.store.writes import (
     AcceptJob,
     AddSubmitter,
@@ -180,7 +181,8 @@ class TableWriter:
             spent=write.spent,
             last_event=write.last_event,
         )
-        self._tables.finished[write.job_id] = write.finished_at
+        finished = self._tables.finished.setdefault(journal.row.principal, {})
+        finished[write.job_id] = write.finished_at
 
     @_apply.register
     def _trim_journal(self, write: TrimJournal) -> None:
@@ -204,16 +206,18 @@ class TableWriter:
     def _expire(self, write: Expire) -> None:
         """Drop what is past its retention, which stands first in `finished` and in `keys`."""
         for job_id in write.forgotten:
-            if job_id in self._tables.finished:
-                self._retire(job_id)
-        surplus = len(self._tables.finished) - write.finished_jobs
-        gone: list[str] = []
-        for job_id, finished_at in self._tables.finished.items():
-            if finished_at > write.finished_before and len(gone) >= surplus:
-                break
-            gone.append(job_id)
-        for job_id in gone:
+            journal = self._tables.journals.get(job_id)
+            if journal is None or journal.expired or journal.row.finished_at is None:
+                continue
             self._retire(job_id)
+        for finished in list(self._tables.finished.values()):
+            old = list(takewhile(lambda end: end[1] <= write.finished_before, finished.items()))
+            for job_id, _ in old:
+                self._retire(job_id)
+        counts = {principal: len(ends) for principal, ends in self._tables.finished.items()}
+        for principal, count in surplus(counts, write.finished_jobs).items():
+            for job_id in list(islice(self._tables.finished[principal], count)):
+                self._retire(job_id)
         due = list(takewhile(lambda row: row.expires_at <= write.now, self._tables.keys.values()))
         for row in due:
             if row.job_id not in self._tables.journals:
@@ -221,9 +225,12 @@ class TableWriter:
 
     def _retire(self, job_id: str) -> None:
         """End the retention of a job: only sessions that watch it still read it."""
-        del self._tables.finished[job_id]
         journal = self._tables.journals[job_id]
         journal.expired = True
+        finished = self._tables.finished[journal.row.principal]
+        del finished[job_id]
+        if not finished:
+            del self._tables.finished[journal.row.principal]
         self._unlist(journal.row)
         if not journal.watchers:
             del self._tables.journals[job_id]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sqlite3
 
 from arcp_trio.store.records import Status
+from arcp_trio.store.retention import surplus
 from arcp_trio.store.writes import (
     AcceptJob,
     AddSubmitter,
@@ -142,24 +143,23 @@ def expire(write: Expire, db: sqlite3.Connection) -> None:
 
     The rows of a marked job may be many, so housekeeping deletes them.
     """
-    db.execute(
-        "UPDATE job SET expired = 1 WHERE finished_at <= ? AND expired = 0",
-        (write.finished_before,),
-    )
     db.executemany(
         "UPDATE job SET expired = 1 WHERE job_id = ? AND finished_at IS NOT NULL",
         [(job_id,) for job_id in write.forgotten],
     )
-    (kept,) = db.execute(
-        "SELECT count(*) FROM job WHERE finished_at IS NOT NULL AND expired = 0"
-    ).fetchone()
-    if kept > write.finished_jobs:
-        db.execute(
-            "UPDATE job SET expired = 1 WHERE jid IN (SELECT jid FROM job"
-            " WHERE finished_at IS NOT NULL AND expired = 0"
-            " ORDER BY finished_at, terminal_ordinal LIMIT ?)",
-            (kept - write.finished_jobs,),
-        )
+    # The index of finished jobs has the principal first.
+    db.execute(
+        "UPDATE job SET expired = 1 WHERE principal IN (SELECT principal FROM share)"
+        " AND finished_at <= ? AND expired = 0",
+        (write.finished_before,),
+    )
+    finished: dict[str, int] = dict(db.execute("SELECT principal, finished_jobs FROM share"))
+    db.executemany(
+        "UPDATE job SET expired = 1 WHERE jid IN (SELECT jid FROM job"
+        " WHERE principal = ? AND finished_at IS NOT NULL AND expired = 0"
+        " ORDER BY finished_at, terminal_ordinal LIMIT ?)",
+        list(surplus(finished, write.finished_jobs).items()),
+    )
     db.execute(
         "DELETE FROM key WHERE due <= ?"
         " AND NOT EXISTS (SELECT 1 FROM retained WHERE retained.job_id = key.job_id)",
