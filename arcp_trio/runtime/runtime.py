@@ -21,6 +21,7 @@ from arcp_trio.runtime.exposition import exposition
 from arcp_trio.runtime.farewell import Farewell
 from arcp_trio.runtime.job import outcome
 from arcp_trio.runtime.job.agents import Agents
+from arcp_trio.runtime.job.granting import reserved_paths
 from arcp_trio.runtime.job.jobs import Jobs
 from arcp_trio.runtime.limits import Limits
 from arcp_trio.runtime.metrics import Failure
@@ -84,6 +85,7 @@ class Runtime:
             tracer: gets a span per job and per tool call (§11);
                 `arcp_trio.telemetry.opentelemetry` has one.
         """
+        store, policy = store or MemoryStore(), policy or Policy()
         self.agents = Agents()
         self.agent = self.agents.agent
         """Registers the function below as an agent; see `Agents.agent`."""
@@ -93,9 +95,10 @@ class Runtime:
             version=__version__,
             authenticate=auth,
             operators=frozenset(operators),
-            store=store or MemoryStore(),
+            store=store,
             limits=self.limits,
-            policy=policy or Policy(),
+            policy=policy,
+            reserved_paths=reserved_paths(policy, store),
             clock=clock or SystemClock(),
             tracer=NoTracer() if tracer is None else FencedTracer(tracer),
         )

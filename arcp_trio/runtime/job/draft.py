@@ -151,6 +151,7 @@ def _authority(core: Core, lease: Lease, parent: Job | None) -> Authority:
         budget=Budget(lease.budget, None if above is None else above.budget),
         deadline=_deadline(core, lease, above),
         any_model=core.policy.any_model,
+        reserved=core.reserved_paths,
     )
 
 
