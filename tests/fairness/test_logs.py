@@ -69,7 +69,7 @@ async def subscribe_again(peer: Peer, job_id: str, count: int) -> None:
 async def test_promises_are_bounded_in_bytes(autojump_clock: MockClock) -> None:
     """Past `log_bytes` the oldest promises are given up, and a resume from before is refused."""
     async with World.begin() as world:
-        job_id, say = await world.wide_job()
+        job_id, _ = await world.wide_job()
         alice, bob = await world.welcomed(), await world.welcomed(token=BOB)
         await subscribe_again(alice, job_id, 20)
         assert await world.log_bytes(alice) > BOUND // 2
