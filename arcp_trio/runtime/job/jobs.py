@@ -86,7 +86,8 @@ class Jobs:
         self._count[job.principal] -= 1
         if not self._count[job.principal]:
             del self._count[job.principal]
-        if job.forget and job.finished_at is not None:
+        # What was spent stays on record.
+        if job.forget and job.finished_at is not None and not job.authority.budget.spent_anything:
             self._to_forget.append((job.finished_at, job.id))
         self._one_ended.set()
 
