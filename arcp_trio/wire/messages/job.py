@@ -47,7 +47,7 @@ class SubmitExtras:
 
     forget: bool = False
     """The job is to leave listings soon after its end, unless it has reported a cost. Only a job
-    without a lease can ask for it: what a lease has allowed, and what was spent, stays on record."""
+    without a lease can ask for it: what was allowed, and what was spent, stays on record."""
 
 
 @attrs.frozen(kw_only=True)
