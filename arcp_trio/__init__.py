@@ -43,6 +43,9 @@ from arcp_trio.version import __version__
 
 if TYPE_CHECKING:
     from arcp_trio.authenticators.jwt import JwtAuth
+    from arcp_trio.authority.ceiling import Ceiling
+    from arcp_trio.authority.lease import Lease
+    from arcp_trio.authority.patterns import Pattern
     from arcp_trio.client.client import Client, connect
     from arcp_trio.client.dialing import Dialer
     from arcp_trio.client.errors import (
@@ -143,6 +146,7 @@ __all__ = [
     "BrokenResult",
     "BudgetExhausted",
     "CannotRevoke",
+    "Ceiling",
     "Child",
     "Client",
     "Clock",
@@ -173,12 +177,14 @@ __all__ = [
     "JobTimedOut",
     "Json",
     "JwtAuth",
+    "Lease",
     "LeaseExpired",
     "LeaseSubsetViolation",
     "Limits",
     "MemoryStore",
     "NotWebSocket",
     "ObservedJob",
+    "Pattern",
     "PermissionDenied",
     "Policy",
     "ProtocolError",
@@ -205,6 +211,9 @@ __all__ = [
 ]
 
 _HOMES: Final = {
+    "Ceiling": "arcp_trio.authority.ceiling",
+    "Lease": "arcp_trio.authority.lease",
+    "Pattern": "arcp_trio.authority.patterns",
     "Dialer": "arcp_trio.client.dialing",
     "Agent": "arcp_trio.runtime.job.agents",
     "Child": "arcp_trio.runtime.job.blocks",

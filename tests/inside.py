@@ -62,7 +62,7 @@ def watching_sessions(runtime: Runtime, job_id: str) -> set[str]:
 
 def claimed_keys(runtime: Runtime) -> int:
     """Return how many idempotency keys are held by submits that are being decided."""
-    return len(runtime._sessions._submissions._judge._claims)
+    return len(runtime._sessions._submissions._judge.claims)
 
 
 def hold_jobs(runtime: Runtime, patch: pytest.MonkeyPatch) -> Callable[[], None]:

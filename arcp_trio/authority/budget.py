@@ -11,6 +11,7 @@ Amounts are decimals within bounds in which sums are exact; amounts beyond the b
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from decimal import Context, Decimal, Inexact, InvalidOperation
 from typing import Final, TypeAlias, TypeVar
@@ -19,6 +20,11 @@ from arcp_trio.wire.faults import plain
 
 Number: TypeAlias = int | float | Decimal
 _Bounded = TypeVar("_Bounded", int, Decimal)
+
+CURRENCY: Final = r"[A-Za-z][A-Za-z0-9_-]{0,31}"
+"""The pattern of a currency's name."""
+MOST_CURRENCIES: Final = 32
+"""Currencies that spending without a budget is counted in, at most: an agent may name any."""
 
 WHOLE_DIGITS: Final = 18
 """Digits before the decimal point, at most: a whole amount on the wire is within 64 bits."""
@@ -66,6 +72,7 @@ class Budget:
 
     def __init__(self, amounts: Mapping[str, Decimal] | None, parent: Budget | None = None) -> None:
         self._remaining = {currency: exact(left) for currency, left in (amounts or {}).items()}
+        self._spent = dict.fromkeys(self._remaining, Decimal(0))
         self._parent = parent
         self._children: dict[Budget, None] = {}  # a set, in the order of delegation
         self._closed = False
@@ -76,6 +83,16 @@ class Budget:
     def remaining(self) -> dict[str, Decimal]:
         """What is left of each currency by this node's own counters; below zero if overspent."""
         return dict(self._remaining)
+
+    @property
+    def spent(self) -> dict[str, Decimal]:
+        """What this node and those below it have spent, also in currencies that no budget names."""
+        return dict(self._spent)
+
+    @property
+    def spent_anything(self) -> bool:
+        """Whether this node or one below it has spent anything."""
+        return any(self._spent.values())
 
     def charge(self, currency: str, value: Number) -> list[Budget]:
         """Take a cost off this node and its ancestors; return the changed nodes, innermost first.
@@ -97,7 +114,15 @@ class Budget:
         ]
         for node, left in lowered:
             node._remaining[currency] = left
+        for node in self._line():
+            node._count(currency, cost)
         return [node for node, _ in lowered]
+
+    def _count(self, currency: str, cost: Decimal) -> None:
+        if currency in self._spent:
+            self._spent[currency] = _CONTEXT.add(self._spent[currency], cost)
+        elif len(self._spent) < MOST_CURRENCIES and re.fullmatch(CURRENCY, currency):
+            self._spent[currency] = cost
 
     def exhausted(self) -> str | None:
         """Return a currency that is used up here or in an ancestor; None if there is none."""

@@ -164,10 +164,12 @@ COMMANDS: Final = (
         name="jobs",
         module="arcp_trio.cli.client.jobs",
         help="list jobs",
-        description="List the jobs that may be observed, newest first.",
+        description="List the jobs that may be observed, newest first, each above its children.",
         example=f"{PROGRAM} jobs --status running",
         notes=_LISTING_NOTES.format(
-            '"job_id", "agent", "status", "created_at", "lease" and "parent_job_id"'
+            '"job_id", "agent", "status", "created_at", "lease", "parent_job_id", "principal",'
+            ' "started_at",\n"finished_at", "error" ("code" and "message"), "budget", "spent" and'
+            ' "last_event"; what the\nruntime does not tell is null'
         ),
         declared=client.JobsOptions,
     ),

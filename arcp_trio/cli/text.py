@@ -11,24 +11,17 @@ import re
 import unicodedata
 from typing import Final
 
+from arcp_trio.wire.plain_text import JOINERS, SEQUENCE
+
 TAB_SPACES: Final = 4
 ELLIPSIS: Final = "…"
 
-# Whole escape sequences (ECMA-48), since the rest of one is gibberish. No part of a pattern matches
-# beyond the next introducer, so that hostile text takes no longer than other text.
-_SEQUENCE: Final = re.compile(
-    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # CSI: colours, the cursor
-    r"|(?:\x1b[PX\]^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x80-\x9f]*(?:\x07|\x1b\\|\x9c)"  # strings
-    r"|\x1b[ -/]*[0-~]"
-)
 _UNFINISHED: Final = re.compile(
     r"(?:\r|\x1b(?:\[[0-?]*)?[ -/]*|\x9b[0-?]*[ -/]*"
     r"|(?:\x1b[PX\]^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x80-\x9f]*\x1b?)\Z"
 )
 """The beginning of a sequence, or of a line break, at the end of a text."""
 _MOST_HELD: Final = 256
-_JOINERS: Final = "\u200c\u200d"
-"""Characters without width that some scripts and emoji need; they do not change the direction."""
 _UNSAFE: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 _ASCII: Final = re.compile(r"[ -~]*")
 
@@ -39,7 +32,7 @@ def safe_lines(text: str) -> list[str]:
     """Return the lines of a text without control sequences and characters that reverse text."""
     if _ASCII.fullmatch(text):
         return [text]
-    text = _SEQUENCE.sub("", text).expandtabs(TAB_SPACES)
+    text = SEQUENCE.sub("", text).expandtabs(TAB_SPACES)
     return ["".join(filter(_is_safe, line)) for line in re.split(r"\r\n|[\n\r\v\f\x85]", text)]
 
 
@@ -77,7 +70,7 @@ class SafeText:
 
 
 def _is_safe(character: str) -> bool:
-    return character in _JOINERS or unicodedata.category(character) not in _UNSAFE
+    return character in JOINERS or unicodedata.category(character) not in _UNSAFE
 
 
 def safe_json(line: str) -> str:
@@ -96,7 +89,7 @@ def _cells_of(character: str) -> int:
     if unicodedata.category(character) in ("Mn", "Me"):
         # U+FE0F makes a picture of the character before it, which is then one column wider.
         return int(character == "\ufe0f")
-    if character in _JOINERS:
+    if character in JOINERS:
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 

@@ -15,6 +15,7 @@ from arcp_trio.wire.ids import new_id
 from arcp_trio.wire.json import JsonLike, dumps
 from arcp_trio.wire.lease_request import Amount, decimal_text, lease_request
 from arcp_trio.wire.messages import Accepted, JobListing, Subscribed
+from arcp_trio.wire.schema import VENDOR
 from arcp_trio.wire.timestamps import rfc3339
 
 SUBMIT: Final = "job.submit"
@@ -63,6 +64,7 @@ def submit_call(
     idempotency_key: str,
     max_runtime: int | None,
     trace_id: str,
+    forget: bool,
 ) -> Call[tuple[JobStream, Accepted]]:
     """Make a `job.submit` (§7.1); `ValueError` or `TypeError` if an argument is invalid."""
     payload: dict[str, JsonLike] = {
@@ -77,6 +79,8 @@ def submit_call(
         payload["lease_constraints"] = {"expires_at": rfc3339(expires_at)}
     if max_runtime is not None:
         payload["max_runtime_sec"] = max_runtime
+    if forget:
+        payload[VENDOR] = {"forget": True}
     return Call(SUBMIT, dumps(payload), trace_id=trace_id)
 
 

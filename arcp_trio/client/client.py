@@ -160,6 +160,7 @@ class Client:
         idempotency_key: str | None = None,
         max_runtime: int | None = None,
         trace_id: str | None = None,
+        forget: bool = False,
     ) -> JobHandle:
         """Submit a job (§7.1).
 
@@ -175,6 +176,9 @@ class Client:
             idempotency_key: by default a fresh one.
             max_runtime: after how many seconds the job ends, `timed_out`.
             trace_id: 32 hexadecimal digits; by default fresh ones (§11).
+            forget: have the job leave listings soon after its end, as a measurement or a probe
+                may; only the runtime of this project does so, without a lease, and if the job has
+                reported no cost.
 
         Cancellation: the job may have been submitted.
 
@@ -196,6 +200,7 @@ class Client:
             idempotency_key=key,
             max_runtime=max_runtime,
             trace_id=trace_id or secrets.token_hex(16),
+            forget=forget,
         )
         stream, accepted = await self._session.call(call)
         stream.about = {"agent": accepted.agent or agent, "idempotency_key": key}

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
+from decimal import Decimal
 
 import attrs
 
 from arcp_trio.wire.json import Json
-from arcp_trio.wire.messages import JobEntry, JobListing
+from arcp_trio.wire.messages import JobBrief, JobEntry, JobListing
 
 
 @attrs.frozen(kw_only=True)
@@ -25,19 +26,52 @@ class JobInfo:
     last_event_seq: int | None
     """The number of the job's last event in the session that submitted it."""
 
+    # What only the runtime of this project tells; it leaves out what it does not know.
+    principal: str | None = None
+    """The principal that submitted it, or the job at the top of its tree."""
+    started_at: str | None = None
+    """When its agent was called."""
+    finished_at: str | None = None
+    error_code: str | None = None
+    """The code of the error that it ended with (§12)."""
+    error: str | None = None
+    """The message of that error, in one line."""
+    budget: Mapping[str, Decimal] | None = None
+    """What it was given to spend, by currency (§9.6)."""
+    spent: Mapping[str, Decimal] | None = None
+    """What it and the jobs that it delegated to have spent, by currency."""
+    last_event: str | None = None
+    """Its last event in words, in one line."""
+
 
 def _job_info(entry: JobEntry) -> JobInfo:
     """Describe a job from an entry of a page; runtimes may leave fields out."""
+    brief = entry.brief or JobBrief()
+    error = brief.error
     return JobInfo(
         id=entry.job_id,
         agent=entry.agent,
         status=entry.status,
         lease=entry.lease or {},
-        parent_id=entry.parent_job_id,
+        parent_id=entry.parent_job_id or brief.parent_id,
         created_at=entry.created_at or entry.submitted_at,
         trace_id=entry.trace_id,
         last_event_seq=entry.last_event_seq,
+        principal=brief.principal,
+        started_at=brief.started_at,
+        finished_at=brief.finished_at,
+        error_code=None if error is None else error.code,
+        error=None if error is None else error.message,
+        budget=_amounts(brief.budget),
+        spent=_amounts(brief.spent),
+        last_event=brief.last_event,
     )
+
+
+def _amounts(amounts: Mapping[str, str] | None) -> Mapping[str, Decimal] | None:
+    if amounts is None:
+        return None
+    return {currency: Decimal(amount) for currency, amount in amounts.items()}
 
 
 class JobIterator:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import attrs
 import trio
 
 from arcp_trio.runtime.access import Authenticator, Policy, WrongTokens
 from arcp_trio.runtime.clock import Clock
+from arcp_trio.runtime.ledger import Ledger
 from arcp_trio.runtime.limits import Limits
 from arcp_trio.runtime.metrics import Metrics
 from arcp_trio.runtime.tracing import Tracer
@@ -27,10 +29,15 @@ class Core:
     store: Store
     limits: Limits
     policy: Policy
+    reserved_paths: Sequence[str]
+    """Real paths that no lease opens, with all that is below them."""
     clock: Clock
     tracer: Tracer
     wrong_tokens: WrongTokens = attrs.field(factory=WrongTokens)
     metrics: Metrics = attrs.field(factory=Metrics)
+    ledger: Ledger = attrs.field(
+        init=False, default=attrs.Factory(lambda core: Ledger(core.limits), takes_self=True)
+    )
     taken_over: trio.Event = attrs.field(factory=trio.Event)
     """Set once what an earlier runtime left is taken over: sessions may be opened."""
     closing: bool = False

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from arcp_trio.store.records import Status
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.job.jobs import Jobs
+    from arcp_trio.runtime.ledger import Ledger
     from arcp_trio.runtime.metrics import Histogram
     from arcp_trio.runtime.session.sessions import Sessions
+
+LARGEST: Final = 5
+"""How many principals are named for each pool."""
 
 Labels = Mapping[str, str]
 Sample = tuple[Labels, float]
@@ -68,7 +72,19 @@ def _lines(core: Core, sessions: Sessions, connections: int) -> Iterator[str]:
     yield from _gauge(
         "arcp_tail_bytes",
         "Bytes numbered for sessions and not sent yet.",
-        sessions.unsent_bytes.held,
+        core.ledger.unsent.held,
+    )
+    yield from _family(
+        "arcp_held",
+        "gauge",
+        "What all principals together hold of each pool, which its limits bound.",
+        _by("pool", {pool.name: pool.held for pool in core.ledger}),
+    )
+    yield from _family(
+        "arcp_held_most",
+        "gauge",
+        "What the principals that hold most of a pool hold of it.",
+        _largest(core.ledger),
     )
     yield from _histogram(
         "arcp_store_commit_seconds",
@@ -95,6 +111,14 @@ def _lines(core: Core, sessions: Sessions, connections: int) -> Iterator[str]:
     yield from _family(
         "arcp_build_info", "gauge", "The version of the runtime.", [({"version": core.version}, 1)]
     )
+
+
+def _largest(ledger: Ledger) -> Iterable[Sample]:
+    return [
+        ({"pool": pool.name, "principal": share.principal}, share.held)
+        for pool in ledger
+        for share in pool.largest(LARGEST)
+    ]
 
 
 def _states(jobs: Jobs) -> Mapping[str, int]:

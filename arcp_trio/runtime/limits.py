@@ -32,20 +32,27 @@ class Limits:
     handshake_seconds: float = 10
     """From TCP accept to welcome."""
     connections_before_handshake: int = 512
-    """Open and not welcomed yet; past it the one that waits longest is closed."""
+    """Open and not welcomed yet; past it the address that has most of them loses its oldest."""
     close_seconds: float = 2
     """How long a farewell may take before the socket is closed by force."""
     outbox_items: int = 1_024
     """Per session; past it hints are dropped (the journal has the events) and answers wait."""
+    outbox_bytes: int = 4 * MIB
+    """Of answers that wait to be sent, per session; past it no further command is executed."""
     inbox_items: int = 256
     """Commands per session that wait for earlier ones; past it the reader waits."""
     inbox_bytes: int = 8 * MIB
     """The same in bytes, including submits that are still being decided."""
+    received_bytes_per_principal: int = 64 * MIB
+    received_bytes_total: int = 256 * MIB
+    """The same of all sessions of one principal, and of all; past either its readers wait."""
     tail_frames: int = 10_000
     tail_bytes: int = 16 * MIB
     """Numbered and not yet sent, per session; past either nothing more is numbered."""
+    tail_bytes_per_principal: int = 64 * MIB
     tail_bytes_total: int = 256 * MIB
-    """Of all sessions; past it only sessions that were sent everything get more, batch by batch."""
+    """What waits to be sent, answers included, of all sessions of one principal, and of all; past
+    either only sessions that were sent everything get more, batch by batch."""
     unacked_frames: int = 1_000_000
     """Kept for replay, per session; past it the oldest are given up."""
     journal_bytes: int = 1024 * MIB
@@ -61,6 +68,12 @@ class Limits:
     jobs_per_principal: int = 100
     jobs: int = 1_000
     """Running."""
+    input_bytes_per_principal: int = 128 * MIB
+    input_bytes_total: int = 512 * MIB
+    """Of the inputs of running jobs."""
+    waiting_submits_per_principal: int = 1_000
+    waiting_submits: int = 10_000
+    """Submits that wait for another one with the same key."""
     agent_threads: int = 1_000
     """Of agents that are plain functions or under asyncio; past it their jobs fail at once."""
     agent_threads_per_principal: int = 100

@@ -60,4 +60,4 @@ def _lost(core: Core, jobs: Jobs, row: JobRow) -> FinishJob:
         trace_id=row.trace_id,
     )
     entry = Entry(row.length, jobs.next_ordinal(), tail, terminal=True)
-    return FinishJob(row.job_id, end.status, now, entry)
+    return FinishJob(row.job_id, end.status, now, entry, error=end.error_brief)

@@ -21,6 +21,7 @@ from arcp_trio.runtime.exposition import exposition
 from arcp_trio.runtime.farewell import Farewell
 from arcp_trio.runtime.job import outcome
 from arcp_trio.runtime.job.agents import Agents
+from arcp_trio.runtime.job.granting import reserved_paths
 from arcp_trio.runtime.job.jobs import Jobs
 from arcp_trio.runtime.limits import Limits
 from arcp_trio.runtime.metrics import Failure
@@ -88,6 +89,7 @@ class Runtime:
                 `arcp_trio.telemetry.opentelemetry` has one.
             workers: the processes of agents with `process=True`.
         """
+        store, policy = store or MemoryStore(), policy or Policy()
         self.agents = Agents()
         self.agent = self.agents.agent
         """Registers the function below as an agent; see `Agents.agent`."""
@@ -97,9 +99,10 @@ class Runtime:
             version=__version__,
             authenticate=auth,
             operators=frozenset(operators),
-            store=store or MemoryStore(),
+            store=store,
             limits=self.limits,
-            policy=policy or Policy(),
+            policy=policy,
+            reserved_paths=reserved_paths(policy, store),
             clock=clock or SystemClock(),
             tracer=NoTracer() if tracer is None else FencedTracer(tracer),
         )

@@ -191,6 +191,14 @@ class JobRow:
     """The highest number that `session_id` gave to its entries; 0 before the first (§6.6)."""
     budget: bytes | None = None
     """What was left of its budget at its end, by currency, as JSON."""
+    started_at: float | None = None
+    """When its agent was called."""
+    error: bytes | None = None
+    """Why it did not succeed: code and message in one line, as JSON."""
+    spent: bytes | None = None
+    """What it had spent at its end, by currency, as JSON."""
+    last_event: str | None = None
+    """Its last event before its end, in words."""
 
 
 @attrs.frozen(kw_only=True)

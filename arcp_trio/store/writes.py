@@ -104,6 +104,7 @@ class StartJob:
     """The agent of a job was called."""
 
     job_id: str
+    started_at: float
 
 
 @attrs.define(eq=False)
@@ -126,6 +127,12 @@ class FinishJob:
     entry: Entry
     budget: bytes | None = None
     """What was left of its budget, by currency, as JSON; None for a job without a budget."""
+    error: bytes | None = None
+    """Why it did not succeed: code and message in one line, as JSON."""
+    spent: bytes | None = None
+    """What it has spent, by currency, as JSON; None if that is not known."""
+    last_event: str | None = None
+    """Its last event before this one, in words; None if that is not known, or there was none."""
 
 
 @attrs.define(eq=False)
@@ -152,6 +159,8 @@ class Expire:
     now: float
     finished_before: float
     finished_jobs: int
+    forgotten: Sequence[str] = ()
+    """Finished jobs that are to be forgotten now."""
 
 
 Write: TypeAlias = (

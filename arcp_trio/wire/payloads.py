@@ -8,11 +8,11 @@ from typing import Annotated, Any, Final, TypeAlias, TypeVar, get_args, get_orig
 
 import attrs
 from cattrs import Converter
-from cattrs.gen import make_dict_structure_fn
+from cattrs.gen import make_dict_structure_fn, override
 
 from arcp_trio.wire.errors import InvalidRequest
 from arcp_trio.wire.json import Json, JsonObject
-from arcp_trio.wire.schema import KEEP_NULL, Schema, described, schema_of
+from arcp_trio.wire.schema import KEEP_NULL, WIRE_NAME, Schema, described, schema_of
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ def read(cls: type[T], payload: JsonObject, *, root: str = "$.payload") -> T:
 
 
 def _reader_of(cls: type[Any]) -> tuple[Schema, _Hook]:
-    reader = _readers[cls] = schema_of(cls), make_dict_structure_fn(cls, _converter)
+    reader = _readers[cls] = schema_of(cls), _maker_of(cls, _converter)
     return reader
 
 
@@ -42,7 +42,7 @@ def to_json(value: Json) -> Json:
     cls = value.__class__
     if attrs.has(cls):
         return {
-            field.name: to_json(item)
+            field.metadata.get(WIRE_NAME, field.name): to_json(item)
             for field in attrs.fields(cls)
             if (item := getattr(value, field.name)) is not None
             or field.metadata.get(KEEP_NULL, _never)(value)
@@ -69,9 +69,18 @@ def _has_no_object(hint: Any) -> bool:  # noqa: ANN401 - a class, or one of typi
     return not attrs.has(hint) and all(map(_has_no_object, parts))
 
 
+def _maker_of(cls: type[Any], converter: Converter) -> _Hook:
+    renamed = {
+        field.name: override(rename=field.metadata[WIRE_NAME])
+        for field in attrs.fields(cls)
+        if WIRE_NAME in field.metadata
+    }
+    return make_dict_structure_fn(cls, converter, **renamed)  # type: ignore[arg-type]
+
+
 def _object_of(cls: type[Any], converter: Converter) -> _Hook:
     """Make the hook of a class that stands inside another."""
-    make = make_dict_structure_fn(cls, converter)
+    make = _maker_of(cls, converter)
     without_nulls = schema_of(cls).without_nulls
     return lambda fields, _: make(without_nulls(fields), cls)
 

@@ -51,6 +51,13 @@ KEEP_NULL: Final = "keep_null"
 """Metadata of the few fields that are sent as null rather than left out: tells when."""
 
 
+WIRE_NAME: Final = "wire_name"
+"""Metadata of a field whose name on the wire cannot be a name in Python: tells that name."""
+
+VENDOR: Final = "x-vendor.arcp-trio"
+"""The field in which this project says more than the specification asks for; others ignore it."""
+
+
 def always(_: object) -> bool:
     """Return True: the commonest value of `KEEP_NULL`."""
     return True
@@ -291,7 +298,8 @@ def _fields_of(cls: type[Any]) -> Iterator[_Field]:
         for field in attrs.fields(cls):
             required = field.default is attrs.NOTHING
             nullable = not required and KEEP_NULL not in field.metadata
-            yield _Field(field.name, _kind_of(hints[field.name]), required, nullable)
+            name = field.metadata.get(WIRE_NAME, field.name)
+            yield _Field(name, _kind_of(hints[field.name]), required, nullable)
     else:
         for info in msgspec.structs.fields(cls):
             yield _Field(info.encode_name, _kind_of(info.type), info.required, not info.required)

@@ -125,7 +125,7 @@ def test_team_without_a_lease(session: Peer) -> None:
     """Without a lease, the event and the job's error say which delegation was refused, and why."""
     delegation, refusal, end = session.run("team", ["a", "b"])
     assert delegation["payload"]["kind"] == "delegate"
-    said = "delegation refused: agent echo: the lease does not allow agent.delegate of 'echo'"
+    said = "delegation refused: agent echo: the lease does not allow agent.delegate of 'echo@1.0.0'"
     assert refusal["payload"]["body"]["error"]["message"] == said
     assert (end["payload"]["code"], end["payload"]["message"]) == ("PERMISSION_DENIED", said)
 

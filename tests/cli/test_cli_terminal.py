@@ -190,7 +190,7 @@ def test_a_refused_delegation(commands: Commands, columns: int) -> None:
     with terminal(commands, "submit", "team", "--input", '["a"]', columns=columns) as on:
         assert on.end() == 1
     told = "".join(f"{line:{columns}}" for line in on.lines)
-    why = "delegation refused: agent echo: the lease does not allow agent.delegate of 'echo'"
+    why = "delegation refused: agent echo: the lease does not allow agent.delegate of 'echo@1.0.0'"
     assert 'delegating to: echo "a"' in on.lines
     assert f"{why} (PERMISSION_DENIED)" in told
     assert f" failed: PERMISSION_DENIED: {why}" in told

@@ -32,6 +32,7 @@ from arcp_trio import (
 )
 from arcp_trio.client.dialing import Target
 from arcp_trio.front.serve import serve_stream
+from arcp_trio.wire.features import ALL_FEATURES
 from tests.client.support import TOKEN, Network, Wire, real_runtime, scripted
 
 real = pytest.mark.real_tcp
@@ -310,7 +311,7 @@ async def test_the_hello(autojump_clock: MockClock) -> None:
     payload = hello["payload"]
     assert payload["client"]["name"] == "arcp_trio"
     assert payload["auth"] == {"scheme": "bearer", "token": TOKEN}
-    assert len(payload["capabilities"]["features"]) == 11
+    assert payload["capabilities"]["features"] == [*ALL_FEATURES, "x-vendor.arcp-trio.stop"]
     assert payload.keys() == {"client", "auth", "capabilities"}
 
 

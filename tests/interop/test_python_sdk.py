@@ -32,8 +32,8 @@ def test_python_sdk_client_is_served_without_an_error_on_its_side(tmp_path: Path
     """The vendor's client uses every feature it has without an error on its side."""
     with starter(tmp_path) as start:
         (tmp_path / "slow_agents.py").write_text(AGENTS, encoding="utf-8")
-        options = ("--port", "0", "--memory", "--token", "vendor=tok", "--agents", "slow_agents")
-        server = start("serve", *options)
+        options = ("--port", "0", "--memory", "--token", "vendor=tok")
+        server = start("serve", *options, "--agents", "slow_agents", "--demo-agents")
         client = subprocess.run(
             [sys.executable, str(CLIENT), server.url(), "tok"],
             capture_output=True,

@@ -28,6 +28,20 @@ HIT_BY = {
     "inbox_bytes": "limits/test_inbox.py::test_large_commands_wait_before_they_are_read",
     "tail_frames": "flow/test_slow_readers.py::test_what_a_session_holds_is_bounded",
     "tail_bytes": "flow/test_slow_readers.py::test_what_a_session_holds_is_bounded",
+    "outbox_bytes": "fairness/test_memory.py::test_answers_that_nobody_reads_are_bounded",
+    "received_bytes_per_principal": (
+        "fairness/test_memory.py::test_what_one_principal_sends_holds_up_no_other"
+    ),
+    "received_bytes_total": (
+        "fairness/test_memory.py::test_what_one_principal_sends_holds_up_no_other"
+    ),
+    "tail_bytes_per_principal": (
+        "fairness/test_memory.py::test_sessions_that_do_not_read_share_their_principals_bound"
+    ),
+    "input_bytes_per_principal": "fairness/test_memory.py::test_inputs_of_jobs_are_bounded",
+    "input_bytes_total": "fairness/test_memory.py::test_inputs_of_jobs_are_bounded",
+    "waiting_submits_per_principal": "fairness/test_claims.py::test_submits_that_wait_are_bounded",
+    "waiting_submits": "fairness/test_claims.py::test_submits_that_wait_are_bounded",
     "tail_bytes_total": "flow/test_slow_subscribers.py::test_all_tails_together_are_bounded",
     "unacked_frames": "flow/test_ack.py::test_unacknowledged_frames_are_bounded",
     "journal_bytes": "flow/test_slow_readers.py::test_a_job_waits_for_its_attached_submitter",

@@ -96,6 +96,8 @@ def test_every_gauge_falls_to_nothing(visits: list[tuple[str, list[str], str]]) 
             await trio.sleep(LIMITS["resume_window_seconds"] + 60 + SWEEP_SECONDS)
             metrics = scrape(stage.runtime)
             assert {name: metrics(name) for name in GAUGES} == dict.fromkeys(GAUGES, 0)
+            for pool in ("received_bytes", "tail_bytes", "input_bytes", "waiting_submits"):
+                assert metrics("held", pool=pool) == 0, pool
             for name, states in STATES.items():
                 assert [metrics(name, state=state) for state in states] == [0, 0], name
 

@@ -109,12 +109,12 @@ def session_row(session_id: str = "S", *, token: bytes = b"token") -> SessionRow
     )
 
 
-def job_row(job_id: str = "J", *, session_id: str = "S") -> JobRow:
+def job_row(job_id: str = "J", *, session_id: str = "S", principal: str = "alice") -> JobRow:
     """Return a new job."""
     return JobRow(
         job_id=job_id,
         agent="a@1.0.0",
-        principal="alice",
+        principal=principal,
         session_id=session_id,
         trace_id="0" * 31 + "1",
         accepted=b"{}",
@@ -209,9 +209,18 @@ class Feeder:
             ended=[job_id],
         )
 
-    def expire(self, *, now: float = 0.0, before: float = -1.0, jobs: int = 1_000) -> Group:
-        """Forget what is past its retention."""
-        return self.store.put(Expire(now=now, finished_before=before, finished_jobs=jobs))
+    def expire(
+        self,
+        *,
+        now: float = 0.0,
+        before: float = -1.0,
+        jobs: int = 1_000,
+        forgotten: Sequence[str] = (),
+    ) -> Group:
+        """Forget what is past its retention, and jobs that are to be forgotten."""
+        return self.store.put(
+            Expire(now=now, finished_before=before, finished_jobs=jobs, forgotten=forgotten)
+        )
 
     def _entry(self, job_id: str, *, terminal: bool = False) -> Entry:
         index = self._lengths[job_id]

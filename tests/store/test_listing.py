@@ -74,7 +74,7 @@ async def test_a_row_in_a_listing_is_the_jobs_row(store: Store, feeder: Feeder) 
     feeder.session()
     feeder.job("A")
     feeder.job("B")
-    store.put(StartJob("B"))
+    store.put(StartJob("B", 1.0))
     for job_id in "AB":
         feeder.emit(job_id, 3)
     feeder.finish("A", at=5.0)
@@ -91,8 +91,8 @@ async def test_filters(store: Store, feeder: Feeder) -> None:
     agents = ("a@1.0.0", "a@2", "ab@1.0.0", "a", "A@1.0.0")
     for number, agent in enumerate(agents, 1):
         accept(feeder, f"J{number}", float(number), agent=agent)
-    store.put(StartJob("J2"))
-    store.put(StartJob("J3"))
+    store.put(StartJob("J2", 1.0))
+    store.put(StartJob("J3", 1.0))
     whole = JobQuery(principal="alice", limit=10)
 
     async def found(**filters: object) -> list[str]:
@@ -178,7 +178,7 @@ def test_pages_are_stable(
                 job_id = f"J{len(rows) * 7 % 100:02}"
                 row = accept(feeder, job_id, created_at, principal=principal, agent=agent)
                 if started:
-                    store.put(StartJob(job_id))
+                    store.put(StartJob(job_id, 1.0))
                     row = attrs.evolve(row, status=Status.RUNNING)
                 rows[job_id] = row
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from arcp_trio.store.interface import JournalTrimmed, Store
 from arcp_trio.store.records import Range
+from arcp_trio.store.retention import surplus
 from arcp_trio.store.writes import DropSession
 from tests.store.engines import ENGINES, Engine, Feeder, job_row, key_row, read_all
 
@@ -44,6 +45,22 @@ async def test_finished_jobs_go_by_age(store: Store, feeder: Feeder) -> None:
     assert await kept(store, *"ABCD") == ["D"]
 
 
+async def test_jobs_go_by_request(store: Store, feeder: Feeder) -> None:
+    """Finished jobs that are to be forgotten go, once; a watch still reads what it is owed."""
+    feeder.session()
+    for job_id in "ABCD":
+        feeder.job(job_id)
+    feeder.watch(job_id="B")
+    for job_id in "ABC":
+        feeder.finish(job_id)
+    feeder.expire(forgotten=["A", "B", "D", "gone"])
+    assert await kept(store, *"ABCD") == ["C", "D"]
+    assert not await can_be_read(store, "A")
+    assert await can_be_read(store, "B")
+    feeder.expire(forgotten=["A", "B"])
+    assert await kept(store, *"ABCD") == ["C", "D"]
+
+
 async def test_finished_jobs_go_by_number(store: Store, feeder: Feeder) -> None:
     """Above the bound, the jobs that ended first are forgotten; running jobs do not count."""
     for job_id in "ABCDE":
@@ -56,6 +73,32 @@ async def test_finished_jobs_go_by_number(store: Store, feeder: Feeder) -> None:
     assert await kept(store, *"ABCDE") == ["B", "D", "E"]
     feeder.expire(jobs=0)
     assert await kept(store, *"ABCDE") == ["E"]
+
+
+async def test_principals_with_most_finished_jobs_lose_theirs(store: Store, feeder: Feeder) -> None:
+    """Above the bound, the jobs that ended first go of the principals that have most."""
+    for job_id, principal in zip("ABCDEFGHI", ["bob", *["alice"] * 5, *["carol"] * 3], strict=True):
+        feeder.accept(job_row(job_id, principal=principal))
+        feeder.finish(job_id)
+    feeder.expire(jobs=7)
+    assert await kept(store, *"ABCDEFGHI") == [*"ADEFGHI"]
+    feeder.expire(jobs=4)
+    assert await kept(store, *"ABCDEFGHI") == [*"AFHI"]
+    feeder.expire(jobs=1)
+    assert len(await kept(store, *"ABCDEFGHI")) == 1
+    feeder.expire(jobs=0)
+    assert await kept(store, *"ABCDEFGHI") == []
+
+
+@given(st.dictionaries(st.text(max_size=2), st.integers(1, 20)), st.integers(0, 60))
+def test_what_is_kept_is_shared_out(finished: dict[str, int], most: int) -> None:
+    """As many jobs are kept as may be; who loses one is left with no fewer than anyone else."""
+    lost = surplus(finished, most)
+    left = {principal: count - lost.get(principal, 0) for principal, count in finished.items()}
+    assert sum(left.values()) == min(most, sum(finished.values()))
+    assert all(lost.values())
+    for principal in lost:
+        assert left[principal] >= max(left.values()) - 1
 
 
 async def test_a_journal_is_kept_while_a_watch_needs_it(

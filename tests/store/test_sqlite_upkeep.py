@@ -194,7 +194,7 @@ async def test_an_idle_store_leaves_the_disk_alone(store: SqliteStore, path: Pat
     feeder = Feeder(store)
     feeder.job()
     await feeder.finish().committed()
-    await until_tidy(store, {"job": 1, "journal": 1, "submitter": 1})
+    await until_tidy(store, {"job": 1, "journal": 1, "submitter": 1, "share": 1})
 
     async def counter() -> int:
         changes: int = await store._read(lambda db: db.execute("PRAGMA data_version").fetchone()[0])

@@ -32,6 +32,7 @@ TO_RUNTIME_EXAMPLES: dict[str, dict[str, Any]] = {
         "lease_constraints": {"expires_at": "2026-05-13T23:42:00Z"},
         "idempotency_key": "refactor-auth-2026-W19",
         "max_runtime_sec": 1800,
+        "x-vendor.arcp-trio": {"forget": True},
     },
     "job.cancel": {"job_id": "job_1", "reason": "User requested cancel"},
     "x-vendor.arcp-trio.stop": {"job_id": "job_1", "reason": "It runs away"},
@@ -82,6 +83,14 @@ TO_CLIENT_EXAMPLES: dict[str, dict[str, Any]] = {
                 "submitted_at": "2026-05-13T19:30:00Z",
                 "trace_id": TRACE,
                 "last_event_seq": 1822,
+                "x-vendor.arcp-trio": {
+                    "principal": "alice",
+                    "started_at": "2026-05-13T19:30:01Z",
+                    "error": {"code": "TIMEOUT", "message": "the job ran too long"},
+                    "budget": {"USD": "5.00"},
+                    "spent": {"USD": "0.25"},
+                    "last_event": "calls shop.buy",
+                },
             }
         ],
         "next_cursor": None,

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Final
+import time
+from collections.abc import Mapping
+from decimal import Decimal
 
 from arcp_trio import Client, JobInfo
 from arcp_trio.cli.client.columns import write_list
 from arcp_trio.cli.client.connecting import connected
+from arcp_trio.cli.client.job_rows import job_rows
 from arcp_trio.cli.client.options import NEWEST, JobsOptions
 from arcp_trio.cli.client.output import Output, json_line, stderr, stdout
 from arcp_trio.cli.client.runner import run_client
 from arcp_trio.cli.client.signals import Interrupts
 from arcp_trio.cli.errors import ExitCode
 from arcp_trio.wire.json import JsonObject
-
-_HEADING: Final = ("JOB", "STATUS", "AGENT", "CREATED (UTC)")
 
 
 def run(options: JobsOptions) -> int:
@@ -29,7 +30,7 @@ async def _list(options: JobsOptions, interrupts: Interrupts) -> int:
 
 
 async def _write(client: Client, options: JobsOptions, out: Output) -> None:
-    rows: list[tuple[str, ...]] = [_HEADING]
+    shown: list[JobInfo] = []
     listed = 0
     async for info in client.jobs(status=options.status or None, agent=options.agent):
         if listed == NEWEST and not options.all:
@@ -39,16 +40,12 @@ async def _write(client: Client, options: JobsOptions, out: Output) -> None:
         if options.json:
             await out.write(json_line(_as_json(info)))
         else:
-            rows.append((info.id, info.status, info.agent, _minute(info.created_at)))
+            shown.append(info)
     if not listed:
         await stderr().write("there are no such jobs\n")
     elif not options.json:
-        await write_list(rows, out)
-
-
-def _minute(created_at: str | None) -> str:
-    """Return a time without its seconds, so that the line of a job fits into 80 columns."""
-    return (created_at or "")[: len("YYYY-MM-DDThh:mm")].replace("T", " ")
+        width = out.columns if out.is_terminal else None
+        await write_list(job_rows(shown, time.time(), width), out)
 
 
 def _as_json(info: JobInfo) -> JsonObject:
@@ -59,4 +56,20 @@ def _as_json(info: JobInfo) -> JsonObject:
         "created_at": info.created_at,
         "lease": dict(info.lease),
         "parent_job_id": info.parent_id,
+        "principal": info.principal,
+        "started_at": info.started_at,
+        "finished_at": info.finished_at,
+        "error": None
+        if info.error_code is None
+        else {"code": info.error_code, "message": info.error},
+        "budget": _amounts(info.budget),
+        "spent": _amounts(info.spent),
+        "last_event": info.last_event,
     }
+
+
+def _amounts(amounts: Mapping[str, Decimal] | None) -> JsonObject | None:
+    """Return amounts as decimal strings, which are exact in every program."""
+    if amounts is None:
+        return None
+    return {currency: f"{amount:f}" for currency, amount in amounts.items()}

@@ -121,13 +121,20 @@ async def _serve(
 
 
 def _runtime(config: Config, admission: Admission) -> Runtime:
+    options = config.options
     return Runtime(
         auth=admission,
-        store=make_store(config.options),
+        store=make_store(options),
         limits=config.limits,
-        operators=config.options.operator,
-        policy=Policy(observers=config.options.observer, allow_stop=not config.options.no_stop),
-        workers=_workers(config.options),
+        operators=options.operator,
+        policy=Policy(
+            observers=options.observer,
+            allow_stop=not options.no_stop,
+            ceilings=config.ceilings,
+            # With the tokens and the address in it, whatever else is put there.
+            reserved_paths=frozenset() if options.memory else frozenset({options.data}),
+        ),
+        workers=_workers(options),
     )
 
 

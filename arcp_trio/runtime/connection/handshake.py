@@ -135,7 +135,7 @@ class Handshake:
     async def _create(self, principal: str, features: frozenset[str], dialect: Dialect) -> Opened:
         sessions = self._sessions
         sessions.refuse_if_full(principal)
-        token, attachment = resume_token(), self._attachment(dialect)
+        token, attachment = resume_token(), self._attachment(principal, dialect)
         session, stored = sessions.create(principal, features, dialect.name, token_digest(token))
         try:
             sessions.join(session, attachment)
@@ -171,7 +171,9 @@ class Handshake:
         if session is None:
             raise cannot_resume()
         try:
-            attachment = self._attachment(dialect or named(session.record.dialect))
+            attachment = self._attachment(
+                session.principal, dialect or named(session.record.dialect)
+            )
             try:
                 return await self._reattach(session, attachment, resume, principal, features)
             except BaseException:
@@ -216,8 +218,8 @@ class Handshake:
             after_seq=resume.last_event_seq,
         )
 
-    def _attachment(self, dialect: Dialect) -> Attachment:
-        unsent = Unsent(self._core.limits, self._sessions.unsent_bytes)
+    def _attachment(self, principal: str, dialect: Dialect) -> Attachment:
+        unsent = Unsent(self._core.limits, self._core.ledger.unsent.share(principal))
         return Attachment(self._closing, unsent, dialect)
 
     # -- what the client is told

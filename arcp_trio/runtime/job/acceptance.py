@@ -37,6 +37,8 @@ class NewJob:
     tail: bytes
     """The tail of its `job.accepted`."""
     _group: Group
+    key: KeyRow | None = None
+    """What its idempotency key stands for from now on, if it has one."""
 
     async def stored(self) -> None:
         """Wait until the acceptance is stored; give the job up if the wait is cancelled."""
@@ -128,7 +130,7 @@ def _store(job: Job, source: JobSource) -> NewJob:
         )
     group = core.store.put(AcceptJob(row, key, None if parent is None else parent.id))
     job.accepted = True
-    return NewJob(job, tail, group)
+    return NewJob(job, tail, group, key)
 
 
 def _payload(job: Job, now: float) -> dict[str, JsonLike]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from arcp_trio.wire.events import REMAINING, InvalidEvent
+from arcp_trio.wire.json import dumps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -39,6 +40,12 @@ def charge(job: Job, metric: Mapping[str, Json]) -> Charge | None:
     except ValueError as error:
         raise InvalidEvent(f"metric: {error} @ $.value") from None
     return Charge(currency, budgets) if budgets else None
+
+
+def spent(job: Job) -> bytes:
+    """Return what a job and its children have spent, by currency, as JSON with decimal strings."""
+    amounts = job.authority.budget.spent
+    return dumps({currency: f"{amount:f}" for currency, amount in amounts.items()})
 
 
 def remaining(job: Job, charged: Charge) -> Iterator[tuple[Job, JsonObject]]:

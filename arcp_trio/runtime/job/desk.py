@@ -29,7 +29,8 @@ class JobFacts:
     id: str
     agent: str
     version: str
-    input: Json
+    input: bytes
+    """As JSON."""
     principal: str
     trace_id: str
     parent_id: str | None

@@ -17,7 +17,6 @@ from arcp_trio.runtime.job.provisioning import wallet_for
 from arcp_trio.runtime.notices import store_trouble
 from arcp_trio.wire.errors import InternalError
 from arcp_trio.wire.ids import new_id
-from arcp_trio.wire.json import JsonValue
 
 if TYPE_CHECKING:
     from arcp_trio.authority.lease import Lease
@@ -32,7 +31,8 @@ class Wanted:
     """The work and the lease that a job is wanted for: checked, and found valid."""
 
     agent: Agent
-    input: JsonValue
+    input: bytes
+    """As JSON: decoded, it may take ten times the room."""
     lease: Lease
     max_runtime: float | None
 
@@ -64,6 +64,8 @@ class JobSource:
     key: IdempotencyKey | None = None
     parent: Job | None = None
     delegate_id: str | None = None
+    forget: bool = False
+    """The job leaves listings soon after its end, if it has spent nothing."""
 
     @classmethod
     def delegation(cls, parent: Job, delegate_id: str) -> JobSource:
@@ -91,7 +93,7 @@ def draft(jobs: Jobs, wanted: Wanted, source: JobSource) -> Job:
         raise InternalError("the runtime is shutting down")
     if core.store.trouble is not None:
         raise store_trouble()
-    jobs.refuse_if_full(source.principal)
+    jobs.refuse_if_full(source.principal, len(wanted.input))
     job_id = new_id("job_")
     span = _span(core, job_id, wanted, source)
     trace_id = _trace_id(source.trace) or span.trace_id or secrets.token_hex(16)
@@ -113,6 +115,7 @@ def draft(jobs: Jobs, wanted: Wanted, source: JobSource) -> Job:
         sends_chunks=source.sends_chunks,
         parent=parent,
         delegate_id=source.delegate_id,
+        forget=source.forget,
     )
     jobs.admit(job)
     if parent is not None:
@@ -148,6 +151,7 @@ def _authority(core: Core, lease: Lease, parent: Job | None) -> Authority:
         budget=Budget(lease.budget, None if above is None else above.budget),
         deadline=_deadline(core, lease, above),
         any_model=core.policy.any_model,
+        reserved=core.reserved_paths,
     )
 
 

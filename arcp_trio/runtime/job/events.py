@@ -39,10 +39,16 @@ def add_event(job: Job, kind: str, body: Mapping[str, Json]) -> None:
     if kind == "result_chunk" and not _take_chunk(job, body):
         return
     charged = costs.charge(job, body) if kind == "metric" else None
-    job.journal.append("job.event", payload, feature=events.feature_of(kind, body))
+    _append(job, kind, body, payload)
+    if kind != "result_chunk":
+        job.last_event.note(kind, body, payload)
     if charged is not None:
         for each, metric in costs.remaining(job, charged):
-            add_event(each, "metric", metric)
+            _append(each, "metric", metric, _encoded(each, "metric", metric))
+
+
+def _append(job: Job, kind: str, body: Mapping[str, Json], payload: bytes) -> None:
+    job.journal.append("job.event", payload, feature=events.feature_of(kind, body))
 
 
 def add_event_with_holes(job: Job, kind: str, body: Mapping[str, Json]) -> None:

@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import trio
 
-from arcp_trio.runtime.job import outcome
+from arcp_trio.runtime.job import costs, outcome
 from arcp_trio.runtime.job.agent_run import AgentRun
 from arcp_trio.runtime.job.agents import Agent
 from arcp_trio.runtime.job.events import add_event
 from arcp_trio.runtime.job.journal import Journal
+from arcp_trio.runtime.job.last_event import LastEvent
 from arcp_trio.runtime.job.outcome import Outcome
 from arcp_trio.runtime.job.result_chunks import ResultChunks
 from arcp_trio.runtime.wake import Wake
 from arcp_trio.store.records import Status
 from arcp_trio.store.writes import StartJob
 from arcp_trio.wire.errors import ArcpError, InternalError, LeaseExpired, error_from_payload
-from arcp_trio.wire.json import JsonValue, dumps
+from arcp_trio.wire.json import dumps
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -45,7 +46,8 @@ class Job:
     jobs: Jobs
     id: str
     agent: Agent
-    input: JsonValue
+    input: bytes
+    """As JSON."""
     principal: str
     session_id: str
     """The session that submitted it first."""
@@ -61,6 +63,8 @@ class Job:
     parent: Job | None = None
     """The job that delegated to it (§10)."""
     delegate_id: str | None = None
+    forget: bool = False
+    """The job leaves listings soon after its end."""
 
     status: Status = Status.PENDING
     accepted: bool = False
@@ -73,6 +77,10 @@ class Job:
     """Its result, once the agent has begun to stream one."""
     children: dict[str, Job] = attrs.field(factory=dict[str, "Job"])
     """Jobs that it delegated to and that have not ended, by id."""
+    last_event: LastEvent = attrs.field(factory=LastEvent)
+    started_at: float | None = None
+    """When its agent was called, on the runtime's clock."""
+    finished_at: float | None = None
     emits: int = 0
     """How often its agent has emitted."""
     _drafted_at: float = attrs.field(factory=trio.current_time)
@@ -95,7 +103,8 @@ class Job:
             self._decide_expired()
         if self._outcome is None:
             self.status = Status.RUNNING
-            self.core.store.put(StartJob(self.id))
+            self.started_at = self.core.clock.now()
+            self.core.store.put(StartJob(self.id, self.started_at))
             self._warn_of_idle_grants()
             await self.agent_run.run(self)
         await self._finish()
@@ -208,12 +217,17 @@ class Job:
         outcome = self._outcome
         assert outcome is not None
         self.ended = True
-        now = self.core.clock.now()
+        self.finished_at = now = self.core.clock.now()
         self.status = outcome.status
         self.core.metrics.finished[outcome.status] += 1
         budget_left = self.authority.budget.remaining
-        encoded = dumps(budget_left) if budget_left else None
-        group = self.journal.finish(outcome, now, encoded)
+        group = self.journal.finish(
+            outcome,
+            now,
+            budget=dumps(budget_left) if budget_left else None,
+            spent=costs.spent(self),
+            last_event=self.last_event.words,
+        )
         self._over.set()
         self.leave_tree()
         self._log_end(outcome, budget_left)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from arcp_trio.runtime.credentials.credential import Credential
 from arcp_trio.runtime.job.desk import Desk, JobFacts
-from arcp_trio.wire.json import Json
+from arcp_trio.wire.json import Json, loads
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.job.link import Link
@@ -22,6 +22,7 @@ class JobView:
         self._link = link
         self._facts = facts
         self._deadline = deadline
+        self._input: tuple[Json] | None = None
 
     @property
     def id(self) -> str:
@@ -41,7 +42,10 @@ class JobView:
     @property
     def input(self) -> Json:
         """The input that the client submitted, or the delegating job gave."""
-        return self._facts.input
+        # Decoded when it is first read: as objects it may take ten times the room.
+        if self._input is None:
+            self._input = (loads(self._facts.input),)
+        return self._input[0]
 
     @property
     def principal(self) -> str:

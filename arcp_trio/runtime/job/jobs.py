@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
+from collections import Counter, deque
 from typing import TYPE_CHECKING, Protocol
 
 import trio
@@ -57,6 +57,8 @@ class Jobs:
         self._nursery = nursery
         self._count: Counter[str] = Counter()
         """How many jobs each principal has."""
+        self._to_forget: deque[tuple[float, str]] = deque()
+        """Ends and ids of jobs that have ended and are to be forgotten."""
         self._ordinal = 0
         self._one_ended = Wake()
         self._closed = False
@@ -72,8 +74,8 @@ class Jobs:
 
     # -- coming and going
 
-    def refuse_if_full(self, principal: str) -> None:
-        """Refuse another job if there are as many as there may be.
+    def refuse_if_full(self, principal: str, input_bytes: int) -> None:
+        """Refuse another job if there are as many as there may be, or if its input is too much.
 
         Raises:
             InternalError: a limit is reached.
@@ -85,19 +87,32 @@ class Jobs:
         if self._count[principal] >= limits.jobs_per_principal:
             most = limits.jobs_per_principal
             raise limit_hit("jobs_per_principal", most, what_helps=helps)
+        self.core.ledger.inputs.refuse_if_full(principal, input_bytes)
 
     def admit(self, job: Job) -> None:
         """Count a job that was drafted."""
         self._count[job.principal] += 1
+        self.core.ledger.inputs.share(job.principal).take(len(job.input))
         self.live[job.id] = job
 
     def remove(self, job: Job) -> None:
         """Stop counting a job, whose terminal is stored or which was given up."""
         del self.live[job.id]
+        self.core.ledger.inputs.share(job.principal).give(len(job.input))
         self._count[job.principal] -= 1
         if not self._count[job.principal]:
             del self._count[job.principal]
+        # What was spent stays on record.
+        if job.forget and job.finished_at is not None and not job.authority.budget.spent_anything:
+            self._to_forget.append((job.finished_at, job.id))
         self._one_ended.set()
+
+    def take_forgotten(self, finished_before: float) -> list[str]:
+        """Return the ids of jobs that are to be forgotten and ended before then, each once."""
+        taken: list[str] = []
+        while self._to_forget and self._to_forget[0][0] <= finished_before:
+            taken.append(self._to_forget.popleft()[1])
+        return taken
 
     def remove_submitter(self, session_id: str) -> None:
         """Remove a session, which was closed or dropped, from those that may cancel its jobs."""

@@ -83,11 +83,30 @@ class Journal:
         """Add the acceptance of a job that this journal's job has delegated to (§10)."""
         self._append(self._entry(accepted, child=job_id))
 
-    def finish(self, outcome: Outcome, now: float, budget: bytes | None) -> Group:
+    def finish(
+        self,
+        outcome: Outcome,
+        now: float,
+        *,
+        budget: bytes | None,
+        spent: bytes,
+        last_event: str | None,
+    ) -> Group:
         """Add the terminal, which is the last entry."""
         tail = self._tails.tail(outcome.type, outcome.payload(rfc3339(now)), id=new_id())
         entry = self._entry(tail, terminal=True)
-        group = self._store.put(FinishJob(self._job_id, outcome.status, now, entry, budget))
+        group = self._store.put(
+            FinishJob(
+                self._job_id,
+                outcome.status,
+                now,
+                entry,
+                budget=budget,
+                error=outcome.error_brief,
+                spent=spent,
+                last_event=last_event,
+            )
+        )
         self._hint(entry)
         return group
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import attrs
 
 from arcp_trio.store.records import Status
@@ -14,7 +16,10 @@ from arcp_trio.wire.errors import (
     error_from_payload,
 )
 from arcp_trio.wire.json import MAX_DEPTH, dumps
-from arcp_trio.wire.messages import JobErrorBody, JobResult, payload_bytes
+from arcp_trio.wire.messages import ErrorBrief, JobErrorBody, JobResult, payload_bytes
+from arcp_trio.wire.plain_text import one_line
+
+_MOST_BRIEF: Final = 200  # characters
 
 
 @attrs.frozen
@@ -36,6 +41,14 @@ class Outcome:
     def type(self) -> str:
         """The terminal message's type."""
         return "job.result" if self.error is None else "job.error"
+
+    @property
+    def error_brief(self) -> bytes | None:
+        """Why the job did not succeed, as a listing tells it; None for a success."""
+        if self.error is None:
+            return None
+        message = one_line(self.error.message, _MOST_BRIEF)
+        return payload_bytes(ErrorBrief(code=self.error.code, message=message))
 
     def payload(self, completed_at: str) -> bytes:
         """Encode the terminal message's payload."""

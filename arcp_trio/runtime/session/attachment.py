@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
+
+import trio
 
 from arcp_trio.runtime.farewell import Closing, Farewell
 from arcp_trio.runtime.notices import refusal
@@ -30,6 +34,7 @@ class Attachment:
         """How the client wants its frames."""
         self.over = False
         """The connection has ended, or goes on with another session."""
+        self._waits: set[trio.CancelScope] = set()
         self._joined = False
         self._replay: Replay | None = None
         self._begun = Wake()
@@ -42,8 +47,22 @@ class Attachment:
         """End the attachment; return whether the connection counted, and does no longer."""
         counted, self._joined = self._joined, False
         self.over = True
+        for scope in self._waits:
+            scope.cancel(reason="the connection is over")
         self.closing.session_has_it = False
         return counted
+
+    @contextmanager
+    def while_it_lasts(self) -> Generator[trio.CancelScope]:
+        """Cancel a block when the attachment ends."""
+        with trio.CancelScope() as scope:
+            if self.over:
+                scope.cancel(reason="the connection is over")
+            self._waits.add(scope)
+            try:
+                yield scope
+            finally:
+                self._waits.discard(scope)
 
     def begin(self, replay: Replay) -> None:
         """Let the connection send: first the frames of `replay`, then those in `unsent`."""

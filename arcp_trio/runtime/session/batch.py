@@ -92,7 +92,7 @@ class Batch:
 
     def answer(self, tail: bytes | AfterNumber) -> bytes:
         """Give a frame without a number its place; return its tail."""
-        said = tail if isinstance(tail, bytes) else tail(self._record.top)
+        said = tail if isinstance(tail, bytes) else tail.make(self._record.top)
         self._send(0, [self._with_secrets(said)])
         return said
 

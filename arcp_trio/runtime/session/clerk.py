@@ -13,6 +13,7 @@ import attrs
 from arcp_trio.runtime.farewell import Farewell
 from arcp_trio.runtime.notices import frame, refusal
 from arcp_trio.runtime.session.cancelling import Cancelling
+from arcp_trio.runtime.session.listing import Lister
 from arcp_trio.runtime.session.observing import Observing
 from arcp_trio.runtime.session.outbox import Answer, Leave
 from arcp_trio.transport.close_codes import CloseCode
@@ -71,6 +72,7 @@ class Clerk:
         self._session = session
         self._submissions = submissions
         self._cancelling = Cancelling(core, jobs, session, self._in_turn)
+        self._lister = Lister(core, jobs, session)
         self._observing = Observing(core, jobs, session)
 
     async def run(self) -> None:
@@ -143,7 +145,7 @@ class Clerk:
                 raise InvalidRequest("the session is open already")
             case ListJobs():
                 self._require(Feature.LIST_JOBS)
-                await self._observing.list(request, message)
+                await self._lister.list(request, message)
             case Subscribe():
                 self._require(Feature.SUBSCRIBE)
                 await self._observing.subscribe(request, message)

@@ -5,17 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import attrs
-import trio
 
 from arcp_trio.authority.lease import Lease
 from arcp_trio.runtime.job.acceptance import NewJob, accept, accept_at_once, accepted_tail
 from arcp_trio.runtime.job.draft import IdempotencyKey, JobSource, Wanted
+from arcp_trio.runtime.job.granting import granted
+from arcp_trio.runtime.session.claims import Claims
 from arcp_trio.runtime.session.watch import Watch
 from arcp_trio.store.records import KeyRow
-from arcp_trio.wire.errors import DuplicateKey, JobNotFound
+from arcp_trio.wire.errors import DuplicateKey, InvalidRequest, JobNotFound
 from arcp_trio.wire.features import Feature
 from arcp_trio.wire.fingerprint import fingerprint
-from arcp_trio.wire.json import loads_exact, loads_object
+from arcp_trio.wire.json import dumps, loads_exact, loads_object
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.core import Core
@@ -43,15 +44,7 @@ class Judge:
     def __init__(self, core: Core, jobs: Jobs) -> None:
         self._core = core
         self._jobs = jobs
-        self._claims: dict[tuple[str, str], trio.Event] = {}
-        """By principal and key; each is set once the submit that has it is decided."""
-
-    def claim(self, principal: str, key: str | None) -> trio.Event | None:
-        """Claim a key for a submit; None if there is no key, or another submit has claimed it."""
-        if key is None or (principal, key) in self._claims:
-            return None
-        claim = self._claims[principal, key] = trio.Event()
-        return claim
+        self.claims = Claims(core.ledger.submits)
 
     def decide_at_once(self, submission: Submission) -> Decision:
         """Accept a new job with no checkpoint, if the submission `needs_no_wait`.
@@ -67,28 +60,23 @@ class Judge:
 
         Raises:
             ArcpError: the reason why there is no job.
+            ConnectionOver: the submit has waited for another one until its connection ended.
         """
-        key = submission.submit.idempotency_key
-        if key is None:
+        claim, known = submission.claim, None
+        if claim is None:
             return await self._accept(submission)
-        principal = submission.session.principal
-        while submission.claim is None:
-            other = self._claims.get((principal, key))
-            if other is not None:
-                await other.wait()
-            submission.claim = self.claim(principal, key)
         try:
-            known = await self._core.store.key(principal, key, self._core.clock.now())
+            if claim.waits:
+                await claim.turn(submission.request.attachment)
+            known = claim.known or await self._core.store.key(*claim.owner, self._core.clock.now())
             if known is None:
                 decision = await self._accept(submission)
+                known = None if decision.new is None else decision.new.key
             else:
                 decision = await self._repeat(submission, known)
-            if not decision.again:
-                submission.session.acceptance_begun(decision.watch.job_id)
             return decision
         finally:
-            del self._claims[principal, key]
-            submission.claim.set()
+            self.claims.leave(claim, known)
 
     # -- a new job
 
@@ -99,12 +87,16 @@ class Judge:
 
     def _wanted(self, submission: Submission) -> Wanted:
         submit = submission.submit
+        if _is_forgotten(submit) and submit.lease_request:
+            raise InvalidRequest("forget is for jobs without a lease")
         constraints = submit.lease_constraints
         expires_at = None if constraints is None else constraints.expires_at
+        asked = Lease.read(submit.lease_request, expires_at, now=self._core.clock.now())
+        agent = self._jobs.agents.resolve(submit.agent)
         return Wanted(
-            lease=Lease.read(submit.lease_request, expires_at, now=self._core.clock.now()),
-            agent=self._jobs.agents.resolve(submit.agent),
-            input=submit.input,
+            lease=granted(self._core, submission.session.principal, agent, asked),
+            agent=agent,
+            input=dumps(submit.input),
             max_runtime=submit.max_runtime_sec,
         )
 
@@ -119,8 +111,8 @@ class Judge:
             raise DuplicateKey("this idempotency key came with other parameters before")
         session, store = submission.session, self._core.store
         tail = accepted_tail(loads_exact(known.accepted), submission.request.id)
-        row = await store.job(known.job_id)
         again = known.job_id in session.accepting
+        row = await store.job(known.job_id)
         again = again or (row is not None and session.id in row.submitters)
         job = self._jobs.live.get(known.job_id)
         if job is not None:
@@ -129,7 +121,10 @@ class Judge:
         else:
             ended = await store.job(known.job_id)
             if ended is None:
-                raise JobNotFound(f"{known.job_id} has ended, and its end is no longer kept")
+                raise JobNotFound(
+                    f"{known.job_id}, the job of this idempotency_key, has ended, and its end is"
+                    " no longer kept: another key starts another job"
+                )
             watch = Watch(session, ended.job_id, None, ended.length - 1)
         return Decision(tail, watch, again=again)
 
@@ -158,4 +153,9 @@ def _source(submission: Submission) -> JobSource:
         wants_credentials=submission.wants_credentials,
         request_id=submission.request.id,
         key=None if key is None else IdempotencyKey(key, fingerprint(submit)),
+        forget=_is_forgotten(submit),
     )
+
+
+def _is_forgotten(submit: Submit) -> bool:
+    return submit.extras is not None and submit.extras.forget

@@ -1,36 +1,28 @@
-"""What a session may see of jobs it did not submit: listings and subscriptions (§6.6, §7.6)."""
+"""What a session may see of jobs it did not submit: subscriptions (§7.6)."""
 
 from __future__ import annotations
 
 import logging
-from base64 import b64decode, b64encode
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import attrs
 
 from arcp_trio.runtime.credentials.holes import with_holes
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.runtime.notices import frame
-from arcp_trio.runtime.session.outbox import Answer, Promise
+from arcp_trio.runtime.session.outbox import AfterNumber, Answer, Promise
 from arcp_trio.runtime.session.watch import Watch
-from arcp_trio.store.records import JobQuery, Status
-from arcp_trio.wire.errors import ArcpError, InvalidRequest, JobNotFound, clip
-from arcp_trio.wire.json import Json, JsonObject, dumps, loads, loads_exact, loads_object
+from arcp_trio.wire.errors import JobNotFound
+from arcp_trio.wire.json import Json, JsonObject, loads_exact, loads_object
 from arcp_trio.wire.messages import (
-    JobEntry,
-    JobListing,
-    ListJobs,
     Subscribe,
     Subscribed,
     Unsubscribe,
 )
 from arcp_trio.wire.payloads import to_json
-from arcp_trio.wire.timestamps import parse_rfc3339, rfc3339
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.job.job import Job
     from arcp_trio.runtime.job.jobs import Jobs
@@ -40,10 +32,6 @@ if TYPE_CHECKING:
 
 audit = logging.getLogger("arcp_trio.audit")
 """Records each attempt to observe a job, and what was decided (§14)."""
-
-
-ENTRY_ALLOWANCE: Final = 512
-"""Bytes of a listing's entry beyond those of its job's `job.accepted`, at most."""
 
 
 class Observing:
@@ -108,7 +96,8 @@ class Observing:
             credentials=None if job is None else _credentials(job),
             **_descriptor(row, job),
         )
-        tail = partial(_subscribed_tail, subscribed, replayed)
+        make = partial(_subscribed_tail, subscribed, replayed)
+        tail = AfterNumber(make, size=len(row.accepted))
         if watch is None:
             # The session gets all of the job's events anyway, or the job is over.
             session.tell(Answer(request.attachment, tail))
@@ -138,43 +127,6 @@ class Observing:
     def unsubscribe(self, message: Unsubscribe) -> None:
         """Stop watching a job at once; this is not answered."""
         self._session.stop_observing(message.job_id)
-
-    # -- listings (§6.6)
-
-    async def list(self, request: Request, message: ListJobs) -> None:
-        """Answer with a page of the jobs that the principal may observe, newest first."""
-        core, principal = self._core, self._session.principal
-        found = await core.store.jobs(self._query(message))
-        page = _fitting(found[: message.page_size], core.limits.frame_bytes_out)
-        entries = [
-            _entry(row, self._jobs.live.get(row.job_id))
-            for row in page
-            if core.policy.may_observe(principal, row.principal)
-        ]
-        listing = JobListing(
-            request_id=request.id,
-            jobs=entries,
-            next_cursor=_cursor_after(page[-1]) if len(page) < len(found) else None,
-        )
-        self._session.tell(Answer(request.attachment, frame("session.jobs", to_json(listing))))
-
-    def _query(self, message: ListJobs) -> JobQuery:
-        wanted, principal = message.filter, self._session.principal
-        everybody = self._core.policy.observes_all(principal)
-        query = JobQuery(
-            principal=None if everybody else principal,
-            agent=wanted.agent,
-            after=None if message.cursor is None else _place(message.cursor),
-            limit=message.page_size + 1,
-            size=self._core.limits.frame_bytes_out,
-        )
-        if wanted.status is not None:
-            query = attrs.evolve(query, statuses=_statuses(wanted.status))
-        if wanted.created_after is not None:
-            query = attrs.evolve(query, created_after=parse_rfc3339(wanted.created_after))
-        if wanted.created_before is not None:
-            query = attrs.evolve(query, created_before=parse_rfc3339(wanted.created_before))
-        return query
 
 
 # -- what an observer may know of a job
@@ -207,58 +159,3 @@ def _descriptor(row: JobRow, job: Job | None) -> dict[str, Json]:
     if job is not None:
         budget = job.authority.budget.remaining or None
     return known | {"budget": budget}
-
-
-def _entry(row: JobRow, job: Job | None) -> JobEntry:
-    known = _descriptor(row, job)
-    created_at = rfc3339(row.created_at)
-    return JobEntry(
-        job_id=row.job_id,
-        agent=row.agent,
-        status=row.status if job is None else job.status,
-        lease=known["lease"],
-        parent_job_id=known["parent_job_id"],
-        created_at=created_at,
-        submitted_at=created_at,  # what some clients look for
-        trace_id=row.trace_id,
-        last_event_seq=row.last_seq,
-    )
-
-
-def _fitting(rows: Sequence[JobRow], most: int) -> Sequence[JobRow]:
-    """Return as many rows as fit into one frame, but at least one."""
-    size = ENTRY_ALLOWANCE
-    for count, row in enumerate(rows):
-        size += len(row.accepted) + ENTRY_ALLOWANCE
-        if size > most and count:
-            return rows[:count]
-    return rows
-
-
-def _statuses(names: Sequence[str]) -> frozenset[Status]:
-    known = {status.value for status in Status}
-    unknown = [name for name in names if name not in known]
-    if unknown:
-        raise InvalidRequest(
-            f"{clip(repr(unknown[0]))} is not one of {', '.join(Status)} @ $.filter.status"
-        )
-    return frozenset(map(Status, names))
-
-
-# -- cursors, which are opaque to the client
-
-
-def _cursor_after(row: JobRow) -> str:
-    return b64encode(dumps([row.created_at, row.job_id])).decode()
-
-
-def _place(cursor: str) -> tuple[float, str]:
-    try:
-        match loads(b64decode(cursor, validate=True)):
-            case [float() as created_at, str() as job_id]:
-                return created_at, job_id
-            case _:
-                pass
-    except (ValueError, ArcpError):
-        pass
-    raise InvalidRequest("the cursor did not come from a listing")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import attrs
@@ -14,6 +14,8 @@ from arcp_trio.runtime.wake import Wake
 from arcp_trio.store.records import Entry
 
 if TYPE_CHECKING:
+    from arcp_trio.runtime.ledger import Share
+    from arcp_trio.runtime.limits import Limits
     from arcp_trio.runtime.session.attachment import Attachment
     from arcp_trio.runtime.session.unsent import Unsent
     from arcp_trio.runtime.session.watch import Watch
@@ -27,8 +29,16 @@ class Hints:
     entries: list[Entry]
 
 
-AfterNumber = Callable[[int], bytes]
-"""Makes a tail that names the number after which it stands."""
+@attrs.frozen
+class AfterNumber:
+    """A tail that names the number after which it stands, and so is made when that is known."""
+
+    make: Callable[[int], bytes]
+    size: int
+    """Bytes that the tail will have, about."""
+
+    def __len__(self) -> int:
+        return self.size
 
 
 @attrs.define(eq=False)
@@ -110,7 +120,7 @@ class Outbox:
     one watch in a row share an item.
     """
 
-    def __init__(self, most_items: int) -> None:
+    def __init__(self, limits: Limits, share: Share) -> None:
         self.unsent: Unsent | None = None
         """Where the scribe puts what it numbers; without one, hints are not wanted."""
         self.behind = True
@@ -119,7 +129,11 @@ class Outbox:
         """Entries that were hinted at and that the scribe has not dealt with."""
         self._told = 0
         """Items other than hints that the scribe has not dealt with, and answers that are due."""
-        self._most_items = most_items
+        self._told_bytes = 0
+        self._closed = False
+        self._most_items = limits.outbox_items
+        self._most_bytes = limits.outbox_bytes
+        self._share = share
         self._last_hints: Hints | None = None
         """The last item, if the scribe has not taken it and entries may be added to it."""
         self._answered = Wake()
@@ -131,6 +145,7 @@ class Outbox:
     def attach(self, unsent: Unsent) -> None:
         """Have hints kept from now on; the scribe numbers for `unsent`."""
         self.unsent = unsent
+        unsent.wake_clerk = self._answered
 
     def detach(self) -> None:
         """Drop hints from now on: nobody is there to read what they announce."""
@@ -138,6 +153,7 @@ class Outbox:
             self.unsent.close()
         self.unsent = None
         self.behind = True
+        self._answered.set()
 
     def fall_behind(self) -> None:
         """Have the scribe read journals, from the cursors on."""
@@ -170,6 +186,10 @@ class Outbox:
     def tell(self, item: Item) -> None:
         """Add an item after everything before it."""
         self._told += 1
+        if not self._closed:
+            size = item_size(item)
+            self._told_bytes += size
+            self._share.take(size)
         self._last_hints = None
         self._send.send_nowait(item)
 
@@ -189,9 +209,22 @@ class Outbox:
         self._answered.set()
 
     async def room_for_answers(self) -> None:
-        """Wait until the scribe has fewer than `outbox_items` items to deal with, and to come."""
+        """Wait until the scribe has fewer than `outbox_items` items to deal with, and to come.
+
+        Wait also until fewer than `outbox_bytes` of answers wait to be sent, and the principal's
+        share has room for more.
+        """
         while self._told >= self._most_items:
             await self._answered.wait()
+        while self._too_many_bytes:
+            await self._share.wait(self._answered)
+
+    @property
+    def _too_many_bytes(self) -> bool:
+        waiting = self._told_bytes
+        if self.unsent is not None:
+            waiting += self.unsent.answer_bytes
+        return waiting > 0 and (waiting >= self._most_bytes or self._share.full)
 
     # -- emptying it
 
@@ -205,9 +238,26 @@ class Outbox:
         except trio.WouldBlock:
             return taken
 
-    def taken(self, hints: int, told: int) -> None:
-        """Stop counting `hints` entries and `told` other items: the scribe has dealt with them."""
+    def taken(self, hints: int) -> None:
+        """Stop counting `hints` entries: the scribe has dealt with them."""
         self.hints -= hints
+
+    def dealt_with(self, told: Sequence[Item]) -> None:
+        """Stop counting items other than hints: the scribe has dealt with them."""
         if told:
-            self._told -= told
+            size = sum(map(item_size, told))
+            self._told -= len(told)
+            self._told_bytes -= size
+            self._share.give(size)
             self._answered.set()
+
+    def close(self) -> None:
+        """Give back what is counted, and count no more: the session is no longer in memory."""
+        self._share.give(self._told_bytes)
+        self._told_bytes = 0
+        self._closed = True
+
+
+def item_size(item: Item) -> int:
+    """Return how many bytes an item is for the client, about."""
+    return len(item.tail) if isinstance(item, Answer | Promise | Repeat) else 0

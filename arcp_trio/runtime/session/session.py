@@ -14,11 +14,10 @@ from arcp_trio.transport.close_codes import CloseCode
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from arcp_trio.runtime.limits import Limits
+    from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.session.attachment import Attachment
     from arcp_trio.runtime.session.clerk import Command
     from arcp_trio.runtime.session.watch import Watch
-    from arcp_trio.store.interface import Store
     from arcp_trio.store.records import SessionRow
 
 
@@ -29,14 +28,12 @@ class Session:
     and read from its row again.
     """
 
-    def __init__(
-        self, store: Store, limits: Limits, row: SessionRow, window_ends: float | None = None
-    ) -> None:
+    def __init__(self, core: Core, row: SessionRow, window_ends: float | None = None) -> None:
         self.id = row.session_id
         self.principal = row.principal
-        self.record = Record(store, row)
-        self.inbox = Inbox(limits)
-        self.outbox = Outbox(limits.outbox_items)
+        self.record = Record(core.store, row)
+        self.inbox = Inbox(core.limits, core.ledger.received.share(row.principal))
+        self.outbox = Outbox(core.limits, core.ledger.unsent.share(row.principal))
         self.watches: dict[str, Watch] = {}
         """By job id: what the session is owed."""
         self.subscriptions: dict[str, Watch] = {}
@@ -73,8 +70,13 @@ class Session:
         self.hold()
         self.outbox.tell(item)
 
+    def submitted(self, job_id: str) -> bool:
+        """Whether the session was promised a job with a key that has not ended since."""
+        watch = self.watches.get(job_id)
+        return job_id in self.accepting or (watch is not None and not watch.observer)
+
     def acceptance_begun(self, job_id: str) -> None:
-        """Note that the acceptance of a job with a key is stored, and not in the log yet."""
+        """Note that a job with a key is promised, and its acceptance not in the log yet."""
         self.accepting |= {job_id}
 
     def acceptances_logged(self, job_ids: Iterable[str]) -> None:

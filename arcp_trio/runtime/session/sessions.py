@@ -19,7 +19,6 @@ from arcp_trio.runtime.session.outbox import Leave
 from arcp_trio.runtime.session.scribe import Scribe
 from arcp_trio.runtime.session.session import Session
 from arcp_trio.runtime.session.submission import Submissions
-from arcp_trio.runtime.session.unsent import UnsentBytes
 from arcp_trio.runtime.session.watch import Watch
 from arcp_trio.runtime.tasks import start_clean
 from arcp_trio.store.records import SessionRow
@@ -52,7 +51,6 @@ class Sessions:
 
     def __init__(self, core: Core, jobs: Jobs, nursery: trio.Nursery) -> None:
         self.jobs = jobs
-        self.unsent_bytes = UnsentBytes(core.limits.tail_bytes_total)
         self._core = core
         self._nursery = nursery
         self._submissions = Submissions(core, jobs, nursery)
@@ -79,7 +77,7 @@ class Sessions:
             dialect=dialect,
             token_digest=token_digest,
         )
-        session = Session(self._core.store, self._core.limits, row)
+        session = Session(self._core, row)
         self._start(session)
         return session, self._core.store.put(PutSession(row))
 
@@ -105,7 +103,7 @@ class Sessions:
         try:
             row = await self._core.store.session(session_id)
             assert row is not None, "what is parked is stored"
-            session = Session(self._core.store, self._core.limits, row, parked.deadline)
+            session = Session(self._core, row, parked.deadline)
             for job_id, cursor in row.watches.items():
                 job = self.jobs.live.get(job_id)
                 observer = job_id in row.observed
@@ -159,6 +157,8 @@ class Sessions:
             watch.leave_job()
 
     def _part(self, session: Session) -> None:
+        session.inbox.close()
+        session.outbox.close()
         if session.lost is not None:
             self._drop(session.id, session.lost)
         else:
@@ -220,6 +220,7 @@ class Sessions:
                     now=wall,
                     finished_before=wall - core.limits.finished_job_seconds,
                     finished_jobs=core.limits.finished_jobs,
+                    forgotten=self.jobs.take_forgotten(wall - SWEEP_SECONDS),
                 )
             )
             next_window = self._deadlines[0][0] if self._deadlines else math.inf

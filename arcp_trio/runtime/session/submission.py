@@ -10,6 +10,7 @@ import attrs
 import trio
 
 from arcp_trio.runtime.notices import refusal
+from arcp_trio.runtime.session.claims import Claim, ConnectionOver
 from arcp_trio.runtime.session.judge import Decision, Judge
 from arcp_trio.runtime.session.outbox import Answer, Promise, Repeat
 from arcp_trio.wire.errors import ArcpError, InternalError
@@ -33,8 +34,8 @@ class Submission:
     session: Session
     request: Request
     submit: Submit
-    claim: trio.Event | None
-    """The claim on its key, if this submit is the first to bring it: set once it is decided."""
+    claim: Claim | None
+    """Its claim on its key, if it has one."""
 
     @property
     def wants_credentials(self) -> bool:
@@ -58,11 +59,12 @@ class Submissions:
     def begin(self, session: Session, request: Request, submit: Submit) -> None:
         """Take the submit's place in line and claim its key, at once; decide it, here or later."""
         first_in_line = session.line.is_free
+        key = submit.idempotency_key
         submission = Submission(
             session=session,
             request=request,
             submit=submit,
-            claim=self._judge.claim(session.principal, submit.idempotency_key),
+            claim=None if key is None else self._judge.claims.claim(session.principal, key),
         )
         place = session.line.take_place()
         if first_in_line and submission.needs_no_wait:
@@ -92,9 +94,11 @@ class Submissions:
         try:
             decision = await self._decision(submission)
             await place.turn()
-            if isinstance(decision, ArcpError):
+            if decision is None:
+                pass  # there is nobody left to answer
+            elif isinstance(decision, ArcpError):
                 self._refuse(submission, decision)
-            elif decision.again:
+            elif decision.again or session.submitted(decision.watch.job_id):
                 attachment = submission.request.attachment
                 session.tell(Repeat(attachment, decision.tail, decision.watch))
             else:
@@ -104,9 +108,11 @@ class Submissions:
             session.inbox.done(submission.request.size)
             session.release()
 
-    async def _decision(self, submission: Submission) -> Decision | ArcpError:
+    async def _decision(self, submission: Submission) -> Decision | ArcpError | None:
         try:
             return await self._judge.decide(submission)
+        except ConnectionOver:
+            return None
         except ArcpError as error:
             return error
         except Exception:
@@ -124,6 +130,8 @@ class Submissions:
         """Promise, then watch, then start: nothing of a job comes before its acceptance."""
         session, watch = submission.session, decision.watch
         session.stop_observing(watch.job_id)  # from here on it has the job's events as a submitter
+        if submission.claim is not None:
+            session.acceptance_begun(watch.job_id)
         session.tell(Promise(decision.tail, watch))
         watch.join_job()
         if decision.new is not None:

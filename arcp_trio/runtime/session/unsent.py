@@ -10,6 +10,7 @@ from arcp_trio.runtime.wake import Wake
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.farewell import Farewell
+    from arcp_trio.runtime.ledger import Share
     from arcp_trio.runtime.limits import Limits
     from arcp_trio.store.records import Frame
 
@@ -17,56 +18,29 @@ Series = tuple[int, Sequence[bytes]]
 """Consecutive frames: the number of the first, or 0 if they have no numbers, and their tails."""
 
 
-class UnsentBytes:
-    """How many bytes wait to be sent in all sessions together."""
-
-    def __init__(self, most: int) -> None:
-        self.held = 0
-        self._most = most
-        self._waiting: set[Wake] = set()
-
-    @property
-    def passed(self) -> bool:
-        """Whether as many bytes wait as may."""
-        return self.held >= self._most
-
-    def move(self, size: int) -> None:
-        """Count `size` more bytes, or fewer if it is negative."""
-        passed = self.passed
-        self.held += size
-        if passed and not self.passed:
-            for wake in self._waiting:
-                wake.set()
-
-    async def wait(self, wake: Wake) -> None:
-        """Wait until `wake` is set, by its owner or because more bytes may wait again."""
-        self._waiting.add(wake)
-        try:
-            await wake.wait()
-        finally:
-            self._waiting.discard(wake)
-
-
 class Unsent:
     """Frames on their way from one session's scribe, which adds, to one connection's sender.
 
     It holds references to encoded frames, not copies. When it is full the scribe numbers nothing
-    more, so a client that does not read costs a cursor and this much memory. When the total is
-    reached, only connections that have sent everything get more, a batch at a time.
+    more, so a client that does not read costs a cursor and this much memory. When its principal's
+    share is full, only connections that have sent everything get more, a batch at a time.
     """
 
-    def __init__(self, limits: Limits, total: UnsentBytes) -> None:
+    def __init__(self, limits: Limits, share: Share) -> None:
         # Series rather than frames: a million objects fewer for the garbage collector to look at.
         self._series: list[Series] = []
         self._taken = 0
         """How many frames of the first series have been taken."""
         self._count = 0
         self._bytes = 0
+        self._answer_bytes = 0
         self._limits = limits
-        self._total = total
+        self._share = share
         self.wake_sender = Wake()
         """Wakes the sender."""
         self._wake_scribe = Wake()
+        self.wake_clerk = Wake()
+        """Wakes the clerk, which takes no command while too much waits to be sent."""
         self.closed = False
         self.farewell: Farewell | None = None
 
@@ -76,25 +50,35 @@ class Unsent:
         return self._count
 
     @property
+    def answer_bytes(self) -> int:
+        """Bytes of frames without a number: answers and promises."""
+        return self._answer_bytes
+
+    @property
     def has_room(self) -> bool:
         """Whether the scribe may add frames; a closed one holds nobody up."""
         if self.closed or not self._count:
             return True
         limits = self._limits
         fits = self._count < limits.tail_frames and self._bytes < limits.tail_bytes
-        return fits and not self._total.passed
+        return fits and not self._share.full
 
     async def room(self) -> None:
         """Wait until the scribe may add frames."""
         while not self.has_room:
-            await self._total.wait(self._wake_scribe)
+            await self._share.wait(self._wake_scribe)
 
     def extend(self, series: Sequence[Series]) -> None:
         """Hand stored frames to the sender."""
         if not self.closed and self.farewell is None:
             self._series.extend(series)
-            for _, tails in series:
-                self._hold(len(tails), sum(map(len, tails)))
+            for first_seq, tails in series:
+                size = sum(map(len, tails))
+                self._count += len(tails)
+                self._bytes += size
+                if not first_seq:
+                    self._answer_bytes += size
+                self._share.take(size)
             self.wake_sender.set()
 
     def end(self, farewell: Farewell) -> None:
@@ -112,7 +96,9 @@ class Unsent:
             part, part_size = _cut(tails[start : start + frames - len(taken)], size)
             taken += zip(count(first_seq + start) if first_seq else repeat(0), part, strict=False)
             size -= part_size
-            self._hold(-len(part), -part_size)
+            self._release(len(part), part_size)
+            if not first_seq:
+                self._answer_bytes -= part_size
             self._taken += len(part)
             if self._taken == len(tails):
                 used_up += 1
@@ -120,19 +106,22 @@ class Unsent:
         del self._series[:used_up]
         if taken:
             self._wake_scribe.set()
+            self.wake_clerk.set()
         return taken
 
     def close(self) -> None:
         """Drop everything, as the connection has ended: a resume replays it from the log."""
         self.closed = True
         self._series.clear()
-        self._hold(-self._count, -self._bytes)
+        self._answer_bytes = 0
+        self._release(self._count, self._bytes)
         self._wake_scribe.set()
+        self.wake_clerk.set()
 
-    def _hold(self, frames: int, size: int) -> None:
-        self._count += frames
-        self._bytes += size
-        self._total.move(size)
+    def _release(self, frames: int, size: int) -> None:
+        self._count -= frames
+        self._bytes -= size
+        self._share.give(size)
 
 
 def _cut(tails: Sequence[bytes], size: int) -> tuple[Sequence[bytes], int]:

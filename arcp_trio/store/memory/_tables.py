@@ -66,8 +66,8 @@ class Tables:
         factory=dict["str | None", list[ListingPlace]]
     )
     """The retained jobs, oldest first, by principal; under None, those of all principals."""
-    finished: dict[str, float] = attrs.field(factory=dict[str, float])
-    """When each retained job ended; the first to end stands first."""
+    finished: dict[str, dict[str, float]] = attrs.field(factory=dict[str, dict[str, float]])
+    """When each retained job ended, by principal; the first to end stands first."""
     keys: dict[tuple[str, str], KeyRow] = attrs.field(factory=dict[tuple[str, str], KeyRow])
     """By principal and key; the first to expire stands first."""
     credentials: dict[str, CredentialRow] = attrs.field(factory=dict[str, CredentialRow])

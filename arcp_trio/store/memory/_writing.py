@@ -5,13 +5,14 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Sequence
 from functools import singledispatchmethod
-from itertools import takewhile
+from itertools import islice, takewhile
 
 import attrs
 
 from arcp_trio.store.first_numbers import end_index, extend
 from arcp_trio.store.memory._tables import SessionLog, StoredJournal, Tables, last_place
 from arcp_trio.store.records import JobRow, Range, SessionRow, Status
+from arcp_trio.store.retention import surplus
 from arcp_trio.store.writes import (
     AcceptJob,
     AddSubmitter,
@@ -159,7 +160,7 @@ class TableWriter:
     @_apply.register
     def _start_job(self, write: StartJob) -> None:
         journal = self._tables.journals[write.job_id]
-        journal.row = attrs.evolve(journal.row, status=Status.RUNNING)
+        journal.row = attrs.evolve(journal.row, status=Status.RUNNING, started_at=write.started_at)
 
     @_apply.register
     def _cancel_job(self, write: CancelJob) -> None:
@@ -176,8 +177,12 @@ class TableWriter:
             finished_at=write.finished_at,
             length=write.entry.index + 1,
             budget=write.budget,
+            error=write.error,
+            spent=write.spent,
+            last_event=write.last_event,
         )
-        self._tables.finished[write.job_id] = write.finished_at
+        finished = self._tables.finished.setdefault(journal.row.principal, {})
+        finished[write.job_id] = write.finished_at
 
     @_apply.register
     def _trim_journal(self, write: TrimJournal) -> None:
@@ -200,23 +205,35 @@ class TableWriter:
     @_apply.register
     def _expire(self, write: Expire) -> None:
         """Drop what is past its retention, which stands first in `finished` and in `keys`."""
-        surplus = len(self._tables.finished) - write.finished_jobs
-        gone: list[str] = []
-        for job_id, finished_at in self._tables.finished.items():
-            if finished_at > write.finished_before and len(gone) >= surplus:
-                break
-            gone.append(job_id)
-        for job_id in gone:
-            del self._tables.finished[job_id]
-            journal = self._tables.journals[job_id]
-            journal.expired = True
-            self._unlist(journal.row)
-            if not journal.watchers:
-                del self._tables.journals[job_id]
+        for job_id in write.forgotten:
+            journal = self._tables.journals.get(job_id)
+            if journal is None or journal.expired or journal.row.finished_at is None:
+                continue
+            self._retire(job_id)
+        for finished in list(self._tables.finished.values()):
+            old = list(takewhile(lambda end: end[1] <= write.finished_before, finished.items()))
+            for job_id, _ in old:
+                self._retire(job_id)
+        counts = {principal: len(ends) for principal, ends in self._tables.finished.items()}
+        for principal, count in surplus(counts, write.finished_jobs).items():
+            for job_id in list(islice(self._tables.finished[principal], count)):
+                self._retire(job_id)
         due = list(takewhile(lambda row: row.expires_at <= write.now, self._tables.keys.values()))
         for row in due:
             if row.job_id not in self._tables.journals:
                 del self._tables.keys[row.principal, row.key]
+
+    def _retire(self, job_id: str) -> None:
+        """End the retention of a job: only sessions that watch it still read it."""
+        journal = self._tables.journals[job_id]
+        journal.expired = True
+        finished = self._tables.finished[journal.row.principal]
+        del finished[job_id]
+        if not finished:
+            del self._tables.finished[journal.row.principal]
+        self._unlist(journal.row)
+        if not journal.watchers:
+            del self._tables.journals[job_id]
 
     def _unlist(self, row: JobRow) -> None:
         for principal in (row.principal, None):

@@ -22,7 +22,8 @@ from arcp_trio.store.records import (
 _SELECT_JOBS: Final = """
     SELECT jid, job_id, agent, principal, session_id, trace_id, accepted, created_at, status,
         finished_at, length, cancelled, max(last_seq, coalesce((SELECT last_seq FROM watch
-        WHERE watch.sid = job.sid AND watch.job_id = job.job_id), 0)), budget, stopped_by
+        WHERE watch.sid = job.sid AND watch.job_id = job.job_id), 0)), budget, stopped_by,
+        started_at, error, spent, last_event
     FROM job WHERE """
 
 
@@ -178,6 +179,10 @@ def _jobs(db: sqlite3.Connection, where: str, *values: object) -> list[JobRow]:
             last_seq=row[12],
             budget=row[13],
             stopped_by=row[14],
+            started_at=row[15],
+            error=row[16],
+            spent=row[17],
+            last_event=row[18],
         )
         for row in rows
     ]

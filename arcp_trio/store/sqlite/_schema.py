@@ -146,7 +146,39 @@ _FIRST: Final = (
 
 _STOPPED_BY: Final = ("ALTER TABLE job ADD COLUMN stopped_by TEXT",)
 
-MIGRATIONS: list[tuple[str, ...]] = [_FIRST, _STOPPED_BY]
+# What a listing tells of a job. It is not known of jobs that were stored before.
+_BRIEFS: Final = (
+    "ALTER TABLE job ADD COLUMN started_at REAL",
+    "ALTER TABLE job ADD COLUMN error BLOB",
+    "ALTER TABLE job ADD COLUMN spent BLOB",
+    "ALTER TABLE job ADD COLUMN last_event TEXT",
+)
+
+# What each principal has. Finished jobs are counted by triggers, because to count them by reading
+# would take longer the more there are; a principal without any has no row.
+_SHARES: Final = (
+    """CREATE TABLE share (
+        principal TEXT PRIMARY KEY,
+        finished_jobs INTEGER NOT NULL
+    ) WITHOUT ROWID""",
+    """INSERT INTO share SELECT principal, count(*) FROM job
+       WHERE finished_at IS NOT NULL AND expired = 0 GROUP BY principal""",
+    """CREATE TRIGGER job_finishes AFTER UPDATE OF finished_at ON job
+       WHEN old.finished_at IS NULL AND new.finished_at IS NOT NULL BEGIN
+        INSERT INTO share VALUES (new.principal, 1)
+        ON CONFLICT DO UPDATE SET finished_jobs = finished_jobs + 1;
+    END""",
+    """CREATE TRIGGER job_expires AFTER UPDATE OF expired ON job
+       WHEN old.expired = 0 AND new.expired = 1 BEGIN
+        UPDATE share SET finished_jobs = finished_jobs - 1 WHERE principal = new.principal;
+        DELETE FROM share WHERE principal = new.principal AND finished_jobs = 0;
+    END""",
+    "DROP INDEX job_finished",
+    """CREATE INDEX job_finished ON job (principal, finished_at, terminal_ordinal)
+       WHERE finished_at IS NOT NULL AND expired = 0""",
+)
+
+MIGRATIONS: list[tuple[str, ...]] = [_FIRST, _STOPPED_BY, _BRIEFS, _SHARES]
 """Item n makes version n + 1 out of version n. Never edit a released one; append another."""
 
 SMALL_TABLES: Final = (
@@ -159,6 +191,7 @@ SMALL_TABLES: Final = (
     "key",
     "credential",
     "log_waste",
+    "share",
 )
 """All tables but those of entries and numbers."""
 

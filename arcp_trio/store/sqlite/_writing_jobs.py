@@ -8,6 +8,7 @@ from __future__ import annotations
 import sqlite3
 
 from arcp_trio.store.records import Status
+from arcp_trio.store.retention import surplus
 from arcp_trio.store.writes import (
     AcceptJob,
     AddSubmitter,
@@ -69,8 +70,11 @@ def add_submitter(write: AddSubmitter, db: sqlite3.Connection) -> None:
 
 
 def start_job(write: StartJob, db: sqlite3.Connection) -> None:
-    """Update the status of a job."""
-    db.execute("UPDATE job SET status = ? WHERE job_id = ?", (Status.RUNNING, write.job_id))
+    """Update a job with its start."""
+    db.execute(
+        "UPDATE job SET status = ?, started_at = ? WHERE job_id = ?",
+        (Status.RUNNING, write.started_at, write.job_id),
+    )
 
 
 def cancel_job(write: CancelJob, db: sqlite3.Connection) -> None:
@@ -86,13 +90,16 @@ def finish_job(write: FinishJob, db: sqlite3.Connection) -> None:
     entry = write.entry
     db.execute(
         "UPDATE job SET status = ?, finished_at = ?, terminal_ordinal = ?, length = ?,"
-        " budget = ? WHERE job_id = ?",
+        " budget = ?, error = ?, spent = ?, last_event = ? WHERE job_id = ?",
         (
             write.status,
             write.finished_at,
             entry.ordinal,
             entry.index + 1,
             write.budget,
+            write.error,
+            write.spent,
+            write.last_event,
             write.job_id,
         ),
     )
@@ -136,20 +143,23 @@ def expire(write: Expire, db: sqlite3.Connection) -> None:
 
     The rows of a marked job may be many, so housekeeping deletes them.
     """
+    db.executemany(
+        "UPDATE job SET expired = 1 WHERE job_id = ? AND finished_at IS NOT NULL",
+        [(job_id,) for job_id in write.forgotten],
+    )
+    # The index of finished jobs has the principal first.
     db.execute(
-        "UPDATE job SET expired = 1 WHERE finished_at <= ? AND expired = 0",
+        "UPDATE job SET expired = 1 WHERE principal IN (SELECT principal FROM share)"
+        " AND finished_at <= ? AND expired = 0",
         (write.finished_before,),
     )
-    (kept,) = db.execute(
-        "SELECT count(*) FROM job WHERE finished_at IS NOT NULL AND expired = 0"
-    ).fetchone()
-    if kept > write.finished_jobs:
-        db.execute(
-            "UPDATE job SET expired = 1 WHERE jid IN (SELECT jid FROM job"
-            " WHERE finished_at IS NOT NULL AND expired = 0"
-            " ORDER BY finished_at, terminal_ordinal LIMIT ?)",
-            (kept - write.finished_jobs,),
-        )
+    finished: dict[str, int] = dict(db.execute("SELECT principal, finished_jobs FROM share"))
+    db.executemany(
+        "UPDATE job SET expired = 1 WHERE jid IN (SELECT jid FROM job"
+        " WHERE principal = ? AND finished_at IS NOT NULL AND expired = 0"
+        " ORDER BY finished_at, terminal_ordinal LIMIT ?)",
+        list(surplus(finished, write.finished_jobs).items()),
+    )
     db.execute(
         "DELETE FROM key WHERE due <= ?"
         " AND NOT EXISTS (SELECT 1 FROM retained WHERE retained.job_id = key.job_id)",

@@ -9,7 +9,16 @@ import attrs
 
 from arcp_trio.wire.errors import ArcpError
 from arcp_trio.wire.json import JsonObject, JsonValue
-from arcp_trio.wire.schema import KEEP_NULL, Identifier, NonEmpty, Remark, Rule, always
+from arcp_trio.wire.schema import (
+    KEEP_NULL,
+    VENDOR,
+    WIRE_NAME,
+    Identifier,
+    NonEmpty,
+    Remark,
+    Rule,
+    always,
+)
 from arcp_trio.wire.timestamps import parse_utc
 
 
@@ -33,6 +42,15 @@ class LeaseConstraints:
 
 
 @attrs.frozen(kw_only=True)
+class SubmitExtras:
+    """What a client may ask of this project beyond §7.1."""
+
+    forget: bool = False
+    """The job is to leave listings soon after its end, unless it has reported a cost. Only a job
+    without a lease can ask for it: what was allowed, and what was spent, stays on record."""
+
+
+@attrs.frozen(kw_only=True)
 class Submit:
     """A new job (§7.1)."""
 
@@ -44,6 +62,7 @@ class Submit:
     lease_constraints: LeaseConstraints | None = None
     idempotency_key: Identifier | None = None
     max_runtime_sec: PositiveInt | None = None
+    extras: SubmitExtras | None = attrs.field(default=None, metadata={WIRE_NAME: VENDOR})
 
 
 @attrs.frozen(kw_only=True)

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, ClassVar, Final
 
 import attrs
 
 from arcp_trio.wire.errors import ArcpError
 from arcp_trio.wire.json import JsonObject, JsonValue
-from arcp_trio.wire.schema import KEEP_NULL, Identifier, NonEmpty, Remark, Rule, always
+from arcp_trio.wire.schema import (
+    KEEP_NULL,
+    VENDOR,
+    WIRE_NAME,
+    Identifier,
+    NonEmpty,
+    Remark,
+    Rule,
+    always,
+)
 from arcp_trio.wire.timestamps import parse_rfc3339
 
 _MAX_PAGE: Final = 1000  # jobs in one listing
@@ -23,6 +33,9 @@ def _is_timestamp(text: str) -> bool:
     return True
 
 
+Amount = Annotated[
+    str, Rule("an amount in decimal digits", re.compile(r"[0-9]+(\.[0-9]+)?").fullmatch)
+]
 Timestamp = Annotated[str, Rule("an RFC 3339 timestamp", _is_timestamp)]
 
 
@@ -233,6 +246,34 @@ class ListJobs:
 
 
 @attrs.frozen(kw_only=True)
+class ErrorBrief:
+    """Why a job did not succeed, in one line."""
+
+    code: str
+    message: str
+
+
+@attrs.frozen(kw_only=True)
+class JobBrief:
+    """What a listing of this project tells of a job beyond §6.6; what is not known is absent."""
+
+    principal: str | None = None
+    """The principal that submitted it, or the job at the top of its tree."""
+    parent_id: str | None = None
+    """The job that delegated to it (§10)."""
+    started_at: str | None = None
+    """When its agent was called."""
+    finished_at: str | None = None
+    error: ErrorBrief | None = None
+    budget: dict[str, Amount] | None = None
+    """What it was given to spend, by currency."""
+    spent: dict[str, Amount] | None = None
+    """What it and the jobs that it delegated to have spent, by currency."""
+    last_event: str | None = None
+    """Its last event in words: one line of plain text."""
+
+
+@attrs.frozen(kw_only=True)
 class JobEntry:
     """One job of a listing (§6.6)."""
 
@@ -246,6 +287,7 @@ class JobEntry:
     trace_id: str | None = None
     last_event_seq: int | None = None
     credentials: list[JsonObject] | None = None
+    brief: JobBrief | None = attrs.field(default=None, metadata={WIRE_NAME: VENDOR})
 
 
 @attrs.frozen(kw_only=True)

@@ -1,0 +1,113 @@
+"""The rows of `arcp-trio jobs` for people: each job with its children below it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Final
+
+from arcp_trio import JobInfo
+from arcp_trio.cli.client.columns import GAP
+from arcp_trio.cli.text import fitted, safe_line
+from arcp_trio.wire.timestamps import parse_rfc3339, rfc3339
+
+_HEADING: Final = ("STATE", "JOB", "AGENT", "WHO", "AT (UTC)", "TOOK", "SPENT", "LAST WORDS")
+_DEEPEST: Final = 8
+"""Levels of children that are indented."""
+
+
+def job_rows(jobs: Sequence[JobInfo], now: float, width: int | None) -> list[Sequence[str]]:
+    """Return the heading, and a row for each of `jobs`, which are the newest first.
+
+    Args:
+        width: of a line; the last words are shortened to it.
+    """
+    rows: list[Sequence[str]] = [_HEADING]
+    for depth, job in _as_trees(jobs):
+        words = safe_line(_last_words(job))
+        rows.append(
+            (
+                job.status,
+                GAP * min(depth, _DEEPEST) + job.id,
+                job.agent,
+                job.principal or "",
+                _begun(job, now),
+                _took(job, now),
+                _spent(job),
+                words if width is None else fitted(words, width - len(GAP)),
+            )
+        )
+    return rows
+
+
+def _as_trees(jobs: Sequence[JobInfo]) -> list[tuple[int, JobInfo]]:
+    """Return each job with its depth, after its parent if that is listed, oldest child first."""
+    listed = {job.id for job in jobs}
+    children: dict[str, list[JobInfo]] = {}
+    todo: list[tuple[int, JobInfo]] = []
+    for job in jobs:
+        if job.parent_id in listed and job.parent_id != job.id:
+            children.setdefault(job.parent_id, []).append(job)
+        else:
+            todo.append((0, job))
+    todo.reverse()
+    found: list[tuple[int, JobInfo]] = []
+    while todo:
+        depth, job = todo.pop()
+        found.append((depth, job))
+        todo += [(depth + 1, child) for child in children.pop(job.id, ())]
+    # What is left are jobs that a strange runtime has made each other's parents.
+    return found + [(0, job) for each in children.values() for job in each]
+
+
+def _begun(job: JobInfo, now: float) -> str:
+    """Return when the job was started or, if that is not known, created; today without the day."""
+    at = _seconds(job.started_at or job.created_at)
+    if at is None:
+        return ""
+    day, _, time = rfc3339(at).partition("T")
+    time = time[: len("hh:mm:ss")]
+    return time if rfc3339(now).startswith(day) else f"{day} {time}"
+
+
+def _took(job: JobInfo, now: float) -> str:
+    """Return for how long the job has run, as in 1:02:03."""
+    start, end = _seconds(job.started_at), _seconds(job.finished_at)
+    if start is None:
+        return ""
+    seconds = max(0, int((now if end is None else end) - start))
+    minutes, seconds = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+
+
+def _seconds(timestamp: str | None) -> float | None:
+    try:
+        return None if timestamp is None else parse_rfc3339(timestamp)
+    except ValueError:  # of a runtime that writes its times in another way
+        return None
+
+
+def _spent(job: JobInfo) -> str:
+    """Return what the job has spent of what it was given, as in "0.30 of 1.00 USD"."""
+    spent, budget = job.spent or {}, job.budget or {}
+    told = [
+        f"{_amount(spent.get(currency))} of {_amount(given)} {currency}"
+        for currency, given in budget.items()
+    ]
+    beyond = [
+        f"{_amount(amount)} {currency}"
+        for currency, amount in spent.items()
+        if currency not in budget
+    ]
+    return ", ".join(told + beyond)
+
+
+def _amount(amount: Decimal | None) -> str:
+    return "?" if amount is None else f"{amount:f}"
+
+
+def _last_words(job: JobInfo) -> str:
+    if job.error_code is not None:
+        return f"{job.error_code}: {job.error}"
+    return job.last_event or ""

@@ -1,0 +1,164 @@
+"""Listings of the jobs that a session's principal may observe (§6.6)."""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from decimal import Decimal
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from arcp_trio.runtime.job import costs
+from arcp_trio.runtime.notices import frame
+from arcp_trio.runtime.session.outbox import Answer
+from arcp_trio.store.records import JobQuery, Status
+from arcp_trio.wire.errors import ArcpError, InvalidRequest, clip
+from arcp_trio.wire.json import Json, dumps, loads, loads_exact, loads_object
+from arcp_trio.wire.messages import ErrorBrief, JobBrief, JobEntry, JobListing, ListJobs
+from arcp_trio.wire.payloads import to_json
+from arcp_trio.wire.timestamps import parse_rfc3339, rfc3339
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from arcp_trio.runtime.core import Core
+    from arcp_trio.runtime.job.job import Job
+    from arcp_trio.runtime.job.jobs import Jobs
+    from arcp_trio.runtime.session.clerk import Request
+    from arcp_trio.runtime.session.session import Session
+    from arcp_trio.store.records import JobRow
+
+PAGE_ALLOWANCE: Final = 1_024
+"""Bytes of a frame around the entries of a listing, at most."""
+
+
+class Lister:
+    """Answers one session's requests for listings."""
+
+    def __init__(self, core: Core, jobs: Jobs, session: Session) -> None:
+        self._core = core
+        self._jobs = jobs
+        self._session = session
+
+    async def list(self, request: Request, message: ListJobs) -> None:
+        """Answer with a page of the jobs that the principal may observe, newest first.
+
+        The page ends before it becomes too large for a frame, but has at least one job.
+        """
+        core, principal = self._core, self._session.principal
+        found = await core.store.jobs(self._query(message))
+        page: list[tuple[JobRow, Json]] = []
+        room = core.limits.frame_bytes_out - PAGE_ALLOWANCE
+        for row in found[: message.page_size]:
+            entry = to_json(_entry(row, self._jobs.live.get(row.job_id)))
+            # The store counts acceptances: where it has stopped for their size, this stops, too.
+            room -= max(len(dumps(entry)), len(row.accepted))
+            if room < 0 and page:
+                break
+            page.append((row, entry))
+        listing = JobListing(
+            request_id=request.id,
+            jobs=[],
+            next_cursor=_cursor_after(page[-1][0]) if len(page) < len(found) else None,
+        )
+        entries = [
+            entry for row, entry in page if core.policy.may_observe(principal, row.principal)
+        ]
+        answer = frame("session.jobs", {**to_json(listing), "jobs": entries})
+        self._session.tell(Answer(request.attachment, answer))
+
+    def _query(self, message: ListJobs) -> JobQuery:
+        wanted, principal = message.filter, self._session.principal
+        everybody = self._core.policy.observes_all(principal)
+        query = JobQuery(
+            principal=None if everybody else principal,
+            agent=wanted.agent,
+            after=None if message.cursor is None else _place(message.cursor),
+            limit=message.page_size + 1,
+            size=self._core.limits.frame_bytes_out,
+        )
+        if wanted.status is not None:
+            query = attrs.evolve(query, statuses=_statuses(wanted.status))
+        if wanted.created_after is not None:
+            query = attrs.evolve(query, created_after=parse_rfc3339(wanted.created_after))
+        if wanted.created_before is not None:
+            query = attrs.evolve(query, created_before=parse_rfc3339(wanted.created_before))
+        return query
+
+
+# -- entries
+
+
+def _entry(row: JobRow, job: Job | None) -> JobEntry:
+    now = row if job is None else _as_it_is_now(row, job)
+    accepted = loads_exact(row.accepted)
+    created_at = rfc3339(row.created_at)
+    return JobEntry(
+        job_id=row.job_id,
+        agent=row.agent,
+        status=now.status,
+        lease=accepted["lease"],
+        parent_job_id=accepted.get("parent_job_id"),
+        created_at=created_at,
+        submitted_at=created_at,  # what some clients look for
+        trace_id=row.trace_id,
+        last_event_seq=row.last_seq,
+        brief=_brief(now, accepted),
+    )
+
+
+def _as_it_is_now(row: JobRow, job: Job) -> JobRow:
+    """Return the row of a job that is alive with what will be stored when it ends."""
+    ended = job.outcome if job.ended else None
+    return attrs.evolve(
+        row,
+        status=job.status,
+        started_at=job.started_at,
+        finished_at=job.finished_at,
+        error=None if ended is None else ended.error_brief,
+        spent=costs.spent(job),
+        last_event=job.last_event.words,
+    )
+
+
+def _brief(row: JobRow, accepted: Mapping[str, Json]) -> JobBrief:
+    budget: Mapping[str, int | Decimal] = accepted.get("budget") or {}
+    return JobBrief(
+        principal=row.principal,
+        parent_id=accepted.get("parent_job_id"),
+        started_at=None if row.started_at is None else rfc3339(row.started_at),
+        finished_at=None if row.finished_at is None else rfc3339(row.finished_at),
+        error=None if row.error is None else ErrorBrief(**loads_object(row.error)),
+        budget={each: f"{Decimal(amount):f}" for each, amount in budget.items()} or None,
+        spent=(None if row.spent is None else loads_object(row.spent)) or None,
+        last_event=row.last_event,
+    )
+
+
+def _statuses(names: Sequence[str]) -> frozenset[Status]:
+    known = {status.value for status in Status}
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise InvalidRequest(
+            f"{clip(repr(unknown[0]))} is not one of {', '.join(Status)} @ $.filter.status"
+        )
+    return frozenset(map(Status, names))
+
+
+# -- cursors, which are opaque to the client
+
+
+def _cursor_after(row: JobRow) -> str:
+    return b64encode(dumps([row.created_at, row.job_id])).decode()
+
+
+def _place(cursor: str) -> tuple[float, str]:
+    try:
+        match loads(b64decode(cursor, validate=True)):
+            case [float() as created_at, str() as job_id]:
+                return created_at, job_id
+            case _:
+                pass
+    except (ValueError, ArcpError):
+        pass
+    raise InvalidRequest("the cursor did not come from a listing")
