@@ -137,8 +137,9 @@ async def test_an_expired_lease_comes_before_all(
 
     async def act(job: JobContext) -> Json:
         await job.metric("cost.own", 1, unit="USD")
-        await trio.sleep(10)
-        refused.append(await attempt(job, files.inside / "a.txt", "w"))
+        with trio.CancelScope(shield=True):  # the end of the lease cancels the agent
+            await trio.sleep(10)
+            refused.append(await attempt(job, files.inside / "a.txt", "w"))
         return None
 
     payload = await files.run(
