@@ -43,6 +43,9 @@ from arcp_trio.version import __version__
 
 if TYPE_CHECKING:
     from arcp_trio.authenticators.jwt import JwtAuth
+    from arcp_trio.authority.ceiling import Ceiling
+    from arcp_trio.authority.lease import Lease
+    from arcp_trio.authority.patterns import Pattern
     from arcp_trio.client.client import Client, connect
     from arcp_trio.client.dialing import Dialer
     from arcp_trio.client.errors import (
@@ -92,6 +95,7 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.limits import Limits
     from arcp_trio.runtime.runtime import Runtime
     from arcp_trio.runtime.tracing import Span, Tracer
+    from arcp_trio.runtime.workers.settings import Workers
     from arcp_trio.store.interface import Store
     from arcp_trio.store.memory import MemoryStore
     from arcp_trio.store.sqlite import SqliteStore
@@ -142,6 +146,7 @@ __all__ = [
     "BrokenResult",
     "BudgetExhausted",
     "CannotRevoke",
+    "Ceiling",
     "Child",
     "Client",
     "Clock",
@@ -172,12 +177,14 @@ __all__ = [
     "JobTimedOut",
     "Json",
     "JwtAuth",
+    "Lease",
     "LeaseExpired",
     "LeaseSubsetViolation",
     "Limits",
     "MemoryStore",
     "NotWebSocket",
     "ObservedJob",
+    "Pattern",
     "PermissionDenied",
     "Policy",
     "ProtocolError",
@@ -195,6 +202,7 @@ __all__ = [
     "Tracer",
     "Transport",
     "Unauthenticated",
+    "Workers",
     "WrongPath",
     "__version__",
     "connect",
@@ -203,6 +211,9 @@ __all__ = [
 ]
 
 _HOMES: Final = {
+    "Ceiling": "arcp_trio.authority.ceiling",
+    "Lease": "arcp_trio.authority.lease",
+    "Pattern": "arcp_trio.authority.patterns",
     "Dialer": "arcp_trio.client.dialing",
     "Agent": "arcp_trio.runtime.job.agents",
     "Child": "arcp_trio.runtime.job.blocks",
@@ -257,6 +268,7 @@ _HOMES: Final = {
     "Runtime": "arcp_trio.runtime.runtime",
     "Span": "arcp_trio.runtime.tracing",
     "Tracer": "arcp_trio.runtime.tracing",
+    "Workers": "arcp_trio.runtime.workers.settings",
     "MemoryStore": "arcp_trio.store.memory",
     "SqliteStore": "arcp_trio.store.sqlite",
     "InvalidEvent": "arcp_trio.wire.events",

@@ -8,6 +8,7 @@ import attrs
 
 from arcp_trio.authority.budget import Budget
 from arcp_trio.authority.lease import BUDGET, MODEL, Lease, is_capability
+from arcp_trio.authority.patterns import FILES
 from arcp_trio.authority.targets import forms
 from arcp_trio.wire.errors import BudgetExhausted, LeaseExpired, PermissionDenied, clip
 
@@ -22,6 +23,8 @@ class Authority:
     """When the lease expires, on the monotonic clock of `check`'s `now` (§14); None: never."""
     any_model: bool = False
     """The deployment's policy (§9.7): a lease that does not name `model.use` allows any model."""
+    reserved: Sequence[str] = ()
+    """Paths that no lease opens, with all that is below them."""
 
     def check(self, capability: str, target: str, *, now: float, also: Sequence[str] = ()) -> None:
         """Return if the operation may be done now.
@@ -41,15 +44,23 @@ class Authority:
             raise BudgetExhausted(f"{currency} budget exhausted")
         if not is_capability(capability) or capability == BUDGET:
             raise PermissionDenied(f"no such capability: {clip(repr(capability))}")
-        for each in (target, *also):
-            self._check_target(capability, each)
+        named = clip(repr(target))
+        self._check_target(capability, target, named)
+        for each in also:
+            # The target of a link is not the agent's to know.
+            self._check_target(capability, each, f"what {named} stands for")
 
-    def _check_target(self, capability: str, target: str) -> None:
+    def _check_target(self, capability: str, target: str, named: str) -> None:
         try:
             covered = forms(capability, target)
         except ValueError as error:
-            raise PermissionDenied(f"{capability} of {clip(repr(target))}: {error}") from None
+            raise PermissionDenied(f"{capability} of {named}: {error}") from None
+        if capability in FILES and any(map(self._is_reserved, covered)):
+            raise PermissionDenied(f"no lease allows {capability} of {named}")
         if capability == MODEL and self.any_model and not self.lease.names(MODEL):
             return
         if not self.lease.allows(capability, covered):
-            raise PermissionDenied(f"the lease does not allow {capability} of {clip(repr(target))}")
+            raise PermissionDenied(f"the lease does not allow {capability} of {named}")
+
+    def _is_reserved(self, path: str) -> bool:
+        return any(path == each or path.startswith(f"{each}/") for each in self.reserved)

@@ -1,11 +1,12 @@
 """Leases (§9): what a job may do, what it may spend, and until when.
 
-A lease is read from the request of a client or a delegating agent, and never changes. The lease of
-a delegated job is narrowed to its parent's (§9.4), or refused.
+A lease is read from the request of a client or a delegating agent. What a job is given of it is
+decided before its acceptance (`ceiling.py`, `narrowing.py`), and never changes afterwards.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
@@ -16,9 +17,7 @@ import attrs
 from arcp_trio.authority.budget import CURRENCY, add
 from arcp_trio.authority.grants import DELEGATE, never_matches, parse_grant
 from arcp_trio.authority.patterns import Pattern
-from arcp_trio.authority.subset import uncovered
-from arcp_trio.wire.errors import InvalidRequest, LeaseSubsetViolation, clip
-from arcp_trio.wire.json import JsonLike
+from arcp_trio.wire.errors import InvalidRequest, clip
 from arcp_trio.wire.timestamps import parse_utc
 
 BUDGET: Final = "cost.budget"
@@ -38,7 +37,8 @@ MAX_SEGMENTS: Final = 8192
 MAX_BYTES: Final = 64 * 1024
 """Bytes of the patterns of a lease, at most: each listing of its job repeats them."""
 
-_MAX_PROBLEMS: Final = 8  # named in one error
+MAX_PROBLEMS: Final = 8
+"""Problems that one error names, at most."""
 _EXPIRY_PATH: Final = "$.lease_constraints.expires_at"
 
 _VENDOR_CAPABILITY: Final = re.compile(r"x-vendor(?:\.[A-Za-z0-9_-]+)+")
@@ -82,11 +82,15 @@ class Lease:
     def read(
         cls,
         request: Mapping[str, Sequence[str]] | None,
-        expires_at: str | None,
+        expires_at: str | None = None,
         *,
-        now: float,
+        now: float = -math.inf,
     ) -> Lease:
-        """Read a `lease_request` and an `expires_at`; one `InvalidRequest` names all problems."""
+        """Read a `lease_request` and an `expires_at`, which must be after `now`.
+
+        Raises:
+            InvalidRequest: names all problems.
+        """
         problems: _Problems = []
         lists = _read_lists(request, problems)
         amounts = lists.pop(BUDGET, None)
@@ -97,7 +101,7 @@ class Lease:
             expires=_read_expiry(expires_at, now, problems),
         )
         if problems:
-            raise InvalidRequest(_listed(problems))
+            raise InvalidRequest(listed(problems))
         return lease
 
     def names(self, capability: str) -> bool:
@@ -119,7 +123,7 @@ class Lease:
                 reason = never_matches(capability, pattern)
                 if reason is not None:
                     idle.append(f"{capability} {clip(repr(pattern.text))} never matches: {reason}")
-        return _listed(idle) or None
+        return listed(idle) or None
 
     def wire(self) -> dict[str, list[str]]:
         """Return the `lease` of `job.accepted` (§7.1), without capabilities with no patterns."""
@@ -228,86 +232,7 @@ def _path(name: object) -> str:
     return f"$.lease_request[{clip(repr(name))}]"
 
 
-def _listed(problems: list[str]) -> str:
-    more = ["and more"] if len(problems) > _MAX_PROBLEMS else []
-    return "; ".join(problems[:_MAX_PROBLEMS] + more)
-
-
-# --- narrowing -------------------------------------------------------------------------------
-
-_Excess: TypeAlias = tuple[str, dict[str, JsonLike]]
-"""What exceeds the parent's lease: in words, and as details of the error."""
-
-
-def narrowed(
-    child: Lease,
-    parent: Lease,
-    available: Mapping[str, Decimal] | None,
-    *,
-    any_model: bool = False,
-) -> Lease:
-    """Return the effective lease of a delegated job (§9.4).
-
-    Args:
-        available: what the parent's `Budget` has for a new child.
-        any_model: the deployment's policy, as in `Authority`: with it, a parent that does not name
-            `model.use` covers all models.
-
-    Raises:
-        LeaseSubsetViolation: names what exceeds the parent's lease.
-    """
-    excess = [
-        *_wider_grants(child, parent, any_model=any_model),
-        *_greater_amounts(child, parent.budget if available is None else available),
-        *_later_expiry(child, parent),
-    ]
-    if excess:
-        raise LeaseSubsetViolation(
-            "beyond the parent's lease: " + _listed([words for words, _ in excess]),
-            details={"beyond": [details for _, details in excess[:_MAX_PROBLEMS]]},
-        )
-    grants = child.grants
-    if parent.names(MODEL) and not child.names(MODEL):
-        grants = {**grants, MODEL: ()}  # else `any_model` would give the child any model
-    if child.expires is None:
-        child = attrs.evolve(child, expires_at=parent.expires_at, expires=parent.expires)
-    return attrs.evolve(child, grants=grants)
-
-
-def _wider_grants(child: Lease, parent: Lease, *, any_model: bool) -> Iterator[_Excess]:
-    for capability, patterns in child.grants.items():
-        if capability == MODEL and any_model and not parent.names(MODEL):
-            continue
-        pattern = uncovered(patterns, parent.grants.get(capability, ()))
-        if pattern is not None:
-            yield (
-                f"{capability} {clip(repr(pattern.text))}",
-                {"capability": capability, "pattern": pattern.text},
-            )
-
-
-def _greater_amounts(child: Lease, available: Mapping[str, Decimal] | None) -> Iterator[_Excess]:
-    if child.budget is None or available is None:
-        return
-    for currency, asked in child.budget.items():
-        left = available.get(currency)
-        if left is None or asked > left:
-            has = "none" if left is None else f"{left:f}"
-            yield (
-                f"{BUDGET} {currency}:{asked:f} of {has} available",
-                {
-                    "capability": BUDGET,
-                    "currency": currency,
-                    "asked": f"{asked:f}",
-                    "available": None if left is None else f"{left:f}",
-                },
-            )
-
-
-def _later_expiry(child: Lease, parent: Lease) -> Iterator[_Excess]:
-    if child.expires is None or parent.expires is None or child.expires <= parent.expires:
-        return
-    yield (
-        f"expires_at {child.expires_at} is later than {parent.expires_at}",
-        {"expires_at": child.expires_at, "available": parent.expires_at},
-    )
+def listed(problems: list[str]) -> str:
+    """Return the first problems in one line."""
+    more = ["and more"] if len(problems) > MAX_PROBLEMS else []
+    return "; ".join(problems[:MAX_PROBLEMS] + more)

@@ -182,11 +182,27 @@ def _ipv4(text: str) -> str:
 
 
 def _ascii(label: str) -> str:
-    """Map a label (UTS 46) and encode it (RFC 5891); the result may be several labels."""
+    """Map a label (UTS 46) and encode it (RFC 5891); the result may be several labels.
+
+    Python's resolver encodes by the older RFC 3490, in which ß is ss: such a label would
+    be checked as one host and resolved as another, and is refused.
+    """
     if label.isascii():
         return label
     try:
-        return idna.encode(label, uts46=True).decode()
+        encoded = idna.encode(label, uts46=True).decode()
     except UnicodeError as error:
         reason = clip(str(error))
         raise ValueError(f"{clip(repr(label))} is no part of a host: {reason}") from None
+    older = _older_ascii(label)
+    if older is not None and older != encoded:
+        raise ValueError(f"{clip(repr(label))} means {encoded} or {older}: write one of them")
+    return encoded
+
+
+def _older_ascii(label: str) -> str | None:
+    """Return a label as RFC 3490 encodes it; None if that is not possible."""
+    try:
+        return label.encode("idna").decode().lower()
+    except UnicodeError:
+        return None

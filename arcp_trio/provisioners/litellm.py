@@ -6,7 +6,9 @@ the gateway's models, and a key lists the models that the lease allows. No key i
 lease allows none of them, as an empty list would open them all, nor if its budget is used up or it
 expires within a second.
 
-The gateway counts in US dollars. Budgets in other currencies are enforced by the runtime (§9.8.3).
+The gateway counts in US dollars. A budget without dollars is refused, because a key for it would
+have no ceiling at the gateway. Other currencies beside dollars are enforced by the runtime
+(§9.8.3).
 """
 
 from __future__ import annotations
@@ -85,10 +87,19 @@ class LiteLlmProvisioner:
         return f"LiteLlmProvisioner({self._base_url!r})"
 
     async def issue(self, order: CredentialOrder) -> Sequence[Issued]:
-        """Mint a key that allows at most what the lease does."""
+        """Mint a key that allows at most what the lease does.
+
+        Raises:
+            InvalidRequest: the gateway cannot enforce the order's budget.
+        """
         models = self._allowed(order.lease)
         if not models or _is_over(order):
             return ()
+        if order.budget and _CURRENCY not in order.budget:
+            raise InvalidRequest(
+                f"a key for a budget of {', '.join(sorted(order.budget))} would have no ceiling: "
+                f"the gateway counts in {_CURRENCY}; add an amount of {_CURRENCY} to {BUDGET}"
+            )
         body: dict[str, JsonLike] = {
             "key_alias": order.id,
             "key_type": "llm_api",  # it can call models and not manage keys

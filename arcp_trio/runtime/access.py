@@ -14,6 +14,8 @@ from typing import Final
 import attrs
 import trio
 
+from arcp_trio.authority.ceiling import Ceiling
+from arcp_trio.authority.lease import Lease
 from arcp_trio.wire.ids import token_digest
 
 Authenticator = Callable[[str], Awaitable[str | None]]
@@ -69,9 +71,9 @@ class StaticTokens:
 class Policy:
     """What a deployment decides where the specification leaves it open.
 
-    A subclass may decide otherwise who observes whose jobs. Observing and cancelling are separate
-    rights: an observer cannot cancel, and an operator of the runtime, who may cancel any job,
-    cannot observe it. Name a principal as both to give it both.
+    A subclass may decide otherwise what jobs may do (`lease_for`), and who observes whose jobs.
+    Observing and cancelling are separate rights: an observer cannot cancel, and an operator of the
+    runtime, who may cancel any job, cannot observe it. Name a principal as both to give it both.
     """
 
     any_model: bool = False
@@ -81,6 +83,32 @@ class Policy:
     allow_stop: bool = True
     """Any session of a job's principal may stop it, and an operator any job. Without this, a job
     ends by `job.cancel` only, which §7.6 reserves for the session that submitted it."""
+    ceilings: Mapping[str, Ceiling] = MappingProxyType({})
+    """The most that each principal may lease; `*` is every principal that is not named."""
+    reserved_paths: AbstractSet[str] = frozenset()
+    """Absolute paths that no lease opens, with all that is below them, beside those that are never
+    opened: `/proc`, `/sys`, `/dev` and the files of the store."""
+
+    def lease_for(self, principal: str, agent: str, requested: Lease) -> Lease:  # noqa: ARG002
+        """Return the lease that a job is given; it may be a smaller one.
+
+        It is asked before each acceptance, of submitted and of delegated jobs, without a
+        checkpoint. What is requested is within the principal's ceiling, or the parent's lease; a
+        delegated job's lease stays within its parent's, whatever is returned.
+
+        Args:
+            principal: the principal that submits the job, or its parent.
+            agent: the agent, as `name@version`.
+            requested: what the job would have.
+
+        Raises:
+            PermissionDenied: there is to be no such job; the client reads the message.
+        """
+        return requested
+
+    def ceiling(self, principal: str) -> Ceiling | None:
+        """Return the ceiling of a principal: its own, or else that of `*`."""
+        return self.ceilings.get(principal) or self.ceilings.get("*")
 
     def observes_all(self, observer: str) -> bool:
         """Whether a principal's listings search everybody's jobs; `may_observe` judges each one."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import attrs
 import trio
@@ -29,6 +30,8 @@ class Core:
     store: Store
     limits: Limits
     policy: Policy
+    reserved_paths: Sequence[str]
+    """Real paths that no lease opens, with all that is below them."""
     clock: Clock
     tracer: Tracer
     wrong_tokens: WrongTokens = attrs.field(factory=WrongTokens)

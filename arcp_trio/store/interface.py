@@ -57,6 +57,10 @@ class Store(WriteQueue, ABC):
     journal_bytes: float = math.inf
     """The most a job's journal may take in this store, whatever the runtime's limits allow."""
 
+    def files(self) -> Sequence[str]:
+        """Return the paths of the files in which everything is kept; by default, there are none."""
+        return ()
+
     # -- writing: see `WriteQueue`
 
     async def run(

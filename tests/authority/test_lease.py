@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arcp_trio.authority.lease import CAPABILITIES, MAX_PATTERNS, MAX_SEGMENTS, Lease, narrowed
+from arcp_trio.authority.lease import CAPABILITIES, MAX_PATTERNS, MAX_SEGMENTS, Lease
+from arcp_trio.authority.narrowing import narrowed
 from arcp_trio.authority.targets import forms
 from arcp_trio.wire.errors import LeaseSubsetViolation
 from arcp_trio.wire.json import dumps

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from arcp_trio.authority.budget import Budget
-from arcp_trio.authority.lease import Lease, narrowed
+from arcp_trio.authority.lease import Lease
+from arcp_trio.authority.narrowing import narrowed
 from arcp_trio.wire.errors import LeaseSubsetViolation
 from arcp_trio.wire.json import dumps
 from tests.authority.support import LATER, SOON, budget, lease

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from arcp_trio.authority.grants import parse_grant
+from arcp_trio.authority.patterns import URLS
 from arcp_trio.authority.targets import MAX_LENGTH, MAX_SEGMENTS, forms
 
 
@@ -256,3 +259,18 @@ def test_any_target_has_forms_or_is_refused(target: str, capability: str) -> Non
             continue
         assert named
         assert all(named)
+
+
+@pytest.mark.parametrize("host", ["straße.example", "βόλος.example", "a.faß.de", "ẞ.example"])
+def test_a_host_that_python_resolves_as_another_is_refused(host: str) -> None:
+    """A name that two standards encode differently is refused, in targets and in patterns."""
+    for read in (partial(forms, URLS), partial(parse_grant, URLS)):
+        with pytest.raises(ValueError, match=r"means xn--\S+ or \S+: write one of them"):
+            read(f"https://{host}/a")
+
+
+def test_a_host_means_what_python_resolves() -> None:
+    """A name in other letters has the form in which Python looks it up."""
+    for host in ("bücher.example", "σοφία.example", "日本.example", "EXAMPLE。com"):
+        (form,) = forms(URLS, f"https://{host}/a")
+        assert form == f"https://{host.encode('idna').decode().lower()}/a"

@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 from trio.testing import MockClock
 
-from arcp_trio import MemoryStore, Runtime, Unauthenticated
+from arcp_trio import InvalidRequest, MemoryStore, Runtime, Unauthenticated
 from arcp_trio.front.serve import serve_stream
 from arcp_trio.testing import Peer, WireRecorder, open_peer, open_peers
 from arcp_trio.testing.frames import Frame
@@ -251,3 +251,13 @@ async def test_a_session_that_was_closed_still_gets_values(autojump_clock: MockC
         assert resumed["payload"]["credentials"] == accepted["credentials"]
         again = await back.submit(**submit)
         assert again["credentials"] == accepted["credentials"]
+
+
+async def test_a_provisioners_own_refusal_reaches_the_client(autojump_clock: MockClock) -> None:
+    """A provisioner that raises an ARCP error refuses the job in its own words."""
+    refusal = InvalidRequest("no credentials for euros")
+    upstream = Upstream(failing=lambda call: refusal if call == "issue" else None)
+    async with provided(upstream) as (_, peer):
+        with pytest.raises(InvalidRequest, match="no credentials for euros"):
+            await peer.submit("worker", 1, lease_request=LEASE)
+    assert upstream.live == set()

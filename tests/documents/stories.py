@@ -63,6 +63,7 @@ class Story:
     files: dict[str, str] = field(factory=dict)
     steps: list[Step] = field(factory=list)
     frames: list[str] = field(factory=list)
+    configurations: list[str] = field(factory=list)
 
     def serves(self, command: str) -> bool:
         """Whether a command runs on, as a server."""
@@ -84,6 +85,8 @@ def read(document: str) -> Story:
                 command, _, output = step.replace("\\\n", "").partition("\n")
                 if not command.startswith("docker "):
                     story.steps.append(Step(command, output))
+        elif language == "toml":
+            story.configurations.append(text)
         else:
             assert language in ("", "json"), f"a block that nothing runs: {language}"
             story.frames += text.splitlines() if language == "json" else []

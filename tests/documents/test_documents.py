@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from arcp_trio.cli.serve.config import settle
 from tests.cli.processes import LIFETIME_SECONDS, ROOT
 from tests.documents.stories import pattern, play, read
 
@@ -42,6 +43,16 @@ def test_frames_are_understood(tmp_path: Path) -> None:
     )
     answers = [json.loads(line)["type"] for line in done.stdout.splitlines()]
     assert answers == ["session.welcome", "job.accepted", *["job.event"] * 2, "job.result"]
+
+
+def test_configurations_are_accepted(tmp_path: Path) -> None:
+    """`serve` takes the configuration files that the documents show."""
+    shown = read((ROOT / "docs/operating.md").read_text()).configurations
+    for number, text in enumerate(shown):
+        path = tmp_path / f"{number}.toml"
+        path.write_text(text, encoding="utf-8")
+        settle({"config": str(path)})
+    assert shown
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)

@@ -15,6 +15,8 @@ from tests.stage import Stage
 
 QUIET = ("ack", "progress", "agent_versions")
 """A client's features without heartbeat, so that one which does not read is not lost."""
+NOTHING_TOLD = ("progress", "agent_versions")
+"""Also without acknowledgements, so that a client which falls behind gets no notice between."""
 
 
 class Tap:

@@ -196,10 +196,19 @@ async def test_the_next_crossing_is_told_again(autojump_clock, limits: dict[str,
             await ack(peer, top)
 
 
-async def test_a_client_that_never_acknowledged_is_not_told(
+@pytest.mark.spec("6.5-4")
+async def test_a_client_that_has_not_acknowledged_yet_is_told(
     flow: Flow, peer: Peer, autojump_clock
 ) -> None:
-    """A client that never acknowledged gets no notices."""
+    """A client that could acknowledge and has not is told once that it falls behind."""
+    await flow.tap.let_out(5_000)
+    assert len(told(await read_to(peer, 5_001))) == 1
+
+
+async def test_a_client_that_cannot_acknowledge_is_not_told(flow: Flow, autojump_clock) -> None:
+    """A client that did not negotiate `ack` gets no notice."""
+    peer = await flow.welcomed(features=())
+    await peer.submit("tap")
     await flow.tap.let_out(5_000)
     assert told(await read_to(peer, 5_000)) == []
 

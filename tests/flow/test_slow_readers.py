@@ -16,7 +16,7 @@ from arcp_trio.store.writes import Write
 from arcp_trio.testing import Peer
 from arcp_trio.transport import TransportClosed
 from arcp_trio.wire.errors import ResumeWindowExpired
-from tests.flow.support import QUIET, Flow, ack, open_flow, read_to
+from tests.flow.support import NOTHING_TOLD, QUIET, Flow, ack, open_flow, read_to
 from tests.footprint import tasks
 from tests.inside import awake_sessions, outbox_items, unsent_bytes
 
@@ -33,7 +33,7 @@ def journal_bytes(flow: Flow, job_id: str) -> int:
 async def filled(flow: Flow) -> tuple[Peer, str]:
     """Return a client that does not read, and its job, which has logged more than fits anywhere."""
     flow.tap.size = KB
-    peer = await flow.welcomed()
+    peer = await flow.welcomed(features=NOTHING_TOLD)
     job = await peer.submit("tap")
     await flow.tap.let_out(5_000)
     return peer, job["job_id"]
@@ -189,7 +189,8 @@ async def test_another_submitter_is_not_waited_for(autojump_clock) -> None:
     """Only the first submitter delays a job; another that misses events is told."""
     async with open_flow(**FEW) as flow:
         flow.tap.size = KB
-        first, second = await flow.welcomed(), await flow.welcomed()
+        first = await flow.welcomed(features=NOTHING_TOLD)
+        second = await flow.welcomed()
         job = await first.submit("tap", idempotency_key="k")
         assert (await second.submit("tap", idempotency_key="k"))["job_id"] == job["job_id"]
         async with trio.open_nursery() as nursery:

@@ -137,9 +137,9 @@ async def test_an_expired_lease_comes_before_all(
 
     async def act(job: JobContext) -> Json:
         await job.metric("cost.own", 1, unit="USD")
-        with trio.CancelScope(shield=True):  # the end of the lease cancels the agent
+        with trio.CancelScope(shield=True):
             await trio.sleep(10)
-            refused.append(await attempt(job, files.inside / "a.txt", "w"))
+        refused.append(await attempt(job, files.inside / "a.txt", "w"))
         return None
 
     payload = await files.run(
@@ -235,9 +235,9 @@ async def test_links_in_a_circle_lead_nowhere(files: Workspace) -> None:
     assert await files.attempt(files.inside / "circle" / "a.txt") == "NotADirectoryError"
 
 
-async def test_the_links_of_proc_are_links(files: Workspace) -> None:
-    """A magic link of `/proc` or `/dev/fd` is judged by the path it leads to."""
-    everything = {"fs.read": ["/proc/**", f"{files.inside}/**"]}
+async def test_the_links_of_proc_are_refused(files: Workspace) -> None:
+    """A magic link of `/proc` or `/dev/fd` opens nothing, wherever it leads."""
+    everything = {"fs.read": ["/**"]}
     with (files.outside / "a.txt").open() as secret:
         for path in (
             f"/proc/self/root{files.outside}/a.txt",
@@ -245,10 +245,9 @@ async def test_the_links_of_proc_are_links(files: Workspace) -> None:
             f"/proc/{os.getpid()}/fd/{secret.fileno()}",
             f"/proc/self/fd/{secret.fileno()}",
             f"/dev/fd/{secret.fileno()}",
+            f"/proc/self/root{files.inside}/a.txt",
         ):
             assert await files.attempt(path, lease=everything) == DENIED, path
-    assert await files.attempt(f"/proc/self/root{files.inside}/a.txt", lease=everything) == "inside"
-    assert await files.attempt(f"/proc/self/root{files.inside}/a.txt") == DENIED
 
 
 # --- what is not a file ---------------------------------------------------------------------
@@ -320,14 +319,10 @@ async def test_a_link_to_a_name_that_no_pattern_can_have_is_refused(files: Works
 
 async def test_the_systems_errors_are_raised_as_they_are(files: Workspace) -> None:
     """Errors of the operating system are raised unchanged."""
-    wide = {"fs.write": ["/**"]}
     assert await files.attempt(files.inside / "none.txt") == "FileNotFoundError"
     assert await files.attempt(files.inside / "none" / "a.txt", "w") == "FileNotFoundError"
     assert await files.attempt(files.inside / "a.txt" / "b.txt") == "NotADirectoryError"
     assert await files.attempt(files.inside / ("x" * 300)) == "OSError"
-    # Not even root may write it; a read-only mount raises another error.
-    refused = await files.attempt("/proc/sys/kernel/ostype", "w", lease=wide)
-    assert refused in ("PermissionError", "OSError")
 
 
 async def test_an_error_of_the_system_names_the_path(files: Workspace) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from arcp_trio import CannotRevoke, Issued, Provisioner
 from arcp_trio.provisioners.litellm import LiteLlmError, LiteLlmProvisioner
-from arcp_trio.wire.errors import BudgetExhausted, PermissionDenied
+from arcp_trio.wire.errors import BudgetExhausted, InvalidRequest, PermissionDenied
 from tests.provisioners.gateway import MASTER_KEY, Fault, problem
 from tests.provisioners.orders import MODELS, an_order, issue, provisioner_of, shown_with_locals
 
@@ -73,15 +73,20 @@ async def test_a_key_carries_what_the_lease_says(gateway):
 @pytest.mark.spec("9.8.3-5")
 async def test_only_dollars_are_the_gateways(gateway):
     """Only a budget in dollars is sent to the gateway, and shown as its constraint."""
-    provisioner = provisioner_of(gateway)
-    euros = await issue(provisioner, an_order("cred_1", budget={"EUR": Decimal(5)}))
     both = {"credits": Decimal(1000), "USD": Decimal("0.000000000001")}
-    mixed = await issue(provisioner, an_order("cred_2", budget=both))
-    first, second = gateway.bodies("/key/generate")
-    assert "max_budget" not in first
-    assert "cost.budget" not in euros.constraints
-    assert second["max_budget"] == 1e-12
+    mixed = await issue(provisioner_of(gateway), an_order("cred_2", budget=both))
+    [body] = gateway.bodies("/key/generate")
+    assert body["max_budget"] == 1e-12
     assert mixed.constraints["cost.budget"] == ["USD:0.000000000001"]
+
+
+async def test_a_budget_without_dollars_is_refused(gateway):
+    """No key is minted whose budget the gateway could not enforce; the refusal says what helps."""
+    for budget in ({"EUR": Decimal("0.01")}, {"EUR": Decimal(5), "credits": Decimal(1)}):
+        with pytest.raises(InvalidRequest, match="the gateway counts in USD; add an amount of USD"):
+            await issue(provisioner_of(gateway), an_order(budget=budget))
+    assert gateway.keys == []
+    assert gateway.bodies("/key/generate") == []
 
 
 async def test_a_lease_without_an_end_asks_for_none(gateway):

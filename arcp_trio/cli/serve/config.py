@@ -1,4 +1,4 @@
-"""`serve --config FILE.toml`: the options under [serve], the runtime's limits under [limits]."""
+"""`serve --config FILE.toml`: options under [serve], limits under [limits], and ceilings."""
 
 from __future__ import annotations
 
@@ -9,14 +9,22 @@ from typing import Final, cast
 
 import attrs
 
+from arcp_trio.authority.ceiling import Ceiling
 from arcp_trio.cli.errors import CommandError, reason
 from arcp_trio.cli.options import flag_of, options_of
+from arcp_trio.cli.serve.ceilings import read_ceilings
 from arcp_trio.cli.serve.options import EXCLUDES, NETWORK, ServeOptions
 from arcp_trio.cli.value_kinds import is_finite, is_whole
 from arcp_trio.runtime.limits import Limits
 
 STDIO_CHUNK_BYTES: Final = 32 * 1024
 """The default of `chunk_bytes` with --stdio: some clients read no line of more than 64 KiB."""
+
+_TABLES: Final = {
+    "serve": "[serve]",
+    "limits": "[limits]",
+    "ceiling": "[ceiling.PRINCIPAL]",
+}
 
 ReadFile = Callable[[Path], bytes]
 """Reads a file. At the start, a named pipe that the shell has made is as good as a file."""
@@ -28,6 +36,7 @@ class Config:
 
     options: ServeOptions
     limits: Limits
+    ceilings: Mapping[str, Ceiling] = attrs.field(factory=dict[str, Ceiling])
 
 
 def settle(given: Mapping[str, object], *, read: ReadFile = Path.read_bytes) -> Config:
@@ -44,7 +53,9 @@ def settle(given: Mapping[str, object], *, read: ReadFile = Path.read_bytes) -> 
     _check_stdio(merged)
     options = ServeOptions(**merged)  # type: ignore[arg-type]  # each value is of its option's kind
     return Config(
-        options=options, limits=_limits(options, tables.get("limits", {}), f"{path}: [limits]")
+        options=options,
+        limits=_limits(options, tables.get("limits", {}), f"{path}: [limits]"),
+        ceilings=read_ceilings(tables.get("ceiling", {}), f"{path}: [ceiling"),
     )
 
 
@@ -76,8 +87,10 @@ def _tables(path: Path, read: ReadFile) -> dict[str, dict[str, object]]:
     except ValueError as error:
         raise CommandError(f"{path} is not a TOML file: {error}") from error
     for name, table in document.items():
-        if name not in ("serve", "limits"):
-            raise CommandError(f"{path}: unknown key {name}; the tables are [serve] and [limits]")
+        if name not in _TABLES:
+            raise CommandError(
+                f"{path}: unknown key {name}; the tables are {', '.join(_TABLES.values())}"
+            )
         if not isinstance(table, dict):
             raise CommandError(f"{path}: {name} must be a table, [{name}]")
     return cast("dict[str, dict[str, object]]", document)

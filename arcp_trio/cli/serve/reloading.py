@@ -91,4 +91,5 @@ def read_tokens_again(given: Mapping[str, object], config: Config, admission: Ad
 def _needing_restart(before: Config, now: Config) -> list[str]:
     names = [field.name for field in attrs.fields(ServeOptions) if field.name not in _RELOADED]
     changed = [n for n in names if getattr(before.options, n) != getattr(now.options, n)]
-    return [*changed, "limits"] if before.limits != now.limits else changed
+    tables = [n for n in ("limits", "ceilings") if getattr(before, n) != getattr(now, n)]
+    return [*changed, *tables]

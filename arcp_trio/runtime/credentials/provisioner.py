@@ -53,8 +53,9 @@ class CannotRevoke(Exception):  # noqa: N818 - it states a fact
 class Provisioner(Protocol):
     """Mints, rotates and revokes credentials.
 
-    Any exception but `CannotRevoke` is treated as temporary, and logged: its text must not have
-    secrets in it.
+    An `ArcpError` of `issue` or `rotate` is a refusal that the client, or the agent, is told. Any
+    other exception but `CannotRevoke` is treated as temporary, and logged. Neither may have secrets
+    in its text.
     """
 
     async def issue(self, order: CredentialOrder) -> Sequence[Issued]:

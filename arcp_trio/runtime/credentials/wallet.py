@@ -174,6 +174,9 @@ class Wallet:
                     log.info("credentials issued", extra={**self._facts, "credential_ids": ids})
                     return held
             log.warning("credentials not issued", extra={**self._facts, "error": "none in time"})
+        except ArcpError as refusal:  # the provisioner's words, for the client
+            log.info("credentials refused", extra={**self._facts, "error": repr(refusal)})
+            raise
         except Exception as error:  # noqa: BLE001 - anything may be wrong with the upstream
             log.warning("credentials not issued", extra={**self._facts, "error": repr(error)})
         finally:

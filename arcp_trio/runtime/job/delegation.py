@@ -7,10 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from arcp_trio.authority.grants import DELEGATE
-from arcp_trio.authority.lease import Lease, narrowed
+from arcp_trio.authority.lease import Lease
+from arcp_trio.authority.narrowing import narrowed
 from arcp_trio.runtime.job.acceptance import accept
 from arcp_trio.runtime.job.draft import JobSource, Wanted
 from arcp_trio.runtime.job.events import add_event, give_way
+from arcp_trio.runtime.job.granting import decided_lease
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.store.records import Status
 from arcp_trio.wire.agent_ref import parse_agent_ref
@@ -165,13 +167,10 @@ def _wanted(
     parent.refuse_if_ending()
     found = _authorized(parent, agent)
     asked = Lease.read(request, expires_at, now=core.clock.now())
-    above = parent.authority
     wanted = Wanted(
         agent=found,
         input=dumps(input),
-        lease=narrowed(
-            asked, above.lease, above.budget.available(), any_model=core.policy.any_model
-        ),
+        lease=_lease(parent, found, asked),
         max_runtime=None if max_runtime is None else _positive(max_runtime),
     )
     limits = core.limits
@@ -181,6 +180,17 @@ def _wanted(
         helps = "try again when a child has ended"
         raise limit_hit("children_per_job", limits.children_per_job, what_helps=helps)
     return wanted
+
+
+def _lease(parent: Job, agent: Agent, asked: Lease) -> Lease:
+    """Return the lease of a child, within its parent's and as the policy decides."""
+    above, any_model = parent.authority, parent.core.policy.any_model
+    available = above.budget.available()
+    lease = narrowed(asked, above.lease, available, any_model=any_model)
+    decided = decided_lease(parent.core, parent.principal, agent, lease)
+    if decided is lease:
+        return lease
+    return narrowed(decided, above.lease, available, any_model=any_model)
 
 
 def _positive(seconds: float) -> float:

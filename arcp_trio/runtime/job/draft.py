@@ -65,7 +65,7 @@ class JobSource:
     parent: Job | None = None
     delegate_id: str | None = None
     forget: bool = False
-    """The job leaves listings soon after its end."""
+    """The job leaves listings soon after its end, if it has spent nothing."""
 
     @classmethod
     def delegation(cls, parent: Job, delegate_id: str) -> JobSource:
@@ -151,6 +151,7 @@ def _authority(core: Core, lease: Lease, parent: Job | None) -> Authority:
         budget=Budget(lease.budget, None if above is None else above.budget),
         deadline=_deadline(core, lease, above),
         any_model=core.policy.any_model,
+        reserved=core.reserved_paths,
     )
 
 

@@ -9,6 +9,7 @@ import attrs
 from arcp_trio.authority.lease import Lease
 from arcp_trio.runtime.job.acceptance import NewJob, accept, accept_at_once, accepted_tail
 from arcp_trio.runtime.job.draft import IdempotencyKey, JobSource, Wanted
+from arcp_trio.runtime.job.granting import granted
 from arcp_trio.runtime.session.claims import Claim, Claims
 from arcp_trio.runtime.session.watch import Watch
 from arcp_trio.store.records import KeyRow
@@ -89,9 +90,11 @@ class Judge:
             raise InvalidRequest("forget is for jobs without a lease")
         constraints = submit.lease_constraints
         expires_at = None if constraints is None else constraints.expires_at
+        asked = Lease.read(submit.lease_request, expires_at, now=self._core.clock.now())
+        agent = self._jobs.agents.resolve(submit.agent)
         return Wanted(
-            lease=Lease.read(submit.lease_request, expires_at, now=self._core.clock.now()),
-            agent=self._jobs.agents.resolve(submit.agent),
+            lease=granted(self._core, submission.session.principal, agent, asked),
+            agent=agent,
             input=dumps(submit.input),
             max_runtime=submit.max_runtime_sec,
         )

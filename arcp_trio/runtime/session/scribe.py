@@ -33,6 +33,7 @@ from arcp_trio.store.records import HOLES, Entry
 from arcp_trio.store.writes import AddSubmitter, AppendLog
 from arcp_trio.transport.close_codes import CloseCode
 from arcp_trio.wire.errors import ResumeWindowExpired
+from arcp_trio.wire.features import Feature
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.core import Core
@@ -45,7 +46,7 @@ BATCH_BYTES: Final = 1024 * 1024
 """A batch takes what is there, up to these bounds; it never waits for more."""
 
 BACK_PRESSURE_LAG: Final = 1_000
-"""How many numbers a client that acknowledges may be behind before it is told so (§6.5)."""
+"""How many numbers a client that may acknowledge may be behind before it is told so (§6.5)."""
 
 
 class Scribe:
@@ -244,12 +245,14 @@ class Scribe:
             await self._unseen.committed()
 
     def _press(self, batch: Batch) -> None:
-        """Tell a client that acknowledges that it is falling behind, once per crossing."""
+        """Tell a client that may acknowledge that it is falling behind, once per crossing."""
         # Numbers that the client cannot have acknowledged yet are not counted.
         lag = self._seen_seq - self._record.floor
         if lag <= BACK_PRESSURE_LAG // 2:
             self._pressed = False
-        elif lag > BACK_PRESSURE_LAG and self._record.acked and not self._pressed:
+        elif (
+            lag > BACK_PRESSURE_LAG and not self._pressed and Feature.ACK in self._session.features
+        ):
             job = batch.job_that_goes_on()
             if job is not None:
                 self._pressed = True

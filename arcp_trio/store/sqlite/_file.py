@@ -24,6 +24,9 @@ from arcp_trio.store.sqlite import _schema
 
 log = logging.getLogger(__name__)
 
+PARTS: Final = ("", "-wal", "-shm", ".lock")
+"""What the names of a store's files have after the path of the first one."""
+
 BUSY_SECONDS: Final = 5.0
 """How long a connection waits for another connection of this process, such as a checkpoint that
 starts the write-ahead log over. The lock keeps other processes out."""
@@ -46,7 +49,7 @@ def make(path: Path) -> None:
             path.parent.mkdir(mode=0o700, parents=True)
         # SQLite gives the files beside it the mode of this file.
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-        for part in ("", "-wal", "-shm", ".lock"):
+        for part in PARTS:
             _close_to_others(Path(f"{path}{part}"))
     except OSError as error:
         raise UnwritableStore(f"cannot write to {path}: {error.strerror}") from error

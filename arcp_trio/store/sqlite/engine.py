@@ -74,6 +74,10 @@ class SqliteStore(SqliteReader, Store):
         self._untidy = trio.Event()
         """Set when there may be work for housekeeping."""
 
+    def files(self) -> Sequence[str]:
+        """Return the paths of the file, its write-ahead log, and its lock."""
+        return [f"{self.path}{part}" for part in _file.PARTS]
+
     # -- opening and closing
 
     @asynccontextmanager

@@ -1,0 +1,57 @@
+"""What a job is given of the lease that it asks for, and which files are given to nobody."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from arcp_trio.wire.errors import ArcpError, InternalError
+
+if TYPE_CHECKING:
+    from arcp_trio.authority.lease import Lease
+    from arcp_trio.runtime.access import Policy
+    from arcp_trio.runtime.core import Core
+    from arcp_trio.runtime.job.agents import Agent
+    from arcp_trio.store.interface import Store
+
+log = logging.getLogger(__name__)
+
+_SYSTEM: Final = ("/proc", "/sys", "/dev")
+"""Folders through which a process reads and changes others, and the machine."""
+
+
+def granted(core: Core, principal: str, agent: Agent, asked: Lease) -> Lease:
+    """Return the lease of a submitted job: within its principal's ceiling, as the policy decides.
+
+    Raises:
+        ArcpError: there is to be no such job.
+    """
+    policy = core.policy
+    ceiling = policy.ceiling(principal)
+    if ceiling is not None:
+        asked = ceiling.cap(asked, now=core.clock.now(), any_model=policy.any_model)
+    return decided_lease(core, principal, agent, asked)
+
+
+def decided_lease(core: Core, principal: str, agent: Agent, requested: Lease) -> Lease:
+    """Return what the policy makes of a lease.
+
+    Raises:
+        ArcpError: the policy's refusal; of any other error the log has the traceback.
+    """
+    try:
+        return core.policy.lease_for(principal, agent.ref, requested)
+    except ArcpError:
+        raise
+    except Exception as error:  # a fence: the policy is the program's
+        log.exception("policy failed", extra={"principal": principal, "agent": agent.ref})
+        raise InternalError("the runtime has a fault") from error
+
+
+def reserved_paths(policy: Policy, store: Store) -> Sequence[str]:
+    """Return what no lease opens, as it is named and as it really is."""
+    paths = (*_SYSTEM, *policy.reserved_paths, *store.files())
+    named = [os.path.abspath(path) for path in paths]  # noqa: PTH100 - links stay as they are
+    return [*dict.fromkeys([*named, *map(os.path.realpath, named)])]
