@@ -38,7 +38,8 @@ def load_agents(options: ServeOptions) -> Agents:
             agents.add(registry)
     except ValueError as error:
         raise CommandError(f"cannot serve these agents together: {error}") from error
-    if options.demo_agents or not (options.agent or options.agents):
+    wanted = options.demo_agents or not (options.agent or options.agents)
+    if wanted and not options.no_demo_agents:
         agents.add(demo_agents(taken=agents.names()))
     return agents
 

@@ -116,6 +116,7 @@ class ServeOptions:
         default=None,
     )
     demo_agents: bool = switch("serve the demo agents also beside agents that are named")
+    no_demo_agents: bool = switch("serve no demo agents, even if no agent is named")
     resume_window: float | None = _limit(
         WHOLE_SECONDS, "how long a session can be resumed", "resume_window_seconds"
     )
