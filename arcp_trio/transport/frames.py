@@ -111,7 +111,7 @@ class MessageGauge:
         return admitted
 
     def admit_some(self, data: bytes, most_frames: float) -> tuple[bytes, bytes]:
-        """Look at so many frames only; return what is admitted of them, and the frames after."""
+        """Look at `most_frames` at most; return what is admitted of them, and the frames after."""
         seen = self._partial + data
         size = len(seen)
         at = self._until_header

@@ -34,7 +34,7 @@ QUEUED_MESSAGES: Final = 64
 FRAMES_A_TURN: Final = 64
 """Frames that trio-websocket is given at once: it handles all of them before others have a turn."""
 PARTS_PER_SECOND: Final = 2_000
-"""How fast it is given fragments, pings and pongs for long; a whole message is none of them."""
+"""How fast it is given fragments, pings and pongs for long; whole messages are not counted."""
 BURST_SECONDS: Final = 1.0
 """After a time with few of them, this many seconds' worth may come at once."""
 
