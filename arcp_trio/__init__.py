@@ -95,6 +95,7 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.limits import Limits
     from arcp_trio.runtime.runtime import Runtime
     from arcp_trio.runtime.tracing import Span, Tracer
+    from arcp_trio.runtime.workers.settings import Workers
     from arcp_trio.store.interface import Store
     from arcp_trio.store.memory import MemoryStore
     from arcp_trio.store.sqlite import SqliteStore
@@ -201,6 +202,7 @@ __all__ = [
     "Tracer",
     "Transport",
     "Unauthenticated",
+    "Workers",
     "WrongPath",
     "__version__",
     "connect",
@@ -266,6 +268,7 @@ _HOMES: Final = {
     "Runtime": "arcp_trio.runtime.runtime",
     "Span": "arcp_trio.runtime.tracing",
     "Tracer": "arcp_trio.runtime.tracing",
+    "Workers": "arcp_trio.runtime.workers.settings",
     "MemoryStore": "arcp_trio.store.memory",
     "SqliteStore": "arcp_trio.store.sqlite",
     "InvalidEvent": "arcp_trio.wire.events",

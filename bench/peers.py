@@ -77,7 +77,7 @@ class Server:
         principals = [f"--token=bench-{n}={token}" for n, token in enumerate(TOKENS)]
         principals += [f"--observer=bench-{n}" for n in range(1, len(TOKENS))]
         store = "--memory" if self.side == MEMORY else f"--data={self.folder}"
-        options = ("--port=0", "--log-level=error", "--agents=bench.agents", store)
+        options = ("--port=0", "--log-level=error", "--agents=bench.agents", "--demo-agents", store)
         return ("arcp_trio", "serve", *options, *principals)
 
 

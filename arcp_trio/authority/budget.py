@@ -89,6 +89,11 @@ class Budget:
         """What this node and those below it have spent, also in currencies that no budget names."""
         return dict(self._spent)
 
+    @property
+    def spent_anything(self) -> bool:
+        """Whether this node or one below it has spent anything."""
+        return any(self._spent.values())
+
     def charge(self, currency: str, value: Number) -> list[Budget]:
         """Take a cost off this node and its ancestors; return the changed nodes, innermost first.
 

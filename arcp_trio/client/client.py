@@ -177,7 +177,8 @@ class Client:
             max_runtime: after how many seconds the job ends, `timed_out`.
             trace_id: 32 hexadecimal digits; by default fresh ones (§11).
             forget: have the job leave listings soon after its end, as a measurement or a probe
-                may; only the runtime of this project does so, and only without a lease.
+                may; only the runtime of this project does so, without a lease, and if the job has
+                reported no cost.
 
         Cancellation: the job may have been submitted.
 

@@ -17,6 +17,7 @@ import trio
 from arcp_trio.front import pages
 from arcp_trio.front.origins import Origins
 from arcp_trio.front.pages import Page
+from arcp_trio.front.repeats import Repeats
 from arcp_trio.front.request import BadRequest, Head, read_head
 from arcp_trio.front.waiting import Visitor, WaitingRoom
 from arcp_trio.runtime.runtime import Runtime
@@ -57,11 +58,12 @@ class Door:
     room: WaitingRoom
     origins: Origins = attrs.field(factory=Origins)
     ssl_context: Callable[[], ssl.SSLContext] | None = None
+    failures: Repeats = attrs.field(factory=lambda: Repeats(log, "connection turned away"))
 
     async def receive(self, stream: trio.abc.Stream, caller: Caller) -> None:
         """Serve a connection until it ends, and close it."""
         deadline = trio.current_time() + self.runtime.limits.handshake_seconds
-        visitor = self.room.enter(partial(_hang_up, stream), deadline)
+        visitor = self.room.enter(caller.peer, partial(_hang_up, stream), deadline)
         try:
             with visitor.scope:
                 try:
@@ -92,9 +94,7 @@ class Door:
             await pages.drain(stream)
 
     def _failed(self, caller: Caller, reason: str, why: str) -> None:
-        log.info(
-            "connection turned away", extra={"peer": caller.peer, "reason": reason, "why": why}
-        )
+        self.failures.tell(reason, peer=caller.peer, why=why)
         self.runtime.connection_failed(reason)
 
     async def _serve(self, stream: trio.abc.Stream, caller: Caller, visitor: Visitor) -> None:

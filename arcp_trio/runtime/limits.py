@@ -32,7 +32,7 @@ class Limits:
     handshake_seconds: float = 10
     """From TCP accept to welcome."""
     connections_before_handshake: int = 512
-    """Open and not welcomed yet; past it the one that waits longest is closed."""
+    """Open and not welcomed yet; past it the address that has most of them loses its oldest."""
     close_seconds: float = 2
     """How long a farewell may take before the socket is closed by force."""
     outbox_items: int = 1_024

@@ -31,6 +31,8 @@ from arcp_trio.runtime.tasks import first_of, keep_running, start_clean
 from arcp_trio.runtime.tracing import FencedTracer, NoTracer, Tracer
 from arcp_trio.runtime.wake import Wake
 from arcp_trio.runtime.watchdog import Watchdog
+from arcp_trio.runtime.workers.pool import WorkerPool
+from arcp_trio.runtime.workers.settings import Workers
 from arcp_trio.store.interface import Store
 from arcp_trio.store.memory import MemoryStore
 from arcp_trio.transport.base import Transport
@@ -72,6 +74,7 @@ class Runtime:
         policy: Policy | None = None,
         provisioner: Provisioner | None = None,
         tracer: Tracer | None = None,
+        workers: Workers | None = None,
     ) -> None:
         """Make a runtime that keeps everything in `store`, which is memory by default.
 
@@ -84,6 +87,7 @@ class Runtime:
                 remembers what has to be revoked.
             tracer: gets a span per job and per tool call (§11);
                 `arcp_trio.telemetry.opentelemetry` has one.
+            workers: the processes of agents with `process=True`.
         """
         store, policy = store or MemoryStore(), policy or Policy()
         self.agents = Agents()
@@ -102,6 +106,7 @@ class Runtime:
             clock=clock or SystemClock(),
             tracer=NoTracer() if tracer is None else FencedTracer(tracer),
         )
+        self._workers = WorkerPool(workers or Workers(), self.agents)
         self._revoker = Revoker(self._core, provisioner)
         if provisioner is not None and not self._revoker.offered:
             log.warning("provisioned_credentials is not offered: the store is not durable")
@@ -237,7 +242,7 @@ class Runtime:
             async with trio.open_nursery() as writer:
                 await writer.start(self._write, writer.cancel_scope, name="store writer")
                 async with trio.open_nursery() as sessions, trio.open_nursery() as jobs:
-                    self._jobs = Jobs(core, self.agents, self._revoker, jobs)
+                    self._jobs = Jobs(core, self.agents, self._revoker, self._workers, jobs)
                     self._sessions = Sessions(core, self._jobs, sessions)
                     sessions.start_soon(keep_running, self._revoker.run, name="revocations")
                     sessions.start_soon(take_over, core, self._sessions, name="restart")
@@ -247,6 +252,7 @@ class Runtime:
                     sessions.start_soon(
                         keep_running, self._sessions.mind_store, name="store trouble"
                     )
+                    sessions.start_soon(self._workers.run, name="worker processes")
                     sessions.start_soon(Watchdog(core.metrics).run, name="watchdog")
                     self._nursery = sessions
                     log.info("runtime started", extra={"version": __version__})

@@ -56,7 +56,7 @@ async def straggling(job):
 def serve_mine(start: Starter, *arguments: str) -> Serve:
     """Serve the agents above to alice, and to an auditor who may watch her jobs."""
     tokens = ("--token=alice=x", "--token=auditor=y", "--observer=auditor")
-    return start("serve", "--port=0", *tokens, "--agents=my_agents", *arguments)
+    return start("serve", "--port=0", *tokens, "--agents=my_agents", "--demo-agents", *arguments)
 
 
 def closed_with(session: Peer) -> int | None:

@@ -125,5 +125,5 @@ def test_without_the_extra_it_says_what_to_install(
     options = ServeOptions(
         jwt_keys=str(keys), jwt_algorithm=("ES256",), jwt_audience=AUDIENCE, memory=True
     )
-    with pytest.raises(CommandError, match="pip install 'arcp-trio\\[jwt\\]'"):
+    with pytest.raises(CommandError, match="pip install 'pyjwt"):
         Admission(options)

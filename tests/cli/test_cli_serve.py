@@ -165,6 +165,13 @@ def test_agents_of_ones_own(start: Starter, *, demo: bool) -> None:
     assert end["payload"]["result"] == "mine"
 
 
+def test_no_demo_agents(start: Starter) -> None:
+    """With --no-demo-agents there are none, even if no other agent is named."""
+    served = start("serve", "--port=0", "--memory", "--token=alice=x", "--no-demo-agents")
+    with peer(served.url(), "x") as session:
+        assert session.answer["payload"]["capabilities"]["agents"] == []
+
+
 def test_standard_output_has_one_line(start: Starter) -> None:
     """What agents print, at import and at work, goes to standard error."""
     served = serve_mine(start)

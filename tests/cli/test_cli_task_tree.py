@@ -56,7 +56,8 @@ def line_of(text: str) -> int:
 def served(start: Starter, tmp_path: Path) -> Serve:
     """Run a process that serves these agents."""
     (tmp_path / "my_agents.py").write_text(AGENTS, encoding="utf-8")
-    return start("serve", "--memory", "--port=0", "--token=alice=x", "--agents=my_agents")
+    options = ("--memory", "--port=0", "--token=alice=x", "--agents=my_agents", "--demo-agents")
+    return start("serve", *options)
 
 
 def tree_of(served: Serve) -> list[str]:

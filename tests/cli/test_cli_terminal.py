@@ -142,15 +142,15 @@ def test_bytes_are_not_for_the_screen(commands: Commands) -> None:
 
 @widths
 def test_lists(commands: Commands, columns: int) -> None:
-    """A list has columns if the terminal is wide enough, and stacked cells otherwise."""
+    """A list has columns; on a narrow terminal a job takes several lines."""
     job_id = commands.detached("echo")
     with terminal(commands, "jobs", columns=columns) as on:
         assert on.end() == 0
         lines = on.lines
         if columns == 80:
-            assert lines[0].split() == ["JOB", "STATUS", "AGENT", "CREATED", "(UTC)"]
+            assert lines[0].split() == ["STATE", "JOB", "AGENT", "WHO", "AT", "(UTC)", "TOOK"]
         else:
-            assert lines[:3] == [job_id, "  success", "  echo@1.0.0"]
+            assert any(job_id in line for line in lines)
         assert all(len(line) <= columns for line in lines)
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import signal
+from pathlib import Path
 
 import pytest
+from attrs import evolve
 
-from tests.cli.clients import Commands
+from tests.cli.clients import Commands, served
 
 pytestmark = pytest.mark.real_tcp
 
@@ -37,6 +39,24 @@ def test_cancel_and_wait(commands: Commands) -> None:
     assert (done.code, done.out) == (0, "")
     assert done.err == f"{job_id} is being cancelled\n{job_id} has ended: cancelled\n"
     assert job_id in commands.run("jobs", "--status", "cancelled").out
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_an_operator_cancels_and_waits(tmp_path: Path, *, as_json: bool) -> None:
+    """An operator that may stop a job and not observe it waits for its end all the same."""
+    options = ("--token=root=r00t", "--operator=root", "--cancel-grace=1")
+    with served(tmp_path, *options) as commands:
+        root = evolve(commands, token="r00t")
+        job_id = commands.detached("stubborn")
+        assert "there is no such job" in root.refused(1, "watch", job_id)
+        done = root.run("cancel", job_id, "--wait", *["--json"] * as_json)
+        assert done.code == 0
+        if as_json:
+            ended = {"type": "job.error", "job_id": job_id, "final_status": "cancelled"}
+            assert done.objects == [{"type": "job.cancelled", "job_id": job_id}, ended]
+        else:
+            assert done.err == f"{job_id} is being cancelled\n{job_id} has ended: cancelled\n"
+        assert job_id in commands.run("jobs", "--status", "cancelled").out
 
 
 def test_cancel_as_json(commands: Commands) -> None:

@@ -28,7 +28,8 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
     """Serve the demo agents and the examples' agents, for all tests of the file."""
     folder = tmp_path_factory.mktemp("examples")
     with starter(folder, lifetime=300) as start:
-        agents = ("--agents=examples.researcher", "--agents=examples.newsroom")
+        names = ("researcher", "newsroom", "langgraph_agent")
+        agents = [f"--agents=examples.{name}" for name in names]
         countdown = "--agent=countdown=arcp_trio.cli.serve.demo:countdown"
         options = ("--port=0", "--memory", "--token=alice=s3cret", "--log-level=error")
         served = start("serve", *options, *agents, countdown)
@@ -103,6 +104,18 @@ def test_team(commands: Commands) -> None:
     assert done.code == 0, done.err
     result = done.objects[-1]["result"]
     assert [len(result["article"]), result["left"]] == [2, {"USD": "0.86"}]
+
+
+def test_langgraph_agent(commands: Commands) -> None:
+    """The graph runs as a job: its nodes are events, and its model's calls are tool calls."""
+    done = commands.run(*submit_line("langgraph_agent.py"), "--json")
+    assert done.code == 0, done.err
+    events = [each["body"] for each in done.objects if "body" in each]
+    assert [body["phase"] for body in events if "phase" in body] == ["draft", "summarise"]
+    calls = [body for body in events if "tool" in body]
+    assert [body["tool"] for body in calls] == ["model.ask"] * 3
+    result = done.objects[-1]["result"]
+    assert [len(result["steps"]), "a picnic" in result["summary"]] == [2, True]
 
 
 def test_dashboard(commands: Commands) -> None:

@@ -6,7 +6,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from arcp_trio import Client, InvalidRequest
+from arcp_trio import Client, InvalidRequest, JobContext
 from arcp_trio.testing import open_pair
 from tests.stage import make_runtime
 
@@ -33,6 +33,24 @@ async def test_a_job_is_forgotten_after_its_end(autojump_clock: MockClock) -> No
         await runs.cancel()
         await trio.sleep(SECONDS)
         assert await listed(client) == [stays.id]
+
+
+async def test_what_was_spent_stays_on_record(autojump_clock: MockClock) -> None:
+    """A job that has reported a cost stays, although it had no lease and asked to be forgotten."""
+    runtime = make_runtime()
+
+    @runtime.agent("measured")
+    async def measured(job: JobContext) -> None:
+        """Report what the input says."""
+        await job.metric("cost.search", job.input, unit="USD")
+
+    async with runtime, open_pair(runtime) as client:
+        spends = await client.submit("measured", 0.5, forget=True)
+        costs_nothing = await client.submit("measured", 0, forget=True)
+        await spends.result()
+        await costs_nothing.result()
+        await trio.sleep(SECONDS)
+        assert await listed(client) == [spends.id]
 
 
 async def test_what_a_lease_allowed_stays_on_record() -> None:

@@ -123,13 +123,18 @@ async def assert_echoes(client: Transport, text: str) -> None:
 
 
 def knock(
-    runtime: EchoRuntime, *, room: WaitingRoom | None = None, loopback: bool = False, **door: Any
+    runtime: EchoRuntime,
+    *,
+    room: WaitingRoom | None = None,
+    loopback: bool = False,
+    peer: str = "peer",
+    **door: Any,
 ) -> trio.abc.Stream:
     """Connect through a door with these attributes, and return the client's end of the stream."""
     near, far = memory_streams()
     origins = Origins(door.pop("origins", ()))
     opened = Door(runtime=runtime, room=room or WaitingRoom(512), origins=origins, **door)
-    caller = Caller(peer="peer", private=False, loopback=loopback)
+    caller = Caller(peer=peer, private=False, loopback=loopback)
     runtime.start_connection(partial(opened.receive, near, caller), "peer")
     return far
 

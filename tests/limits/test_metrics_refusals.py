@@ -160,15 +160,17 @@ async def test_no_name_of_anybodys_appears(autojump_clock: MockClock) -> None:
 KNOWN = {
     *("connected", "parked", "pending", "running", "success", "error", "cancelled", "timed_out"),
     *("fault", "handshake_seconds", "heartbeat_lost", "frame_bytes_in", "malformed_frames"),
+    *("received_bytes", "tail_bytes", "input_bytes", "waiting_submits", "abandoned"),
     *(*CODES, "other", "+Inf", *(f"{bound:g}" for bound in COMMIT_SECONDS)),
 }
 
 
 def shown(stage: Stage) -> set[str]:
-    """Return the values of all labels."""
+    """Return the values of all labels but those of the metric that names principals."""
     return {
         value
         for family in scrape(stage.runtime).families.values()
+        if family.name != "arcp_held_most"
         for _, labels in family.samples
         for _, value in labels
     }

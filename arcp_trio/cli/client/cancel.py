@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+import trio
+
 from arcp_trio import Client, ObservedJob
 from arcp_trio.cli.client.connecting import PATIENCE_SECONDS, connected
 from arcp_trio.cli.client.follow import wait_for_end
@@ -11,8 +15,11 @@ from arcp_trio.cli.client.runner import refused, run_client
 from arcp_trio.cli.client.signals import Interrupts
 from arcp_trio.cli.errors import ExitCode
 from arcp_trio.cli.text import safe_line
-from arcp_trio.wire.errors import PermissionDenied
+from arcp_trio.wire.errors import InvalidRequest, JobNotFound, PermissionDenied
 from arcp_trio.wire.json import JsonObject
+
+_AGAIN_SECONDS: Final = 0.5
+"""How often the end of a job that cannot be observed is asked for."""
 
 
 def run(options: CancelOptions) -> int:
@@ -25,14 +32,23 @@ async def _cancel(options: CancelOptions, interrupts: Interrupts) -> int:
     patience = None if options.wait else PATIENCE_SECONDS
     async with connected(options, interrupts, patience=patience) as client:
         # Observed from before the cancel, so that the end cannot be missed.
-        job = await client.subscribe(job_id) if options.wait else None
+        job = await _observed(client, job_id) if options.wait else None
         await _ask(client, options)
         said: JsonObject = {"type": "job.cancelled", "job_id": job_id}
         said |= {} if reason is None else {"reason": reason}
         await _tell(f"{job_id} is being cancelled", said if options.json else None)
-        if job is not None:
-            return await _wait(job, options)
+        if options.wait:
+            terminal = await (_wait_unseen(client, options) if job is None else wait_for_end(job))
+            return await _tell_end(terminal, options)
     return ExitCode.SUCCESS
+
+
+async def _observed(client: Client, job_id: str) -> ObservedJob | None:
+    """Observe the job; return None if the principal may not, as an operator may not."""
+    try:
+        return await client.subscribe(job_id)
+    except JobNotFound:
+        return None
 
 
 async def _ask(client: Client, options: CancelOptions) -> None:
@@ -45,12 +61,24 @@ async def _ask(client: Client, options: CancelOptions) -> None:
         ) from error
 
 
-async def _wait(job: ObservedJob, options: CancelOptions) -> ExitCode:
-    """Wait for the end, tell it, and return whether the cancel has brought it about."""
-    terminal = await wait_for_end(job)
+async def _wait_unseen(client: Client, options: CancelOptions) -> JsonObject:
+    """Wait for the end of a job that cannot be observed, and return what is known of it.
+
+    The runtime has agreed to stop the job, so it ends cancelled. From then on it refuses to.
+    """
+    while True:
+        await trio.sleep(_AGAIN_SECONDS)
+        try:
+            await client.stop(options.job_id, options.reason)
+        except (InvalidRequest, JobNotFound):
+            return {"type": "job.error", "final_status": "cancelled"}
+
+
+async def _tell_end(terminal: JsonObject, options: CancelOptions) -> ExitCode:
+    """Tell how the job has ended, and return whether the cancel has brought it about."""
     status = terminal["final_status"]
-    said: JsonObject = {"type": terminal["type"], "job_id": job.id} | terminal
-    await _tell(f"{job.id} has ended: {status}", said if options.json else None)
+    said: JsonObject = {"type": terminal["type"], "job_id": options.job_id} | terminal
+    await _tell(f"{options.job_id} has ended: {status}", said if options.json else None)
     return ExitCode.SUCCESS if status == "cancelled" else ExitCode.FAILED
 
 

@@ -38,7 +38,8 @@ def load_agents(options: ServeOptions) -> Agents:
             agents.add(registry)
     except ValueError as error:
         raise CommandError(f"cannot serve these agents together: {error}") from error
-    if options.demo_agents or not (options.agent or options.agents):
+    wanted = options.demo_agents or not (options.agent or options.agents)
+    if wanted and not options.no_demo_agents:
         agents.add(demo_agents(taken=agents.names()))
     return agents
 
@@ -48,7 +49,13 @@ def named_agents(options: ServeOptions) -> list[Agents]:
     if options.agent or options.agents:
         # Modules of the current folder come before installed ones of the same name.
         sys.path.insert(0, str(Path.cwd()))
-    return [*map(_one_agent, options.agent), *map(_registry, options.agents)]
+    registries = list(map(_registry, options.agents))
+    if options.workers is not None:
+        try:
+            registries = [registry.in_processes() for registry in registries]
+        except TypeError as error:
+            raise CommandError(f"--workers: {error}") from error
+    return [*map(_one_agent, options.agent), *registries]
 
 
 def _one_agent(text: str) -> Agents:

@@ -9,7 +9,7 @@ import attrs
 
 from arcp_trio.cli import defaults
 from arcp_trio.cli.options import log_level, option, repeatable, switch
-from arcp_trio.cli.value_kinds import PORT, SECONDS, TEXT, WHOLE_SECONDS, ValueKind, one_of
+from arcp_trio.cli.value_kinds import COUNT, PORT, SECONDS, TEXT, WHOLE_SECONDS, ValueKind, one_of
 from arcp_trio.runtime.limits import Limits
 
 TOKENS_VARIABLE: Final = "ARCP_TOKENS"
@@ -103,7 +103,20 @@ class ServeOptions:
         "a registry of agents to serve, an arcp_trio.Agents (default name: agents)",
         default=(),
     )
+    workers: int | None = option(
+        COUNT,
+        "N",
+        "worker processes, in which the agents of each --agents run, N at a time",
+        default=None,
+    )
+    worker_user: int | None = option(
+        COUNT,
+        "UID",
+        "user id that worker processes change to (needs root)",
+        default=None,
+    )
     demo_agents: bool = switch("serve the demo agents also beside agents that are named")
+    no_demo_agents: bool = switch("serve no demo agents, even if no agent is named")
     resume_window: float | None = _limit(
         WHOLE_SECONDS, "how long a session can be resumed", "resume_window_seconds"
     )

@@ -15,7 +15,7 @@ import trio
 
 from arcp_trio.cli import logs
 from arcp_trio.cli.data_folder import address_kept, unusable_store
-from arcp_trio.cli.errors import ExitCode
+from arcp_trio.cli.errors import CommandError, ExitCode
 from arcp_trio.cli.log_writer import log_writer
 from arcp_trio.cli.serve import task_tree
 from arcp_trio.cli.serve.admission import Admission
@@ -23,6 +23,7 @@ from arcp_trio.cli.serve.config import Config, settle
 from arcp_trio.cli.serve.doors import open_doors
 from arcp_trio.cli.serve.greeting import greet
 from arcp_trio.cli.serve.loading import load_agents
+from arcp_trio.cli.serve.options import ServeOptions
 from arcp_trio.cli.serve.reloading import Reloads, Terminal, read_tokens_again, reload_at
 from arcp_trio.cli.serve.stdio import StandardDoor, StandardStreams
 from arcp_trio.cli.serve.stopping import LastResort, on_signal
@@ -30,6 +31,8 @@ from arcp_trio.cli.serve.storing import make_store
 from arcp_trio.runtime.access import Policy
 from arcp_trio.runtime.job.agents import Agents
 from arcp_trio.runtime.runtime import Runtime
+from arcp_trio.runtime.workers.confinement import make_undumpable
+from arcp_trio.runtime.workers.settings import Workers
 from arcp_trio.store.errors import StoreError
 
 _END_SECONDS: Final = 4.0
@@ -50,6 +53,8 @@ def run(given: Mapping[str, object]) -> int:
     streams = StandardStreams.take() if options.stdio else None
     with contextlib.redirect_stdout(sys.stderr):
         agents = load_agents(options)
+        # Programs and workers must not read this process's memory and environment.
+        make_undumpable()
         try:
             trio.run(_serve, config, given, agents, terminal, address_out, streams)
         except StoreError as error:
@@ -129,7 +134,17 @@ def _runtime(config: Config, admission: Admission) -> Runtime:
             # With the tokens and the address in it, whatever else is put there.
             reserved_paths=frozenset() if options.memory else frozenset({options.data}),
         ),
+        workers=_workers(options),
     )
+
+
+def _workers(options: ServeOptions) -> Workers:
+    try:
+        if options.workers is None:
+            return Workers(user=options.worker_user)
+        return Workers(count=options.workers, user=options.worker_user)
+    except ValueError as error:
+        raise CommandError(f"--worker-user: {error}") from error
 
 
 async def _mind_hangups(

@@ -60,10 +60,13 @@ def outcome_of_error(job: Job, error: BaseException) -> Outcome:
         return told
     # The text of any other exception may hold secrets: it goes into the log only (§12).
     log.error("agent failed", extra=job.facts, exc_info=error)
-    return outcome.failed(InternalError(wrong_loop(job.agent.loop, cause) or "the agent failed"))
+    missing = _wrong_loop(job.agent.loop, cause)
+    if missing is None and cause.__cause__ is not None:  # of another process, or of a library
+        missing = _wrong_loop(job.agent.loop, cause.__cause__)
+    return outcome.failed(InternalError(missing or "the agent failed"))
 
 
-def wrong_loop(loop: AgentLoop | None, error: BaseException) -> str | None:
+def _wrong_loop(loop: AgentLoop | None, error: BaseException) -> str | None:
     """Return what an agent should say of its loop, if the error is that of a missing one."""
     text = str(error)
     calls_asyncio = isinstance(error, RuntimeError) and text == _NO_ASYNCIO

@@ -53,6 +53,25 @@ class Agent:
         """`name@version`."""
         return f"{self.name}@{self.version}"
 
+    @property
+    def importable(self) -> str | None:
+        """Where another process finds the function, as `module:name`; None if it cannot."""
+        module: object = getattr(self.function, "__module__", None)
+        name: object = getattr(self.function, "__qualname__", None)
+        if not isinstance(module, str) or not isinstance(name, str):
+            return None
+        if module == "__main__" or "<" in name or inspect.ismethod(self.function):
+            return None
+        return f"{module}:{name}"
+
+    @property
+    def not_importable(self) -> str:
+        """Why the agent cannot run in a worker process."""
+        return (
+            f"agent {self.ref} cannot run in a worker process, which has to import it: "
+            "make it a function of a module, and not of the program that is started"
+        )
+
 
 class Agents:
     """A registry of agents, by name and version.
@@ -73,6 +92,7 @@ class Agents:
         version: str = DEFAULT_VERSION,
         default: bool = False,
         loop: Literal["trio"] = "trio",
+        process: bool | None = None,
     ) -> Callable[[_F], _F]: ...
 
     @overload
@@ -83,6 +103,7 @@ class Agents:
         version: str = DEFAULT_VERSION,
         default: bool = False,
         loop: Literal["asyncio"],
+        process: bool | None = None,
     ) -> Callable[[_A], _A]: ...
 
     def agent(
@@ -92,6 +113,7 @@ class Agents:
         version: str = DEFAULT_VERSION,
         default: bool = False,
         loop: AgentLoop = "trio",
+        process: bool | None = None,
     ) -> Callable[[Any], Any]:
         """Register the function below as an agent.
 
@@ -99,9 +121,12 @@ class Agents:
         runs in a thread, with a `BlockingContext`. With `loop="asyncio"`, an `async def` runs under
         asyncio in a thread, with an `AsyncioContext`.
 
+        With `process=True` any of the three runs in a worker process, which imports the module that
+        the function stands in; `process=False` keeps it in this one, whatever `serve` is told.
+
         Raises:
             ValueError: name and version are not of the grammar of §7.5, or are taken.
-            TypeError: this is not a function, or not one for that loop.
+            TypeError: this is not a function, or not one for that loop, or for a process.
         """
         ref = AgentRef(name, version)
         if parse_agent_ref(f"{name}@{version}") != ref:
@@ -110,7 +135,10 @@ class Agents:
             raise ValueError(f'loop must be "trio" or "asyncio", not {loop!r}')
 
         def register(function: Callable[..., Any]) -> Callable[..., Any]:
-            agent = Agent(name, version, function, _loop_of(function, loop, f"agent {ref}"))
+            loop_found = _loop_of(function, loop, f"agent {name}@{version}")
+            agent = Agent(name, version, function, loop_found, process)
+            if process and agent.importable is None:
+                raise TypeError(agent.not_importable)
             self._register(agent, default=default)
             return function
 
@@ -133,6 +161,27 @@ class Agents:
         for name, versions in other._versions.items():
             for agent in versions.values():
                 self._register(agent, default=other._defaults.get(name) == agent.version)
+
+    def in_processes(self) -> Agents:
+        """Return these agents with `process=True` where none of both was said.
+
+        Raises:
+            TypeError: one of them cannot be imported by another process.
+        """
+        found = Agents()
+        for name, versions in self._versions.items():
+            for agent in versions.values():
+                moved = attrs.evolve(agent, process=agent.process is not False)
+                if moved.process and moved.importable is None:
+                    raise TypeError(moved.not_importable)
+                found._register(moved, default=self._defaults.get(name) == agent.version)
+        return found
+
+    def modules(self) -> frozenset[str]:
+        """Return the modules that worker processes import."""
+        agents = (agent for versions in self._versions.values() for agent in versions.values())
+        places = (agent.importable for agent in agents if agent.process)
+        return frozenset(place.partition(":")[0] for place in places if place is not None)
 
     def names(self) -> tuple[str, ...]:
         """Return the names that are taken, in the order of their registration."""

@@ -65,7 +65,7 @@ class JobSource:
     parent: Job | None = None
     delegate_id: str | None = None
     forget: bool = False
-    """The job leaves listings soon after its end."""
+    """The job leaves listings soon after its end, if it has spent nothing."""
 
     @classmethod
     def delegation(cls, parent: Job, delegate_id: str) -> JobSource:

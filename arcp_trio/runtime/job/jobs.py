@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import trio
 
@@ -29,15 +29,31 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
+class AgentProcesses(Protocol):
+    """Runs agents in processes of their own."""
+
+    async def run_agent(self, desk: Desk) -> Json:
+        """Call a job's agent, and return what it returns."""
+        ...
+
+
 class Jobs:
     """Jobs by id, from their drafts to their stored ends; after that a job is in the store only."""
 
-    def __init__(self, core: Core, agents: Agents, revoker: Revoker, nursery: trio.Nursery) -> None:
+    def __init__(
+        self,
+        core: Core,
+        agents: Agents,
+        revoker: Revoker,
+        workers: AgentProcesses,
+        nursery: trio.Nursery,
+    ) -> None:
         self.core = core
         self.agents = agents
         self.revoker = revoker
         self.threads = AgentThreads(core)
         self.live: dict[str, Job] = {}
+        self._workers = workers
         self._nursery = nursery
         self._count: Counter[str] = Counter()
         """How many jobs each principal has."""
@@ -86,7 +102,8 @@ class Jobs:
         self._count[job.principal] -= 1
         if not self._count[job.principal]:
             del self._count[job.principal]
-        if job.forget and job.finished_at is not None:
+        # What was spent stays on record.
+        if job.forget and job.finished_at is not None and not job.authority.budget.spent_anything:
             self._to_forget.append((job.finished_at, job.id))
         self._one_ended.set()
 
@@ -113,6 +130,8 @@ class Jobs:
     async def call_agent(self, job: Job) -> Json:
         """Call a job's agent where it runs, and return its result."""
         desk = Desk(job)
+        if job.agent.process:
+            return await self._workers.run_agent(desk)
         if job.agent.loop != "trio":
             return await self.threads.run(desk)
         return await job.agent.function(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future, InvalidStateError
 from contextlib import AbstractContextManager, suppress
@@ -13,13 +12,13 @@ from typing import Any, Final, Generic, TypeVar, TypeVarTuple
 
 import trio
 
-from arcp_trio.runtime.job.blocking import AgentCancelled
 from arcp_trio.runtime.job.desk import Desk
+from arcp_trio.runtime.job.waits import Waits, fail
 
 _T = TypeVar("_T")
 _Ts = TypeVarTuple("_Ts")
 
-IN_ORDER: Final = frozenset(
+IN_ORDER: Final[frozenset[Callable[..., Awaitable[object]]]] = frozenset(
     {
         Desk.emit,
         Desk.begin_call,
@@ -40,9 +39,7 @@ class LoopCarrier:
         self._token = trio.lowlevel.current_trio_token()
         # Unbounded: each of the agent's own threads or tasks waits for the call that it has made.
         self._calls, self._taken = trio.open_memory_channel[_CarriedCall[Any]](math.inf)
-        self._lock = threading.Lock()
-        self._pending: set[Future[Any]] = set()
-        self._cancelled = False
+        self._waits = Waits()
 
     async def carry(self) -> None:
         """Carry out calls until cancelled."""
@@ -57,32 +54,22 @@ class LoopCarrier:
 
     def cancel(self) -> None:
         """End each wait of the thread, and refuse to begin another, by `AgentCancelled`."""
-        with self._lock:
-            self._cancelled = True
-            pending = list(self._pending)
-        for future in pending:
-            _fail(future)
+        self._waits.cancel()
 
     # -- called by threads
 
     def start(self, operation: Callable[[Desk, *_Ts], Awaitable[_T]], *args: *_Ts) -> Future[_T]:
         """Begin an operation; cancelling the future ends its wait."""
         future: Future[_T] = Future()
-        with self._lock:
-            cancelled = self._cancelled
-            if not cancelled:
-                self._pending.add(future)
-        if cancelled:
-            _fail(future)
+        if not self._waits.add(future):
             return future
-        future.add_done_callback(self._pending.discard)
         run = partial(operation, self._desk, *args)
         try:
             self._token.run_sync_soon(
                 self._calls.send_nowait, _CarriedCall(operation, run, future, self._token)
             )
         except trio.RunFinishedError:
-            _fail(future)
+            fail(future)
         return future
 
     def ask(self, operation: Callable[[Desk, *_Ts], _T], *args: *_Ts) -> _T:
@@ -101,7 +88,7 @@ class LoopCarrier:
         try:
             self._token.run_sync_soon(carry_out)
         except trio.RunFinishedError:
-            _fail(future)
+            fail(future)
         return future.result()
 
     def span(self, call_id: str) -> AbstractContextManager[object]:
@@ -148,8 +135,3 @@ class _CarriedCall(Generic[_T]):
         if not self._over:
             with suppress(trio.RunFinishedError):
                 self._token.run_sync_soon(self._scope.cancel)
-
-
-def _fail(future: Future[Any]) -> None:
-    with suppress(InvalidStateError):
-        future.set_exception(AgentCancelled("the job is to end"))

@@ -83,7 +83,8 @@ class Clerk:
             command = await session.inbox.commands.receive()
             try:
                 if isinstance(command, Request):
-                    await self._serve(command)
+                    async with session.turns:
+                        await self._serve(command)
                 else:
                     await command.carry_out(session)
             finally:

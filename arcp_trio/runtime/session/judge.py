@@ -10,7 +10,7 @@ from arcp_trio.authority.lease import Lease
 from arcp_trio.runtime.job.acceptance import NewJob, accept, accept_at_once, accepted_tail
 from arcp_trio.runtime.job.draft import IdempotencyKey, JobSource, Wanted
 from arcp_trio.runtime.job.granting import granted
-from arcp_trio.runtime.session.claims import Claims
+from arcp_trio.runtime.session.claims import Claim, Claims
 from arcp_trio.runtime.session.watch import Watch
 from arcp_trio.store.records import KeyRow
 from arcp_trio.wire.errors import DuplicateKey, InvalidRequest, JobNotFound
@@ -68,12 +68,11 @@ class Judge:
         try:
             if claim.waits:
                 await claim.turn(submission.request.attachment)
-            known = claim.known or await self._core.store.key(*claim.owner, self._core.clock.now())
-            if known is None:
-                decision = await self._accept(submission)
-                known = None if decision.new is None else decision.new.key
-            else:
-                decision = await self._repeat(submission, known)
+            known = claim.known or await self._look_up(submission, claim)
+            if known is not None:
+                return await self._repeat(submission, known)
+            decision = await self._accept(submission)
+            known = None if decision.new is None else decision.new.key
             return decision
         finally:
             self.claims.leave(claim, known)
@@ -102,6 +101,10 @@ class Judge:
 
     # -- a known job
 
+    async def _look_up(self, submission: Submission, claim: Claim) -> KeyRow | None:
+        async with submission.session.turns:
+            return await self._core.store.key(*claim.owner, self._core.clock.now())
+
     async def _repeat(self, submission: Submission, known: KeyRow) -> Decision:
         """Return the same acceptance again, with a watch of the job (§7.2).
 
@@ -112,7 +115,8 @@ class Judge:
         session, store = submission.session, self._core.store
         tail = accepted_tail(loads_exact(known.accepted), submission.request.id)
         again = known.job_id in session.accepting
-        row = await store.job(known.job_id)
+        async with session.turns:
+            row = await store.job(known.job_id)
         again = again or (row is not None and session.id in row.submitters)
         job = self._jobs.live.get(known.job_id)
         if job is not None:

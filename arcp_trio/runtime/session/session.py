@@ -34,6 +34,7 @@ class Session:
         self.record = Record(core.store, core.limits, row)
         self.inbox = Inbox(core.limits, core.ledger.received.share(row.principal))
         self.outbox = Outbox(core.limits, core.ledger.unsent.share(row.principal))
+        self.turns = core.turns.of(row.principal)
         self.watches: dict[str, Watch] = {}
         """By job id: what the session is owed."""
         self.subscriptions: dict[str, Watch] = {}

@@ -46,8 +46,8 @@ class SubmitExtras:
     """What a client may ask of this project beyond §7.1."""
 
     forget: bool = False
-    """The job is to leave listings soon after its end. Only a job without a lease can ask for it:
-    what a lease has allowed, and what it has cost, stays on record."""
+    """The job is to leave listings soon after its end, unless it has reported a cost. Only a job
+    without a lease can ask for it: what was allowed, and what was spent, stays on record."""
 
 
 @attrs.frozen(kw_only=True)

@@ -1,0 +1,51 @@
+"""Turns: how much of one principal's work is under way at once, whatever number of sessions it has.
+
+Trio gives every task that can run one step in each pass of its scheduler. So a principal with more
+tasks at work than others would get more of the loop, and its steps would make each pass longer. A
+principal's commands take turns instead: few are at work, and the others wait and cost no step.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from weakref import WeakValueDictionary
+
+import trio
+
+AT_WORK: Final = 4
+"""Commands of one principal that are at work at once."""
+
+
+class Turns:
+    """The turns of one principal, in the order in which they were asked for: `async with turns:`.
+
+    There is no checkpoint if one is free.
+    """
+
+    def __init__(self) -> None:
+        self._free = AT_WORK
+        self._waiting = trio.lowlevel.ParkingLot()
+
+    async def __aenter__(self) -> None:
+        if self._free:
+            self._free -= 1
+        else:
+            await self._waiting.park()  # the turn that is given back is handed over
+
+    async def __aexit__(self, *_: object) -> None:
+        if not self._waiting.unpark():
+            self._free += 1
+
+
+class TurnTable:
+    """The turns of all principals."""
+
+    def __init__(self) -> None:
+        self._turns: WeakValueDictionary[str, Turns] = WeakValueDictionary()
+
+    def of(self, principal: str) -> Turns:
+        """Return a principal's turns; its sessions keep them."""
+        turns = self._turns.get(principal)
+        if turns is None:
+            turns = self._turns[principal] = Turns()
+        return turns

@@ -1,0 +1,186 @@
+"""Agents in worker processes. In real time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+import trio
+
+from arcp_trio import Agents, BlockingContext, Limits, Runtime, StaticTokens, Workers
+from arcp_trio.testing import Peer, open_peer
+from arcp_trio.testing.frames import Frame
+from arcp_trio.testing.peer import TEST_TOKEN
+from arcp_trio.wire.json import Json
+from tests.jobs import outside
+from tests.stage import simple_agents
+from tests.workers import agents_in_processes
+
+GRACE = 0.5
+COUNT = 2
+
+
+@pytest.fixture
+async def runtime() -> AsyncGenerator[Runtime, None]:
+    """A runtime with two worker processes."""
+    with trio.fail_after(50):
+        async with Runtime(
+            auth=StaticTokens({TEST_TOKEN: "alice", "bob-token": "bob"}),
+            limits=Limits(cancel_grace_seconds=GRACE),
+            workers=Workers(count=COUNT, jobs_per_worker=3, environment={"GIVEN": "yes"}),
+        ) as entered:
+            entered.add(simple_agents)
+            entered.add(agents_in_processes.agents)
+            yield entered
+
+
+@pytest.fixture
+async def peer(runtime: Runtime) -> AsyncGenerator[Peer, None]:
+    """A peer whose session is open, and who has time for workers to start."""
+    async with open_peer(runtime) as connected:
+        await connected.hello()
+        yield connected
+
+
+async def end_of(peer: Peer, job: Frame) -> Frame:
+    """Return the payload of a job's terminal."""
+    payload: Frame = (await peer.until_terminal(job["job_id"]))["payload"]
+    return payload
+
+
+async def run(peer: Peer, agent: str, input_: Json = None, **fields: Json) -> Frame:
+    """Run a job, and return the payload of its terminal."""
+    return await end_of(peer, await peer.submit(agent, input_, **fields))
+
+
+@pytest.mark.parametrize("agent", ["blocking", "awaiting"])
+async def test_a_context_has_the_same_calls_everywhere(
+    peer: Peer, agent: str, tmp_path: Path
+) -> None:
+    """Every call does what it does in the runtime's own process."""
+    job = await peer.submit(agent, str(tmp_path), lease_request=outside.lease(tmp_path))
+    end = await end_of(peer, job)
+    assert end.get("result") == outside.RESULT, end
+    events = [frame["payload"]["kind"] for frame in peer.recorder.events(job["job_id"])]
+    assert events == outside.KINDS
+
+
+async def test_also_on_trios_loop(peer: Peer, tmp_path: Path) -> None:
+    """An `async def` runs on a Trio loop of the worker's own."""
+    end = await run(peer, "on-trio", str(tmp_path), lease_request=outside.lease(tmp_path))
+    assert end.get("result") == ["written\n", "to the child", "1.00"], end
+
+
+@pytest.mark.parametrize("agent", ["blocking-stream", "asyncio-stream"])
+async def test_a_result_is_streamed(peer: Peer, agent: str) -> None:
+    """A streamed result is whole."""
+    job = await peer.submit(agent)
+    await end_of(peer, job)
+    events = [frame["payload"] for frame in peer.recorder.events(job["job_id"])]
+    assert "".join(each["body"]["data"] for each in events) == "part 0\npart 1\npart 2\n"
+
+
+async def test_a_worker_is_confined(peer: Peer) -> None:
+    """A worker has the environment that it was given, its own group, and no way to more rights."""
+    found = (await run(peer, "about"))["result"]
+    assert set(found["environment"]) - {"LC_CTYPE"} == {"GIVEN"}
+    assert found["no_new_privs"] == "1"
+    assert found["core"] == 0
+    assert found["group"] == found["pid"]
+    assert found["descriptors"] < 12
+
+
+async def test_the_authority_stays_with_the_runtime(peer: Peer) -> None:
+    """What the lease does not allow is refused in the worker as it is elsewhere."""
+    job = await peer.submit("refused")
+    assert (await end_of(peer, job))["code"] == "PERMISSION_DENIED"
+    bodies = [frame["payload"]["body"] for frame in peer.recorder.events(job["job_id"])]
+    assert bodies[0]["message"] == "refused: PERMISSION_DENIED"
+    assert bodies[2]["error"]["code"] == "PERMISSION_DENIED"
+
+
+@pytest.mark.logs_error("agent failed")
+async def test_what_an_agent_raises_ends_its_job_only(peer: Peer) -> None:
+    """An error for the client reaches it; the text of any other stays in the log."""
+    assert (await run(peer, "failing", input_=True))["message"] == "told"
+    end = await run(peer, "failing", input_=False)
+    assert (end["code"], end["message"]) == ("INTERNAL_ERROR", "the agent failed")
+
+
+@pytest.mark.logs_error("agent failed")
+async def test_the_missing_word_is_named(peer: Peer) -> None:
+    """An agent that calls asyncio on Trio's loop is told what to say."""
+    assert 'loop="asyncio"' in (await run(peer, "wrong-loop"))["message"]
+
+
+@pytest.mark.parametrize("agent", ["talker", "asyncio-sleeper", "trio-sleeper"])
+async def test_a_cancel_reaches_the_agent(peer: Peer, agent: str, tmp_path: Path) -> None:
+    """Each kind is cancelled in its own way, and cleans up."""
+    job = await peer.submit(agent, str(tmp_path / "clean"))
+    await peer.expect("job.event")
+    await peer.send("job.cancel", {"job_id": job["job_id"]})
+    assert (await end_of(peer, job))["code"] == "CANCELLED"
+    with trio.fail_after(5):
+        while not (tmp_path / "clean").exists():  # noqa: ASYNC110 - another process makes it
+            await trio.sleep(0.01)
+
+
+async def test_a_worker_that_does_not_answer_is_ended(peer: Peer) -> None:
+    """With its job's time limit and grace the worker is killed, and its children with it."""
+    job = await peer.submit("stuck", max_runtime_sec=1)
+    event = await peer.expect("job.event")
+    processes = event["payload"]["body"]["message"].split()
+    began = time.monotonic()
+    assert (await end_of(peer, job))["code"] == "TIMEOUT"
+    assert time.monotonic() - began < 1 + GRACE + 3
+    with trio.fail_after(5):
+        while any(alive(process) for process in processes):  # noqa: ASYNC110 - others end them
+            await trio.sleep(0.01)
+    assert (await run(peer, "about"))["final_status"] == "success"
+
+
+def alive(process: str) -> bool:
+    """Return whether a process runs."""
+    try:
+        return ") Z " not in Path(f"/proc/{process}/stat").read_text()
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.logs_error("worker lost")
+async def test_a_worker_that_dies_ends_its_job_once(peer: Peer) -> None:
+    """The job has one clear end, and another worker takes the next job."""
+    for _ in range(COUNT + 1):
+        end = await run(peer, "dying")
+        assert (end["code"], end["message"]) == ("INTERNAL_ERROR", "the agent's process ended")
+    assert (await run(peer, "about"))["final_status"] == "success"
+
+
+async def test_workers_are_recycled(peer: Peer) -> None:
+    """A worker does a few jobs, one after the other, and is then replaced."""
+    jobs = [(await run(peer, "about"))["result"]["pid"] for _ in range(12)]
+    assert 4 <= len(set(jobs)) <= 12
+    assert max(jobs.count(each) for each in set(jobs)) == 3
+
+
+async def test_principals_take_turns(runtime: Runtime, peer: Peer) -> None:
+    """A principal with many jobs that wait does not keep another one's waiting."""
+    many = [await peer.submit("busy", 0.2) for _ in range(10)]
+    async with open_peer(runtime) as bob:
+        await bob.hello(token="bob-token")
+        await run(bob, "nothing")
+        ended = [frame for frame in peer.seen if frame["type"] == "job.result"]
+        assert len(ended) <= 2 * COUNT
+    for each in many:
+        await end_of(peer, each)
+
+
+def test_a_function_that_cannot_be_imported_is_refused() -> None:
+    """A function inside of another cannot run in a worker, and is refused when registered."""
+
+    def inner(_job: BlockingContext) -> Json: ...
+
+    with pytest.raises(TypeError, match="cannot run in a worker process, which has to import it"):
+        Agents().agent("inner", process=True)(inner)
