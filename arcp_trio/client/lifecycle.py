@@ -46,28 +46,32 @@ class Lifecycle:
         """Open a session, and keep it connected for as long as the block lasts.
 
         The exception that ends the block comes out as itself and not in a group: what the block
-        raised, or else what the event handler raised, or why the session was lost.
+        raised, or else what the event handler raised, or why the session was lost. So does the
+        KeyboardInterrupt of a Ctrl-C that finds a task of the client at work.
         """
         raised: BaseException | None = None
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._supervise, name="client supervisor")
-            nursery.start_soon(self._deliver, name="client consumer")
-            seconds = HURRIED_CLOSE_SECONDS
-            try:
-                await self._supervisor.opened.wait()
-                session = self._supervisor.session
-                with self._block:
-                    if session is not None and self._end is None:
-                        yield session
-                        seconds = CLOSE_SECONDS
-            except trio.Cancelled:
-                raise
-            except BaseException as error:  # noqa: BLE001 - raised again below
-                raised = error
-            finally:
-                with trio.CancelScope(shield=True):
-                    await self.leave(seconds)
-                nursery.cancel_scope.cancel()
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._supervise, name="client supervisor")
+                nursery.start_soon(self._deliver, name="client consumer")
+                seconds = HURRIED_CLOSE_SECONDS
+                try:
+                    await self._supervisor.opened.wait()
+                    session = self._supervisor.session
+                    with self._block:
+                        if session is not None and self._end is None:
+                            yield session
+                            seconds = CLOSE_SECONDS
+                except trio.Cancelled:
+                    raise
+                except BaseException as error:  # noqa: BLE001 - raised again below
+                    raised = error
+                finally:
+                    with trio.CancelScope(shield=True):
+                        await self.leave(seconds)
+                    nursery.cancel_scope.cancel()
+        except BaseExceptionGroup as group:
+            raised = unwrapped(group)
         if raised is None:
             raised = self._raised
         if raised is None and self._end is not None and not self._end.told:

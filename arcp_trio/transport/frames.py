@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from functools import lru_cache
@@ -9,6 +10,8 @@ from typing import Final
 
 MAX_FRAGMENTS: Final = 16_384
 """The most fragments of a message; a bound on bytes alone lets in any number of empty ones."""
+FIRST_FRAGMENTS: Final = 64
+"""The same for the first message of a peer that is not authenticated yet."""
 
 # The first bytes of frames that are whole messages: FIN and the opcode.
 TEXT: Final = 0x81
@@ -88,8 +91,13 @@ class MessageGauge:
     def __init__(self, max_bytes: int, first_bytes: int | None = None) -> None:
         """Allow messages of `max_bytes`, and a first one of `first_bytes` if that is less."""
         self.most_bytes = max_bytes if first_bytes is None else min(first_bytes, max_bytes)
+        self.most_fragments = MAX_FRAGMENTS if first_bytes is None else FIRST_FRAGMENTS
         self.exceeded = False
         self.saw_close = False
+        self.frames = 0
+        """How many have begun."""
+        self.parts = 0
+        """How many of them are no message, nor the beginning of one."""
         self.passed_bytes = 0  # of all messages except the one that began last
         self._max_bytes = max_bytes
         self._message_bytes = 0
@@ -99,11 +107,20 @@ class MessageGauge:
 
     def admit(self, data: bytes) -> bytes:
         """Return `data` up to the frame with which a message exceeds its bounds, if one does."""
+        admitted, _ = self.admit_some(data, math.inf)
+        return admitted
+
+    def admit_some(self, data: bytes, most_frames: float) -> tuple[bytes, bytes]:
+        """Look at `most_frames` at most; return what is admitted of them, and the frames after."""
         seen = self._partial + data
         size = len(seen)
         at = self._until_header
         cut = size
+        last = self.frames + most_frames
         while at + 2 <= size:
+            if self.frames == last:
+                cut, size = min(cut, at), at
+                break
             first, length = seen[at], seen[at + 1]
             after = at + 6 if length & MASKED else at + 2
             length &= ~MASKED
@@ -113,21 +130,26 @@ class MessageGauge:
                     break
                 length = int.from_bytes(seen[at + 2 : at + 2 + width], "big")
                 after += width
+            self.frames += 1
             self._count(first, length)
             if self.exceeded:
                 cut = min(cut, at)
             at = after + length
-        admitted = data if cut == size else data[: max(0, cut - len(self._partial))]
-        self._partial = seen[at:]
+        before = len(self._partial)
+        admitted = data if cut == len(seen) else data[: max(0, cut - before)]
+        self._partial = seen[at:size]
         self._until_header = max(0, at - size)
-        return admitted
+        return admitted, data[size - before :]
 
     def first_is_over(self) -> None:
         """Allow `max_bytes` from now on: the first message is complete."""
         self.most_bytes = self._max_bytes
+        self.most_fragments = MAX_FRAGMENTS
 
     def _count(self, first: int, length: int) -> None:
         opcode = first & _OPCODE
+        if not 0 < opcode < _CONTROL:
+            self.parts += 1
         if opcode >= _CONTROL:
             self.saw_close |= first == CLOSE
             return
@@ -138,5 +160,5 @@ class MessageGauge:
             self._message_bytes = self._fragments = 0
         self._message_bytes += length
         self._fragments += 1
-        if self._message_bytes > self.most_bytes or self._fragments > MAX_FRAGMENTS:
+        if self._message_bytes > self.most_bytes or self._fragments > self.most_fragments:
             self.exceeded = True

@@ -31,6 +31,16 @@ WRITE_SLICE: Final = 64 * 1024
 QUEUED_MESSAGES: Final = 64
 """How many messages may wait to be received before reading stops, for pings and Closes as well."""
 
+FRAMES_A_TURN: Final = 64
+"""Frames that trio-websocket is given at once: it handles all of them before others have a turn."""
+PARTS_PER_SECOND: Final = 2_000
+"""How fast it is given fragments, pings and pongs for long; whole messages are not counted."""
+BURST_SECONDS: Final = 1.0
+"""After a time with few of them, this many seconds' worth may come at once."""
+
+_DISCARD_BYTES: Final = 4 * 1024
+"""Read at once when nothing is wanted any longer: a few hundred frames have to be looked at."""
+
 _SWITCHING: Final = b"HTTP/1.1 101 "
 _BLANK_LINE: Final = re.compile(rb"\n\r?\n")
 
@@ -67,6 +77,8 @@ class FrameStream(trio.abc.Stream):
         self._head = bytearray()  # of the incoming request or response
         self._head_over = False
         self._held = b""  # bytes after the head that were read with it
+        self._passing = b""  # frames for trio-websocket whose turn has not come
+        self._turn_at = -math.inf  # when trio-websocket may be given more frames
         self._max_bytes = max_bytes
         self._received_bytes = 0  # of the messages that were received through trio-websocket
         # A peer that is not authenticated yet gets little memory: twice `first_bytes`, as frame
@@ -158,15 +170,34 @@ class FrameStream(trio.abc.Stream):
         held, self._held = self._held, b""
         if not self._switched.is_set():
             return held or await self._read(max_bytes)  # the body of a refusal
-        passing = self._pick(held)
-        while not passing:
+        if not self._passing:
+            self._passing = self._pick(held)
+        while not self._passing:
             await self._room()
+            if self._tap.has_more:
+                await trio.lowlevel.checkpoint()
+                self._passing = self._pick(b"")
+                continue
             data = await self._read(max_bytes)
             if not data:
                 return b""
             self._early_bytes -= len(data)
-            passing = self._pick(data)
-        return self.gauge.admit(passing)
+            self._passing = self._pick(data)
+        return await self._turn()
+
+    async def _turn(self) -> bytes:
+        """Return as many of the passing frames as trio-websocket handles in a short time."""
+        await trio.sleep_until(self._turn_at)
+        gauge = self.gauge
+        before = gauge.parts
+        admitted, self._passing = gauge.admit_some(self._passing, FRAMES_A_TURN)
+        if gauge.exceeded:  # nothing passes any longer
+            gauge.admit(self._passing)
+            self._passing = b""
+        earliest = trio.current_time() - BURST_SECONDS
+        parts = gauge.parts - before
+        self._turn_at = max(self._turn_at, earliest) + parts / PARTS_PER_SECOND
+        return admitted
 
     async def _room(self) -> None:
         """Wait until the messages that were read and not received are within their bounds."""
@@ -251,7 +282,7 @@ class FrameStream(trio.abc.Stream):
 
         Closing a socket with unread data resets it, and a reset can overtake this side's Close.
         """
-        while not self.gauge.saw_close and (data := await self._read(None)):
+        while not self.gauge.saw_close and (data := await self._read(_DISCARD_BYTES)):
             self.gauge.admit(data)
 
     # --- ending ---

@@ -10,6 +10,9 @@ from typing import Final
 
 from arcp_trio.transport.frames import LENGTH_16, MASKED, PING, PONG, TEXT, mask
 
+FRAMES_A_TURN: Final = 512
+"""Frames that are looked at in one go, at most, which takes about a millisecond."""
+
 _KEY_BYTES: Final = 4
 
 
@@ -29,6 +32,8 @@ class TextTap:
         """The messages taken, in order; the owner removes them."""
         self.shut = False
         """Whether everything passes from now on."""
+        self.has_more = False
+        """Whether there was more to look at than is looked at in one go: call `pick` again."""
         self._mask_bit = MASKED if masked else 0
         self._key_bytes = _KEY_BYTES if masked else 0
         self._max_bytes = max_bytes
@@ -42,8 +47,14 @@ class TextTap:
         """
         data, self._rest = self._rest + data, b""
         passing, at, size = bytearray(), 0, len(data)
+        frames_left = FRAMES_A_TURN
+        self.has_more = False
         try:
             while at + 2 <= size and not self.shut:
+                if not frames_left:
+                    self.has_more = True
+                    break
+                frames_left -= 1
                 start, end = self._payload(data, at)
                 is_text = data[at] == TEXT
                 if end > size or (is_text and passing):

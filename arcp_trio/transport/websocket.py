@@ -32,7 +32,6 @@ from arcp_trio.transport.base import (
     TransportClosed,
 )
 from arcp_trio.transport.close_codes import CloseCode
-from arcp_trio.transport.frames import MAX_FRAGMENTS
 from arcp_trio.transport.stream import QUEUED_MESSAGES, FrameStream
 
 log = logging.getLogger(__name__)
@@ -269,8 +268,10 @@ class _WebSocketTransport:
 
     @property
     def _too_big(self) -> str:
-        most = self._frames.gauge.most_bytes
-        return f"a message of more than {most} bytes or {MAX_FRAGMENTS} fragments"
+        gauge = self._frames.gauge
+        return (
+            f"a message of more than {gauge.most_bytes} bytes or {gauge.most_fragments} fragments"
+        )
 
     async def _tell(self, code: int, words: str) -> None:
         with suppress(*GONE):

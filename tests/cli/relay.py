@@ -12,8 +12,11 @@ from urllib.parse import urlsplit
 class Relay:
     """Passes on all bytes, as long as it works."""
 
-    def __init__(self, to_url: str, listener: socket.socket) -> None:
+    def __init__(self, to_url: str, listener: socket.socket, keeps_back: bytes | None) -> None:
         self.works = True
+        self.kept_back = threading.Event()
+        """Set when a connection has had these bytes to pass on, and has gone silent instead."""
+        self._keeps_back = keeps_back
         port = listener.getsockname()[1]
         self.url = f"ws://127.0.0.1:{port}/arcp"
         self._to = ("127.0.0.1", urlsplit(to_url).port)
@@ -59,15 +62,18 @@ class Relay:
     def _copy(self, source: socket.socket, sink: socket.socket) -> None:
         with suppress(OSError):
             while data := source.recv(65_536):
+                if self._keeps_back is not None and self._keeps_back in data:
+                    self.kept_back.set()
+                    return
                 sink.sendall(data)
             sink.shutdown(socket.SHUT_WR)
 
 
 @contextmanager
-def relay(to_url: str) -> Iterator[Relay]:
+def relay(to_url: str, *, keeps_back: bytes | None = None) -> Iterator[Relay]:
     """Run a relay for the block."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        between = Relay(to_url, listener)
+        between = Relay(to_url, listener, keeps_back)
         try:
             yield between
         finally:

@@ -130,6 +130,22 @@ def test_it_can_be_left_before_there_is_a_session(commands: Commands) -> None:
     assert process.returncode == 130
 
 
+def test_it_can_be_left_before_the_acceptance(commands: Commands) -> None:
+    """Ctrl-C before the answer to the submit ends the command, which claims to know nothing."""
+    with relay(commands.url, keeps_back=b'"job.accepted"') as between:
+        through = evolve(commands, url=between.url)
+        with through.start("submit", "waiting", "--json") as process:
+            assert between.kept_back.wait(20)
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=20)
+    assert (process.returncode, out) == (130, "")
+    assert (
+        err == "it is not known whether the job was submitted; arcp-trio jobs shows it if it was\n"
+    )
+    for entry in commands.run("jobs", "--status", "running", "--json").objects:
+        assert commands.run("cancel", entry["job_id"]).code == 0
+
+
 def test_short_commands_do_not_wait_long(commands: Commands) -> None:
     """A command that asks one thing gives up on a lost connection."""
     with relay(commands.url) as between:

@@ -99,6 +99,13 @@ class Leaving:
             self._interrupts.ask = self._ask
 
 
+def print_unknown() -> None:
+    """Print on standard error that a job may have been submitted, and how to find out."""
+    with suppress(OSError):
+        doubt = "it is not known whether the job was submitted"
+        print(f"{doubt}; {PROGRAM} jobs shows it if it was", file=sys.stderr, flush=True)
+
+
 def print_how_to_watch(job_id: str, state: str = "the job goes on") -> None:
     """Print on standard error in which state a job is left, and how to see more of it."""
     with suppress(OSError):

@@ -9,12 +9,14 @@ from decimal import Decimal, InvalidOperation
 from functools import partial
 from pathlib import Path
 
-from arcp_trio import JobHandle
+import trio
+
+from arcp_trio import Client, JobHandle
 from arcp_trio.authority.lease import CAPABILITIES, is_capability
 from arcp_trio.cli.client.connecting import connected
 from arcp_trio.cli.client.display import make_display
 from arcp_trio.cli.client.follow import follow
-from arcp_trio.cli.client.leaving import CANCEL_REASON, Leaving, print_how_to_watch
+from arcp_trio.cli.client.leaving import CANCEL_REASON, Leaving, print_how_to_watch, print_unknown
 from arcp_trio.cli.client.options import SubmitOptions
 from arcp_trio.cli.client.output import STDOUT, json_line
 from arcp_trio.cli.client.runner import run_client
@@ -33,7 +35,7 @@ def run(options: SubmitOptions) -> int:
         return run_client(submission.run, options)
     finally:
         # After the session is closed: until then no other session may cancel the job.
-        submission.print_id(options)
+        submission.print_what_is_left(options)
 
 
 class _JobToSubmit:
@@ -52,21 +54,15 @@ class _JobToSubmit:
         except ValueError as error:
             raise CommandError(f"--budget and --lease: {error}; give it once") from error
         self._input = read_input(options.input)
+        self._asked = False
+        """Whether a signal came while the runtime was asked for the job, and had not answered."""
         self._job: JobHandle | None = None
         self._leaving: Leaving | None = None
 
     async def run(self, options: SubmitOptions, interrupts: Interrupts) -> int:
         """Submit the job, and show it unless --detach is given."""
         async with connected(options, interrupts, patience=None) as client:
-            self._job = job = await client.submit(
-                options.agent,
-                self._input,
-                lease=self._lease,
-                budget=self._budget,
-                expires_in=options.expires_in,
-                idempotency_key=options.key,
-                max_runtime=options.max_runtime,
-            )
+            self._job = job = await self._submit(client, options)
             if options.detach:
                 return ExitCode.SUCCESS
             display = make_display(as_json=options.json)
@@ -77,9 +73,26 @@ class _JobToSubmit:
             finally:
                 self._leaving.note_connection()
 
-    def print_id(self, options: SubmitOptions) -> None:
-        """Print the id of the job if it is left running."""
+    async def _submit(self, client: Client, options: SubmitOptions) -> JobHandle:
+        try:
+            return await client.submit(
+                options.agent,
+                self._input,
+                lease=self._lease,
+                budget=self._budget,
+                expires_in=options.expires_in,
+                idempotency_key=options.key,
+                max_runtime=options.max_runtime,
+            )
+        except trio.Cancelled:
+            self._asked = True
+            raise
+
+    def print_what_is_left(self, options: SubmitOptions) -> None:
+        """Print the id of the job if it is left running, or that there may be a job."""
         job = self._job
+        if self._asked:
+            print_unknown()
         if job is None or (job.terminal is not None and not options.detach):
             return
         if self._leaving is not None:

@@ -83,7 +83,8 @@ class SocketCarrier:
         module, _, name = frame.name.partition(":")
         function = attrgetter(name)(importlib.import_module(module))
         loop, left = job["loop"], job["seconds"]
-        facts = JobFacts(**job["facts"])
+        told = job["facts"]
+        facts = JobFacts(**{**told, "input": told["input"].encode()})
         deadline = None if left is None else time.monotonic() + left
         work: OutsideWork
         if loop == "trio":

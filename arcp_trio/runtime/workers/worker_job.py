@@ -124,8 +124,9 @@ class WorkerJob:
         """
         job = self._desk.job
         agent, deadline = job.agent, job.agent_run.deadline
+        facts = self._desk.facts()
         told = {
-            "facts": attrs.asdict(self._desk.facts(), recurse=False),
+            "facts": attrs.asdict(facts, recurse=False) | {"input": facts.input.decode()},
             "loop": agent.loop,
             "seconds": None if deadline is None else deadline - trio.current_time(),
             "most_bytes": self._most_bytes,

@@ -51,7 +51,8 @@ def main(descriptor: int) -> NoReturn:
     control.send(b"{}")
     children: set[int] = set()
     try:
-        _serve(control, held_to, children)
+        with suppress(BrokenPipeError, ConnectionResetError):  # the runtime has ended
+            _serve(control, held_to, children)
     finally:
         for child in children:
             _end(child)
