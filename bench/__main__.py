@@ -14,6 +14,7 @@ from bench.figures import QUICK_SHARE, Family, compare
 from bench.leases import leases
 from bench.listing import listing
 from bench.peers import MEMORY
+from bench.placing import placing
 from bench.replaying import replay
 from bench.results import streamed_result
 from bench.round_trips import round_trips
@@ -32,6 +33,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
     "idle": Family(idle, most_runs=1),
     "client": Family(clients, sides=(MEMORY,)),
     "leases": Family(leases, sides=(MEMORY,)),
+    "places": Family(placing, sides=(MEMORY,)),
 }
 """The families, in the order of their rows."""
 

@@ -13,11 +13,12 @@ from typing import Final
 import trio
 
 from arcp_trio.client.client import connect
-from arcp_trio.client.dialing import MAX_FRAME_BYTES, Dialer
+from arcp_trio.client.dialing import Dialer
 from arcp_trio.client.errors import ConnectionFailed, ConnectTimedOut, ProtocolError
 from arcp_trio.proxies.forwarding import Forwarding
 from arcp_trio.runtime.job.agents import AgentFunction
 from arcp_trio.runtime.job.context import JobContext
+from arcp_trio.runtime.limits import Limits
 from arcp_trio.transport.stdio import ChildProcess, spawn
 from arcp_trio.wire.errors import (
     ArcpError,
@@ -38,6 +39,9 @@ LAST_WORDS_SECONDS: Final = 0.5
 """How long standard error is read after the program ended: another process may hold it open."""
 MOST_LINE: Final = 8 * 1024
 """The longest line of standard error that is logged whole; the rest comes in pieces, or is cut."""
+
+_HELD_TO: Final = Limits()
+"""A program is a stranger as a client is: these bounds of clients are its bounds, too."""
 
 _PRINCIPAL: Final = "parent"
 _PASSED_ON: Final = frozenset({"PATH", "HOME", "LANG", "TZ", "TMPDIR"})
@@ -86,7 +90,8 @@ def stdio_agent(
         async with AsyncExitStack() as stack:
             starting = spawn(
                 words,
-                max_bytes=MAX_FRAME_BYTES,
+                max_bytes=_HELD_TO.frame_bytes_in,
+                first_bytes=_HELD_TO.first_frame_bytes,
                 environment=_environment(token) | added,
                 keep_stderr=True,
             )

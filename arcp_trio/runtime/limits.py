@@ -57,6 +57,11 @@ class Limits:
     either only sessions that were sent everything get more, batch by batch."""
     unacked_frames: int = 1_000_000
     """Kept for replay, per session; past it the oldest are given up."""
+    log_bytes: int = 16 * MIB
+    """Promises, and frames for one session alone, kept for replay; past it the oldest are given up.
+
+    Until its next event, a session then cannot be resumed.
+    """
     journal_bytes: int = 1024 * MIB
     """Per job; past it the job waits for its attached submitter, or the oldest events go."""
     chunk_bytes: int = 256 * 1024

@@ -27,6 +27,7 @@ async def spawn(
     command: Sequence[str],
     *,
     max_bytes: int,
+    first_bytes: int | None = None,
     environment: Mapping[str, str] | None = None,
     keep_stderr: bool = False,
 ) -> AsyncGenerator[ChildProcess, None]:
@@ -37,6 +38,7 @@ async def spawn(
     Args:
         command: a program and its arguments.
         max_bytes: the largest line that is received, in bytes.
+        first_bytes: the same for the first line, if that is less.
         environment: the child's variables, by default those of this process.
         keep_stderr: give the block the child's standard error, which otherwise goes to this
             process's.
@@ -52,7 +54,7 @@ async def spawn(
         env=environment,
         start_new_session=True,
     )
-    child = ChildProcess(process, max_bytes=max_bytes, name=command[0])
+    child = ChildProcess(process, max_bytes=max_bytes, first_bytes=first_bytes, name=command[0])
     try:
         yield child
     finally:
@@ -65,11 +67,17 @@ async def spawn(
 class ChildProcess:
     """A child process that leads a group, with a transport over its standard streams."""
 
-    def __init__(self, process: trio.Process, *, max_bytes: int, name: str) -> None:
+    def __init__(
+        self, process: trio.Process, *, max_bytes: int, first_bytes: int | None, name: str
+    ) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
         self.transport: Final = LineTransport(
-            process.stdout, process.stdin, max_bytes=max_bytes, peer=name
+            process.stdout,
+            process.stdin,
+            max_bytes=max_bytes,
+            first_bytes=first_bytes,
+            peer=name,
         )
         self.stderr: Final = process.stderr
         self._process = process
@@ -116,6 +124,7 @@ class LineTransport:
         outgoing: trio.abc.SendStream,
         *,
         max_bytes: int,
+        first_bytes: int | None = None,
         peer: str,
         on_end: Callable[[], None] | None = None,
     ) -> None:
@@ -125,6 +134,7 @@ class LineTransport:
             incoming: brings the peer's lines.
             outgoing: takes this side's lines.
             max_bytes: the largest line that is received, in bytes.
+            first_bytes: the same for the first line, if that is less.
             peer: the peer's name, for logs.
             on_end: called at the end of `incoming`, where the transport then stays open, as the
                 peer may still be reading. Without it, the transport is closed by that end.
@@ -135,6 +145,8 @@ class LineTransport:
         self._incoming = incoming
         self._outgoing = outgoing
         self._max_bytes = max_bytes
+        self._most_bytes = max_bytes if first_bytes is None else min(first_bytes, max_bytes)
+        """The bound of the next line."""
         self._on_end = on_end
         self._buffer = bytearray()
         self._searched = 0
@@ -190,17 +202,18 @@ class LineTransport:
         while True:
             end = self._buffer.find(b"\n", self._searched)
             if end >= 0:
-                if end > self._max_bytes:
+                if end > self._most_bytes:
                     break
+                self._most_bytes = self._max_bytes
                 line = bytes(self._buffer[:end])
                 del self._buffer[: end + 1]
                 self._searched = 0
                 return line
             self._searched = len(self._buffer)
-            if self._searched > self._max_bytes:
+            if self._searched > self._most_bytes:
                 break
             await self._read()
-        raise MessageTooBig(f"a line of more than {self._max_bytes} bytes")
+        raise MessageTooBig(f"a line of more than {self._most_bytes} bytes")
 
     async def _read(self) -> None:
         try:

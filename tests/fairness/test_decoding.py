@@ -95,6 +95,6 @@ async def test_the_order_of_frames_is_kept(autojump_clock: MockClock) -> None:
 
 
 def submit(request_id: str, size: int) -> str:
-    """Return a submit of so many characters for an agent that there is not."""
+    """Return a submit of an input of this size, for an agent that there is not."""
     payload = {"agent": "nobody", "input": "x" * size}
     return json.dumps({"arcp": "1.1", "id": request_id, "type": "job.submit", "payload": payload})

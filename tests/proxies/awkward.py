@@ -56,6 +56,9 @@ def main() -> None:
     for line in sys.stdin:
         frame = json.loads(line)
         match frame["type"]:
+            case "session.hello" if MODE == "boasts":
+                sys.stdout.write(" " * 100_000)
+                sys.stdout.flush()
             case "session.hello" if MODE == "refuses":
                 send("session.error", {"code": "UNAUTHENTICATED", "message": "a secret"})
             case "session.hello" if MODE == "babbles":

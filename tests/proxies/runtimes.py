@@ -48,6 +48,7 @@ MODES = (
     "holes",
     "closes",
     "retracts",
+    "boasts",
     "floods",
     "mumbles",
     "refuses",

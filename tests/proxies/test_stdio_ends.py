@@ -65,6 +65,7 @@ async def test_a_program_that_crashes(caplog: pytest.LogCaptureFixture) -> None:
         ("babbles", "is not ARCP"),
         ("closes", "process ended"),
         ("retracts", "process ended"),
+        ("boasts", "process ended"),
     ],
 )
 async def test_a_program_that_is_not_a_runtime(agent: str, message: str) -> None:
