@@ -17,7 +17,7 @@ class RoundRobin:
     """Serves one task at a time: of each principal one, before a second one of any.
 
     Tasks that resume sessions have a lane of their own, and every other task served is of it: a
-    client whose connection was lost does not wait behind all that is asked on others. Within a
+    client whose connection was lost does not wait for all that was asked on others. Within a
     principal and a lane, tasks are served in the order in which they came.
     """
 
