@@ -159,11 +159,10 @@ class Store(WriteQueue, Reads):
 
     # -- reading: see `Reads`
 
-    def for_principal(self, principal: str, *, resuming: bool = False) -> Reads:  # noqa: ARG002
-        """Return the same reads, served as a principal's.
+    def for_principal(self, principal: str, *, urgent: bool = False) -> Reads:  # noqa: ARG002
+        """Return the same reads, done when it is the principal's turn.
 
-        An engine that does one read at a time serves one principal after the other, and gives a
-        lane to what resumes sessions (`store/round_robin.py`). By default, no read waits. The
-        store's own reads are the runtime's.
+        An engine that does one read at a time gives turns by principal (`Rounds`); what resumes a
+        session is urgent. By default, no read waits. The store's own reads are the runtime's.
         """
         return self

@@ -35,11 +35,12 @@ def listings(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     return lambda: count
 
 
-async def ask_for_lists(peer: Peer) -> None:
+async def ask_for_lists(peer: Peer, begun: trio.Event) -> None:
     """Ask for long listings, and take the first one."""
     for _ in range(LISTINGS):
         await peer.send("session.list_jobs", {"page_size": 1_000, "filter": {"agent": "echo"}})
     await peer.expect("session.jobs")
+    begun.set()
 
 
 @pytest.mark.real_tcp
@@ -56,11 +57,11 @@ async def test_a_resume_does_not_wait_behind_listings(
             bob = await stage.welcomed(token=BOB)
             job = await bob.submit("sleeper", idempotency_key="k")
             await bob.drop()
+            begun = trio.Event()
             peers = [await stage.welcomed() for _ in range(SESSIONS)]
             for peer in peers:
-                nursery.start_soon(ask_for_lists, peer)
-            while not listings():
-                await trio.lowlevel.checkpoint()
+                nursery.start_soon(ask_for_lists, peer, begun)
+            await begun.wait()
             before = listings()
             again = await stage.welcomed(token=BOB, resume=bob.resume_from())
             repeated = await again.submit("sleeper", idempotency_key="k")

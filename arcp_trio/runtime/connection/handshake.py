@@ -166,8 +166,8 @@ class Handshake:
         dialect: Dialect | None,
     ) -> Opened:
         digest = token_digest(resume.resume_token)
-        # Clients that give no bearer token are served as one until their session is known.
-        reads = self._core.store.for_principal(principal or "", resuming=True)
+        # Clients that give no bearer token have one turn together until their session is known.
+        reads = self._core.store.for_principal(principal or "", urgent=True)
         session_id = resume.session_id or await reads.session_of_token(digest)
         session = None if session_id is None else await self._sessions.wake(session_id)
         if session is None:

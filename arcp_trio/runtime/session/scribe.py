@@ -285,7 +285,7 @@ class Scribe:
         session.attach(item.attachment)
         self._leave = None
         top, log_rows = self._record.top, self._record.log_rows
-        reads = self._store.for_principal(session.principal, resuming=True)
+        reads = self._store.for_principal(session.principal, urgent=True)
         item.attachment.begin(reads.replay(session.id, item.after_seq, top, log_rows))
 
     def _part(self, item: Leave) -> None:

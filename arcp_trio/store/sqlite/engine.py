@@ -90,7 +90,7 @@ class SqliteStore(SqliteReader, Store):
                 nursery.cancel_scope.cancel(reason="the store is being closed")
         finally:
             with trio.move_on_after(CLOSE_SECONDS, shield=True):
-                async with self._thread.order.served(""):
+                async with self._thread.rounds.turn(""):
                     await trio.to_thread.run_sync(self._close, limiter=self._writes)
 
     def _open(self) -> None:
@@ -186,7 +186,7 @@ class SqliteStore(SqliteReader, Store):
         """
         if await self._copy_log() > WAL_PAGES:
             await self._copy_log()
-            async with self._thread.order.served(""):  # pages that a reader needs are not copied
+            async with self._thread.rounds.turn(""):  # pages that a reader needs are not copied
                 await self._write(_copy_log)
 
     async def _copy_log(self) -> int:

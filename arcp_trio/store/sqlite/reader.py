@@ -14,11 +14,11 @@ from typing import Concatenate, ParamSpec, TypeAlias, TypeVar
 import attrs
 import trio
 
+from arcp_trio.rounds import Rounds
 from arcp_trio.store.errors import OtherVersion, StoreError
 from arcp_trio.store.interface import Owed, Reads, Replay
 from arcp_trio.store.records import Frame, JobQuery, JobRow, KeyRow, Recovered, SessionRow
 from arcp_trio.store.replaying import ReplayPlace
-from arcp_trio.store.round_robin import RoundRobin
 from arcp_trio.store.sqlite import _file, _rows, _schema
 from arcp_trio.store.sqlite._looking import Coverage, NumberSearch
 from arcp_trio.store.sqlite._snapshot import Snapshot
@@ -37,7 +37,7 @@ class ReadThread:
     """The file."""
     connection: sqlite3.Connection | None = None
     """What is read from; None while the store is not open."""
-    order: RoundRobin = attrs.field(factory=RoundRobin)
+    rounds: Rounds = attrs.field(factory=Rounds)
     limiter: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(1))
 
 
@@ -45,7 +45,7 @@ class SqliteReader(Reads):
     """The reads of a store; each raises `StoreError` if the file cannot be read."""
 
     _principal = ""
-    _resuming = False
+    _urgent = False
 
     def __init__(self, path: Path, connection: sqlite3.Connection | None = None) -> None:
         super().__init__()
@@ -56,9 +56,9 @@ class SqliteReader(Reads):
         """The file."""
         return self._thread.path
 
-    def for_principal(self, principal: str, *, resuming: bool = False) -> SqliteReader:
-        """Return the same reads, served as the principal's."""
-        return _PrincipalReader(self._thread, principal, resuming=resuming)
+    def for_principal(self, principal: str, *, urgent: bool = False) -> SqliteReader:
+        """Return the same reads, done when it is the principal's turn."""
+        return _PrincipalReader(self._thread, principal, urgent=urgent)
 
     async def _read(
         self,
@@ -76,7 +76,7 @@ class SqliteReader(Reads):
             with _file.store_errors(self.path), _file.transaction(db, "DEFERRED"):
                 return act(db, *args, **kwargs)
 
-        async with thread.order.served(self._principal, resuming=self._resuming):
+        async with thread.rounds.turn(self._principal, urgent=self._urgent):
             return await trio.to_thread.run_sync(in_thread, limiter=thread.limiter)
 
     async def recover(self) -> Recovered:
@@ -120,10 +120,10 @@ class SqliteReader(Reads):
 class _PrincipalReader(SqliteReader):
     """The reads of one principal, on the thread of all."""
 
-    def __init__(self, thread: ReadThread, principal: str, *, resuming: bool) -> None:
+    def __init__(self, thread: ReadThread, principal: str, *, urgent: bool) -> None:
         self._thread = thread
         self._principal = principal
-        self._resuming = resuming
+        self._urgent = urgent
 
 
 class _SqliteReplay:

@@ -1,4 +1,4 @@
-"""Tasks that share something are served principal by principal."""
+"""Work that only one can do at a time is done principal by principal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from arcp_trio.store.round_robin import RoundRobin
+from arcp_trio.rounds import Rounds
 
 
 class Counter:
@@ -17,21 +17,21 @@ class Counter:
 
     def __init__(self) -> None:
         self.served: list[str] = []
-        self._order = RoundRobin()
+        self._rounds = Rounds()
 
-    async def ask(self, principal: str, *, resuming: bool = False) -> None:
+    async def ask(self, principal: str, *, urgent: bool = False) -> None:
         """Be served."""
-        async with self._order.served(principal, resuming=resuming):
+        async with self._rounds.turn(principal, urgent=urgent):
             await trio.sleep(1)
-            self.served.append(principal.upper() if resuming else principal)
+            self.served.append(principal.upper() if urgent else principal)
 
     async def serve(self, asked: str) -> str:
-        """Have these served, who all ask while the counter is busy; uppercase letters resume."""
+        """Have these served, who all ask while the counter is busy; large letters are urgent."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.ask, "-")
             for each in asked:
                 await wait_all_tasks_blocked()
-                nursery.start_soon(partial(self.ask, each.lower(), resuming=each.isupper()))
+                nursery.start_soon(partial(self.ask, each.lower(), urgent=each.isupper()))
             await wait_all_tasks_blocked()
         return "".join(self.served)
 
@@ -41,8 +41,8 @@ async def test_principals_are_served_one_after_the_other(autojump_clock: MockClo
     assert await Counter().serve("aaaaabbc") == "-abcabaaa"
 
 
-async def test_who_resumes_is_every_other_one(autojump_clock: MockClock) -> None:
-    """What resumes waits for one other read, and does not keep the others from being served."""
+async def test_urgent_work_has_every_other_turn(autojump_clock: MockClock) -> None:
+    """Urgent work waits for one other piece, and does not keep the others from their turns."""
     assert await Counter().serve("aaaaaBBBC") == "-BaCaBaBaa"
 
 
@@ -71,7 +71,7 @@ def test_everybody_is_served(asked: str, gone: list[int]) -> None:
 
         async def ask(principal: str, scope: trio.CancelScope) -> None:
             with scope:
-                await counter.ask(principal.lower(), resuming=principal.isupper())
+                await counter.ask(principal.lower(), urgent=principal.isupper())
 
         async with trio.open_nursery() as nursery:
             for principal, scope in zip(asked, scopes, strict=True):
