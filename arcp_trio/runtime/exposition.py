@@ -61,7 +61,7 @@ def _lines(core: Core, sessions: Sessions, connections: int) -> Iterator[str]:
     )
     yield from _counter(
         "arcp_evicted_events_total",
-        "Events given up to keep to journal_bytes, and numbers to unacked_frames.",
+        "Events given up to keep to journal_bytes, numbers to unacked_frames and log_bytes.",
         metrics.evicted_events,
     )
     yield from _counter(

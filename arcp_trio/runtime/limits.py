@@ -29,6 +29,8 @@ class Limits:
     """No frame sent is larger; an event or result that would be is refused to its agent."""
     json_depth: int = 64
     """Levels of nesting in a frame."""
+    json_values: int = 250_000
+    """Values in a frame, by its commas and opening brackets: how long its decoding may take."""
     handshake_seconds: float = 10
     """From TCP accept to welcome."""
     connections_before_handshake: int = 512
@@ -55,6 +57,11 @@ class Limits:
     either only sessions that were sent everything get more, batch by batch."""
     unacked_frames: int = 1_000_000
     """Kept for replay, per session; past it the oldest are given up."""
+    log_bytes: int = 16 * MIB
+    """Promises, and frames for one session alone, kept for replay; past it the oldest are given up.
+
+    Until its next event, a session then cannot be resumed.
+    """
     journal_bytes: int = 1024 * MIB
     """Per job; past it the job waits for its attached submitter, or the oldest events go."""
     chunk_bytes: int = 256 * 1024

@@ -12,8 +12,15 @@ from weakref import WeakValueDictionary
 
 import trio
 
+from arcp_trio.runtime.wake import Wake
+from arcp_trio.store.queue import Group
+
 AT_WORK: Final = 4
-"""Commands of one principal that are at work at once."""
+"""Commands of one principal that are at work at once, and so in one pass of the scheduler."""
+
+UNSTORED: Final = 32
+"""Acceptances of one principal in the store's queue, at most: a group that is small is stored soon,
+and with it what others have put into it."""
 
 
 class Turns:
@@ -25,6 +32,8 @@ class Turns:
     def __init__(self) -> None:
         self._free = AT_WORK
         self._waiting = trio.lowlevel.ParkingLot()
+        self._unstored = 0
+        self._stored = Wake()
 
     async def __aenter__(self) -> None:
         if self._free:
@@ -35,6 +44,21 @@ class Turns:
     async def __aexit__(self, *_: object) -> None:
         if not self._waiting.unpark():
             self._free += 1
+
+    def count_until_stored(self, group: Group) -> None:
+        """Count an acceptance until its group is stored."""
+        if not group.stored.is_set():
+            self._unstored += 1
+            group.then(self._one_stored)
+
+    def _one_stored(self) -> None:
+        self._unstored -= 1
+        self._stored.set()
+
+    async def room_for_acceptance(self) -> None:
+        """Wait until fewer than `UNSTORED` acceptances are in the store's queue."""
+        while self._unstored >= UNSTORED:
+            await self._stored.wait()
 
 
 class TurnTable:

@@ -82,6 +82,11 @@ class Range:
         """The place in the log where it ends."""
         return 2 * self.last_seq
 
+    @property
+    def size(self) -> int:
+        """Bytes that only the log has: its entries are in a journal."""
+        return 0
+
     def goes_on_in(self, item: LogItem) -> TypeGuard[Range]:
         """Return whether `item` is a range that begins where this one ends."""
         return (
@@ -109,6 +114,11 @@ class Inline:
         """The place in the log where it ends."""
         return 2 * self.seq
 
+    @property
+    def size(self) -> int:
+        """Bytes that only the log has."""
+        return len(self.tail)
+
 
 @attrs.frozen
 class Mark:
@@ -132,6 +142,11 @@ class Mark:
         """The place in the log where it ends."""
         return 2 * self.after_seq + 1
 
+    @property
+    def size(self) -> int:
+        """Bytes that only the log has."""
+        return len(self.tail)
+
 
 LogItem: TypeAlias = Range | Inline | Mark
 """A log is ordered by place: number n stands at place 2n, the marks after it at place 2n + 1."""
@@ -152,7 +167,13 @@ class SessionRow:
     top: int = 0
     """The highest number taken."""
     floor: int = 0
-    """Numbers up to this one are acknowledged or evicted: no resume replays them."""
+    """Numbers up to this one are acknowledged or evicted: no resume replays them.
+
+    A floor of `top + 1` says that promises after the last number were evicted, too: until the next
+    number is taken, no resume brings everything.
+    """
+    log_bytes: int = 0
+    """Bytes of the marks and inline frames of the log above the floor, or more."""
     log_rows: int = 0
     """Length of the log in rows; each batch is one row."""
     acked: bool = False

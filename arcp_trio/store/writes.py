@@ -42,6 +42,8 @@ class AppendLog:
     """Jobs whose watch ends: their terminal is in this batch, or the session unsubscribed."""
     observed: Sequence[str] = ()
     """Jobs among `watched` that the session subscribed to, and did not submit (§7.6)."""
+    log_bytes: int = 0
+    """See `SessionRow`."""
 
 
 @attrs.define(eq=False)
@@ -69,6 +71,8 @@ class MoveFloor:
     session_id: str
     floor: int
     acked: bool
+    log_bytes: int = 0
+    """See `SessionRow`."""
 
 
 @attrs.define(eq=False)

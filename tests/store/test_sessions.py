@@ -6,7 +6,7 @@ import pytest
 
 from arcp_trio.store.interface import LogTrimmed, Store
 from arcp_trio.store.records import Inline, Mark, Range, SessionRow
-from arcp_trio.store.writes import DropSession, MoveFloor, RotateToken
+from arcp_trio.store.writes import AppendLog, DropSession, MoveFloor, RotateToken
 from tests.store.engines import Engine, Feeder, read_all, session_row
 
 
@@ -193,3 +193,26 @@ async def test_a_dropped_session_leaves_nothing(
     assert await store.session("S") is None
     assert await store.session_of_token(b"second") is None
     assert await engine.left(store) == {}
+
+
+async def test_what_follows_the_last_number_can_be_given_up(store: Store, feeder: Feeder) -> None:
+    """A floor above the top gives up the promises after it: a replay of them says so."""
+    feeder.session()
+    feeder.log(items=[Inline(1, b"one"), Mark(1, 0, b"mark")], top=1)
+    await store.put(MoveFloor("S", 2, acked=False)).committed()
+    assert not await store.covers("S", 1)
+    with pytest.raises(LogTrimmed):
+        await store.replay("S", 1, 1, 1).next(10, 1_000)
+    feeder.log(items=[Mark(1, 1, b"more"), Inline(2, b"two"), Mark(2, 1, b"last")], top=2)
+    await store.flushed()
+    assert await store.covers("S", 2)
+    assert await read_all(store.replay("S", 2, 2, 2)) == [(0, b"last")]
+
+
+async def test_the_size_of_a_log_is_as_it_was_written(store: Store, feeder: Feeder) -> None:
+    """The size that came with the last write is in the row."""
+    feeder.session()
+    store.put(AppendLog("S", 0, [Mark(0, 0, b"mark")], 0, {}, [], [], log_bytes=4))
+    assert (await row_of(store)).log_bytes == 4
+    store.put(MoveFloor("S", 1, acked=False, log_bytes=0))
+    assert (await row_of(store)).log_bytes == 0

@@ -36,14 +36,15 @@ class NewJob:
     job: Job
     tail: bytes
     """The tail of its `job.accepted`."""
-    _group: Group
+    group: Group
+    """Of the store, in which the acceptance is."""
     key: KeyRow | None = None
     """What its idempotency key stands for from now on, if it has one."""
 
     async def stored(self) -> None:
         """Wait until the acceptance is stored; give the job up if the wait is cancelled."""
         try:
-            await self._group.committed()
+            await self.group.committed()
         except BaseException:
             _give_up(self.job)
             raise
@@ -51,10 +52,10 @@ class NewJob:
     def start_once_stored(self) -> None:
         """Have the job start as soon as its acceptance is stored."""
         job = self.job
-        if self._group.stored.is_set():
+        if self.group.stored.is_set():
             job.jobs.start(job)
         else:
-            self._group.then(partial(job.jobs.start, job))
+            self.group.then(partial(job.jobs.start, job))
 
 
 def accept_at_once(jobs: Jobs, wanted: Wanted, source: JobSource) -> NewJob:

@@ -128,6 +128,7 @@ class Batch:
         for watch in self._moved.values():
             if watch.job is not None:
                 watch.job.journal.reader_moved()
+        record.log_size.add(self._items)
         return AppendLog(
             session_id=record.id,
             row=record.take_log_row(),
@@ -137,6 +138,7 @@ class Batch:
             watched=self._watched,
             ended=self._ended,
             observed=self._observed,
+            log_bytes=record.log_size.held,
         )
 
     def job_that_goes_on(self) -> Job | None:

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
+import trio
 
 from arcp_trio.runtime.farewell import Farewell
 from arcp_trio.runtime.notices import frame, refusal
@@ -85,6 +86,7 @@ class Clerk:
                 if isinstance(command, Request):
                     async with session.turns:
                         await self._serve(command)
+                        await trio.lowlevel.checkpoint()
                 else:
                     await command.carry_out(session)
             finally:
@@ -135,6 +137,7 @@ class Clerk:
                 # It may be a malformed submit, and some clients match answers by their order.
                 self._in_turn(request, partial(self._refuse, request, message))
             case Submit():
+                await session.turns.room_for_acceptance()
                 self._submissions.begin(session, request, message)
             case Cancel():
                 await self._cancelling.cancel(request, message)

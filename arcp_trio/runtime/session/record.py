@@ -5,9 +5,11 @@ from __future__ import annotations
 import hmac
 from typing import TYPE_CHECKING, Final
 
+from arcp_trio.runtime.session.log_size import LogSize
 from arcp_trio.store.writes import MoveFloor, RotateToken
 
 if TYPE_CHECKING:
+    from arcp_trio.runtime.limits import Limits
     from arcp_trio.store.interface import Store
     from arcp_trio.store.queue import Group
     from arcp_trio.store.records import SessionRow
@@ -20,7 +22,7 @@ fail after their token was rotated."""
 class Record:
     """A session's row, as it is now or is about to be once what is queued is stored."""
 
-    def __init__(self, store: Store, row: SessionRow) -> None:
+    def __init__(self, store: Store, limits: Limits, row: SessionRow) -> None:
         self.id = row.session_id
         self.principal = row.principal
         self.features = row.features
@@ -29,13 +31,19 @@ class Record:
         self.top = row.top
         """The highest number that was taken."""
         self.floor = row.floor
-        """The highest number that need not be replayed."""
+        """The highest number that need not be replayed.
+
+        It is above `top` after promises that follow `top` were given up: then nothing can be
+        replayed in full before another number is taken.
+        """
+        self.log_size = LogSize(limits.log_bytes, row.log_bytes, row.top + 1)
         self.log_rows = row.log_rows
         self.acked = row.acked
         """The client acknowledges what it has processed (§6.5)."""
         self._token_digest = row.token_digest
         self._spare_digests = row.spare_digests
         self._store = store
+        self._most_numbers = limits.unacked_frames
 
     # -- numbers
 
@@ -55,16 +63,23 @@ class Record:
         """Keep nothing up to `seq` for replay: the client has processed it (§6.5)."""
         if seq > self.floor or not self.acked:
             self.acked = True
-            self.floor = max(seq, self.floor)
-            self._store.put(MoveFloor(self.id, self.floor, acked=True))
+            self._move_floor(max(seq, self.floor))
 
-    def keep_at_most(self, count: int) -> tuple[int, Group | None]:
-        """Give up all but the newest `count` numbers; return how many went, and their write."""
-        too_many = self.top - self.floor - count
-        if too_many <= 0:
+    def give_up_surplus(self) -> tuple[int, Group | None]:
+        """Give up the oldest numbers, if too many or too large ones are kept.
+
+        Return how many went, and their write.
+        """
+        floor = max(self.top - self._most_numbers, self.log_size.fitting_floor())
+        if floor <= self.floor and not self.log_size.too_large:
             return 0, None
-        self.floor += too_many
-        return too_many, self._store.put(MoveFloor(self.id, self.floor, acked=False))
+        gone = min(floor, self.top) - self.floor
+        return max(0, gone), self._move_floor(max(floor, self.floor))
+
+    def _move_floor(self, floor: int) -> Group:
+        self.floor = floor
+        self.log_size.let_go(floor)
+        return self._store.put(MoveFloor(self.id, floor, self.acked, self.log_size.held))
 
     # -- resume tokens (§6.3)
 

@@ -62,7 +62,6 @@ class Scribe:
         self._record = session.record
         self._outbox = session.outbox
         self._store = core.store
-        self._limits = core.limits
         self._metrics = core.metrics
         self._clock = core.clock
         self._live = jobs.live
@@ -225,7 +224,7 @@ class Scribe:
         for job_id in told:
             # In the group of the promise: a session is a submitter only if it was told so.
             group = self._store.put(AddSubmitter(job_id, session.id))
-        gone, moved = self._record.keep_at_most(self._limits.unacked_frames)
+        gone, moved = self._record.give_up_surplus()
         self._metrics.evicted_events += gone
         return moved or group
 

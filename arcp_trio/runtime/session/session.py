@@ -31,7 +31,7 @@ class Session:
     def __init__(self, core: Core, row: SessionRow, window_ends: float | None = None) -> None:
         self.id = row.session_id
         self.principal = row.principal
-        self.record = Record(core.store, row)
+        self.record = Record(core.store, core.limits, row)
         self.inbox = Inbox(core.limits, core.ledger.received.share(row.principal))
         self.outbox = Outbox(core.limits, core.ledger.unsent.share(row.principal))
         self.turns = core.turns.of(row.principal)
@@ -190,4 +190,5 @@ class Session:
             return 0
         watches = self.watches.values()
         owed = sum(watch.owed for watch in watches) if outbox.behind else outbox.hints
-        return owed + (record.top - record.floor if record.acked else outbox.unsent.frames)
+        sent = max(0, record.top - record.floor) if record.acked else outbox.unsent.frames
+        return owed + sent

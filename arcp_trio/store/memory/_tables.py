@@ -75,7 +75,7 @@ class Tables:
     def log_from(self, session_id: str, place: int, last: int) -> Iterator[LogItem]:
         """Yield the log items at or after `place`, for a reader that goes on up to `last`."""
         log = self.sessions[session_id]
-        if (place + 1) // 2 <= min(log.row.floor, last // 2):
+        if place <= min(2 * log.row.floor, last):
             raise LogTrimmed
         items = log.items
         for at in range(bisect_left(items, place, key=last_place), len(items)):

@@ -94,7 +94,13 @@ class TableWriter:
         for job_id in write.ended:
             watches.pop(job_id, None)
             self._unwatch(job_id, write.session_id)
-        log.row = attrs.evolve(log.row, top=write.top, log_rows=write.row + 1, observed=observed)
+        log.row = attrs.evolve(
+            log.row,
+            top=write.top,
+            log_rows=write.row + 1,
+            observed=observed,
+            log_bytes=write.log_bytes,
+        )
 
     def _number(self, session_id: str, item: Range) -> None:
         journal = self._tables.journals.get(item.job_id)
@@ -105,7 +111,12 @@ class TableWriter:
     @_apply.register
     def _move_floor(self, write: MoveFloor) -> None:
         log = self._tables.sessions[write.session_id]
-        log.row = attrs.evolve(log.row, floor=write.floor, acked=log.row.acked or write.acked)
+        log.row = attrs.evolve(
+            log.row,
+            floor=write.floor,
+            acked=log.row.acked or write.acked,
+            log_bytes=write.log_bytes,
+        )
         del log.items[: bisect_left(log.items, 2 * write.floor + 1, key=last_place)]
 
     @_apply.register

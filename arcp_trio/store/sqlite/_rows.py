@@ -75,7 +75,7 @@ def _credentials(db: sqlite3.Connection) -> list[CredentialRow]:
 def session(db: sqlite3.Connection, session_id: str) -> SessionRow | None:
     """Read a session, with its watches."""
     row = db.execute(
-        "SELECT sid, principal, features, dialect, top, floor, rows, acked"
+        "SELECT sid, principal, features, dialect, top, floor, rows, acked, log_bytes"
         " FROM session WHERE session_id = ?",
         (session_id,),
     ).fetchone()
@@ -98,6 +98,7 @@ def session(db: sqlite3.Connection, session_id: str) -> SessionRow | None:
         floor=row[5],
         log_rows=row[6],
         acked=bool(row[7]),
+        log_bytes=row[8],
         watches={job_id: cursor for job_id, cursor, _ in watches},
         observed=frozenset(job_id for job_id, _, observed in watches if observed),
     )

@@ -178,7 +178,9 @@ _SHARES: Final = (
        WHERE finished_at IS NOT NULL AND expired = 0""",
 )
 
-MIGRATIONS: list[tuple[str, ...]] = [_FIRST, _STOPPED_BY, _BRIEFS, _SHARES]
+_LOG_BYTES: Final = ("ALTER TABLE session ADD COLUMN log_bytes INTEGER NOT NULL DEFAULT 0",)
+
+MIGRATIONS: list[tuple[str, ...]] = [_FIRST, _STOPPED_BY, _BRIEFS, _SHARES, _LOG_BYTES]
 """Item n makes version n + 1 out of version n. Never edit a released one; append another."""
 
 SMALL_TABLES: Final = (

@@ -98,7 +98,7 @@ class Snapshot:
     def log_from(self, session_id: str, place: int, last: int) -> Iterator[LogItem]:
         """Yield the log items at or after `place`, for a reader that goes on up to `last`."""
         row = self.log(session_id)
-        if row is None or (place + 1) // 2 <= min(row[1], last // 2):
+        if row is None or place <= min(2 * row[1], last):
             raise LogTrimmed
         yield from _joined(self._items(row[0], place))
 

@@ -16,7 +16,7 @@ def put_session(write: PutSession, db: sqlite3.Connection) -> None:
     row = write.row
     db.execute(
         "INSERT INTO session (session_id, principal, features, dialect, top, floor, rows,"
-        " acked) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        " acked, log_bytes) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             row.session_id,
             row.principal,
@@ -26,6 +26,7 @@ def put_session(write: PutSession, db: sqlite3.Connection) -> None:
             row.floor,
             row.log_rows,
             row.acked,
+            row.log_bytes,
         ),
     )
     _put_tokens(db, row.session_id, (*row.spare_digests, row.token_digest))
@@ -67,8 +68,8 @@ def append_log(write: AppendLog, db: sqlite3.Connection) -> None:
             (session_id, write.items[-1].last_place, write.row, pack_items(write.items)),
         )
     db.execute(
-        "UPDATE session SET top = ?, rows = ? WHERE session_id = ?",
-        (write.top, write.row + 1, session_id),
+        "UPDATE session SET top = ?, rows = ?, log_bytes = ? WHERE session_id = ?",
+        (write.top, write.row + 1, write.log_bytes, session_id),
     )
     db.executemany(
         "INSERT INTO watch (sid, job_id, cursor, last_seq, observed)"
@@ -91,8 +92,9 @@ def append_log(write: AppendLog, db: sqlite3.Connection) -> None:
 def move_floor(write: MoveFloor, db: sqlite3.Connection) -> None:
     """Update a session's floor; housekeeping deletes the part of the log below it."""
     db.execute(
-        "UPDATE session SET floor = ?2, acked = max(acked, ?3) WHERE session_id = ?1",
-        (write.session_id, write.floor, write.acked),
+        "UPDATE session SET floor = ?2, acked = max(acked, ?3), log_bytes = ?4"
+        " WHERE session_id = ?1",
+        (write.session_id, write.floor, write.acked, write.log_bytes),
     )
     _waste_log(db, write.session_id, 2 * write.floor + 1)
 
