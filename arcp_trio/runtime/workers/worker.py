@@ -48,11 +48,11 @@ _Ts = TypeVarTuple("_Ts")
 
 def serve(connection: socket.socket) -> None:
     """Do jobs until the runtime closes the connection."""
-    _Worker(connection).serve()
+    _WorkerMain(connection).serve()
 
 
-class _Worker:
-    """This process. One thread reads the socket; any thread may write to it."""
+class _WorkerMain:
+    """The process itself: one thread reads the socket, any thread may write to it."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
