@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Final
 
@@ -244,3 +245,8 @@ def count_hints(patch: pytest.MonkeyPatch) -> Counter[str]:
 def store_older_fingerprints(patch: pytest.MonkeyPatch, expires_at: str) -> None:
     """Have keys stored as version 0.1.0 does it, where the expiry of a lease is a parameter."""
     patch.setattr(judge, "fingerprint", partial(fingerprint, expires_at=expires_at))
+
+
+def decoding_turn(runtime: Runtime, principal: str) -> AbstractAsyncContextManager[None]:
+    """Have a principal's turn for decoding for the block, so that others wait."""
+    return runtime._core.decoding.turn(principal)

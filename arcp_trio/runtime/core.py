@@ -13,6 +13,7 @@ from arcp_trio.runtime.clock import Clock
 from arcp_trio.runtime.ledger import Ledger
 from arcp_trio.runtime.limits import Limits
 from arcp_trio.runtime.metrics import Metrics
+from arcp_trio.runtime.rounds import Rounds
 from arcp_trio.runtime.tracing import Tracer
 from arcp_trio.runtime.turns import TurnTable
 from arcp_trio.store.interface import Store
@@ -39,6 +40,8 @@ class Core:
     ledger: Ledger = attrs.field(
         init=False, default=attrs.Factory(lambda core: Ledger(core.limits), takes_self=True)
     )
+    decoding: Rounds = attrs.field(factory=Rounds)
+    """The turns in which large frames are decoded."""
     turns: TurnTable = attrs.field(factory=TurnTable)
     taken_over: trio.Event = attrs.field(factory=trio.Event)
     """Set once what an earlier runtime left is taken over: sessions may be opened."""

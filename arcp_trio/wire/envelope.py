@@ -6,6 +6,7 @@ to the end; what differs is the *head* and the sequence number between the two.
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Annotated, Final, Literal
 
@@ -13,7 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from arcp_trio.wire.errors import InvalidRequest
-from arcp_trio.wire.faults import LARGE, find_fault, is_plain, is_unicode
+from arcp_trio.wire.faults import LARGE, find_fault, has_more_values, is_plain, is_unicode
 from arcp_trio.wire.ids import new_id
 from arcp_trio.wire.json import (
     MAX_DEPTH,
@@ -89,15 +90,21 @@ _decode_unread = msgspec.json.Decoder(_Unread).decode
 # --- reading ---------------------------------------------------------------------------------
 
 
-def decode(frame: str | bytes, *, max_depth: int = MAX_DEPTH) -> Envelope:
+def decode(
+    frame: str | bytes, *, max_depth: int = MAX_DEPTH, max_values: float = math.inf
+) -> Envelope:
     """Read one frame; `MalformedFrame` names everything that is wrong with its header.
 
     Unknown fields are ignored (§5), null in an optional field is as good as absent, and a malformed
-    trace id is dropped rather than refused.
+    trace id is dropped rather than refused. A frame of more than `max_values` is not decoded.
     """
     try:
         text = frame if isinstance(frame, str) else frame.decode()
+        if has_more_values(text, max_values):
+            raise _too_many_values(text, max_values)
         read = _decode(text) if is_plain(text, max_depth) else _decode_carefully(text, max_depth)
+    except MalformedFrame:
+        raise
     except (UnicodeError, RecursionError, msgspec.DecodeError, InvalidRequest) as error:
         raise _diagnosed(frame, max_depth, error) from None
     if read.event_seq is not None and read.event_seq > _MAX_SEQ:
@@ -164,6 +171,11 @@ def _diagnosed(
     if fault is not None:
         problems.append(fault)
     return MalformedFrame("; ".join(problems) or "not valid JSON", _usable_id(fields.get("id")))
+
+
+def _too_many_values(text: str, max_values: float) -> MalformedFrame:
+    problem = f"more than {max_values:,} values: the limit json_values is reached"
+    return MalformedFrame(problem, _usable_id(_skim_id(text)))
 
 
 def _usable_id(value: JsonValue) -> str | None:

@@ -143,8 +143,21 @@ _GLANCE: Final = bytes.maketrans(b"123456789[", b"000000000{")
 _MANY_DIGITS: Final = b"0" * 19  # no shorter integer exceeds 64 bits
 _STEPS: Final = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")  # as signed bytes: 1 down, 1 up
 _NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[{]}"))
-# Neither with a fraction or an exponent, nor a part of one.
-_LONG_INTEGER: Final = re.compile(rb"(?<![0-9.eE])(?<![eE][+-])-?[0-9]{19,}(?![0-9.eE])")
+
+
+def _above(digits: str) -> str:
+    """Return an expression for the numbers of as many digits that are greater."""
+    first, rest = digits[0], digits[1:]
+    ways = [] if first == "9" else [f"[{int(first) + 1}-9][0-9]{{{len(rest)}}}"]
+    return "(?:" + "|".join([*ways, *([first + _above(rest)] if rest else [])]) + ")"
+
+
+# Neither with a fraction or an exponent, nor a part of one. A search is one step in C, however many
+# long integers there are; one that begins with a digit to look for is many times as fast.
+_BEYOND_19_DIGITS: Final = re.compile(rb"(?<![0-9.eE])(?<![eE][+-])[0-9]{20,}(?![0-9.eE])")
+_OF_19_DIGITS: Final = re.compile(
+    f"9(?<![0-9.eE]9)(?<![eE][+-]9){_above(str(MAX_INT)[1:])}(?![0-9.eE])(?<!{MIN_INT})".encode()
+)
 
 
 def is_plain(text: str, max_depth: int) -> bool:
@@ -153,6 +166,25 @@ def is_plain(text: str, max_depth: int) -> bool:
         return False
     seen = text.encode().translate(_GLANCE)
     return seen.count(b"{") <= max_depth and _MANY_DIGITS not in seen
+
+
+def has_more_values(text: str, most: float) -> bool:
+    """Return whether a text has more values than `most`, by what stands before or after a value.
+
+    Commas and opening brackets are counted: an empty array or object counts as two values.
+    """
+    if len(text) < most:
+        return False
+    seen = text.encode(errors="surrogatepass")
+    if _marks(seen) < most:  # in most texts, strings have few of these characters
+        return False
+    bare = _without_escapes(seen)
+    # Two quotes are one string, and half of the strings may be keys.
+    return bare.count(b'"') > 4 * most or _marks(b"".join(bare.split(b'"')[::2])) >= most
+
+
+def _marks(seen: bytes) -> int:
+    return seen.count(b",") + seen.count(b"[") + seen.count(b"{")
 
 
 def text_fault(text: str, max_depth: int) -> str | None:
@@ -165,22 +197,25 @@ def text_fault(text: str, max_depth: int) -> str | None:
     bare = _without_strings(text.encode())
     if many_brackets and _depth(bare) > max_depth:
         return "nested too deeply"
-    if many_digits and any(map(_is_too_long, _LONG_INTEGER.finditer(bare))):
+    if many_digits and _has_long_integer(bare):
         return "integer beyond 64 bits"
     return None
 
 
+def _has_long_integer(bare: bytes) -> bool:
+    if _OF_19_DIGITS.search(bare):
+        return True
+    return _MANY_DIGITS + b"0" in bare.translate(_GLANCE) and bool(_BEYOND_19_DIGITS.search(bare))
+
+
 def _without_strings(text: bytes) -> bytes:
-    if b"\\" in text:
-        text = text.replace(rb"\\", b"").replace(rb"\"", b"")
-    return b"".join(text.split(b'"')[::2])
+    return b"".join(_without_escapes(text).split(b'"')[::2])
+
+
+def _without_escapes(text: bytes) -> bytes:
+    return text.replace(rb"\\", b"").replace(rb"\"", b"") if b"\\" in text else text
 
 
 def _depth(bare: bytes) -> int:
     steps = memoryview(bare.translate(_STEPS, _NO_BRACKETS)).cast("b")
     return max(accumulate(steps), default=0)
-
-
-def _is_too_long(number: re.Match[bytes]) -> bool:
-    digits = number[0]
-    return len(digits) > len(str(MIN_INT)) or not MIN_INT <= int(digits) <= MAX_INT

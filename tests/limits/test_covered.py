@@ -18,6 +18,7 @@ HIT_BY = {
     "first_frame_bytes": "limits/test_frames.py::test_the_first_frame_is_bounded_in_bytes",
     "frame_bytes_out": "jobs/test_streaming_delivery.py::test_an_inline_result_has_to_fit",
     "json_depth": "limits/test_frames.py::test_nesting_is_bounded",
+    "json_values": "limits/test_frames.py::test_values_are_bounded",
     "handshake_seconds": "sessions/test_hello.py::test_who_says_nothing_is_closed_in_time",
     "connections_before_handshake": "front/test_waiting.py::test_the_oldest_goes_at_once",
     "close_seconds": "sessions/test_hello.py::test_who_does_not_even_read_is_closed_in_time",

@@ -133,8 +133,34 @@ async def test_nesting_is_bounded(depth: int, beyond: int, autojump_clock: MockC
         await peer.submit("puppet")
 
 
+async def test_values_are_bounded(autojump_clock: MockClock) -> None:
+    """A frame of more than `json_values` is malformed, and the refusal names the limit."""
+    async with open_stage(json_values=1_000) as stage:
+        peer = await stage.welcomed()
+        # The frame and its payload are values, too.
+        for inside in ("1,1", "[1", '{"a":1', '"a","b"'):
+            more = {"[": "]", "{": "}"}.get(inside[0], "")
+            within, beyond = ([f"{inside}{more}"] * count for count in (400, 1_000))
+            await peer.send_raw(nested_values(within))
+            await peer.expect("session.pong")
+            await peer.send_raw(nested_values(beyond))
+            error = (await peer.expect("session.error", request_id="many"))["payload"]
+            assert error["code"] == "INVALID_REQUEST"
+            assert "more than 1,000 values: the limit json_values is reached" in error["message"]
+        await peer.send_raw(nested_values([r'"a,b\",[{,"'] * 5).replace(",b", ",b" * 10_000))
+        await peer.expect("session.pong")
+        await peer.submit("puppet")
+
+
+def nested_values(items: list[str]) -> str:
+    """Return a ping with these items in it."""
+    frame = {"arcp": "1.1", "id": "many", "type": "session.ping", "payload": {"nonce": "n"}}
+    return json.dumps(frame).replace('"n"}', f'"n", "more": [{",".join(items)}]}}')
+
+
 HOSTILE: dict[str, Callable[[], str]] = {
     "arrays": lambda: ",".join(["[]"] * (4 * MIB // 3 - 100)),
+    "arrays, as many as may be": lambda: ",".join(["[]"] * 124_000),
     "objects": lambda: ",".join(['{"a":1}'] * (MIB // 2 - 100)),
     "a deep hole": lambda: "[" * 100_000,
     "too deep": lambda: ",".join(["[" * 50 + "]" * 50] * 40_000 + ["[" * 80 + "]" * 80]),

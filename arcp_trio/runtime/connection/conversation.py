@@ -76,7 +76,7 @@ class Conversation:
     async def _read(self) -> None:
         try:
             while True:
-                received = await self._reader.next()
+                received = await self._reader.next(self._session.principal)
                 self._heard()
                 if not await self._see_to(received):
                     return

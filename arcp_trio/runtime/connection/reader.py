@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 import trio
@@ -15,7 +15,12 @@ from arcp_trio.wire.messages import Ack, Message, parse
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.limits import Limits
+    from arcp_trio.runtime.rounds import Rounds
     from arcp_trio.transport.base import Transport
+
+
+LARGE_FRAME: Final = 64 * 1024
+"""Characters; a larger frame waits for its turn to be decoded, which may take milliseconds."""
 
 
 class FirstFrameTooBig(Exception):  # noqa: N818 - a fact about the client
@@ -53,9 +58,10 @@ class Received:
 class Reader:
     """Reads a connection's frames, one after the other."""
 
-    def __init__(self, transport: Transport, limits: Limits) -> None:
+    def __init__(self, transport: Transport, limits: Limits, decoding: Rounds) -> None:
         self._transport = transport
         self._limits = limits
+        self._decoding = decoding
         self._malformed = Malformed(limits.malformed_frames)
         self._pace = Pace(limits.messages_per_second)
 
@@ -72,14 +78,22 @@ class Reader:
             raise FirstFrameTooBig
         return self._decode(text)
 
-    async def next(self) -> Received:
-        """Return the next frame of an open session.
+    async def next(self, principal: str) -> Received:
+        """Return the next frame of an open session; a large one is decoded in its principal's turn.
 
         Raises:
             TooManyMalformed: it is malformed, and so were too many before.
             TransportClosed: there will be no frame.
         """
         text = await self._transport.receive()
+        if len(text) <= LARGE_FRAME:
+            return self._read(text)
+        async with self._decoding.turn(principal):
+            received = self._read(text)
+            await trio.lowlevel.checkpoint()
+        return received
+
+    def _read(self, text: str | bytes) -> Received:
         received: Envelope | None = None
         try:
             received = self._decode(text)
@@ -106,7 +120,8 @@ class Reader:
     def _decode(self, text: str | bytes) -> Envelope:
         if isinstance(text, bytes):
             raise InvalidRequest("a binary frame: ARCP frames are text")
-        return envelope.decode(text, max_depth=self._limits.json_depth)
+        limits = self._limits
+        return envelope.decode(text, max_depth=limits.json_depth, max_values=limits.json_values)
 
 
 def frame_id(error: Message | ArcpError | None) -> str | None:
