@@ -57,7 +57,7 @@ def main() -> int:
 def _glossary_words() -> Iterator[str]:
     before = ""
     for line, text in enumerate(GLOSSARY.read_text().splitlines(), 1):
-        row = re.match(r"\| ([a-z][\w -]*) \|", text)
+        row = re.match(r"\| ([a-z][\w -]*) \| .* \| `", text)
         if row is not None:
             word = row[1]
             if word == before:

@@ -39,7 +39,7 @@ async def test_an_agent_may_work_in_threads(runtime: Runtime, peer: Peer) -> Non
 async def test_a_thread_of_an_agent_that_has_returned_is_told(
     runtime: Runtime, peer: Peer, agent: str
 ) -> None:
-    """A call that another thread of the agent waits for, or makes later, raises `AgentCancelled`."""
+    """Calls that another thread of the agent waits for, or makes later, raise `AgentCancelled`."""
     left: list[Thread] = []
     told: list[str] = []
 
