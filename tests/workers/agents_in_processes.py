@@ -8,6 +8,7 @@ import resource
 import signal
 import time
 from pathlib import Path
+from threading import Thread
 from typing import Final
 
 import trio
@@ -138,6 +139,19 @@ def stuck(job: BlockingContext) -> Json:
 def dying(_job: BlockingContext) -> Json:
     """End the process."""
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+@agents.agent("leaving", process=True)
+def leaving(job: BlockingContext) -> Json:
+    """Leave a thread that logs for ever."""
+
+    def chatter() -> None:
+        while True:
+            job.log("left over")
+            time.sleep(0.001)
+
+    Thread(target=chatter, daemon=True).start()
+    return os.getpid()
 
 
 @agents.agent("wrong-loop", process=True)

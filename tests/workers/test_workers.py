@@ -165,6 +165,15 @@ async def test_workers_are_recycled(peer: Peer) -> None:
     assert max(jobs.count(each) for each in set(jobs)) == 3
 
 
+async def test_what_an_agent_leaves_running_acts_for_no_other_job(peer: Peer) -> None:
+    """A worker in which a thread was left running is ended; its calls are not carried out."""
+    left = {(await run(peer, "leaving"))["result"] for _ in range(COUNT)}
+    for _ in range(2 * COUNT):
+        job = await peer.submit("about")
+        assert (await end_of(peer, job))["result"]["pid"] not in left
+        assert peer.recorder.events(job["job_id"]) == []
+
+
 async def test_principals_take_turns(runtime: Runtime, peer: Peer) -> None:
     """A principal with many jobs that wait does not keep another one's waiting."""
     many = [await peer.submit("busy", 0.2) for _ in range(10)]
