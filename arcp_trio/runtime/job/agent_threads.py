@@ -65,7 +65,6 @@ class AgentThreads:
                     await thread.run()
                     nursery.cancel_scope.cancel(reason="the thread has ended")
             if life.cancelled_caught:
-                carrier.cancel()
                 log.warning("agent's thread abandoned", extra=desk.job.facts)
             around.cancel_scope.cancel(reason="the thread is over")
         await trio.lowlevel.checkpoint_if_cancelled()
