@@ -87,7 +87,7 @@ class Cancelling:
         """Return a job that has not ended; None if it has, and its client needs no answer."""
         job = self._jobs.live.get(job_id)
         if job is None:
-            row = await self._core.store.job(job_id)
+            row = await self._session.reads.job(job_id)
             self._check_visible(None if row is None else row.principal)
             assert row is not None
             self._refuse_ended(request, row.job_id, row.status)
