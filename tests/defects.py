@@ -19,6 +19,7 @@ from arcp_trio.runtime.session.attachment import Attachment
 from arcp_trio.runtime.session.batch import Batch
 from arcp_trio.runtime.session.observing import Observing
 from arcp_trio.runtime.session.outbox import Outbox, Promise
+from arcp_trio.runtime.session.publisher import Publisher
 from arcp_trio.runtime.session.record import Record
 from arcp_trio.runtime.session.scribe import Scribe
 from arcp_trio.runtime.session.session import Session
@@ -109,31 +110,32 @@ def number_hidden_events(patch: pytest.MonkeyPatch) -> None:
 
 def publish_in_other_tasks(patch: pytest.MonkeyPatch) -> None:
     """Let other tasks run between taking numbers and queueing the frames."""
-    publish, turn = Scribe._publish, itertools.cycle((0, 20))
+    publish, turn = Publisher.publish, itertools.cycle((0, 20))
 
-    async def publish_later(scribe: Scribe, batch: Batch, ticks: int) -> None:
+    async def publish_later(publisher: Publisher, batch: Batch, ticks: int) -> None:
         for _ in range(ticks):
             await trio.lowlevel.checkpoint()
-        await publish(scribe, batch)
+        await publish(publisher, batch)
 
-    async def publish_aside(scribe: Scribe, batch: Batch) -> None:
-        trio.lowlevel.spawn_system_task(publish_later, scribe, batch, next(turn))
+    async def publish_aside(publisher: Publisher, batch: Batch) -> None:
+        trio.lowlevel.spawn_system_task(publish_later, publisher, batch, next(turn))
         await trio.lowlevel.checkpoint()
 
-    patch.setattr(Scribe, "_publish", publish_aside)
+    patch.setattr(Publisher, "publish", publish_aside)
 
 
 def publish_before_the_commit(patch: pytest.MonkeyPatch) -> None:
     """Send frames without waiting until they are stored."""
 
-    async def publish(self: Scribe, batch: Batch) -> None:
+    async def publish(self: Publisher, batch: Batch) -> None:
         if batch.logged:
             self._store.put(batch.write())
-        if self._outbox.unsent is not None:
-            self._outbox.unsent.extend(batch.series)
+        unsent = self._session.outbox.unsent
+        if unsent is not None:
+            unsent.extend(batch.series)
         await trio.lowlevel.checkpoint()
 
-    patch.setattr(Scribe, "_publish", publish)
+    patch.setattr(Publisher, "publish", publish)
 
 
 # -- subscriptions
