@@ -115,7 +115,7 @@ def session_of_token(db: sqlite3.Connection, digest: bytes) -> str | None:
 def owner(db: sqlite3.Connection, job_id: str) -> str | None:
     """Read the principal of a job, unless its retention is over."""
     row = db.execute(
-        "SELECT principal FROM jobs WHERE job_id = ? AND expired = 0", (job_id,)
+        "SELECT principal FROM job WHERE job_id = ? AND expired = 0", (job_id,)
     ).fetchone()
     return None if row is None else str(row[0])
 
