@@ -49,54 +49,8 @@ class Replay(Protocol):
         ...
 
 
-class Store(WriteQueue, ABC):
-    """Stores queued writes in order, in groups, by one writer; reads see what is committed."""
-
-    durable = False
-    """Whether what is stored survives both the end of the process and a loss of power."""
-    journal_bytes: float = math.inf
-    """The most a job's journal may take in this store, whatever the runtime's limits allow."""
-
-    def files(self) -> Sequence[str]:
-        """Return the paths of the files in which everything is kept; by default, there are none."""
-        return ()
-
-    # -- writing: see `WriteQueue`
-
-    async def run(
-        self,
-        timed: Callable[[float], None] | None = None,
-        *,
-        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
-    ) -> None:
-        """Open the store and be its one writer, until cancelled.
-
-        Writes that were not flushed by then may not be stored.
-
-        Args:
-            timed: called after each group with the seconds it took to store it.
-
-        Raises:
-            StoreError: the store cannot be opened.
-        """
-        async with self._opened():
-            task_status.started()
-            await self.commit_groups(self._commit, timed)
-
-    @asynccontextmanager
-    async def _opened(self) -> AsyncGenerator[None]:
-        """Open what the engine needs, for the life of its writer; by default, nothing."""
-        yield
-
-    @abstractmethod
-    async def _commit(self, writes: Sequence[Write]) -> None:
-        """Store these writes, all or none, in order.
-
-        Raises:
-            StoreError: it cannot be done now; the caller tries the same writes again.
-        """
-
-    # -- reading
+class Reads(ABC):
+    """What can be read of a store."""
 
     @abstractmethod
     async def recover(self) -> Recovered:
@@ -158,3 +112,61 @@ class Store(WriteQueue, ABC):
 
         A mark is replayed only if its row existed when the resume began.
         """
+
+
+class Store(WriteQueue, Reads):
+    """Stores queued writes in order, in groups, by one writer; reads see what is committed."""
+
+    durable = False
+    """Whether what is stored survives both the end of the process and a loss of power."""
+    journal_bytes: float = math.inf
+    """The most a job's journal may take in this store, whatever the runtime's limits allow."""
+
+    def files(self) -> Sequence[str]:
+        """Return the paths of the files in which everything is kept; by default, there are none."""
+        return ()
+
+    # -- writing: see `WriteQueue`
+
+    async def run(
+        self,
+        timed: Callable[[float], None] | None = None,
+        *,
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Open the store and be its one writer, until cancelled.
+
+        Writes that were not flushed by then may not be stored.
+
+        Args:
+            timed: called after each group with the seconds it took to store it.
+
+        Raises:
+            StoreError: the store cannot be opened.
+        """
+        async with self._opened():
+            task_status.started()
+            await self.commit_groups(self._commit, timed)
+
+    @asynccontextmanager
+    async def _opened(self) -> AsyncGenerator[None]:
+        """Open what the engine needs, for the life of its writer; by default, nothing."""
+        yield
+
+    @abstractmethod
+    async def _commit(self, writes: Sequence[Write]) -> None:
+        """Store these writes, all or none, in order.
+
+        Raises:
+            StoreError: it cannot be done now; the caller tries the same writes again.
+        """
+
+    # -- reading: see `Reads`
+
+    def for_principal(self, principal: str, *, urgent: bool = False) -> Reads:  # noqa: ARG002
+        """Return the same reads, done when it is the principal's turn.
+
+        An engine that does one read at a time gives turns by principal (`Rounds`); what resumes a
+        session is urgent. By default, no read waits. The store's own reads are the runtime's.
+        """
+        return self

@@ -178,8 +178,10 @@ class Handshake:
         features: frozenset[str] | None,
         dialect: Dialect | None,
     ) -> Opened:
-        store, digest = self._core.store, token_digest(resume.resume_token)
-        session_id = resume.session_id or await store.session_of_token(digest)
+        digest = token_digest(resume.resume_token)
+        # Clients that give no bearer token have one turn together until their session is known.
+        reads = self._core.store.for_principal(principal or "", urgent=True)
+        session_id = resume.session_id or await reads.session_of_token(digest)
         session = None if session_id is None else await self._sessions.wake(session_id)
         if session is None:
             raise cannot_resume()

@@ -89,8 +89,8 @@ class Cancelling:
         if job is not None and self._may_see(job.principal):
             return job
         # The same work for a job of somebody else, running or not, as for no job at all.
-        owner = await self._core.store.owner(job_id)
-        row = await self._core.store.job(job_id) if owner and self._may_see(owner) else None
+        owner = await self._session.reads.owner(job_id)
+        row = await self._session.reads.job(job_id) if owner and self._may_see(owner) else None
         if row is None:
             raise JobNotFound("there is no such job")
         self._refuse_ended(request, row.job_id, row.status)
