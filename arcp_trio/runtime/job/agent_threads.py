@@ -113,6 +113,7 @@ class _Thread:
                 with suppress(trio.RunFinishedError):
                     token.run_sync_soon(self._has_ended)
 
+        await trio.lowlevel.checkpoint_if_cancelled()  # from here on the thread does start
         self._threads.begun(self._principal)
         try:
             # Threads are counted by principal; Trio's own limit is for the runtime's threads.

@@ -125,7 +125,7 @@ class Scribe:
             # The cursors of all watches: a job that is not behind now may emit before the read.
             cursors = {job_id: watch.cursor for job_id, watch in session.watches.items()}
             try:
-                owed = await self._store.owed(cursors, BATCH_FRAMES, BATCH_BYTES)
+                owed = await self._session.reads.owed(cursors, BATCH_FRAMES, BATCH_BYTES)
             except JournalTrimmed as gone:
                 await self._give_up(gone)
                 return
@@ -213,7 +213,8 @@ class Scribe:
         session.attach(item.attachment)
         self._leave = None
         top, log_rows = self._record.top, self._record.log_rows
-        item.attachment.begin(self._store.replay(session.id, item.after_seq, top, log_rows))
+        reads = self._store.for_principal(session.principal, urgent=True)
+        item.attachment.begin(reads.replay(session.id, item.after_seq, top, log_rows))
 
     def _part(self, item: Leave) -> None:
         unsent = self._outbox.unsent
