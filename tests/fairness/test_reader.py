@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+import attrs
 import pytest
 import trio
 
 from arcp_trio import SqliteStore
-from arcp_trio.store.records import JobQuery, JobRow
-from arcp_trio.store.sqlite import _rows
+from arcp_trio.store.records import JobQuery, JobRow, Status
+from arcp_trio.store.sqlite import _listing
 from arcp_trio.testing import Peer
 from tests.flow.paging import ended_jobs
 from tests.stage import BOB, Stage, simple_agents
+from tests.store.engines import running
 
 SESSIONS = 20
 LISTINGS = 25
@@ -24,14 +28,14 @@ LISTINGS = 25
 def listings(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     """Return how many listings have been read from files."""
     count = 0
-    read = _rows.jobs
+    read = _listing.jobs
 
     def counting(db: sqlite3.Connection, query: JobQuery) -> Sequence[JobRow]:
         nonlocal count
         count += 1
         return read(db, query)
 
-    monkeypatch.setattr(_rows, "jobs", counting)
+    monkeypatch.setattr(_listing, "jobs", counting)
     return lambda: count
 
 
@@ -69,3 +73,35 @@ async def test_a_resume_does_not_wait_behind_listings(
             # A read of alice's may come before each of bob's: there are seven or so.
             assert listings() - before <= 15
             nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(
+    "filters",
+    [
+        {"statuses": frozenset({Status.ERROR})},
+        {"statuses": frozenset({Status.SUCCESS, Status.ERROR})},
+        {"agent": "echo"},
+        {"agent": "nobody"},
+        {"agent": "echo@1.0.0", "statuses": frozenset({Status.PENDING})},
+    ],
+    ids=str,
+)
+async def test_a_filtered_page_costs_what_is_on_it(
+    tmp_path: Path, filters: Mapping[str, Any]
+) -> None:
+    """Jobs that a filter leaves out are not looked at, however many there are."""
+    async with running(SqliteStore(tmp_path / "arcp.db", synchronous="OFF")) as store:
+        ended_jobs(store, "alice", 10_000)
+        await store.flushed()
+        whole = JobQuery(principal="alice", limit=100)
+        unfiltered = await store._read(steps, whole)
+        assert await store._read(steps, attrs.evolve(whole, **filters)) <= 2 * unfiltered
+
+
+def steps(db: sqlite3.Connection, query: JobQuery) -> int:
+    """Return how many steps SQLite takes for a page, in hundreds."""
+    count = itertools.count()
+    db.set_progress_handler(lambda: next(count) < 0, 100)
+    _listing.jobs(db, query)
+    db.set_progress_handler(None, 0)
+    return next(count)

@@ -19,7 +19,7 @@ from arcp_trio.store.errors import OtherVersion, StoreError
 from arcp_trio.store.interface import Owed, Reads, Replay
 from arcp_trio.store.records import Frame, JobQuery, JobRow, KeyRow, Recovered, SessionRow
 from arcp_trio.store.replaying import ReplayPlace
-from arcp_trio.store.sqlite import _file, _rows, _schema
+from arcp_trio.store.sqlite import _file, _listing, _rows, _schema
 from arcp_trio.store.sqlite._looking import Coverage, NumberSearch
 from arcp_trio.store.sqlite._snapshot import Snapshot
 
@@ -88,11 +88,14 @@ class SqliteReader(Reads):
     async def session_of_token(self, digest: bytes) -> str | None:
         return await self._read(_rows.session_of_token, digest)
 
+    async def owner(self, job_id: str) -> str | None:
+        return await self._read(_rows.owner, job_id)
+
     async def job(self, job_id: str) -> JobRow | None:
         return await self._read(_rows.job, job_id)
 
     async def jobs(self, query: JobQuery) -> Sequence[JobRow]:
-        return await self._read(_rows.jobs, query)
+        return await self._read(_listing.jobs, query)
 
     async def index_after(self, job_id: str, seq: int) -> int | None:
         search = NumberSearch(job_id, seq)
