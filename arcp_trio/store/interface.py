@@ -65,6 +65,10 @@ class Reads(ABC):
         """Return the id of the session whose newest or spare resume token has this digest."""
 
     @abstractmethod
+    async def owner(self, job_id: str) -> str | None:
+        """Return the principal of a job, running or finished, with as much work as for no job."""
+
+    @abstractmethod
     async def job(self, job_id: str) -> JobRow | None:
         """Return a job, running or finished."""
 

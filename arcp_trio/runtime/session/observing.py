@@ -51,16 +51,17 @@ class Observing:
             JobNotFound: there is no such job, or the principal may not know of it; the same words.
         """
         core, session = self._core, self._session
-        row = await session.reads.job(message.job_id)
-        allowed = row is not None and core.policy.may_observe(session.principal, row.principal)
+        owner = await session.reads.owner(message.job_id)
+        allowed = owner is not None and core.policy.may_observe(session.principal, owner)
         audit.info(
             "subscribe: subscriber=%r job=%r owner=%r decision=%s",
             session.principal,
             message.job_id,
-            None if row is None else row.principal,
+            owner,
             "allowed" if allowed else "refused",
         )
-        if row is None or not allowed:
+        row = await session.reads.job(message.job_id) if allowed else None
+        if row is None:
             raise JobNotFound("there is no such job")
         cursor = await self._cursor(message)
         job = self._jobs.live.get(row.job_id)

@@ -110,6 +110,14 @@ def session_of_token(db: sqlite3.Connection, digest: bytes) -> str | None:
     return None if row is None else row[0]
 
 
+def owner(db: sqlite3.Connection, job_id: str) -> str | None:
+    """Read the principal of a job, unless its retention is over."""
+    row = db.execute(
+        "SELECT principal FROM job WHERE job_id = ? AND expired = 0", (job_id,)
+    ).fetchone()
+    return None if row is None else str(row[0])
+
+
 def job(db: sqlite3.Connection, job_id: str) -> JobRow | None:
     """Read a job, unless its retention is over."""
     rows = jobs(db, "job_id = ? AND expired = 0", job_id)

@@ -88,6 +88,9 @@ class SqliteReader(Reads):
     async def session_of_token(self, digest: bytes) -> str | None:
         return await self._read(_rows.session_of_token, digest)
 
+    async def owner(self, job_id: str) -> str | None:
+        return await self._read(_rows.owner, job_id)
+
     async def job(self, job_id: str) -> JobRow | None:
         return await self._read(_rows.job, job_id)
 
