@@ -6,7 +6,7 @@ share of a pool, and gives it back when it is done.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
@@ -63,6 +63,16 @@ class Pool:
             raise limit_hit(each, self.most_each)
         if share.full:
             raise limit_hit(total, self.most)
+
+    def set_all(self, held: Mapping[str, int]) -> None:
+        """Replace what is held by what was counted elsewhere."""
+        for principal in self.holders.keys() | held.keys():
+            share = self.share(principal)
+            change = held.get(principal, 0) - share.held
+            if change > 0:
+                share.take(change)
+            else:
+                share.give(-change)
 
     def wake_all(self) -> None:
         """Wake all that wait for room."""
@@ -151,6 +161,10 @@ class Ledger:
             limits, "waiting_submits", "waiting_submits_per_principal", "waiting_submits"
         )
         """Submits that wait for another one with the same key."""
+        self.stored = Pool(
+            limits, "stored_bytes", "stored_bytes_per_principal", "stored_bytes_total"
+        )
+        """Bytes of jobs, sessions and keys in the store, as they were a moment ago."""
 
     def __iter__(self) -> Iterator[Pool]:
-        return iter((self.received, self.unsent, self.inputs, self.submits))
+        return iter((self.received, self.unsent, self.inputs, self.submits, self.stored))

@@ -95,6 +95,9 @@ class Limits:
     idempotency_seconds: float = 86_400
     finished_job_seconds: float = 86_400
     finished_jobs: int = 100_000
+    stored_bytes_per_principal: int = 4096 * MIB
+    stored_bytes_total: int = 16384 * MIB
+    """Of jobs, sessions and keys in the store; past either the oldest finished jobs go first."""
     resume_window_seconds: int = 600
     """How long a session can be resumed after its connection ended."""
     heartbeat_seconds: int = 30

@@ -57,6 +57,13 @@ class Reads(ABC):
         """Return what a runtime that starts has to know of what is stored."""
 
     @abstractmethod
+    async def stored_bytes(self) -> Mapping[str, int]:
+        """Return what the jobs, sessions and keys of each principal take, about.
+
+        What was given up and only waits to be deleted does not count.
+        """
+
+    @abstractmethod
     async def session(self, session_id: str) -> SessionRow | None:
         """Return a session, with its watches."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
@@ -158,13 +159,17 @@ class KeepCredentials:
 
 @attrs.define(eq=False)
 class Expire:
-    """Forget finished jobs past their retention, by age and by count, and expired keys."""
+    """Forget finished jobs past their retention, by age, count and bytes, and expired keys."""
 
     now: float
     finished_before: float
     finished_jobs: int
     forgotten: Sequence[str] = ()
     """Finished jobs that are to be forgotten now."""
+    bytes_each: float = math.inf
+    """The most that a principal's jobs, sessions and keys may take."""
+    bytes_total: float = math.inf
+    """The most that those of all principals may take."""
 
 
 Write: TypeAlias = (

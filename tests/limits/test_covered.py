@@ -45,6 +45,8 @@ HIT_BY = {
     "waiting_submits": "fairness/test_claims.py::test_submits_that_wait_are_bounded",
     "tail_bytes_total": "flow/test_slow_subscribers.py::test_all_tails_together_are_bounded",
     "unacked_frames": "flow/test_ack.py::test_unacknowledged_frames_are_bounded",
+    "stored_bytes_per_principal": "fairness/test_stored.py::test_a_disk_is_shared",
+    "stored_bytes_total": "fairness/test_stored.py::test_a_disk_is_shared",
     "log_bytes": "fairness/test_logs.py::test_promises_are_bounded_in_bytes",
     "journal_bytes": "flow/test_slow_readers.py::test_a_job_waits_for_its_attached_submitter",
     "chunk_bytes": "jobs/test_streaming.py::test_any_text_in_any_pieces",

@@ -97,9 +97,9 @@ async def test_acknowledged_numbers_leave_the_log(store: SqliteStore) -> None:
         feeder.log(items=[Inline(seq, b"x")], top=seq)
         await store.flushed()
     store.put(MoveFloor("S", 300, acked=True))
-    await until_tidy(store, {"session": 1, "token": 1, "log": 700})
+    await until_tidy(store, {"session": 1, "token": 1, "share": 1, "log": 700})
     store.put(MoveFloor("S", 999, acked=True))
-    await until_tidy(store, {"session": 1, "token": 1, "log": 1})
+    await until_tidy(store, {"session": 1, "token": 1, "share": 1, "log": 1})
 
 
 async def test_sessions_and_jobs_that_go_leave_no_row(store: SqliteStore) -> None:
@@ -120,7 +120,7 @@ async def test_sessions_and_jobs_that_go_leave_no_row(store: SqliteStore) -> Non
     feeder.job("J")
     feeder.emit("J", 3)
     feeder.session("S")
-    rows = dict.fromkeys(["job", "journal", "submitter", "session", "token"], 1)
+    rows = dict.fromkeys(["job", "journal", "submitter", "session", "token", "share"], 1)
     await until_tidy(store, rows)
 
 

@@ -88,6 +88,7 @@ class Jobs:
             most = limits.jobs_per_principal
             raise limit_hit("jobs_per_principal", most, what_helps=helps)
         self.core.ledger.inputs.refuse_if_full(principal, input_bytes)
+        self.core.ledger.stored.refuse_if_full(principal, 0)
 
     def admit(self, job: Job) -> None:
         """Count a job that was drafted."""

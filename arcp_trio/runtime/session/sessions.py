@@ -21,6 +21,7 @@ from arcp_trio.runtime.session.session import Session
 from arcp_trio.runtime.session.submission import Submissions
 from arcp_trio.runtime.session.watch import Watch
 from arcp_trio.runtime.tasks import start_clean
+from arcp_trio.store.errors import StoreError
 from arcp_trio.store.records import SessionRow
 from arcp_trio.store.writes import DropSession, Expire, PutSession
 from arcp_trio.transport.close_codes import CloseCode
@@ -216,16 +217,27 @@ class Sessions:
                     self._drop(session_id, "its window is over")
             core.wrong_tokens.forget()
             wall = core.clock.now()
-            core.store.put(
+            expired = core.store.put(
                 Expire(
                     now=wall,
                     finished_before=wall - core.limits.finished_job_seconds,
                     finished_jobs=core.limits.finished_jobs,
                     forgotten=self.jobs.take_forgotten(wall - SWEEP_SECONDS),
+                    bytes_each=core.limits.stored_bytes_per_principal,
+                    bytes_total=core.limits.stored_bytes_total,
                 )
             )
             next_window = self._deadlines[0][0] if self._deadlines else math.inf
-            await trio.sleep_until(min(next_window, now + SWEEP_SECONDS))
+            with trio.move_on_at(min(next_window, now + SWEEP_SECONDS)):
+                await expired.committed()
+                await self._count_stored()
+                await trio.sleep_forever()
+
+    async def _count_stored(self) -> None:
+        try:
+            self._core.ledger.stored.set_all(await self._core.store.stored_bytes())
+        except StoreError as error:
+            log.warning("stored bytes not counted", extra={"error": str(error)})
 
     # -- figures
 

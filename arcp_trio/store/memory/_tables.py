@@ -27,6 +27,8 @@ class StoredJournal:
     """The numbers that the session which submitted the job first gave to its entries."""
     last_seq: int = 0
     """The last number that this session has given to an entry."""
+    size: int = 0
+    """Bytes that it takes, as they are booked for its principal."""
     expired: bool = False
     """Its retention is over: only sessions that watch it still read it."""
 
@@ -71,6 +73,17 @@ class Tables:
     keys: dict[tuple[str, str], KeyRow] = attrs.field(factory=dict[tuple[str, str], KeyRow])
     """By principal and key; the first to expire stands first."""
     credentials: dict[str, CredentialRow] = attrs.field(factory=dict[str, CredentialRow])
+
+    stored: dict[str, int] = attrs.field(factory=dict[str, int])
+    """Bytes that each principal's jobs, sessions and keys take."""
+
+    def book(self, principal: str, size: int) -> None:
+        """Book bytes that a principal has more, or less."""
+        stored = self.stored.get(principal, 0) + size
+        if stored:
+            self.stored[principal] = stored
+        else:
+            self.stored.pop(principal, None)
 
     def log_from(self, session_id: str, place: int, last: int) -> Iterator[LogItem]:
         """Yield the log items at or after `place`, for a reader that goes on up to `last`."""

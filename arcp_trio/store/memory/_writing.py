@@ -11,8 +11,8 @@ import attrs
 
 from arcp_trio.store.first_numbers import end_index, extend
 from arcp_trio.store.memory._tables import SessionLog, StoredJournal, Tables, last_place
-from arcp_trio.store.records import JobRow, Range, SessionRow, Status
-from arcp_trio.store.retention import surplus
+from arcp_trio.store.records import Entry, JobRow, Range, SessionRow, Status
+from arcp_trio.store.retention import ROW_BYTES, surplus, surplus_bytes
 from arcp_trio.store.writes import (
     AcceptJob,
     AddSubmitter,
@@ -44,9 +44,17 @@ class TableWriter:
         journals = self._tables.journals
         for write in writes:
             if type(write) is AppendJournal:
-                journals[write.job_id].entries.append(write.entry)
+                self._append(journals[write.job_id], write.entry)
             else:
                 self._apply_write(write)
+
+    def _append(self, journal: StoredJournal, entry: Entry) -> None:
+        journal.entries.append(entry)
+        self._grow(journal, len(entry.tail))
+
+    def _grow(self, journal: StoredJournal, size: int) -> None:
+        journal.size += size
+        self._tables.book(journal.row.principal, size)
 
     @singledispatchmethod
     def _apply(self, write: Write) -> None:
@@ -57,6 +65,7 @@ class TableWriter:
     @_apply.register
     def _put_session(self, write: PutSession) -> None:
         self._tables.sessions[write.row.session_id] = SessionLog(write.row)
+        self._tables.book(write.row.principal, ROW_BYTES + write.row.log_bytes)
         for digest in (write.row.token_digest, *write.row.spare_digests):
             self._tables.tokens[digest] = write.row.session_id
 
@@ -90,6 +99,7 @@ class TableWriter:
             if job_id in self._tables.journals:
                 self._tables.journals[job_id].watchers.add(write.session_id)
         watches.update(write.cursors)
+        self._tables.book(log.row.principal, write.log_bytes - log.row.log_bytes)
         observed = log.row.observed.union(write.observed).difference(write.ended)
         for job_id in write.ended:
             watches.pop(job_id, None)
@@ -111,6 +121,7 @@ class TableWriter:
     @_apply.register
     def _move_floor(self, write: MoveFloor) -> None:
         log = self._tables.sessions[write.session_id]
+        self._tables.book(log.row.principal, write.log_bytes - log.row.log_bytes)
         log.row = attrs.evolve(
             log.row,
             floor=write.floor,
@@ -122,6 +133,7 @@ class TableWriter:
     @_apply.register
     def _drop_session(self, write: DropSession) -> None:
         log = self._tables.sessions.pop(write.session_id)
+        self._tables.book(log.row.principal, -ROW_BYTES - log.row.log_bytes)
         self._forget_tokens(log.row)
         for job_id in log.row.watches:
             self._unwatch(job_id, write.session_id)
@@ -135,22 +147,33 @@ class TableWriter:
         if journal is not None:
             journal.watchers.discard(session_id)
             if journal.expired and not journal.watchers:
-                del self._tables.journals[job_id]
+                self._forget(journal)
+
+    def _forget(self, journal: StoredJournal) -> None:
+        del self._tables.journals[journal.row.job_id]
+        self._tables.book(journal.row.principal, -journal.size)
 
     # -- jobs
 
     @_apply.register
     def _accept_job(self, write: AcceptJob) -> None:
         row = write.row
-        self._tables.journals[row.job_id] = StoredJournal(row)
+        journal = self._tables.journals[row.job_id] = StoredJournal(row)
+        self._grow(journal, len(row.accepted) + ROW_BYTES)
         for principal in (row.principal, None):
             insort(self._tables.listed.setdefault(principal, []), (row.created_at, row.job_id))
         if write.key is not None:
             name = write.key.principal, write.key.key
-            self._tables.keys.pop(name, None)  # an expired key would keep its old place
+            self._drop_key(name)  # an expired key would keep its old place
             self._tables.keys[name] = write.key
+            self._tables.book(write.key.principal, len(write.key.accepted) + ROW_BYTES)
         if write.parent is not None and write.parent in self._tables.journals:
             self._watch_child(write.parent, row.job_id)
+
+    def _drop_key(self, name: tuple[str, str]) -> None:
+        key = self._tables.keys.pop(name, None)
+        if key is not None:
+            self._tables.book(key.principal, -len(key.accepted) - ROW_BYTES)
 
     def _watch_child(self, parent: str, job_id: str) -> None:
         """Have each session that watches `parent` without observing it watch the child, too."""
@@ -181,7 +204,7 @@ class TableWriter:
     @_apply.register
     def _finish_job(self, write: FinishJob) -> None:
         journal = self._tables.journals[write.job_id]
-        journal.entries.append(write.entry)
+        self._append(journal, write.entry)
         journal.row = attrs.evolve(
             journal.row,
             status=write.status,
@@ -200,7 +223,9 @@ class TableWriter:
         journal = self._tables.journals.get(write.job_id)
         if journal is None:
             return  # an agent that outlived its job emitted after the job's retention
-        del journal.entries[: write.base - journal.base]
+        gone = journal.entries[: write.base - journal.base]
+        self._grow(journal, -sum(len(entry.tail) for entry in gone))
+        del journal.entries[: len(gone)]
         journal.base = write.base
         # Of the numbers whose entries are gone, the last run stays: it tells the job's last number.
         below = bisect_left(journal.numbers, write.base, key=end_index)
@@ -229,10 +254,21 @@ class TableWriter:
         for principal, count in surplus(counts, write.finished_jobs).items():
             for job_id in list(islice(self._tables.finished[principal], count)):
                 self._retire(job_id)
+        stored = self._tables.stored
+        for principal, size in surplus_bytes(stored, write.bytes_each, write.bytes_total).items():
+            self._retire_bytes(principal, size)
         due = list(takewhile(lambda row: row.expires_at <= write.now, self._tables.keys.values()))
         for row in due:
             if row.job_id not in self._tables.journals:
-                del self._tables.keys[row.principal, row.key]
+                self._drop_key((row.principal, row.key))
+
+    def _retire_bytes(self, principal: str, size: int) -> None:
+        """Retire a principal's oldest finished jobs, until they have `size` bytes together."""
+        for job_id in list(self._tables.finished.get(principal, {})):
+            if size <= 0:
+                return
+            size -= self._tables.journals[job_id].size
+            self._retire(job_id)
 
     def _retire(self, job_id: str) -> None:
         """End the retention of a job: only sessions that watch it still read it."""
@@ -244,7 +280,7 @@ class TableWriter:
             del self._tables.finished[journal.row.principal]
         self._unlist(journal.row)
         if not journal.watchers:
-            del self._tables.journals[job_id]
+            self._forget(journal)
 
     def _unlist(self, row: JobRow) -> None:
         for principal in (row.principal, None):

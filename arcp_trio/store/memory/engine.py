@@ -51,6 +51,10 @@ class MemoryStore(Store):
             credentials=list(self._tables.credentials.values()),
         )
 
+    async def stored_bytes(self) -> Mapping[str, int]:
+        await trio.lowlevel.checkpoint()
+        return dict(self._tables.stored)
+
     async def session(self, session_id: str) -> SessionRow | None:
         await trio.lowlevel.checkpoint()
         log = self._tables.sessions.get(session_id)

@@ -16,6 +16,7 @@ from arcp_trio.store.records import (
     SessionRow,
     Status,
 )
+from arcp_trio.store.retention import ROW_BYTES
 
 _SELECT_JOBS: Final = """
     SELECT jid, job_id, agent, principal, session_id, trace_id, accepted, created_at, status,
@@ -68,6 +69,23 @@ def _credentials(db: sqlite3.Connection) -> list[CredentialRow]:
         )
         for row in rows
     ]
+
+
+JOB_BYTES: Final = f"""length(accepted) + {ROW_BYTES}
+    + (SELECT coalesce(sum(length(entries)), 0) FROM journal WHERE journal.jid = job.jid)"""  # noqa: S608
+"""What a job takes, as `share.stored_bytes` counts it."""
+
+
+def stored_bytes(db: sqlite3.Connection) -> dict[str, int]:
+    """Read what principals have, without the jobs that housekeeping is about to delete."""
+    stored: dict[str, int] = dict(db.execute("SELECT principal, stored_bytes FROM share"))
+    given_up = db.execute(
+        f"SELECT principal, sum({JOB_BYTES}) FROM job WHERE expired = 1"  # noqa: S608
+        " AND NOT EXISTS (SELECT 1 FROM watch WHERE watch.job_id = job.job_id) GROUP BY principal"
+    )
+    for principal, size in given_up:
+        stored[principal] -= size
+    return stored
 
 
 def session(db: sqlite3.Connection, session_id: str) -> SessionRow | None:

@@ -6,9 +6,11 @@ Entries of journals are not among them: `GroupWriter` packs those of a whole gro
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 
 from arcp_trio.store.records import Status
-from arcp_trio.store.retention import surplus
+from arcp_trio.store.retention import surplus, surplus_bytes
+from arcp_trio.store.sqlite import _rows
 from arcp_trio.store.writes import (
     AcceptJob,
     AddSubmitter,
@@ -52,8 +54,10 @@ def accept_job(write: AcceptJob, db: sqlite3.Connection) -> None:
             (row.job_id, write.parent),
         )
     if key is not None:
+        # An expired key may be there still. To replace it would call no trigger for its end.
+        db.execute("DELETE FROM key WHERE principal = ? AND key = ?", (key.principal, key.key))
         db.execute(
-            "INSERT OR REPLACE INTO key"
+            "INSERT INTO key"
             " (principal, key, fingerprint, job_id, accepted, expires_at, due)"
             " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6)",
             (key.principal, key.key, key.fingerprint, key.job_id, key.accepted, key.expires_at),
@@ -160,9 +164,30 @@ def expire(write: Expire, db: sqlite3.Connection) -> None:
         " ORDER BY finished_at, terminal_ordinal LIMIT ?)",
         list(surplus(finished, write.finished_jobs).items()),
     )
+    stored = _rows.stored_bytes(db)
+    for principal, size in surplus_bytes(stored, write.bytes_each, write.bytes_total).items():
+        _expire_bytes(db, principal, size)
     db.execute(
         "DELETE FROM key WHERE due <= ?"
         " AND NOT EXISTS (SELECT 1 FROM retained WHERE retained.job_id = key.job_id)",
         (write.now,),
     )
     db.execute("UPDATE key SET due = NULL WHERE due <= ?", (write.now,))
+
+
+def _expire_bytes(db: sqlite3.Connection, principal: str, size: int) -> None:
+    """Mark a principal's oldest finished jobs, until they have `size` bytes together."""
+    jobs = db.execute(
+        f"SELECT jid, {_rows.JOB_BYTES} FROM job"  # noqa: S608
+        " WHERE principal = ? AND finished_at IS NOT NULL AND expired = 0"
+        " ORDER BY finished_at, terminal_ordinal",
+        (principal,),
+    )
+    marked: list[tuple[int]] = []
+    with closing(jobs):
+        for jid, job_size in jobs:
+            if size <= 0:
+                break
+            marked.append((jid,))
+            size -= job_size
+    db.executemany("UPDATE job SET expired = 1 WHERE jid = ?", marked)

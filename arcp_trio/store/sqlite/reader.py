@@ -82,6 +82,9 @@ class SqliteReader(Reads):
     async def recover(self) -> Recovered:
         return await self._read(_rows.recover)
 
+    async def stored_bytes(self) -> Mapping[str, int]:
+        return await self._read(_rows.stored_bytes)
+
     async def session(self, session_id: str) -> SessionRow | None:
         return await self._read(_rows.session, session_id)
 
