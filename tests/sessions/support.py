@@ -88,7 +88,7 @@ class Stage(stage.Stage[PausingStore]):
         Tables that are empty are left out.
         """
         tables = attrs.asdict(self.store._tables, recurse=False)
-        of_jobs = {"journals", "listed", "finished", "keys"}
+        of_jobs = {"journals", "listed", "finished", "keys", "stored"}
         stored = {
             name: len(table)
             for name, table in tables.items()

@@ -66,8 +66,9 @@ async def running(store: S) -> AsyncGenerator[S, None]:
 
 
 async def _left_in_memory(store: Store) -> Mapping[str, int]:
-    tables = {name: len(table) for name, table in vars(store).items() if isinstance(table, dict)}
-    return {name: size for name, size in tables.items() if size}
+    assert isinstance(store, MemoryStore)
+    tables = attrs.asdict(store._tables, recurse=False)
+    return {name: len(table) for name, table in tables.items() if table}
 
 
 @contextmanager
