@@ -1,7 +1,7 @@
 """Checks that names and prose keep to the house's rules; `make lint` runs it.
 
 - No class name of the package exists twice: a name in a traceback or a document means one class.
-- Every class and module that docs/glossary.md names exists.
+- docs/glossary.md has each word once, in order, and every class and module that it names exists.
 - Constants of modules are annotated as Final.
 - Docstrings, comments, messages and documents avoid phrases that readers stumble over.
 """
@@ -42,10 +42,29 @@ PRONOUN = re.compile(r"(?:It|They|He|She|This|These|Those|That|Their|Who|Whom|Wh
 
 def main() -> int:
     """Print what breaks a rule, and return the exit status."""
-    faults = [*_class_names(), *_constants(), *_prose_of_code(), *_prose_of_documents()]
+    faults = [
+        *_glossary_words(),
+        *_class_names(),
+        *_constants(),
+        *_prose_of_code(),
+        *_prose_of_documents(),
+    ]
     for fault in faults:
         print(fault)
     return 1 if faults else 0
+
+
+def _glossary_words() -> Iterator[str]:
+    before = ""
+    for line, text in enumerate(GLOSSARY.read_text().splitlines(), 1):
+        row = re.match(r"\| ([a-z][\w -]*) \| .* \| `", text)
+        if row is not None:
+            word = row[1]
+            if word == before:
+                yield f"{GLOSSARY}:{line}: {word} stands here twice"
+            elif word < before:
+                yield f"{GLOSSARY}:{line}: {word} belongs before {before}"
+            before = word
 
 
 def _class_names() -> Iterator[str]:

@@ -1,6 +1,7 @@
 """A client that may be killed at any time, and comes back to the same job.
 
-    ARCP_TOKEN=… python examples/comes_back.py report-of-monday
+    make serve
+    ARCP_TOKEN=$(cat .arcp/token) python examples/comes_back.py report-of-monday
 
 The argument is the job's idempotency key. The first run starts the job. Kill that run, even with
 `kill -9`, and start it again with the same key: the job has gone on meanwhile, and its events come

@@ -1,6 +1,7 @@
 """A dashboard: follows all jobs that run, also those that begin later, and prints what they do.
 
-    ARCP_TOKEN=… python examples/dashboard.py
+    make serve
+    ARCP_TOKEN=$(cat .arcp/token) python examples/dashboard.py
 
 `ARCP_URL` names another runtime than ws://127.0.0.1:7777/arcp. A principal sees its own jobs; one
 that `serve --observer` names sees everybody's. The dashboard may come and go: jobs do not notice.

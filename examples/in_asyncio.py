@@ -1,6 +1,7 @@
 """A client in an asyncio program: Trio runs beside asyncio's event loop, in the same thread.
 
-    ARCP_TOKEN=… python examples/in_asyncio.py
+    make serve
+    ARCP_TOKEN=$(cat .arcp/token) python examples/in_asyncio.py
 
 `run_trio` is all that it takes. A thread has one such run at a time: start it once, and let the two
 sides talk through queues. What cancels asyncio's side, such as Ctrl-C, cancels Trio's, too.

@@ -14,11 +14,13 @@ import trio
 from arcp_trio import MemoryStore
 from arcp_trio.authority.budget import Budget
 from arcp_trio.runtime.job import outcome
+from arcp_trio.runtime.job.children import Children
 from arcp_trio.runtime.job.job import Job
 from arcp_trio.runtime.session.attachment import Attachment
 from arcp_trio.runtime.session.batch import Batch
 from arcp_trio.runtime.session.observing import Observing
 from arcp_trio.runtime.session.outbox import Outbox, Promise
+from arcp_trio.runtime.session.publisher import Publisher
 from arcp_trio.runtime.session.record import Record
 from arcp_trio.runtime.session.scribe import Scribe
 from arcp_trio.runtime.session.session import Session
@@ -109,31 +111,32 @@ def number_hidden_events(patch: pytest.MonkeyPatch) -> None:
 
 def publish_in_other_tasks(patch: pytest.MonkeyPatch) -> None:
     """Let other tasks run between taking numbers and queueing the frames."""
-    publish, turn = Scribe._publish, itertools.cycle((0, 20))
+    publish, turn = Publisher.publish, itertools.cycle((0, 20))
 
-    async def publish_later(scribe: Scribe, batch: Batch, ticks: int) -> None:
+    async def publish_later(publisher: Publisher, batch: Batch, ticks: int) -> None:
         for _ in range(ticks):
             await trio.lowlevel.checkpoint()
-        await publish(scribe, batch)
+        await publish(publisher, batch)
 
-    async def publish_aside(scribe: Scribe, batch: Batch) -> None:
-        trio.lowlevel.spawn_system_task(publish_later, scribe, batch, next(turn))
+    async def publish_aside(publisher: Publisher, batch: Batch) -> None:
+        trio.lowlevel.spawn_system_task(publish_later, publisher, batch, next(turn))
         await trio.lowlevel.checkpoint()
 
-    patch.setattr(Scribe, "_publish", publish_aside)
+    patch.setattr(Publisher, "publish", publish_aside)
 
 
 def publish_before_the_commit(patch: pytest.MonkeyPatch) -> None:
     """Send frames without waiting until they are stored."""
 
-    async def publish(self: Scribe, batch: Batch) -> None:
+    async def publish(self: Publisher, batch: Batch) -> None:
         if batch.logged:
             self._store.put(batch.write())
-        if self._outbox.unsent is not None:
-            self._outbox.unsent.extend(batch.series)
+        unsent = self._session.outbox.unsent
+        if unsent is not None:
+            unsent.extend(batch.series)
         await trio.lowlevel.checkpoint()
 
-    patch.setattr(Scribe, "_publish", publish)
+    patch.setattr(Publisher, "publish", publish)
 
 
 # -- subscriptions
@@ -201,11 +204,11 @@ def spend_alone(patch: pytest.MonkeyPatch) -> None:
 def end_without_children(patch: pytest.MonkeyPatch) -> None:
     """End a job without its children."""
 
-    def let_them(self: Job) -> None:
-        self.children.clear()
+    def let_them(_: Job) -> None:
+        """Have the children go on."""
 
-    def never_mind(self: Job, child: Job) -> None:
-        self.children.pop(child.id, None)
+    async def at_once(_: Children) -> None:
+        """Wait for nothing."""
 
     patch.setattr(Job, "_end_children", let_them)
-    patch.setattr(Job, "part_from", never_mind)
+    patch.setattr(Children, "none_left", at_once)

@@ -23,7 +23,7 @@ from arcp_trio.runtime.job import acceptance, events
 from arcp_trio.runtime.job.job import Job
 from arcp_trio.runtime.job.jobs import Jobs
 from arcp_trio.runtime.job.link import DirectLink
-from arcp_trio.runtime.session import judge, record, scribe, sessions
+from arcp_trio.runtime.session import judge, publisher, record, scribe, sessions
 from arcp_trio.runtime.session.outbox import Outbox
 from arcp_trio.runtime.session.scribe import Scribe
 from arcp_trio.runtime.session.session import Session
@@ -175,7 +175,7 @@ def small_steps(patch: pytest.MonkeyPatch) -> None:
 
 def set_back_pressure_lag(patch: pytest.MonkeyPatch, events: int) -> None:
     """Send back-pressure notices to clients that are this many events behind."""
-    patch.setattr(scribe, "BACK_PRESSURE_LAG", events)
+    patch.setattr(publisher, "BACK_PRESSURE_LAG", events)
 
 
 def set_batch_frames(patch: pytest.MonkeyPatch, frames: int) -> None:

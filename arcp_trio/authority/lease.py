@@ -34,6 +34,12 @@ MAX_PATTERNS: Final = 1000
 MAX_SEGMENTS: Final = 8192
 """Segments of all patterns of a lease, at most: they bound the cost of one check."""
 
+MAX_WORK: Final = 100_000
+"""Characters of patterns that one target is compared with, at most: ten milliseconds at worst.
+
+A thousand ordinary patterns need less than a tenth of it.
+"""
+
 MAX_BYTES: Final = 64 * 1024
 """Bytes of the patterns of a lease, at most: each listing of its job repeats them."""
 
@@ -109,11 +115,12 @@ class Lease:
         return capability in self.grants
 
     def allows(self, capability: str, forms: Sequence[str]) -> bool:
-        """Return whether each form of a target is matched by a pattern of the capability."""
+        """Return whether each form of a target is matched by a pattern of the capability.
+
+        Only patterns made to be slow (`MAX_WORK`) count as not matching without a look.
+        """
         patterns = self.grants.get(capability, ())
-        return bool(forms) and all(
-            any(pattern.matches(form) for pattern in patterns) for form in forms
-        )
+        return bool(forms) and all(_matched(patterns, form) for form in forms)
 
     def idle(self) -> str | None:
         """Say which grants can never allow anything, and why; None if each may."""
@@ -139,6 +146,18 @@ class Lease:
     def constraints(self) -> dict[str, str] | None:
         """Return the `lease_constraints` of `job.accepted`; None if there are none."""
         return None if self.expires_at is None else {"expires_at": self.expires_at}
+
+
+def _matched(patterns: Sequence[Pattern], form: str) -> bool:
+    work = 0
+    for pattern in patterns:
+        if pattern.may_match(form):
+            work += pattern.work(form)
+            if work > MAX_WORK:
+                return False
+            if pattern.matches(form):
+                return True
+    return False
 
 
 # --- reading ---------------------------------------------------------------------------------

@@ -70,7 +70,7 @@ class Pattern:
 
     def matches(self, form: str) -> bool:
         """Return whether the pattern matches the whole of a canonical form."""
-        if not form.startswith(self.prefix) or self.part not in form:
+        if not self.may_match(form):
             return False
         segments = form.split("/")
         head, *between = self._blocks
@@ -89,6 +89,18 @@ class Pattern:
                 return False
             at += len(block)
         return True
+
+    def may_match(self, form: str) -> bool:
+        """Return whether a form has what every match has; most forms that do not match lack it."""
+        return form.startswith(self.prefix) and self.part in form
+
+    def work(self, form: str) -> int:
+        """Return the cost of `matches`, in characters of the pattern that are looked at.
+
+        Text between two `**` may be tried at every segment.
+        """
+        between = self.text.rfind("**") - self.text.find("**")
+        return len(self.text) + between * (form.count("/") + 1)
 
     def witnesses(self) -> Iterator[str]:
         """Yield the witnesses (`subset.py`): a pattern that matches all of them covers this one."""

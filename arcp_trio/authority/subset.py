@@ -15,7 +15,7 @@ witness of its own: no segment, an empty one, and one that is not empty.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from arcp_trio.authority.patterns import Pattern
@@ -40,22 +40,12 @@ def uncovered(children: Sequence[Pattern], parents: Sequence[Pattern]) -> Patter
         if child in known:
             continue
         for witness in child.witnesses():
-            for parent in _candidates(parents, witness):
-                work += _work(parent.text, witness)
+            for parent in parents:
+                if not parent.may_match(witness):
+                    continue
+                work += parent.work(witness)
                 if work <= MAX_WORK and parent.matches(witness):
                     break
             else:
                 return child
     return None
-
-
-def _candidates(parents: Sequence[Pattern], witness: str) -> Iterator[Pattern]:
-    for parent in parents:
-        if witness.startswith(parent.prefix) and parent.part in witness:
-            yield parent
-
-
-def _work(text: str, witness: str) -> int:
-    """Return the cost of one match: text between two `**` may be tried at every segment."""
-    between = text.rfind("**") - text.find("**")
-    return len(text) + between * (witness.count("/") + 1)

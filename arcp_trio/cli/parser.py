@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import textwrap
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
@@ -18,6 +19,16 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         self.exit(ExitCode.USAGE, f"{PROGRAM}: {message}; see {self.prog} --help\n")
+
+
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    """Fits paragraphs into the terminal; one with indented lines is an example, and stays."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:  # noqa: ARG002 - argparse's
+        paragraphs = text.strip().split("\n\n")
+        return "\n\n".join(
+            each if "\n " in f"\n{each}" else textwrap.fill(each, width) for each in paragraphs
+        )
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -37,7 +48,7 @@ def build_parser() -> argparse.ArgumentParser:
                 help=command.help,
                 description=command.description,
                 epilog=f"example:\n  {command.example}\n\n{command.notes}",
-                formatter_class=argparse.RawDescriptionHelpFormatter,
+                formatter_class=_Formatter,
                 allow_abbrev=False,
                 argument_default=argparse.SUPPRESS,
             ),

@@ -41,12 +41,14 @@ class Answers:
         call = self._calls.accepted(frame, body)
         stream = self._jobs.submitted(body.job_id)
         stream.own = True
+        if call is None:
+            self._jobs.keep_unclaimed(stream)
+            return
         stream.add_credentials(body.credentials)
         stream.budget = budget_in(text)
-        if call is not None:
-            stream.claimed = True
-            stream.submission = call.payload
-            self._calls.succeed(call, (stream, body))
+        stream.claimed = True
+        stream.submission = call.payload
+        self._calls.succeed(call, (stream, body))
 
     def subscribed(self, frame: Envelope, text: str | bytes) -> None:
         """Take a `job.subscribed` (§7.6)."""

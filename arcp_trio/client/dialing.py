@@ -30,6 +30,9 @@ from arcp_trio.transport.stdio import spawn
 MAX_FRAME_BYTES: Final = 16 * 1024 * 1024
 """The largest frame that a client takes. Other vendors' runtimes send larger ones than ours."""
 
+FIRST_FRAME_BYTES: Final = 1024 * 1024
+"""The largest welcome: nothing is known yet of the runtime that sends it."""
+
 CONNECT_SECONDS: Final = 10.0
 """How long it may take to open a connection and a session on it."""
 
@@ -180,7 +183,9 @@ async def _websocket(
     stream: trio.abc.Stream, *, host: str, path: str, hint: str = ""
 ) -> AsyncGenerator[Transport, None]:
     async with AsyncExitStack() as stack:
-        opening = open_websocket(stream, host=host, path=path, max_bytes=MAX_FRAME_BYTES)
+        opening = open_websocket(
+            stream, host=host, path=path, max_bytes=MAX_FRAME_BYTES, first_bytes=FIRST_FRAME_BYTES
+        )
         try:
             transport = await stack.enter_async_context(opening)
         except HandshakeFailed as error:
@@ -200,7 +205,9 @@ async def _websocket(
 async def _by_command(command: list[str]) -> AsyncGenerator[Transport, None]:
     async with AsyncExitStack() as stack:
         try:
-            child = await stack.enter_async_context(spawn(command, max_bytes=MAX_FRAME_BYTES))
+            child = await stack.enter_async_context(
+                spawn(command, max_bytes=MAX_FRAME_BYTES, first_bytes=FIRST_FRAME_BYTES)
+            )
         except OSError as error:
             raise CommandFailed(f"{command[0]} cannot be started: {error}") from error
         yield child.transport

@@ -20,6 +20,8 @@ from arcp_trio.wire.json import JsonLike, JsonValue, dumps
 from arcp_trio.wire.messages import AgentInfo
 
 CLIENT_NAME: Final = "arcp_trio"
+MAX_WELCOME_VALUES: Final = 100_000
+"""JSON values of a welcome, at most: each of them takes many times its size on the wire."""
 MIN_HEARTBEAT_SECONDS: Final = 1.0
 """The shortest interval between pings, even if the runtime asks for a shorter one."""
 
@@ -86,7 +88,7 @@ async def greet(transport: Transport, said: bytes, features: Iterable[str]) -> G
 
 def _decode(text: str | bytes) -> Envelope:
     try:
-        return envelope.decode(text)
+        return envelope.decode(text, max_values=MAX_WELCOME_VALUES)
     except envelope.MalformedFrame as error:
         raise ProtocolError(f"the runtime does not speak ARCP 1.1: {error}") from None
 

@@ -23,6 +23,9 @@ log = logging.getLogger(__name__)
 _MAX_PAST: Final = 10_000
 """How many ended jobs are remembered, and how many subscriptions that were given up."""
 
+_MAX_UNCLAIMED: Final = 1_000
+"""How many running jobs are followed that no call has asked for, such as delegated ones."""
+
 
 class SessionJobs:
     """The jobs of one session. Each running job has a stream, which its frames are given to."""
@@ -50,6 +53,8 @@ class SessionJobs:
         # Some runtimes tell the end of a job once, whatever is submitted or subscribed to later.
         self._ended: WeakValueDictionary[str, JobStream] = WeakValueDictionary()
         self._past: dict[str, None] = {}
+        self._unclaimed: dict[str, JobStream] = {}
+        """Running jobs that were accepted and that no call has asked for, the oldest first."""
 
     # -- numbers (§8.3)
 
@@ -90,6 +95,18 @@ class SessionJobs:
         else:
             stream = self.find(job_id)
         return stream or self.begin(job_id)
+
+    def keep_unclaimed(self, stream: JobStream) -> None:
+        """Follow a job that no call has asked for, such as a delegated one; not any number."""
+        if stream.claimed or stream.id not in self.running:
+            return
+        self._unclaimed[stream.id] = stream
+        if len(self._unclaimed) > _MAX_UNCLAIMED:
+            oldest = next(iter(self._unclaimed.values()))
+            del self._unclaimed[oldest.id]
+            if not oldest.claimed:
+                log.debug("forgotten: %s, as more jobs are accepted than are followed", oldest.id)
+                self.lose(oldest, InvalidRequest("the runtime has told of too many jobs"))
 
     def find(self, job_id: str) -> JobStream | None:
         """Return the stream of a job that runs, or that has ended: no frame tells its end again."""
@@ -134,6 +151,7 @@ class SessionJobs:
     def _retire(self, stream: JobStream) -> None:
         """Remove the stream of a job that has ended. Its handle, if any, has the unread events."""
         self.running.pop(stream.id, None)
+        self._unclaimed.pop(stream.id, None)
         self._ended[stream.id] = stream
         _remember(self._past, stream.id)
         if not stream.claimed:

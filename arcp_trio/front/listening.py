@@ -29,12 +29,15 @@ _OWNER_ONLY: Final = 0o600
 class CannotListen(OSError):  # noqa: N818 - says what it is
     """Listening on `host` is not possible, or no longer; `strerror` says why."""
 
-    def __init__(self, number: int, reason: str, host: str) -> None:
+    def __init__(self, number: int, reason: str, host: str, port: int | None = None) -> None:
         super().__init__(number, reason)
         self.host: Final = host
+        self.port: Final = port
+        """The port that was asked for, if one was."""
 
     def __str__(self) -> str:
-        return f"{self.host}: {self.strerror}"
+        where = self.host if self.port is None else f"{self.host} port {self.port}"
+        return f"{where}: {self.strerror}"
 
 
 async def listen(hosts: Sequence[str], port: int) -> list[trio.SocketListener]:
@@ -75,7 +78,8 @@ async def _open_one(host: str, port: int) -> list[trio.SocketListener]:
         return await _open_tcp(host, port)
     except OSError as error:
         number = error.errno or errno.EINVAL
-        raise CannotListen(number, error.strerror or str(error), host) from error
+        asked = None if host.startswith(UNIX_PREFIX) else port or None
+        raise CannotListen(number, error.strerror or str(error), host, asked) from error
     except ValueError as error:
         raise CannotListen(errno.EINVAL, "not an address or a name", host) from error
 

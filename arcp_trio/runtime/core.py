@@ -8,12 +8,12 @@ from collections.abc import Sequence
 import attrs
 import trio
 
+from arcp_trio.rounds import Rounds
 from arcp_trio.runtime.access import Authenticator, Policy, WrongTokens
 from arcp_trio.runtime.clock import Clock
 from arcp_trio.runtime.ledger import Ledger
 from arcp_trio.runtime.limits import Limits
 from arcp_trio.runtime.metrics import Metrics
-from arcp_trio.runtime.rounds import Rounds
 from arcp_trio.runtime.tracing import Tracer
 from arcp_trio.runtime.turns import TurnTable
 from arcp_trio.store.interface import Store

@@ -49,7 +49,72 @@ class Replay(Protocol):
         ...
 
 
-class Store(WriteQueue, ABC):
+class Reads(ABC):
+    """What can be read of a store."""
+
+    @abstractmethod
+    async def recover(self) -> Recovered:
+        """Return what a runtime that starts has to know of what is stored."""
+
+    @abstractmethod
+    async def session(self, session_id: str) -> SessionRow | None:
+        """Return a session, with its watches."""
+
+    @abstractmethod
+    async def session_of_token(self, digest: bytes) -> str | None:
+        """Return the id of the session whose newest or spare resume token has this digest."""
+
+    @abstractmethod
+    async def owner(self, job_id: str) -> str | None:
+        """Return the principal of a job, running or finished, with as much work as for no job."""
+
+    @abstractmethod
+    async def job(self, job_id: str) -> JobRow | None:
+        """Return a job, running or finished."""
+
+    @abstractmethod
+    async def jobs(self, query: JobQuery) -> Sequence[JobRow]:
+        """Return a page of retained jobs, running or finished.
+
+        Jobs that come and go between two pages move no other job from one page to another.
+        """
+
+    @abstractmethod
+    async def index_after(self, job_id: str, seq: int) -> int | None:
+        """Return the index after the last entry with a number up to `seq`; None without a job.
+
+        The numbers are those of the session that first submitted the job; it may have acknowledged
+        them, or be gone. Entries that it never numbered follow those that it had numbered. If
+        the entries there were given up, return the index of the oldest entry that is left.
+        """
+
+    @abstractmethod
+    async def key(self, principal: str, key: str, now: float) -> KeyRow | None:
+        """Return what an idempotency key stands for, unless it has expired."""
+
+    @abstractmethod
+    async def owed(self, cursors: Mapping[str, int], entries: int, size: int) -> Sequence[Owed]:
+        """Return the first entries at or after `cursors`, merged in the order of their emission.
+
+        They are at most `entries`, and at most `size` bytes, but at least one.
+
+        Raises:
+            JournalTrimmed: a journal no longer reaches back to its cursor.
+        """
+
+    @abstractmethod
+    async def covers(self, session_id: str, after: int) -> bool:
+        """Return whether every frame of the session after number `after` can still be replayed."""
+
+    @abstractmethod
+    def replay(self, session_id: str, after: int, top: int, log_rows: int) -> Replay:
+        """Replay the frames after `after` up to `top`, with the marks of the first `log_rows` rows.
+
+        A mark is replayed only if its row existed when the resume began.
+        """
+
+
+class Store(WriteQueue, Reads):
     """Stores queued writes in order, in groups, by one writer; reads see what is committed."""
 
     durable = False
@@ -96,61 +161,12 @@ class Store(WriteQueue, ABC):
             StoreError: it cannot be done now; the caller tries the same writes again.
         """
 
-    # -- reading
+    # -- reading: see `Reads`
 
-    @abstractmethod
-    async def recover(self) -> Recovered:
-        """Return what a runtime that starts has to know of what is stored."""
+    def for_principal(self, principal: str, *, urgent: bool = False) -> Reads:  # noqa: ARG002
+        """Return the same reads, done when it is the principal's turn.
 
-    @abstractmethod
-    async def session(self, session_id: str) -> SessionRow | None:
-        """Return a session, with its watches."""
-
-    @abstractmethod
-    async def session_of_token(self, digest: bytes) -> str | None:
-        """Return the id of the session whose newest or spare resume token has this digest."""
-
-    @abstractmethod
-    async def job(self, job_id: str) -> JobRow | None:
-        """Return a job, running or finished."""
-
-    @abstractmethod
-    async def jobs(self, query: JobQuery) -> Sequence[JobRow]:
-        """Return a page of retained jobs, running or finished.
-
-        Jobs that come and go between two pages move no other job from one page to another.
+        An engine that does one read at a time gives turns by principal (`Rounds`); what resumes a
+        session is urgent. By default, no read waits. The store's own reads are the runtime's.
         """
-
-    @abstractmethod
-    async def index_after(self, job_id: str, seq: int) -> int | None:
-        """Return the index after the last entry with a number up to `seq`; None without a job.
-
-        The numbers are those of the session that first submitted the job; it may have acknowledged
-        them, or be gone. Entries that it never numbered follow those that it had numbered. If
-        the entries there were given up, return the index of the oldest entry that is left.
-        """
-
-    @abstractmethod
-    async def key(self, principal: str, key: str, now: float) -> KeyRow | None:
-        """Return what an idempotency key stands for, unless it has expired."""
-
-    @abstractmethod
-    async def owed(self, cursors: Mapping[str, int], entries: int, size: int) -> Sequence[Owed]:
-        """Return the first entries at or after `cursors`, merged in the order of their emission.
-
-        They are at most `entries`, and at most `size` bytes, but at least one.
-
-        Raises:
-            JournalTrimmed: a journal no longer reaches back to its cursor.
-        """
-
-    @abstractmethod
-    async def covers(self, session_id: str, after: int) -> bool:
-        """Return whether every frame of the session after number `after` can still be replayed."""
-
-    @abstractmethod
-    def replay(self, session_id: str, after: int, top: int, log_rows: int) -> Replay:
-        """Replay the frames after `after` up to `top`, with the marks of the first `log_rows` rows.
-
-        A mark is replayed only if its row existed when the resume began.
-        """
+        return self

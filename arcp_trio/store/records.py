@@ -248,9 +248,11 @@ class JobQuery:
 
     def wants(self, row: JobRow) -> bool:
         """Return whether status and agent of a job are as the query asks."""
-        if row.status not in self.statuses:
-            return False
-        return self.agent is None or self.agent in (row.agent, row.agent.partition("@")[0])
+        return row.status in self.statuses and self.wants_agent(row.agent)
+
+    def wants_agent(self, agent: str) -> bool:
+        """Return whether the query asks for jobs of an agent, given as `name@version`."""
+        return self.agent is None or self.agent in (agent, agent.partition("@")[0])
 
 
 @attrs.frozen(kw_only=True)

@@ -101,6 +101,7 @@ def connect(
     host: str = "localhost",
     path: str = WEBSOCKET_PATH,
     max_bytes: int,
+    first_bytes: int | None = None,
 ) -> AbstractAsyncContextManager[Transport]:
     """Do the client's part of the opening handshake on `stream`; otherwise like `accept`.
 
@@ -119,7 +120,7 @@ def connect(
             receive_buffer_size=_READ_BYTES,
         )
 
-    frames = FrameStream(stream, client=True, max_bytes=max_bytes)
+    frames = FrameStream(stream, client=True, max_bytes=max_bytes, first_bytes=first_bytes)
     return _open(frames, ask, host)
 
 

@@ -11,46 +11,61 @@ import os
 import secrets
 import threading
 import time
+from collections.abc import Iterator
 from typing import Final
 
 _ALPHABET: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"  # Crockford's base 32
 _PAIRS: Final = [high + low for high in _ALPHABET for low in _ALPHABET]
 
-# A ULID is 26 digits of 5 bits. The lowest four digits are looked up for each id; the others are
-# kept, because they change only when the clock does.
-_LOW_BITS: Final = 20
+# A ULID is 26 digits of 5 bits: 48 bits of time and 80 others. The lowest six digits are looked up
+# for each id; the others are kept, because they change only when the clock does or on a carry.
+_LOW_BITS: Final = 30
 _LOW_MASK: Final = (1 << _LOW_BITS) - 1
-_HEAD_DIGITS: Final = 22
+_HEAD_DIGITS: Final = 20
+_STEP_BITS: Final = 20
+_STEPS_AT_ONCE: Final = 1024
 
 
 class _Ulids:
-    """A source of ULIDs that always increase, also when the clock steps back or stands still."""
+    """A source of ULIDs that always increase, also when the clock steps back or stands still.
+
+    Each is further than the one before by a random step, so that nobody can count on to the next.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # agents may run code in threads
         self._millis = -1
-        self._last = 0
+        self._high = 0
+        self._low = 0
         self._head = ""
+        self._steps = _steps()
 
     def next(self) -> str:
         millis = time.time_ns() // 1_000_000
         with self._lock:
+            low = self._low + next(self._steps)
             if millis > self._millis:
                 self._millis = millis
                 fresh = millis << 80 | int.from_bytes(os.urandom(10), "big")
-                self._set(max(fresh, self._last + 1))
-            elif self._last & _LOW_MASK == _LOW_MASK:
-                self._set(self._last + 1)
+                self._begin(max(fresh, (self._high << _LOW_BITS) + low))
+            elif low > _LOW_MASK:
+                self._begin((self._high << _LOW_BITS) + low)
             else:
-                self._last += 1
-            low = self._last & _LOW_MASK
-            return self._head + _PAIRS[low >> 10] + _PAIRS[low & 0x3FF]
+                self._low = low
+            low = self._low
+            return self._head + _PAIRS[low >> 20] + _PAIRS[low >> 10 & 0x3FF] + _PAIRS[low & 0x3FF]
 
-    def _set(self, value: int) -> None:
-        self._last = value
-        high = value >> _LOW_BITS
+    def _begin(self, value: int) -> None:
+        self._high, self._low = value >> _LOW_BITS, value & _LOW_MASK
         shifts = range(5 * (_HEAD_DIGITS - 1), -1, -5)
-        self._head = "".join(_ALPHABET[high >> shift & 31] for shift in shifts)
+        self._head = "".join(_ALPHABET[self._high >> shift & 31] for shift in shifts)
+
+
+def _steps() -> Iterator[int]:
+    while True:
+        drawn = memoryview(os.urandom(4 * _STEPS_AT_ONCE)).cast("I")
+        for step in drawn:
+            yield (step >> (32 - _STEP_BITS)) + 1
 
 
 _ulids: Final = _Ulids()  # one per process, so that all its ids increase

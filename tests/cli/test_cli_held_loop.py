@@ -25,7 +25,7 @@ async def echo(job):
     return job.input
 """
 
-pytestmark = pytest.mark.real_tcp
+pytestmark = [pytest.mark.real_tcp, pytest.mark.alone]
 
 
 def test_a_held_loop(start: Starter, tmp_path: Path) -> None:

@@ -280,3 +280,28 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "data").touch()
     with pytest.raises(CommandError, match="choose another --data"):
         kept_token(tmp_path / "data")
+
+
+@pytest.mark.parametrize("mode", [0o602, 0o620, 0o666, 0o777])
+def test_a_file_that_others_may_write_is_refused(tmp_path: Path, mode: int) -> None:
+    """A token file that other users can write is refused with the command that helps."""
+    listed = tmp_path / "tokens"
+    listed.write_text(f"alice={SECRET}", encoding="utf-8")
+    listed.chmod(mode)
+    with pytest.raises(CommandError, match=r"can be written by other users; use chmod go-w ") as e:
+        gather(ServeOptions(token_file=str(listed)), {})
+    assert SECRET not in str(e.value)
+    listed.chmod(0o644)
+    assert gather(ServeOptions(token_file=str(listed)), {}).principals
+
+
+def test_short_tokens_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    """A token of fewer than 16 characters leads to a warning that names its principal only."""
+    long = "x" * 16
+    tokens = (f"alice={SECRET}", f"bob={long}", f"carol=sha256:{hash_of(long + 'x')}", "dave=1")
+    gather(ServeOptions(token=tokens), {})
+    [record] = caplog.records
+    line = TextFormatter().format(record)
+    assert "short tokens can be guessed" in line
+    assert "alice, dave" in line
+    assert SECRET not in line

@@ -59,6 +59,21 @@ def test_an_operator_cancels_and_waits(tmp_path: Path, *, as_json: bool) -> None
         assert job_id in commands.run("jobs", "--status", "cancelled").out
 
 
+@pytest.mark.parametrize(
+    ("options", "advice"),
+    [
+        (["--observer=auditor"], "only the job's own principal may stop it"),
+        (["--observer=auditor", "--no-stop"], "or wait until that session is over"),
+    ],
+)
+def test_advice_at_a_refused_cancel(tmp_path: Path, options: list[str], advice: str) -> None:
+    """The advice to wait is given where waiting can help, which is not the case for an observer."""
+    with served(tmp_path, "--token=auditor=s3en", *options) as commands:
+        job_id = commands.detached("waiting")
+        refused = evolve(commands, token="s3en").refused(1, "cancel", job_id)
+        assert refused.rstrip().endswith(advice)
+
+
 def test_cancel_as_json(commands: Commands) -> None:
     """With --json, `cancel` prints an object for the agreement and one for the end."""
     first, second = commands.detached("waiting"), commands.detached("waiting")

@@ -32,7 +32,7 @@ async def holder(job):
     return os.getpid()
 """
 
-pytestmark = pytest.mark.real_tcp
+pytestmark = [pytest.mark.real_tcp, pytest.mark.alone]
 
 
 def test_the_agents_of_a_module_run_in_workers(start: Starter, tmp_path: Path) -> None:

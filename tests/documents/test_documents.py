@@ -16,7 +16,8 @@ from tests.documents.stories import pattern, play, read
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 STORIES = [path for path in DOCUMENTS if read(path.read_text()).steps]
-LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
+LINK = re.compile(r"\]\((?!https?:)([^)#]*)(?:#([^)]+))?\)")
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 LINES_OF_THE_README = 130
 
 
@@ -57,9 +58,20 @@ def test_configurations_are_accepted(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 def test_links_lead_somewhere(path: Path) -> None:
-    """What a document links to within the project exists."""
-    missing = [to for to in LINK.findall(path.read_text()) if not (path.parent / to).exists()]
+    """The files and the headings that a document links to within the project exist."""
+    missing = [
+        f"{to}#{heading}"
+        for to, heading in LINK.findall(path.read_text())
+        if not (path.parent / to).exists()
+        or (heading and heading not in anchors(path.parent / to if to else path))
+    ]
     assert missing == []
+
+
+def anchors(document: Path) -> set[str]:
+    """Return the names under which a document's headings can be linked to."""
+    headings = HEADING.findall(document.read_text())
+    return {re.sub(r"[^\w -]", "", each).lower().replace(" ", "-") for each in headings}
 
 
 def test_readme_is_short() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from arcp_trio import MemoryStore
-from arcp_trio.runtime.rounds import Rounds
+from arcp_trio.rounds import Rounds
 from arcp_trio.testing import Peer
 from tests.inside import decoding_turn
 from tests.stage import BOB, Stage, simple_agents

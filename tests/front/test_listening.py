@@ -224,6 +224,15 @@ async def test_all_or_nothing_is_listened_on(tmp_path: Path) -> None:
             await nursery.start(partial(serve, EchoRuntime(nursery), ["127.0.0.1", "no such"], 0))
 
 
+async def test_a_port_in_use_is_named() -> None:
+    """What a program reads has the address and the port."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(CannotListen) as caught:
+            await listen(["127.0.0.1"], port)
+    assert str(caught.value) == f"127.0.0.1 port {port}: Address already in use"
+
+
 async def test_a_listener_has_a_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The URL of a listener is complete, whatever folder the client runs in."""
     monkeypatch.chdir(tmp_path)

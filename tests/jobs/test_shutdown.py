@@ -115,7 +115,8 @@ async def test_clients_that_are_behind_get_everything_before_the_close(
 
     async with clients_of(runtime) as clients:
         async with runtime:
-            peer = await clients.connect()
+            peer = await clients.connect(hello=False)
+            await peer.hello(features=())  # without ack, it gets no notice of falling behind
             await peer.submit("talker")
             await talked.wait()
             listener = clients.listen(peer)

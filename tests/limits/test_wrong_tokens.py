@@ -159,3 +159,21 @@ async def test_who_begins_anew_is_behind_the_others(
     assert counts.count("new") == 1
     assert counts.count("newer") == 1  # replaces the address whose minute began first
     assert counts.count("again") == 2
+
+
+async def test_wrong_tokens_are_answered_later_and_later(autojump_clock: MockClock) -> None:
+    """The more wrong tokens an address sends, the later they are answered, and no others."""
+    async with open_stage() as stage:
+        waits: list[float] = []
+        for _ in range(30):
+            began = trio.current_time()
+            assert await told(stage.runtime, f"{HERE}:1") == "UNAUTHENTICATED"
+            waits.append(round(trio.current_time() - began, 1))
+        assert waits[:7] == [0, 0, 0, 0, 0, 0.1, 0.2]
+        assert waits == sorted(waits)
+        assert waits[-1] == 2
+        began = trio.current_time()
+        async with peer_at(stage.runtime, f"{HERE}:1") as client:
+            await client.hello(token=TEST_TOKEN)
+        assert await told(stage.runtime, f"{THERE}:1") == "UNAUTHENTICATED"
+        assert trio.current_time() == began

@@ -93,7 +93,7 @@ async def test_a_bye_is_not_answered(autojump_clock: MockClock) -> None:
 async def test_a_peer_that_goes_without_reading_is_let_go(autojump_clock: MockClock) -> None:
     """A client that does not read its farewell is disconnected after `close_seconds`."""
     async with open_stage(heartbeat_seconds=1_000, close_seconds=2) as stage:
-        peer = await stage.welcomed()
+        peer = await stage.welcomed(features=())  # without ack, it gets no notice of falling behind
         job = (await peer.submit("chatty", 5_000))["job_id"]
         resume = peer.resume_from()
         await wait_all_tasks_blocked()

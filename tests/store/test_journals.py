@@ -19,6 +19,8 @@ async def test_a_job_from_acceptance_to_end(store: Store, feeder: Feeder) -> Non
     """The row of a job has its status, its submitters and the length of its journal."""
     await feeder.job().committed()
     assert await store.job("J") == job_row()
+    assert await store.owner("J") == job_row().principal
+    assert await store.owner("K") is None
     store.put(StartJob("J", 1.0))
     await store.put(AddSubmitter("J", "T")).committed()
     row = await store.job("J")

@@ -17,7 +17,9 @@ from tests.store.engines import ENGINES, Engine, Feeder, job_row, key_row, read_
 async def kept(store: Store, *job_ids: str) -> list[str]:
     """Return those of the jobs that still exist."""
     await store.flushed()
-    return [job_id for job_id in job_ids if await store.job(job_id) is not None]
+    kept = [job_id for job_id in job_ids if await store.job(job_id) is not None]
+    assert kept == [job_id for job_id in job_ids if await store.owner(job_id) is not None]
+    return kept
 
 
 async def can_be_read(store: Store, job_id: str) -> bool:

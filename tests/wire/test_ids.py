@@ -50,11 +50,25 @@ def test_ids_carry_over_into_the_higher_digits() -> None:
     """When the lowest digits are used up within a millisecond, the higher ones are counted up."""
     source = _Ulids()
     source._millis = 2**48  # a clock that never comes
-    source._set((2**48 << 80) - 2)
-    ids = [source.next() for _ in range(4)]
-    assert ids[0].endswith("ZZZZ")
-    assert ids[1].endswith("0000")
-    assert len(set(ids)) == 4
+    source._begin((2**47 << 80) - 2)
+    ids = [source.next() for _ in range(5_000)]
+    assert all(earlier < later for earlier, later in pairwise(ids))
+    assert len({each[:20] for each in ids}) > 1
+
+
+def test_the_next_id_cannot_be_counted_on_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within a millisecond, each id is a random step further than the one before."""
+    monkeypatch.setattr(time, "time_ns", lambda: 5_000_000_000_000)
+    source = _Ulids()
+    digits = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+    values = [
+        sum(digits.index(d) << 5 * n for n, d in enumerate(source.next()[::-1]))
+        for _ in range(5_000)
+    ]
+    steps = [later - earlier for earlier, later in pairwise(values)]
+    assert len(set(steps)) > 4_900
+    assert min(steps) > 0
+    assert max(steps) > 2**19
 
 
 def test_threads_share_one_source() -> None:

@@ -6,8 +6,10 @@ import asyncio
 import os
 import resource
 import signal
+import stat
 import time
 from pathlib import Path
+from threading import Thread
 from typing import Final
 
 import trio
@@ -65,6 +67,8 @@ def about(_job: BlockingContext) -> Json:
         "environment": sorted(os.environ),
         "no_new_privs": status["NoNewPrivs"],
         "core": resource.getrlimit(resource.RLIMIT_CORE)[0],
+        "memory": resource.getrlimit(resource.RLIMIT_AS)[0],
+        "most_descriptors": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
         "uid": os.getuid(),
         "descriptors": len(list(Path("/proc/self/fd").iterdir())),
     }
@@ -138,6 +142,29 @@ def stuck(job: BlockingContext) -> Json:
 def dying(_job: BlockingContext) -> Json:
     """End the process."""
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+@agents.agent("babbling", process=True)
+def babbling(job: BlockingContext) -> Json:
+    """Write what is no frame to the runtime."""
+    for descriptor in range(3, 64):
+        if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+            os.write(descriptor, bytes([job.input]) * 100)
+            break
+    time.sleep(60)
+
+
+@agents.agent("leaving", process=True)
+def leaving(job: BlockingContext) -> Json:
+    """Leave a thread that logs for ever."""
+
+    def chatter() -> None:
+        while True:
+            job.log("left over")
+            time.sleep(0.001)
+
+    Thread(target=chatter, daemon=True).start()
+    return os.getpid()
 
 
 @agents.agent("wrong-loop", process=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -158,11 +159,31 @@ async def test_a_worker_that_dies_ends_its_job_once(peer: Peer) -> None:
     assert (await run(peer, "about"))["final_status"] == "success"
 
 
+@pytest.mark.logs_error("worker lost")
+@pytest.mark.parametrize("byte", [0, 255])
+async def test_a_worker_that_sends_no_frames_is_ended(peer: Peer, byte: int) -> None:
+    """Whatever a worker sends, it ends its own job only, at once."""
+    began = time.monotonic()
+    end = await run(peer, "babbling", byte)
+    assert (end["code"], end["message"]) == ("INTERNAL_ERROR", "the agent's process ended")
+    assert time.monotonic() - began < 10
+    assert (await run(peer, "about"))["final_status"] == "success"
+
+
 async def test_workers_are_recycled(peer: Peer) -> None:
     """A worker does a few jobs, one after the other, and is then replaced."""
     jobs = [(await run(peer, "about"))["result"]["pid"] for _ in range(12)]
     assert 4 <= len(set(jobs)) <= 12
     assert max(jobs.count(each) for each in set(jobs)) == 3
+
+
+async def test_what_an_agent_leaves_running_acts_for_no_other_job(peer: Peer) -> None:
+    """A worker in which a thread was left running is ended; its calls are not carried out."""
+    left = {(await run(peer, "leaving"))["result"] for _ in range(COUNT)}
+    for _ in range(2 * COUNT):
+        job = await peer.submit("about")
+        assert (await end_of(peer, job))["result"]["pid"] not in left
+        assert peer.recorder.events(job["job_id"]) == []
 
 
 async def test_principals_take_turns(runtime: Runtime, peer: Peer) -> None:
@@ -175,6 +196,23 @@ async def test_principals_take_turns(runtime: Runtime, peer: Peer) -> None:
         assert len(ended) <= 2 * COUNT
     for each in many:
         await end_of(peer, each)
+
+
+async def test_workers_have_the_user_and_the_bounds_that_are_given() -> None:
+    """Only root can give another user; anybody can bound the memory."""
+    user = 65_534 if os.geteuid() == 0 else None
+    most = 4 * 2**30
+    with trio.fail_after(50):
+        async with Runtime(
+            auth=StaticTokens({TEST_TOKEN: "alice"}),
+            workers=Workers(count=1, user=user, memory_bytes=most, descriptors=50),
+        ) as runtime:
+            runtime.add(agents_in_processes.agents)
+            async with open_peer(runtime) as peer:
+                await peer.hello()
+                found = (await run(peer, "about"))["result"]
+    assert found["uid"] == (os.getuid() if user is None else user)
+    assert (found["memory"], found["most_descriptors"]) == (most, 50)
 
 
 def test_a_function_that_cannot_be_imported_is_refused() -> None:

@@ -16,6 +16,7 @@ from arcp_trio.cli.client.signals import Interrupts
 from arcp_trio.cli.errors import ExitCode
 from arcp_trio.cli.text import safe_line
 from arcp_trio.wire.errors import InvalidRequest, JobNotFound, PermissionDenied
+from arcp_trio.wire.features import Feature
 from arcp_trio.wire.json import JsonObject
 
 _AGAIN_SECONDS: Final = 0.5
@@ -55,6 +56,9 @@ async def _ask(client: Client, options: CancelOptions) -> None:
     try:
         await client.stop(options.job_id, options.reason)
     except PermissionDenied as error:
+        if Feature.STOP in client.features:
+            raise
+        # Only the session that submitted the job may cancel it, while that session exists.
         raise refused(
             error,
             "; press Ctrl-C where it was submitted, or wait until that session is over",

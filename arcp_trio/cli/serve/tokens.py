@@ -30,6 +30,9 @@ _SHA256: Final = re.compile("[0-9a-fA-F]{64}")
 _OWNER_ONLY: Final = 0o600
 _OWNER_ONLY_FOLDER: Final = 0o700
 _OTHERS: Final = 0o077
+_OTHERS_WRITE: Final = 0o022
+_SHORT: Final = 16
+"""Characters; 16 that a generator makes cannot be guessed."""
 
 log = logging.getLogger(__name__)
 
@@ -70,14 +73,19 @@ def given_tokens(
         CommandError: a source cannot be read, or has a mistake in it.
     """
     principals: dict[str, str] = {}
+    short: dict[str, None] = {}
     for where, text in _given(options, environment, read):
         principal, token = parse_token(text, where)
+        if len(token) < _SHORT:
+            short[principal] = None
         digest = _digest_of(token, where)
         if principals.setdefault(digest, principal) != principal:
             raise CommandError(
                 f"{where}: {principal} has the same token as {principals[digest]}; "
                 "give each principal its own"
             )
+    if short:
+        log.warning("short tokens can be guessed", extra={"principals": ", ".join(short)})
     if principals or options.jwt_keys is not None:
         return Tokens(principals=principals)
     if options.token_file is not None:
@@ -117,6 +125,7 @@ def _numbered(source: str, items: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 def _file_lines(path: Path, read: ReadFile) -> Iterator[tuple[str, str]]:
     try:
+        _check_not_writable(path)
         lines = read(path).decode().splitlines()
     except OSError as error:
         raise CommandError(f"cannot read the token file {path}: {reason(error)}") from error
@@ -125,6 +134,15 @@ def _file_lines(path: Path, read: ReadFile) -> Iterator[tuple[str, str]]:
     for number, line in enumerate(map(str.strip, lines), start=1):
         if line and not line.startswith("#"):
             yield f"{path} line {number}", line
+
+
+def _check_not_writable(path: Path) -> None:
+    """Refuse a file that others may write: they could give themselves any principal."""
+    facts = path.stat()
+    if stat.S_ISREG(facts.st_mode) and stat.S_IMODE(facts.st_mode) & _OTHERS_WRITE:
+        raise CommandError(
+            f"the token file {path} can be written by other users; use chmod go-w {path}"
+        )
 
 
 def parse_token(text: str, where: str) -> tuple[str, str]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
+import trio
 
 from arcp_trio.runtime.access import address_of
 from arcp_trio.runtime.limits import limit_hit
@@ -39,6 +40,13 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.session.sessions import Sessions
     from arcp_trio.store.interface import Replay
     from arcp_trio.transport.base import Transport
+
+FREE_MISTAKES: Final = 5
+"""Wrong tokens of an address in a minute that are answered at once."""
+PAUSE_SECONDS: Final = 0.1
+"""How much later each further one is answered than the one before."""
+LONGEST_PAUSE: Final = 2.0
+"""Seconds; a right token is always answered at once."""
 
 log = logging.getLogger(__name__)
 
@@ -113,20 +121,25 @@ class Handshake:
         try:
             principal = await self._core.authenticate(auth.token)
         except Unauthenticated as error:
-            raise self._wrong_token(error) from None
+            raise await self._wrong_token(error) from None
         except ArcpError:
             raise
         except Exception:
             log.exception("authenticator failed")
             raise InternalError("the token could not be checked") from None
         if not principal:
-            raise self._wrong_token(Unauthenticated("the token is not valid"))
+            raise await self._wrong_token(Unauthenticated("the token is not valid"))
         return principal
 
-    def _wrong_token(self, error: Unauthenticated) -> ArcpError:
-        """Count a wrong token; past the limit of its address, return the limit's error instead."""
+    async def _wrong_token(self, error: Unauthenticated) -> ArcpError:
+        """Count a wrong token, and return its error, the later the more its address has sent.
+
+        Past the limit of its address the limit's error is returned instead.
+        """
         most = self._core.limits.failed_auth_per_minute
-        if self._core.wrong_tokens.count(address_of(self._transport.peer)) > most:
+        count = self._core.wrong_tokens.count(address_of(self._transport.peer))
+        await trio.sleep(min(LONGEST_PAUSE, PAUSE_SECONDS * max(0, count - FREE_MISTAKES)))
+        if count > most:
             return limit_hit("failed_auth_per_minute", most, what_helps="try again in a minute")
         return error
 
@@ -165,8 +178,10 @@ class Handshake:
         features: frozenset[str] | None,
         dialect: Dialect | None,
     ) -> Opened:
-        store, digest = self._core.store, token_digest(resume.resume_token)
-        session_id = resume.session_id or await store.session_of_token(digest)
+        digest = token_digest(resume.resume_token)
+        # Clients that give no bearer token have one turn together until their session is known.
+        reads = self._core.store.for_principal(principal or "", urgent=True)
+        session_id = resume.session_id or await reads.session_of_token(digest)
         session = None if session_id is None else await self._sessions.wake(session_id)
         if session is None:
             raise cannot_resume()

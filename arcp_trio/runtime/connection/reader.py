@@ -14,8 +14,8 @@ from arcp_trio.wire.errors import ArcpError, InvalidRequest
 from arcp_trio.wire.messages import Ack, Message, parse
 
 if TYPE_CHECKING:
+    from arcp_trio.rounds import Rounds
     from arcp_trio.runtime.limits import Limits
-    from arcp_trio.runtime.rounds import Rounds
     from arcp_trio.transport.base import Transport
 
 

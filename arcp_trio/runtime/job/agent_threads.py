@@ -65,7 +65,6 @@ class AgentThreads:
                     await thread.run()
                     nursery.cancel_scope.cancel(reason="the thread has ended")
             if life.cancelled_caught:
-                carrier.cancel()
                 log.warning("agent's thread abandoned", extra=desk.job.facts)
             around.cancel_scope.cancel(reason="the thread is over")
         await trio.lowlevel.checkpoint_if_cancelled()
@@ -114,6 +113,7 @@ class _Thread:
                 with suppress(trio.RunFinishedError):
                     token.run_sync_soon(self._has_ended)
 
+        await trio.lowlevel.checkpoint_if_cancelled()  # from here on the thread does start
         self._threads.begun(self._principal)
         try:
             # Threads are counted by principal; Trio's own limit is for the runtime's threads.

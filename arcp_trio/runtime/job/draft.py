@@ -119,7 +119,7 @@ def draft(jobs: Jobs, wanted: Wanted, source: JobSource) -> Job:
     )
     jobs.admit(job)
     if parent is not None:
-        parent.adopt(job)
+        parent.children.add(job)
     if source.wants_credentials:
         job.wallet = wallet_for(job)
     return job

@@ -11,15 +11,15 @@ import trio
 from arcp_trio.runtime.job import costs, outcome
 from arcp_trio.runtime.job.agent_run import AgentRun
 from arcp_trio.runtime.job.agents import Agent
+from arcp_trio.runtime.job.children import Children
 from arcp_trio.runtime.job.events import add_event
 from arcp_trio.runtime.job.journal import Journal
 from arcp_trio.runtime.job.last_event import LastEvent
 from arcp_trio.runtime.job.outcome import Outcome
 from arcp_trio.runtime.job.result_chunks import ResultChunks
-from arcp_trio.runtime.wake import Wake
 from arcp_trio.store.records import Status
 from arcp_trio.store.writes import StartJob
-from arcp_trio.wire.errors import ArcpError, InternalError, LeaseExpired, error_from_payload
+from arcp_trio.wire.errors import ArcpError, LeaseExpired
 from arcp_trio.wire.json import dumps
 
 if TYPE_CHECKING:
@@ -75,8 +75,8 @@ class Job:
     """Its credentials, if it may have any (§9.8)."""
     chunks: ResultChunks | None = None
     """Its result, once the agent has begun to stream one."""
-    children: dict[str, Job] = attrs.field(factory=dict[str, "Job"])
-    """Jobs that it delegated to and that have not ended, by id."""
+    children: Children = attrs.field(factory=Children)
+    """Jobs that it delegated to and that have not ended."""
     last_event: LastEvent = attrs.field(factory=LastEvent)
     started_at: float | None = None
     """When its agent was called, on the runtime's clock."""
@@ -88,9 +88,7 @@ class Job:
     _outcome: Outcome | None = None
     _is_stopping: bool = False
     """A task waits for the agent to stop."""
-    _abandoned: bool = False
     _over: trio.Event = attrs.field(factory=trio.Event)
-    _child_ended: Wake = attrs.field(factory=Wake)
     _store_scope: trio.CancelScope = attrs.field(factory=lambda: trio.CancelScope(shield=True))
     """The scope of the wait for the terminal to be stored."""
 
@@ -195,8 +193,7 @@ class Job:
 
     def abandon(self) -> None:
         """Wait no longer for children, nor for a store that does not take the job's end."""
-        self._abandoned = True
-        self._child_ended.set()
+        self.children.abandon()
         self._store_scope.cancel(reason="the runtime is over")
 
     async def over(self) -> None:
@@ -208,8 +205,7 @@ class Job:
         self._end_children()
         if self.wallet is not None:
             self.wallet.close()
-        while self.children and not self._abandoned:
-            await self._child_ended.wait()
+        await self.children.none_left()
         if self.wallet is not None:
             await self.wallet.revoked()
         if self.ended:
@@ -254,23 +250,14 @@ class Job:
         """How many jobs are above this one."""
         return 0 if self.parent is None else self.parent.depth + 1
 
-    def adopt(self, child: Job) -> None:
-        """Count a child that is drafted: from here on this job does not end before it."""
-        self.children[child.id] = child
-
-    def part_from(self, child: Job) -> None:
-        """Stop counting a child, which has ended or was given up."""
-        del self.children[child.id]
-        self._child_ended.set()
-
     def leave_tree(self) -> None:
         """Release what the job held of its ancestors' budgets, and let its parent end."""
         self.authority.budget.close()
         if self.parent is not None:
-            self.parent.part_from(self)
+            self.parent.children.remove(self)
 
     def _end_children(self) -> None:
-        for child in self.children.values():
+        for child in self.children:
             child.agent_run.shorten_grace(self.agent_run.grace)
             if child.lease_is_over:
                 child.expire()
@@ -304,7 +291,7 @@ class Job:
             ArcpError: the job's end is decided.
         """
         if self._outcome is not None:
-            raise self._end_error()
+            raise self._outcome.refusal()
 
     def refuse_if_ended(self) -> None:
         """Refuse to add anything after the terminal.
@@ -313,12 +300,5 @@ class Job:
             ArcpError: the job has ended.
         """
         if self.ended:
-            raise self._end_error()
-
-    def _end_error(self) -> ArcpError:
-        """Make a fresh error each time: the agent may raise it, catch it and change it."""
-        assert self._outcome is not None
-        error = self._outcome.error
-        if error is None:
-            return InternalError("the job has ended")
-        return error_from_payload(error.payload())
+            assert self._outcome is not None
+            raise self._outcome.refusal()

@@ -42,15 +42,21 @@ class LoopCarrier:
         self._waits = Waits()
 
     async def carry(self) -> None:
-        """Carry out calls until cancelled."""
-        async with trio.open_nursery() as nursery:
-            async for call in self._taken:
-                if call.operation in IN_ORDER:
-                    await call.carry_out()
-                else:
-                    nursery.start_soon(
-                        call.carry_out, name=f"{call.operation.__name__} for a thread"
-                    )
+        """Carry out calls until cancelled; then end those that wait, or that come later.
+
+        An agent that has returned may have left threads of its own, which are not to wait for ever.
+        """
+        try:
+            async with trio.open_nursery() as nursery:
+                async for call in self._taken:
+                    if call.operation in IN_ORDER:
+                        await call.carry_out()
+                    else:
+                        nursery.start_soon(
+                            call.carry_out, name=f"{call.operation.__name__} for a thread"
+                        )
+        finally:
+            self.cancel()
 
     def cancel(self) -> None:
         """End each wait of the thread, and refuse to begin another, by `AgentCancelled`."""

@@ -50,6 +50,15 @@ class Outcome:
         message = one_line(self.error.message, _MOST_BRIEF)
         return payload_bytes(ErrorBrief(code=self.error.code, message=message))
 
+    def refusal(self) -> ArcpError:
+        """Return the error for what comes too late for the job.
+
+        A fresh one each time: the agent may raise it, catch it and change it.
+        """
+        if self.error is None:
+            return InternalError("the job has ended")
+        return error_from_payload(self.error.payload())
+
     def payload(self, completed_at: str) -> bytes:
         """Encode the terminal message's payload."""
         if self.result_id is not None:

@@ -118,12 +118,13 @@ class ResultChunks:
 async def _stored(job: Job) -> list[dict[str, Json]]:
     """Read the chunks back from a job's journal."""
     store = job.core.store
+    reads = store.for_principal(job.principal)
     await store.flushed()
     chunks: list[dict[str, Json]] = []
     at = 0
     while at < job.journal.length:
         try:
-            page = await store.owed({job.id: at}, PAGE_ENTRIES, PAGE_BYTES)
+            page = await reads.owed({job.id: at}, PAGE_ENTRIES, PAGE_BYTES)
         except JournalTrimmed:
             raise InternalError("the streamed result is no longer stored") from None
         at += len(page)

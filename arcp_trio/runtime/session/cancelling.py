@@ -86,14 +86,15 @@ class Cancelling:
     async def _find(self, request: Request, job_id: str) -> Job | None:
         """Return a job that has not ended; None if it has, and its client needs no answer."""
         job = self._jobs.live.get(job_id)
-        if job is None:
-            row = await self._core.store.job(job_id)
-            self._check_visible(None if row is None else row.principal)
-            assert row is not None
-            self._refuse_ended(request, row.job_id, row.status)
-            return None
-        self._check_visible(job.principal)
-        return job
+        if job is not None and self._may_see(job.principal):
+            return job
+        # The same work for a job of somebody else, running or not, as for no job at all.
+        owner = await self._session.reads.owner(job_id)
+        row = await self._session.reads.job(job_id) if owner and self._may_see(owner) else None
+        if row is None:
+            raise JobNotFound("there is no such job")
+        self._refuse_ended(request, row.job_id, row.status)
+        return None
 
     def _end(self, request: Request, job: Job, end: Outcome, agreed: Cancelled | Stopped) -> None:
         decided = job.decide(end)
@@ -110,11 +111,10 @@ class Cancelling:
         self._session.tell(Promise(tail) if decided else Answer(request.attachment, tail))
         job.wind_up()
 
-    def _check_visible(self, owner: str | None) -> None:
-        """Refuse a job that the principal may not observe as if it did not exist (§6.6)."""
+    def _may_see(self, owner: str) -> bool:
+        """Whether the principal may know of a job; if not, it does not exist for it (§6.6)."""
         may_observe = self._core.policy.may_observe
-        if owner is None or not (self._is_operator or may_observe(self._session.principal, owner)):
-            raise JobNotFound("there is no such job")
+        return self._is_operator or may_observe(self._session.principal, owner)
 
     def _check_may_cancel(self, job: Job) -> None:
         """Refuse a session that did not submit the job, while one that did exists (§7.4, §7.6)."""

@@ -103,7 +103,7 @@ class Judge:
 
     async def _look_up(self, submission: Submission, claim: Claim) -> KeyRow | None:
         async with submission.session.turns:
-            return await self._core.store.key(*claim.owner, self._core.clock.now())
+            return await submission.session.reads.key(*claim.owner, self._core.clock.now())
 
     async def _repeat(self, submission: Submission, known: KeyRow) -> Decision:
         """Return the same acceptance again, with a watch of the job (§7.2).
@@ -112,18 +112,18 @@ class Judge:
         """
         if not _is_same(submission.submit, known):
             raise DuplicateKey("this idempotency key came with other parameters before")
-        session, store = submission.session, self._core.store
+        session = submission.session
         tail = accepted_tail(loads_exact(known.accepted), submission.request.id)
         again = known.job_id in session.accepting
         async with session.turns:
-            row = await store.job(known.job_id)
+            row = await session.reads.job(known.job_id)
         again = again or (row is not None and session.id in row.submitters)
         job = self._jobs.live.get(known.job_id)
         if job is not None:
             job.submitters.add(session.id)  # even if the session was closed in between
             watch = Watch(session, job.id, job, job.journal.first)
         else:
-            ended = await store.job(known.job_id)
+            ended = await session.reads.job(known.job_id)
             if ended is None:
                 raise JobNotFound(
                     f"{known.job_id}, the job of this idempotency_key, has ended, and its end is"

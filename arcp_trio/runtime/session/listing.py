@@ -46,7 +46,7 @@ class Lister:
         The page ends before it becomes too large for a frame, but has at least one job.
         """
         core, principal = self._core, self._session.principal
-        found = await core.store.jobs(self._query(message))
+        found = await self._session.reads.jobs(self._query(message))
         page: list[tuple[JobRow, Json]] = []
         room = core.limits.frame_bytes_out - PAGE_ALLOWANCE
         for row in found[: message.page_size]:

@@ -51,21 +51,22 @@ class Observing:
             JobNotFound: there is no such job, or the principal may not know of it; the same words.
         """
         core, session = self._core, self._session
-        row = await core.store.job(message.job_id)
-        allowed = row is not None and core.policy.may_observe(session.principal, row.principal)
+        owner = await session.reads.owner(message.job_id)
+        allowed = owner is not None and core.policy.may_observe(session.principal, owner)
         audit.info(
             "subscribe: subscriber=%r job=%r owner=%r decision=%s",
             session.principal,
             message.job_id,
-            None if row is None else row.principal,
+            owner,
             "allowed" if allowed else "refused",
         )
-        if row is None or not allowed:
+        row = await session.reads.job(message.job_id) if allowed else None
+        if row is None:
             raise JobNotFound("there is no such job")
         cursor = await self._cursor(message)
         job = self._jobs.live.get(row.job_id)
         if job is None and row.finished_at is None:
-            row = await core.store.job(row.job_id)  # it has ended since
+            row = await session.reads.job(row.job_id)  # it has ended since
             if row is None:
                 raise JobNotFound("there is no such job")
         self._begin(request, row, job, cursor)
@@ -75,7 +76,7 @@ class Observing:
         if not message.history:
             return None
         after = max(0, message.from_event_seq or 0)
-        return await self._core.store.index_after(message.job_id, after)
+        return await self._session.reads.index_after(message.job_id, after)
 
     def _begin(self, request: Request, row: JobRow, job: Job | None, cursor: int | None) -> None:
         session = self._session

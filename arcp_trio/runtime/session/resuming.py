@@ -35,7 +35,8 @@ async def check_resume(store: Store, session: Session, digest: bytes, after_seq:
         ResumeWindowExpired: it does not.
     """
     record = session.record
-    covered = await store.covers(session.id, after_seq)
+    reads = store.for_principal(session.principal, urgent=True)
+    covered = await reads.covers(session.id, after_seq)
     in_range = record.floor <= after_seq <= record.top
     if session.lost is not None or not (covered and in_range and record.holds(digest)):
         raise cannot_resume()

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 from arcp_trio.runtime.farewell import Farewell
-from arcp_trio.runtime.notices import back_pressure, refusal, store_trouble
+from arcp_trio.runtime.notices import refusal, store_trouble
 from arcp_trio.runtime.session.batch import Batch
 from arcp_trio.runtime.session.outbox import (
     Answer,
@@ -23,17 +22,14 @@ from arcp_trio.runtime.session.outbox import (
     Repeat,
     Unwatch,
 )
+from arcp_trio.runtime.session.publisher import Publisher
 from arcp_trio.runtime.session.session import Session
-from arcp_trio.runtime.session.unsent import Series, Unsent
 from arcp_trio.runtime.session.watch import Watch
 from arcp_trio.store.errors import StoreError
 from arcp_trio.store.interface import JournalTrimmed, Owed
-from arcp_trio.store.queue import Group
 from arcp_trio.store.records import HOLES, Entry
-from arcp_trio.store.writes import AddSubmitter, AppendLog
 from arcp_trio.transport.close_codes import CloseCode
 from arcp_trio.wire.errors import ResumeWindowExpired
-from arcp_trio.wire.features import Feature
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.core import Core
@@ -44,9 +40,6 @@ log = logging.getLogger(__name__)
 BATCH_FRAMES: Final = 1_024
 BATCH_BYTES: Final = 1024 * 1024
 """A batch takes what is there, up to these bounds; it never waits for more."""
-
-BACK_PRESSURE_LAG: Final = 1_000
-"""How many numbers a client that may acknowledge may be behind before it is told so (§6.5)."""
 
 
 class Scribe:
@@ -62,14 +55,8 @@ class Scribe:
         self._record = session.record
         self._outbox = session.outbox
         self._store = core.store
-        self._metrics = core.metrics
-        self._clock = core.clock
         self._live = jobs.live
-        self._pressed = False
-        self._unseen: Group | None = None
-        """The store's group of the last batch."""
-        self._seen_seq = session.record.top
-        """The highest number that the client may have been sent."""
+        self._publisher = Publisher(core, session)
         self._leave: Leave | None = None
         """Carried out once the session is caught up."""
 
@@ -82,7 +69,9 @@ class Scribe:
                 items = [await outbox.items.receive(), *outbox.take()]
             await self._take(items)
             if self._catching_up:
-                await self._all_seen()  # the journals to be read are stored, even a new job's
+                await (
+                    self._publisher.all_stored()
+                )  # the journals to be read are stored, even a new job's
             if outbox.unsent is not None:
                 await outbox.unsent.room()
             if self._catching_up:
@@ -113,20 +102,20 @@ class Scribe:
                     self._say(batch, item)
                 case Repeat():
                     # First the row of the log in which the watch may have ended.
-                    await self._publish(batch)
+                    await self._publisher.publish(batch)
                     batch = Batch(session, self._live)
                     self._repeat(batch, item)
                 case Unwatch():
                     batch.unwatch(item.watch)
-                    await self._publish(batch)
+                    await self._publisher.publish(batch)
                     batch = Batch(session, self._live)
                 case Attach() | Leave():
-                    await self._publish(batch)
+                    await self._publisher.publish(batch)
                     batch = Batch(session, self._live)
-                    await self._all_seen()
+                    await self._publisher.all_stored()
                     self._switch(item)
         outbox.taken(hints)  # before the wait, during which the outbox fills again
-        await self._publish(batch)
+        await self._publisher.publish(batch)
         outbox.dealt_with(told)
         session.release(len(told))
 
@@ -136,7 +125,7 @@ class Scribe:
             # The cursors of all watches: a job that is not behind now may emit before the read.
             cursors = {job_id: watch.cursor for job_id, watch in session.watches.items()}
             try:
-                owed = await self._store.owed(cursors, BATCH_FRAMES, BATCH_BYTES)
+                owed = await self._session.reads.owed(cursors, BATCH_FRAMES, BATCH_BYTES)
             except JournalTrimmed as gone:
                 await self._give_up(gone)
                 return
@@ -151,11 +140,11 @@ class Scribe:
             await self._take(self._outbox.take())
             if session.watches.keys() - cursors.keys():
                 return
-            await self._publish(self._owed_batch(owed))
+            await self._publisher.publish(self._owed_batch(owed))
         if self._outbox.unsent is not None and not self._owed_something:
             self._outbox.caught_up()
             if self._leave is not None:
-                await self._all_seen()
+                await self._publisher.all_stored()
                 self._part(self._leave)
 
     def _owed_batch(self, owed: Sequence[Owed]) -> Batch:
@@ -196,67 +185,6 @@ class Scribe:
             return
         batch.number(watch, entry)
 
-    async def _publish(self, batch: Batch) -> None:
-        """Store a batch, then send it: a client never sees a number that could be lost.
-
-        Return as soon as the batch is being committed, so that the next one can be numbered.
-        """
-        session, unsent = self._session, self._outbox.unsent
-        if unsent is not None and self._record.top > batch.after_seq:
-            self._press(batch)
-        if batch.logged:
-            write = batch.write()
-            told = session.accepting.intersection(write.watched)
-            group = self._unseen = self._put(write, told)
-            session.hold()
-            group.then(partial(self._send, batch.series, unsent, write.top, told))
-            await group.begun()
-        elif batch.series:
-            await self._all_seen()
-            if unsent is not None:
-                unsent.extend(batch.series)
-
-    def _put(self, write: AppendLog, told: Iterable[str]) -> Group:
-        session = self._session
-        if self._store.trouble is not None and session.attached is not None:
-            session.attached.fail(store_trouble(), CloseCode.FAILED)
-        group = self._store.put(write)
-        for job_id in told:
-            # In the group of the promise: a session is a submitter only if it was told so.
-            group = self._store.put(AddSubmitter(job_id, session.id))
-        gone, moved = self._record.give_up_surplus()
-        self._metrics.evicted_events += gone
-        return moved or group
-
-    def _send(
-        self, series: Sequence[Series], unsent: Unsent | None, top: int, told: Iterable[str]
-    ) -> None:
-        session = self._session
-        session.acceptances_logged(told)
-        self._seen_seq = top
-        if unsent is not None:
-            unsent.extend(series)
-        session.release()
-
-    async def _all_seen(self) -> None:
-        """Wait until every batch is stored: what follows must be read or sent after them."""
-        if self._unseen is not None:
-            await self._unseen.committed()
-
-    def _press(self, batch: Batch) -> None:
-        """Tell a client that may acknowledge that it is falling behind, once per crossing."""
-        # Numbers that the client cannot have acknowledged yet are not counted.
-        lag = self._seen_seq - self._record.floor
-        if lag <= BACK_PRESSURE_LAG // 2:
-            self._pressed = False
-        elif (
-            lag > BACK_PRESSURE_LAG and not self._pressed and Feature.ACK in self._session.features
-        ):
-            job = batch.job_that_goes_on()
-            if job is not None:
-                self._pressed = True
-                batch.inline(back_pressure(job.id, job.trace_id, lag, self._clock.now()))
-
     def _say(self, batch: Batch, item: Answer | Promise) -> None:
         if isinstance(item, Promise):
             batch.promise(item)
@@ -285,7 +213,8 @@ class Scribe:
         session.attach(item.attachment)
         self._leave = None
         top, log_rows = self._record.top, self._record.log_rows
-        item.attachment.begin(self._store.replay(session.id, item.after_seq, top, log_rows))
+        reads = self._store.for_principal(session.principal, urgent=True)
+        item.attachment.begin(reads.replay(session.id, item.after_seq, top, log_rows))
 
     def _part(self, item: Leave) -> None:
         unsent = self._outbox.unsent
@@ -317,7 +246,7 @@ class Scribe:
             batch = Batch(session, self._live)
             batch.unwatch(watch)
             batch.promise(Promise(told))
-            await self._publish(batch)
+            await self._publisher.publish(batch)
             return
         watch.leave_job()
         session.lose("events are gone")

@@ -32,6 +32,8 @@ class Session:
         self.id = row.session_id
         self.principal = row.principal
         self.record = Record(core.store, core.limits, row)
+        self.reads = core.store.for_principal(row.principal)
+        """The store, read when it is the principal's turn."""
         self.inbox = Inbox(core.limits, core.ledger.received.share(row.principal))
         self.outbox = Outbox(core.limits, core.ledger.unsent.share(row.principal))
         self.turns = core.turns.of(row.principal)

@@ -101,7 +101,8 @@ class Sessions:
             return None
         between = self._between[session_id] = trio.Event()
         try:
-            row = await self._core.store.session(session_id)
+            reads = self._core.store.for_principal(parked.principal, urgent=True)
+            row = await reads.session(session_id)
             assert row is not None, "what is parked is stored"
             session = Session(self._core, row, parked.deadline)
             for job_id, cursor in row.watches.items():

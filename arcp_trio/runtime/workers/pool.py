@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import signal
 import socket
 import subprocess
 import sys
 from array import array
 from collections import Counter, deque
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import trio
 
+from arcp_trio.runtime.workers.messages import SPENT
 from arcp_trio.runtime.workers.worker_job import Wire, WorkerJob, WorkerLost, result_of_worker
 from arcp_trio.runtime.workers.zygote import BOOT, MOST_REQUEST, ZygoteSettings
 from arcp_trio.wire.errors import InternalError
@@ -44,6 +45,8 @@ class _Worker:
 
     process_id: int
     wire: Wire
+    zygote: int
+    """The number of the zygote that has forked it."""
     jobs: int = 0
 
 
@@ -67,8 +70,10 @@ class WorkerPool:
         self._waiting: list[_Waiting] = []
         self._busy: Counter[str] = Counter()
         """How many workers are busy for each principal."""
-        self._missing, self._to_fork = trio.open_memory_channel[None](settings.count)
-        self._ended, self._to_end = trio.open_memory_channel[_Worker](4 * settings.count + 64)
+        self._spent, self._to_replace = trio.open_memory_channel[_Worker](math.inf)
+        """Workers to end and to replace: no more than there are."""
+        self._zygote = 0
+        """The number of the zygote, or of the next one."""
         self._broken = False
         """Whether there is no zygote, although there was one."""
 
@@ -89,7 +94,7 @@ class WorkerPool:
             frame = await _converse(desk, WorkerJob(desk, worker.wire))
         finally:
             self._busy[desk.job.principal] -= 1
-            self._put_back(worker, whole=frame is not None)
+            self._put_back(worker, whole=frame is not None and frame.name != SPENT)
         await trio.lowlevel.checkpoint_if_cancelled()
         if frame is None:
             raise InternalError("the agent's process ended")
@@ -127,15 +132,14 @@ class WorkerPool:
     def _put_back(self, worker: _Worker, *, whole: bool) -> None:
         """Take a worker back; one that is spent or not whole is ended and replaced."""
         worker.jobs += 1
-        if whole and worker.jobs < self._settings.jobs_per_worker:
+        if worker.zygote != self._zygote:
+            worker.wire.close()  # it ends with its zygote, and was replaced with it
+        elif whole and worker.jobs < self._settings.jobs_per_worker:
             self._idle.append(worker)
             self._match()
-            return
-        worker.wire.close()
-        with suppress(trio.WouldBlock, trio.BrokenResourceError):
-            self._ended.send_nowait(worker)
-        with suppress(trio.WouldBlock, trio.BrokenResourceError):
-            self._missing.send_nowait(None)
+        else:
+            worker.wire.close()
+            self._spent.send_nowait(worker)
 
     # -- processes
 
@@ -157,6 +161,7 @@ class WorkerPool:
     def _refuse(self) -> None:
         """Drop the workers of a zygote that has ended, and refuse the jobs that wait."""
         self._broken = True
+        self._zygote += 1
         for worker in self._idle:
             worker.wire.close()
         self._idle.clear()
@@ -201,35 +206,32 @@ class WorkerPool:
             await control.send(json.dumps(told).encode())
             await _answer(control)
         log.info("worker processes ready", extra={"workers": settings.count})
-        lock = trio.Lock()
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._end_workers, control, lock, name="ends of workers")
-            for _ in range(settings.count):
-                await self._fork(control, lock)
-            async for _ in self._to_fork:
-                await self._fork(control, lock)
+        for _ in range(settings.count):
+            await self._fork(control)
+        async for worker in self._to_replace:
+            if worker.zygote == self._zygote:
+                await _end(control, worker)
+                await self._fork(control)
 
-    async def _fork(self, control: trio.socket.SocketType, lock: trio.Lock) -> None:
+    async def _fork(self, control: trio.socket.SocketType) -> None:
         ours, theirs = socket.socketpair()
         try:
             with theirs:
-                async with lock:
-                    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", [theirs.fileno()]))]
-                    await control.sendmsg([b"{}"], rights)
-                    answer = await _answer(control)
+                rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", [theirs.fileno()]))]
+                await control.sendmsg([b"{}"], rights)
+                child = (await _answer(control))["child"]
         except BaseException:
             ours.close()
             raise
-        self._idle.append(_Worker(answer["child"], Wire(trio.socket.from_stdlib_socket(ours))))
+        self._idle.append(_Worker(child, Wire(trio.socket.from_stdlib_socket(ours)), self._zygote))
         self._match()
 
-    async def _end_workers(self, control: trio.socket.SocketType, lock: trio.Lock) -> None:
-        async for worker in self._to_end:
-            async with lock:
-                await control.send(json.dumps({"end": worker.process_id}).encode())
-                status = (await _answer(control)).get("status")
-            facts = {"process_id": worker.process_id, "jobs": worker.jobs, "exit_status": status}
-            log.info("worker ended", extra=facts)
+
+async def _end(control: trio.socket.SocketType, worker: _Worker) -> None:
+    await control.send(json.dumps({"end": worker.process_id}).encode())
+    status = (await _answer(control)).get("status")
+    facts = {"process_id": worker.process_id, "jobs": worker.jobs, "exit_status": status}
+    log.info("worker ended", extra=facts)
 
 
 async def _converse(desk: Desk, worker_job: WorkerJob) -> WorkerFrame | None:

@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import importlib
 import itertools
+import os
 import queue
 import socket
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future, InvalidStateError
 from contextlib import AbstractContextManager, nullcontext, suppress
 from operator import attrgetter
-from typing import Any, Final, TypeVar, TypeVarTuple
+from typing import Any, Final, TypeVar, TypeVarTuple, cast
 
 import trio
 
 from arcp_trio.runtime.job.asyncio_context import AsyncioContext
-from arcp_trio.runtime.job.blocking import BlockingContext
+from arcp_trio.runtime.job.blocking import AgentCancelled, BlockingContext
 from arcp_trio.runtime.job.context import JobContext
 from arcp_trio.runtime.job.desk import Desk, JobFacts
 from arcp_trio.runtime.job.link import DistantLink
 from arcp_trio.runtime.job.outside import AsyncioWork, BlockingWork, OutsideWork
 from arcp_trio.runtime.job.waits import Waits
 from arcp_trio.runtime.workers.messages import (
+    SPENT,
     Unpacker,
     WorkerFrame,
     amounts_of,
@@ -34,6 +36,7 @@ from arcp_trio.runtime.workers.messages import (
     value_data,
     value_of,
 )
+from arcp_trio.wire.errors import InternalError
 from arcp_trio.wire.json import Json
 
 _READ_BYTES: Final = 64 * 1024
@@ -45,62 +48,131 @@ _Ts = TypeVarTuple("_Ts")
 
 def serve(connection: socket.socket) -> None:
     """Do jobs until the runtime closes the connection."""
-    SocketCarrier(connection).serve()
+    _WorkerMain(connection).serve()
 
 
-class SocketCarrier:
-    """The carrier of a worker: takes operations to the runtime's process.
-
-    One thread reads the socket; any thread may start an operation.
-    """
+class _WorkerMain:
+    """The process itself: one thread reads the socket, any thread may write to it."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
         self._sending = threading.Lock()
         self._numbers = itertools.count(1)
-        self._calls: dict[int, Future[Any]] = {}
-        self._waits = Waits()
         self._jobs: queue.SimpleQueue[WorkerFrame | None] = queue.SimpleQueue()
-        self._most_bytes = 0
         self._lock = threading.Lock()
+        self._carrier: SocketCarrier | None = None
         self._work: OutsideWork | None = None
         self._cancelled = False
 
     def serve(self) -> None:
         """Do jobs in this thread until the runtime closes the connection."""
         threading.Thread(target=self._read, name="runtime", daemon=True).start()
+        usual = set(threading.enumerate())
         while (frame := self._jobs.get()) is not None:
+            job = value_of(frame.data)
+            carrier = SocketCarrier(self._send, self._numbers, job["most_bytes"])
+            with self._lock:
+                self._carrier = carrier
+            end = self._do(frame.name, job, carrier)
+            if _left_running(usual):
+                end.name = SPENT
+            with self._sending:  # no call of this job follows
+                carrier.close()
+                self._connection.sendall(packed(end))
+
+    def _do(self, place: str, job: Json, carrier: SocketCarrier) -> WorkerFrame:
+        """Call the job's agent, and return the frame that says how that ended."""
+        try:
+            work = _work(place, job, carrier)
+            with self._lock:
+                self._work = work
+                if self._cancelled:
+                    work.cancel()
+            data = value_data(work.run())
+        except BaseException as error:  # noqa: ASYNC103, BLE001 - it ends the job alone
+            return WorkerFrame("error", data=error_data(error))  # noqa: ASYNC104
+        if len(data) > job["most_bytes"]:
+            too_much = InternalError(f"the agent returned more than {job['most_bytes']} bytes")
+            return WorkerFrame("error", data=error_data(too_much))
+        return WorkerFrame("end", data=data)
+
+    def _send(self, carrier: SocketCarrier, frame: WorkerFrame) -> None:
+        with self._sending:
+            carrier.refuse_if_closed()
+            self._connection.sendall(packed(frame))
+
+    # -- the thread that reads
+
+    def _read(self) -> None:
+        unpacker, descriptors = Unpacker(None), list[int]()
+        while True:
             try:
-                result = value_data(self._do(frame))
-                end = WorkerFrame("end", data=result)
-            except BaseException as error:  # noqa: ASYNC103, BLE001 - it ends the job alone
-                end = WorkerFrame("error", data=error_data(error))
-            self._send(end)
+                data, found, _, _ = socket.recv_fds(
+                    self._connection, _READ_BYTES, _MOST_DESCRIPTORS
+                )
+            except OSError:
+                data, found = b"", []
+            if not data:
+                self._jobs.put(None)
+                if self._carrier is not None:
+                    self._carrier.cancel()
+                return
+            descriptors += found
+            unpacker.feed(data)
+            while (frame := unpacker.next()) is not None:
+                self._take(frame, descriptors)
 
-    def _do(self, frame: WorkerFrame) -> Json:
-        job = value_of(frame.data)
-        self._most_bytes = job["most_bytes"]
-        module, _, name = frame.name.partition(":")
-        function = attrgetter(name)(importlib.import_module(module))
-        loop, left = job["loop"], job["seconds"]
-        told = job["facts"]
-        facts = JobFacts(**{**told, "input": told["input"].encode()})
-        deadline = None if left is None else time.monotonic() + left
-        work: OutsideWork
-        if loop == "trio":
-            work = TrioWork(function, self, facts, left)
-        elif loop == "asyncio":
-            work = AsyncioWork(function, AsyncioContext(self, facts, deadline))
-        else:
-            context = BlockingContext(self, facts, deadline)
-            work = BlockingWork(function, context, self._waits.cancel)
-        with self._lock:
-            self._work = work
-            if self._cancelled:
-                work.cancel()
-        return work.run()
+    def _take(self, frame: WorkerFrame, descriptors: list[int]) -> None:
+        if frame.kind == "job":
+            with self._lock:
+                self._work, self._cancelled = None, False
+            self._jobs.put(frame)
+        elif frame.kind == "cancel":
+            with self._lock:
+                self._cancelled = True
+                if self._work is not None:
+                    self._work.cancel()
+        elif self._carrier is not None:
+            self._carrier.take(frame, descriptors)
 
-    # -- the carrier
+
+def _left_running(usual: set[threading.Thread]) -> bool:
+    """Return whether a job has left threads running; Trio keeps idle ones for a while."""
+    return any(
+        thread not in usual and not thread.name.startswith("Trio thread")
+        for thread in threading.enumerate()
+    )
+
+
+def _work(place: str, job: Json, carrier: SocketCarrier) -> OutsideWork:
+    """Return the call of an agent, which `place` names as `module:name`."""
+    module, _, name = place.partition(":")
+    function = attrgetter(name)(importlib.import_module(module))
+    told, left = job["facts"], job["seconds"]
+    facts = JobFacts(**{**told, "input": told["input"].encode()})
+    if job["loop"] == "trio":
+        return TrioWork(function, carrier, facts, left)
+    deadline = None if left is None else time.monotonic() + left
+    if job["loop"] == "asyncio":
+        return AsyncioWork(function, AsyncioContext(carrier, facts, deadline))
+    return BlockingWork(function, BlockingContext(carrier, facts, deadline), carrier.cancel)
+
+
+class SocketCarrier:
+    """The carrier of one job in a worker: takes operations to the runtime's process."""
+
+    def __init__(
+        self,
+        send: Callable[[SocketCarrier, WorkerFrame], None],
+        numbers: Iterator[int],
+        most_bytes: int,
+    ) -> None:
+        self._send = send
+        self._numbers = numbers
+        self._most_bytes = most_bytes
+        self._calls: dict[int, Future[Any]] = {}
+        self._waits = Waits()
+        self._closed = False
 
     def start(self, operation: Callable[[Desk, *_Ts], Awaitable[_T]], *args: *_Ts) -> Future[_T]:
         """Begin an operation; cancelling the future ends its wait."""
@@ -121,6 +193,38 @@ class SocketCarrier:
         del call_id
         return nullcontext()
 
+    def cancel(self) -> None:
+        """End each wait, and refuse to begin another, by `AgentCancelled`."""
+        self._waits.cancel()
+
+    def close(self) -> None:
+        """Refuse further calls: what the agent has left running must not act for another job."""
+        self._closed = True
+        self.cancel()
+
+    def refuse_if_closed(self) -> None:
+        """Raise if the job has ended.
+
+        Raises:
+            AgentCancelled: it has.
+        """
+        if self._closed:
+            raise AgentCancelled("the job has ended")
+
+    def take(self, frame: WorkerFrame, descriptors: list[int]) -> None:
+        """Take the answer to a call."""
+        value = None if frame.kind == "failed" else _result(frame, descriptors)
+        future = self._calls.pop(frame.call, None)
+        if future is None:
+            if frame.kind == "file":
+                os.close(cast("int", value))
+            return
+        with suppress(InvalidStateError):
+            if frame.kind == "failed":
+                future.set_exception(error_of(frame.data))
+            else:
+                future.set_result(value)
+
     def _begin(self, name: str, future: Future[Any], args: tuple[Json, ...]) -> int:
         if name == Desk.write_result.__name__:
             data = bytes(args[0])
@@ -130,58 +234,17 @@ class SocketCarrier:
         else:
             data = value_data(list(args))
         if len(data) > self._most_bytes:
-            raise ValueError(f"a call of more than {self._most_bytes} bytes")
+            raise ValueError(f"a worker process sends at most {self._most_bytes} bytes at once")
         number = next(self._numbers)
         self._calls[number] = future
-        self._send(WorkerFrame("call", number, name, data))
+        self._send(self, WorkerFrame("call", number, name, data))
         return number
 
     def _drop(self, number: int, done: Future[Any]) -> None:
         """Tell the runtime of a call whose result nobody waits for."""
         if self._calls.pop(number, None) is not None and done.cancelled():
-            self._send(WorkerFrame("drop", number))
-
-    def _send(self, frame: WorkerFrame) -> None:
-        with self._sending:
-            self._connection.sendall(packed(frame))
-
-    # -- the thread that reads
-
-    def _read(self) -> None:
-        unpacker, descriptors = Unpacker(None), list[int]()
-        while True:
-            try:
-                data, found, _, _ = socket.recv_fds(
-                    self._connection, _READ_BYTES, _MOST_DESCRIPTORS
-                )
-            except OSError:
-                data, found = b"", []
-            if not data:
-                self._jobs.put(None)
-                self._waits.cancel()
-                return
-            descriptors += found
-            unpacker.feed(data)
-            while (frame := unpacker.next()) is not None:
-                self._take(frame, descriptors)
-
-    def _take(self, frame: WorkerFrame, descriptors: list[int]) -> None:
-        if frame.kind == "job":
-            self._waits = Waits()
-            with self._lock:
-                self._work, self._cancelled = None, False
-            self._jobs.put(frame)
-        elif frame.kind == "cancel":
-            with self._lock:
-                self._cancelled = True
-                if self._work is not None:
-                    self._work.cancel()
-        elif (future := self._calls.pop(frame.call, None)) is not None:
-            with suppress(InvalidStateError):
-                if frame.kind == "failed":
-                    future.set_exception(error_of(frame.data))
-                else:
-                    future.set_result(_result(frame, descriptors))
+            with suppress(AgentCancelled):
+                self._send(self, WorkerFrame("drop", number))
 
 
 def _result(frame: WorkerFrame, descriptors: list[int]) -> object:

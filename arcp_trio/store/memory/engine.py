@@ -60,6 +60,11 @@ class MemoryStore(Store):
         await trio.lowlevel.checkpoint()
         return self._tables.tokens.get(digest)
 
+    async def owner(self, job_id: str) -> str | None:
+        await trio.lowlevel.checkpoint()
+        journal = self._tables.journals.get(job_id)
+        return None if journal is None or journal.expired else journal.row.principal
+
     async def job(self, job_id: str) -> JobRow | None:
         await trio.lowlevel.checkpoint()
         journal = self._tables.journals.get(job_id)

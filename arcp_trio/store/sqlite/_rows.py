@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
 from typing import Final
 
 import attrs
@@ -11,7 +10,6 @@ import attrs
 from arcp_trio.store.records import (
     CredentialRow,
     CredentialState,
-    JobQuery,
     JobRow,
     KeyRow,
     Recovered,
@@ -112,55 +110,22 @@ def session_of_token(db: sqlite3.Connection, digest: bytes) -> str | None:
     return None if row is None else row[0]
 
 
+def owner(db: sqlite3.Connection, job_id: str) -> str | None:
+    """Read the principal of a job, unless its retention is over."""
+    row = db.execute(
+        "SELECT principal FROM job WHERE job_id = ? AND expired = 0", (job_id,)
+    ).fetchone()
+    return None if row is None else str(row[0])
+
+
 def job(db: sqlite3.Connection, job_id: str) -> JobRow | None:
     """Read a job, unless its retention is over."""
-    rows = _jobs(db, "job_id = ? AND expired = 0", job_id)
+    rows = jobs(db, "job_id = ? AND expired = 0", job_id)
     return rows[0] if rows else None
 
 
-def jobs(db: sqlite3.Connection, query: JobQuery) -> Sequence[JobRow]:
-    """Read a page of jobs.
-
-    The index has status and agent, too, so that passing over jobs that the query does not want
-    costs little.
-    """
-    terms: list[tuple[str, Sequence[object]]] = [
-        ("expired = 0 AND (created_at, job_id) < (?, ?)", query.bound),
-        ("created_at > ?", [query.created_after]),
-    ]
-    if query.principal is not None:
-        terms.append(("principal = ?", [query.principal]))
-    if query.statuses != frozenset(Status):
-        marks = ", ".join("?" * len(query.statuses))
-        terms.append((f"status IN ({marks})", sorted(query.statuses)))
-    if (agent := query.agent) is not None and "@" in agent:
-        terms.append(("agent = ?", [agent]))
-    elif agent is not None:
-        terms.append(("substr(agent, 1, ?) IN (?, ?)", [len(agent) + 1, agent, f"{agent}@"]))
-    where = " AND ".join(term for term, _ in terms)
-    order = "ORDER BY created_at DESC, job_id DESC"
-    # The index finds the jobs; whole rows are read only of those on the page.
-    heads = db.execute(
-        "SELECT jid, length(accepted) FROM job"  # noqa: S608 - all words are from this function
-        f" WHERE jid IN (SELECT jid FROM job WHERE {where} {order} LIMIT ?) {order}",
-        (*(value for _, values in terms for value in values), query.limit),
-    ).fetchall()
-    jids = _page(heads, query.size)
-    return _jobs(db, f"jid IN ({', '.join('?' * len(jids))}) {order}", *jids)
-
-
-def _page(heads: Sequence[tuple[int, int]], size: float) -> list[int]:
-    """Return the ids of the first jobs, up to the first that makes them exceed `size` bytes."""
-    jids: list[int] = []
-    for jid, length in heads:
-        if size < 0:
-            break
-        jids.append(jid)
-        size -= length
-    return jids
-
-
-def _jobs(db: sqlite3.Connection, where: str, *values: object) -> list[JobRow]:
+def jobs(db: sqlite3.Connection, where: str, *values: object) -> list[JobRow]:
+    """Read the jobs for which `where` is true."""
     rows = db.execute(_SELECT_JOBS + where, values).fetchall()
     submitters = "SELECT session_id FROM submitter WHERE jid = ?"
     return [

@@ -180,7 +180,24 @@ _SHARES: Final = (
 
 _LOG_BYTES: Final = ("ALTER TABLE session ADD COLUMN log_bytes INTEGER NOT NULL DEFAULT 0",)
 
-MIGRATIONS: list[tuple[str, ...]] = [_FIRST, _STOPPED_BY, _BRIEFS, _SHARES, _LOG_BYTES]
+# Listings: all jobs of a principal, those of one agent and status, and everybody's for observers,
+# whose filters look at each job in the index.
+_FILTERS: Final = (
+    "DROP INDEX job_of_principal",
+    "CREATE INDEX job_of_principal ON job (principal, created_at, job_id) WHERE expired = 0",
+    """CREATE INDEX job_of_agent ON job (principal, agent, status, created_at, job_id)
+       WHERE expired = 0""",
+    "CREATE INDEX job_of_anyone ON job (created_at, job_id, status, agent) WHERE expired = 0",
+)
+
+MIGRATIONS: list[tuple[str, ...]] = [
+    _FIRST,
+    _STOPPED_BY,
+    _BRIEFS,
+    _SHARES,
+    _LOG_BYTES,
+    _FILTERS,
+]
 """Item n makes version n + 1 out of version n. Never edit a released one; append another."""
 
 SMALL_TABLES: Final = (

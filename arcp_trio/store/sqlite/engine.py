@@ -90,7 +90,7 @@ class SqliteStore(SqliteReader, Store):
                 nursery.cancel_scope.cancel(reason="the store is being closed")
         finally:
             with trio.move_on_after(CLOSE_SECONDS, shield=True):
-                async with self._reads:
+                async with self._thread.rounds.turn(""):
                     await trio.to_thread.run_sync(self._close, limiter=self._writes)
 
     def _open(self) -> None:
@@ -108,12 +108,12 @@ class SqliteStore(SqliteReader, Store):
                 (self._committed,) = writer.execute("SELECT committed FROM state").fetchone()
             except sqlite3.OperationalError as error:
                 raise UnwritableStore(f"cannot use {path}: {error}") from error
-            self._writer, self._checkpointer, self._connection = writer, checkpointer, reader
+            self._writer, self._checkpointer, self._thread.connection = writer, checkpointer, reader
             self._resources = opened.pop_all()
         self._untidy.set()
 
     def _close(self) -> None:
-        self._connection = None
+        self._thread.connection = None
         with self._resources, suppress(sqlite3.Error):  # pages that are not copied stay in the log
             self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
@@ -186,7 +186,7 @@ class SqliteStore(SqliteReader, Store):
         """
         if await self._copy_log() > WAL_PAGES:
             await self._copy_log()
-            async with self._reads:  # pages that a reader still needs are not copied
+            async with self._thread.rounds.turn(""):  # pages that a reader needs are not copied
                 await self._write(_copy_log)
 
     async def _copy_log(self) -> int:

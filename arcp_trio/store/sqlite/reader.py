@@ -11,13 +11,15 @@ from shutil import copyfile
 from tempfile import TemporaryDirectory
 from typing import Concatenate, ParamSpec, TypeAlias, TypeVar
 
+import attrs
 import trio
 
+from arcp_trio.rounds import Rounds
 from arcp_trio.store.errors import OtherVersion, StoreError
-from arcp_trio.store.interface import Owed, Replay
+from arcp_trio.store.interface import Owed, Reads, Replay
 from arcp_trio.store.records import Frame, JobQuery, JobRow, KeyRow, Recovered, SessionRow
 from arcp_trio.store.replaying import ReplayPlace
-from arcp_trio.store.sqlite import _file, _rows, _schema
+from arcp_trio.store.sqlite import _file, _listing, _rows, _schema
 from arcp_trio.store.sqlite._looking import Coverage, NumberSearch
 from arcp_trio.store.sqlite._snapshot import Snapshot
 
@@ -27,16 +29,36 @@ _T = TypeVar("_T")
 _Frames: TypeAlias = Sequence[Frame]
 
 
-class SqliteReader:
+@attrs.define(eq=False)
+class ReadThread:
+    """What all readers of one store share."""
+
+    path: Path
+    """The file."""
+    connection: sqlite3.Connection | None = None
+    """What is read from; None while the store is not open."""
+    rounds: Rounds = attrs.field(factory=Rounds)
+    limiter: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(1))
+
+
+class SqliteReader(Reads):
     """The reads of a store; each raises `StoreError` if the file cannot be read."""
+
+    _principal = ""
+    _urgent = False
 
     def __init__(self, path: Path, connection: sqlite3.Connection | None = None) -> None:
         super().__init__()
-        self.path = path
+        self._thread = ReadThread(path, connection)
+
+    @property
+    def path(self) -> Path:
         """The file."""
-        self._connection = connection
-        """What is read from; None while the store is not open."""
-        self._reads = trio.CapacityLimiter(1)
+        return self._thread.path
+
+    def for_principal(self, principal: str, *, urgent: bool = False) -> SqliteReader:
+        """Return the same reads, done when it is the principal's turn."""
+        return _PrincipalReader(self._thread, principal, urgent=urgent)
 
     async def _read(
         self,
@@ -45,15 +67,17 @@ class SqliteReader:
         **kwargs: _P.kwargs,
     ) -> _T:
         """Call `act` in a thread, within one transaction: it sees one state of the file."""
+        thread = self._thread
 
         def in_thread() -> _T:
-            db = self._connection
+            db = thread.connection
             if db is None:
                 raise StoreError(f"{self.path} is not open")
             with _file.store_errors(self.path), _file.transaction(db, "DEFERRED"):
                 return act(db, *args, **kwargs)
 
-        return await trio.to_thread.run_sync(in_thread, limiter=self._reads)
+        async with thread.rounds.turn(self._principal, urgent=self._urgent):
+            return await trio.to_thread.run_sync(in_thread, limiter=thread.limiter)
 
     async def recover(self) -> Recovered:
         return await self._read(_rows.recover)
@@ -64,11 +88,14 @@ class SqliteReader:
     async def session_of_token(self, digest: bytes) -> str | None:
         return await self._read(_rows.session_of_token, digest)
 
+    async def owner(self, job_id: str) -> str | None:
+        return await self._read(_rows.owner, job_id)
+
     async def job(self, job_id: str) -> JobRow | None:
         return await self._read(_rows.job, job_id)
 
     async def jobs(self, query: JobQuery) -> Sequence[JobRow]:
-        return await self._read(_rows.jobs, query)
+        return await self._read(_listing.jobs, query)
 
     async def index_after(self, job_id: str, seq: int) -> int | None:
         search = NumberSearch(job_id, seq)
@@ -91,6 +118,15 @@ class SqliteReader:
 
     def replay(self, session_id: str, after: int, top: int, log_rows: int) -> Replay:
         return _SqliteReplay(self._read, ReplayPlace(session_id, after, top, log_rows))
+
+
+class _PrincipalReader(SqliteReader):
+    """The reads of one principal, on the thread of all."""
+
+    def __init__(self, thread: ReadThread, principal: str, *, urgent: bool) -> None:
+        self._thread = thread
+        self._principal = principal
+        self._urgent = urgent
 
 
 class _SqliteReplay:

@@ -1,0 +1,45 @@
+"""The children of a job, which does not end before them (§10)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from arcp_trio.runtime.wake import Wake
+
+if TYPE_CHECKING:
+    from arcp_trio.runtime.job.job import Job
+
+
+class Children:
+    """The jobs that one job has delegated to and that have not ended."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, Job] = {}
+        self._one_left = Wake()
+        self._abandoned = False
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def __iter__(self) -> Iterator[Job]:
+        return iter(list(self._jobs.values()))
+
+    def add(self, child: Job) -> None:
+        """Count a child that is drafted: from here on its parent does not end before it."""
+        self._jobs[child.id] = child
+
+    def remove(self, child: Job) -> None:
+        """Stop counting a child, which has ended or was given up."""
+        del self._jobs[child.id]
+        self._one_left.set()
+
+    async def none_left(self) -> None:
+        """Wait until there are no children, or nobody waits for them any longer."""
+        while self._jobs and not self._abandoned:
+            await self._one_left.wait()
+
+    def abandon(self) -> None:
+        """Wait no longer for children: the runtime is over."""
+        self._abandoned = True
+        self._one_left.set()

@@ -1,0 +1,89 @@
+"""Work that only one can do at a time is done principal by principal."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import trio
+from hypothesis import given
+from hypothesis import strategies as st
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from arcp_trio.rounds import Rounds
+
+
+class Counter:
+    """Something that serves one at a time, a second each, and notes whom."""
+
+    def __init__(self) -> None:
+        self.served: list[str] = []
+        self._rounds = Rounds()
+
+    async def ask(self, principal: str, *, urgent: bool = False) -> None:
+        """Be served."""
+        async with self._rounds.turn(principal, urgent=urgent):
+            await trio.sleep(1)
+            self.served.append(principal.upper() if urgent else principal)
+
+    async def serve(self, asked: str) -> str:
+        """Have these served, who all ask while the counter is busy; large letters are urgent."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.ask, "-")
+            for each in asked:
+                await wait_all_tasks_blocked()
+                nursery.start_soon(partial(self.ask, each.lower(), urgent=each.isupper()))
+            await wait_all_tasks_blocked()
+        return "".join(self.served)
+
+
+async def test_principals_are_served_one_after_the_other(autojump_clock: MockClock) -> None:
+    """However many wait of one principal, another one's first is served next but one."""
+    assert await Counter().serve("aaaaabbc") == "-abcabaaa"
+
+
+async def test_urgent_work_has_every_other_turn(autojump_clock: MockClock) -> None:
+    """Urgent work waits for one other piece, and does not keep the others from their turns."""
+    assert await Counter().serve("aaaaaBBBC") == "-BaCaBaBaa"
+
+
+async def test_who_waits_no_longer_is_passed_over(autojump_clock: MockClock) -> None:
+    """A task that is cancelled while it waits, or as it is served, holds up nobody."""
+    counter = Counter()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(counter.ask, "-")
+        await wait_all_tasks_blocked()
+        with trio.move_on_after(0.5):
+            await counter.ask("b")
+        with trio.move_on_after(1):
+            await counter.ask("c")
+        await counter.ask("a")
+    await counter.ask("d")
+    assert counter.served == ["-", "a", "d"]
+
+
+@given(asked=st.text("abcABC", max_size=30), gone=st.lists(st.integers(0, 30), max_size=5))
+def test_everybody_is_served(asked: str, gone: list[int]) -> None:
+    """All are served, one at a time, but those that have been cancelled."""
+
+    async def main() -> None:
+        counter = Counter()
+        scopes = [trio.CancelScope() for _ in asked]
+
+        async def ask(principal: str, scope: trio.CancelScope) -> None:
+            with scope:
+                await counter.ask(principal.lower(), urgent=principal.isupper())
+
+        async with trio.open_nursery() as nursery:
+            for principal, scope in zip(asked, scopes, strict=True):
+                nursery.start_soon(ask, principal, scope)
+            for number in gone:
+                await trio.sleep(0.5)
+                for scope in scopes[number : number + 1]:
+                    scope.cancel()
+        done = [p for p, scope in zip(asked, scopes, strict=True) if not scope.cancelled_caught]
+        assert sorted(counter.served) == sorted(done)
+        before = trio.current_time()
+        await counter.ask("z")
+        assert trio.current_time() == before + 1
+
+    trio.run(main, clock=MockClock(autojump_threshold=0))
