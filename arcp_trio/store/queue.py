@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeAlias
 
@@ -23,6 +24,10 @@ session's outbox: a session that keeps up need not read them back from the store
 QUEUE_BYTES: Final = 2 * 1024 * 1024
 """Bytes of events that may wait; the same rule holds."""
 
+KEPT_PLACES: Final = 4
+"""Places that a full queue still has for each principal: where one principal's emitters fill every
+group before another one's get to it, those of the other one go on all the same."""
+
 FIRST_RETRY_SECONDS: Final = 0.05
 """Pause before the second try to store a group. Each pause is twice the one before."""
 LAST_RETRY_SECONDS: Final = 2.0
@@ -41,6 +46,8 @@ class Group:
     """Bytes of events."""
     taken: trio.Event = attrs.field(factory=trio.Event)
     stored: trio.Event = attrs.field(factory=trio.Event)
+    kept_places: Counter[str] = attrs.field(factory=Counter[str])
+    """How many of its kept places each principal has taken."""
     acts: list[Callable[[], None]] = attrs.field(factory=list[Callable[[], None]])
 
     def then(self, act: Callable[[], None]) -> None:
@@ -94,12 +101,17 @@ class WriteQueue:
             or filling.size >= QUEUE_BYTES
         )
 
-    async def room(self) -> None:
-        """Wait until the queue has room."""
+    async def room(self, principal: str) -> None:
+        """Wait until the queue has room, or a place that it keeps for the principal."""
         while self.full:
             await self.recovered()
             if self.full:
-                await self._filling.taken.wait()
+                filling = self._filling
+                if filling.kept_places[principal] < KEPT_PLACES:
+                    filling.kept_places[principal] += 1
+                    await trio.lowlevel.checkpoint()
+                    return
+                await filling.taken.wait()
 
     async def flushed(self) -> None:
         """Wait until everything put so far is stored."""

@@ -33,6 +33,7 @@ def test_a_quick_run_measures_all_sides_in_every_row():
     rows: list[dict[str, Any]] = [
         json.loads(line) for line in bench("--quick", "--json").splitlines()
     ]
+    kinds = ("plain", "trio", "asyncio")
     latencies = [f"submit to result, {n} in flight" for n in (1, 16)]
     assert {row["row"]: set(row["figures"]) for row in rows} == {
         "stream, 1 job to 1 client": {"memory", "durable", "peer"},
@@ -70,6 +71,10 @@ def test_a_quick_run_measures_all_sides_in_every_row():
         },
         **{f"subset, 100 of 100 {kind}": {"memory"} for kind in ("paths", "deep paths")},
         **{f"subset, {stars} times ** in each": {"memory"} for stars in (5, 10, 20, 40)},
+        **{
+            f"submit to result, {place}: p50": {"memory"}
+            for place in ("loop", "thread", "asyncio", *(f"process, {kind}" for kind in kinds))
+        },
     }
     for row in rows:
         figures = row["figures"]

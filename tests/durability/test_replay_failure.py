@@ -18,7 +18,7 @@ from tests.sessions.support import open_stage
 async def test_a_replay_that_cannot_be_read_ends_in_an_error(autojump_clock: MockClock) -> None:
     """The client gets INTERNAL_ERROR, is closed with 1011, and can resume later."""
     async with open_stage() as stage:
-        peer = await stage.welcomed()
+        peer = await stage.welcomed(features=())  # without ack, it gets no notice of falling behind
         await peer.until_terminal((await peer.submit("chatty", 2_000))["job_id"])
         await peer.drop()
         replay = stage.store.replay

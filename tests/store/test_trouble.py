@@ -88,7 +88,7 @@ async def test_emitters_wait_while_it_lasts(
     gone_on: list[float] = []
 
     async def emitter() -> None:
-        await failing.room()
+        await failing.room("alice")
         gone_on.append(trio.current_time())
 
     async with trio.open_nursery() as nursery:

@@ -85,7 +85,7 @@ async def give_way(job: Job, *, at_once: bool = False) -> None:
             await each.journal.fit()
         each = each.parent
     if job.core.store.full:
-        await job.core.store.room()
+        await job.core.store.room(job.principal)
     elif at_once or job.emits % EMITS_PER_CHECKPOINT == 0:
         await trio.lowlevel.checkpoint()
     else:

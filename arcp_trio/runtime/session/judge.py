@@ -102,7 +102,7 @@ class Judge:
     # -- a known job
 
     async def _look_up(self, submission: Submission, claim: Claim) -> KeyRow | None:
-        async with submission.session.turns:
+        async with submission.session.workload:
             return await submission.session.reads.key(*claim.owner, self._core.clock.now())
 
     async def _repeat(self, submission: Submission, known: KeyRow) -> Decision:
@@ -115,7 +115,7 @@ class Judge:
         session = submission.session
         tail = accepted_tail(loads_exact(known.accepted), submission.request.id)
         again = known.job_id in session.accepting
-        async with session.turns:
+        async with session.workload:
             row = await session.reads.job(known.job_id)
         again = again or (row is not None and session.id in row.submitters)
         job = self._jobs.live.get(known.job_id)
