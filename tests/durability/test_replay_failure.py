@@ -8,7 +8,7 @@ import pytest
 from trio.testing import MockClock
 
 from arcp_trio.store.errors import StoreError
-from arcp_trio.store.records import Frame
+from arcp_trio.store.records import NumberedTail
 from tests.reading import close_code
 from tests.sessions.support import open_stage
 
@@ -27,7 +27,7 @@ async def test_a_replay_that_cannot_be_read_ends_in_an_error(autojump_clock: Moc
             good, calls = replay(session_id, after, top, rows), 0
 
             class Broken:
-                async def next(self, frames: int, size: int) -> Sequence[Frame]:
+                async def next(self, frames: int, size: int) -> Sequence[NumberedTail]:
                     nonlocal calls
                     calls += 1
                     if calls > 1:
