@@ -1,6 +1,6 @@
 """Checks that names and prose keep to the house's rules; `make lint` runs it.
 
-- No class name of the package exists twice: a name in a traceback or a document means one class.
+- No name of a class or of a type exists twice in the package: wherever it is read, it means one.
 - docs/glossary.md has each word once, in order, and every class and module that it names exists.
 - Constants of modules are annotated as Final.
 - Docstrings, comments, messages and documents avoid phrases that readers stumble over.
@@ -71,15 +71,29 @@ def _class_names() -> Iterator[str]:
     places: dict[str, list[str]] = defaultdict(list)
     for path in sorted(PACKAGE.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ClassDef):
-                places[node.name.lstrip("_")].append(f"{path}:{node.lineno}")
+            name = _name_of_type(node)
+            if name is not None:
+                places[name.lstrip("_")].append(f"{path}:{node.lineno}")
     for name, found in sorted(places.items()):
         if len(found) > 1:
-            yield f"{found[-1]}: class {name} exists already, at {found[0]}"
+            yield f"{found[-1]}: the type {name} exists already, at {found[0]}"
     for line, text in enumerate(GLOSSARY.read_text().splitlines(), 1):
         for where in re.findall(r"`([\w/.]+)` \|$", text):
             if where not in places and not (PACKAGE / where).is_file():
                 yield f"{GLOSSARY}:{line}: there is no class or module {where}"
+
+
+def _name_of_type(node: ast.AST) -> str | None:
+    """Return the name of a class, or of a public alias such as `Name: TypeAlias = …`."""
+    match node:
+        case ast.ClassDef(name=name):
+            return name
+        case ast.AnnAssign(target=ast.Name(id=name), annotation=ast.Name(id="TypeAlias")):
+            return None if name.startswith("_") else name
+        case ast.Assign(targets=[ast.Name(id=name)], value=ast.Subscript(value=ast.Name(id=of))):
+            return name if of == "Annotated" and not name.startswith("_") else None
+        case _:
+            return None
 
 
 def _constants() -> Iterator[str]:

@@ -14,11 +14,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from decimal import Context, Decimal, Inexact, InvalidOperation
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeVar
 
+from arcp_trio.wire.events import Number
 from arcp_trio.wire.faults import plain
 
-Number: TypeAlias = int | float | Decimal
 _Bounded = TypeVar("_Bounded", int, Decimal)
 
 CURRENCY: Final = r"[A-Za-z][A-Za-z0-9_-]{0,31}"

@@ -17,7 +17,7 @@ from arcp_trio.cli.serve import options as serve
 
 
 @attrs.frozen(kw_only=True)
-class Command:
+class ConsoleCommand:
     """One command."""
 
     name: str
@@ -131,7 +131,7 @@ each ping, and last "best_ms", "mean_ms" and "worst_ms".
 {_CONNECTION_NOTES}"""
 
 COMMANDS: Final = (
-    Command(
+    ConsoleCommand(
         name="serve",
         module="arcp_trio.cli.serve.serve",
         help="run a runtime",
@@ -142,7 +142,7 @@ COMMANDS: Final = (
         values=dict,
         exclusive=serve.MEMORY_OR_DATA,
     ),
-    Command(
+    ConsoleCommand(
         name="submit",
         module="arcp_trio.cli.client.submit",
         help="submit a job and show it until it ends",
@@ -151,7 +151,7 @@ COMMANDS: Final = (
         notes=_SUBMIT_NOTES,
         declared=client.SubmitOptions,
     ),
-    Command(
+    ConsoleCommand(
         name="watch",
         module="arcp_trio.cli.client.watch",
         help="show a job that was submitted elsewhere until it ends",
@@ -160,7 +160,7 @@ COMMANDS: Final = (
         notes=_WATCH_NOTES,
         declared=client.WatchOptions,
     ),
-    Command(
+    ConsoleCommand(
         name="jobs",
         module="arcp_trio.cli.client.jobs",
         help="list jobs",
@@ -173,7 +173,7 @@ COMMANDS: Final = (
         ),
         declared=client.JobsOptions,
     ),
-    Command(
+    ConsoleCommand(
         name="cancel",
         module="arcp_trio.cli.client.cancel",
         help="cancel a job",
@@ -182,7 +182,7 @@ COMMANDS: Final = (
         notes=f"{_CANCEL_NOTES}\n{_CONNECTION_NOTES}",
         declared=client.CancelOptions,
     ),
-    Command(
+    ConsoleCommand(
         name="agents",
         module="arcp_trio.cli.client.agents",
         help="list the agents of a runtime",
@@ -191,7 +191,7 @@ COMMANDS: Final = (
         notes=_LISTING_NOTES.format('"name", "versions" and "default"'),
         declared=client.OutputOptions,
     ),
-    Command(
+    ConsoleCommand(
         name="ping",
         module="arcp_trio.cli.client.ping",
         help="check whether a runtime answers, and how fast",
@@ -200,7 +200,7 @@ COMMANDS: Final = (
         notes=_PING_NOTES,
         declared=client.PingOptions,
     ),
-    Command(
+    ConsoleCommand(
         name="bench",
         module="arcp_trio.cli.client.bench",
         help="measure for a few seconds how fast a runtime is",
@@ -209,7 +209,7 @@ COMMANDS: Final = (
         notes=_LISTING_NOTES.format('"figure", "value" and "unit"'),
         declared=client.OutputOptions,
     ),
-    Command(
+    ConsoleCommand(
         name="replay",
         module="arcp_trio.cli.replay",
         help="print the sessions in the store of a stopped runtime, or the frames of one session",

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-from arcp_trio.cli.commands import COMMANDS, Command
+from arcp_trio.cli.commands import COMMANDS, ConsoleCommand
 from arcp_trio.cli.errors import PROGRAM, ExitCode
 from arcp_trio.cli.options import Option
 from arcp_trio.cli.value_kinds import SWITCH
@@ -57,7 +57,7 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _fill(parser: argparse.ArgumentParser, command: Command) -> None:
+def _fill(parser: argparse.ArgumentParser, command: ConsoleCommand) -> None:
     for argument in command.arguments:
         nargs = None if argument.required else "?"
         parser.add_argument(

@@ -14,7 +14,7 @@ from arcp_trio.cli.errors import PROGRAM, CommandError, ExitCode
 from arcp_trio.cli.replay_options import ReplayOptions
 from arcp_trio.store.errors import StoreError
 from arcp_trio.store.interface import JournalTrimmed, LogTrimmed
-from arcp_trio.store.records import HOLES, Frame, SessionRow
+from arcp_trio.store.records import HOLES, NumberedTail, SessionRow
 from arcp_trio.store.sqlite import SqliteReader, open_read_only
 from arcp_trio.wire import envelope
 
@@ -92,7 +92,7 @@ async def _print_frames(reader: SqliteReader, session_id: str, after: int) -> No
         ) from gap
 
 
-def _lines(row: SessionRow, frames: Sequence[Frame]) -> list[bytes]:
+def _lines(row: SessionRow, frames: Sequence[NumberedTail]) -> list[bytes]:
     head, unnumbered = envelope.numbered_head(row.session_id), envelope.plain_head(row.session_id)
     lines: list[bytes] = []
     for seq, stored in frames:

@@ -62,11 +62,11 @@ class _Payload(msgspec.Struct):
     budget: dict[str, object] | None = None
 
 
-class _Frame(msgspec.Struct):
+class _WithBudget(msgspec.Struct):
     payload: _Payload
 
 
-_decode_exactly = msgspec.json.Decoder(_Frame, float_hook=Decimal).decode
+_decode_exactly = msgspec.json.Decoder(_WithBudget, float_hook=Decimal).decode
 
 
 def budget_in(frame: str | bytes) -> dict[str, Decimal]:

@@ -15,7 +15,7 @@ from arcp_trio.runtime.ledger import Ledger
 from arcp_trio.runtime.limits import Limits
 from arcp_trio.runtime.metrics import Metrics
 from arcp_trio.runtime.tracing import Tracer
-from arcp_trio.runtime.turns import TurnTable
+from arcp_trio.runtime.workload import Workloads
 from arcp_trio.store.interface import Store
 
 
@@ -42,7 +42,7 @@ class Core:
     )
     decoding: Rounds = attrs.field(factory=Rounds)
     """The turns in which large frames are decoded."""
-    turns: TurnTable = attrs.field(factory=TurnTable)
+    workloads: Workloads = attrs.field(factory=Workloads)
     taken_over: trio.Event = attrs.field(factory=trio.Event)
     """Set once what an earlier runtime left is taken over: sessions may be opened."""
     closing: bool = False

@@ -6,7 +6,7 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
-from typing import Final, Self
+from typing import Self
 
 import trio
 
@@ -19,7 +19,6 @@ from arcp_trio.runtime.credentials.provisioner import Provisioner
 from arcp_trio.runtime.credentials.revocation import Revoker
 from arcp_trio.runtime.exposition import exposition
 from arcp_trio.runtime.farewell import Farewell
-from arcp_trio.runtime.job import outcome
 from arcp_trio.runtime.job.agents import Agents
 from arcp_trio.runtime.job.granting import reserved_paths
 from arcp_trio.runtime.job.jobs import Jobs
@@ -27,6 +26,7 @@ from arcp_trio.runtime.limits import Limits
 from arcp_trio.runtime.metrics import Failure
 from arcp_trio.runtime.restart import take_over
 from arcp_trio.runtime.session.sessions import Sessions
+from arcp_trio.runtime.shutdown import end_jobs
 from arcp_trio.runtime.tasks import first_of, keep_running, start_clean
 from arcp_trio.runtime.tracing import FencedTracer, NoTracer, Tracer
 from arcp_trio.runtime.wake import Wake
@@ -38,15 +38,8 @@ from arcp_trio.store.memory import MemoryStore
 from arcp_trio.transport.base import Transport
 from arcp_trio.transport.close_codes import CloseCode
 from arcp_trio.version import __version__
-from arcp_trio.wire.errors import InternalError
 
 log = logging.getLogger(__name__)
-
-SHUTDOWN_GRACE_SECONDS: Final = 2.0
-"""How long agents may clean up at shutdown, at most."""
-
-SHUTDOWN_REVOKE_SECONDS: Final = 1.0
-"""How long credentials may take to be revoked then; the next start revokes the rest."""
 
 
 class Runtime:
@@ -297,22 +290,7 @@ class Runtime:
         core.closing = True
         with trio.move_on_after(drain):
             await jobs.none_left()
-        if jobs.live:
-            log.info("ending jobs", extra={"jobs": len(jobs.live)})
-        error = InternalError("the runtime was shut down")
-        revocations_end = trio.current_time() + SHUTDOWN_REVOKE_SECONDS
-        self._revoker.hurry(SHUTDOWN_REVOKE_SECONDS)
-        jobs.end_all(outcome.failed(error), SHUTDOWN_GRACE_SECONDS)
-        # Ends that a store in trouble does not take now are made up for by the next start.
-        patience = SHUTDOWN_GRACE_SECONDS + self.limits.close_seconds
-        if core.store.trouble or self._store_failure:
-            patience = 0
-        with trio.move_on_after(patience):
-            await jobs.none_left()
-        with trio.CancelScope(deadline=revocations_end):
-            await self._revoker.idle()
-        self._revoker.hurry(0)
-        jobs.abandon_all()
+        await end_jobs(core, jobs, store_failed=self._store_failure is not None)
         core.farewells_end = trio.current_time() + self.limits.close_seconds
         if self._attended:
             log.info("closing connections", extra={"connections": len(self._attended)})

@@ -11,7 +11,15 @@ from typing import Protocol, TypeAlias
 import trio
 
 from arcp_trio.store.queue import WriteQueue
-from arcp_trio.store.records import Entry, Frame, JobQuery, JobRow, KeyRow, Recovered, SessionRow
+from arcp_trio.store.records import (
+    Entry,
+    JobQuery,
+    JobRow,
+    KeyRow,
+    NumberedTail,
+    Recovered,
+    SessionRow,
+)
 from arcp_trio.store.writes import Write
 
 
@@ -37,7 +45,7 @@ Owed: TypeAlias = tuple[str, Entry]
 class Replay(Protocol):
     """A session's frames after a number, read piece by piece."""
 
-    async def next(self, frames: int, size: int) -> Sequence[Frame]:
+    async def next(self, frames: int, size: int) -> Sequence[NumberedTail]:
         """Return the next frames: at most `frames`, and at most `size` bytes, but at least one.
 
         The result is empty at the end.

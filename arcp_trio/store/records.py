@@ -54,7 +54,7 @@ HOLES: Final = 0
 The scribe fills the holes before the frame is sent. A reader that only shows the frame drops the
 byte."""
 
-Frame: TypeAlias = tuple[int, bytes]
+NumberedTail: TypeAlias = tuple[int, bytes]
 """A frame as a session sends it: its number, 0 for a frame without one, and its tail."""
 
 

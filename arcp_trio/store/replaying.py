@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 from arcp_trio.store.interface import JournalTrimmed
-from arcp_trio.store.records import Entry, Frame, Inline, LogItem, Mark, Range
+from arcp_trio.store.records import Entry, Inline, LogItem, Mark, NumberedTail, Range
 
 
 class LogReader(Protocol):
@@ -38,9 +38,9 @@ class ReplayPlace:
         self._last = 2 * top + 1
         self._log_rows = log_rows
 
-    def read(self, log: LogReader, frames: int, size: int) -> Sequence[Frame]:
+    def read(self, log: LogReader, frames: int, size: int) -> Sequence[NumberedTail]:
         """Return the next frames; see `Replay.next`."""
-        found: list[Frame] = []
+        found: list[NumberedTail] = []
         for item in log.log_from(self._session_id, self._next, self._last):
             full = len(found) >= frames or size <= 0
             # A full piece still takes the marks that stand right after its last number.
@@ -61,7 +61,7 @@ class ReplayPlace:
             self._next += 1  # the marks of one place go together: the number after them is next
         return found
 
-    def _frames(self, log: LogReader, item: LogItem, most: int) -> Iterator[Frame]:
+    def _frames(self, log: LogReader, item: LogItem, most: int) -> Iterator[NumberedTail]:
         match item:
             case Mark():
                 if item.row < self._log_rows:

@@ -32,11 +32,11 @@ class InvalidEvent(ValueError):  # noqa: N818 - it reads as the refusal it is
 # --- the bodies ------------------------------------------------------------------------------
 
 Level = Annotated[str, Rule("one of " + ", ".join(sorted(LOG_LEVELS)), LOG_LEVELS.__contains__)]
-Encoding = Annotated[str, Rule("one of utf8, base64", ENCODINGS.__contains__)]
+EncodingName = Annotated[str, Rule("one of utf8, base64", ENCODINGS.__contains__)]
 Sha256 = Annotated[str, Rule("64 hex digits", re.compile(r"[0-9A-Fa-f]{64}").fullmatch)]
 Count = Annotated[int, Rule("an integer that is not negative", lambda number: number >= 0)]
 Finite = Annotated[Number, Rule("a finite number", is_finite)]
-Amount = Annotated[
+Quantity = Annotated[
     Number, Rule("a number that is not negative", lambda number: is_finite(number) and number >= 0)
 ]
 
@@ -117,8 +117,8 @@ class DelegateBody:
 class ProgressBody:
     """How far the job is (§8.2.1). `current` may exceed `total`: §8.2.1 only advises against it."""
 
-    current: Amount
-    total: Amount | None = None
+    current: Quantity
+    total: Quantity | None = None
     units: str | None = None
     message: str | None = None
 
@@ -130,7 +130,7 @@ class ResultChunkBody:
     result_id: NonEmpty
     chunk_seq: Count
     data: str
-    encoding: Encoding
+    encoding: EncodingName
     more: bool
 
 

@@ -104,7 +104,7 @@ class Witness:
 async def witness_of(port: int) -> AsyncGenerator[Witness]:
     """Provide a witness for the block, and check after it that it has missed nothing."""
     async with peer_of(port) as peer:
-        await peer.hello()
+        await peer.hello(features=())  # without ack, it gets no notice of falling behind
         witness = Witness(peer, (await peer.submit("chatty"))["job_id"])
         async with trio.open_nursery() as nursery:
             nursery.start_soon(witness.listen)

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from arcp_trio.cli import main
-from arcp_trio.cli.commands import COMMANDS, Command
+from arcp_trio.cli.commands import COMMANDS, ConsoleCommand
 from arcp_trio.cli.errors import PROGRAM
 from arcp_trio.cli.parser import build_parser
 from tests.cli.processes import ROOT, Starter
@@ -20,7 +20,7 @@ each = pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.
 @each
 @pytest.mark.parametrize("columns", [80, 120])
 def test_it_explains_itself(
-    command: Command,
+    command: ConsoleCommand,
     columns: int,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -37,7 +37,7 @@ def test_it_explains_itself(
 
 
 @each
-def test_the_example_is_one(command: Command) -> None:
+def test_the_example_is_one(command: ConsoleCommand) -> None:
     """The example in the help is accepted by the parser."""
     program, *arguments = shlex.split(command.example)
     assert program == PROGRAM
@@ -85,7 +85,9 @@ print(heavy & set(sys.modules), file=sys.stderr)
 
 
 @each
-def test_a_wrong_option_is_one_line(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_option_is_one_line(
+    command: ConsoleCommand, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A usage error names the option and the help, and has exit code 2."""
     with pytest.raises(SystemExit) as caught:
         main([command.name, *("x" for _ in command.arguments), "--no-such"])

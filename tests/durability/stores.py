@@ -14,7 +14,7 @@ from arcp_trio.store.errors import StoreError
 from arcp_trio.store.interface import Replay
 from arcp_trio.store.memory import MemoryStore
 from arcp_trio.store.memory._tables import Tables
-from arcp_trio.store.records import Frame
+from arcp_trio.store.records import NumberedTail
 from arcp_trio.store.writes import Write
 
 _T = TypeVar("_T")
@@ -111,5 +111,5 @@ class _FaultyReplay:
         self._store = store
         self._replay = replay
 
-    async def next(self, frames: int, size: int) -> Sequence[Frame]:
+    async def next(self, frames: int, size: int) -> Sequence[NumberedTail]:
         return await self._store._read("replay", self._replay.next, frames, size)

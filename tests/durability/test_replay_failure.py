@@ -8,7 +8,7 @@ import pytest
 from trio.testing import MockClock
 
 from arcp_trio.store.errors import StoreError
-from arcp_trio.store.records import Frame
+from arcp_trio.store.records import NumberedTail
 from tests.reading import close_code
 from tests.sessions.support import open_stage
 
@@ -18,7 +18,7 @@ from tests.sessions.support import open_stage
 async def test_a_replay_that_cannot_be_read_ends_in_an_error(autojump_clock: MockClock) -> None:
     """The client gets INTERNAL_ERROR, is closed with 1011, and can resume later."""
     async with open_stage() as stage:
-        peer = await stage.welcomed()
+        peer = await stage.welcomed(features=())  # without ack, it gets no notice of falling behind
         await peer.until_terminal((await peer.submit("chatty", 2_000))["job_id"])
         await peer.drop()
         replay = stage.store.replay
@@ -27,7 +27,7 @@ async def test_a_replay_that_cannot_be_read_ends_in_an_error(autojump_clock: Moc
             good, calls = replay(session_id, after, top, rows), 0
 
             class Broken:
-                async def next(self, frames: int, size: int) -> Sequence[Frame]:
+                async def next(self, frames: int, size: int) -> Sequence[NumberedTail]:
                     nonlocal calls
                     calls += 1
                     if calls > 1:

@@ -150,7 +150,7 @@ async def test_what_one_principal_sends_holds_up_no_other(
     async with open_world(**{limit: most}) as world, trio.open_nursery() as nursery:
         bob = await world.welcomed(token=BOB)
         peers = [await world.welcomed() for _ in range(10)]
-        look = world.store.job
+        look = world.store.owner
         go_on = trio.Event()
 
         async def slow_look(job_id: str) -> object:
@@ -158,7 +158,7 @@ async def test_what_one_principal_sends_holds_up_no_other(
                 await go_on.wait()
             return await look(job_id)
 
-        world.store.job = slow_look  # type: ignore[method-assign, assignment]
+        world.store.owner = slow_look  # type: ignore[method-assign, assignment]
 
         async def send(peer: Peer) -> None:
             await peer.send("job.cancel", {"job_id": "job_slow"})

@@ -84,7 +84,7 @@ async def test_a_resume_does_not_wait_behind_listings(
         {"agent": "nobody"},
         {"agent": "echo@1.0.0", "statuses": frozenset({Status.PENDING})},
     ],
-    ids=str,
+    ids=["failed", "ended", "agent", "no such agent", "agent and status"],
 )
 async def test_a_filtered_page_costs_what_is_on_it(
     tmp_path: Path, filters: Mapping[str, Any]

@@ -45,7 +45,7 @@ async def test_large_commands_wait_before_they_are_read(
     """Past `inbox_bytes` requests wait on the client's side, and all are answered in the end."""
     async with open_stage(inbox_bytes=100 * KB) as stage, trio.open_nursery() as nursery:
         peer = await stage.welcomed()
-        go_on = hold_up(stage, "job")
+        go_on = hold_up(stage, "owner")
         await peer.send("job.cancel", {"job_id": "job_unknown"})
         nursery.start_soon(submit, peer, sizes)
         await wait_all_tasks_blocked()
@@ -63,7 +63,7 @@ async def test_bytes_are_counted_rather_than_characters(autojump_clock: MockCloc
     """Commands in a script of three bytes a character count by their bytes."""
     async with open_stage(inbox_bytes=100 * KB) as stage, trio.open_nursery() as nursery:
         peer = await stage.welcomed()
-        go_on = hold_up(stage, "job")
+        go_on = hold_up(stage, "owner")
         await peer.send("job.cancel", {"job_id": "job_unknown"})
         nursery.start_soon(submit, peer, FEW, "€")
         await wait_all_tasks_blocked()

@@ -48,7 +48,7 @@ FAULTS: dict[str, tuple[object, str, Callable[..., Any], str, JsonObject]] = {
     ),
     "the acceptance": (*ACCEPTANCE, broken, "job.submit", {"agent": "echo"}),
     "its frame": (*ACCEPTANCE_FRAME, broken, "job.submit", {"agent": "echo"}),
-    "the store's jobs": (MemoryStore, "job", broken_later, "job.cancel", {"job_id": "job_x"}),
+    "the store's jobs": (MemoryStore, "owner", broken_later, "job.cancel", {"job_id": "job_x"}),
 }
 
 

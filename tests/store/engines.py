@@ -16,11 +16,11 @@ from arcp_trio.store.memory import MemoryStore
 from arcp_trio.store.queue import Group
 from arcp_trio.store.records import (
     Entry,
-    Frame,
     JobRow,
     KeyRow,
     LogItem,
     Mark,
+    NumberedTail,
     Range,
     SessionRow,
     Status,
@@ -230,9 +230,9 @@ class Feeder:
         return Entry(index, self._ordinal, tail(job_id, index), None, terminal)
 
 
-async def read_all(replay: Replay, frames: int = 1_000) -> list[Frame]:
+async def read_all(replay: Replay, frames: int = 1_000) -> list[NumberedTail]:
     """Return all frames of a replay, read in pieces of at most `frames`."""
-    found: list[Frame] = []
+    found: list[NumberedTail] = []
     while piece := await replay.next(frames, 1_000_000):
         found += piece
     return found

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from arcp_trio.store.interface import JournalTrimmed, LogTrimmed, Replay, Store
 from arcp_trio.store.memory import engine as memory_engine
-from arcp_trio.store.records import Frame, Inline, LogItem, Mark, Range
+from arcp_trio.store.records import Inline, LogItem, Mark, NumberedTail, Range
 from arcp_trio.store.sqlite import _looking
 from arcp_trio.store.writes import MoveFloor, TrimJournal
 from tests.store.engines import ENGINES, Engine, Feeder, read_all, tail
@@ -39,7 +39,7 @@ class Sent:
     place: int
     """Its number, or the number after which it stands."""
     row: int
-    frame: Frame
+    frame: NumberedTail
     entry: tuple[str, int] | None = None
     """The journal entry that it is; None for an inline frame or a mark."""
 
@@ -137,12 +137,12 @@ class Pair:
         await self.store.put(TrimJournal(job_id, bases[job_id])).committed()
 
 
-def frames(sent: Sequence[Sent]) -> list[Frame]:
+def frames(sent: Sequence[Sent]) -> list[NumberedTail]:
     """Return frames as they are sent."""
     return [each.frame for each in sent]
 
 
-def check_bounds(piece: Sequence[Frame], most: int, size: int) -> None:
+def check_bounds(piece: Sequence[NumberedTail], most: int, size: int) -> None:
     """Check that a piece is within its bounds, but for its last frame and the marks after it."""
     numbered = [place for place, (seq, _) in enumerate(piece) if seq]
     counted = piece[: numbered[-1] + 1] if numbered else []
@@ -150,9 +150,9 @@ def check_bounds(piece: Sequence[Frame], most: int, size: int) -> None:
     assert sum(len(said) for _, said in counted[:-1]) < size
 
 
-async def read_pieces(replay: Replay, data: st.DataObject) -> list[Frame]:
+async def read_pieces(replay: Replay, data: st.DataObject) -> list[NumberedTail]:
     """Return all frames of a replay, read in pieces of random bounds."""
-    found: list[Frame] = []
+    found: list[NumberedTail] = []
     while True:
         most, size = data.draw(PIECES)
         piece = await replay.next(most, size)
@@ -217,7 +217,7 @@ def test_a_log_may_change_while_it_is_replayed(
             await store.flushed()
             replay = store.replay("S", start, model.top, model.rows)
             expected = frames(model.replay(start, model.top, model.rows))
-            found: list[Frame] = []
+            found: list[NumberedTail] = []
             for batch_or_ack in meanwhile:
                 most, size = data.draw(PIECES)
                 found += await replay.next(most, size)
@@ -262,7 +262,7 @@ def test_a_replay_never_has_a_hole(
             await store.flushed()
             replay = store.replay("S", start, model.top, model.rows)
             expected = model.replay(start, model.top, model.rows)
-            found: list[Frame] = []
+            found: list[NumberedTail] = []
             for _ in range(pieces):
                 most, size = data.draw(PIECES)
                 found += await replay.next(most, size)

@@ -9,7 +9,7 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
-from arcp_trio.store.records import Frame
+from arcp_trio.store.records import NumberedTail
 from arcp_trio.store.sqlite import SqliteStore
 from tests.store.engines import read_all, running
 
@@ -63,7 +63,7 @@ def acknowledged(path: Path, groups: int, rest: float) -> int:
     return int(top[0]) if top else 0
 
 
-async def stored(path: Path) -> tuple[int, list[Frame]]:
+async def stored(path: Path) -> tuple[int, list[NumberedTail]]:
     """Return the top of the session, and its frames."""
     async with running(SqliteStore(path)) as store:
         row = await store.session("S")

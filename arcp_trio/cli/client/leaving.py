@@ -54,7 +54,7 @@ class Leaving:
 
     async def _ask(self) -> bool:
         """Return whether to leave the job; if not, cancel it or go on watching."""
-        answer: str | None = "go on"
+        answer = "go on"  # if the job ends before there is an answer
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._withdraw_at_end, nursery.cancel_scope, name="end of the job")
             answer = await self._answer()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from arcp_trio.runtime.wake import Wake
-from arcp_trio.store.records import Frame
+from arcp_trio.store.records import NumberedTail
 from arcp_trio.wire import envelope
 from arcp_trio.wire.dialects import Dialect
 
@@ -55,7 +55,7 @@ class FrameWriter:
 
     # -- writing
 
-    async def write(self, frames: Sequence[Frame]) -> None:
+    async def write(self, frames: Sequence[NumberedTail]) -> None:
         """Write frames, with a pause after each one that the client's dialect asks it for."""
         busy_after, begin = self._dialect.busy_after, 0
         if busy_after is not None:
@@ -67,7 +67,7 @@ class FrameWriter:
         if begin < len(frames) or self._control:
             await self._write(frames[begin:])
 
-    async def _write(self, frames: Sequence[Frame]) -> None:
+    async def _write(self, frames: Sequence[NumberedTail]) -> None:
         numbered, plain, translate = self._numbered, self._plain, self._dialect.translate
         if translate is not None:
             translated = [(seq, translate(tail)) for seq, tail in frames]

@@ -60,7 +60,8 @@ def _finished(coroutine: Coroutine[object, None, _T]) -> _T:
 class BlockingContext(JobView):
     """The argument of a plain `def` agent: a `JobContext` whose methods block.
 
-    It may be used by several threads. Once the job is to end, each call raises `AgentCancelled`.
+    It may be used by several threads. Once the job is to end, or the agent has returned, each call
+    raises `AgentCancelled`.
     """
 
     def __init__(self, carrier: Carrier, facts: JobFacts, deadline: float | None) -> None:

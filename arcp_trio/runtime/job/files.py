@@ -1,10 +1,10 @@
 """Files that agents open within their lease (§9.2, §9.3): what was authorised is what is opened.
 
-The lease must allow two paths: the one that was given, and the real one, without any link; a
-refusal names the first one only. The real
-path is then walked down from the root by directory descriptors, and no link on it is followed: if
-there is one by then, it was put there since, and opening fails. So bytes go to and come from an
-allowed path only, even if files are renamed or replaced meanwhile.
+The lease must allow two paths: the one that was given, and the real one, without any link. A
+refusal names the first one only. The real path is then walked down from the root by directory
+descriptors, and no link on it is followed: if there is one by then, it was put there since, and
+opening fails. So bytes go to and come from an allowed path only, even if files are renamed or
+replaced meanwhile.
 
 This does not detect another name of the same file (a hard link), another file system mounted on an
 allowed path, or a directory that is moved out of an allowed one while it is being walked. And the

@@ -100,6 +100,7 @@ class Jobs:
         """Stop counting a job, whose terminal is stored or which was given up."""
         del self.live[job.id]
         self.core.ledger.inputs.share(job.principal).give(len(job.input))
+        job.input = b""  # a parent that goes on may still have the job, for its result
         self._count[job.principal] -= 1
         if not self._count[job.principal]:
             del self._count[job.principal]

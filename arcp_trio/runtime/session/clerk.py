@@ -84,7 +84,7 @@ class Clerk:
             command = await session.inbox.commands.receive()
             try:
                 if isinstance(command, Request):
-                    async with session.turns:
+                    async with session.workload:
                         await self._serve(command)
                         await trio.lowlevel.checkpoint()
                 else:
@@ -137,7 +137,7 @@ class Clerk:
                 # It may be a malformed submit, and some clients match answers by their order.
                 self._in_turn(request, partial(self._refuse, request, message))
             case Submit():
-                await session.turns.room_for_acceptance()
+                await session.workload.room_for_acceptance()
                 self._submissions.begin(session, request, message)
             case Cancel():
                 await self._cancelling.cancel(request, message)

@@ -102,7 +102,7 @@ class Judge:
     # -- a known job
 
     async def _look_up(self, submission: Submission, claim: Claim) -> KeyRow | None:
-        async with submission.session.turns:
+        async with submission.session.workload:
             return await submission.session.reads.key(*claim.owner, self._core.clock.now())
 
     async def _repeat(self, submission: Submission, known: KeyRow) -> Decision:
@@ -115,22 +115,22 @@ class Judge:
         session = submission.session
         tail = accepted_tail(loads_exact(known.accepted), submission.request.id)
         again = known.job_id in session.accepting
-        async with session.turns:
+        async with session.workload:
             row = await session.reads.job(known.job_id)
         again = again or (row is not None and session.id in row.submitters)
         job = self._jobs.live.get(known.job_id)
         if job is not None:
             job.submitters.add(session.id)  # even if the session was closed in between
             watch = Watch(session, job.id, job, job.journal.first)
-        else:
-            ended = await session.reads.job(known.job_id)
-            if ended is None:
-                raise JobNotFound(
-                    f"{known.job_id}, the job of this idempotency_key, has ended, and its end is"
-                    " no longer kept: another key starts another job"
-                )
-            watch = Watch(session, ended.job_id, None, ended.length - 1)
-        return Decision(tail, watch, again=again)
+            return Decision(tail, watch, again=again)
+        if row is not None and row.finished_at is None:
+            row = await session.reads.job(known.job_id)  # it has ended since
+        if row is None:
+            raise JobNotFound(
+                f"{known.job_id}, the job of this idempotency_key, has ended, and its end is"
+                " no longer kept: another key starts another job"
+            )
+        return Decision(tail, Watch(session, row.job_id, None, row.length - 1), again=again)
 
 
 def _is_same(submit: Submit, known: KeyRow) -> bool:

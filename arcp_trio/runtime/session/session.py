@@ -36,7 +36,7 @@ class Session:
         """The store, read when it is the principal's turn."""
         self.inbox = Inbox(core.limits, core.ledger.received.share(row.principal))
         self.outbox = Outbox(core.limits, core.ledger.unsent.share(row.principal))
-        self.turns = core.turns.of(row.principal)
+        self.workload = core.workloads.of(row.principal)
         self.watches: dict[str, Watch] = {}
         """By job id: what the session is owed."""
         self.subscriptions: dict[str, Watch] = {}

@@ -136,7 +136,7 @@ class Submissions:
         watch.join_job()
         if decision.new is not None:
             decision.new.start_once_stored()
-            session.turns.count_until_stored(decision.new.group)
+            session.workload.count_until_stored(decision.new.group)
 
     # -- other requests that keep the order of the answers
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.farewell import Farewell
     from arcp_trio.runtime.ledger import Share
     from arcp_trio.runtime.limits import Limits
-    from arcp_trio.store.records import Frame
+    from arcp_trio.store.records import NumberedTail
 
 Series = tuple[int, Sequence[bytes]]
 """Consecutive frames: the number of the first, or 0 if they have no numbers, and their tails."""
@@ -86,9 +86,9 @@ class Unsent:
         self.farewell = farewell
         self.wake_sender.set()
 
-    def take(self, frames: int, size: int) -> list[Frame]:
+    def take(self, frames: int, size: int) -> list[NumberedTail]:
         """Take the next frames: at most `frames`, and up to the one that completes `size` bytes."""
-        taken: list[Frame] = []
+        taken: list[NumberedTail] = []
         used_up = 0
         while used_up < len(self._series) and len(taken) < frames and size > 0:
             first_seq, tails = self._series[used_up]

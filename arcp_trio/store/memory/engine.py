@@ -13,7 +13,15 @@ from arcp_trio.store.first_numbers import index_after
 from arcp_trio.store.interface import JournalTrimmed, Owed, Replay, Store
 from arcp_trio.store.memory._tables import Tables, last_place
 from arcp_trio.store.memory._writing import TableWriter
-from arcp_trio.store.records import Frame, JobQuery, JobRow, KeyRow, Range, Recovered, SessionRow
+from arcp_trio.store.records import (
+    JobQuery,
+    JobRow,
+    KeyRow,
+    NumberedTail,
+    Range,
+    Recovered,
+    SessionRow,
+)
 from arcp_trio.store.replaying import ReplayPlace
 from arcp_trio.store.writes import Write
 
@@ -149,7 +157,7 @@ class _MemoryReplay:
         self._tables = tables
         self._place = place
 
-    async def next(self, frames: int, size: int) -> Sequence[Frame]:
+    async def next(self, frames: int, size: int) -> Sequence[NumberedTail]:
         await trio.lowlevel.checkpoint()
         return self._place.read(self._tables, frames, size)
 

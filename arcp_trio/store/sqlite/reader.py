@@ -17,7 +17,7 @@ import trio
 from arcp_trio.rounds import Rounds
 from arcp_trio.store.errors import OtherVersion, StoreError
 from arcp_trio.store.interface import Owed, Reads, Replay
-from arcp_trio.store.records import Frame, JobQuery, JobRow, KeyRow, Recovered, SessionRow
+from arcp_trio.store.records import JobQuery, JobRow, KeyRow, NumberedTail, Recovered, SessionRow
 from arcp_trio.store.replaying import ReplayPlace
 from arcp_trio.store.sqlite import _file, _listing, _rows, _schema
 from arcp_trio.store.sqlite._looking import Coverage, NumberSearch
@@ -26,7 +26,7 @@ from arcp_trio.store.sqlite._snapshot import Snapshot
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
-_Frames: TypeAlias = Sequence[Frame]
+_Frames: TypeAlias = Sequence[NumberedTail]
 
 
 @attrs.define(eq=False)

@@ -33,7 +33,7 @@ def _is_timestamp(text: str) -> bool:
     return True
 
 
-Amount = Annotated[
+DecimalText = Annotated[
     str, Rule("an amount in decimal digits", re.compile(r"[0-9]+(\.[0-9]+)?").fullmatch)
 ]
 Timestamp = Annotated[str, Rule("an RFC 3339 timestamp", _is_timestamp)]
@@ -265,9 +265,9 @@ class JobBrief:
     """When its agent was called."""
     finished_at: str | None = None
     error: ErrorBrief | None = None
-    budget: dict[str, Amount] | None = None
+    budget: dict[str, DecimalText] | None = None
     """What it was given to spend, by currency."""
-    spent: dict[str, Amount] | None = None
+    spent: dict[str, DecimalText] | None = None
     """What it and the jobs that it delegated to have spent, by currency."""
     last_event: str | None = None
     """Its last event in words: one line of plain text."""

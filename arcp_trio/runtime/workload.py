@@ -1,8 +1,9 @@
-"""Turns: how much of one principal's work is under way at once, whatever number of sessions it has.
+"""How much of one principal's work is under way at once, whatever number of sessions it has.
 
 Trio gives every task that can run one step in each pass of its scheduler. So a principal with more
 tasks at work than others would get more of the loop, and its steps would make each pass longer. A
-principal's commands take turns instead: few are at work, and the others wait and cost no step.
+principal's workload is bounded instead: few of its commands are at work, and the others wait and
+cost no step.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ UNSTORED: Final = 32
 and with it what others have put into it."""
 
 
-class Turns:
-    """The turns of one principal, in the order in which they were asked for: `async with turns:`.
+class Workload:
+    """The work of one principal: `async with workload:` waits until few other commands are at work.
 
-    There is no checkpoint if one is free.
+    Commands go on in the order in which they came. There is no checkpoint if there is room.
     """
 
     def __init__(self) -> None:
@@ -39,7 +40,7 @@ class Turns:
         if self._free:
             self._free -= 1
         else:
-            await self._waiting.park()  # the turn that is given back is handed over
+            await self._waiting.park()  # the place that is given back is handed over
 
     async def __aexit__(self, *_: object) -> None:
         if not self._waiting.unpark():
@@ -61,15 +62,15 @@ class Turns:
             await self._stored.wait()
 
 
-class TurnTable:
-    """The turns of all principals."""
+class Workloads:
+    """The workloads of all principals."""
 
     def __init__(self) -> None:
-        self._turns: WeakValueDictionary[str, Turns] = WeakValueDictionary()
+        self._workloads: WeakValueDictionary[str, Workload] = WeakValueDictionary()
 
-    def of(self, principal: str) -> Turns:
-        """Return a principal's turns; its sessions keep them."""
-        turns = self._turns.get(principal)
-        if turns is None:
-            turns = self._turns[principal] = Turns()
-        return turns
+    def of(self, principal: str) -> Workload:
+        """Return a principal's workload; its sessions keep it."""
+        workload = self._workloads.get(principal)
+        if workload is None:
+            workload = self._workloads[principal] = Workload()
+        return workload

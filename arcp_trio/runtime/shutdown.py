@@ -1,0 +1,49 @@
+"""The end of all jobs when the runtime shuts down, within bounds of time."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from arcp_trio.runtime.job import outcome
+from arcp_trio.wire.errors import InternalError
+
+if TYPE_CHECKING:
+    from arcp_trio.runtime.core import Core
+    from arcp_trio.runtime.job.jobs import Jobs
+
+log = logging.getLogger(__name__)
+
+GRACE_SECONDS: Final = 2.0
+"""How long agents may clean up at shutdown, at most."""
+
+REVOKE_SECONDS: Final = 1.0
+"""How long credentials may take to be revoked then; the next start revokes the rest."""
+
+
+async def end_jobs(core: Core, jobs: Jobs, *, store_failed: bool) -> None:
+    """End all jobs, and wait for their ends to be stored and their credentials to be revoked.
+
+    Args:
+        core: what the jobs run on.
+        jobs: all of them.
+        store_failed: nothing will be stored any longer.
+    """
+    if jobs.live:
+        log.info("ending jobs", extra={"jobs": len(jobs.live)})
+    error = InternalError("the runtime was shut down")
+    revocations_end = trio.current_time() + REVOKE_SECONDS
+    jobs.revoker.hurry(REVOKE_SECONDS)
+    jobs.end_all(outcome.failed(error), GRACE_SECONDS)
+    # Ends that a store in trouble does not take now are made up for by the next start.
+    patience = GRACE_SECONDS + core.limits.close_seconds
+    if core.store.trouble or store_failed:
+        patience = 0
+    with trio.move_on_after(patience):
+        await jobs.none_left()
+    with trio.CancelScope(deadline=revocations_end):
+        await jobs.revoker.idle()
+    jobs.revoker.hurry(0)
+    jobs.abandon_all()
