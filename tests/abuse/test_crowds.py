@@ -11,6 +11,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from arcp_trio import Limits
+from arcp_trio.runtime.connection import handshake
 from arcp_trio.store.interface import Store
 from arcp_trio.transport import connect
 from arcp_trio.wire.json import JsonObject
@@ -32,6 +33,12 @@ ROUNDS = 4
 def _few_records(caplog: pytest.LogCaptureFixture) -> None:
     """Log little: pytest keeps every record until the end of the test."""
     caplog.set_level(logging.ERROR, "arcp_trio")
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answer every wrong token at once: the clock stands still during a round."""
+    monkeypatch.setattr(handshake, "PAUSE_SECONDS", 0.0)
 
 
 Round = Callable[[int, int], Awaitable[None]]
