@@ -68,30 +68,6 @@ async def test_others_cannot_tell_a_job_from_none(scene: Scene, token: str) -> N
     assert len(numbers(await settled(again))) == 3
 
 
-async def test_a_foreign_job_costs_what_none_costs(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A refused subscription looks the job up once, and does nothing else."""
-    owner, bob = await scene.welcomed(), await scene.welcomed(token=BOB)
-    job_id = (await owner.submit("teller"))["job_id"]
-    looked: list[str] = []
-    for name in ("job", "index_after", "owed", "session"):
-        read = getattr(scene.store, name)
-
-        async def counted(*args: object, name: str = name, read: object = read) -> object:
-            looked.append(name)
-            return await read(*args)  # type: ignore[operator]
-
-        monkeypatch.setattr(scene.store, name, counted)
-    costs: list[list[str]] = []
-    for each in (job_id, "job_nobody"):
-        looked.clear()
-        await bob.send("job.subscribe", {"job_id": each, "history": True})
-        await bob.expect("session.error", code="JOB_NOT_FOUND")
-        costs.append(list(looked))
-    assert costs == [["job"], ["job"]]
-
-
 # -- policy
 
 

@@ -119,13 +119,13 @@ async def test_pings_are_answered_whatever_the_session_is_busy_with(
         peer = await stage.welcomed()
         await peer.submit("puppet")
         stuck = trio.Event()
-        sleep = stage.store.job
+        sleep = stage.store.owner
 
         async def slow_lookup(job_id: str) -> object:
             await stuck.wait()
             return await sleep(job_id)
 
-        stage.store.job = slow_lookup  # type: ignore[method-assign, assignment]
+        stage.store.owner = slow_lookup  # type: ignore[method-assign, assignment]
         await peer.send("job.cancel", {"job_id": "job_unknown"})
         for n in range(8):
             await trio.sleep(2)
@@ -278,13 +278,13 @@ async def test_silence_counts_only_while_somebody_listens(autojump_clock: MockCl
     async with open_stage(heartbeat_seconds=5, inbox_items=2, outbox_items=2) as stage:
         peer = await stage.welcomed()
         stuck = trio.Event()
-        lookup = stage.store.job
+        lookup = stage.store.owner
 
         async def slow_lookup(job_id: str) -> object:
             await stuck.wait()
             return await lookup(job_id)
 
-        stage.store.job = slow_lookup  # type: ignore[method-assign, assignment]
+        stage.store.owner = slow_lookup  # type: ignore[method-assign, assignment]
         for _ in range(10):
             await peer.send("job.cancel", {"job_id": "job_unknown"})
         await wait_all_tasks_blocked()
