@@ -164,9 +164,11 @@ def expire(write: Expire, db: sqlite3.Connection) -> None:
         " ORDER BY finished_at, terminal_ordinal LIMIT ?)",
         list(surplus(finished, write.finished_jobs).items()),
     )
-    stored = _rows.stored_bytes(db)
-    for principal, size in surplus_bytes(stored, write.bytes_each, write.bytes_total).items():
-        _expire_bytes(db, principal, size)
+    bounds = write.bytes_each, write.bytes_total
+    booked: dict[str, int] = dict(db.execute("SELECT principal, stored_bytes FROM share"))
+    if surplus_bytes(booked, *bounds):  # else there is no need to look at what is given up
+        for principal, size in surplus_bytes(_rows.stored_bytes(db), *bounds).items():
+            _expire_bytes(db, principal, size)
     db.execute(
         "DELETE FROM key WHERE due <= ?"
         " AND NOT EXISTS (SELECT 1 FROM retained WHERE retained.job_id = key.job_id)",
