@@ -19,12 +19,14 @@ from websockets.exceptions import ConnectionClosed
 
 from tests.cli.processes import END_SECONDS, Peer, Serve, Starter, assert_refused, peer
 
+TOKEN = "a-token-for-alice"
+
 pytestmark = pytest.mark.real_tcp
 
 
 def for_alice(start: Starter, *arguments: str) -> Serve:
     """Serve the demo agents to alice."""
-    return start("serve", "--port=0", "--token=alice=x", *arguments)
+    return start("serve", "--port=0", f"--token=alice={TOKEN}", *arguments)
 
 
 def sql(path: Path, statement: str) -> None:
@@ -105,21 +107,21 @@ def test_a_killed_process_loses_nothing_that_it_sent(start: Starter) -> None:
 def test_a_session_goes_on_after_an_orderly_end(start: Starter, tmp_path: Path) -> None:
     """After SIGTERM no write-ahead log is left, and the session goes on after the next start."""
     served = for_alice(start)
-    resume, before = begin_work(served.url(), "x")
+    resume, before = begin_work(served.url(), TOKEN)
     served.send_signal(signal.SIGTERM)
     assert served.end()[0] == 0
     folder = {each.name for each in (tmp_path / ".arcp").iterdir()}
     assert folder == {"arcp.db", "arcp.db.lock"}
-    assert_it_goes_on(for_alice(start).url(), "x", resume, before, "was shut down")
+    assert_it_goes_on(for_alice(start).url(), TOKEN, resume, before, "was shut down")
 
 
 def test_memory_forgets(start: Starter, tmp_path: Path) -> None:
     """With --memory a session ends with the process, and nothing is written."""
     served = for_alice(start, "--memory")
-    resume, _ = begin_work(served.url(), "x")
+    resume, _ = begin_work(served.url(), TOKEN)
     served.send_signal(signal.SIGTERM)
     assert served.end()[0] == 0
-    with peer(for_alice(start, "--memory").url(), "x", resume) as session:
+    with peer(for_alice(start, "--memory").url(), TOKEN, resume) as session:
         assert session.answer["payload"]["code"] == "RESUME_WINDOW_EXPIRED"
     assert list(tmp_path.iterdir()) == []
 
@@ -128,17 +130,17 @@ def test_memory_forgets(start: Starter, tmp_path: Path) -> None:
 def test_how_hard_it_syncs_can_be_chosen(start: Starter, synchronous: str) -> None:
     """A killed process loses nothing under any --synchronous."""
     served = for_alice(start, "--synchronous", synchronous)
-    resume, before = begin_work(served.url(), "x")
+    resume, before = begin_work(served.url(), TOKEN)
     served.send_signal(signal.SIGKILL)
     served.end()
-    assert_it_goes_on(for_alice(start).url(), "x", resume, before, "runtime restarted")
+    assert_it_goes_on(for_alice(start).url(), TOKEN, resume, before, "runtime restarted")
 
 
 def test_sigterm_in_the_middle_of_many_events(start: Starter) -> None:
     """The frames that a busy session was sent are stored, and the end is in time."""
     served = for_alice(start)
     url = served.url()
-    with peer(url, "x") as session:
+    with peer(url, TOKEN) as session:
         accepted = session.submit("chatty", {"n": 200_000})
         for _ in range(1_000):
             session.receive()
@@ -151,7 +153,7 @@ def test_sigterm_in_the_middle_of_many_events(start: Starter) -> None:
     assert time.monotonic() - asked < END_SECONDS
     assert code == 0
     assert "leaving without it" not in err
-    with peer(for_alice(start).url(), "x", resume) as session:
+    with peer(for_alice(start).url(), TOKEN, resume) as session:
         assert session.receive() == accepted
         session.until_terminal()
         assert session.lines[1:] == before
@@ -202,7 +204,7 @@ def test_a_second_runtime_is_refused(start: Starter) -> None:
     first = for_alice(start)
     url = first.url()
     assert "arcp.db is in use by another runtime; " in assert_refused(for_alice(start))
-    with peer(url, "x") as session:
+    with peer(url, TOKEN) as session:
         session.run("echo")
 
 
@@ -269,7 +271,7 @@ def test_trouble_is_said_once_and_so_is_its_end(start: Starter) -> None:
     """A full disk is logged once, however much waits for it, and so is its end."""
     served = for_alice(start)
     url = served.url()
-    with peer(url, "x") as session:
+    with peer(url, TOKEN) as session:
         for _ in range(4):
             session.send("job.submit", {"agent": "chatty", "input": {"n": 50_000}})
         while session.receive().get("event_seq", 0) < 100:
@@ -278,11 +280,11 @@ def test_trouble_is_said_once_and_so_is_its_end(start: Starter) -> None:
         assert_told(session)
     served.line("store in trouble, everything waits for it")
     for _ in range(3):
-        with pytest.raises(ConnectionClosed), peer(url, "x") as refused:
+        with pytest.raises(ConnectionClosed), peer(url, TOKEN) as refused:
             refused.receive()
     set_largest_file(served.process.pid, resource.RLIM_INFINITY)
     served.line("store works again")
-    with peer(url, "x") as session:
+    with peer(url, TOKEN) as session:
         (result,) = session.run("echo", "again")
         assert result["payload"]["result"] == {"echo": "again"}
     served.send_signal(signal.SIGTERM)
@@ -303,27 +305,27 @@ def test_trouble_from_a_restart_on(start: Starter, tmp_path: Path) -> None:
     As soon as there is room, everything goes on where it was.
     """
     served = for_alice(start)
-    resume, before = begin_work(served.url(), "x")
+    resume, before = begin_work(served.url(), TOKEN)
     served.send_signal(signal.SIGKILL)
     served.end()
     largest = 4200 + max(each.stat().st_size for each in (tmp_path / ".arcp").iterdir())
     with no_file_larger_than(largest):
         again = for_alice(start)
     url = again.url()
-    with peer(url, "x") as session:
+    with peer(url, TOKEN) as session:
         assert session.answer["type"] == "session.error"
         assert session.answer["payload"]["retryable"] is True
         assert "the store cannot be used" in session.answer["payload"]["message"]
     again.line("store in trouble")
     set_largest_file(again.process.pid, resource.RLIM_INFINITY)
     again.line("jobs_ended=1")
-    assert_it_goes_on(url, "x", resume, before, "runtime restarted")
+    assert_it_goes_on(url, TOKEN, resume, before, "runtime restarted")
 
 
 def test_sigterm_during_trouble(start: Starter) -> None:
     """`serve` ends in time although its store cannot be written."""
     served = for_alice(start)
-    with peer(served.url(), "x") as session:
+    with peer(served.url(), TOKEN) as session:
         session.submit("sleeper")
         set_largest_file(served.process.pid, 0)
         session.send("job.submit", {"agent": "echo", "input": None})
