@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from arcp_trio.cli.errors import CommandError
 from arcp_trio.cli.logs import TextFormatter
+from arcp_trio.cli.serve.admission import Admission
 from arcp_trio.cli.serve.options import ServeOptions
 from arcp_trio.cli.serve.tokens import gather, kept_token, parse_token
 
@@ -299,7 +300,7 @@ def test_short_tokens_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     """A token of fewer than 16 characters leads to a warning that names its principal only."""
     long = "x" * 16
     tokens = (f"alice={SECRET}", f"bob={long}", f"carol=sha256:{hash_of(long + 'x')}", "dave=1")
-    gather(ServeOptions(token=tokens), {})
+    Admission(ServeOptions(token=tokens)).show()
     [record] = caplog.records
     line = TextFormatter().format(record)
     assert "short tokens can be guessed" in line

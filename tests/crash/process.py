@@ -28,7 +28,7 @@ KILL_SECONDS: Final = 30.0
 
 def token_of(principal: str) -> str:
     """Return the token of a principal."""
-    return f"token-of-{principal}"
+    return f"the-token-of-{principal}"
 
 
 @asynccontextmanager

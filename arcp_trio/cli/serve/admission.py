@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from contextlib import suppress
@@ -11,6 +12,8 @@ from arcp_trio.cli.serve.options import ServeOptions
 from arcp_trio.cli.serve.tokens import LOCAL, Tokens, gather, given_tokens, make_token
 from arcp_trio.plainfile import read_plain
 from arcp_trio.runtime.access import Authenticator, StaticTokens
+
+log = logging.getLogger(__name__)
 
 
 class Admission:
@@ -49,13 +52,16 @@ class Admission:
         Raises:
             CommandError: they cannot be read; the tokens before are still accepted.
         """
-        before = self.made
-        self._use(gather(options, os.environ, made=before, read=read_plain))
-        if self.made != before:
+        made, short = self.made, self._short
+        self._use(gather(options, os.environ, made=made, read=read_plain))
+        if (self.made, self._short) != (made, short):
             self.show()
 
     def show(self) -> None:
-        """Print the token that was made, if there is one."""
+        """Print the token that was made, if there is one; warn of tokens that can be guessed."""
+        if self._short:
+            principals = ", ".join(self._short)
+            log.warning("short tokens can be guessed", extra={"principals": principals})
         if self.made is not None:
             with suppress(OSError):  # standard error is closed, which is no reason to stop
                 # One write, because the thread of the log writes its lines to the same place.
@@ -64,6 +70,7 @@ class Admission:
 
     def _use(self, tokens: Tokens) -> None:
         self.made = tokens.made
+        self._short = tokens.short
         self._static = StaticTokens(hashed=tokens.principals)
 
 

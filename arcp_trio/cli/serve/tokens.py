@@ -43,6 +43,8 @@ class Tokens:
 
     principals: Mapping[str, str]
     """The principal of each token, by the digest of the token in hexadecimal."""
+    short: tuple[str, ...] = ()
+    """The principals whose tokens are short enough to be guessed."""
     made: str | None = attrs.field(default=None, repr=False)
     """The token that was made, which has to be shown; None if tokens were given."""
 
@@ -84,10 +86,8 @@ def given_tokens(
                 f"{where}: {principal} has the same token as {principals[digest]}; "
                 "give each principal its own"
             )
-    if short:
-        log.warning("short tokens can be guessed", extra={"principals": ", ".join(short)})
     if principals or options.jwt_keys is not None:
-        return Tokens(principals=principals)
+        return Tokens(principals=principals, short=tuple(short))
     if options.token_file is not None:
         # The file may be in the middle of being rewritten. A token that is made would replace the
         # tokens of all principals in it.
