@@ -160,7 +160,14 @@ async def test_no_name_of_anybodys_appears(autojump_clock: MockClock) -> None:
 KNOWN = {
     *("connected", "parked", "pending", "running", "success", "error", "cancelled", "timed_out"),
     *("fault", "handshake_seconds", "heartbeat_lost", "frame_bytes_in", "malformed_frames"),
-    *("received_bytes", "tail_bytes", "input_bytes", "waiting_submits", "abandoned"),
+    *(
+        "received_bytes",
+        "tail_bytes",
+        "input_bytes",
+        "waiting_submits",
+        "stored_bytes",
+        "abandoned",
+    ),
     *(*CODES, "other", "+Inf", *(f"{bound:g}" for bound in COMMIT_SECONDS)),
 }
 
