@@ -43,7 +43,8 @@ _LEAVE_SECONDS: Final = 2.0
 SWITCH_SECONDS: Final = 0.0005
 """How long the loop may keep Python's lock from the store's thread, which takes it for each statement.
 
-With Python's 5 ms, a busy loop makes a commit of ten statements take 50 ms."""
+With Python's 5 ms, a busy loop makes a commit of ten statements take 50 ms.
+"""
 
 
 def run(given: Mapping[str, object]) -> int:
