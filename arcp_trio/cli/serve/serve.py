@@ -41,9 +41,10 @@ _LEAVE_SECONDS: Final = 2.0
 """The time for what is left after every client has been told; the drain may have ended early."""
 
 SWITCH_SECONDS: Final = 0.0005
-"""How long the loop may keep Python's lock from the store's thread, which takes it for each statement.
+"""How long the loop may keep Python's lock from the store's thread.
 
-With Python's 5 ms, a busy loop makes a commit of ten statements take 50 ms.
+The thread takes it for each statement: with Python's 5 ms, a busy loop makes a commit of ten
+statements take 50 ms.
 """
 
 
