@@ -33,7 +33,8 @@ def _ceiling(table: object, where: str) -> Ceiling:
     if expires_in is not None and not (is_finite(expires_in) and expires_in > 0):
         raise CommandError(f"{where} {_EXPIRES_IN} must be a number of seconds above 0")
     for capability, items in request.items():
-        if not isinstance(items, list) or not all(isinstance(each, str) for each in items):
+        listed = cast("list[object]", items) if isinstance(items, list) else [None]
+        if not all(isinstance(each, str) for each in listed):
             raise CommandError(f"{where} {capability} must be a list of strings")
     try:
         lease = Lease.read(cast("dict[str, list[str]]", request))
