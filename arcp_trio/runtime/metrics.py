@@ -1,4 +1,4 @@
-"""What the runtime counts; `exposition` gives the numbers their public names."""
+"""What the runtime counts; `prometheus.py` has the gauges, and the public names of all metrics."""
 
 from __future__ import annotations
 

@@ -17,13 +17,13 @@ from arcp_trio.runtime.connection.connection import Connection
 from arcp_trio.runtime.core import Core
 from arcp_trio.runtime.credentials.provisioner import Provisioner
 from arcp_trio.runtime.credentials.revocation import Revoker
-from arcp_trio.runtime.exposition import exposition
 from arcp_trio.runtime.farewell import Farewell
 from arcp_trio.runtime.job.agents import Agents
 from arcp_trio.runtime.job.granting import reserved_paths
 from arcp_trio.runtime.job.jobs import Jobs
 from arcp_trio.runtime.limits import Limits
 from arcp_trio.runtime.metrics import Failure
+from arcp_trio.runtime.prometheus import exposition
 from arcp_trio.runtime.restart import take_over
 from arcp_trio.runtime.session.sessions import Sessions
 from arcp_trio.runtime.shutdown import end_jobs
