@@ -13,7 +13,8 @@
 - All folders share `tests/stage.py`: `make_runtime` makes a runtime in virtual time with the usual
   principals, and a folder's `Stage` is such a runtime with the folder's agents, its store, and
   clients. `tests/reading.py` receives frames, `tests/slow_stores.py` has stores that take their
-  time, and `tests/footprint.py` counts tasks, file descriptors and memory.
+  time, and `tests/footprint.py` counts tasks, file descriptors and memory,
+  and `tests/processes.py` tells which processes are alive.
 - Most tests speak the wire or the public API, and read figures from the runtime's metrics
   (`tests/metrics.py`). Only `tests/inside.py` names internals of a runtime, for what cannot be seen
   from outside, and `tests/defects.py`, which puts defects into a runtime to show that a check finds

@@ -7,8 +7,10 @@ import time
 from pathlib import Path
 
 import pytest
+import trio
 
 from tests.cli.processes import ROOT, Starter, assert_refused, peer
+from tests.processes import gone
 
 AGENTS = """
 import os
@@ -60,8 +62,7 @@ def test_the_agents_of_a_module_run_in_workers(start: Starter, tmp_path: Path) -
     code, _, err = served.end()
     assert code == 0, err
     assert "".join([*served.said, err]).count("imported") == 2
-    for pid in (*results, where[0]):
-        assert not Path(f"/proc/{pid}").exists()
+    trio.run(gone, [*results, where[0]])
 
 
 def test_an_agent_that_workers_cannot_import_is_one_line(start: Starter, tmp_path: Path) -> None:

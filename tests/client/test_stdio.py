@@ -12,17 +12,9 @@ from trio.testing import MockClock
 from arcp_trio import connect
 from arcp_trio.transport import MessageTooBig, TransportClosed, memory_streams
 from arcp_trio.transport.stdio import LineTransport
+from tests.processes import alive, gone
 
 RUNTIME = Path(__file__).with_name("stdio_runtime.py")
-
-
-def alive(pid: int) -> bool:
-    """Return whether the process runs, and is not a zombie."""
-    try:
-        status = Path(f"/proc/{pid}/stat").read_text()
-    except FileNotFoundError:
-        return False
-    return status.rpartition(")")[2].split()[0] != "Z"
 
 
 @pytest.mark.spec("4-2")
@@ -40,11 +32,7 @@ async def test_a_runtime_in_a_child_process(
             value, grandchild = await (await client.submit("echo", big)).result()
             assert value == big
             assert alive(grandchild)
-        for _ in range(100):
-            if not alive(grandchild):
-                break
-            await trio.sleep(0.05)
-        assert not alive(grandchild)
+        await gone([grandchild])
 
 
 def _transport(limit: int) -> tuple[LineTransport, trio.abc.Stream]:

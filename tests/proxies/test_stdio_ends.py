@@ -15,6 +15,7 @@ from arcp_trio import (
     stdio_agent,
 )
 from arcp_trio.testing import open_pair
+from tests.processes import alive, gone, has_children
 from tests.proxies.runtimes import (
     OURS,
     PATHS,
@@ -24,7 +25,6 @@ from tests.proxies.runtimes import (
     runtime_of_programs,
     started,
 )
-from tests.transport.processes import alive, gone, has_children
 
 
 async def test_its_error_is_the_job_s() -> None:

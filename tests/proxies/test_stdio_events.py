@@ -16,13 +16,13 @@ from arcp_trio import (
     JobCancelled,
     JobFailed,
 )
+from tests.processes import gone
 from tests.proxies.runtimes import (
     connected,
     events_of,
     run,
     started,
 )
-from tests.transport.processes import gone
 
 
 async def test_its_events_are_the_job_s() -> None:

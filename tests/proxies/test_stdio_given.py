@@ -11,11 +11,11 @@ from arcp_trio import (
     JobFailed,
     stdio_agent,
 )
+from tests.processes import alive
 from tests.proxies.runtimes import (
     connected,
     run,
 )
-from tests.transport.processes import alive
 
 
 @pytest.mark.spec("4-2", "11-2")

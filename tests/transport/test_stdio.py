@@ -16,7 +16,7 @@ from trio.testing import wait_all_tasks_blocked
 from arcp_trio.transport import MessageTooBig, TransportClosed
 from arcp_trio.transport.stdio import LineTransport, spawn
 from tests.footprint import tasks
-from tests.transport.processes import gone, has_children
+from tests.processes import gone, has_children
 
 MIB = 1024 * 1024
 ECHO = [

@@ -16,6 +16,7 @@ from arcp_trio.testing.frames import Frame
 from arcp_trio.testing.peer import TEST_TOKEN
 from arcp_trio.wire.json import Json
 from tests.jobs import outside
+from tests.processes import gone
 from tests.stage import simple_agents
 from tests.workers import agents_in_processes
 
@@ -132,22 +133,12 @@ async def test_a_worker_that_does_not_answer_is_ended(peer: Peer) -> None:
     """With its job's time limit and grace the worker is killed, and its children with it."""
     job = await peer.submit("stuck", max_runtime_sec=1)
     event = await peer.expect("job.event")
-    processes = event["payload"]["body"]["message"].split()
+    processes = [int(pid) for pid in event["payload"]["body"]["message"].split()]
     began = time.monotonic()
     assert (await end_of(peer, job))["code"] == "TIMEOUT"
     assert time.monotonic() - began < 1 + GRACE + 3
-    with trio.fail_after(5):
-        while any(alive(process) for process in processes):  # noqa: ASYNC110 - others end them
-            await trio.sleep(0.01)
+    await gone(processes)
     assert (await run(peer, "about"))["final_status"] == "success"
-
-
-def alive(process: str) -> bool:
-    """Return whether a process runs."""
-    try:
-        return ") Z " not in Path(f"/proc/{process}/stat").read_text()
-    except FileNotFoundError:
-        return False
 
 
 @pytest.mark.logs_error("worker lost")

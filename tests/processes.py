@@ -13,7 +13,7 @@ def alive(pid: int) -> bool:
     """Return whether a process exists; a zombie that this process has not waited for does."""
     try:
         _, _, rest = Path(f"/proc/{pid}/stat").read_text().rpartition(")")
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # the latter: it ends between open and read
         return False
     state, parent, *_ = rest.split()
     return state != "Z" or int(parent) == os.getpid()
