@@ -119,6 +119,7 @@ if TYPE_CHECKING:
         LeaseSubsetViolation,
         PermissionDenied,
         ResumeWindowExpired,
+        Unanswered,
         Unauthenticated,
     )
     from arcp_trio.wire.events import InvalidEvent
@@ -201,6 +202,7 @@ __all__ = [
     "ToolCall",
     "Tracer",
     "Transport",
+    "Unanswered",
     "Unauthenticated",
     "Workers",
     "WrongPath",

@@ -8,6 +8,7 @@ from typing import Final
 
 from arcp_trio.wire.json import Json, loads_exact
 from arcp_trio.wire.plain_text import one_line
+from arcp_trio.wire.questions import QUESTION
 
 MOST_CHARACTERS: Final = 200
 KEPT_BYTES: Final = 2_048
@@ -83,5 +84,6 @@ _TELLERS: Final[Mapping[str, Callable[[Mapping[str, Json]], str]]] = {
     "metric": _metric,
     "artifact_ref": lambda body: f"made {body['uri']}",
     "delegate": lambda body: f"delegates to {body['agent']}",
+    QUESTION: lambda body: f"asks: {body['prompt']}",
     "progress": _progress,
 }

@@ -1,0 +1,290 @@
+"""What an answer to a question must be: the part of JSON Schema that agents may ask with.
+
+A schema is made into checks once. A check stops at the first problem and looks at each part of an
+answer once, so that an answer takes time by its size, whatever the schema is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Final, TypeAlias
+
+from arcp_trio.wire.errors import clip
+from arcp_trio.wire.json import Json
+
+_Check: TypeAlias = Callable[[Json, str], str | None]
+"""Takes a value and its path; returns what is wrong with it, or None."""
+
+_DESCRIBES: Final = frozenset(
+    {
+        "$schema",
+        "$comment",
+        "title",
+        "description",
+        "default",
+        "examples",
+        "deprecated",
+        "readOnly",
+        "writeOnly",
+    }
+)
+"""Keywords that only describe."""
+
+
+class AnswerSchema:
+    """The schema of a question. `problem` says what is wrong with an answer."""
+
+    def __init__(self, schema: Mapping[str, Json]) -> None:
+        """Read a schema, which is JSON.
+
+        Raises:
+            ValueError: it has a keyword that is not supported, or a keyword has a wrong value.
+        """
+        self._check = _check_of(schema, "schema")
+
+    def problem(self, answer: Json, path: str) -> str | None:
+        """Return the first problem of the answer, which stands at `path`; None if it is valid."""
+        return self._check(answer, path)
+
+
+# -- reading a schema
+
+
+def _check_of(schema: Json, place: str) -> _Check:
+    if schema is True:
+        return _any_value
+    if schema is False:
+        return _no_value
+    fields = _object(schema, place)
+    unknown = fields.keys() - _KEYWORDS.keys() - _DESCRIBES
+    if unknown:
+        known = ", ".join(_KEYWORDS)
+        raise ValueError(f"{place}: {clip(repr(min(unknown)))} is not one of {known}")
+    checks = [read(fields, place) for keyword, read in _KEYWORDS.items() if keyword in fields]
+
+    def check(value: Json, path: str) -> str | None:
+        for each in checks:
+            problem = each(value, path)
+            if problem is not None:
+                return problem
+        return None
+
+    return check
+
+
+def _any_value(_value: Json, _path: str) -> str | None:
+    return None
+
+
+def _no_value(_value: Json, path: str) -> str | None:
+    return f"expected nothing @ {path}"
+
+
+def _object(value: Json, place: str) -> dict[str, Json]:
+    if not isinstance(value, dict):
+        raise ValueError(f"{place} must be an object")  # noqa: TRY004 - it is a value of JSON
+    return value  # pyright: ignore[reportUnknownVariableType]
+
+
+def _list(value: Json, place: str, of: str) -> list[Json]:
+    if not isinstance(value, list) or not value:
+        raise ValueError(f"{place} must be a list of {of}")
+    return value  # pyright: ignore[reportUnknownVariableType]
+
+
+# -- what holds for any value
+
+
+def _is_number(value: Json) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+_IS_OF: Final[Mapping[str, Callable[[Json], bool]]] = {
+    "null": lambda value: value is None,
+    "boolean": lambda value: isinstance(value, bool),
+    "integer": lambda value: _is_number(value) and value == value // 1,
+    "number": _is_number,
+    "string": lambda value: isinstance(value, str),
+    "array": lambda value: isinstance(value, list),
+    "object": lambda value: isinstance(value, dict),
+}
+"""The types, each with whether a value is of it. 1.0 is an integer, as it is in JSON Schema."""
+
+
+def _type(schema: Mapping[str, Json], place: str) -> _Check:
+    given = schema["type"]
+    names = [given] if isinstance(given, str) else _list(given, f"{place}.type", "names")
+    for name in names:
+        if not isinstance(name, str) or name not in _IS_OF:
+            raise ValueError(f"{place}.type: {clip(repr(name))} is not one of {', '.join(_IS_OF)}")
+    tests = [_IS_OF[name] for name in names]
+    wanted = " or ".join(names)
+
+    def check(value: Json, path: str) -> str | None:
+        return None if any(test(value) for test in tests) else f"expected {wanted} @ {path}"
+
+    return check
+
+
+def _enum(schema: Mapping[str, Json], place: str) -> _Check:
+    return _one_of(_list(schema["enum"], f"{place}.enum", "values"))
+
+
+def _const(schema: Mapping[str, Json], _place: str) -> _Check:
+    return _one_of([schema["const"]])
+
+
+def _one_of(values: Sequence[Json]) -> _Check:
+    allowed = {_key(value) for value in values}
+    wanted = clip(", ".join(map(repr, values[:16])))
+
+    def check(value: Json, path: str) -> str | None:
+        return None if _key(value) in allowed else f"expected one of {wanted} @ {path}"
+
+    return check
+
+
+def _key(value: Json) -> Hashable:
+    """Return what is equal for equal JSON values: 1 and 1.0 are equal, 1 and true are not."""
+    if isinstance(value, bool):
+        return ("boolean", value)
+    if isinstance(value, list):
+        return ("array", *map(_key, value))  # pyright: ignore[reportUnknownArgumentType]
+    if isinstance(value, dict):
+        items: Mapping[str, Json] = value
+        return ("object", frozenset((name, _key(item)) for name, item in items.items()))
+    simple: Hashable = value
+    return simple
+
+
+# -- numbers and texts
+
+
+def _minimum(schema: Mapping[str, Json], place: str) -> _Check:
+    least = _bound(schema, "minimum", place)
+    return lambda value, path: (
+        f"expected at least {least} @ {path}" if _is_number(value) and value < least else None
+    )
+
+
+def _maximum(schema: Mapping[str, Json], place: str) -> _Check:
+    most = _bound(schema, "maximum", place)
+    return lambda value, path: (
+        f"expected at most {most} @ {path}" if _is_number(value) and value > most else None
+    )
+
+
+def _min_length(schema: Mapping[str, Json], place: str) -> _Check:
+    least = _length(schema, "minLength", place)
+    return lambda value, path: (
+        f"expected at least {least} characters @ {path}"
+        if isinstance(value, str) and len(value) < least
+        else None
+    )
+
+
+def _max_length(schema: Mapping[str, Json], place: str) -> _Check:
+    most = _length(schema, "maxLength", place)
+    return lambda value, path: (
+        f"expected at most {most} characters @ {path}"
+        if isinstance(value, str) and len(value) > most
+        else None
+    )
+
+
+def _bound(schema: Mapping[str, Json], keyword: str, place: str) -> float:
+    value: float = schema[keyword]
+    if not _is_number(value):
+        raise ValueError(f"{place}.{keyword} must be a number")
+    return value
+
+
+def _length(schema: Mapping[str, Json], keyword: str, place: str) -> float:
+    value = _bound(schema, keyword, place)
+    if value < 0 or value != value // 1:
+        raise ValueError(f"{place}.{keyword} must be a whole number, 0 or more")
+    return value
+
+
+# -- objects and arrays
+
+
+def _properties(schema: Mapping[str, Json], place: str) -> _Check:
+    given = _object(schema["properties"], f"{place}.properties")
+    checks = {name: _check_of(each, f"{place}.{clip(name)}") for name, each in given.items()}
+
+    def check(value: Json, path: str) -> str | None:
+        if not isinstance(value, dict):
+            return None
+        items: Mapping[str, Json] = value
+        for name, item in items.items():
+            if name in checks and (problem := checks[name](item, f"{path}.{clip(name)}")):
+                return problem
+        return None
+
+    return check
+
+
+def _additional(schema: Mapping[str, Json], place: str) -> _Check:
+    named = _object(schema.get("properties", {}), f"{place}.properties")
+    given = schema["additionalProperties"]
+    check_item = _check_of(given, f"{place}.additionalProperties")
+
+    def check(value: Json, path: str) -> str | None:
+        if not isinstance(value, dict):
+            return None
+        items: Mapping[str, Json] = value
+        for name, item in items.items():
+            if name not in named and (problem := check_item(item, f"{path}.{clip(name)}")):
+                return problem
+        return None
+
+    return check
+
+
+def _required(schema: Mapping[str, Json], place: str) -> _Check:
+    names: Json = schema["required"]
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):  # pyright: ignore[reportUnknownVariableType]
+        raise ValueError(f"{place}.required must be a list of names")
+    required: list[str] = names
+
+    def check(value: Json, path: str) -> str | None:
+        if not isinstance(value, dict):
+            return None
+        for name in required:
+            if name not in value:
+                return f"missing @ {path}.{clip(name)}"
+        return None
+
+    return check
+
+
+def _items(schema: Mapping[str, Json], place: str) -> _Check:
+    check_item = _check_of(schema["items"], f"{place}.items")
+
+    def check(value: Json, path: str) -> str | None:
+        if not isinstance(value, list):
+            return None
+        items: Sequence[Json] = value
+        for index, item in enumerate(items):
+            if problem := check_item(item, f"{path}[{index}]"):
+                return problem
+        return None
+
+    return check
+
+
+_KEYWORDS: Final[Mapping[str, Callable[[Mapping[str, Json], str], _Check]]] = {
+    "type": _type,
+    "enum": _enum,
+    "const": _const,
+    "properties": _properties,
+    "required": _required,
+    "additionalProperties": _additional,
+    "items": _items,
+    "minimum": _minimum,
+    "maximum": _maximum,
+    "minLength": _min_length,
+    "maxLength": _max_length,
+}
+"""The keywords that constrain an answer, each with what reads it, in the order of the checks."""
