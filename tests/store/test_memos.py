@@ -56,7 +56,7 @@ def said(text: str) -> bytes:
 def end(job_id: str = "J", *, at: float = 1.0, durable: bool = True) -> FinishJob:
     """Return the end of a job."""
     return FinishJob(
-        job_id, Status.SUCCESS, 1.0, Entry(9, 9, b"end", terminal=True), durable=durable
+        job_id, Status.SUCCESS, at, Entry(9, 9, b"end", terminal=True), durable=durable
     )
 
 
