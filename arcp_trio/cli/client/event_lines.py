@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Final, TypeGuard, cast
 
 from arcp_trio import Event
+from arcp_trio.cli.client.lease_advice import missing_options
 from arcp_trio.cli.text import fitted, safe_line, safe_lines
 from arcp_trio.wire.events import REMAINING
 from arcp_trio.wire.json import Json, dumps
@@ -16,6 +17,8 @@ _BAR: Final = 20
 _NARROW_BAR: Final = 10
 _MOST_CALLS: Final = 100
 """The number of tool calls without a result, and of delegations, that are remembered."""
+_MOST_MISSING: Final = 5
+"""The options that are named of those that the lease lacks."""
 _MOST_JSON: Final = 200
 _MOST_MONEY: Final = 10**15
 """From this amount on, its digits are not worth their room."""
@@ -58,6 +61,8 @@ class Teller:
         self._delegations: dict[str, str] = {}
         self._granted: dict[str, Decimal] = {}
         self._left: dict[str, str] = {}
+        self._missing: dict[str, None] = {}
+        """The options of `submit` that the lease lacks, in the order in which this was found."""
         self._streamed = 0
         self._tellers: dict[str, Callable[[Mapping[str, Json]], list[str]]] = {
             "log": self._log,
@@ -95,8 +100,17 @@ class Teller:
         return paint(text, "cyan", colours=self._colours) if text else ""
 
     def closing(self) -> list[str]:
-        """Return the lines that are worth keeping of the live line once the job has ended."""
-        return [self._shorten(text) for text in self._left.values()] if self._live else []
+        """Return the last lines: what the live line had of money, and what the lease lacked."""
+        lines = [self._shorten(text) for text in self._left.values()] if self._live else []
+        if self._missing:
+            lines += self._line("the lease lacks", " ".join(self._missing), "yellow")
+        return lines
+
+    def refused(self, error: Mapping[str, Json]) -> None:
+        """Note an error of the job, or of one of its operations."""
+        for option in missing_options(_text(error, "code"), error.get("details")):
+            if len(self._missing) < _MOST_MISSING:
+                self._missing[option] = None
 
     # -- lines
 
@@ -155,6 +169,7 @@ class Teller:
             return self._short("tool result", f"{tool} {_compact(body.get('result'))}".lstrip())
         told = cast("Mapping[str, Json]", error)
         code, message = _text(told, "code"), _text(told, "message")
+        self.refused(told)
         if agent is None:
             return self._line("tool failed", f"{tool} {code}: {message}".lstrip(), "yellow")
         why = message.removeprefix(f"{_REFUSED}: agent {agent}: ")
