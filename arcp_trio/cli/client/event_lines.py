@@ -8,6 +8,7 @@ from typing import Final, TypeGuard, cast
 
 from arcp_trio import Event
 from arcp_trio.cli.client.lease_advice import missing_options
+from arcp_trio.cli.client.money import money_left
 from arcp_trio.cli.text import fitted, safe_line, safe_lines
 from arcp_trio.wire.events import REMAINING
 from arcp_trio.wire.json import Json, dumps
@@ -20,8 +21,6 @@ _MOST_CALLS: Final = 100
 _MOST_MISSING: Final = 5
 """The options that are named of those that the lease lacks."""
 _MOST_JSON: Final = 200
-_MOST_MONEY: Final = 10**15
-"""From this amount on, its digits are not worth their room."""
 _REFUSED: Final = "delegation refused"
 
 _LEVEL_COLOURS: Final = {
@@ -140,10 +139,7 @@ class Teller:
         return self._line("metric", f"{name} {shown} {unit}".rstrip(), "dim")
 
     def _note_left(self, currency: str, left: Decimal) -> str:
-        granted, name = self._granted.get(currency), safe_line(currency)
-        share = "" if granted is None else f" of {_amount(granted)}"
-        over = f", {_amount(-left)} overspent" if left < 0 else ""
-        self._left[currency] = f"{_amount(max(left, Decimal()))}{share} {name} left{over}"
+        self._left[currency] = money_left(left, self._granted.get(currency), currency)
         return self._left[currency]
 
     def _note_status(self, body: Mapping[str, Json]) -> list[str]:
@@ -239,14 +235,6 @@ def _shown(value: Json) -> str:
     if isinstance(value, float):
         return f"{value:.6f}".rstrip("0").rstrip(".")
     return str(value) if _is_number(value) else safe_line(_compact(value))
-
-
-def _amount(value: Decimal) -> str:
-    """Return an amount of money with two decimals, or with more if it has more."""
-    if abs(value) >= _MOST_MONEY:
-        return f"{value:.3g}"
-    whole, _, fraction = f"{value:.6f}".partition(".")
-    return f"{whole}.{fraction.rstrip('0'):0<2}"
 
 
 def _percent(body: Mapping[str, Json]) -> int | None:
