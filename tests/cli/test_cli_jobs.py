@@ -64,7 +64,9 @@ def test_on_80_columns() -> None:
 
 def test_children_and_long_words_on_80_columns() -> None:
     """With a child and a long error among them, a job still has two lines, cut at the end only."""
-    wordy = evolve(CHILD, error="no luck, as the shop has closed for the day", spent={"USD": Decimal(0)})
+    wordy = evolve(
+        CHILD, error="no luck, as the shop has closed for the day", spent={"USD": Decimal(0)}
+    )
     assert lines(wordy, PARENT, width=80) == [
         "STATE    JOB                               AGENT          AT (UTC)  TOOK",
         "  WHO    MONEY                                     LAST WORDS",
