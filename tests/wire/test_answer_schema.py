@@ -66,15 +66,15 @@ def schemas_of(inner: st.SearchStrategy[Json]) -> st.SearchStrategy[Json]:
 SCHEMAS: Final = st.recursive(st.booleans(), schemas_of, max_leaves=6)
 
 
-def is_number(value: Json) -> bool:
+def is_number(value: object) -> bool:
     """Return whether a JSON value is a number."""
     return type(value) in (int, float)
 
 
-def is_a(value: Json, name: str) -> bool:
+def is_a(value: object, name: str) -> bool:
     """Return whether a JSON value is of a type."""
     if name == "integer":
-        return is_number(value) and float(value).is_integer()
+        return isinstance(value, float | int) and is_number(value) and value == int(value)
     if name == "number":
         return is_number(value)
     return type(value) is CLASSES[name]
@@ -83,14 +83,14 @@ def is_a(value: Json, name: str) -> bool:
 def equal(one: Json, other: Json) -> bool:
     """Return whether two JSON values are equal."""
     if is_number(one) and is_number(other):
-        return one == other
+        return bool(one == other)
     if type(one) is not type(other):
         return False
     if isinstance(one, list):
         return len(one) == len(other) and all(map(equal, one, other))
     if isinstance(one, dict):
         return one.keys() == other.keys() and all(equal(one[name], other[name]) for name in one)
-    return one == other
+    return bool(one == other)
 
 
 def valid(value: Json, schema: Json) -> bool:
@@ -115,13 +115,13 @@ def holds(keyword: str, schema: Mapping[str, Json], value: Json) -> bool:
         case "const":
             return equal(value, wanted)
         case "minimum" if is_number(value):
-            return value >= wanted
+            return bool(value >= wanted)
         case "maximum" if is_number(value):
-            return value <= wanted
+            return bool(value <= wanted)
         case "minLength" if isinstance(value, str):
-            return len(value) >= wanted
+            return bool(len(value) >= wanted)
         case "maxLength" if isinstance(value, str):
-            return len(value) <= wanted
+            return bool(len(value) <= wanted)
         case "items" if isinstance(value, list):
             return all(valid(each, wanted) for each in value)
         case _:
