@@ -11,6 +11,7 @@ import msgspec
 
 from arcp_trio.runtime.credentials.credential import Credential
 from arcp_trio.runtime.job.blocking import AgentCancelled
+from arcp_trio.runtime.job.desk import Desk
 from arcp_trio.wire.errors import (
     ArcpError,
     JobCancelled,
@@ -21,6 +22,9 @@ from arcp_trio.wire.errors import (
 )
 from arcp_trio.wire.events import InvalidEvent
 from arcp_trio.wire.json import MAX_DEPTH, Json, JsonLike, JsonObject, dumps, loads, loads_exact
+
+FAILURES: Final = frozenset({Desk.fail_call.__name__, Desk.fail_tool.__name__})
+"""Operations whose last argument is an exception."""
 
 HEADER_BYTES: Final = 4
 FRAME_ALLOWANCE: Final = 64 * 1024

@@ -25,6 +25,7 @@ from arcp_trio.runtime.job.link import DistantLink
 from arcp_trio.runtime.job.outside import AsyncioWork, BlockingWork, OutsideWork
 from arcp_trio.runtime.job.waits import Waits
 from arcp_trio.runtime.workers.messages import (
+    FAILURES,
     SPENT,
     Unpacker,
     WorkerFrame,
@@ -228,9 +229,9 @@ class SocketCarrier:
     def _begin(self, name: str, future: Future[Any], args: tuple[Json, ...]) -> int:
         if name == Desk.write_result.__name__:
             data = bytes(args[0])
-        elif name == Desk.fail_call.__name__:
-            call_id, error = args
-            data = value_data([call_id, error_data(error).decode()])
+        elif name in FAILURES:
+            *named, error = args
+            data = value_data([*named, error_data(error).decode()])
         else:
             data = value_data(list(args))
         if len(data) > self._most_bytes:
@@ -262,6 +263,10 @@ def _result(frame: WorkerFrame, descriptors: list[int]) -> object:
 
 class TrioLink(DistantLink):
     """A link whose waits are Trio's, in a worker's own loop."""
+
+    def task(self) -> object:
+        """Return the task that calls this."""
+        return trio.lowlevel.current_task()
 
     async def _wait(self, future: Future[_T]) -> _T:
         token, done = trio.lowlevel.current_trio_token(), trio.Event()
