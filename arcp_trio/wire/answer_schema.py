@@ -7,7 +7,7 @@ answer once, so that an answer takes time by its size, whatever the schema is.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeGuard
 
 from arcp_trio.wire.errors import clip
 from arcp_trio.wire.json import Json
@@ -81,21 +81,29 @@ def _no_value(_value: Json, path: str) -> str | None:
 
 
 def _object(value: Json, place: str) -> dict[str, Json]:
-    if not isinstance(value, dict):
-        raise ValueError(f"{place} must be an object")  # noqa: TRY004 - it is a value of JSON
-    return value  # pyright: ignore[reportUnknownVariableType]
+    if not _is_object(value):
+        raise ValueError(f"{place} must be an object")
+    return value
 
 
 def _list(value: Json, place: str, of: str) -> list[Json]:
-    if not isinstance(value, list) or not value:
+    if not _is_list(value) or not value:
         raise ValueError(f"{place} must be a list of {of}")
-    return value  # pyright: ignore[reportUnknownVariableType]
+    return value
 
 
 # -- what holds for any value
 
 
-def _is_number(value: Json) -> bool:
+def _is_list(value: object) -> TypeGuard[list[Json]]:
+    return isinstance(value, list)
+
+
+def _is_object(value: object) -> TypeGuard[dict[str, Json]]:
+    return isinstance(value, dict)
+
+
+def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -148,11 +156,10 @@ def _key(value: Json) -> Hashable:
     """Return what is equal for equal JSON values: 1 and 1.0 are equal, 1 and true are not."""
     if isinstance(value, bool):
         return ("boolean", value)
-    if isinstance(value, list):
-        return ("array", *map(_key, value))  # pyright: ignore[reportUnknownArgumentType]
-    if isinstance(value, dict):
-        items: Mapping[str, Json] = value
-        return ("object", frozenset((name, _key(item)) for name, item in items.items()))
+    if _is_list(value):
+        return ("array", *map(_key, value))
+    if _is_object(value):
+        return ("object", frozenset((name, _key(item)) for name, item in value.items()))
     simple: Hashable = value
     return simple
 
@@ -193,7 +200,7 @@ def _max_length(schema: Mapping[str, Json], place: str) -> _Check:
 
 
 def _bound(schema: Mapping[str, Json], keyword: str, place: str) -> float:
-    value: float = schema[keyword]
+    value: Json = schema[keyword]
     if not _is_number(value):
         raise ValueError(f"{place}.{keyword} must be a number")
     return value
@@ -214,10 +221,9 @@ def _properties(schema: Mapping[str, Json], place: str) -> _Check:
     checks = {name: _check_of(each, f"{place}.{clip(name)}") for name, each in given.items()}
 
     def check(value: Json, path: str) -> str | None:
-        if not isinstance(value, dict):
+        if not _is_object(value):
             return None
-        items: Mapping[str, Json] = value
-        for name, item in items.items():
+        for name, item in value.items():
             if name in checks and (problem := checks[name](item, f"{path}.{clip(name)}")):
                 return problem
         return None
@@ -231,10 +237,9 @@ def _additional(schema: Mapping[str, Json], place: str) -> _Check:
     check_item = _check_of(given, f"{place}.additionalProperties")
 
     def check(value: Json, path: str) -> str | None:
-        if not isinstance(value, dict):
+        if not _is_object(value):
             return None
-        items: Mapping[str, Json] = value
-        for name, item in items.items():
+        for name, item in value.items():
             if name not in named and (problem := check_item(item, f"{path}.{clip(name)}")):
                 return problem
         return None
@@ -244,12 +249,12 @@ def _additional(schema: Mapping[str, Json], place: str) -> _Check:
 
 def _required(schema: Mapping[str, Json], place: str) -> _Check:
     names: Json = schema["required"]
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):  # pyright: ignore[reportUnknownVariableType]
+    if not _is_list(names) or not all(isinstance(name, str) for name in names):
         raise ValueError(f"{place}.required must be a list of names")
     required: list[str] = names
 
     def check(value: Json, path: str) -> str | None:
-        if not isinstance(value, dict):
+        if not _is_object(value):
             return None
         for name in required:
             if name not in value:
@@ -263,10 +268,9 @@ def _items(schema: Mapping[str, Json], place: str) -> _Check:
     check_item = _check_of(schema["items"], f"{place}.items")
 
     def check(value: Json, path: str) -> str | None:
-        if not isinstance(value, list):
+        if not _is_list(value):
             return None
-        items: Sequence[Json] = value
-        for index, item in enumerate(items):
+        for index, item in enumerate(value):
             if problem := check_item(item, f"{path}[{index}]"):
                 return problem
         return None
