@@ -43,7 +43,7 @@ from collections.abc import Iterator
 import hypothesis
 import pytest
 
-from arcp_trio.cli.logs import TextFormatter
+from arcp_trio.log_lines import TextFormatter
 
 pytest_plugins = ["pytester", "tests.conformance.plugin"]
 

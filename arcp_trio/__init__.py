@@ -36,9 +36,11 @@ loaded when they are first used, so that the command line does not wait for thos
 from __future__ import annotations
 
 import importlib
+import logging
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
+from arcp_trio.log_lines import LogFallback
 from arcp_trio.version import __version__
 
 if TYPE_CHECKING:
@@ -274,6 +276,8 @@ _HOMES: Final = {
     "InvalidEvent": "arcp_trio.wire.events",
     "Json": "arcp_trio.wire.json",
 }
+
+logging.getLogger(__name__).addHandler(LogFallback())
 
 
 def __getattr__(name: str) -> object:

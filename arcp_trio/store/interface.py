@@ -10,6 +10,7 @@ from typing import Protocol, TypeAlias
 
 import trio
 
+from arcp_trio.store.memos import Memo
 from arcp_trio.store.queue import WriteQueue
 from arcp_trio.store.records import (
     Entry,
@@ -40,6 +41,10 @@ class LogTrimmed(Exception):  # noqa: N818 - an answer, not a fault
 
 Owed: TypeAlias = tuple[str, Entry]
 """The id of a job, and an entry of its journal that a session is owed."""
+
+
+Said: TypeAlias = tuple[Sequence[tuple[int, bytes]], int | None]
+"""Indexes and digests of events, and the index from which to go on; None at the end."""
 
 
 class Replay(Protocol):
@@ -115,6 +120,17 @@ class Reads(ABC):
 
         Raises:
             JournalTrimmed: a journal no longer reaches back to its cursor.
+        """
+
+    @abstractmethod
+    async def memos(self, job_id: str) -> Sequence[Memo]:
+        """Return what a durable job remembers, in the order in which it came to remember it."""
+
+    @abstractmethod
+    async def said(self, job_id: str, index: int) -> Said:
+        """Return a piece of the events from `index` on that a later run of a job says no more.
+
+        They are known by their digests, also those that were given up.
         """
 
     @abstractmethod

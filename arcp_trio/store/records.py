@@ -15,6 +15,8 @@ from typing import Final, TypeAlias, TypeGuard
 import attrs
 import msgspec
 
+from arcp_trio.store.memos import Durability, JournalExtent
+
 
 class Status(enum.StrEnum):
     """The status of a job; the last four are terminal (§7.3)."""
@@ -46,6 +48,9 @@ class Entry(msgspec.Struct, eq=False, gc=False):
     child: str | None = None
     """The job that this one delegated to. The entry is its acceptance, which takes no number; the
     sessions that submitted the parent watch the child from this entry on (§10)."""
+    once: bool = False
+    """A durable job emitted it outside of its steps. A later run that emits the same says it no
+    more."""
 
 
 HOLES: Final = 0
@@ -306,3 +311,7 @@ class Recovered:
     """Jobs that were alive when the previous runtime ended."""
     credentials: Sequence[CredentialRow] = ()
     """Credentials that are not revoked yet, oldest first."""
+    durable: Mapping[str, tuple[Durability, JournalExtent]] = attrs.field(
+        factory=dict[str, tuple[Durability, JournalExtent]]
+    )
+    """The durable ones among `unfinished`, by job id."""

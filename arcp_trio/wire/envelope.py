@@ -241,6 +241,9 @@ def numbered_head(session_id: str, arcp: str = VERSION) -> bytes:
     return plain_head(session_id, arcp) + b',"event_seq":'
 
 
+_PAYLOAD: Final = b',"payload":'
+
+
 class JobTails:
     """Writes the tails of one job's frames. What they share is encoded once."""
 
@@ -250,6 +253,11 @@ class JobTails:
     def tail(self, type: str, payload: bytes, *, id: str) -> bytes:  # noqa: A002
         """Return a tail, as the function `tail` does."""
         return b',"type":"%b","id":"%b"%b%b}' % (type.encode(), id.encode(), self._shared, payload)
+
+
+def payload_of(tail: bytes) -> bytes:
+    """Return the payload in a tail that `JobTails` wrote."""
+    return tail[tail.index(_PAYLOAD) + len(_PAYLOAD) : -1]
 
 
 def tail(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal
+from hashlib import blake2b
 from typing import Annotated, Any, Final, TypeAlias, cast
 
 import attrs
@@ -23,6 +24,10 @@ Number: TypeAlias = int | float | Decimal
 
 LOG_LEVELS: Final = frozenset({"trace", "debug", "info", "warn", "error", "critical"})
 ENCODINGS: Final = frozenset({"utf8", "base64"})
+
+
+_DIGEST_BYTES: Final = 12
+"""Few, as there may be millions, and so many that no two events of a job are taken for one."""
 
 
 class InvalidEvent(ValueError):  # noqa: N818 - it reads as the refusal it is
@@ -198,6 +203,18 @@ def encode_event(kind: str, body: Mapping[str, JsonLike], ts: str) -> bytes:
     except ValueError as error:
         raise InvalidEvent(f"{kind}: {error}") from None
     return b'{"kind":"%b","ts":"%b","body":%b}' % (kind.encode(), ts.encode(), encoded)
+
+
+def digest(event: bytes) -> bytes:
+    """Return what is the same for two events with the same kind and body, and for no two others.
+
+    Args:
+        event: as `encode_event` returns it.
+    """
+    kind_ends = event.index(b'"', len(b'{"kind":"'))
+    return blake2b(
+        event[:kind_ends] + event[event.index(b'"body":', kind_ends) :], digest_size=_DIGEST_BYTES
+    ).digest()
 
 
 def read_body(kind: str, body: object) -> Body:

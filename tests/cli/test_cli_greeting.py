@@ -107,7 +107,7 @@ def test_the_log_is_short_on_a_terminal(here: Commands) -> None:
         here.run("submit", "agent-0")
         screen.wait_for("RuntimeError: defect\r\n")
         stop(screen)
-        info = [line for line in screen.lines[5:] if line[8:] and "job accepted" in line]
+        info = [line for line in screen.lines[5:] if line[8:] and "job ended" in line]
         assert len(info) == 1
         assert info[0][2] == info[0][5] == ":"
         assert len(info[0]) <= 80

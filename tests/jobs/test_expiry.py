@@ -15,7 +15,7 @@ from arcp_trio import (
     Limits,
     Runtime,
 )
-from arcp_trio.cli.logs import fields_of
+from arcp_trio.log_lines import fields_of
 from arcp_trio.testing import Peer, open_peer
 from arcp_trio.testing.frames import Frame
 from arcp_trio.wire.json import Json, JsonObject

@@ -20,7 +20,7 @@ import pytest
 import trio
 
 import arcp_trio
-from arcp_trio.cli.logs import fields_of
+from arcp_trio.log_lines import fields_of
 from arcp_trio.store.errors import (
     CorruptStore,
     ForeignFile,

@@ -144,6 +144,7 @@ class PeopleDisplay:
         streamed = "result_id" in terminal and isinstance(value, str | bytes)
         if succeeded and streamed:
             await self._result.finish(cast("str | bytes", value))
+        self._teller.refused(terminal)
         await self.screen.add(self._teller.closing(), "")
         if succeeded and not streamed:
             await self._out.write(self._shown(value))

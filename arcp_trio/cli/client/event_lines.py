@@ -7,6 +7,8 @@ from decimal import Decimal
 from typing import Final, TypeGuard
 
 from arcp_trio import Event
+from arcp_trio.cli.client.lease_advice import missing_options
+from arcp_trio.cli.client.money import money_left
 from arcp_trio.cli.text import fitted, safe_line, safe_lines
 from arcp_trio.wire.events import REMAINING
 from arcp_trio.wire.json import JsonObject, JsonValue, dumps, is_object
@@ -16,9 +18,9 @@ _BAR: Final = 20
 _NARROW_BAR: Final = 10
 _MOST_CALLS: Final = 100
 """The number of tool calls without a result, and of delegations, that are remembered."""
+_MOST_MISSING: Final = 5
+"""The options that are named of those that the lease lacks."""
 _MOST_JSON: Final = 200
-_MOST_MONEY: Final = 10**15
-"""From this amount on, its digits are not worth their room."""
 _REFUSED: Final = "delegation refused"
 
 _LEVEL_COLOURS: Final = {
@@ -58,6 +60,8 @@ class Teller:
         self._delegations: dict[str, str] = {}
         self._granted: dict[str, Decimal] = {}
         self._left: dict[str, str] = {}
+        self._missing: dict[str, None] = {}
+        """The options of `submit` that the lease lacks, in the order in which this was found."""
         self._streamed = 0
         self._tellers: dict[str, Callable[[JsonObject], list[str]]] = {
             "log": self._log,
@@ -95,8 +99,17 @@ class Teller:
         return paint(text, "cyan", colours=self._colours) if text else ""
 
     def closing(self) -> list[str]:
-        """Return the lines that are worth keeping of the live line once the job has ended."""
-        return [self._shorten(text) for text in self._left.values()] if self._live else []
+        """Return the last lines: what the live line had of money, and what the lease lacked."""
+        lines = [self._shorten(text) for text in self._left.values()] if self._live else []
+        if self._missing:
+            lines += self._line("the lease lacks", " ".join(self._missing), "yellow")
+        return lines
+
+    def refused(self, error: JsonObject) -> None:
+        """Note an error of the job, or of one of its operations."""
+        for option in missing_options(_text(error, "code"), error.get("details")):
+            if len(self._missing) < _MOST_MISSING:
+                self._missing[option] = None
 
     # -- lines
 
@@ -126,10 +139,7 @@ class Teller:
         return self._line("metric", f"{name} {shown} {unit}".rstrip(), "dim")
 
     def _note_left(self, currency: str, left: Decimal) -> str:
-        granted, name = self._granted.get(currency), safe_line(currency)
-        share = "" if granted is None else f" of {_amount(granted)}"
-        over = f", {_amount(-left)} overspent" if left < 0 else ""
-        self._left[currency] = f"{_amount(max(left, Decimal()))}{share} {name} left{over}"
+        self._left[currency] = money_left(left, self._granted.get(currency), currency)
         return self._left[currency]
 
     def _note_status(self, body: JsonObject) -> list[str]:
@@ -154,6 +164,7 @@ class Teller:
         if not is_object(error):
             return self._short("tool result", f"{tool} {_compact(body.get('result'))}".lstrip())
         code, message = _text(error, "code"), _text(error, "message")
+        self.refused(error)
         if agent is None:
             return self._line("tool failed", f"{tool} {code}: {message}".lstrip(), "yellow")
         why = message.removeprefix(f"{_REFUSED}: agent {agent}: ")
@@ -223,14 +234,6 @@ def _shown(value: JsonValue) -> str:
     if isinstance(value, float):
         return f"{value:.6f}".rstrip("0").rstrip(".")
     return str(value) if _is_number(value) else safe_line(_compact(value))
-
-
-def _amount(value: Decimal) -> str:
-    """Return an amount of money with two decimals, or with more if it has more."""
-    if abs(value) >= _MOST_MONEY:
-        return f"{value:.3g}"
-    whole, _, fraction = f"{value:.6f}".partition(".")
-    return f"{whole}.{fraction.rstrip('0'):0<2}"
 
 
 def _percent(body: JsonObject) -> int | None:

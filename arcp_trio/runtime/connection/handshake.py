@@ -154,7 +154,7 @@ class Handshake:
             sessions.join(session, attachment)
             await stored.committed()
             session.tell(Attach(attachment, after_seq=0))
-            log.info("session opened", extra=session.facts | {"peer": self._transport.peer})
+            log.debug("session opened", extra=session.facts | {"peer": self._transport.peer})
             return Opened(
                 session=session,
                 attachment=attachment,

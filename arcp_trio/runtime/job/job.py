@@ -235,8 +235,10 @@ class Job:
         """Tell the log and the tracer how the job ended."""
         code = None if outcome.error is None else outcome.error.code
         seconds = round(trio.current_time() - self._drafted_at, 3)
-        facts = {"outcome": outcome.status, "code": code, "seconds": seconds}
-        log.info("job ended", extra=self.facts | facts)
+        # First what a line that is cut to the width of a terminal has to show.
+        ended = {"agent": self.agent.ref, "outcome": outcome.status, "code": code}
+        facts = {**ended, "seconds": seconds, **self.facts, "trace_id": self.trace_id}
+        log.info("job ended", extra=facts)
         attributes: dict[str, str | list[str]] = {"arcp.job.outcome": outcome.status}
         if budget_left:
             left = [f"{currency}:{amount}" for currency, amount in budget_left.items()]

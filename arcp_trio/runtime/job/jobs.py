@@ -126,7 +126,7 @@ class Jobs:
     def start(self, job: Job) -> None:
         """Run a job in a context of its own, with nothing of the connection that it came by."""
         if not self._closed:
-            log.info("job accepted", extra=job.facts | {"trace_id": job.trace_id})
+            log.debug("job accepted", extra=job.facts)
             start_clean(self._nursery, job.run, name=f"job {job.id}")
 
     async def call_agent(self, job: Job) -> JsonLike:

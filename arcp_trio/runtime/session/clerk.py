@@ -166,7 +166,7 @@ class Clerk:
         """
         session = self._session
         self._jobs.remove_submitter(session.id)
-        log.info("session closed", extra=session.facts)
+        log.debug("session closed", extra=session.facts)
         payload = {} if message.reason is None else {"reason": message.reason}
         closed = frame("session.closed", payload)
         session.tell(Leave(request.attachment, Farewell(CloseCode.NORMAL, "closed", closed)))

@@ -53,13 +53,8 @@ class Observing:
         core, session = self._core, self._session
         owner = await session.reads.owner(message.job_id)
         allowed = owner is not None and core.policy.may_observe(session.principal, owner)
-        audit.info(
-            "subscribe: subscriber=%r job=%r owner=%r decision=%s",
-            session.principal,
-            message.job_id,
-            owner,
-            "allowed" if allowed else "refused",
-        )
+        facts = {"subscriber": session.principal, "job_id": message.job_id, "owner": owner}
+        audit.info("subscription %s", "allowed" if allowed else "refused", extra=facts)
         row = await session.reads.job(message.job_id) if allowed else None
         if row is None:
             raise JobNotFound("there is no such job")

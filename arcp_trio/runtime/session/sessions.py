@@ -167,7 +167,7 @@ class Sessions:
             window = self._core.limits.resume_window_seconds
             now = trio.current_time()
             deadline = session.window_ends or now + window
-            log.info("session parked", extra=session.facts | {"seconds": round(deadline - now, 3)})
+            log.debug("session parked", extra=session.facts | {"seconds": round(deadline - now, 3)})
             self._park(session.id, _Parked(deadline, session.principal))
         self._between.pop(session.id).set()
 
@@ -200,7 +200,7 @@ class Sessions:
 
     def _drop(self, session_id: str, why: str) -> None:
         """Forget a session. Its jobs run on, and their events stay in their journals."""
-        log.info("session dropped", extra={"session_id": session_id, "why": why})
+        log.debug("session dropped", extra={"session_id": session_id, "why": why})
         self._core.store.put(DropSession(session_id))
         self.jobs.remove_submitter(session_id)
 

@@ -6,6 +6,7 @@ import sqlite3
 from typing import Final
 
 from arcp_trio.store.retention import ROW_BYTES
+from arcp_trio.store.sqlite._schema_durable import DURABLE
 
 APPLICATION_ID: Final = 0x41524350
 """`ARCP` in ASCII: marks a SQLite file as a store."""
@@ -268,6 +269,7 @@ MIGRATIONS: list[tuple[str, ...]] = [
     _LOG_BYTES,
     _FILTERS,
     _STORED_BYTES,
+    DURABLE,
 ]
 """Item n makes version n + 1 out of version n. Never edit a released one; append another."""
 
@@ -282,6 +284,8 @@ SMALL_TABLES: Final = (
     "credential",
     "log_waste",
     "share",
+    "durable",
+    "said",
 )
 """All tables but those of entries and numbers."""
 

@@ -1,0 +1,50 @@
+"""What to type so that a job gets the lease that it lacks."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import cast
+
+from arcp_trio.authority.lease import BUDGET, Lease
+from arcp_trio.authority.targets import forms
+from arcp_trio.wire.errors import InvalidRequest, LeaseSubsetViolation, PermissionDenied
+
+
+def missing_options(code: str, details: object) -> list[str]:
+    """Return which options of `submit` a refused operation needs; no options if none would help.
+
+    The details may be of any form, as the runtime may be another vendor's.
+    """
+    if not isinstance(details, dict):
+        return []
+    missing: object = None
+    if code == PermissionDenied.code:
+        missing = [details]
+    elif code == LeaseSubsetViolation.code:
+        missing = cast("Mapping[str, object]", details).get("beyond")
+    if not isinstance(missing, list):
+        return []
+    options = [_option(each) for each in cast("list[object]", missing)]
+    return options if all(options) else []
+
+
+def _option(missing: object) -> str:
+    match missing:
+        case {"capability": str(capability), "target": str(target)} if _grants(capability, target):
+            return f"--lease {shlex.quote(f'{capability}={target}')}"
+        case {"capability": str(capability), "pattern": str(pattern)}:
+            return f"--lease {shlex.quote(f'{capability}={pattern}')}"
+        case {"capability": "cost.budget", "currency": str(currency), "asked": str(asked)}:
+            return f"--budget {shlex.quote(f'{currency}:{asked}')}"
+        case _:
+            return ""
+
+
+def _grants(capability: str, target: str) -> bool:
+    """Return whether a lease whose pattern is the target allows it."""
+    try:
+        lease = Lease.read({capability: [target]})
+        return capability != BUDGET and lease.allows(capability, forms(capability, target))
+    except (InvalidRequest, ValueError):
+        return False
