@@ -31,6 +31,7 @@ TYPES: Final = NUMBERED | {
     "job.accepted",
     "job.cancelled",
     "x-vendor.arcp-trio.stopped",
+    "x-vendor.arcp-trio.answered",
     "job.subscribed",
 }
 """The types of the frames that a runtime sends."""

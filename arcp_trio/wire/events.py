@@ -18,6 +18,7 @@ from arcp_trio.wire.errors import CODES, clip
 from arcp_trio.wire.faults import is_finite
 from arcp_trio.wire.features import Feature
 from arcp_trio.wire.json import MAX_DEPTH, JsonLike, JsonObject, JsonValue, dumps, is_object
+from arcp_trio.wire.questions import QUESTION
 from arcp_trio.wire.schema import KEEP_NULL, NonEmpty, Rule, always, described, schema_of
 
 Number: TypeAlias = int | float | Decimal
@@ -174,6 +175,7 @@ _MAX_KIND: Final = 128  # characters
 _FEATURES: Final[Mapping[str, str]] = {
     "progress": Feature.PROGRESS,
     "result_chunk": Feature.RESULT_CHUNK,
+    QUESTION: Feature.QUESTIONS,
 }
 
 

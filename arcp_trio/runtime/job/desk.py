@@ -13,6 +13,7 @@ from arcp_trio.runtime.credentials.credential import Credential
 from arcp_trio.runtime.job.delegation import delegate, result_of
 from arcp_trio.runtime.job.events import emit
 from arcp_trio.runtime.job.files import open_file
+from arcp_trio.runtime.job.questions import ask
 from arcp_trio.runtime.job.result_writer import Encoding, ResultWriter
 from arcp_trio.runtime.job.tools import OpenCall
 from arcp_trio.wire.json import JsonLike, JsonValue
@@ -171,6 +172,17 @@ class Desk:
         if self.job.wallet is None:
             raise KeyError(credential_id)
         return await self.job.wallet.rotate(credential_id)
+
+    async def ask(
+        self,
+        prompt: str,
+        options: Sequence[str] | None,
+        schema: Mapping[str, JsonLike] | None,
+        to: str | None,
+        expires_in: float | None,
+    ) -> JsonValue:
+        """Ask people, and return the first valid answer."""
+        return await ask(self.job, prompt, options, schema, to, expires_in)
 
     async def over(self) -> None:
         """Wait until the job has ended."""

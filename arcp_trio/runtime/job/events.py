@@ -10,6 +10,8 @@ from arcp_trio.runtime.job import costs
 from arcp_trio.runtime.job.result_chunks import ResultChunks
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.wire import events
+from arcp_trio.wire.events import InvalidEvent
+from arcp_trio.wire.questions import QUESTION
 from arcp_trio.wire.timestamps import rfc3339
 
 if TYPE_CHECKING:
@@ -23,7 +25,9 @@ EMITS_PER_CHECKPOINT: Final = 64
 
 
 async def emit(job: Job, kind: str, body: Mapping[str, JsonLike]) -> None:
-    """Add an event to the journal in one step; then give way, or wait for the store."""
+    """Add an agent's event to the journal in one step; then give way, or wait for the store."""
+    if kind == QUESTION:
+        raise InvalidEvent(f"{kind}: job.ask emits it")
     add_event(job, kind, body)
     await give_way(job)
 

@@ -23,6 +23,7 @@ from arcp_trio.wire.events import (
 )
 from arcp_trio.wire.json import JsonLike, loads_exact
 from arcp_trio.wire.plain_text import one_line
+from arcp_trio.wire.questions import QUESTION
 
 MOST_CHARACTERS: Final = 200
 KEPT_BYTES: Final = 2_048
@@ -54,6 +55,8 @@ class LastEvent:
 
 def in_words(kind: str, body: JsonLike) -> str:
     """Put an event into one line of plain text."""
+    if kind == QUESTION and isinstance(body, Mapping):
+        return one_line(f"asks: {body['prompt']}", MOST_CHARACTERS)
     return one_line(_told(read_body(kind, body)) if kind in KINDS else kind, MOST_CHARACTERS)
 
 

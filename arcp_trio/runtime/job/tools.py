@@ -44,14 +44,22 @@ class OpenCall:
         self._job.authorize("tool.call", tool)
 
     async def end(self, result: JsonLike) -> None:
-        """End the call with its result."""
+        """End the call with its result, or with an error if the result cannot be sent."""
         try:
-            add_event(self._job, "tool_result", {"call_id": self._id, "result": result})
+            self.finish(result)
         except (InvalidEvent, ArcpError) as unfit:
             self.fail(unfit)
             raise
-        self.span.end({})
         await give_way(self._job)
+
+    def finish(self, result: JsonLike) -> None:
+        """End the call with its result, in one step.
+
+        Raises:
+            InvalidEvent, ArcpError: the result cannot be sent, and the call goes on.
+        """
+        add_event(self._job, "tool_result", {"call_id": self._id, "result": result})
+        self.span.end({})
 
     def fail(self, error: BaseException) -> None:
         """End the call with an error, with no checkpoint: the task may be cancelled."""

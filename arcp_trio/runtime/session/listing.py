@@ -13,6 +13,7 @@ from arcp_trio.runtime.notices import frame
 from arcp_trio.runtime.session.outbox import Answer
 from arcp_trio.store.records import JobQuery, Status
 from arcp_trio.wire.errors import ArcpError, InvalidRequest, clip
+from arcp_trio.wire.features import Feature
 from arcp_trio.wire.json import (
     JsonObject,
     dumps,
@@ -22,7 +23,7 @@ from arcp_trio.wire.json import (
     object_in,
     text_in,
 )
-from arcp_trio.wire.messages import ErrorBrief, JobBrief, JobEntry, JobListing, ListJobs
+from arcp_trio.wire.messages import ErrorBrief, JobBrief, JobEntry, JobListing, ListJobs, WaitingFor
 from arcp_trio.wire.payloads import read, to_json
 from arcp_trio.wire.timestamps import parse_rfc3339, rfc3339
 
@@ -58,7 +59,7 @@ class Lister:
         page: list[tuple[JobRow, JsonObject]] = []
         room = core.limits.frame_bytes_out - PAGE_ALLOWANCE
         for row in found[: message.page_size]:
-            entry = to_json(_entry(row, self._jobs.live.get(row.job_id)))
+            entry = to_json(self._entry(row))
             # The store counts acceptances: where it has stopped for their size, this stops, too.
             room -= max(len(dumps(entry)), len(row.accepted))
             if room < 0 and page:
@@ -93,26 +94,34 @@ class Lister:
             query = attrs.evolve(query, created_before=parse_rfc3339(wanted.created_before))
         return query
 
+    def _entry(self, row: JobRow) -> JobEntry:
+        job = self._jobs.live.get(row.job_id)
+        now = row if job is None else _as_it_is_now(row, job)
+        accepted = loads_exact(row.accepted)
+        created_at = rfc3339(row.created_at)
+        return JobEntry(
+            job_id=row.job_id,
+            agent=row.agent,
+            status=now.status,
+            lease=object_in(accepted["lease"]),
+            parent_job_id=text_in(accepted.get("parent_job_id")),
+            created_at=created_at,
+            submitted_at=created_at,  # what some clients look for
+            trace_id=row.trace_id,
+            last_event_seq=row.last_seq,
+            brief=_brief(now, accepted),
+            waiting=None if job is None else self._waiting(job),
+        )
 
-# -- entries
+    def _waiting(self, job: Job) -> WaitingFor | None:
+        """Return what a job asks people, for clients that know questions."""
+        if Feature.QUESTIONS not in self._session.features:
+            return None
+        questions = job.questions.listed(job)
+        return WaitingFor(questions=questions) if questions else None
 
 
-def _entry(row: JobRow, job: Job | None) -> JobEntry:
-    now = row if job is None else _as_it_is_now(row, job)
-    accepted = loads_exact(row.accepted)
-    created_at = rfc3339(row.created_at)
-    return JobEntry(
-        job_id=row.job_id,
-        agent=row.agent,
-        status=now.status,
-        lease=object_in(accepted["lease"]),
-        parent_job_id=text_in(accepted.get("parent_job_id")),
-        created_at=created_at,
-        submitted_at=created_at,  # what some clients look for
-        trace_id=row.trace_id,
-        last_event_seq=row.last_seq,
-        brief=_brief(now, accepted),
-    )
+# -- what is known of a job
 
 
 def _as_it_is_now(row: JobRow, job: Job) -> JobRow:

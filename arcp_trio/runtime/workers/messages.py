@@ -18,6 +18,7 @@ from arcp_trio.wire.errors import (
     JobCancelled,
     JobFailed,
     JobTimedOut,
+    Unanswered,
     error_from_payload,
 )
 from arcp_trio.wire.events import InvalidEvent
@@ -154,9 +155,10 @@ _OF_PYTHON: Final[dict[str, type[Exception]]] = {
     each.__name__: each
     for each in (InvalidEvent, ValueError, TypeError, KeyError, AssertionError, RuntimeError)
 }
-_OF_CHILDREN: Final[dict[str, type[ArcpError]]] = {
-    each.__name__: each for each in (JobFailed, JobCancelled, JobTimedOut)
+_OF_CLASSES: Final[dict[str, type[ArcpError]]] = {
+    each.__name__: each for each in (JobFailed, JobCancelled, JobTimedOut, Unanswered)
 }
+"""Errors whose code does not tell their class."""
 
 
 class ErrorInProcess(Exception):  # noqa: N818 - what it stands for may be anything
@@ -190,7 +192,7 @@ def error_of(data: bytes) -> BaseException:
     name = str(fields["class"])
     if "arcp" in fields:
         error = error_from_payload(object_in(fields["arcp"]))
-        kind = _OF_CHILDREN.get(name)
+        kind = _OF_CLASSES.get(name)
         if kind is None or type(error) is kind:
             return error
         return kind(

@@ -12,12 +12,14 @@ from arcp_trio.wire.errors import InvalidRequest, clip
 from arcp_trio.wire.json import MAX_DEPTH, dumps
 from arcp_trio.wire.messages.job import (
     Accepted,
+    AnswerQuestion,
     Cancel,
     Cancelled,
     JobErrorBody,
     JobEvent,
     JobResult,
     LeaseConstraints,
+    QuestionAnswered,
     Stop,
     Stopped,
     Submit,
@@ -47,6 +49,7 @@ from arcp_trio.wire.messages.session import (
     Pong,
     RuntimeCapabilities,
     SessionResume,
+    WaitingFor,
     Welcome,
 )
 from arcp_trio.wire.payloads import read, to_json
@@ -57,6 +60,7 @@ __all__ = [
     "Accepted",
     "Ack",
     "AgentInfo",
+    "AnswerQuestion",
     "Auth",
     "Bye",
     "Cancel",
@@ -80,6 +84,7 @@ __all__ = [
     "PeerInfo",
     "Ping",
     "Pong",
+    "QuestionAnswered",
     "RuntimeCapabilities",
     "SessionResume",
     "Stop",
@@ -90,6 +95,7 @@ __all__ = [
     "Subscribed",
     "UnknownType",
     "Unsubscribe",
+    "WaitingFor",
     "Welcome",
     "decode_payload",
     "parse",
@@ -108,6 +114,7 @@ Message: TypeAlias = (
     | Submit
     | Cancel
     | Stop
+    | AnswerQuestion
     | Subscribe
     | Unsubscribe
 )
@@ -125,6 +132,7 @@ _TO_RUNTIME: Final[tuple[type[Message], ...]] = (
     Submit,
     Cancel,
     Stop,
+    AnswerQuestion,
     Subscribe,
     Unsubscribe,
 )
@@ -139,6 +147,7 @@ _TO_CLIENT: Final = (
     Accepted,
     Cancelled,
     Stopped,
+    QuestionAnswered,
     JobEvent,
     JobResult,
     JobErrorBody,
@@ -160,6 +169,8 @@ _ALSO_ON_ENVELOPE: Final[Mapping[type[Any], str]] = {
     Cancelled: "job_id",
     Stop: "job_id",
     Stopped: "job_id",
+    AnswerQuestion: "job_id",
+    QuestionAnswered: "job_id",
     Subscribe: "job_id",
     Subscribed: "job_id",
     Unsubscribe: "job_id",
