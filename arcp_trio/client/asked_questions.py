@@ -9,10 +9,9 @@ import attrs
 import trio
 
 from arcp_trio.client.events import Event
-from arcp_trio.client.reading import object_in
 from arcp_trio.client.unread import UnreadEvents
 from arcp_trio.wire.errors import InvalidRequest
-from arcp_trio.wire.json import Json, JsonObject
+from arcp_trio.wire.json import JsonObject, JsonValue, object_in
 from arcp_trio.wire.payloads import read
 from arcp_trio.wire.questions import QUESTION, QuestionBody
 
@@ -28,7 +27,7 @@ class AskedQuestion:
     """1, 2, 3 … in the order of the job's questions."""
     body: QuestionBody
     over: trio.Event = attrs.field(factory=trio.Event, init=False)
-    result: JsonObject = attrs.field(factory=dict[str, Json], init=False)
+    result: JsonObject = attrs.field(factory=dict[str, JsonValue], init=False)
     """What the question came to: the answer and who gave it, if anybody did."""
 
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from arcp_trio import Json
 from arcp_trio.wire.answer_schema import AnswerSchema
+from arcp_trio.wire.json import JsonValue
 
 SCALARS: Final = st.one_of(
     st.none(),
@@ -219,7 +220,7 @@ def test_a_schema_that_cannot_be_read(schema: Json, text: str) -> None:
 def test_a_large_answer_takes_time_by_its_size() -> None:
     """The work for an answer of 20,000 items does not grow with the 10,000 in the enum."""
     schema = AnswerSchema({"items": {"enum": [f"option {n}" for n in range(10_000)]}})
-    answer = [f"option {n % 10_000}" for n in range(20_000)]
+    answer: list[JsonValue] = [f"option {n % 10_000}" for n in range(20_000)]
     before = time.process_time()
     assert schema.problem(answer, "$") is None
     assert time.process_time() - before < 5, "looking through the whole enum takes minutes"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias, cast
 
+import attrs
+
 from arcp_trio.wire.envelope import Envelope
 from arcp_trio.wire.errors import InvalidRequest, clip
 from arcp_trio.wire.json import MAX_DEPTH, dumps
@@ -207,6 +209,6 @@ def decode_payload(envelope: Envelope, table: Table) -> object:
     return read(cls, payload)
 
 
-def payload_bytes(message: object) -> bytes:
+def payload_bytes(message: attrs.AttrsInstance) -> bytes:
     """Encode the payload of a message; fields that are None are left out."""
     return dumps(to_json(message), max_depth=MAX_DEPTH - 1)
