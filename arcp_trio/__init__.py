@@ -121,6 +121,7 @@ if TYPE_CHECKING:
         LeaseSubsetViolation,
         PermissionDenied,
         ResumeWindowExpired,
+        Unanswered,
         Unauthenticated,
     )
     from arcp_trio.wire.events import InvalidEvent
@@ -203,6 +204,7 @@ __all__ = [
     "ToolCall",
     "Tracer",
     "Transport",
+    "Unanswered",
     "Unauthenticated",
     "Workers",
     "WrongPath",

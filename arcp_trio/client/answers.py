@@ -7,9 +7,10 @@ from typing import Any, Final
 
 from arcp_trio.client.calls import CANCEL, LIST, STOP, SUBMIT, SUBSCRIBE, Call, PendingCalls
 from arcp_trio.client.jobs import SessionJobs
-from arcp_trio.client.reading import budget_in, read_payload, text_in
+from arcp_trio.client.reading import budget_in, read_payload
 from arcp_trio.wire.envelope import Envelope
 from arcp_trio.wire.errors import ArcpError, error_from_payload
+from arcp_trio.wire.json import text_in
 from arcp_trio.wire.messages import Accepted, Cancelled, JobListing, Stopped, Subscribed
 
 log = logging.getLogger(__name__)

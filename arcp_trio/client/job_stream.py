@@ -14,10 +14,9 @@ from arcp_trio.client.assembly import Assembly
 from arcp_trio.client.delivery import Delivery, Reply
 from arcp_trio.client.errors import BrokenResult, EventsNotKept, afresh
 from arcp_trio.client.events import Event
-from arcp_trio.client.reading import object_in, text_in
 from arcp_trio.client.unread import UnreadEvents
 from arcp_trio.wire.errors import JobCancelled, JobFailed, JobTimedOut
-from arcp_trio.wire.json import Json, JsonObject
+from arcp_trio.wire.json import JsonObject, JsonValue, object_in, text_in
 from arcp_trio.wire.messages import JobErrorBody, JobResult
 
 _FAILURES: Final = {"cancelled": JobCancelled, "timed_out": JobTimedOut}
@@ -31,13 +30,13 @@ class JobEnd:
     """How a job ended."""
 
     status: str
-    value: Json = None
+    value: JsonValue | bytes = None
     error: Exception | None = None
     """Why there is no value. A job that succeeded has an error if its streamed result is broken."""
     message: JobResult | JobErrorBody | None = None
     """The payload of the frame that ended the job, where there was one."""
 
-    def get(self) -> Json:
+    def get(self) -> JsonValue | bytes:
         """Return the job's result, or raise the error."""
         if self.error is not None:
             raise afresh(self.error)
@@ -170,7 +169,7 @@ class JobStream:
         self.credentials.clear()  # §9.8.2: no value is kept after the job
         self._changed.unpark_all()
 
-    def _value(self, body: JobResult) -> Json:
+    def _value(self, body: JobResult) -> JsonValue | bytes:
         if body.result_id is not None:
             return self._assembly.result(body.result_id, body.result_size)
         if self._assembly.begun:

@@ -17,10 +17,10 @@ from arcp_trio.client.delivery import Delivery, Reply
 from arcp_trio.client.errors import afresh
 from arcp_trio.client.handshake import Greeting
 from arcp_trio.client.jobs import SessionJobs
-from arcp_trio.client.reading import text_in
 from arcp_trio.client.unread import UnreadEvents
 from arcp_trio.wire.envelope import Envelope
 from arcp_trio.wire.errors import ArcpError, clip, error_from_payload
+from arcp_trio.wire.json import text_in
 
 log = logging.getLogger(__name__)
 

@@ -111,6 +111,11 @@ class Limits:
     children_per_job: int = 64
     """Children of one job that have not ended."""
 
+    questions_per_job: int = 16
+    """Questions of one job that wait for an answer."""
+    question_bytes: int = 64 * 1024
+    """Of all questions of one job that wait for an answer: listings repeat them."""
+
     issue_seconds: float = 10
     """How long an upstream may take to issue a job's credentials before the job is refused."""
     revoke_seconds: float = 5

@@ -10,14 +10,15 @@ import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from hashlib import blake2b
-from typing import Annotated, Final, TypeAlias, cast
+from typing import Annotated, Any, Final, TypeAlias, cast
 
 import attrs
 
 from arcp_trio.wire.errors import CODES, clip
 from arcp_trio.wire.faults import is_finite
 from arcp_trio.wire.features import Feature
-from arcp_trio.wire.json import MAX_DEPTH, Json, JsonObject, dumps
+from arcp_trio.wire.json import MAX_DEPTH, JsonLike, JsonObject, JsonValue, dumps, is_object
+from arcp_trio.wire.questions import QUESTION
 from arcp_trio.wire.schema import KEEP_NULL, NonEmpty, Rule, always, described, schema_of
 
 Number: TypeAlias = int | float | Decimal
@@ -67,7 +68,7 @@ class ToolCallBody:
 
     tool: NonEmpty
     call_id: NonEmpty
-    args: Json = None
+    args: JsonValue = None
 
 
 @attrs.frozen(kw_only=True)
@@ -75,7 +76,7 @@ class ToolResultBody:
     """The end of a tool call: exactly one of `result` and `error`."""
 
     call_id: NonEmpty
-    result: Json = attrs.field(default=None, metadata={KEEP_NULL: always})  # null is a result
+    result: JsonValue = attrs.field(default=None, metadata={KEEP_NULL: always})  # null is a result
     error: JsonObject | None = None
 
 
@@ -113,7 +114,7 @@ class DelegateBody:
 
     delegate_id: NonEmpty
     agent: NonEmpty
-    input: Json = None
+    input: JsonValue = None
     lease_request: JsonObject | None = None
     lease_constraints: JsonObject | None = None
 
@@ -174,10 +175,11 @@ _MAX_KIND: Final = 128  # characters
 _FEATURES: Final[Mapping[str, str]] = {
     "progress": Feature.PROGRESS,
     "result_chunk": Feature.RESULT_CHUNK,
+    QUESTION: Feature.QUESTIONS,
 }
 
 
-def feature_of(kind: str, body: Mapping[str, Json]) -> str | None:
+def feature_of(kind: str, body: Mapping[str, JsonLike]) -> str | None:
     """Return the feature that a session must have negotiated to be sent this event."""
     if kind == "metric" and body["name"] == REMAINING:
         return Feature.COST_BUDGET
@@ -187,7 +189,7 @@ def feature_of(kind: str, body: Mapping[str, Json]) -> str | None:
 # --- encoding --------------------------------------------------------------------------------
 
 
-def encode_event(kind: str, body: Mapping[str, Json], ts: str) -> bytes:
+def encode_event(kind: str, body: Mapping[str, JsonLike], ts: str) -> bytes:
     """Encode the payload of a `job.event`; optional fields that are None are left out.
 
     Args:
@@ -217,16 +219,20 @@ def digest(event: bytes) -> bytes:
     ).digest()
 
 
-def read_body(kind: str, body: Json) -> Body:
+def read_body(kind: str, body: object) -> Body:
     """Make the object of a body of §8.2; `InvalidEvent` if it is not one of that kind."""
     checked = check_body(kind, body)
     cls = KINDS[kind]
-    return cls(**{f.name: checked[f.name] for f in attrs.fields(cls) if f.name in checked})
+    found: dict[str, Any] = {
+        f.name: checked[f.name] for f in attrs.fields(cls) if f.name in checked
+    }
+    return cls(**found)
 
 
-def check_body(kind: str, body: Json) -> dict[str, Json]:
+def check_body(kind: str, body: object) -> JsonObject:
     """Return a body as it may be sent under this kind; `InvalidEvent` if it may not be sent."""
-    fields: dict[str, Json] = body if body.__class__ is dict else _copy_mapping(kind, body)
+    exact = body.__class__ is dict  # a subclass is not JSON
+    fields = cast("JsonObject", body) if exact else _copy_mapping(kind, body)
     schema = _SCHEMAS.get(kind)
     if schema is None:
         _check_vendor_kind(kind)
@@ -238,10 +244,10 @@ def check_body(kind: str, body: Json) -> dict[str, Json]:
     return checked if check is None else check(checked)
 
 
-def _copy_mapping(kind: str, body: object) -> dict[str, Json]:
+def _copy_mapping(kind: str, body: object) -> JsonObject:
     if not isinstance(body, Mapping):
         raise InvalidEvent(f"{clip(kind)}: expected an object @ $")
-    return dict(cast("Mapping[str, Json]", body))
+    return dict(cast("Mapping[str, JsonValue]", body))
 
 
 def _check_vendor_kind(kind: str) -> None:
@@ -263,7 +269,7 @@ class _ToolError:
 _TOOL_ERROR: Final = schema_of(_ToolError)
 
 
-def _check_tool_result(body: dict[str, Json]) -> dict[str, Json]:
+def _check_tool_result(body: JsonObject) -> JsonObject:
     error = body.get("error")
     if error is None:
         if "result" not in body:
@@ -271,6 +277,7 @@ def _check_tool_result(body: dict[str, Json]) -> dict[str, Json]:
         return body
     if body.get("result") is not None:
         raise InvalidEvent("tool_result: expected only one of result and error @ $")
+    assert is_object(error), "its class is known"
     if _TOOL_ERROR.checked(error) is None:
         problem = next(described(_TOOL_ERROR.problems(error), "$.error"))
         raise InvalidEvent(f"tool_result: {problem}")
@@ -281,13 +288,15 @@ REMAINING: Final = "cost.budget.remaining"
 """The metric that tells what is left of a budget. It is no cost, so it may be negative."""
 
 
-def _check_metric(body: dict[str, Json]) -> dict[str, Json]:
-    if body["value"] < 0 and body["name"].startswith("cost.") and body["name"] != REMAINING:
+def _check_metric(body: JsonObject) -> JsonObject:
+    value, name = body["value"], body["name"]
+    assert isinstance(value, Number) and isinstance(name, str), "their classes are known"  # noqa: PT018
+    if value < 0 and name.startswith("cost.") and name != REMAINING:
         raise InvalidEvent("metric: expected a cost that is not negative @ $.value")
     return body
 
 
-_WHOLE_BODY: Final[Mapping[str, Callable[[dict[str, Json]], dict[str, Json]]]] = {
+_WHOLE_BODY: Final[Mapping[str, Callable[[JsonObject], JsonObject]]] = {
     "tool_result": _check_tool_result,
     "metric": _check_metric,
 }

@@ -88,6 +88,7 @@ class Schema:
         self._quick = [(f.name, f.kind.classes, f.kind.fits, f.kind, f.required) for f in narrow]
         self._nullable = frozenset(field.name for field in fields if field.nullable)
         self._wide = [f.name for f in fields if f.kind is _ANYTHING and f.nullable]
+        self._needed = [f.name for f in fields if f.kind is _ANYTHING and f.required]
 
     def checked(self, value: dict[str, T]) -> dict[str, T] | None:
         """Return the object without nulls in optional fields; None if anything is wrong with it."""
@@ -103,6 +104,9 @@ class Schema:
                     return None
                 has_nulls = has_nulls or name in value
             elif not kind.takes(item):
+                return None
+        for name in self._needed:
+            if name not in value:
                 return None
         for name in self._wide:
             has_nulls = has_nulls or value.get(name, ...) is None
@@ -126,6 +130,9 @@ class Schema:
                     yield f".{name}{path}", text
             elif required:
                 yield f".{name}", kind.mismatch(None) if name in value else "missing"
+        for name in self._needed:
+            if name not in value:
+                yield f".{name}", "missing"
 
 
 def schema_of(cls: type[Any]) -> Schema:

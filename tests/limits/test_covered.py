@@ -90,6 +90,8 @@ HIT_BY = {
     "children_per_job": (
         "jobs/test_refused_delegations.py::test_a_child_that_is_refused_keeps_none_of_the_money"
     ),
+    "questions_per_job": "questions/test_answering.py::test_what_a_job_asks_at_once_is_bounded",
+    "question_bytes": "questions/test_answering.py::test_what_a_job_asks_at_once_is_bounded",
     "issue_seconds": "limits/test_upstream.py::test_issuing_takes_no_longer",
     "revoke_seconds": "limits/test_upstream.py::test_an_end_waits_no_longer_for_revoking",
 }

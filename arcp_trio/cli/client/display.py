@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from decimal import Decimal, InvalidOperation
 from typing import Final, Protocol, cast
@@ -20,7 +20,7 @@ from arcp_trio.cli.client.output import Output, json_line, stderr, stdout
 from arcp_trio.cli.client.screen import Screen
 from arcp_trio.cli.client.streamed_result import StreamedResult
 from arcp_trio.cli.text import fitted, safe_json, safe_line, safe_lines
-from arcp_trio.wire.json import Json, JsonObject, dumps
+from arcp_trio.wire.json import JsonObject, JsonValue, dumps, list_in
 
 _REDRAW_SECONDS: Final = 0.1
 _SILENT_SECONDS: Final = 1.0
@@ -49,7 +49,7 @@ class Display(Protocol):
         """Show what changes, until cancelled."""
         ...
 
-    async def end(self, terminal: JsonObject, value: Json) -> bool:
+    async def end(self, terminal: JsonObject, value: JsonValue) -> bool:
         """Show how the job ended; return whether that is all there is to say."""
         ...
 
@@ -96,7 +96,7 @@ class JsonDisplay:
         """Write nothing."""
         await trio.sleep_forever()
 
-    async def end(self, terminal: JsonObject, value: Json) -> bool:  # noqa: ARG002 - terminal has it
+    async def end(self, terminal: JsonObject, value: JsonValue) -> bool:  # noqa: ARG002 - terminal has it
         """Write the message that ended the job."""
         kind = {"type": terminal["type"], "job_id": self._job_id}
         await self._out.write(json_line(kind | terminal))
@@ -155,7 +155,7 @@ class PeopleDisplay:
             return ""
         return paint(f"{self._at_work} {duration(seconds)}", "cyan", colours=self.screen.colours)
 
-    async def end(self, terminal: JsonObject, value: Json) -> bool:
+    async def end(self, terminal: JsonObject, value: JsonValue) -> bool:
         """Write the result, if there is one."""
         succeeded = terminal["type"] == "job.result"
         streamed = "result_id" in terminal and isinstance(value, str | bytes)
@@ -167,7 +167,7 @@ class PeopleDisplay:
             await self._out.write(self._shown(value))
         return succeeded
 
-    def _shown(self, value: Json) -> str:
+    def _shown(self, value: JsonValue) -> str:
         if isinstance(value, str):
             text = "\n".join(safe_lines(value)) if self._out.is_terminal else value
             return text if text.endswith("\n") else f"{text}\n"
@@ -186,11 +186,10 @@ def _outage(next_attempt: float | None, columns: int) -> str:
     return whole if len(whole) < columns else fitted(said, columns - 1)
 
 
-def _granted(lease: Mapping[str, Json]) -> dict[str, Decimal]:
+def _granted(lease: Mapping[str, JsonValue]) -> dict[str, Decimal]:
     """Return the amounts of a lease's budget by currency, as far as they can be read."""
-    patterns: object = lease.get(BUDGET)
     granted: dict[str, Decimal] = {}
-    for pattern in cast("Sequence[object]", patterns) if isinstance(patterns, list) else ():
+    for pattern in list_in(lease.get(BUDGET)):
         currency, _, amount = str(pattern).partition(":")
         with suppress(InvalidOperation):
             if (value := Decimal(amount)).is_finite():

@@ -26,7 +26,7 @@ from arcp_trio.cli.client.signals import Interrupts
 from arcp_trio.cli.errors import CommandError, ExitCode, reason
 from arcp_trio.wire import json
 from arcp_trio.wire.errors import InvalidRequest
-from arcp_trio.wire.json import Json, dumps
+from arcp_trio.wire.json import JsonValue, dumps
 from arcp_trio.wire.lease_request import lease_request
 
 _STRUCTURED: Final = ("{", "[", '"')
@@ -115,7 +115,7 @@ class _JobToSubmit:
 # -- the parts of a submission
 
 
-def read_input(given: str | None) -> Json:
+def read_input(given: str | None) -> JsonValue:
     """Return the agent's input: JSON, or what is in a file or on standard input.
 
     Raises:

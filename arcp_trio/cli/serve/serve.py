@@ -137,6 +137,7 @@ def _runtime(config: Config, admission: Admission) -> Runtime:
         operators=options.operator,
         policy=Policy(
             observers=options.observer,
+            approvers=options.approver,
             allow_stop=not options.no_stop,
             ceilings=config.ceilings,
             # With the tokens and the address in it, whatever else is put there.

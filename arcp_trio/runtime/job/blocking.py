@@ -145,6 +145,20 @@ class BlockingContext(JobView):
         )
         return BlockingChild(_finished(coroutine))
 
+    def ask(
+        self,
+        prompt: str,
+        options: Sequence[str] | None = None,
+        schema: Mapping[str, Json] | None = None,
+        to: str | None = None,
+        expires_in: float | None = None,
+        name: str | None = None,
+    ) -> Json:
+        """Ask people, and return the first valid answer; see `JobContext.ask`."""
+        return _finished(
+            self._awaitable.ask(prompt, options, schema, to, expires_in=expires_in, name=name)
+        )
+
     def log(self, message: str, level: str = "info") -> None:
         """Emit a log line. Levels: trace, debug, info, warn, error, critical."""
         _finished(self._awaitable.log(message, level))

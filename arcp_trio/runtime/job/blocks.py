@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 from arcp_trio.runtime.job.desk import Desk
 from arcp_trio.wire.events import ENCODINGS
 from arcp_trio.wire.ids import new_id
-from arcp_trio.wire.json import Json
+from arcp_trio.wire.json import Json, JsonLike
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.job.link import Link
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class ToolCall:
     """The block around a tool's call. Set `result`; an exception becomes the call's error."""
 
-    def __init__(self, link: Link, tool: str, args: Json) -> None:
+    def __init__(self, link: Link, tool: str, args: JsonLike) -> None:
         self.id = new_id("call_")
         self.result: Json = None
         self._link = link

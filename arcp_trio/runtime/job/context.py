@@ -15,7 +15,7 @@ from arcp_trio.runtime.credentials.credential import Credential
 from arcp_trio.runtime.job.blocks import Child, ResultStream, ToolCall
 from arcp_trio.runtime.job.desk import Desk
 from arcp_trio.runtime.job.files import file_of
-from arcp_trio.runtime.job.job_view import JobView
+from arcp_trio.runtime.job.job_view import JobView, check_name
 from arcp_trio.runtime.job.result_writer import Encoding
 from arcp_trio.wire.json import Json
 from arcp_trio.wire.lease_request import Amount
@@ -96,6 +96,39 @@ class AwaitableContext(JobView):
             Desk.delegate, agent, input, lease, budget, expires_in, max_runtime
         )
         return Child(self._link, child_id)
+
+    async def ask(
+        self,
+        prompt: str,
+        options: Sequence[str] | None = None,
+        schema: Mapping[str, Json] | None = None,
+        to: str | None = None,
+        expires_in: float | None = None,
+        name: str | None = None,
+    ) -> Json:
+        """Ask people, and return the first valid answer; needs `tool.call` of `human.ask`.
+
+        The principal that submitted the job may answer, and so may approvers (`Policy`).
+
+        Args:
+            prompt: the question.
+            options: the texts of which the answer is one. Without options and schema any JSON is
+                an answer.
+            schema: what the answer must be, in JSON Schema: `type`, `enum`, `const`, `properties`,
+                `required`, `additionalProperties`, `items`, `minimum`, `maximum`, `minLength` and
+                `maxLength`, beside keywords that only describe.
+            to: who is meant to answer, for people to read.
+            expires_in: after how many seconds it is too late to answer.
+            name: tells apart what tasks ask side by side.
+
+        Raises:
+            Unanswered: nobody has answered in time.
+            LeaseExpired, BudgetExhausted, PermissionDenied: the lease does not allow it.
+            InternalError: the job asks too much at once.
+            ValueError, TypeError: an argument is invalid.
+        """
+        check_name(name)
+        return await self._link.do(Desk.ask, prompt, options, schema, to, expires_in)
 
     # -- events (§8.2)
 

@@ -27,7 +27,7 @@ from arcp_trio.wire.errors import (
     error_from_payload,
 )
 from arcp_trio.wire.ids import new_id
-from arcp_trio.wire.json import Json, JsonLike, dumps, loads
+from arcp_trio.wire.json import JsonLike, JsonValue, dumps, loads
 from arcp_trio.wire.lease_request import Amount, decimal_text, lease_request
 from arcp_trio.wire.timestamps import rfc3339
 
@@ -43,7 +43,7 @@ _FAILURES: Final[Mapping[Status, type[ArcpError]]] = {
 }
 
 
-async def result_of(child: Job) -> Json:
+async def result_of(child: Job) -> JsonValue | bytes:
     """Wait for the end of a child and return what its agent returned, or streamed.
 
     Raises:
@@ -66,7 +66,7 @@ async def result_of(child: Job) -> Json:
 async def delegate(
     parent: Job,
     agent: str,
-    input: Json,  # noqa: A002 - its name on the wire
+    input: JsonLike,  # noqa: A002 - its name on the wire
     *,
     lease: Mapping[str, Sequence[str]] | None,
     budget: Mapping[str, Amount] | None,
@@ -153,7 +153,7 @@ def _authorized(parent: Job, agent: str) -> Agent:
 def _wanted(
     parent: Job,
     agent: str,
-    input: Json,  # noqa: A002
+    input: JsonLike,  # noqa: A002
     request: Mapping[str, Sequence[str]],
     expires_at: str | None,
     max_runtime: float | None,

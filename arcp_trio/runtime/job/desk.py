@@ -13,9 +13,10 @@ from arcp_trio.runtime.credentials.credential import Credential
 from arcp_trio.runtime.job.delegation import delegate, result_of
 from arcp_trio.runtime.job.events import emit
 from arcp_trio.runtime.job.files import open_file
+from arcp_trio.runtime.job.questions import ask
 from arcp_trio.runtime.job.result_writer import Encoding, ResultWriter
 from arcp_trio.runtime.job.tools import OpenCall
-from arcp_trio.wire.json import Json
+from arcp_trio.wire.json import JsonLike, JsonValue
 from arcp_trio.wire.lease_request import Amount
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class JobFacts:
     principal: str
     trace_id: str
     parent_id: str | None
-    lease: Mapping[str, Json]
+    lease: Mapping[str, JsonLike]
     expires_at: str | None
 
 
@@ -102,11 +103,11 @@ class Desk:
 
     # -- with a wait
 
-    async def emit(self, kind: str, body: Mapping[str, Json]) -> None:
+    async def emit(self, kind: str, body: Mapping[str, JsonLike]) -> None:
         """Emit an event."""
         await emit(self.job, kind, body)
 
-    async def begin_call(self, call_id: str, tool: str, args: Json) -> None:
+    async def begin_call(self, call_id: str, tool: str, args: JsonLike) -> None:
         """Begin a tool call, unless the lease does not allow it."""
         call = OpenCall(self.job, call_id)
         call.announce(tool, args)
@@ -117,7 +118,7 @@ class Desk:
             self.fail_call(call_id, error)
             raise
 
-    async def end_call(self, call_id: str, result: Json) -> None:
+    async def end_call(self, call_id: str, result: JsonLike) -> None:
         """End a tool call with its result."""
         if (call := self._calls.pop(call_id, None)) is not None:
             await call.end(result)
@@ -143,7 +144,7 @@ class Desk:
     async def delegate(
         self,
         agent: str,
-        input: Json,  # noqa: A002 - its name on the wire
+        input: JsonLike,  # noqa: A002 - its name on the wire
         lease: Mapping[str, Sequence[str]] | None,
         budget: Mapping[str, Amount] | None,
         expires_in: float | None,
@@ -162,7 +163,7 @@ class Desk:
         self._children[child.id] = child
         return child.id
 
-    async def child_result(self, child_id: str) -> Json:
+    async def child_result(self, child_id: str) -> JsonValue | bytes:
         """Wait for the end of a child, and return its result."""
         return await result_of(self._children[child_id])
 
@@ -171,6 +172,17 @@ class Desk:
         if self.job.wallet is None:
             raise KeyError(credential_id)
         return await self.job.wallet.rotate(credential_id)
+
+    async def ask(
+        self,
+        prompt: str,
+        options: Sequence[str] | None,
+        schema: Mapping[str, JsonLike] | None,
+        to: str | None,
+        expires_in: float | None,
+    ) -> JsonValue:
+        """Ask people, and return the first valid answer."""
+        return await ask(self.job, prompt, options, schema, to, expires_in)
 
     async def over(self) -> None:
         """Wait until the job has ended."""

@@ -10,25 +10,29 @@ from arcp_trio.runtime.job import costs
 from arcp_trio.runtime.job.result_chunks import ResultChunks
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.wire import events
+from arcp_trio.wire.events import InvalidEvent
+from arcp_trio.wire.questions import QUESTION
 from arcp_trio.wire.timestamps import rfc3339
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from arcp_trio.runtime.job.job import Job
-    from arcp_trio.wire.json import Json
+    from arcp_trio.wire.json import JsonLike
 
 EMITS_PER_CHECKPOINT: Final = 64
 """How many emits of a job one checkpoint is for; the others only look for cancellation."""
 
 
-async def emit(job: Job, kind: str, body: Mapping[str, Json]) -> None:
-    """Add an event to the journal in one step; then give way, or wait for the store."""
+async def emit(job: Job, kind: str, body: Mapping[str, JsonLike]) -> None:
+    """Add an agent's event to the journal in one step; then give way, or wait for the store."""
+    if kind == QUESTION:
+        raise InvalidEvent(f"{kind}: job.ask emits it")
     add_event(job, kind, body)
     await give_way(job)
 
 
-def add_event(job: Job, kind: str, body: Mapping[str, Json]) -> None:
+def add_event(job: Job, kind: str, body: Mapping[str, JsonLike]) -> None:
     """Add an event to the journal, and take what it says was spent off the budgets.
 
     Raises:
@@ -36,9 +40,12 @@ def add_event(job: Job, kind: str, body: Mapping[str, Json]) -> None:
         ArcpError: the event is too large, or the job has ended.
     """
     payload = _encoded(job, kind, body)
-    if kind == "result_chunk" and not _take_chunk(job, body):
-        return
-    charged = costs.charge(job, body) if kind == "metric" else None
+    charged: costs.Charge | None = None
+    if kind == "result_chunk":
+        if not _take_chunk(job, body):
+            return
+    elif kind == "metric":
+        charged = _charge(job, body)
     _append(job, kind, body, payload)
     if kind != "result_chunk":
         job.last_event.note(kind, body, payload)
@@ -47,16 +54,16 @@ def add_event(job: Job, kind: str, body: Mapping[str, Json]) -> None:
             _append(each, "metric", metric, _encoded(each, "metric", metric))
 
 
-def _append(job: Job, kind: str, body: Mapping[str, Json], payload: bytes) -> None:
+def _append(job: Job, kind: str, body: Mapping[str, JsonLike], payload: bytes) -> None:
     job.journal.append("job.event", payload, feature=events.feature_of(kind, body))
 
 
-def add_event_with_holes(job: Job, kind: str, body: Mapping[str, Json]) -> None:
+def add_event_with_holes(job: Job, kind: str, body: Mapping[str, JsonLike]) -> None:
     """Add an event whose secrets are filled in as it is sent."""
     job.journal.append("job.event", _encoded(job, kind, body), holes=True)
 
 
-def _encoded(job: Job, kind: str, body: Mapping[str, Json]) -> bytes:
+def _encoded(job: Job, kind: str, body: Mapping[str, JsonLike]) -> bytes:
     payload = events.encode_event(kind, body, rfc3339(job.core.clock.now()))
     if len(payload) > job.most_payload_bytes:
         most = job.core.limits.frame_bytes_out
@@ -65,10 +72,18 @@ def _encoded(job: Job, kind: str, body: Mapping[str, Json]) -> bytes:
     return payload
 
 
-def _take_chunk(job: Job, chunk: Mapping[str, Json]) -> bool:
+def _charge(job: Job, body: Mapping[str, JsonLike]) -> costs.Charge | None:
+    metric = events.read_body("metric", body)
+    assert isinstance(metric, events.MetricBody)
+    return costs.charge(job, metric)
+
+
+def _take_chunk(job: Job, body: Mapping[str, JsonLike]) -> bool:
     """Count a chunk of the result; return whether it goes on the wire."""
+    chunk = events.read_body("result_chunk", body)
+    assert isinstance(chunk, events.ResultChunkBody)
     if job.chunks is None:
-        job.chunks = ResultChunks(chunk["result_id"])
+        job.chunks = ResultChunks(chunk.result_id)
     job.chunks.take(job, chunk)
     return job.sends_chunks
 

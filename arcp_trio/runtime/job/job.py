@@ -16,6 +16,7 @@ from arcp_trio.runtime.job.events import add_event
 from arcp_trio.runtime.job.journal import Journal
 from arcp_trio.runtime.job.last_event import LastEvent
 from arcp_trio.runtime.job.outcome import Outcome
+from arcp_trio.runtime.job.questions import Questions
 from arcp_trio.runtime.job.result_chunks import ResultChunks
 from arcp_trio.store.records import Status
 from arcp_trio.store.writes import StartJob
@@ -77,6 +78,8 @@ class Job:
     """Its result, once the agent has begun to stream one."""
     children: Children = attrs.field(factory=Children)
     """Jobs that it delegated to and that have not ended."""
+    questions: Questions = attrs.field(factory=Questions)
+    """What it asks people."""
     last_event: LastEvent = attrs.field(factory=LastEvent)
     started_at: float | None = None
     """When its agent was called, on the runtime's clock."""

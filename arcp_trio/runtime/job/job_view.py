@@ -5,11 +5,11 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from arcp_trio.runtime.credentials.credential import Credential
 from arcp_trio.runtime.job.desk import Desk, JobFacts
-from arcp_trio.wire.json import Json, loads
+from arcp_trio.wire.json import Json, JsonValue, loads
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.job.link import Link
@@ -22,7 +22,7 @@ class JobView:
         self._link = link
         self._facts = facts
         self._deadline = deadline
-        self._input: tuple[Json] | None = None
+        self._input: tuple[JsonValue] | None = None
 
     @property
     def id(self) -> str:
@@ -97,3 +97,20 @@ class JobView:
             LeaseExpired, BudgetExhausted, PermissionDenied: the lease does not allow it.
         """
         self._link.ask(Desk.authorize, capability, target)
+
+
+MOST_NAME: Final = 200  # characters
+
+
+def check_name(name: object) -> None:
+    """Refuse what cannot be the name of a question, or of anything else that a job may repeat.
+
+    Raises:
+        TypeError, ValueError: it is not a text of 1 to 200 characters.
+    """
+    if name is None:
+        return
+    if not isinstance(name, str):
+        raise TypeError(f"a name is a text, not {type(name).__name__}")
+    if not 0 < len(name) <= MOST_NAME:
+        raise ValueError(f"a name has 1 to {MOST_NAME} characters, not {len(name)}")

@@ -9,15 +9,14 @@ the job later is sent the terminal as it is, with the id of chunks that it is no
 from __future__ import annotations
 
 from binascii import a2b_base64, b2a_base64
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.store.interface import JournalTrimmed
 from arcp_trio.wire.errors import ArcpError, InternalError, clip, error_from_payload
-from arcp_trio.wire.events import InvalidEvent
+from arcp_trio.wire.events import InvalidEvent, ResultChunkBody, read_body
 from arcp_trio.wire.features import Feature
-from arcp_trio.wire.json import Json, JsonValue, dumps, loads_object
+from arcp_trio.wire.json import JsonLike, dumps, loads_object, object_in
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.job.job import Job
@@ -43,7 +42,7 @@ class ResultChunks:
         self._all_text = True
         self._kept: list[bytes] = []
 
-    def take(self, job: Job, chunk: Mapping[str, Json]) -> None:
+    def take(self, job: Job, chunk: ResultChunkBody) -> None:
         """Count the next chunk, whose fields are of the right types; keep it if it is not sent.
 
         Raises:
@@ -52,17 +51,17 @@ class ResultChunks:
         """
         if self._failure is not None:
             raise error_from_payload(self._failure.payload())
-        if chunk["result_id"] != self.id:
+        if chunk.result_id != self.id:
             raise InvalidEvent(f"result_chunk: expected {clip(repr(self.id))} @ $.result_id")
         if self._finished:
             raise InvalidEvent("result_chunk: expected nothing after the last chunk @ $")
-        if chunk["chunk_seq"] != self.next_chunk:
+        if chunk.chunk_seq != self.next_chunk:
             raise InvalidEvent(f"result_chunk: expected {self.next_chunk} @ $.chunk_seq")
         data = _decoded(chunk)
         self._count(job, len(data))
         self.next_chunk += 1
-        self._finished = not chunk["more"]
-        self._all_text = self._all_text and chunk["encoding"] == "utf8"
+        self._finished = not chunk.more
+        self._all_text = self._all_text and chunk.encoding == "utf8"
         if not job.sends_chunks:
             self._kept.append(data)
 
@@ -89,7 +88,7 @@ class ResultChunks:
         self._failure = error
         return error_from_payload(error.payload())
 
-    def fault(self, returned: JsonValue) -> ArcpError | None:
+    def fault(self, returned: JsonLike) -> ArcpError | None:
         """Return why the job does not succeed although its agent has returned; None if it does."""
         if self._failure is None and returned is not None:
             return InternalError("the agent returned a value beside its streamed result")
@@ -115,12 +114,12 @@ class ResultChunks:
         return data.decode() if self._all_text else data
 
 
-async def _stored(job: Job) -> list[dict[str, Json]]:
+async def _stored(job: Job) -> list[ResultChunkBody]:
     """Read the chunks back from a job's journal."""
     store = job.core.store
     reads = store.for_principal(job.principal)
     await store.flushed()
-    chunks: list[dict[str, Json]] = []
+    chunks: list[ResultChunkBody] = []
     at = 0
     while at < job.journal.length:
         try:
@@ -129,16 +128,22 @@ async def _stored(job: Job) -> list[dict[str, Json]]:
             raise InternalError("the streamed result is no longer stored") from None
         at += len(page)
         tails = [entry.tail for _, entry in page if entry.feature == Feature.RESULT_CHUNK]
-        chunks += [loads_object(b"{" + tail[1:])["payload"]["body"] for tail in tails]
+        chunks += map(_chunk_in, tails)
     return chunks
 
 
-def _decoded(chunk: Mapping[str, Json]) -> bytes:
-    data: str = chunk["data"]
-    if chunk["encoding"] == "utf8":
-        return data.encode()
+def _chunk_in(tail: bytes) -> ResultChunkBody:
+    payload = object_in(loads_object(b"{" + tail[1:])["payload"])
+    chunk = read_body("result_chunk", payload["body"])
+    assert isinstance(chunk, ResultChunkBody)
+    return chunk
+
+
+def _decoded(chunk: ResultChunkBody) -> bytes:
+    if chunk.encoding == "utf8":
+        return chunk.data.encode()
     try:
-        return a2b_base64(data, strict_mode=True)
+        return a2b_base64(chunk.data, strict_mode=True)
     except ValueError:
         raise InvalidEvent("result_chunk: expected base64 @ $.data") from None
 

@@ -10,7 +10,7 @@ from arcp_trio.runtime.job.outcome import sound_copy
 from arcp_trio.runtime.tracing import NO_SPAN, Span
 from arcp_trio.wire.errors import CODES, ArcpError, InternalError, JobCancelled
 from arcp_trio.wire.events import InvalidEvent
-from arcp_trio.wire.json import Json
+from arcp_trio.wire.json import JsonLike
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.job.job import Job
@@ -27,7 +27,7 @@ class OpenCall:
         self._id = call_id
         self._job = job
 
-    def announce(self, tool: str, args: Json) -> None:
+    def announce(self, tool: str, args: JsonLike) -> None:
         """Emit `tool_call`."""
         add_event(self._job, "tool_call", {"tool": tool, "call_id": self._id, "args": args})
         named = {"arcp.tool.name": tool, "arcp.tool.call_id": self._id}
@@ -43,15 +43,23 @@ class OpenCall:
         # After the event, and with nothing to wait for between the check and the call (§9.3).
         self._job.authorize("tool.call", tool)
 
-    async def end(self, result: Json) -> None:
-        """End the call with its result."""
+    async def end(self, result: JsonLike) -> None:
+        """End the call with its result, or with an error if the result cannot be sent."""
         try:
-            add_event(self._job, "tool_result", {"call_id": self._id, "result": result})
+            self.finish(result)
         except (InvalidEvent, ArcpError) as unfit:
             self.fail(unfit)
             raise
-        self.span.end({})
         await give_way(self._job)
+
+    def finish(self, result: JsonLike) -> None:
+        """End the call with its result, in one step.
+
+        Raises:
+            InvalidEvent, ArcpError: the result cannot be sent, and the call goes on.
+        """
+        add_event(self._job, "tool_result", {"call_id": self._id, "result": result})
+        self.span.end({})
 
     def fail(self, error: BaseException) -> None:
         """End the call with an error, with no checkpoint: the task may be cancelled."""

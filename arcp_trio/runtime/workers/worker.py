@@ -9,7 +9,7 @@ import queue
 import socket
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import AbstractContextManager, nullcontext, suppress
 from operator import attrgetter
@@ -26,9 +26,11 @@ from arcp_trio.runtime.job.outside import AsyncioWork, BlockingWork, OutsideWork
 from arcp_trio.runtime.job.waits import Waits
 from arcp_trio.runtime.workers.messages import (
     SPENT,
+    AgentCall,
     Unpacker,
     WorkerFrame,
     amounts_of,
+    call_of,
     credential_of,
     error_data,
     error_of,
@@ -37,7 +39,7 @@ from arcp_trio.runtime.workers.messages import (
     value_of,
 )
 from arcp_trio.wire.errors import InternalError
-from arcp_trio.wire.json import Json
+from arcp_trio.wire.json import JsonLike, list_in, object_in
 
 _READ_BYTES: Final = 64 * 1024
 _MOST_DESCRIPTORS: Final = 16
@@ -69,8 +71,8 @@ class _WorkerMain:
         threading.Thread(target=self._read, name="runtime", daemon=True).start()
         usual = set(threading.enumerate())
         while (frame := self._jobs.get()) is not None:
-            job = value_of(frame.data)
-            carrier = SocketCarrier(self._send, self._numbers, job["most_bytes"])
+            job = call_of(frame.data)
+            carrier = SocketCarrier(self._send, self._numbers, job.most_bytes)
             with self._lock:
                 self._carrier = carrier
             end = self._do(frame.name, job, carrier)
@@ -80,7 +82,7 @@ class _WorkerMain:
                 carrier.close()
                 self._connection.sendall(packed(end))
 
-    def _do(self, place: str, job: Json, carrier: SocketCarrier) -> WorkerFrame:
+    def _do(self, place: str, job: AgentCall, carrier: SocketCarrier) -> WorkerFrame:
         """Call the job's agent, and return the frame that says how that ended."""
         try:
             work = _work(place, job, carrier)
@@ -91,8 +93,8 @@ class _WorkerMain:
             data = value_data(work.run())
         except BaseException as error:  # noqa: ASYNC103, BLE001 - it ends the job alone
             return WorkerFrame("error", data=error_data(error))  # noqa: ASYNC104
-        if len(data) > job["most_bytes"]:
-            too_much = InternalError(f"the agent returned more than {job['most_bytes']} bytes")
+        if len(data) > job.most_bytes:
+            too_much = InternalError(f"the agent returned more than {job.most_bytes} bytes")
             return WorkerFrame("error", data=error_data(too_much))
         return WorkerFrame("end", data=data)
 
@@ -144,16 +146,15 @@ def _left_running(usual: set[threading.Thread]) -> bool:
     )
 
 
-def _work(place: str, job: Json, carrier: SocketCarrier) -> OutsideWork:
+def _work(place: str, job: AgentCall, carrier: SocketCarrier) -> OutsideWork:
     """Return the call of an agent, which `place` names as `module:name`."""
     module, _, name = place.partition(":")
     function = attrgetter(name)(importlib.import_module(module))
-    told, left = job["facts"], job["seconds"]
-    facts = JobFacts(**{**told, "input": told["input"].encode()})
-    if job["loop"] == "trio":
+    facts, left = job.facts, job.seconds
+    if job.loop == "trio":
         return TrioWork(function, carrier, facts, left)
     deadline = None if left is None else time.monotonic() + left
-    if job["loop"] == "asyncio":
+    if job.loop == "asyncio":
         return AsyncioWork(function, AsyncioContext(carrier, facts, deadline))
     return BlockingWork(function, BlockingContext(carrier, facts, deadline), carrier.cancel)
 
@@ -225,14 +226,14 @@ class SocketCarrier:
             else:
                 future.set_result(value)
 
-    def _begin(self, name: str, future: Future[Any], args: tuple[Json, ...]) -> int:
+    def _begin(self, name: str, future: Future[Any], args: tuple[object, ...]) -> int:
         if name == Desk.write_result.__name__:
-            data = bytes(args[0])
+            data = cast("bytes", args[0])
         elif name == Desk.fail_call.__name__:
-            call_id, error = args
+            call_id, error = cast("tuple[str, BaseException]", args)
             data = value_data([call_id, error_data(error).decode()])
         else:
-            data = value_data(list(args))
+            data = value_data(cast("Sequence[JsonLike]", args))
         if len(data) > self._most_bytes:
             raise ValueError(f"a worker process sends at most {self._most_bytes} bytes at once")
         number = next(self._numbers)
@@ -256,8 +257,8 @@ def _result(frame: WorkerFrame, descriptors: list[int]) -> object:
         return amounts_of(frame.data)
     value = value_of(frame.data)
     if frame.name == Desk.credentials.__name__:
-        return [credential_of(each) for each in value]
-    return credential_of(value) if frame.name == Desk.rotate.__name__ else value
+        return [credential_of(object_in(each)) for each in list_in(value)]
+    return credential_of(object_in(value)) if frame.name == Desk.rotate.__name__ else value
 
 
 class TrioLink(DistantLink):
@@ -284,7 +285,7 @@ class TrioWork:
 
     def __init__(
         self,
-        function: Callable[[JobContext], Awaitable[Json]],
+        function: Callable[[JobContext], Awaitable[JsonLike]],
         carrier: SocketCarrier,
         facts: JobFacts,
         seconds: float | None,
@@ -298,11 +299,11 @@ class TrioWork:
         self._token: trio.lowlevel.TrioToken | None = None
         self._scope = trio.CancelScope()
 
-    def run(self) -> Json:
+    def run(self) -> JsonLike:
         """Run a loop until the function has returned."""
         return trio.run(self._call)
 
-    async def _call(self) -> Json:
+    async def _call(self) -> JsonLike:
         with self._lock:
             self._token = trio.lowlevel.current_trio_token()
             if self._cancelled:
@@ -310,6 +311,7 @@ class TrioWork:
         deadline = None if self._seconds is None else trio.current_time() + self._seconds
         with self._scope:
             return await self._function(JobContext(TrioLink(self._carrier), self._facts, deadline))
+        return None  # the job is cancelled: its outcome is known
 
     def cancel(self) -> None:
         """Cancel the function."""

@@ -126,6 +126,28 @@ class Stopped:
 
 
 @attrs.frozen(kw_only=True)
+class AnswerQuestion:
+    """A person's answer to a question of a job: a message of this project."""
+
+    type: ClassVar[str] = "x-vendor.arcp-trio.answer"
+
+    job_id: Identifier
+    question_id: Identifier
+    answer: JsonValue = attrs.field(metadata={KEEP_NULL: always})
+
+
+@attrs.frozen(kw_only=True)
+class QuestionAnswered:
+    """The answer is stored; it is the first one."""
+
+    type: ClassVar[str] = "x-vendor.arcp-trio.answered"
+
+    request_id: str | None = None
+    job_id: str
+    question_id: str
+
+
+@attrs.frozen(kw_only=True)
 class Subscribe:
     """A request to observe a job (§7.6)."""
 

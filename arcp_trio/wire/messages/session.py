@@ -9,6 +9,7 @@ import attrs
 
 from arcp_trio.wire.errors import ArcpError
 from arcp_trio.wire.json import JsonObject, JsonValue
+from arcp_trio.wire.questions import QuestionBody
 from arcp_trio.wire.schema import (
     KEEP_NULL,
     VENDOR,
@@ -274,6 +275,13 @@ class JobBrief:
 
 
 @attrs.frozen(kw_only=True)
+class WaitingFor:
+    """What a job waits for that a client can bring about."""
+
+    questions: list[QuestionBody]
+
+
+@attrs.frozen(kw_only=True)
 class JobEntry:
     """One job of a listing (§6.6)."""
 
@@ -288,6 +296,10 @@ class JobEntry:
     last_event_seq: int | None = None
     credentials: list[JsonObject] | None = None
     brief: JobBrief | None = attrs.field(default=None, metadata={WIRE_NAME: VENDOR})
+    waiting: WaitingFor | None = attrs.field(
+        default=None, metadata={WIRE_NAME: "x-vendor.arcp-trio.waiting"}
+    )
+    """Only if it waits."""
 
 
 @attrs.frozen(kw_only=True)
