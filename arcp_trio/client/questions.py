@@ -59,11 +59,14 @@ class Question:
         """
         call = answer_call(self.job_id, self.question_id, value)
         try:
-            await self._session.call(call)
-        except JobNotFound:
-            # Repeated on another connection, the call may find the question that it has answered.
-            if not (call.repeated and await self._is_answered_by(value)):
+            return await self._session.call(call)
+        except JobNotFound as error:
+            if not call.repeated:
                 raise
+            refusal = error
+        # Repeated on another connection, the call may find the question that it has answered.
+        if not await self._is_answered_by(value):
+            raise refusal
 
     async def _is_answered_by(self, value: Json) -> bool:
         asked = self._asked
