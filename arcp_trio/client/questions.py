@@ -59,13 +59,13 @@ class Question:
         """
         call = answer_call(self.job_id, self.question_id, value)
         try:
-            return await self._session.call(call)
+            await self._session.call(call)
         except JobNotFound as error:
-            if not call.repeated:
-                raise
             refusal = error
+        else:
+            return
         # Repeated on another connection, the call may find the question that it has answered.
-        if not await self._is_answered_by(value):
+        if not (call.repeated and await self._is_answered_by(value)):
             raise refusal
 
     async def _is_answered_by(self, value: Json) -> bool:
