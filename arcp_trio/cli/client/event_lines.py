@@ -7,8 +7,8 @@ from decimal import Decimal
 from typing import Final, TypeGuard
 
 from arcp_trio import Event
+from arcp_trio.cli.client.figures import money_left
 from arcp_trio.cli.client.lease_advice import missing_options
-from arcp_trio.cli.client.money import money_left
 from arcp_trio.cli.text import fitted, safe_line, safe_lines
 from arcp_trio.wire.events import REMAINING
 from arcp_trio.wire.json import JsonObject, JsonValue, dumps, is_object

@@ -15,6 +15,7 @@ _LONGEST_MESSAGE: Final = 1_000_000
 """The number of characters in a message whose event still fits into a frame."""
 _LINE: Final = 80
 _PAGE_LINES: Final = 50
+_SCREENFUL: Final = 20 * _LINE
 _GOODS: Final = ("apples", "bread", "coffee", "dates", "eggs", "flour", "ginger", "honey")
 _NEWS: Final = (
     "The ferry left on time with forty passengers and two bicycles. "
@@ -67,7 +68,7 @@ async def chatty(job: JobContext) -> JsonObject:
 
 async def report(job: JobContext) -> None:
     """Stream a weather diary of `size` characters as the result."""
-    left = _whole(_settings(job), "size", 1_000_000)
+    left = _whole(_settings(job), "size", _SCREENFUL)
     page = 0
     async with job.stream_result() as out:
         while left:
