@@ -7,12 +7,12 @@ answer once, so that an answer takes time by its size, whatever the schema is.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeGuard, cast
 
 from arcp_trio.wire.errors import clip
-from arcp_trio.wire.json import Json
+from arcp_trio.wire.json import JsonObject, JsonValue, is_list, is_object, list_in
 
-_Check: TypeAlias = Callable[[Json, str], str | None]
+_Check: TypeAlias = Callable[[JsonValue, str], str | None]
 """Takes a value and its path; returns what is wrong with it, or None."""
 
 _DESCRIBES: Final = frozenset(
@@ -34,7 +34,7 @@ _DESCRIBES: Final = frozenset(
 class AnswerSchema:
     """The schema of a question. `problem` says what is wrong with an answer."""
 
-    def __init__(self, schema: Mapping[str, Json]) -> None:
+    def __init__(self, schema: JsonObject) -> None:
         """Read a schema, which is JSON.
 
         Raises:
@@ -42,7 +42,7 @@ class AnswerSchema:
         """
         self._check = _check_of(schema, "schema")
 
-    def problem(self, answer: Json, path: str) -> str | None:
+    def problem(self, answer: JsonValue, path: str) -> str | None:
         """Return the first problem of the answer, which stands at `path`; None if it is valid."""
         return self._check(answer, path)
 
@@ -50,7 +50,7 @@ class AnswerSchema:
 # -- reading a schema
 
 
-def _check_of(schema: Json, place: str) -> _Check:
+def _check_of(schema: JsonValue, place: str) -> _Check:
     if schema is True:
         return _any_value
     if schema is False:
@@ -62,7 +62,7 @@ def _check_of(schema: Json, place: str) -> _Check:
         raise ValueError(f"{place}: {clip(repr(min(unknown)))} is not one of {known}")
     checks = [read(fields, place) for keyword, read in _KEYWORDS.items() if keyword in fields]
 
-    def check(value: Json, path: str) -> str | None:
+    def check(value: JsonValue, path: str) -> str | None:
         for each in checks:
             problem = each(value, path)
             if problem is not None:
@@ -72,34 +72,34 @@ def _check_of(schema: Json, place: str) -> _Check:
     return check
 
 
-def _any_value(_value: Json, _path: str) -> str | None:
+def _any_value(_value: JsonValue, _path: str) -> str | None:
     return None
 
 
-def _no_value(_value: Json, path: str) -> str | None:
+def _no_value(_value: JsonValue, path: str) -> str | None:
     return f"expected nothing @ {path}"
 
 
-def _object(value: Json, place: str) -> dict[str, Json]:
-    if not isinstance(value, dict):
-        raise ValueError(f"{place} must be an object")  # noqa: TRY004 - it is a value of JSON
-    return value  # pyright: ignore[reportUnknownVariableType]
+def _object(value: JsonValue, place: str) -> JsonObject:
+    if not is_object(value):
+        raise ValueError(f"{place} must be an object")
+    return value
 
 
-def _list(value: Json, place: str, of: str) -> list[Json]:
-    if not isinstance(value, list) or not value:
+def _list(value: JsonValue, place: str, of: str) -> list[JsonValue]:
+    if not is_list(value) or not value:
         raise ValueError(f"{place} must be a list of {of}")
-    return value  # pyright: ignore[reportUnknownVariableType]
+    return value
 
 
 # -- what holds for any value
 
 
-def _is_number(value: Json) -> bool:
+def _is_number(value: JsonValue) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-_IS_OF: Final[Mapping[str, Callable[[Json], bool]]] = {
+_IS_OF: Final[Mapping[str, Callable[[JsonValue], bool]]] = {
     "null": lambda value: value is None,
     "boolean": lambda value: isinstance(value, bool),
     "integer": lambda value: _is_number(value) and value == value // 1,
@@ -111,70 +111,69 @@ _IS_OF: Final[Mapping[str, Callable[[Json], bool]]] = {
 """The types, each with whether a value is of it. 1.0 is an integer, as it is in JSON Schema."""
 
 
-def _type(schema: Mapping[str, Json], place: str) -> _Check:
+def _type(schema: JsonObject, place: str) -> _Check:
     given = schema["type"]
-    names = [given] if isinstance(given, str) else _list(given, f"{place}.type", "names")
+    one = [given] if isinstance(given, str) else None
+    names = one or _list(given, f"{place}.type", "names")
     for name in names:
         if not isinstance(name, str) or name not in _IS_OF:
             raise ValueError(f"{place}.type: {clip(repr(name))} is not one of {', '.join(_IS_OF)}")
-    tests = [_IS_OF[name] for name in names]
-    wanted = " or ".join(names)
+    tests = [_IS_OF[str(name)] for name in names]
+    wanted = " or ".join(map(str, names))
 
-    def check(value: Json, path: str) -> str | None:
+    def check(value: JsonValue, path: str) -> str | None:
         return None if any(test(value) for test in tests) else f"expected {wanted} @ {path}"
 
     return check
 
 
-def _enum(schema: Mapping[str, Json], place: str) -> _Check:
+def _enum(schema: JsonObject, place: str) -> _Check:
     return _one_of(_list(schema["enum"], f"{place}.enum", "values"))
 
 
-def _const(schema: Mapping[str, Json], _place: str) -> _Check:
+def _const(schema: JsonObject, _place: str) -> _Check:
     return _one_of([schema["const"]])
 
 
-def _one_of(values: Sequence[Json]) -> _Check:
+def _one_of(values: Sequence[JsonValue]) -> _Check:
     allowed = {_key(value) for value in values}
     wanted = clip(", ".join(map(repr, values[:16])))
 
-    def check(value: Json, path: str) -> str | None:
+    def check(value: JsonValue, path: str) -> str | None:
         return None if _key(value) in allowed else f"expected one of {wanted} @ {path}"
 
     return check
 
 
-def _key(value: Json) -> Hashable:
+def _key(value: JsonValue) -> Hashable:
     """Return what is equal for equal JSON values: 1 and 1.0 are equal, 1 and true are not."""
     if isinstance(value, bool):
         return ("boolean", value)
-    if isinstance(value, list):
-        return ("array", *map(_key, value))  # pyright: ignore[reportUnknownArgumentType]
-    if isinstance(value, dict):
-        items: Mapping[str, Json] = value
-        return ("object", frozenset((name, _key(item)) for name, item in items.items()))
-    simple: Hashable = value
-    return simple
+    if is_list(value):
+        return ("array", *map(_key, value))
+    if is_object(value):
+        return ("object", frozenset((name, _key(item)) for name, item in value.items()))
+    return cast("Hashable", value)
 
 
 # -- numbers and texts
 
 
-def _minimum(schema: Mapping[str, Json], place: str) -> _Check:
+def _minimum(schema: JsonObject, place: str) -> _Check:
     least = _bound(schema, "minimum", place)
     return lambda value, path: (
         f"expected at least {least} @ {path}" if _is_number(value) and value < least else None
     )
 
 
-def _maximum(schema: Mapping[str, Json], place: str) -> _Check:
+def _maximum(schema: JsonObject, place: str) -> _Check:
     most = _bound(schema, "maximum", place)
     return lambda value, path: (
         f"expected at most {most} @ {path}" if _is_number(value) and value > most else None
     )
 
 
-def _min_length(schema: Mapping[str, Json], place: str) -> _Check:
+def _min_length(schema: JsonObject, place: str) -> _Check:
     least = _length(schema, "minLength", place)
     return lambda value, path: (
         f"expected at least {least} characters @ {path}"
@@ -183,7 +182,7 @@ def _min_length(schema: Mapping[str, Json], place: str) -> _Check:
     )
 
 
-def _max_length(schema: Mapping[str, Json], place: str) -> _Check:
+def _max_length(schema: JsonObject, place: str) -> _Check:
     most = _length(schema, "maxLength", place)
     return lambda value, path: (
         f"expected at most {most} characters @ {path}"
@@ -192,14 +191,14 @@ def _max_length(schema: Mapping[str, Json], place: str) -> _Check:
     )
 
 
-def _bound(schema: Mapping[str, Json], keyword: str, place: str) -> float:
-    value: float = schema[keyword]
+def _bound(schema: JsonObject, keyword: str, place: str) -> float:
+    value = schema[keyword]
     if not _is_number(value):
         raise ValueError(f"{place}.{keyword} must be a number")
     return value
 
 
-def _length(schema: Mapping[str, Json], keyword: str, place: str) -> float:
+def _length(schema: JsonObject, keyword: str, place: str) -> float:
     value = _bound(schema, keyword, place)
     if value < 0 or value != value // 1:
         raise ValueError(f"{place}.{keyword} must be a whole number, 0 or more")
@@ -209,15 +208,14 @@ def _length(schema: Mapping[str, Json], keyword: str, place: str) -> float:
 # -- objects and arrays
 
 
-def _properties(schema: Mapping[str, Json], place: str) -> _Check:
+def _properties(schema: JsonObject, place: str) -> _Check:
     given = _object(schema["properties"], f"{place}.properties")
     checks = {name: _check_of(each, f"{place}.{clip(name)}") for name, each in given.items()}
 
-    def check(value: Json, path: str) -> str | None:
-        if not isinstance(value, dict):
+    def check(value: JsonValue, path: str) -> str | None:
+        if not is_object(value):
             return None
-        items: Mapping[str, Json] = value
-        for name, item in items.items():
+        for name, item in value.items():
             if name in checks and (problem := checks[name](item, f"{path}.{clip(name)}")):
                 return problem
         return None
@@ -225,16 +223,15 @@ def _properties(schema: Mapping[str, Json], place: str) -> _Check:
     return check
 
 
-def _additional(schema: Mapping[str, Json], place: str) -> _Check:
+def _additional(schema: JsonObject, place: str) -> _Check:
     named = _object(schema.get("properties", {}), f"{place}.properties")
     given = schema["additionalProperties"]
     check_item = _check_of(given, f"{place}.additionalProperties")
 
-    def check(value: Json, path: str) -> str | None:
-        if not isinstance(value, dict):
+    def check(value: JsonValue, path: str) -> str | None:
+        if not is_object(value):
             return None
-        items: Mapping[str, Json] = value
-        for name, item in items.items():
+        for name, item in value.items():
             if name not in named and (problem := check_item(item, f"{path}.{clip(name)}")):
                 return problem
         return None
@@ -242,13 +239,13 @@ def _additional(schema: Mapping[str, Json], place: str) -> _Check:
     return check
 
 
-def _required(schema: Mapping[str, Json], place: str) -> _Check:
-    names: Json = schema["required"]
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):  # pyright: ignore[reportUnknownVariableType]
+def _required(schema: JsonObject, place: str) -> _Check:
+    given = schema["required"]
+    required = [name for name in list_in(given) if isinstance(name, str)]
+    if required != given:
         raise ValueError(f"{place}.required must be a list of names")
-    required: list[str] = names
 
-    def check(value: Json, path: str) -> str | None:
+    def check(value: JsonValue, path: str) -> str | None:
         if not isinstance(value, dict):
             return None
         for name in required:
@@ -259,14 +256,13 @@ def _required(schema: Mapping[str, Json], place: str) -> _Check:
     return check
 
 
-def _items(schema: Mapping[str, Json], place: str) -> _Check:
+def _items(schema: JsonObject, place: str) -> _Check:
     check_item = _check_of(schema["items"], f"{place}.items")
 
-    def check(value: Json, path: str) -> str | None:
-        if not isinstance(value, list):
+    def check(value: JsonValue, path: str) -> str | None:
+        if not is_list(value):
             return None
-        items: Sequence[Json] = value
-        for index, item in enumerate(items):
+        for index, item in enumerate(value):
             if problem := check_item(item, f"{path}[{index}]"):
                 return problem
         return None
@@ -274,7 +270,7 @@ def _items(schema: Mapping[str, Json], place: str) -> _Check:
     return check
 
 
-_KEYWORDS: Final[Mapping[str, Callable[[Mapping[str, Json], str], _Check]]] = {
+_KEYWORDS: Final[Mapping[str, Callable[[JsonObject, str], _Check]]] = {
     "type": _type,
     "enum": _enum,
     "const": _const,

@@ -69,17 +69,24 @@ def test_chatty_by_default(session: Peer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("input_", "size"), [(None, 1_000_000), ({"size": 4_001}, 4_001), ({"size": 0}, 0)]
+    ("input_", "size", "pages"),
+    [
+        (None, 1_600, 1),
+        ({"size": 4_001}, 4_001, 1),
+        ({"size": 1_000_000}, 1_000_000, 250),
+        ({"size": 0}, 0, 0),
+    ],
 )
-def test_report(session: Peer, input_: object, size: int) -> None:
-    """Report streams a text of the size asked for, a million characters by default."""
+def test_report(session: Peer, input_: object, size: int, pages: int) -> None:
+    """Report streams a text of the size asked for, by default as much as a screen shows."""
     *events, end = session.run("report", input_)
     # A client that offers `ack` and does not acknowledge is told that it falls behind.
     events = [event for event in events if event["payload"]["kind"] != "status"]
     assert {event["payload"]["kind"] for event in events} == {"result_chunk"}
     text = "".join(event["payload"]["body"]["data"] for event in events)
     assert len(text) == end["payload"]["result_size"] == size
-    assert text.count("Page ") == size // 4_000
+    assert text.count("Page ") == pages
+    assert input_ is not None or text.count("\n") <= 22
 
 
 def test_they_read_like_something_real(session: Peer) -> None:

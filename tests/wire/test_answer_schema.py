@@ -6,7 +6,7 @@ import json
 import re
 import time
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, TypeGuard
 
 import pytest
 from hypothesis import given
@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from arcp_trio import Json
 from arcp_trio.wire.answer_schema import AnswerSchema
+from arcp_trio.wire.json import JsonValue
 
 SCALARS: Final = st.one_of(
     st.none(),
@@ -66,6 +67,16 @@ def schemas_of(inner: st.SearchStrategy[Json]) -> st.SearchStrategy[Json]:
 SCHEMAS: Final = st.recursive(st.booleans(), schemas_of, max_leaves=6)
 
 
+def is_list(value: object) -> TypeGuard[list[Json]]:
+    """Return whether a JSON value is an array."""
+    return isinstance(value, list)
+
+
+def is_object(value: object) -> TypeGuard[dict[str, Json]]:
+    """Return whether a JSON value is an object."""
+    return isinstance(value, dict)
+
+
 def is_number(value: object) -> bool:
     """Return whether a JSON value is a number."""
     return type(value) in (int, float)
@@ -86,9 +97,9 @@ def equal(one: Json, other: Json) -> bool:
         return bool(one == other)
     if type(one) is not type(other):
         return False
-    if isinstance(one, list):
+    if is_list(one):
         return len(one) == len(other) and all(map(equal, one, other))
-    if isinstance(one, dict):
+    if is_object(one):
         return one.keys() == other.keys() and all(equal(one[name], other[name]) for name in one)
     return bool(one == other)
 
@@ -102,7 +113,7 @@ def valid(value: Json, schema: Json) -> bool:
 
 def holds(keyword: str, schema: Mapping[str, Json], value: Json) -> bool:
     """Return whether one keyword of a schema accepts a value."""
-    if isinstance(value, dict) and keyword in ("required", "properties", "additionalProperties"):
+    if is_object(value) and keyword in ("required", "properties", "additionalProperties"):
         return holds_of_object(keyword, schema, value)
     wanted = schema[keyword]
     match keyword:
@@ -122,7 +133,7 @@ def holds(keyword: str, schema: Mapping[str, Json], value: Json) -> bool:
             return bool(len(value) >= wanted)
         case "maxLength" if isinstance(value, str):
             return bool(len(value) <= wanted)
-        case "items" if isinstance(value, list):
+        case "items" if is_list(value):
             return all(valid(each, wanted) for each in value)
         case _:
             return True
@@ -209,7 +220,7 @@ def test_a_schema_that_cannot_be_read(schema: Json, text: str) -> None:
 def test_a_large_answer_takes_time_by_its_size() -> None:
     """The work for an answer of 20,000 items does not grow with the 10,000 in the enum."""
     schema = AnswerSchema({"items": {"enum": [f"option {n}" for n in range(10_000)]}})
-    answer = [f"option {n % 10_000}" for n in range(20_000)]
+    answer: list[JsonValue] = [f"option {n % 10_000}" for n in range(20_000)]
     before = time.process_time()
     assert schema.problem(answer, "$") is None
     assert time.process_time() - before < 5, "looking through the whole enum takes minutes"

@@ -10,7 +10,7 @@ from arcp_trio import BrokenResult, Client, EventsNotKept, JobHandle, ObservedJo
 from arcp_trio.cli.client.display import CONNECTION_LOST, NOTHING_MISSED, Display
 from arcp_trio.cli.errors import CommandError, ExitCode
 from arcp_trio.wire.errors import ArcpError, ResumeWindowExpired
-from arcp_trio.wire.json import Json, JsonObject
+from arcp_trio.wire.json import JsonObject, JsonValue
 
 EXIT_CODES: Final = {
     "success": ExitCode.SUCCESS,
@@ -78,7 +78,7 @@ async def wait_for_end(job: ObservedJob) -> JsonObject:
 
 
 async def _show_end(job: JobHandle | ObservedJob, display: Display) -> ExitCode:
-    value: Json = None
+    value: JsonValue = None
     failure: Exception | None = None
     try:
         value = await job.result()

@@ -54,15 +54,17 @@ class Leaving:
 
     async def _ask(self) -> bool:
         """Return whether to leave the job; if not, cancel it or go on watching."""
-        answer = "go on"  # if the job ends before there is an answer
+        answer = ""  # if the job ends before there is an answer
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._withdraw_at_end, nursery.cancel_scope, name="end of the job")
             answer = await self._answer()
             nursery.cancel_scope.cancel()
         if answer == "cancel":
             await self._try_to_cancel()
-        elif answer == "go on":
+        elif answer != "leave":
             self._interrupts.ask = self._ask
+        if answer == "go on":
+            await self._screen.add(["going on; Ctrl-C asks again"])
         return answer == "leave"
 
     async def _withdraw_at_end(self, asking: trio.CancelScope) -> None:

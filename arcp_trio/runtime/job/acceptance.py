@@ -7,6 +7,7 @@ acceptance is stored.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ from arcp_trio.store.memos import Durability
 from arcp_trio.store.records import JobRow, KeyRow
 from arcp_trio.store.writes import AcceptJob
 from arcp_trio.wire.errors import InternalError
-from arcp_trio.wire.json import Json, JsonLike, dumps
+from arcp_trio.wire.json import JsonLike, dumps
 from arcp_trio.wire.timestamps import parse_rfc3339, rfc3339
 
 if TYPE_CHECKING:
@@ -180,9 +181,10 @@ def _payload(job: Job, now: float) -> dict[str, JsonLike]:
     return {name: value for name, value in payload.items() if value is not None}
 
 
-def accepted_tail(payload: dict[str, Json], request_id: str | None) -> bytes:
+def accepted_tail(payload: Mapping[str, JsonLike], request_id: str | None) -> bytes:
     """Return the tail of a `job.accepted`; it has holes if the job has credentials."""
     said = payload if request_id is None else {**payload, "request_id": request_id}
     # Some clients match it to their submit by the envelope's trace id.
-    tail = frame("job.accepted", said, job_id=payload["job_id"], trace_id=payload["trace_id"])
+    job_id, trace_id = str(payload["job_id"]), str(payload["trace_id"])
+    tail = frame("job.accepted", said, job_id=job_id, trace_id=trace_id)
     return with_holes(tail) if "credentials" in payload else tail

@@ -15,9 +15,9 @@ from arcp_trio.runtime.job.durable.places import (
     key_of,
     leave,
 )
-from arcp_trio.wire.events import ENCODINGS
+from arcp_trio.wire.event_bodies import ENCODINGS
 from arcp_trio.wire.ids import new_id, stable_id
-from arcp_trio.wire.json import Json
+from arcp_trio.wire.json import Json, JsonLike
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.job.link import Link
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class ToolCall:
     """The block around a tool's call. Set `result`; an exception becomes the call's error."""
 
-    def __init__(self, link: Link, tool: str, args: Json, *, job_id: str | None) -> None:
+    def __init__(self, link: Link, tool: str, args: JsonLike, *, job_id: str | None) -> None:
         """Make the block; with a durable job's id, the call's is the same in each of its runs."""
         self.id = new_id("call_")
         self._job_id = job_id

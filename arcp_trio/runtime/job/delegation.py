@@ -31,7 +31,7 @@ from arcp_trio.wire.errors import (
     error_from_payload,
 )
 from arcp_trio.wire.ids import new_id
-from arcp_trio.wire.json import Json, JsonLike, dumps, loads
+from arcp_trio.wire.json import JsonLike, JsonValue, dumps, loads
 from arcp_trio.wire.lease_request import Amount, decimal_text, lease_request
 from arcp_trio.wire.timestamps import rfc3339
 
@@ -47,7 +47,7 @@ _FAILURES: Final[Mapping[Status, type[ArcpError]]] = {
 }
 
 
-async def result_of(parent: Job, child_id: str) -> Json:
+async def result_of(parent: Job, child_id: str) -> JsonValue | bytes:
     """Wait for the end of a child and return what its agent returned, or streamed.
 
     Raises:
@@ -81,7 +81,7 @@ def _failure(status: Status, error: ArcpError) -> ArcpError:
 async def delegate(
     parent: Job,
     agent: str,
-    input: Json,  # noqa: A002 - its name on the wire
+    input: JsonLike,  # noqa: A002 - its name on the wire
     *,
     lease: Mapping[str, Sequence[str]] | None,
     budget: Mapping[str, Amount] | None,
@@ -185,7 +185,7 @@ def _authorized(parent: Job, agent: str) -> Agent:
 def _wanted(
     parent: Job,
     agent: str,
-    input: Json,  # noqa: A002
+    input: JsonLike,  # noqa: A002
     request: Mapping[str, Sequence[str]],
     expires_at: str | None,
     max_runtime: float | None,

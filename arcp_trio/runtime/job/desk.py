@@ -18,7 +18,7 @@ from arcp_trio.runtime.job.files import open_file
 from arcp_trio.runtime.job.questions import ask
 from arcp_trio.runtime.job.result_writer import Encoding, ResultWriter
 from arcp_trio.runtime.job.tools import OpenCall
-from arcp_trio.wire.json import Json, JsonObject, loads
+from arcp_trio.wire.json import JsonLike, JsonObject, JsonValue, loads
 from arcp_trio.wire.lease_request import Amount
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class JobFacts:
     principal: str
     trace_id: str
     parent_id: str | None
-    lease: Mapping[str, Json]
+    lease: Mapping[str, JsonLike]
     expires_at: str | None
     durable: bool = False
     run: int = 1
@@ -134,7 +134,7 @@ class Desk:
         """Begin a step; return what an earlier run has left of it."""
         return await steps.begin(self.job, key, steps.STEP)
 
-    async def begin_tool(self, key: str, tool: str, args: Json) -> JsonObject:
+    async def begin_tool(self, key: str, tool: str, args: JsonLike) -> JsonObject:
         """Begin a tool call that is a step; return what an earlier run has left, and its id."""
         state, call = await steps.begin_call(self.job, key, tool, args)
         if call is not None:
@@ -156,13 +156,13 @@ class Desk:
     # -- with a wait
 
     async def emit(
-        self, kind: str, body: Mapping[str, Json], telling: int = Telling.ALWAYS
+        self, kind: str, body: Mapping[str, JsonLike], telling: int = Telling.ALWAYS
     ) -> None:
         """Emit an event."""
         await emit(self.job, kind, body, Telling(telling))
 
     async def begin_call(
-        self, call_id: str, tool: str, args: Json, telling: int = Telling.ALWAYS
+        self, call_id: str, tool: str, args: JsonLike, telling: int = Telling.ALWAYS
     ) -> None:
         """Begin a tool call, unless the lease does not allow it."""
         call = OpenCall(self.job, call_id, Telling(telling))
@@ -174,7 +174,7 @@ class Desk:
             self.fail_call(call_id, error)
             raise
 
-    async def end_call(self, call_id: str, result: Json) -> None:
+    async def end_call(self, call_id: str, result: JsonLike) -> None:
         """End a tool call with its result."""
         if (call := self._calls.pop(call_id, None)) is not None:
             await call.end(result)
@@ -200,7 +200,7 @@ class Desk:
     async def delegate(
         self,
         agent: str,
-        input: Json,  # noqa: A002 - its name on the wire
+        input: JsonLike,  # noqa: A002 - its name on the wire
         lease: Mapping[str, Sequence[str]] | None,
         budget: Mapping[str, Amount] | None,
         expires_in: float | None,
@@ -221,7 +221,7 @@ class Desk:
         self._children.add(child_id)
         return child_id
 
-    async def child_result(self, child_id: str) -> Json:
+    async def child_result(self, child_id: str) -> JsonValue | bytes:
         """Wait for the end of a child, and return its result."""
         if child_id not in self._children:
             raise KeyError(child_id)
@@ -237,10 +237,10 @@ class Desk:
         self,
         prompt: str,
         options: Sequence[str] | None,
-        schema: Mapping[str, Json] | None,
+        schema: Mapping[str, JsonLike] | None,
         to: str | None,
         expires_in: float | None,
-    ) -> Json:
+    ) -> JsonValue:
         """Ask people, and return the first valid answer."""
         return await ask(self.job, prompt, options, schema, to, expires_in)
 

@@ -11,6 +11,7 @@ from arcp_trio.runtime.job.durable.places import Telling
 from arcp_trio.runtime.job.result_chunks import ResultChunks
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.wire import events
+from arcp_trio.wire.event_bodies import MetricBody, ResultChunkBody
 from arcp_trio.wire.events import InvalidEvent
 from arcp_trio.wire.questions import QUESTION
 from arcp_trio.wire.timestamps import rfc3339
@@ -19,14 +20,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from arcp_trio.runtime.job.job import Job
-    from arcp_trio.wire.json import Json
+    from arcp_trio.wire.json import JsonLike
 
 EMITS_PER_CHECKPOINT: Final = 64
 """How many emits of a job one checkpoint is for; the others only look for cancellation."""
 
 
 async def emit(
-    job: Job, kind: str, body: Mapping[str, Json], telling: Telling = Telling.ALWAYS
+    job: Job, kind: str, body: Mapping[str, JsonLike], telling: Telling = Telling.ALWAYS
 ) -> None:
     """Add an agent's event to the journal in one step; then give way, or wait for the store."""
     if kind == QUESTION:
@@ -38,7 +39,7 @@ async def emit(
 def add_event(
     job: Job,
     kind: str,
-    body: Mapping[str, Json],
+    body: Mapping[str, JsonLike],
     telling: Telling = Telling.ALWAYS,
     *,
     to_remember: bool = False,
@@ -61,7 +62,7 @@ def add_event(
         return
     if telling is Telling.UNLESS_TOLD and job.memory.passes_over(payload):
         return
-    charged = costs.charge(job, body) if kind == "metric" else None
+    charged = _charge(job, body) if kind == "metric" else None
     _append(job, kind, body, payload, once=telling is not Telling.ALWAYS)
     if kind == "metric":
         costs.keep_spent(job)
@@ -73,18 +74,18 @@ def add_event(
 
 
 def _append(
-    job: Job, kind: str, body: Mapping[str, Json], payload: bytes, *, once: bool = False
+    job: Job, kind: str, body: Mapping[str, JsonLike], payload: bytes, *, once: bool = False
 ) -> None:
     feature = events.feature_of(kind, body)
     job.journal.append("job.event", payload, feature=feature, once=once)
 
 
-def add_event_with_holes(job: Job, kind: str, body: Mapping[str, Json]) -> None:
+def add_event_with_holes(job: Job, kind: str, body: Mapping[str, JsonLike]) -> None:
     """Add an event whose secrets are filled in as it is sent."""
     job.journal.append("job.event", _encoded(job, kind, body), holes=True)
 
 
-def _encoded(job: Job, kind: str, body: Mapping[str, Json]) -> bytes:
+def _encoded(job: Job, kind: str, body: Mapping[str, JsonLike]) -> bytes:
     payload = events.encode_event(kind, body, rfc3339(job.core.clock.now()))
     if len(payload) > job.most_payload_bytes:
         most = job.core.limits.frame_bytes_out
@@ -93,10 +94,18 @@ def _encoded(job: Job, kind: str, body: Mapping[str, Json]) -> bytes:
     return payload
 
 
-def _take_chunk(job: Job, chunk: Mapping[str, Json]) -> bool:
+def _charge(job: Job, body: Mapping[str, JsonLike]) -> costs.Charge | None:
+    metric = events.read_body("metric", body)
+    assert isinstance(metric, MetricBody)
+    return costs.charge(job, metric)
+
+
+def _take_chunk(job: Job, body: Mapping[str, JsonLike]) -> bool:
     """Count a chunk of the result; return whether it goes on the wire."""
+    chunk = events.read_body("result_chunk", body)
+    assert isinstance(chunk, ResultChunkBody)
     if job.chunks is None:
-        job.chunks = ResultChunks(chunk["result_id"])
+        job.chunks = ResultChunks(chunk.result_id)
     job.chunks.take(job, chunk)
     return job.sends_chunks
 

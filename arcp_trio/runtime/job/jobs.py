@@ -15,7 +15,7 @@ from arcp_trio.runtime.job.link import DirectLink
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.runtime.tasks import first_of, start_clean
 from arcp_trio.runtime.wake import Wake
-from arcp_trio.wire.json import Json
+from arcp_trio.wire.json import JsonLike
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 class AgentProcesses(Protocol):
     """Runs agents in processes of their own."""
 
-    async def run_agent(self, desk: Desk) -> Json:
+    async def run_agent(self, desk: Desk) -> JsonLike:
         """Call a job's agent, and return what it returns."""
         ...
 
@@ -134,16 +134,16 @@ class Jobs:
         if not self._closed:
             start_clean(self._nursery, call, job, name=f"job {job.id}")
 
-    async def call_agent(self, job: Job) -> Json:
+    async def call_agent(self, job: Job) -> JsonLike:
         """Call a job's agent where it runs, and return its result."""
         desk = Desk(job)
         if job.agent.process:
             return await self._workers.run_agent(desk)
         if job.agent.loop != "trio":
             return await self.threads.run(desk)
-        return await job.agent.function(
-            JobContext(DirectLink(desk), desk.facts(), job.agent_run.deadline)
-        )
+        context = JobContext(DirectLink(desk), desk.facts(), job.agent_run.deadline)
+        result: JsonLike = await job.agent.function(context)
+        return result
 
     def start_beside(self, job: Job, work: Callable[[], Awaitable[None]], name: str) -> None:
         """Start a task beside a job's agent, which ends with the job at the latest."""

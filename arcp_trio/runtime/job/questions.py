@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 import attrs
 import trio
@@ -20,7 +20,7 @@ from arcp_trio.wire.answer_schema import AnswerSchema
 from arcp_trio.wire.errors import InvalidRequest, Unanswered, clip
 from arcp_trio.wire.events import InvalidEvent
 from arcp_trio.wire.ids import new_id
-from arcp_trio.wire.json import Json, dumps, loads
+from arcp_trio.wire.json import JsonLike, JsonValue, dumps, is_object, loads
 from arcp_trio.wire.payloads import to_json
 from arcp_trio.wire.questions import HUMAN_ASK, QUESTION, QuestionBody
 from arcp_trio.wire.timestamps import rfc3339
@@ -44,7 +44,7 @@ class OpenQuestion:
     size: int
     """Of the question, in bytes."""
     answered: trio.Event = attrs.field(factory=trio.Event)
-    answer: Json = None
+    answer: JsonValue = None
 
     async def wait(self) -> None:
         """Wait for the answer.
@@ -57,7 +57,7 @@ class OpenQuestion:
         if not self.answered.is_set():
             raise Unanswered("nobody has answered the question in time")
 
-    def settle(self, answer: Json, by: str) -> None:
+    def settle(self, answer: JsonValue, by: str) -> None:
         """Take an answer, and tell it to all that watch the job, in one step.
 
         Raises:
@@ -72,7 +72,7 @@ class OpenQuestion:
         self.answer = answer
         self.answered.set()
 
-    def _check(self, answer: Json) -> None:
+    def _check(self, answer: JsonValue) -> None:
         problem: str | None = None
         if self.body.options is not None:
             if answer not in self.body.options:
@@ -133,10 +133,10 @@ async def ask(
     job: Job,
     prompt: str,
     options: Sequence[str] | None,
-    schema: Mapping[str, Json] | None,
+    schema: Mapping[str, JsonLike] | None,
     to: str | None,
     expires_in: float | None,
-) -> Json:
+) -> JsonValue:
     """Ask people, and return the first valid answer.
 
     Raises:
@@ -171,7 +171,7 @@ def _question(
     job: Job,
     prompt: str,
     options: Sequence[str] | None,
-    schema: Mapping[str, Json] | None,
+    schema: Mapping[str, JsonLike] | None,
     to: str | None,
     expires_in: float | None,
 ) -> OpenQuestion:
@@ -182,7 +182,9 @@ def _question(
         raise ValueError("a question has options or a schema, not both")
     if expires_in is not None and not 0 < expires_in < math.inf:  # refuses nan, too
         raise ValueError("expires_in must be a number of seconds above 0")
-    read = None if schema is None else cast("dict[str, Json]", loads(dumps(schema)))
+    read = None if schema is None else loads(dumps(schema))
+    if read is not None and not is_object(read):
+        raise TypeError(f"schema must be an object, not {type(schema).__name__}")
     body = QuestionBody(
         question_id=new_id("call_"),
         prompt=prompt,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from arcp_trio.runtime.job.result_chunks import decoded_chunk, stored_chunks
 from arcp_trio.wire.envelope import payload_of
 from arcp_trio.wire.errors import ArcpError, InternalError, error_from_payload
-from arcp_trio.wire.json import Json, JsonObject, loads_object
+from arcp_trio.wire.json import JsonObject, JsonValue, loads_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 async def stored_result(
     core: Core, job_id: str, failure: Callable[[Status, ArcpError], ArcpError]
-) -> Json:
+) -> JsonValue | bytes:
     """Return what the agent of a job that has ended returned, or streamed.
 
     Args:
@@ -39,7 +39,7 @@ async def stored_result(
         return payload["result"]
     chunks = await stored_chunks(core, row.principal, job_id, str(result_id))
     data = b"".join(map(decoded_chunk, chunks))
-    return data.decode() if all(chunk["encoding"] == "utf8" for chunk in chunks) else data
+    return data.decode() if all(chunk.encoding == "utf8" for chunk in chunks) else data
 
 
 async def _terminal(core: Core, row: JobRow) -> JsonObject:

@@ -11,7 +11,7 @@ from arcp_trio.runtime.job.outcome import sound_copy
 from arcp_trio.runtime.tracing import NO_SPAN, Span
 from arcp_trio.wire.errors import CODES, ArcpError, InternalError, JobCancelled
 from arcp_trio.wire.events import InvalidEvent
-from arcp_trio.wire.json import Json
+from arcp_trio.wire.json import JsonLike
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.job.job import Job
@@ -29,9 +29,9 @@ class OpenCall:
         self._job = job
         self._telling = telling
 
-    def announce(self, tool: str, args: Json) -> None:
+    def announce(self, tool: str, args: JsonLike) -> None:
         """Emit `tool_call`."""
-        body = {"tool": tool, "call_id": self.id, "args": args}
+        body: dict[str, JsonLike] = {"tool": tool, "call_id": self.id, "args": args}
         add_event(self._job, "tool_call", body, self._telling)
         self.go_on(tool)
 
@@ -50,7 +50,7 @@ class OpenCall:
         # After the event, and with nothing to wait for between the check and the call (§9.3).
         self._job.authorize("tool.call", tool)
 
-    async def end(self, result: Json) -> None:
+    async def end(self, result: JsonLike) -> None:
         """End the call with its result, or with an error if the result cannot be sent."""
         try:
             self.finish(result)
@@ -59,7 +59,7 @@ class OpenCall:
             raise
         await give_way(self._job)
 
-    def finish(self, result: Json, *, to_remember: bool = False) -> None:
+    def finish(self, result: JsonLike, *, to_remember: bool = False) -> None:
         """End the call with its result, in one step.
 
         Args:
@@ -68,7 +68,7 @@ class OpenCall:
         Raises:
             InvalidEvent, ArcpError: the result cannot be sent, and the call goes on.
         """
-        body = {"call_id": self.id, "result": result}
+        body: dict[str, JsonLike] = {"call_id": self.id, "result": result}
         add_event(self._job, "tool_result", body, self._telling, to_remember=to_remember)
         self.span.end({})
 
@@ -77,7 +77,7 @@ class OpenCall:
         told = self._told(error)
         self.span.end({}, code=told.code)
         if not self._job.ended:
-            body = {"call_id": self.id, "error": told.payload()}
+            body: dict[str, JsonLike] = {"call_id": self.id, "error": told.payload()}
             add_event(self._job, "tool_result", body, self._telling)
 
     def _told(self, error: BaseException) -> ArcpError:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias, cast
 
+import attrs
+
 from arcp_trio.wire.envelope import Envelope
 from arcp_trio.wire.errors import InvalidRequest, clip
 from arcp_trio.wire.json import MAX_DEPTH, dumps
@@ -26,6 +28,15 @@ from arcp_trio.wire.messages.job import (
     Subscribed,
     Unsubscribe,
 )
+from arcp_trio.wire.messages.listing import (
+    ErrorBrief,
+    JobBrief,
+    JobEntry,
+    JobFilter,
+    JobListing,
+    ListJobs,
+    WaitingFor,
+)
 from arcp_trio.wire.messages.session import (
     Ack,
     AgentInfo,
@@ -35,19 +46,12 @@ from arcp_trio.wire.messages.session import (
     Close,
     Closed,
     ErrorBody,
-    ErrorBrief,
     Hello,
-    JobBrief,
-    JobEntry,
-    JobFilter,
-    JobListing,
-    ListJobs,
     PeerInfo,
     Ping,
     Pong,
     RuntimeCapabilities,
     SessionResume,
-    WaitingFor,
     Welcome,
 )
 from arcp_trio.wire.payloads import read, to_json
@@ -207,6 +211,6 @@ def decode_payload(envelope: Envelope, table: Table) -> object:
     return read(cls, payload)
 
 
-def payload_bytes(message: object) -> bytes:
+def payload_bytes(message: attrs.AttrsInstance) -> bytes:
     """Encode the payload of a message; fields that are None are left out."""
     return dumps(to_json(message), max_depth=MAX_DEPTH - 1)

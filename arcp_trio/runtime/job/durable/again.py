@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.job.jobs import Jobs
     from arcp_trio.store.memos import Durability, JournalExtent
     from arcp_trio.store.records import JobRow
-    from arcp_trio.wire.json import JsonObject
+    from arcp_trio.wire.json import JsonLike, JsonObject
 
 log = logging.getLogger(__name__)
 
@@ -239,7 +239,7 @@ async def _store_run(job: Job) -> None:
     called = job.started_at is not None
     group = job.memory.next_run(called=called)
     if called:
-        body = {
+        body: dict[str, JsonLike] = {
             "phase": "resumed",
             "message": "the runtime was restarted",
             "run": job.memory.run,

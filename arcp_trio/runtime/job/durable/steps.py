@@ -13,7 +13,7 @@ from arcp_trio.wire.ids import new_id
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.job.job import Job
-    from arcp_trio.wire.json import Json, JsonObject, JsonValue
+    from arcp_trio.wire.json import JsonLike, JsonObject, JsonValue
 
 STEP: Final = "step"
 CALL: Final = "tool call"
@@ -83,7 +83,7 @@ def seconds_of(value: JsonValue) -> float:
 
 
 async def begin_call(
-    job: Job, key: str, tool: str, args: Json
+    job: Job, key: str, tool: str, args: JsonLike
 ) -> tuple[JsonObject, OpenCall | None]:
     """Begin a tool call, unless an earlier run has finished it or the lease does not allow it.
 
@@ -110,7 +110,7 @@ async def begin_call(
     return {**state, "call_id": call.id}, call
 
 
-def finish_call(job: Job, key: str, call: OpenCall, result: Json, encoded: bytes) -> None:
+def finish_call(job: Job, key: str, call: OpenCall, result: JsonLike, encoded: bytes) -> None:
     """Emit a tool's result and remember it, in one write and with no checkpoint.
 
     Raises:
