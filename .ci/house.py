@@ -42,6 +42,7 @@ MEETS_PROGRAMS = {
     for name in (
         *("__init__.py", "wire/json.py", "testing/frames.py", "testing/peer.py"),
         *("client/client.py", "client/events.py", "client/handles.py", "client/listing.py"),
+        "client/questions.py",
         *("runtime/job/agents.py", "runtime/job/job_view.py", "runtime/job/context.py"),
         *("runtime/job/blocking.py", "runtime/job/blocks.py"),
         *("runtime/credentials/credential.py", "runtime/credentials/provisioner.py"),

@@ -66,6 +66,8 @@ if TYPE_CHECKING:
     from arcp_trio.client.events import Event
     from arcp_trio.client.handles import JobHandle, ObservedJob
     from arcp_trio.client.listing import JobInfo
+    from arcp_trio.client.question_handling import QuestionHandler
+    from arcp_trio.client.questions import Question
     from arcp_trio.front.serve import serve
     from arcp_trio.proxies.stdio import stdio_agent
     from arcp_trio.runtime.access import Authenticator, Policy, StaticTokens
@@ -192,6 +194,8 @@ __all__ = [
     "Policy",
     "ProtocolError",
     "Provisioner",
+    "Question",
+    "QuestionHandler",
     "ResultStream",
     "ResumeWindowExpired",
     "Runtime",
@@ -244,6 +248,8 @@ _HOMES: Final = {
     "JobHandle": "arcp_trio.client.handles",
     "ObservedJob": "arcp_trio.client.handles",
     "JobInfo": "arcp_trio.client.listing",
+    "QuestionHandler": "arcp_trio.client.question_handling",
+    "Question": "arcp_trio.client.questions",
     "serve": "arcp_trio.front.serve",
     "stdio_agent": "arcp_trio.proxies.stdio",
     "AgentFunction": "arcp_trio.runtime.job.agents",

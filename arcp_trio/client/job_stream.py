@@ -10,6 +10,7 @@ from weakref import WeakSet
 import attrs
 import trio
 
+from arcp_trio.client.asked_questions import AskedQuestions
 from arcp_trio.client.assembly import Assembly
 from arcp_trio.client.delivery import Delivery, Reply
 from arcp_trio.client.errors import BrokenResult, EventsNotKept, afresh
@@ -51,6 +52,7 @@ class JobStream:
         job_id: str,
         delivery: Delivery,
         unread: UnreadEvents,
+        questions: AskedQuestions,
         *,
         top: int,
         max_result_bytes: int,
@@ -59,6 +61,7 @@ class JobStream:
         self.top = top
         """The number of the job's last event."""
         self.end: Reply[JobEnd] = Reply()
+        self.questions = questions
         self.submission: bytes | None = None
         """The payload of the `job.submit` that led to the job, if this session sent it."""
         self.about: JsonObject = {}
@@ -102,6 +105,8 @@ class JobStream:
             self._assembly.add(event.body)
         elif event.kind == "status":
             self._rotate(object_in(event.body))
+        else:
+            self.questions.event(event)
         if self.wanted and self.incomplete is None:
             if not self.events:
                 self._unread.backlogs.add(self)
@@ -162,10 +167,12 @@ class JobStream:
         """Give up the job: nothing more will arrive, and its end is not known."""
         if not self.end.arrived.is_set():
             self._delivery.fail(self.end, why)
+            self.questions.end()
             self._changed.unpark_all()
 
     def _end(self, end: JobEnd) -> None:
         self._delivery.succeed(self.end, end)
+        self.questions.end()
         self.credentials.clear()  # §9.8.2: no value is kept after the job
         self._changed.unpark_all()
 

@@ -17,7 +17,6 @@ from arcp_trio.runtime.connection.connection import Connection
 from arcp_trio.runtime.core import Core
 from arcp_trio.runtime.credentials.provisioner import Provisioner
 from arcp_trio.runtime.credentials.revocation import Revoker
-from arcp_trio.runtime.farewell import Farewell
 from arcp_trio.runtime.job.agents import Agents
 from arcp_trio.runtime.job.granting import reserved_paths
 from arcp_trio.runtime.job.jobs import Jobs
@@ -26,7 +25,7 @@ from arcp_trio.runtime.metrics import Failure
 from arcp_trio.runtime.prometheus import exposition
 from arcp_trio.runtime.restart import take_over
 from arcp_trio.runtime.session.sessions import Sessions
-from arcp_trio.runtime.shutdown import end_jobs
+from arcp_trio.runtime.shutdown import end_connections, end_jobs
 from arcp_trio.runtime.tasks import first_of, keep_running, start_clean
 from arcp_trio.runtime.tracing import FencedTracer, NoTracer, Tracer
 from arcp_trio.runtime.wake import Wake
@@ -36,7 +35,6 @@ from arcp_trio.runtime.workers.settings import Workers
 from arcp_trio.store.interface import Store
 from arcp_trio.store.memory import MemoryStore
 from arcp_trio.transport.base import Transport
-from arcp_trio.transport.close_codes import CloseCode
 from arcp_trio.version import __version__
 
 log = logging.getLogger(__name__)
@@ -291,13 +289,7 @@ class Runtime:
         with trio.move_on_after(drain):
             await jobs.none_left()
         await end_jobs(core, jobs, store_failed=self._store_failure is not None)
-        core.farewells_end = trio.current_time() + self.limits.close_seconds
-        if self._attended:
-            log.info("closing connections", extra={"connections": len(self._attended)})
-        farewell = Farewell(CloseCode.GOING_AWAY, "the runtime is shutting down")
-        sessions.say_goodbye(farewell)
-        for connection in self._attended:
-            connection.end_without_session(farewell)
+        end_connections(core, sessions, self._attended)
         with trio.CancelScope(deadline=core.farewells_end):
             while self._attended:
                 await self._one_left.wait()

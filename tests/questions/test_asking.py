@@ -99,6 +99,7 @@ async def test_a_lease_without_people(autojump_clock: MockClock) -> None:
         ({"options": ["a", 1]}, "TypeError", "each of options must be a text"),
         ({"options": "yes"}, "TypeError", "not one text"),
         ({"schema": {"pattern": "a+"}}, "ValueError", "schema: 'pattern' is not one of"),
+        ({"schema": ["type"]}, "TypeError", "schema must be an object, not list"),
         ({"to": 1}, "TypeError", "to must be a text"),
         ({"expires_in": 0}, "ValueError", "expires_in must be"),
         ({"expires_in": -1}, "ValueError", "expires_in must be"),

@@ -6,7 +6,7 @@ import json
 import re
 import time
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, TypeGuard
 
 import pytest
 from hypothesis import given
@@ -67,6 +67,16 @@ def schemas_of(inner: st.SearchStrategy[Json]) -> st.SearchStrategy[Json]:
 SCHEMAS: Final = st.recursive(st.booleans(), schemas_of, max_leaves=6)
 
 
+def is_list(value: object) -> TypeGuard[list[Json]]:
+    """Return whether a JSON value is an array."""
+    return isinstance(value, list)
+
+
+def is_object(value: object) -> TypeGuard[dict[str, Json]]:
+    """Return whether a JSON value is an object."""
+    return isinstance(value, dict)
+
+
 def is_number(value: object) -> bool:
     """Return whether a JSON value is a number."""
     return type(value) in (int, float)
@@ -87,9 +97,9 @@ def equal(one: Json, other: Json) -> bool:
         return bool(one == other)
     if type(one) is not type(other):
         return False
-    if isinstance(one, list):
+    if is_list(one):
         return len(one) == len(other) and all(map(equal, one, other))
-    if isinstance(one, dict):
+    if is_object(one):
         return one.keys() == other.keys() and all(equal(one[name], other[name]) for name in one)
     return bool(one == other)
 
@@ -103,7 +113,7 @@ def valid(value: Json, schema: Json) -> bool:
 
 def holds(keyword: str, schema: Mapping[str, Json], value: Json) -> bool:
     """Return whether one keyword of a schema accepts a value."""
-    if isinstance(value, dict) and keyword in ("required", "properties", "additionalProperties"):
+    if is_object(value) and keyword in ("required", "properties", "additionalProperties"):
         return holds_of_object(keyword, schema, value)
     wanted = schema[keyword]
     match keyword:
@@ -123,7 +133,7 @@ def holds(keyword: str, schema: Mapping[str, Json], value: Json) -> bool:
             return bool(len(value) >= wanted)
         case "maxLength" if isinstance(value, str):
             return bool(len(value) <= wanted)
-        case "items" if isinstance(value, list):
+        case "items" if is_list(value):
             return all(valid(each, wanted) for each in value)
         case _:
             return True

@@ -12,10 +12,10 @@ from arcp_trio.runtime.job import costs, outcome
 from arcp_trio.runtime.job.agent_run import AgentRun
 from arcp_trio.runtime.job.agents import Agent
 from arcp_trio.runtime.job.children import Children
-from arcp_trio.runtime.job.events import add_event
+from arcp_trio.runtime.job.granting import warn_of_idle_grants
 from arcp_trio.runtime.job.journal import Journal
 from arcp_trio.runtime.job.last_event import LastEvent
-from arcp_trio.runtime.job.outcome import Outcome
+from arcp_trio.runtime.job.outcome import Outcome, log_end
 from arcp_trio.runtime.job.questions import Questions
 from arcp_trio.runtime.job.result_chunks import ResultChunks
 from arcp_trio.store.records import Status
@@ -24,8 +24,7 @@ from arcp_trio.wire.errors import ArcpError, LeaseExpired
 from arcp_trio.wire.json import dumps
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from decimal import Decimal
+    from collections.abc import Sequence
 
     from arcp_trio.authority.authority import Authority
     from arcp_trio.runtime.core import Core
@@ -86,7 +85,7 @@ class Job:
     finished_at: float | None = None
     emits: int = 0
     """How often its agent has emitted."""
-    _drafted_at: float = attrs.field(factory=trio.current_time)
+    drafted_at: float = attrs.field(factory=trio.current_time)
     """When it was drafted, on Trio's clock."""
     _outcome: Outcome | None = None
     _is_stopping: bool = False
@@ -106,15 +105,9 @@ class Job:
             self.status = Status.RUNNING
             self.started_at = self.core.clock.now()
             self.core.store.put(StartJob(self.id, self.started_at))
-            self._warn_of_idle_grants()
+            warn_of_idle_grants(self)
             await self.agent_run.run(self)
         await self._finish()
-
-    def _warn_of_idle_grants(self) -> None:
-        """Tell the job's clients of grants that allow nothing: most likely they are mistakes."""
-        idle = self.authority.lease.idle()
-        if idle is not None:
-            add_event(self, "log", {"level": "warn", "message": idle})
 
     @property
     def facts(self) -> dict[str, object]:
@@ -229,24 +222,10 @@ class Job:
         )
         self._over.set()
         self.leave_tree()
-        self._log_end(outcome, budget_left)
+        log_end(self, outcome, budget_left)
         with self._store_scope:
             await group.committed()
             self.jobs.remove(self)
-
-    def _log_end(self, outcome: Outcome, budget_left: Mapping[str, Decimal]) -> None:
-        """Tell the log and the tracer how the job ended."""
-        code = None if outcome.error is None else outcome.error.code
-        seconds = round(trio.current_time() - self._drafted_at, 3)
-        # First what a line that is cut to the width of a terminal has to show.
-        ended = {"agent": self.agent.ref, "outcome": outcome.status, "code": code}
-        facts = {**ended, "seconds": seconds, **self.facts, "trace_id": self.trace_id}
-        log.info("job ended", extra=facts)
-        attributes: dict[str, str | list[str]] = {"arcp.job.outcome": outcome.status}
-        if budget_left:
-            left = [f"{currency}:{amount}" for currency, amount in budget_left.items()]
-            attributes["arcp.budget.remaining"] = left
-        self.span.end(attributes, code=code)
 
     # -- parent and children (§10)
 

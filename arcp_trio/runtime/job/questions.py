@@ -20,7 +20,7 @@ from arcp_trio.wire.answer_schema import AnswerSchema
 from arcp_trio.wire.errors import InvalidRequest, Unanswered, clip
 from arcp_trio.wire.events import InvalidEvent
 from arcp_trio.wire.ids import new_id
-from arcp_trio.wire.json import JsonLike, JsonValue, dumps, loads, object_in
+from arcp_trio.wire.json import JsonLike, JsonValue, dumps, is_object, loads
 from arcp_trio.wire.payloads import to_json
 from arcp_trio.wire.questions import HUMAN_ASK, QUESTION, QuestionBody
 from arcp_trio.wire.timestamps import rfc3339
@@ -182,7 +182,9 @@ def _question(
         raise ValueError("a question has options or a schema, not both")
     if expires_in is not None and not 0 < expires_in < math.inf:  # refuses nan, too
         raise ValueError("expires_in must be a number of seconds above 0")
-    read = None if schema is None else object_in(loads(dumps(schema)))
+    read = None if schema is None else loads(dumps(schema))
+    if read is not None and not is_object(read):
+        raise TypeError(f"schema must be an object, not {type(schema).__name__}")
     body = QuestionBody(
         question_id=new_id("call_"),
         prompt=prompt,

@@ -11,7 +11,8 @@ from arcp_trio.authority.budget import exact
 from arcp_trio.runtime.job import costs
 from arcp_trio.runtime.notices import frame
 from arcp_trio.runtime.session.outbox import Answer
-from arcp_trio.store.records import JobQuery, Status
+from arcp_trio.store.job_query import JobQuery
+from arcp_trio.store.records import Status
 from arcp_trio.wire.errors import ArcpError, InvalidRequest, clip
 from arcp_trio.wire.features import Feature
 from arcp_trio.wire.json import (
