@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import attrs
@@ -21,7 +22,7 @@ REQUESTS = 300
 """Pings, and as many echo jobs, that one measurement takes."""
 FLOOR_SECONDS = 0.020
 MIB = 1024 * 1024
-_IN_MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of its own is made in it
+_IN_MEMORY = Path("/dev/shm")
 
 
 @attrs.frozen
@@ -50,8 +51,8 @@ class Bob:
         """Measure how long he waits for pongs, and for the results of short jobs."""
         pings, echoes = [], []
         for number in range(REQUESTS):
-            pings.append(self._delay(lambda number=number: self._ping(number)))
-            echoes.append(self._delay(lambda number=number: self._echo(number)))
+            pings.append(self._delay(partial(self._ping, number)))
+            echoes.append(self._delay(partial(self._echo, number)))
         return Delays(_p99(pings), _p99(echoes))
 
     def _ping(self, number: int) -> None:
@@ -92,9 +93,9 @@ def _waited_for_processor(pid: int) -> float:
     """
     nanoseconds = 0
     with suppress(FileNotFoundError):
-        for thread in os.listdir(f"/proc/{pid}/task"):
+        for thread in Path(f"/proc/{pid}/task").iterdir():
             with suppress(FileNotFoundError, ProcessLookupError):
-                stat = Path(f"/proc/{pid}/task/{thread}/schedstat").read_text().split()
+                stat = (thread / "schedstat").read_text().split()
                 nanoseconds += int(stat[1])
     return nanoseconds / 1e9
 
@@ -110,15 +111,17 @@ def served(lifetime: float, *options: str) -> Iterator[Bob]:
     The time that a real disk takes depends on the machine, and on what else writes to it.
     """
     folder = _IN_MEMORY if _IN_MEMORY.is_dir() else None
-    with tempfile.TemporaryDirectory(dir=folder) as data:
-        with starter(Path(data), lifetime=lifetime) as start:
-            process = start(
-                *("serve", "--port", "0", "--data", "data", *options),
-                *("--token", f"alice={ALICE}", "--token", f"bob={BOB}"),
-            )
-            url = process.url()
-            with peer(url, BOB) as bob:
-                yield Bob(process, url, bob)
+    with (
+        tempfile.TemporaryDirectory(dir=folder) as data,
+        starter(Path(data), lifetime=lifetime) as start,
+    ):
+        process = start(
+            *("serve", "--port", "0", "--data", "data", *options),
+            *("--token", f"alice={ALICE}", "--token", f"bob={BOB}"),
+        )
+        url = process.url()
+        with peer(url, BOB) as bob:
+            yield Bob(process, url, bob)
 
 
 @contextmanager
