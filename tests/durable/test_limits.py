@@ -71,7 +71,7 @@ async def test_jobs_go_on_at_a_pace(autojump_clock: MockClock) -> None:
 
 
 async def test_a_job_that_ends_the_process_is_ended(autojump_clock: MockClock) -> None:
-    """A job that comes to nothing in five runs is not begun once more, and says where it was."""
+    """A job that does not get on in five runs is not begun once more, and says where it was."""
     agents = Agents()
 
     @agents.agent("deadly", durable=True)
@@ -98,7 +98,7 @@ async def test_a_job_that_ends_the_process_is_ended(autojump_clock: MockClock) -
 
 
 async def test_a_suspect_goes_on_alone(autojump_clock: MockClock) -> None:
-    """Jobs whose last two runs came to nothing go on one by one, each once the other has waited."""
+    """Jobs that did not get on in two runs go on one by one, each once the other has waited."""
     agents, begun = Agents(), list[tuple[float, Json]]()
 
     @agents.agent("slow", durable=True)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 ALONE: Final = 2
-"""A job that came to nothing in so many runs is begun alone: it may be what ends the process."""
+"""A job whose last runs, as many as this, have failed to get on is begun alone."""
 
 FIRST_PAUSE_SECONDS: Final = 1.0
 LAST_PAUSE_SECONDS: Final = 60.0
@@ -235,7 +235,7 @@ async def _get_credentials(job: Job) -> None:
 
 
 async def _store_run(job: Job) -> None:
-    """Have it stored that the agent is called again, behind all that was said."""
+    """Have it stored that the agent is called again, and tell it after all other events."""
     called = job.started_at is not None
     group = job.memory.next_run(called=called)
     if called:

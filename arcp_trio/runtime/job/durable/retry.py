@@ -33,7 +33,7 @@ class Retry:
             raise ValueError("first and most must not be negative, and factor must be above 0")
 
     def pause(self, failed: int) -> float:
-        """Return the pause after so many failed calls."""
+        """Return the pause after this number of failed calls."""
         pause = self.first
         for _ in range(failed - 1):
             if pause >= self.most:
