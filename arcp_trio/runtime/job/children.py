@@ -17,7 +17,7 @@ class Children:
     def __init__(self) -> None:
         self._jobs: dict[str, Job] = {}
         self._remembered: dict[str, Job] = {}
-        """Those of which the agent may still ask for the results."""
+        """Children whose results the agent may ask for."""
         self._one_left = Wake()
         self._abandoned = False
 

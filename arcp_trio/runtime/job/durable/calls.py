@@ -11,7 +11,7 @@ from typing import Final
 import attrs
 
 from arcp_trio.runtime.job.desk import Desk
-from arcp_trio.runtime.job.durable.places import Place, go_live, here, inside, key_of
+from arcp_trio.runtime.job.durable.places import TaskPlace, go_live, here, inside, key_of
 from arcp_trio.runtime.job.durable.retry import Retry
 from arcp_trio.runtime.job.durable.steps import seconds_of
 from arcp_trio.runtime.job.durable.values import decoded, encoded
@@ -167,7 +167,7 @@ class DurableCalls(JobView):
 
     # -- where the agent is
 
-    def _place(self) -> Place:
+    def _place(self) -> TaskPlace:
         return here(self._link.task())
 
     def _go_live(self) -> None:

@@ -46,7 +46,7 @@ class OpenStep:
 
 
 @attrs.frozen(eq=False)
-class Place:
+class TaskPlace:
     """Where a task of an agent is. A change makes another place of the same task."""
 
     task: object
@@ -90,23 +90,23 @@ class Place:
         return (*above, name, self.names[name])
 
 
-_here: Final[ContextVar[Place | None]] = ContextVar("place", default=None)
+_here: Final[ContextVar[TaskPlace | None]] = ContextVar("place", default=None)
 
 
-def here(task: object) -> Place:
+def here(task: object) -> TaskPlace:
     """Return the place of the task that calls this."""
     place = _here.get()
     if place is None:
-        place = Place(task)
+        place = TaskPlace(task)
     elif place.task is not task:
-        place = Place(task, place.step, place.tool, place.live)
+        place = TaskPlace(task, place.step, place.tool, place.live)
     else:
         return place
     _here.set(place)
     return place
 
 
-def go_live(place: Place) -> None:
+def go_live(place: TaskPlace) -> None:
     """Note that the task at this place comes to something new."""
     if not place.live:
         _here.set(attrs.evolve(place, live=True))
@@ -117,7 +117,7 @@ def inside(task: object, path: tuple[str | int, ...]) -> Generator[None]:
     """Be inside of a step for the length of the block."""
     outer = here(task)
     step = OpenStep(path)
-    _here.set(Place(task, step, live=outer.live))
+    _here.set(TaskPlace(task, step, live=outer.live))
     try:
         yield
     finally:
@@ -125,14 +125,14 @@ def inside(task: object, path: tuple[str | int, ...]) -> Generator[None]:
         _here.set(outer)
 
 
-def enter_tool(task: object, tool: str) -> Place:
+def enter_tool(task: object, tool: str) -> TaskPlace:
     """Be inside of a `tool_call` block from here on; return the place to which `leave` returns."""
     outer = here(task)
     _here.set(attrs.evolve(outer, tool=tool))
     return outer
 
 
-def leave(outer: Place) -> None:
+def leave(outer: TaskPlace) -> None:
     """Be where the code was before."""
     _here.set(outer)
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, cast
 
 from cattrs.preconf.json import make_converter
 
-from arcp_trio.wire.json import MAX_DEPTH, Json, dumps, loads
+from arcp_trio.wire.json import MAX_DEPTH, JsonLike, dumps, loads
 
 _DEPTH: Final = MAX_DEPTH - 4
 """Levels of nesting: a result stands in an event, a memo, or a list of arguments."""
@@ -14,7 +14,7 @@ _DEPTH: Final = MAX_DEPTH - 4
 _converter: Final = make_converter()
 
 
-def encoded(value: Json, returns: type | None, name: str) -> bytes:
+def encoded(value: object, returns: type | None, name: str) -> bytes:
     """Return what a step's function has returned as JSON.
 
     Raises:
@@ -22,13 +22,13 @@ def encoded(value: Json, returns: type | None, name: str) -> bytes:
     """
     try:
         plain = value if returns is None else _converter.unstructure(value, unstructure_as=returns)
-        return dumps(plain, max_depth=_DEPTH)
+        return dumps(cast("JsonLike", plain), max_depth=_DEPTH)
     except Exception as error:
         wanted = "JSON" if returns is None else f"a JSON {returns.__name__}"
         raise TypeError(f"step {name!r} returned what is not {wanted}: {error}") from error
 
 
-def decoded(stored: bytes, returns: type | None, name: str) -> Json:
+def decoded(stored: bytes, returns: type | None, name: str) -> object:
     """Return a stored result.
 
     Raises:
