@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from decimal import Context, Decimal, Inexact, InvalidOperation
 from typing import Final, TypeVar
 
-from arcp_trio.wire.events import Number
+from arcp_trio.wire.event_bodies import Number
 from arcp_trio.wire.faults import plain
 
 _Bounded = TypeVar("_Bounded", int, Decimal)

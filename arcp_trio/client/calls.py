@@ -15,7 +15,7 @@ from arcp_trio.wire.ids import new_id
 from arcp_trio.wire.json import JsonLike, dumps
 from arcp_trio.wire.lease_request import Amount, decimal_text, lease_request
 from arcp_trio.wire.messages import Accepted, JobListing, Subscribed
-from arcp_trio.wire.schema import VENDOR
+from arcp_trio.wire.rules import VENDOR
 from arcp_trio.wire.timestamps import rfc3339
 
 SUBMIT: Final = "job.submit"

@@ -12,7 +12,8 @@ from cattrs.gen import make_dict_structure_fn, override
 
 from arcp_trio.wire.errors import InvalidRequest
 from arcp_trio.wire.json import JsonObject, JsonValue
-from arcp_trio.wire.schema import KEEP_NULL, WIRE_NAME, Schema, described, schema_of
+from arcp_trio.wire.rules import KEEP_NULL, WIRE_NAME
+from arcp_trio.wire.schema import Schema, described, schema_of
 
 T = TypeVar("T")
 

@@ -7,7 +7,7 @@ from typing import Final
 import attrs
 
 from arcp_trio.wire.json import JsonObject
-from arcp_trio.wire.schema import NonEmpty
+from arcp_trio.wire.rules import NonEmpty
 
 QUESTION: Final = "x-vendor.arcp-trio.question"
 """The kind of the event with a question."""

@@ -36,6 +36,7 @@ from msgspec import Meta
 from arcp_trio.wire.errors import clip
 from arcp_trio.wire.faults import plain
 from arcp_trio.wire.json import JsonLike
+from arcp_trio.wire.rules import KEEP_NULL, WIRE_NAME, Rule
 
 T = TypeVar("T")
 
@@ -46,35 +47,6 @@ MAX_PROBLEMS: Final = 8
 """Problems named in one message, at most: a list of a million wrong items has to end somewhere."""
 _MAX_PATH: Final = 256  # characters
 _MAX_KEY: Final = 64  # characters
-
-KEEP_NULL: Final = "keep_null"
-"""Metadata of the few fields that are sent as null rather than left out: tells when."""
-
-
-WIRE_NAME: Final = "wire_name"
-"""Metadata of a field whose name on the wire cannot be a name in Python: tells that name."""
-
-VENDOR: Final = "x-vendor.arcp-trio"
-"""The field in which this project says more than the specification asks for; others ignore it."""
-
-
-def always(_: object) -> bool:
-    """Return True: the commonest value of `KEEP_NULL`."""
-    return True
-
-
-@attrs.frozen
-class Rule:
-    """What a value of the right type must also be; what `holds` returns is judged by its truth."""
-
-    expected: str
-    holds: Callable[[Any], object]
-
-
-NonEmpty = Annotated[str, Rule("a non-empty string", bool)]
-# Strings that are stored, or repeated in answers, have a bound.
-Identifier = Annotated[str, Meta(min_length=1, max_length=256)]
-Remark = Annotated[str, Meta(max_length=4096)]
 
 
 class Schema:

@@ -8,7 +8,8 @@ from base64 import b64decode
 from arcp_trio.cli.client.output import Output
 from arcp_trio.cli.client.screen import Screen
 from arcp_trio.cli.text import SafeText
-from arcp_trio.wire.events import InvalidEvent, ResultChunkBody, read_body
+from arcp_trio.wire.event_bodies import ResultChunkBody
+from arcp_trio.wire.events import InvalidEvent, read_body
 from arcp_trio.wire.json import JsonValue
 
 

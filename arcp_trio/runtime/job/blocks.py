@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from arcp_trio.runtime.job.desk import Desk
-from arcp_trio.wire.events import ENCODINGS
+from arcp_trio.wire.event_bodies import ENCODINGS
 from arcp_trio.wire.ids import new_id
 from arcp_trio.wire.json import Json, JsonLike
 

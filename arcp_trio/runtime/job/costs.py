@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from arcp_trio.wire.events import REMAINING, InvalidEvent, MetricBody
+from arcp_trio.wire.event_bodies import MetricBody
+from arcp_trio.wire.events import REMAINING, InvalidEvent
 from arcp_trio.wire.json import dumps
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from arcp_trio.runtime.job import costs
 from arcp_trio.runtime.job.result_chunks import ResultChunks
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.wire import events
+from arcp_trio.wire.event_bodies import MetricBody, ResultChunkBody
 from arcp_trio.wire.events import InvalidEvent
 from arcp_trio.wire.questions import QUESTION
 from arcp_trio.wire.timestamps import rfc3339
@@ -74,14 +75,14 @@ def _encoded(job: Job, kind: str, body: Mapping[str, JsonLike]) -> bytes:
 
 def _charge(job: Job, body: Mapping[str, JsonLike]) -> costs.Charge | None:
     metric = events.read_body("metric", body)
-    assert isinstance(metric, events.MetricBody)
+    assert isinstance(metric, MetricBody)
     return costs.charge(job, metric)
 
 
 def _take_chunk(job: Job, body: Mapping[str, JsonLike]) -> bool:
     """Count a chunk of the result; return whether it goes on the wire."""
     chunk = events.read_body("result_chunk", body)
-    assert isinstance(chunk, events.ResultChunkBody)
+    assert isinstance(chunk, ResultChunkBody)
     if job.chunks is None:
         job.chunks = ResultChunks(chunk.result_id)
     job.chunks.take(job, chunk)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Final
 
-from arcp_trio.wire.events import (
+from arcp_trio.wire.event_bodies import (
     KINDS,
     ArtifactRefBody,
     Body,
@@ -19,8 +19,8 @@ from arcp_trio.wire.events import (
     ThoughtBody,
     ToolCallBody,
     ToolResultBody,
-    read_body,
 )
+from arcp_trio.wire.events import read_body
 from arcp_trio.wire.json import JsonLike, loads_exact
 from arcp_trio.wire.plain_text import one_line
 from arcp_trio.wire.questions import QUESTION

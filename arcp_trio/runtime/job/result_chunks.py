@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Final
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.store.interface import JournalTrimmed
 from arcp_trio.wire.errors import ArcpError, InternalError, clip, error_from_payload
-from arcp_trio.wire.events import InvalidEvent, ResultChunkBody, read_body
+from arcp_trio.wire.event_bodies import ResultChunkBody
+from arcp_trio.wire.events import InvalidEvent, read_body
 from arcp_trio.wire.features import Feature
 from arcp_trio.wire.json import JsonLike, dumps, loads_object, object_in
 

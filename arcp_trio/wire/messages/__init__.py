@@ -28,6 +28,15 @@ from arcp_trio.wire.messages.job import (
     Subscribed,
     Unsubscribe,
 )
+from arcp_trio.wire.messages.listing import (
+    ErrorBrief,
+    JobBrief,
+    JobEntry,
+    JobFilter,
+    JobListing,
+    ListJobs,
+    WaitingFor,
+)
 from arcp_trio.wire.messages.session import (
     Ack,
     AgentInfo,
@@ -37,19 +46,12 @@ from arcp_trio.wire.messages.session import (
     Close,
     Closed,
     ErrorBody,
-    ErrorBrief,
     Hello,
-    JobBrief,
-    JobEntry,
-    JobFilter,
-    JobListing,
-    ListJobs,
     PeerInfo,
     Ping,
     Pong,
     RuntimeCapabilities,
     SessionResume,
-    WaitingFor,
     Welcome,
 )
 from arcp_trio.wire.payloads import read, to_json

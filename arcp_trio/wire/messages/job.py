@@ -9,7 +9,7 @@ import attrs
 
 from arcp_trio.wire.errors import ArcpError
 from arcp_trio.wire.json import JsonObject, JsonValue
-from arcp_trio.wire.schema import (
+from arcp_trio.wire.rules import (
     KEEP_NULL,
     VENDOR,
     WIRE_NAME,
