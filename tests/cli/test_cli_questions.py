@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 
-from tests.cli.clients import LIFETIME_SECONDS, Commands, served
+from tests.cli.clients import Commands, served
+from tests.cli.processes import LIFETIME_SECONDS
 from tests.cli.terminals import terminal
 
 pytestmark = pytest.mark.real_tcp
