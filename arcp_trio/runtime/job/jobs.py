@@ -164,7 +164,7 @@ class Jobs:
     def suspend_all(self) -> None:
         """Suspend the durable jobs, all at once: the next runtime goes on with them."""
         for job in list(self.live.values()):
-            if job.memory.durable and job.outcome is None and not job.suspended:
+            if job.memory.durable and job.accepted and job.outcome is None and not job.suspended:
                 job.suspend()
 
     def end_all(self, outcome: Outcome, grace: float) -> None:
