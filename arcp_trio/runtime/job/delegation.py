@@ -28,7 +28,7 @@ from arcp_trio.wire.errors import (
 )
 from arcp_trio.wire.ids import new_id
 from arcp_trio.wire.json import JsonLike, JsonValue, dumps, loads
-from arcp_trio.wire.lease_request import Amount, decimal_text, lease_request
+from arcp_trio.wire.lease_request import Amount, decimal_text, lease_request, need_mapping
 from arcp_trio.wire.timestamps import rfc3339
 
 if TYPE_CHECKING:
@@ -75,6 +75,7 @@ async def delegate(
 ) -> Job:
     """Emit a `delegate` event, then accept the child, or emit why there is none."""
     delegate_id = new_id("del_")
+    need_mapping("budget", budget, '{"USD": "5.00"}')
     amounts = {
         # Text is taken as it is: reading the lease refuses what is not an amount.
         currency: amount if isinstance(amount, str) else decimal_text(amount)
