@@ -25,7 +25,7 @@ def test_they_are_announced(session: Peer) -> None:
     """The welcome lists each demo agent with its one version."""
     assert session.answer["payload"]["capabilities"]["agents"] == [
         {"name": name, "versions": ["1.0.0"], "default": "1.0.0"}
-        for name in ("echo", "countdown", "chatty", "report", "shopper", "team", "sleeper")
+        for name in ("echo", "countdown", "chatty", "report", "shopper", "team", "sleeper", "cook")
     ]
 
 
@@ -117,6 +117,16 @@ def test_shopper_without_a_lease(session: Peer) -> None:
     assert tool_call["payload"]["kind"] == "tool_call"
     assert tool_result["payload"]["body"]["error"]["code"] == "PERMISSION_DENIED"
     assert end["payload"]["result"] == {"bought": 0, "stopped_by": "PERMISSION_DENIED"}
+
+
+def test_cook(session: Peer) -> None:
+    """Cook asks what to cook, and without a lease nobody."""
+    lease = {"tool.call": ["human.ask"]}
+    *_, asked, end = session.run("cook", lease_request=lease, max_runtime_sec=1)
+    assert asked["payload"]["body"]["error"]["code"] == "CANCELLED"
+    assert end["payload"]["final_status"] == "timed_out"
+    *_, end = session.run("cook")
+    assert end["payload"]["code"] == "PERMISSION_DENIED"
 
 
 def test_team(session: Peer) -> None:

@@ -12,6 +12,7 @@ from arcp_trio.cli.client.lease_advice import missing_options
 from arcp_trio.cli.text import fitted, safe_line, safe_lines
 from arcp_trio.wire.events import REMAINING
 from arcp_trio.wire.json import JsonObject, JsonValue, dumps, is_object
+from arcp_trio.wire.questions import QUESTION
 
 _WIDE: Final = 60
 _BAR: Final = 20
@@ -74,6 +75,7 @@ class Teller:
             "artifact_ref": lambda body: self._line("artifact", _artifact(body)),
             "delegate": self._note_delegation,
             "result_chunk": self._note_chunk,
+            QUESTION: lambda _: [],  # it is asked
         }
 
     def budget(self, granted: Mapping[str, Decimal], left: Mapping[str, Decimal]) -> None:

@@ -78,7 +78,7 @@ class Leaving:
             if lost:
                 await self._screen.add([_LOST])
             wide = len(_QUESTION) < self._screen.columns and not lost
-            typed = await self._screen.ask(_QUESTION if wide else _SHORT_QUESTION)
+            typed = await self._screen.ask(_QUESTION if wide else _SHORT_QUESTION, first=True)
             if typed is None:  # there is no keyboard any longer
                 return "leave"
             for answer in ("cancel", "leave", "go on"):

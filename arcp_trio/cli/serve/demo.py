@@ -31,7 +31,7 @@ _WINDS: Final = ("north", "north-east", "east", "south", "south-west", "west", "
 def demo_agents(taken: Container[str] = ()) -> Agents:
     """Return the demo agents whose names are not taken."""
     agents = Agents()
-    for function in (echo, countdown, chatty, report, shopper, team, sleeper):
+    for function in (echo, countdown, chatty, report, shopper, team, sleeper, cook):
         if function.__name__ not in taken:
             agents.agent(function.__name__, version=_VERSION)(function)
     return agents
@@ -123,6 +123,14 @@ async def sleeper(job: JobContext) -> JsonObject:
     seconds = _number(_settings(job, '{"seconds": 60}'), "seconds", 60)
     await trio.sleep(seconds)
     return {"slept": seconds}
+
+
+async def cook(job: JobContext) -> JsonObject:
+    """Ask people what to cook and for how many, through the tool `human.ask`."""
+    dish = await job.ask("What shall I cook?", options=["soup", "stew", "pancakes"])
+    number = {"type": "integer", "minimum": 1, "maximum": 12}
+    people = await job.ask("For how many?", schema=number)
+    return {"dish": dish, "people": people}
 
 
 def _settings(job: JobContext, example: str) -> JsonObject:
