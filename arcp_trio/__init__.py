@@ -66,6 +66,8 @@ if TYPE_CHECKING:
     from arcp_trio.client.events import Event
     from arcp_trio.client.handles import JobHandle, ObservedJob
     from arcp_trio.client.listing import JobInfo
+    from arcp_trio.client.question_handling import QuestionHandler
+    from arcp_trio.client.questions import Question
     from arcp_trio.front.serve import serve
     from arcp_trio.proxies.stdio import stdio_agent
     from arcp_trio.runtime.access import Authenticator, Policy, StaticTokens
@@ -94,6 +96,7 @@ if TYPE_CHECKING:
     )
     from arcp_trio.runtime.job.blocks import Child, ResultStream, ToolCall
     from arcp_trio.runtime.job.context import JobContext
+    from arcp_trio.runtime.job.durable.retry import Retry
     from arcp_trio.runtime.limits import Limits
     from arcp_trio.runtime.runtime import Runtime
     from arcp_trio.runtime.tracing import Span, Tracer
@@ -121,6 +124,7 @@ if TYPE_CHECKING:
         LeaseSubsetViolation,
         PermissionDenied,
         ResumeWindowExpired,
+        Unanswered,
         Unauthenticated,
     )
     from arcp_trio.wire.events import InvalidEvent
@@ -191,8 +195,11 @@ __all__ = [
     "Policy",
     "ProtocolError",
     "Provisioner",
+    "Question",
+    "QuestionHandler",
     "ResultStream",
     "ResumeWindowExpired",
+    "Retry",
     "Runtime",
     "Span",
     "SqliteStore",
@@ -203,6 +210,7 @@ __all__ = [
     "ToolCall",
     "Tracer",
     "Transport",
+    "Unanswered",
     "Unauthenticated",
     "Workers",
     "WrongPath",
@@ -242,6 +250,8 @@ _HOMES: Final = {
     "JobHandle": "arcp_trio.client.handles",
     "ObservedJob": "arcp_trio.client.handles",
     "JobInfo": "arcp_trio.client.listing",
+    "QuestionHandler": "arcp_trio.client.question_handling",
+    "Question": "arcp_trio.client.questions",
     "serve": "arcp_trio.front.serve",
     "stdio_agent": "arcp_trio.proxies.stdio",
     "AgentFunction": "arcp_trio.runtime.job.agents",
@@ -260,6 +270,7 @@ _HOMES: Final = {
     "Clock": "arcp_trio.runtime.clock",
     "SystemClock": "arcp_trio.runtime.clock",
     "JobContext": "arcp_trio.runtime.job.context",
+    "Retry": "arcp_trio.runtime.job.durable.retry",
     "Credential": "arcp_trio.runtime.credentials.credential",
     "CannotRevoke": "arcp_trio.runtime.credentials.provisioner",
     "CredentialOrder": "arcp_trio.runtime.credentials.provisioner",

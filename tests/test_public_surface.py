@@ -31,6 +31,7 @@ HANDED_OUT = {
         "JobContext",
         "JobHandle",
         "ObservedJob",
+        "Question",
         "ResultStream",
         "ToolCall",
     ),

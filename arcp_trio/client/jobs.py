@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Final
 from weakref import WeakValueDictionary
 
+from arcp_trio.client.asked_questions import AskedQuestion, AskedQuestions
 from arcp_trio.client.calls import PendingCalls
 from arcp_trio.client.delivery import Delivery
 from arcp_trio.client.dialects import STANDARD, RuntimeDialect
@@ -35,6 +37,7 @@ class SessionJobs:
         calls: PendingCalls,
         delivery: Delivery,
         unread: UnreadEvents,
+        tell: Callable[[AskedQuestion], None],
         *,
         dialect: RuntimeDialect,
         max_result_bytes: int,
@@ -49,6 +52,8 @@ class SessionJobs:
         self._calls = calls
         self._delivery = delivery
         self._unread = unread
+        self._tell = tell
+        """Called with each question of a job."""
         self._max_result_bytes = max_result_bytes
         # Some runtimes tell the end of a job once, whatever is submitted or subscribed to later.
         self._ended: WeakValueDictionary[str, JobStream] = WeakValueDictionary()
@@ -81,6 +86,7 @@ class SessionJobs:
             job_id,
             self._delivery,
             self._unread,
+            AskedQuestions(job_id, self._unread, self._tell),
             top=0 if self.dialect.subscriptions_count_alone else self.top,
             max_result_bytes=self._max_result_bytes,
         )
@@ -157,6 +163,10 @@ class SessionJobs:
         if not stream.claimed:
             stream.discard()
         self._calls.job_ended(stream.id)
+
+    def open_questions(self) -> list[AskedQuestion]:
+        """Return the questions that are open, job by job."""
+        return [each for stream in self.running.values() for each in stream.questions.open.values()]
 
     # -- frames
 

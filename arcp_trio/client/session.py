@@ -17,10 +17,11 @@ from arcp_trio.client.delivery import Delivery, Reply
 from arcp_trio.client.errors import afresh
 from arcp_trio.client.handshake import Greeting
 from arcp_trio.client.jobs import SessionJobs
-from arcp_trio.client.reading import text_in
+from arcp_trio.client.question_handling import QuestionHandling
 from arcp_trio.client.unread import UnreadEvents
 from arcp_trio.wire.envelope import Envelope
-from arcp_trio.wire.errors import ArcpError, clip, error_from_payload
+from arcp_trio.wire.errors import ArcpError, InvalidRequest, clip, error_from_payload
+from arcp_trio.wire.json import text_in
 
 log = logging.getLogger(__name__)
 
@@ -50,10 +51,12 @@ class ClientSession:
         self.greeting = greeting
         """The welcome at the beginning of the last connection."""
         self.calls = PendingCalls(delivery, greeting.dialect)
+        self.question_handling = QuestionHandling(self, unread)
         self.jobs = SessionJobs(
             self.calls,
             delivery,
             unread,
+            self.question_handling.tell,
             dialect=greeting.dialect,
             max_result_bytes=max_result_bytes,
         )
@@ -76,6 +79,7 @@ class ClientSession:
             "job.accepted": answers.accepted,
             "job.cancelled": answers.cancelled,
             "x-vendor.arcp-trio.stopped": answers.stopped,
+            "x-vendor.arcp-trio.answered": answers.question_answered,
             "job.subscribed": answers.subscribed,
             "session.jobs": answers.listing,
             "session.error": self._error,
@@ -146,6 +150,11 @@ class ClientSession:
         if self.end is not None:
             self.end.told = True
             raise afresh(self.end.error)
+
+    def require(self, feature: str) -> None:
+        """Refuse to use what was not negotiated (§6.2)."""
+        if feature not in self.greeting.features:
+            raise InvalidRequest(f"not negotiated in this session: {feature}")
 
     # -- what the runtime sends
 

@@ -16,10 +16,10 @@ import trio
 from arcp_trio.runtime.wake import Wake
 from arcp_trio.store.queue import Group
 
-AT_WORK: Final = 4
+AT_WORK: Final = 2
 """Commands of one principal that are at work at once, and so in one pass of the scheduler."""
 
-UNSTORED: Final = 32
+UNSTORED: Final = 16
 """Acceptances of one principal in the store's queue, at most: a group that is small is stored soon,
 and with it what others have put into it."""
 

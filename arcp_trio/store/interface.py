@@ -10,11 +10,11 @@ from typing import Protocol, TypeAlias
 
 import trio
 
+from arcp_trio.store.job_query import JobQuery
 from arcp_trio.store.memos import Memo
 from arcp_trio.store.queue import WriteQueue
 from arcp_trio.store.records import (
     Entry,
-    JobQuery,
     JobRow,
     KeyRow,
     NumberedTail,

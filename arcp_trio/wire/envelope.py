@@ -23,7 +23,8 @@ from arcp_trio.wire.json import (
     loads,
     loads_lax,
 )
-from arcp_trio.wire.schema import Identifier, described, schema_of
+from arcp_trio.wire.rules import Identifier
+from arcp_trio.wire.schema import described, schema_of
 
 VERSION: Final = "1.1"
 

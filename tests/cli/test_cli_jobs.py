@@ -169,6 +169,7 @@ def test_as_json(commands: Commands) -> None:
         "error": None,
         "budget": {"USD": "1.50"},
         "spent": {"USD": "0.25"},
+        "waiting": [],
         "last_event": "x-vendor.acme.note",
     }
     failing = commands.detached("failing")

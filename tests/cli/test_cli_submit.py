@@ -141,7 +141,10 @@ def test_input_from_elsewhere(commands: Commands, tmp_path: Path) -> None:
     [
         (("--input", "{"), "--input cannot be sent: not valid JSON: "),
         (("--input", "@"), "--input @ names no file; write @FILE"),
-        (("--input", "word"), """text needs quotes of its own: --input '"text"'"""),
+        (("--input", "two words"), """is not JSON; to send text, write --input '"two words"'"""),
+        (("--input", "2026-01-01"), """is not JSON; to send text, write --input '"2026-01-01"'"""),
+        (("--input", "client_agents.py"), "in the file, write --input @client_agents.py"),
+        (("--input", "{'n': 1}"), "--input cannot be sent: not valid JSON: Expecting property"),
         (("--input", "@no/such.json"), "cannot read the input no/such.json: no such file"),
         (("--budget", "5"), "--budget 5 is not CURRENCY:AMOUNT, such as USD:5"),
         (("--lease", "tool.call"), "--lease tool.call is not CAP=PATTERN"),

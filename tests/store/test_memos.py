@@ -10,8 +10,9 @@ import attrs
 import pytest
 
 from arcp_trio.store.interface import Store
+from arcp_trio.store.job_query import JobQuery
 from arcp_trio.store.memos import Durability, Memo
-from arcp_trio.store.records import Entry, JobQuery, Status
+from arcp_trio.store.records import Entry, Status
 from arcp_trio.store.sqlite._cleaning import clean_piece
 from arcp_trio.store.writes import (
     AcceptJob,

@@ -7,7 +7,7 @@ from typing import Final
 
 from arcp_trio import JobInfo
 from arcp_trio.cli.client.columns import GAP
-from arcp_trio.cli.client.money import amount, money_left
+from arcp_trio.cli.client.figures import amount, duration, money_left
 from arcp_trio.cli.text import cells, fitted, safe_line
 from arcp_trio.wire.timestamps import parse_rfc3339, rfc3339
 
@@ -85,10 +85,7 @@ def _took(job: JobInfo, now: float) -> str:
     start, end = _seconds(job.started_at), _seconds(job.finished_at)
     if start is None:
         return ""
-    seconds = max(0, int((now if end is None else end) - start))
-    minutes, seconds = divmod(seconds, 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+    return duration(max(0.0, (now if end is None else end) - start))
 
 
 def _seconds(timestamp: str | None) -> float | None:

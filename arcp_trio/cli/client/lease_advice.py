@@ -3,33 +3,28 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
-from typing import cast
 
 from arcp_trio.authority.lease import BUDGET, Lease
 from arcp_trio.authority.targets import forms
 from arcp_trio.wire.errors import InvalidRequest, LeaseSubsetViolation, PermissionDenied
+from arcp_trio.wire.json import JsonValue, list_in, object_in
 
 
-def missing_options(code: str, details: object) -> list[str]:
+def missing_options(code: str, details: JsonValue) -> list[str]:
     """Return which options of `submit` a refused operation needs; no options if none would help.
 
     The details may be of any form, as the runtime may be another vendor's.
     """
-    if not isinstance(details, dict):
-        return []
-    missing: object = None
+    missing: list[JsonValue] = []
     if code == PermissionDenied.code:
         missing = [details]
     elif code == LeaseSubsetViolation.code:
-        missing = cast("Mapping[str, object]", details).get("beyond")
-    if not isinstance(missing, list):
-        return []
-    options = [_option(each) for each in cast("list[object]", missing)]
+        missing = list_in(object_in(details).get("beyond"))
+    options = [_option(each) for each in missing]
     return options if all(options) else []
 
 
-def _option(missing: object) -> str:
+def _option(missing: JsonValue) -> str:
     match missing:
         case {"capability": str(capability), "target": str(target)} if _grants(capability, target):
             return f"--lease {shlex.quote(f'{capability}={target}')}"

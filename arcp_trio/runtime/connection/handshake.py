@@ -242,7 +242,7 @@ class Handshake:
     def _offered(self) -> list[str]:
         """Return what the runtime offers here: no secrets where others can read along (§14)."""
         credentials = self._sessions.jobs.revoker.offered and self._transport.private
-        offered = set(SUPPORTED)
+        offered = {*SUPPORTED, Feature.QUESTIONS}
         if credentials:
             offered.add(Feature.PROVISIONED_CREDENTIALS)
         if self._core.policy.allow_stop:

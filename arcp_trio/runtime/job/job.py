@@ -12,23 +12,24 @@ from arcp_trio.runtime.job import costs, outcome
 from arcp_trio.runtime.job.agent_run import AgentRun
 from arcp_trio.runtime.job.agents import Agent
 from arcp_trio.runtime.job.children import Children
-from arcp_trio.runtime.job.events import add_event
+from arcp_trio.runtime.job.granting import warn_of_idle_grants
 from arcp_trio.runtime.job.journal import Journal
 from arcp_trio.runtime.job.last_event import LastEvent
-from arcp_trio.runtime.job.outcome import Outcome
+from arcp_trio.runtime.job.outcome import Outcome, log_end
+from arcp_trio.runtime.job.questions import Questions
 from arcp_trio.runtime.job.result_chunks import ResultChunks
 from arcp_trio.store.records import Status
 from arcp_trio.store.writes import StartJob
-from arcp_trio.wire.errors import ArcpError, LeaseExpired
+from arcp_trio.wire.errors import ArcpError, InternalError, LeaseExpired
 from arcp_trio.wire.json import dumps
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from decimal import Decimal
+    from collections.abc import Sequence
 
     from arcp_trio.authority.authority import Authority
     from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.credentials.wallet import Wallet
+    from arcp_trio.runtime.job.durable.memory import Memory
     from arcp_trio.runtime.job.jobs import Jobs
     from arcp_trio.runtime.tracing import Span
 
@@ -58,6 +59,7 @@ class Job:
     journal: Journal
     authority: Authority
     agent_run: AgentRun
+    memory: Memory
     sends_chunks: bool
     """Whether chunks of its result go on the wire; if not, they are kept for an inline result."""
     parent: Job | None = None
@@ -71,20 +73,26 @@ class Job:
     """Its acceptance is stored, or in the store's queue."""
     ended: bool = False
     """Its terminal is in the journal: nothing with its id follows."""
+    suspended: bool = False
+    """The next runtime calls its agent again: but for results of steps, nothing more is taken."""
     wallet: Wallet | None = None
     """Its credentials, if it may have any (§9.8)."""
     chunks: ResultChunks | None = None
     """Its result, once the agent has begun to stream one."""
     children: Children = attrs.field(factory=Children)
     """Jobs that it delegated to and that have not ended."""
+    questions: Questions = attrs.field(factory=Questions)
+    """What it asks people."""
     last_event: LastEvent = attrs.field(factory=LastEvent)
     started_at: float | None = None
     """When its agent was called, on the runtime's clock."""
     finished_at: float | None = None
     emits: int = 0
     """How often its agent has emitted."""
-    _drafted_at: float = attrs.field(factory=trio.current_time)
+    drafted_at: float = attrs.field(factory=trio.current_time)
     """When it was drafted, on Trio's clock."""
+    decided: trio.Event = attrs.field(factory=trio.Event)
+    """Set once it is decided how the job ends, or that it is suspended."""
     _outcome: Outcome | None = None
     _is_stopping: bool = False
     """A task waits for the agent to stop."""
@@ -99,19 +107,33 @@ class Job:
         """
         if self.lease_is_over:
             self._decide_expired()
-        if self._outcome is None:
-            self.status = Status.RUNNING
-            self.started_at = self.core.clock.now()
-            self.core.store.put(StartJob(self.id, self.started_at))
-            self._warn_of_idle_grants()
+        if self._outcome is None and not self.suspended:
+            if self.started_at is None:
+                self.status = Status.RUNNING
+                self.started_at = self.core.clock.now()
+                self.core.store.put(StartJob(self.id, self.started_at))
+                warn_of_idle_grants(self)
             await self.agent_run.run(self)
-        await self._finish()
+        await self._end()
 
-    def _warn_of_idle_grants(self) -> None:
-        """Tell the job's clients of grants that allow nothing: most likely they are mistakes."""
-        idle = self.authority.lease.idle()
-        if idle is not None:
-            add_event(self, "log", {"level": "warn", "message": idle})
+    def suspend(self) -> None:
+        """Cancel the agent, and leave the job to the next runtime, without an end."""
+        self.suspended = True
+        self.decided.set()
+        self.memory.suspend()
+        self.agent_run.cancel("the runtime is shutting down")
+        self.jobs.start_stopping(self)
+
+    def _leave(self) -> None:
+        """Be gone from this runtime, which has suspended the job."""
+        if not self._over.is_set():
+            log.info("job suspended", extra=self.facts)
+            if self.wallet is not None:
+                self.wallet.close()
+            self._over.set()
+            self.leave_tree()
+            self.jobs.remove(self)
+            self.span.end({"arcp.job.outcome": "suspended"})
 
     @property
     def facts(self) -> dict[str, object]:
@@ -143,6 +165,7 @@ class Job:
         """
         if self._outcome is None:
             self._outcome = outcome
+            self.decided.set()
             return True
         return False
 
@@ -184,11 +207,17 @@ class Job:
 
     async def stop_agent(self) -> None:
         """Wait for the agent to stop within its grace; finish without it if it does not."""
-        if self.ended or self.status is Status.PENDING:  # the agent was not called, nor will be
-            await self._finish()
+        if self.ended or not self.agent_run.begun:  # the agent was not called, nor will be
+            await self._end()
         elif not await self.agent_run.stopped():
             log.warning("agent does not stop: cut off", extra=self.facts)
             self.agent_run.cancel("the job is over")
+            await self._end()
+
+    async def _end(self) -> None:
+        if self.suspended:
+            self._leave()
+        else:
             await self._finish()
 
     def abandon(self) -> None:
@@ -223,27 +252,14 @@ class Job:
             budget=dumps(budget_left) if budget_left else None,
             spent=costs.spent(self),
             last_event=self.last_event.words,
+            durable=self.memory.durable,
         )
         self._over.set()
         self.leave_tree()
-        self._log_end(outcome, budget_left)
+        log_end(self, outcome, budget_left)
         with self._store_scope:
             await group.committed()
             self.jobs.remove(self)
-
-    def _log_end(self, outcome: Outcome, budget_left: Mapping[str, Decimal]) -> None:
-        """Tell the log and the tracer how the job ended."""
-        code = None if outcome.error is None else outcome.error.code
-        seconds = round(trio.current_time() - self._drafted_at, 3)
-        # First what a line that is cut to the width of a terminal has to show.
-        ended = {"agent": self.agent.ref, "outcome": outcome.status, "code": code}
-        facts = {**ended, "seconds": seconds, **self.facts, "trace_id": self.trace_id}
-        log.info("job ended", extra=facts)
-        attributes: dict[str, str | list[str]] = {"arcp.job.outcome": outcome.status}
-        if budget_left:
-            left = [f"{currency}:{amount}" for currency, amount in budget_left.items()]
-            attributes["arcp.budget.remaining"] = left
-        self.span.end(attributes, code=code)
 
     # -- parent and children (§10)
 
@@ -294,6 +310,15 @@ class Job:
         """
         if self._outcome is not None:
             raise self._outcome.refusal()
+
+    def refuse_if_suspended(self) -> None:
+        """Refuse to begin anything that belongs to the next run.
+
+        Raises:
+            InternalError: the job is suspended.
+        """
+        if self.suspended:
+            raise InternalError("the runtime is shutting down, and the job goes on after that")
 
     def refuse_if_ended(self) -> None:
         """Refuse to add anything after the terminal.

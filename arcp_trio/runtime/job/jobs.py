@@ -15,7 +15,7 @@ from arcp_trio.runtime.job.link import DirectLink
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.runtime.tasks import first_of, start_clean
 from arcp_trio.runtime.wake import Wake
-from arcp_trio.wire.json import Json
+from arcp_trio.wire.json import JsonLike
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 class AgentProcesses(Protocol):
     """Runs agents in processes of their own."""
 
-    async def run_agent(self, desk: Desk) -> Json:
+    async def run_agent(self, desk: Desk) -> JsonLike:
         """Call a job's agent, and return what it returns."""
         ...
 
@@ -129,16 +129,21 @@ class Jobs:
             log.debug("job accepted", extra=job.facts)
             start_clean(self._nursery, job.run, name=f"job {job.id}")
 
-    async def call_agent(self, job: Job) -> Json:
+    def begin_again(self, job: Job, call: Callable[[Job], Awaitable[None]]) -> None:
+        """Run a job that an earlier runtime has begun, as `call` does it."""
+        if not self._closed:
+            start_clean(self._nursery, call, job, name=f"job {job.id}")
+
+    async def call_agent(self, job: Job) -> JsonLike:
         """Call a job's agent where it runs, and return its result."""
         desk = Desk(job)
         if job.agent.process:
             return await self._workers.run_agent(desk)
         if job.agent.loop != "trio":
             return await self.threads.run(desk)
-        return await job.agent.function(
-            JobContext(DirectLink(desk), desk.facts(), job.agent_run.deadline)
-        )
+        context = JobContext(DirectLink(desk), desk.facts(), job.agent_run.deadline)
+        result: JsonLike = await job.agent.function(context)
+        return result
 
     def start_beside(self, job: Job, work: Callable[[], Awaitable[None]], name: str) -> None:
         """Start a task beside a job's agent, which ends with the job at the latest."""
@@ -156,15 +161,22 @@ class Jobs:
 
     # -- shutdown
 
+    def suspend_all(self) -> None:
+        """Suspend the durable jobs, all at once: the next runtime goes on with them."""
+        for job in list(self.live.values()):
+            if job.memory.durable and job.outcome is None and not job.suspended:
+                job.suspend()
+
     def end_all(self, outcome: Outcome, grace: float) -> None:
         """End every job; an agent has at most `grace` seconds to stop in."""
         for job in reversed(self.live.values()):  # children before their parents
             job.agent_run.shorten_grace(grace)
-            job.end(outcome)
+            if not job.suspended:
+                job.end(outcome)
 
-    async def none_left(self) -> None:
-        """Wait until no job is alive."""
-        while self.live:
+    async def none_left(self, *, but_suspended: bool = False) -> None:
+        """Wait until no job is alive; with `but_suspended`, none but those that are suspended."""
+        while not all(but_suspended and job.suspended for job in self.live.values()):
             await self._one_ended.wait()
 
     def abandon_all(self) -> None:

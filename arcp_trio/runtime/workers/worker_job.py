@@ -8,16 +8,17 @@ import os
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
-import attrs
 import trio
 
 from arcp_trio.runtime.credentials.credential import Credential
 from arcp_trio.runtime.job.desk import Desk
 from arcp_trio.runtime.job.loop_carrier import IN_ORDER
 from arcp_trio.runtime.workers.messages import (
+    FAILURES,
     FRAME_ALLOWANCE,
+    AgentCall,
     ErrorInProcess,
     Unpacker,
     WorkerFrame,
@@ -28,7 +29,7 @@ from arcp_trio.runtime.workers.messages import (
     value_data,
     value_of,
 )
-from arcp_trio.wire.json import Json
+from arcp_trio.wire.json import JsonLike, JsonValue, list_in, object_in
 
 log = logging.getLogger(__name__)
 
@@ -42,10 +43,12 @@ _READ_BYTES: Final = 64 * 1024
 _AT_ONCE: Final[Sequence[_Operation]] = (
     *(Desk.authorize, Desk.budget, Desk.credentials),
     *(Desk.fail_call, Desk.leave_result, Desk.summarize),
+    *(Desk.finish_step, Desk.fail_step, Desk.finish_tool, Desk.fail_tool),
 )
 _WITH_A_WAIT: Final[Sequence[_Operation]] = (
     *(Desk.open, Desk.delegate, Desk.child_result),
-    *(Desk.rotate, Desk.over),
+    *(Desk.rotate, Desk.ask, Desk.over),
+    *(Desk.begin_step, Desk.memos_kept, Desk.pause, Desk.sleep),
 )
 _ALL: Final[Sequence[_Operation]] = (*_AT_ONCE, *_WITH_A_WAIT, *IN_ORDER)
 OPERATIONS: Final[Mapping[str, _Operation]] = {each.__name__: each for each in _ALL}
@@ -124,16 +127,13 @@ class WorkerJob:
         """
         job = self._desk.job
         agent, deadline = job.agent, job.agent_run.deadline
-        facts = self._desk.facts()
-        told = {
-            "facts": attrs.asdict(facts, recurse=False) | {"input": facts.input.decode()},
-            "loop": agent.loop,
-            "seconds": None if deadline is None else deadline - trio.current_time(),
-            "most_bytes": self._most_bytes,
-        }
-        await self._wire.send(
-            WorkerFrame("job", name=agent.importable or "", data=value_data(told))
+        call = AgentCall(
+            facts=self._desk.facts(),
+            loop=agent.loop,
+            seconds=None if deadline is None else deadline - trio.current_time(),
+            most_bytes=self._most_bytes,
         )
+        await self._wire.send(WorkerFrame("job", name=agent.importable or "", data=call.data()))
         unpacker = Unpacker(self._most_bytes + FRAME_ALLOWANCE)
         async with trio.open_nursery() as nursery:
             while True:
@@ -191,33 +191,33 @@ class WorkerJob:
                 os.close(descriptor)
 
 
-def _plain(value: Json) -> Json:
+def _plain(value: object) -> JsonLike:
     """Return what an operation returned, as JSON."""
     if isinstance(value, Credential):
         return value.wire()
     if isinstance(value, list):
-        return [_plain(each) for each in value]  # pyright: ignore[reportUnknownVariableType]
-    return value
+        return [_plain(each) for each in cast("list[object]", value)]
+    return cast("JsonLike", value)
 
 
-def _arguments(frame: WorkerFrame) -> list[Json]:
+def _arguments(frame: WorkerFrame) -> Sequence[object]:
     if frame.name == Desk.write_result.__name__:
         return [frame.data]
     if frame.name == Desk.emit.__name__:
-        arguments = exact_value_of(frame.data)
-    else:
-        arguments = value_of(frame.data)
-    if frame.name == Desk.fail_call.__name__:
-        return [arguments[0], error_of(arguments[1].encode())]
-    return list(arguments)
+        return list_in(exact_value_of(frame.data))
+    arguments = list_in(value_of(frame.data))
+    if frame.name in FAILURES:
+        *named, error = arguments
+        return [*named, error_of(str(error).encode())]
+    return arguments
 
 
-def result_of_worker(frame: WorkerFrame) -> Json:
+def result_of_worker(frame: WorkerFrame) -> JsonValue:
     """Return what an agent in a worker returned, or raise what it raised."""
     if frame.kind == "end":
         return value_of(frame.data)
     error = error_of(frame.data)
-    trace = value_of(frame.data).get("trace")
+    trace = object_in(value_of(frame.data)).get("trace")
     if trace is None:
         raise error
     raise ErrorInProcess(trace) from error

@@ -11,11 +11,11 @@ import trio
 
 from arcp_trio.store.first_numbers import index_after
 from arcp_trio.store.interface import JournalTrimmed, Owed, Replay, Said, Store
+from arcp_trio.store.job_query import JobQuery
 from arcp_trio.store.memory._tables import StoredJournal, Tables, last_place
 from arcp_trio.store.memory._writing import TableWriter
 from arcp_trio.store.memos import JournalExtent, Memo, digests
 from arcp_trio.store.records import (
-    JobQuery,
     JobRow,
     KeyRow,
     NumberedTail,

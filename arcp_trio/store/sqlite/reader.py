@@ -17,8 +17,9 @@ import trio
 from arcp_trio.rounds import Rounds
 from arcp_trio.store.errors import OtherVersion, StoreError
 from arcp_trio.store.interface import Owed, Reads, Replay, Said
+from arcp_trio.store.job_query import JobQuery
 from arcp_trio.store.memos import Memo
-from arcp_trio.store.records import JobQuery, JobRow, KeyRow, NumberedTail, Recovered, SessionRow
+from arcp_trio.store.records import JobRow, KeyRow, NumberedTail, Recovered, SessionRow
 from arcp_trio.store.replaying import ReplayPlace
 from arcp_trio.store.sqlite import _durable, _file, _listing, _rows, _schema
 from arcp_trio.store.sqlite._looking import Coverage, NumberSearch

@@ -1,4 +1,4 @@
-"""Money as people read it: with two decimals, and what is left of what was given."""
+"""Money and durations as people read them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,13 @@ from arcp_trio.cli.text import safe_line
 
 _MOST: Final = 10**15
 """From this amount on, its digits are not worth their room."""
+
+
+def duration(seconds: float) -> str:
+    """Return a duration as in 1:02:03, without hours if there are none."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 def amount(value: Decimal) -> str:
