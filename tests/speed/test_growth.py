@@ -111,7 +111,7 @@ async def test_a_loop_is_found(
 
         async def log_and_look(job: JobContext, message: str) -> None:
             await log(job, message)
-            house.runtime.exposition()  # asks each session how far behind it is
+            house.runtime.exposition()  # asks each session for its lag
 
         monkeypatch.setattr(JobContext, "log", log_and_look)
         subject = Subject(house, await house.client(), Effort())
