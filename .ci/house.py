@@ -49,6 +49,7 @@ MEETS_PROGRAMS = {
         *("client/client.py", "client/events.py", "client/handles.py", "client/listing.py"),
         "client/questions.py",
         *("runtime/job/agents.py", "runtime/job/job_view.py", "runtime/job/context.py"),
+        "runtime/job/durable/calls.py",
         *("runtime/job/blocking.py", "runtime/job/blocks.py"),
         *("runtime/credentials/credential.py", "runtime/credentials/provisioner.py"),
     )

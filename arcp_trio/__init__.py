@@ -96,6 +96,7 @@ if TYPE_CHECKING:
     )
     from arcp_trio.runtime.job.blocks import Child, ResultStream, ToolCall
     from arcp_trio.runtime.job.context import JobContext
+    from arcp_trio.runtime.job.durable.retry import Retry
     from arcp_trio.runtime.limits import Limits
     from arcp_trio.runtime.runtime import Runtime
     from arcp_trio.runtime.tracing import Span, Tracer
@@ -198,6 +199,7 @@ __all__ = [
     "QuestionHandler",
     "ResultStream",
     "ResumeWindowExpired",
+    "Retry",
     "Runtime",
     "Span",
     "SqliteStore",
@@ -268,6 +270,7 @@ _HOMES: Final = {
     "Clock": "arcp_trio.runtime.clock",
     "SystemClock": "arcp_trio.runtime.clock",
     "JobContext": "arcp_trio.runtime.job.context",
+    "Retry": "arcp_trio.runtime.job.durable.retry",
     "Credential": "arcp_trio.runtime.credentials.credential",
     "CannotRevoke": "arcp_trio.runtime.credentials.provisioner",
     "CredentialOrder": "arcp_trio.runtime.credentials.provisioner",

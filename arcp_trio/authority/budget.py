@@ -94,6 +94,13 @@ class Budget:
         """Whether this node or one below it has spent anything."""
         return any(self._spent.values())
 
+    def restore(self, spent: Mapping[str, Decimal]) -> None:
+        """Take off this node what it and those below it had spent before a restart."""
+        for currency, amount in spent.items():
+            self._spent[currency] = amount
+            if currency in self._remaining:
+                self._remaining[currency] = _CONTEXT.subtract(self._remaining[currency], amount)
+
     def charge(self, currency: str, value: Number) -> list[Budget]:
         """Take a cost off this node and its ancestors; return the changed nodes, innermost first.
 

@@ -18,6 +18,7 @@ from arcp_trio.runtime.core import Core
 from arcp_trio.runtime.credentials.provisioner import Provisioner
 from arcp_trio.runtime.credentials.revocation import Revoker
 from arcp_trio.runtime.job.agents import Agents
+from arcp_trio.runtime.job.durable.again import Beginnings
 from arcp_trio.runtime.job.granting import reserved_paths
 from arcp_trio.runtime.job.jobs import Jobs
 from arcp_trio.runtime.limits import Limits
@@ -236,7 +237,8 @@ class Runtime:
                     self._jobs = Jobs(core, self.agents, self._revoker, self._workers, jobs)
                     self._sessions = Sessions(core, self._jobs, sessions)
                     sessions.start_soon(keep_running, self._revoker.run, name="revocations")
-                    sessions.start_soon(take_over, core, self._sessions, name="restart")
+                    beginnings = Beginnings(core, self._jobs)
+                    sessions.start_soon(take_over, core, self._sessions, beginnings, name="restart")
                     # A store in trouble does not stop the start: clients are told of it.
                     await first_of(core.taken_over.wait, core.store.troubled)
                     sessions.start_soon(keep_running, self._sessions.sweep, name="sweep")
@@ -244,6 +246,8 @@ class Runtime:
                         keep_running, self._sessions.mind_store, name="store trouble"
                     )
                     sessions.start_soon(self._workers.run, name="worker processes")
+                    if self.agents.durable() and not core.store.durable:
+                        log.warning("durable jobs end with this process: the store is not durable")
                     sessions.start_soon(Watchdog(core.metrics).run, name="watchdog")
                     self._nursery = sessions
                     log.info("runtime started", extra={"version": __version__})
@@ -286,8 +290,9 @@ class Runtime:
         if not core.closing:
             log.info("shutting down", extra={"jobs": len(jobs.live), "drain_seconds": drain})
         core.closing = True
+        jobs.suspend_all()
         with trio.move_on_after(drain):
-            await jobs.none_left()
+            await jobs.none_left(but_suspended=True)
         await end_jobs(core, jobs, store_failed=self._store_failure is not None)
         end_connections(core, sessions, self._attended)
         with trio.CancelScope(deadline=core.farewells_end):

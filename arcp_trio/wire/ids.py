@@ -76,6 +76,13 @@ def new_id(prefix: str = "") -> str:
     return prefix + _ulids.next()
 
 
+def stable_id(prefix: str, *parts: str) -> str:
+    """Return an id that is always the same for these parts, and looks like any other."""
+    drawn = hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).digest()
+    value = int.from_bytes(drawn[:16], "big")
+    return prefix + "".join(_ALPHABET[value >> shift & 31] for shift in range(125, -5, -5))
+
+
 def resume_token() -> str:
     """Return a new resume token: 256 bits from the operating system (§6.3)."""
     return f"rt_{secrets.token_hex(32)}"

@@ -17,6 +17,7 @@ from arcp_trio.runtime.credentials.holes import with_holes
 from arcp_trio.runtime.job.draft import draft
 from arcp_trio.runtime.job.provisioning import provide
 from arcp_trio.runtime.notices import frame
+from arcp_trio.store.memos import Durability
 from arcp_trio.store.records import JobRow, KeyRow
 from arcp_trio.store.writes import AcceptJob
 from arcp_trio.wire.errors import InternalError
@@ -130,9 +131,32 @@ def _store(job: Job, source: JobSource) -> NewJob:
             accepted=accepted,
             expires_at=now + core.limits.idempotency_seconds,
         )
-    group = core.store.put(AcceptJob(row, key, None if parent is None else parent.id))
+    group = core.store.put(
+        AcceptJob(
+            row,
+            key,
+            parent=None if parent is None else parent.id,
+            durability=_durability(job),
+            kept=parent is not None and parent.memory.durable,
+        )
+    )
     job.accepted = True
     return NewJob(job, tail, group, key)
+
+
+def _durability(job: Job) -> Durability | None:
+    """Return what it takes to call the agent again, if the job is durable."""
+    if not job.memory.durable:
+        return None
+    return Durability(
+        input=job.input,
+        max_runtime=job.agent_run.max_runtime,
+        sends_chunks=job.sends_chunks,
+        wants_credentials=job.wallet is not None,
+        forget=job.forget,
+        run=job.memory.run,
+        fruitless_runs=job.memory.fruitless_runs,
+    )
 
 
 def _payload(job: Job, now: float) -> dict[str, JsonLike]:

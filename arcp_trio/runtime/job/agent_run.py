@@ -24,6 +24,10 @@ class AgentRun:
     """Seconds that the agent has to stop in, once its job is to end."""
     max_runtime: float | None
     """Seconds that the agent may run for."""
+    begun: bool = False
+    """The agent was called."""
+    used: float = 0.0
+    """Seconds of `max_runtime` that are over since an earlier run of the job."""
     deadline: float | None = None
     """The end of `max_runtime` on Trio's clock, once the agent runs."""
     _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
@@ -33,6 +37,7 @@ class AgentRun:
 
     async def run(self, job: Job) -> None:
         """Call the agent, and end the job if it runs for too long, or longer than its lease."""
+        self.begun = True
         if self.max_runtime is None and job.authority.deadline is None:
             await self._call(job)
         else:
@@ -42,7 +47,7 @@ class AgentRun:
     async def _call_in_time(self, job: Job) -> None:
         async with trio.open_nursery() as nursery:
             if self.max_runtime is not None:
-                self.deadline = trio.current_time() + self.max_runtime
+                self.deadline = trio.current_time() + self.max_runtime - self.used
                 end = partial(job.end, outcome.timed_out(self.max_runtime))
                 nursery.start_soon(_at, self.deadline, end, name=f"time limit of {job.id}")
             if job.authority.deadline is not None:
@@ -59,12 +64,14 @@ class AgentRun:
         try:
             with self._scope, job.span.current():
                 result = await job.jobs.call_agent(job)
-                job.decide(self._timed_out() or outcome_of_return(job, result))
+                if not job.suspended:
+                    job.decide(self._timed_out() or outcome_of_return(job, result))
         except BaseException as error:  # noqa: ASYNC103, BLE001 - see above
             rest = not_the_agents(error)
             if rest is not None:
                 raise rest from None  # noqa: ASYNC104
-            job.decide(self._timed_out() or outcome_of_error(job, error))
+            if not job.suspended:
+                job.decide(self._timed_out() or outcome_of_error(job, error))
 
     def _timed_out(self) -> outcome.Outcome | None:
         """Return the time-out if the agent ran for too long: it may have held the loop."""

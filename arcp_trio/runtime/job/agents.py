@@ -47,6 +47,8 @@ class Agent:
     """The loop that the function is written for; None for a plain function."""
     process: bool | None = None
     """Whether it runs in a worker process; None leaves that to the options of `serve`."""
+    durable: bool = False
+    """Whether it is called again after a restart."""
 
     @property
     def ref(self) -> str:
@@ -93,6 +95,7 @@ class Agents:
         default: bool = False,
         loop: Literal["trio"] = "trio",
         process: bool | None = None,
+        durable: bool = False,
     ) -> Callable[[_F], _F]: ...
 
     @overload
@@ -104,6 +107,7 @@ class Agents:
         default: bool = False,
         loop: Literal["asyncio"],
         process: bool | None = None,
+        durable: bool = False,
     ) -> Callable[[_A], _A]: ...
 
     def agent(
@@ -114,6 +118,7 @@ class Agents:
         default: bool = False,
         loop: AgentLoop = "trio",
         process: bool | None = None,
+        durable: bool = False,
     ) -> Callable[[Any], Any]:
         """Register the function below as an agent.
 
@@ -123,6 +128,9 @@ class Agents:
 
         With `process=True` any of the three runs in a worker process, which imports the module that
         the function stands in; `process=False` keeps it in this one, whatever `serve` is told.
+
+        With `durable=True` its jobs survive the runtime: after a restart the agent is called again,
+        and what it did in steps (`JobContext.step`) is not done again.
 
         Raises:
             ValueError: name and version are not of the grammar of §7.5, or are taken.
@@ -136,7 +144,7 @@ class Agents:
 
         def register(function: Callable[..., Any]) -> Callable[..., Any]:
             loop_found = _loop_of(function, loop, f"agent {name}@{version}")
-            agent = Agent(name, version, function, loop_found, process)
+            agent = Agent(name, version, function, loop_found, process, durable)
             if process and agent.importable is None:
                 raise TypeError(agent.not_importable)
             self._register(agent, default=default)
@@ -182,6 +190,11 @@ class Agents:
         agents = (agent for versions in self._versions.values() for agent in versions.values())
         places = (agent.importable for agent in agents if agent.process)
         return frozenset(place.partition(":")[0] for place in places if place is not None)
+
+    def durable(self) -> tuple[str, ...]:
+        """Return the agents whose jobs survive the runtime, as `name@version`."""
+        agents = (agent for versions in self._versions.values() for agent in versions.values())
+        return tuple(agent.ref for agent in agents if agent.durable)
 
     def names(self) -> tuple[str, ...]:
         """Return the names that are taken, in the order of their registration."""

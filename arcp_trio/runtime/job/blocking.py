@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Coroutine, Generator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager
+from datetime import datetime
 from decimal import Decimal
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Self, TypeVar, overload
@@ -15,6 +17,7 @@ from arcp_trio.runtime.credentials.credential import Credential
 from arcp_trio.runtime.job.blocks import Child, ResultStream, ToolCall
 from arcp_trio.runtime.job.context import AwaitableContext
 from arcp_trio.runtime.job.desk import Desk, JobFacts
+from arcp_trio.runtime.job.durable.retry import Retry
 from arcp_trio.runtime.job.files import file_of
 from arcp_trio.runtime.job.job_view import JobView
 from arcp_trio.runtime.job.link import Carrier, DistantLink
@@ -45,6 +48,10 @@ class BlockingLink(DistantLink):
 
     async def _wait(self, future: Future[_T]) -> _T:
         return future.result()
+
+    def task(self) -> object:
+        """Return the thread that calls this."""
+        return threading.current_thread()
 
 
 def _finished(coroutine: Coroutine[object, None, _T]) -> _T:
@@ -78,6 +85,50 @@ class BlockingContext(JobView):
         See `JobContext.tool_call`.
         """
         return BlockingToolCall(self._awaitable.tool_call(tool, args))
+
+    @property
+    def run(self) -> int:
+        """Which call of the agent this is; see `JobContext.run`."""
+        return self._facts.run
+
+    def step(
+        self,
+        name: str,
+        function: Callable[..., Json],
+        /,
+        *args: object,
+        retry: Retry | None = None,
+        returns: type | None = None,
+        **kwargs: object,
+    ) -> Json:
+        """Call `function` as a step; see `JobContext.step`."""
+        step = self._awaitable.step(name, function, *args, retry=retry, returns=returns, **kwargs)
+        return _finished(step)
+
+    def call_tool(
+        self,
+        tool: str,
+        function: Callable[..., Json],
+        /,
+        *,
+        name: str | None = None,
+        retry: Retry | None = None,
+        returns: type | None = None,
+        **arguments: Json,
+    ) -> Json:
+        """Call a tool as a step; see `JobContext.call_tool`."""
+        call = self._awaitable.call_tool(
+            tool, function, name=name, retry=retry, returns=returns, **arguments
+        )
+        return _finished(call)
+
+    def sleep(self, seconds: float, *, name: str = "sleep") -> None:
+        """Sleep for so long, restarts included; see `JobContext.sleep`."""
+        _finished(self._awaitable.sleep(seconds, name=name))
+
+    def sleep_until(self, time: datetime | float, *, name: str = "sleep") -> None:
+        """Sleep until a time of day; see `JobContext.sleep_until`."""
+        _finished(self._awaitable.sleep_until(time, name=name))
 
     @overload
     def open(
@@ -138,10 +189,11 @@ class BlockingContext(JobView):
         budget: Mapping[str, Amount] | None = None,
         expires_in: float | None = None,
         max_runtime: float | None = None,
+        name: str | None = None,
     ) -> BlockingChild:
         """Give work to another agent; see `JobContext.delegate`."""
         coroutine = self._awaitable.delegate(
-            agent, input, lease, budget, expires_in=expires_in, max_runtime=max_runtime
+            agent, input, lease, budget, expires_in=expires_in, max_runtime=max_runtime, name=name
         )
         return BlockingChild(_finished(coroutine))
 

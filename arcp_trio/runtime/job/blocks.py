@@ -8,8 +8,15 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from arcp_trio.runtime.job.desk import Desk
+from arcp_trio.runtime.job.durable.places import (
+    Telling,
+    enter_tool,
+    here,
+    key_of,
+    leave,
+)
 from arcp_trio.wire.event_bodies import ENCODINGS
-from arcp_trio.wire.ids import new_id
+from arcp_trio.wire.ids import new_id, stable_id
 from arcp_trio.wire.json import Json, JsonLike
 
 if TYPE_CHECKING:
@@ -20,8 +27,10 @@ if TYPE_CHECKING:
 class ToolCall:
     """The block around a tool's call. Set `result`; an exception becomes the call's error."""
 
-    def __init__(self, link: Link, tool: str, args: JsonLike) -> None:
+    def __init__(self, link: Link, tool: str, args: JsonLike, *, job_id: str | None) -> None:
+        """Make the block; with a durable job's id, the call's is the same in each of its runs."""
         self.id = new_id("call_")
+        self._job_id = job_id
         self.result: Json = None
         self._link = link
         self._tool = tool
@@ -29,13 +38,20 @@ class ToolCall:
         self._current: AbstractContextManager[object] = nullcontext()
 
     async def __aenter__(self) -> Self:
+        place = here(self._link.task())
+        if self._job_id is not None:
+            # The same in each run, so that a later one emits the same events.
+            path = place.count(f"tool_call of {self._tool}")
+            self.id = stable_id("call_", self._job_id, key_of(path))
+        telling = int(place.telling) if self._job_id is not None else int(Telling.ALWAYS)
         try:
-            await self._link.do(Desk.begin_call, self.id, self._tool, self._args)
+            await self._link.do(Desk.begin_call, self.id, self._tool, self._args, telling)
         except BaseException as error:
             self._link.ask(Desk.fail_call, self.id, error)
             raise
         self._current = self._link.span(self.id)
         self._current.__enter__()
+        self._outer = enter_tool(self._link.task(), self._tool)
         return self
 
     async def __aexit__(
@@ -45,6 +61,7 @@ class ToolCall:
         traceback: TracebackType | None,
     ) -> None:
         self._current.__exit__(None, None, None)
+        leave(self._outer)
         if error is not None:
             self._link.ask(Desk.fail_call, self.id, error)
             return

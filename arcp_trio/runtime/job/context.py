@@ -14,8 +14,9 @@ import trio
 from arcp_trio.runtime.credentials.credential import Credential
 from arcp_trio.runtime.job.blocks import Child, ResultStream, ToolCall
 from arcp_trio.runtime.job.desk import Desk
+from arcp_trio.runtime.job.durable.calls import DurableCalls
+from arcp_trio.runtime.job.durable.places import check_name, key_of
 from arcp_trio.runtime.job.files import file_of
-from arcp_trio.runtime.job.job_view import JobView, check_name
 from arcp_trio.runtime.job.result_writer import Encoding
 from arcp_trio.wire.json import Json
 from arcp_trio.wire.lease_request import Amount
@@ -35,7 +36,7 @@ CLOSE_SECONDS: Final = 10.0
 """How long closing a file may take: what is buffered is written then."""
 
 
-class AwaitableContext(JobView):
+class AwaitableContext(DurableCalls):
     """The calls of a context whose methods are awaited, under Trio or asyncio.
 
     Cancellation: every awaited method is a place where the job can be cancelled.
@@ -70,7 +71,7 @@ class AwaitableContext(JobView):
         the error that left the block. A call that the lease does not allow is refused before the
         block is entered: its error is emitted, and raised.
         """
-        return ToolCall(self._link, tool, args)
+        return ToolCall(self._link, tool, args, job_id=self.id if self._facts.durable else None)
 
     async def delegate(
         self,
@@ -80,11 +81,13 @@ class AwaitableContext(JobView):
         budget: Mapping[str, Amount] | None = None,
         expires_in: float | None = None,
         max_runtime: float | None = None,
+        name: str | None = None,
     ) -> Child:
         """Give work to another agent, with a part of this job's lease (§10).
 
         The child has what `lease` and `budget` grant and nothing else. It ends with this job at the
-        latest, and what it spends counts here, too.
+        latest, and what it spends counts here, too. A durable job gets the same child after a
+        restart; in tasks that run side by side, delegations need a `name` of their own.
 
         Raises:
             LeaseSubsetViolation: the child would have more than this job has.
@@ -92,8 +95,9 @@ class AwaitableContext(JobView):
             ArcpError: the delegation is refused for a reason that an operation or a submit has.
             ValueError: `budget` has a currency that is in the lease's `cost.budget`, too.
         """
+        key = key_of(self._place().next_path(agent if name is None else name))
         child_id = await self._link.do(
-            Desk.delegate, agent, input, lease, budget, expires_in, max_runtime
+            Desk.delegate, agent, input, lease, budget, expires_in, max_runtime, key
         )
         return Child(self._link, child_id)
 
@@ -127,22 +131,23 @@ class AwaitableContext(JobView):
             InternalError: the job asks too much at once.
             ValueError, TypeError: an argument is invalid.
         """
-        check_name(name)
+        if name is not None:
+            check_name(name)
         return await self._link.do(Desk.ask, prompt, options, schema, to, expires_in)
 
     # -- events (§8.2)
 
     async def log(self, message: str, level: str = "info") -> None:
         """Emit a log line. Levels: trace, debug, info, warn, error, critical."""
-        await self._link.do(Desk.emit, "log", {"level": level, "message": message})
+        await self._emit("log", {"level": level, "message": message})
 
     async def thought(self, text: str) -> None:
         """Emit what the agent is thinking."""
-        await self._link.do(Desk.emit, "thought", {"text": text})
+        await self._emit("thought", {"text": text})
 
     async def status(self, phase: str, message: str | None = None) -> None:
         """Emit that a new phase of the work has begun."""
-        await self._link.do(Desk.emit, "status", {"phase": phase, "message": message})
+        await self._emit("status", {"phase": phase, "message": message})
 
     async def progress(
         self,
@@ -152,8 +157,7 @@ class AwaitableContext(JobView):
         message: str | None = None,
     ) -> None:
         """Emit how far the work is (§8.2.1). `current` is at least 0; it may exceed `total`."""
-        await self._link.do(
-            Desk.emit,
+        await self._emit(
             "progress",
             {"current": current, "total": total, "units": units, "message": message},
         )
@@ -168,7 +172,7 @@ class AwaitableContext(JobView):
         """Emit a measurement. One whose name begins with `cost.` is never negative (§9.6)."""
         kept = None if dimensions is None else dict(dimensions)
         body = {"name": name, "value": value, "unit": unit, "dimensions": kept}
-        await self._link.do(Desk.emit, "metric", body)
+        await self._emit("metric", body)
 
     async def artifact(
         self,
@@ -178,11 +182,16 @@ class AwaitableContext(JobView):
         sha256: str | None = None,
     ) -> None:
         """Emit a reference to something that the agent made."""
-        await self._link.do(
-            Desk.emit,
+        await self._emit(
             "artifact_ref",
             {"uri": uri, "content_type": content_type, "byte_size": byte_size, "sha256": sha256},
         )
+
+    async def _emit(self, kind: str, body: Mapping[str, Json]) -> None:
+        if self._facts.durable:
+            await self._link.do(Desk.emit, kind, body, int(self._place().telling))
+        else:
+            await self._link.do(Desk.emit, kind, body)
 
     def stream_result(self, encoding: Encoding = "utf8") -> ResultStream:
         """Stream the result (§8.4): `async with job.stream_result() as out: await out.write(…)`.
@@ -204,7 +213,7 @@ class AwaitableContext(JobView):
             InvalidEvent: the body is not what its kind wants, or a `result_chunk` is not the next
                 one of the job's result; nothing was emitted.
         """
-        await self._link.do(Desk.emit, kind, body)
+        await self._emit(kind, body)
 
 
 class JobContext(AwaitableContext):

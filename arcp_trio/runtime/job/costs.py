@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from arcp_trio.store.writes import KeepSpent
 from arcp_trio.wire.event_bodies import MetricBody
 from arcp_trio.wire.events import REMAINING, InvalidEvent
 from arcp_trio.wire.json import dumps
@@ -47,6 +48,15 @@ def spent(job: Job) -> bytes:
     """Return what a job and its children have spent, by currency, as JSON with decimal strings."""
     amounts = job.authority.budget.spent
     return dumps({currency: f"{amount:f}" for currency, amount in amounts.items()})
+
+
+def keep_spent(job: Job) -> None:
+    """Have what a durable job has spent stored together with the event that says so."""
+    each: Job | None = job
+    while each is not None:
+        if each.memory.durable and each.authority.budget.spent_anything:
+            each.core.store.put(KeepSpent(each.id, spent(each)))
+        each = each.parent
 
 
 def remaining(job: Job, charged: Charge) -> Iterator[tuple[Job, JsonObject]]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from arcp_trio.runtime.job import costs
+from arcp_trio.runtime.job.durable.places import Telling
 from arcp_trio.runtime.job.result_chunks import ResultChunks
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.wire import events
@@ -25,29 +26,46 @@ EMITS_PER_CHECKPOINT: Final = 64
 """How many emits of a job one checkpoint is for; the others only look for cancellation."""
 
 
-async def emit(job: Job, kind: str, body: Mapping[str, JsonLike]) -> None:
+async def emit(
+    job: Job, kind: str, body: Mapping[str, JsonLike], telling: Telling = Telling.ALWAYS
+) -> None:
     """Add an agent's event to the journal in one step; then give way, or wait for the store."""
     if kind == QUESTION:
         raise InvalidEvent(f"{kind}: job.ask emits it")
-    add_event(job, kind, body)
+    add_event(job, kind, body, telling)
     await give_way(job)
 
 
-def add_event(job: Job, kind: str, body: Mapping[str, JsonLike]) -> None:
+def add_event(
+    job: Job,
+    kind: str,
+    body: Mapping[str, JsonLike],
+    telling: Telling = Telling.ALWAYS,
+    *,
+    to_remember: bool = False,
+) -> None:
     """Add an event to the journal, and take what it says was spent off the budgets.
+
+    An event that an earlier run of a durable job has had told is passed over, and so is one of a
+    job that is suspended, unless it is a result `to_remember`.
 
     Raises:
         InvalidEvent: the body is not what its kind wants; nothing was added.
         ArcpError: the event is too large, or the job has ended.
     """
     payload = _encoded(job, kind, body)
-    charged: costs.Charge | None = None
     if kind == "result_chunk":
+        telling = Telling.ALWAYS  # each run has a result of its own
         if not _take_chunk(job, body):
             return
-    elif kind == "metric":
-        charged = _charge(job, body)
-    _append(job, kind, body, payload)
+    if job.suspended and not to_remember:
+        return
+    if telling is Telling.UNLESS_TOLD and job.memory.passes_over(payload):
+        return
+    charged = _charge(job, body) if kind == "metric" else None
+    _append(job, kind, body, payload, once=telling is not Telling.ALWAYS)
+    if kind == "metric":
+        costs.keep_spent(job)
     if kind != "result_chunk":
         job.last_event.note(kind, body, payload)
     if charged is not None:
@@ -55,8 +73,11 @@ def add_event(job: Job, kind: str, body: Mapping[str, JsonLike]) -> None:
             _append(each, "metric", metric, _encoded(each, "metric", metric))
 
 
-def _append(job: Job, kind: str, body: Mapping[str, JsonLike], payload: bytes) -> None:
-    job.journal.append("job.event", payload, feature=events.feature_of(kind, body))
+def _append(
+    job: Job, kind: str, body: Mapping[str, JsonLike], payload: bytes, *, once: bool = False
+) -> None:
+    feature = events.feature_of(kind, body)
+    job.journal.append("job.event", payload, feature=feature, once=once)
 
 
 def add_event_with_holes(job: Job, kind: str, body: Mapping[str, JsonLike]) -> None:

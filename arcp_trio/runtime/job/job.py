@@ -20,7 +20,7 @@ from arcp_trio.runtime.job.questions import Questions
 from arcp_trio.runtime.job.result_chunks import ResultChunks
 from arcp_trio.store.records import Status
 from arcp_trio.store.writes import StartJob
-from arcp_trio.wire.errors import ArcpError, LeaseExpired
+from arcp_trio.wire.errors import ArcpError, InternalError, LeaseExpired
 from arcp_trio.wire.json import dumps
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from arcp_trio.authority.authority import Authority
     from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.credentials.wallet import Wallet
+    from arcp_trio.runtime.job.durable.memory import Memory
     from arcp_trio.runtime.job.jobs import Jobs
     from arcp_trio.runtime.tracing import Span
 
@@ -58,6 +59,7 @@ class Job:
     journal: Journal
     authority: Authority
     agent_run: AgentRun
+    memory: Memory
     sends_chunks: bool
     """Whether chunks of its result go on the wire; if not, they are kept for an inline result."""
     parent: Job | None = None
@@ -71,6 +73,8 @@ class Job:
     """Its acceptance is stored, or in the store's queue."""
     ended: bool = False
     """Its terminal is in the journal: nothing with its id follows."""
+    suspended: bool = False
+    """The next runtime calls its agent again: but for results of steps, nothing more is taken."""
     wallet: Wallet | None = None
     """Its credentials, if it may have any (§9.8)."""
     chunks: ResultChunks | None = None
@@ -87,6 +91,8 @@ class Job:
     """How often its agent has emitted."""
     drafted_at: float = attrs.field(factory=trio.current_time)
     """When it was drafted, on Trio's clock."""
+    decided: trio.Event = attrs.field(factory=trio.Event)
+    """Set once it is decided how the job ends, or that it is suspended."""
     _outcome: Outcome | None = None
     _is_stopping: bool = False
     """A task waits for the agent to stop."""
@@ -101,13 +107,33 @@ class Job:
         """
         if self.lease_is_over:
             self._decide_expired()
-        if self._outcome is None:
-            self.status = Status.RUNNING
-            self.started_at = self.core.clock.now()
-            self.core.store.put(StartJob(self.id, self.started_at))
-            warn_of_idle_grants(self)
+        if self._outcome is None and not self.suspended:
+            if self.started_at is None:
+                self.status = Status.RUNNING
+                self.started_at = self.core.clock.now()
+                self.core.store.put(StartJob(self.id, self.started_at))
+                warn_of_idle_grants(self)
             await self.agent_run.run(self)
-        await self._finish()
+        await self._end()
+
+    def suspend(self) -> None:
+        """Cancel the agent, and leave the job to the next runtime, without an end."""
+        self.suspended = True
+        self.decided.set()
+        self.memory.suspend()
+        self.agent_run.cancel("the runtime is shutting down")
+        self.jobs.start_stopping(self)
+
+    def _leave(self) -> None:
+        """Be gone from this runtime, which has suspended the job."""
+        if not self._over.is_set():
+            log.info("job suspended", extra=self.facts)
+            if self.wallet is not None:
+                self.wallet.close()
+            self._over.set()
+            self.leave_tree()
+            self.jobs.remove(self)
+            self.span.end({"arcp.job.outcome": "suspended"})
 
     @property
     def facts(self) -> dict[str, object]:
@@ -139,6 +165,7 @@ class Job:
         """
         if self._outcome is None:
             self._outcome = outcome
+            self.decided.set()
             return True
         return False
 
@@ -180,11 +207,17 @@ class Job:
 
     async def stop_agent(self) -> None:
         """Wait for the agent to stop within its grace; finish without it if it does not."""
-        if self.ended or self.status is Status.PENDING:  # the agent was not called, nor will be
-            await self._finish()
+        if self.ended or not self.agent_run.begun:  # the agent was not called, nor will be
+            await self._end()
         elif not await self.agent_run.stopped():
             log.warning("agent does not stop: cut off", extra=self.facts)
             self.agent_run.cancel("the job is over")
+            await self._end()
+
+    async def _end(self) -> None:
+        if self.suspended:
+            self._leave()
+        else:
             await self._finish()
 
     def abandon(self) -> None:
@@ -219,6 +252,7 @@ class Job:
             budget=dumps(budget_left) if budget_left else None,
             spent=costs.spent(self),
             last_event=self.last_event.words,
+            durable=self.memory.durable,
         )
         self._over.set()
         self.leave_tree()
@@ -276,6 +310,15 @@ class Job:
         """
         if self._outcome is not None:
             raise self._outcome.refusal()
+
+    def refuse_if_suspended(self) -> None:
+        """Refuse to begin anything that belongs to the next run.
+
+        Raises:
+            InternalError: the job is suspended.
+        """
+        if self.suspended:
+            raise InternalError("the runtime is shutting down, and the job goes on after that")
 
     def refuse_if_ended(self) -> None:
         """Refuse to add anything after the terminal.

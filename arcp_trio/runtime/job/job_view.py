@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from arcp_trio.runtime.credentials.credential import Credential
 from arcp_trio.runtime.job.desk import Desk, JobFacts
@@ -97,20 +97,3 @@ class JobView:
             LeaseExpired, BudgetExhausted, PermissionDenied: the lease does not allow it.
         """
         self._link.ask(Desk.authorize, capability, target)
-
-
-MOST_NAME: Final = 200  # characters
-
-
-def check_name(name: object) -> None:
-    """Refuse what cannot be the name of a question, or of anything else that a job may repeat.
-
-    Raises:
-        TypeError, ValueError: it is not a text of 1 to 200 characters.
-    """
-    if name is None:
-        return
-    if not isinstance(name, str):
-        raise TypeError(f"a name is a text, not {type(name).__name__}")
-    if not 0 < len(name) <= MOST_NAME:
-        raise ValueError(f"a name has 1 to {MOST_NAME} characters, not {len(name)}")

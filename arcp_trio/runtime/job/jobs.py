@@ -129,6 +129,11 @@ class Jobs:
             log.debug("job accepted", extra=job.facts)
             start_clean(self._nursery, job.run, name=f"job {job.id}")
 
+    def begin_again(self, job: Job, call: Callable[[Job], Awaitable[None]]) -> None:
+        """Run a job that an earlier runtime has begun, as `call` does it."""
+        if not self._closed:
+            start_clean(self._nursery, call, job, name=f"job {job.id}")
+
     async def call_agent(self, job: Job) -> JsonLike:
         """Call a job's agent where it runs, and return its result."""
         desk = Desk(job)
@@ -156,15 +161,22 @@ class Jobs:
 
     # -- shutdown
 
+    def suspend_all(self) -> None:
+        """Suspend the durable jobs, all at once: the next runtime goes on with them."""
+        for job in list(self.live.values()):
+            if job.memory.durable and job.outcome is None and not job.suspended:
+                job.suspend()
+
     def end_all(self, outcome: Outcome, grace: float) -> None:
         """End every job; an agent has at most `grace` seconds to stop in."""
         for job in reversed(self.live.values()):  # children before their parents
             job.agent_run.shorten_grace(grace)
-            job.end(outcome)
+            if not job.suspended:
+                job.end(outcome)
 
-    async def none_left(self) -> None:
-        """Wait until no job is alive."""
-        while self.live:
+    async def none_left(self, *, but_suspended: bool = False) -> None:
+        """Wait until no job is alive; with `but_suspended`, none but those that are suspended."""
+        while not all(but_suspended and job.suspended for job in self.live.values()):
             await self._one_ended.wait()
 
     def abandon_all(self) -> None:

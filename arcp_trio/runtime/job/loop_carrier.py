@@ -22,6 +22,7 @@ IN_ORDER: Final[frozenset[Callable[..., Awaitable[object]]]] = frozenset(
     {
         Desk.emit,
         Desk.begin_call,
+        Desk.begin_tool,
         Desk.end_call,
         Desk.begin_result,
         Desk.write_result,

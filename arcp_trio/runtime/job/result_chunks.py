@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING, Final
 
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.store.interface import JournalTrimmed
+from arcp_trio.wire.envelope import payload_of
 from arcp_trio.wire.errors import ArcpError, InternalError, clip, error_from_payload
 from arcp_trio.wire.event_bodies import ResultChunkBody
 from arcp_trio.wire.events import InvalidEvent, read_body
 from arcp_trio.wire.features import Feature
-from arcp_trio.wire.json import JsonLike, dumps, loads_object, object_in
+from arcp_trio.wire.json import JsonLike, dumps, loads_object
 
 if TYPE_CHECKING:
+    from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.job.job import Job
 
 PAGE_ENTRIES: Final = 1_024
@@ -58,7 +60,7 @@ class ResultChunks:
             raise InvalidEvent("result_chunk: expected nothing after the last chunk @ $")
         if chunk.chunk_seq != self.next_chunk:
             raise InvalidEvent(f"result_chunk: expected {self.next_chunk} @ $.chunk_seq")
-        data = _decoded(chunk)
+        data = decoded_chunk(chunk)
         self._count(job, len(data))
         self.next_chunk += 1
         self._finished = not chunk.more
@@ -109,38 +111,45 @@ class ResultChunks:
             InternalError: the result is no longer stored.
         """
         if job.sends_chunks:
-            data = b"".join([_decoded(chunk) for chunk in await _stored(job)])
+            chunks = await stored_chunks(job.core, job.principal, job.id, self.id)
+            data = b"".join(map(decoded_chunk, chunks))
         else:
             data = b"".join(self._kept)
         return data.decode() if self._all_text else data
 
 
-async def _stored(job: Job) -> list[ResultChunkBody]:
-    """Read the chunks back from a job's journal."""
-    store = job.core.store
-    reads = store.for_principal(job.principal)
-    await store.flushed()
+async def stored_chunks(
+    core: Core, principal: str, job_id: str, result_id: str
+) -> list[ResultChunkBody]:
+    """Read the chunks of a result back from the journal of a job that has ended.
+
+    Raises:
+        InternalError: the result is no longer stored.
+    """
+    reads = core.store.for_principal(principal)
+    await core.store.flushed()
     chunks: list[ResultChunkBody] = []
-    at = 0
-    while at < job.journal.length:
+    at, ended = 0, False
+    while not ended:
         try:
-            page = await reads.owed({job.id: at}, PAGE_ENTRIES, PAGE_BYTES)
+            page = await reads.owed({job_id: at}, PAGE_ENTRIES, PAGE_BYTES)
         except JournalTrimmed:
             raise InternalError("the streamed result is no longer stored") from None
-        at += len(page)
+        at, ended = at + len(page), not page or page[-1][1].terminal
         tails = [entry.tail for _, entry in page if entry.feature == Feature.RESULT_CHUNK]
-        chunks += map(_chunk_in, tails)
+        # Each run of a durable job has begun a result of its own.
+        chunks += [each for each in map(_chunk_in, tails) if each.result_id == result_id]
     return chunks
 
 
 def _chunk_in(tail: bytes) -> ResultChunkBody:
-    payload = object_in(loads_object(b"{" + tail[1:])["payload"])
-    chunk = read_body("result_chunk", payload["body"])
+    chunk = read_body("result_chunk", loads_object(payload_of(tail))["body"])
     assert isinstance(chunk, ResultChunkBody)
     return chunk
 
 
-def _decoded(chunk: ResultChunkBody) -> bytes:
+def decoded_chunk(chunk: ResultChunkBody) -> bytes:
+    """Return the data of a chunk."""
     if chunk.encoding == "utf8":
         return chunk.data.encode()
     try:

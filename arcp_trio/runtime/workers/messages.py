@@ -12,7 +12,7 @@ import msgspec
 
 from arcp_trio.runtime.credentials.credential import Credential
 from arcp_trio.runtime.job.blocking import AgentCancelled
-from arcp_trio.runtime.job.desk import JobFacts
+from arcp_trio.runtime.job.desk import Desk, JobFacts
 from arcp_trio.wire.errors import (
     ArcpError,
     JobCancelled,
@@ -32,6 +32,9 @@ from arcp_trio.wire.json import (
     loads_exact,
     object_in,
 )
+
+FAILURES: Final = frozenset({Desk.fail_call.__name__, Desk.fail_tool.__name__})
+"""Operations whose last argument is an exception."""
 
 HEADER_BYTES: Final = 4
 FRAME_ALLOWANCE: Final = 64 * 1024

@@ -12,6 +12,7 @@ from arcp_trio.runtime.job.blocking import AgentCancelled
 from arcp_trio.runtime.job.desk import Desk
 from arcp_trio.runtime.job.waits import Waits
 from arcp_trio.runtime.workers.messages import (
+    FAILURES,
     WorkerFrame,
     amounts_of,
     credential_of,
@@ -96,9 +97,10 @@ class SocketCarrier:
     def _begin(self, name: str, future: Future[Any], args: tuple[object, ...]) -> int:
         if name == Desk.write_result.__name__:
             data = cast("bytes", args[0])
-        elif name == Desk.fail_call.__name__:
-            call_id, error = cast("tuple[str, BaseException]", args)
-            data = value_data([call_id, error_data(error).decode()])
+        elif name in FAILURES:
+            *named, error = args
+            told = error_data(cast("BaseException", error)).decode()
+            data = value_data([*cast("Sequence[str]", named), told])
         else:
             data = value_data(cast("Sequence[JsonLike]", args))
         if len(data) > self._most_bytes:

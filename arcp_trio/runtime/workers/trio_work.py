@@ -21,6 +21,10 @@ _T = TypeVar("_T")
 class TrioLink(DistantLink):
     """A link whose waits are Trio's, in a worker's own loop."""
 
+    def task(self) -> object:
+        """Return the task that calls this."""
+        return trio.lowlevel.current_task()
+
     async def _wait(self, future: Future[_T]) -> _T:
         token, done = trio.lowlevel.current_trio_token(), trio.Event()
 

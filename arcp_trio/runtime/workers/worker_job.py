@@ -16,6 +16,7 @@ from arcp_trio.runtime.credentials.credential import Credential
 from arcp_trio.runtime.job.desk import Desk
 from arcp_trio.runtime.job.loop_carrier import IN_ORDER
 from arcp_trio.runtime.workers.messages import (
+    FAILURES,
     FRAME_ALLOWANCE,
     AgentCall,
     ErrorInProcess,
@@ -42,10 +43,12 @@ _READ_BYTES: Final = 64 * 1024
 _AT_ONCE: Final[Sequence[_Operation]] = (
     *(Desk.authorize, Desk.budget, Desk.credentials),
     *(Desk.fail_call, Desk.leave_result, Desk.summarize),
+    *(Desk.finish_step, Desk.fail_step, Desk.finish_tool, Desk.fail_tool),
 )
 _WITH_A_WAIT: Final[Sequence[_Operation]] = (
     *(Desk.open, Desk.delegate, Desk.child_result),
     *(Desk.rotate, Desk.ask, Desk.over),
+    *(Desk.begin_step, Desk.memos_kept, Desk.pause, Desk.sleep),
 )
 _ALL: Final[Sequence[_Operation]] = (*_AT_ONCE, *_WITH_A_WAIT, *IN_ORDER)
 OPERATIONS: Final[Mapping[str, _Operation]] = {each.__name__: each for each in _ALL}
@@ -203,8 +206,9 @@ def _arguments(frame: WorkerFrame) -> Sequence[object]:
     if frame.name == Desk.emit.__name__:
         return list_in(exact_value_of(frame.data))
     arguments = list_in(value_of(frame.data))
-    if frame.name == Desk.fail_call.__name__:
-        return [arguments[0], error_of(str(arguments[1]).encode())]
+    if frame.name in FAILURES:
+        *named, error = arguments
+        return [*named, error_of(str(error).encode())]
     return arguments
 
 
