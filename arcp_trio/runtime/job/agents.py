@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, cast,
 import attrs
 
 from arcp_trio.wire.agent_ref import AgentRef, parse_agent_ref
-from arcp_trio.wire.errors import AgentNotAvailable, AgentVersionNotAvailable
+from arcp_trio.wire.errors import AgentNotAvailable, AgentVersionNotAvailable, InvalidRequest
 from arcp_trio.wire.json import Json
 from arcp_trio.wire.messages import AgentInfo
 
@@ -136,9 +136,9 @@ class Agents:
             ValueError: name and version are not of the grammar of §7.5, or are taken.
             TypeError: this is not a function, or not one for that loop, or for a process.
         """
-        ref = AgentRef(name, version)
-        if parse_agent_ref(f"{name}@{version}") != ref:
-            raise ValueError(f"{name!r} and {version!r} are not an agent name and version")
+        if callable(name):
+            raise TypeError('name the agent: @runtime.agent("name") above its function')
+        _check_name(name, version)
         if loop not in ("trio", "asyncio"):
             raise ValueError(f'loop must be "trio" or "asyncio", not {loop!r}')
 
@@ -227,6 +227,15 @@ class Agents:
             AgentInfo(name=name, versions=list(versions), default=self.default(name))
             for name, versions in self._versions.items()
         ]
+
+
+def _check_name(name: str, version: str) -> None:
+    try:
+        ref = parse_agent_ref(f"{name}@{version}")
+    except InvalidRequest as error:
+        raise ValueError(error.message) from None
+    if ref != AgentRef(name, version):
+        raise ValueError(f"{name!r} and {version!r} are not an agent name and version")
 
 
 def _loop_of(function: Callable[..., Any], loop: AgentLoop, who: str) -> AgentLoop | None:

@@ -32,7 +32,7 @@ from arcp_trio.wire.errors import (
 )
 from arcp_trio.wire.ids import new_id
 from arcp_trio.wire.json import JsonLike, JsonValue, dumps, loads
-from arcp_trio.wire.lease_request import Amount, decimal_text, lease_request
+from arcp_trio.wire.lease_request import Amount, decimal_text, lease_request, need_mapping
 from arcp_trio.wire.timestamps import rfc3339
 
 if TYPE_CHECKING:
@@ -93,6 +93,7 @@ async def delegate(
 
     A durable job remembers the child under `key`: a later run gets the same.
     """
+    need_mapping("budget", budget, '{"USD": "5.00"}')
     parent.refuse_if_suspended()
     delegate_id = new_id("del_")
     if not parent.memory.durable:
