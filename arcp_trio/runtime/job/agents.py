@@ -46,7 +46,7 @@ class Agent:
     loop: AgentLoop | None = "trio"
     """The loop that the function is written for; None for a plain function."""
     process: bool | None = None
-    """Whether it runs in a worker process; None leaves it to the one who serves it."""
+    """Whether it runs in a worker process; None leaves that to the options of `serve`."""
     durable: bool = False
     """Whether it is called again after a restart."""
 
@@ -171,7 +171,7 @@ class Agents:
                 self._register(agent, default=other._defaults.get(name) == agent.version)
 
     def in_processes(self) -> Agents:
-        """Return these agents with `process=True` where none of both was said.
+        """Return these agents, with `process=True` for each that does not say where it runs.
 
         Raises:
             TypeError: one of them cannot be imported by another process.
@@ -264,7 +264,7 @@ _CURES: Final = {
     "AsyncioContext": 'write async def, with loop="asyncio"',
     "BlockingContext": 'write def, without loop="asyncio"',
 }
-"""What makes a function one that gets this context."""
+"""How to write a function that gets this context."""
 
 
 def _context_named(function: Callable[..., Any]) -> str | None:
