@@ -100,7 +100,7 @@ class Conversation:
             self._session.heard(self._attachment)
 
     async def _see_to(self, received: Received) -> bool:
-        """See to a frame; return False when the client is to say no more."""
+        """Handle a frame; return False when no more frames are to be read."""
         match received.message:
             case None | Pong():
                 pass

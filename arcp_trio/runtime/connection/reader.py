@@ -36,7 +36,7 @@ class Received:
     """A frame that came, or why it is malformed."""
 
     envelope: Envelope | None
-    """None if the text was not even an envelope."""
+    """None if the text is not an envelope."""
     message: Message | ArcpError | None
     """None for a frame of a type that the runtime ignores."""
     size: int

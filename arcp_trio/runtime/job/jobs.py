@@ -75,7 +75,7 @@ class Jobs:
     # -- coming and going
 
     def refuse_if_full(self, principal: str, input_bytes: int) -> None:
-        """Refuse another job if there are as many as there may be, or if its input is too much.
+        """Refuse another job if the limits of jobs or of their inputs are reached.
 
         Raises:
             InternalError: a limit is reached.

@@ -38,11 +38,11 @@ class OpenQuestion:
 
     body: QuestionBody
     deadline: float
-    """The end of its time, on Trio's clock."""
+    """The time until which it can be answered, on Trio's clock."""
     schema: AnswerSchema | None
     call: OpenCall
     size: int
-    """Of the question, in bytes."""
+    """Bytes of the question."""
     answered: trio.Event = attrs.field(factory=trio.Event)
     answer: JsonValue = None
 
@@ -116,7 +116,7 @@ class Questions:
         return question if question is not None and self._is_open(job, question) else None
 
     def close(self, question: OpenQuestion) -> None:
-        """Have a question listed no longer, which is settled or given up."""
+        """Stop listing a question that is settled or given up."""
         self._open.pop(question.body.question_id, None)
 
     def listed(self, job: Job) -> list[QuestionBody]:

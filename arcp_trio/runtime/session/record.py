@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from arcp_trio.store.records import SessionRow
 
 MOST_SPARE_DIGESTS: Final = 16
-"""Resume tokens of a session that are valid besides the newest: as many resumes in a row may
-fail after their token was rotated."""
+"""Resume tokens of a session that are valid besides the newest: this many resumes in a row
+may fail after they have rotated the token."""
 
 
 class Record:

@@ -112,7 +112,7 @@ class Session:
     # -- its connection
 
     def give_to(self, attachment: Attachment) -> None:
-        """Make this connection the one that may be heard, and end the one before."""
+        """Take commands from this connection only, and end the one before."""
         self.evict()
         self.holder = attachment
 

@@ -75,7 +75,7 @@ class DurableCalls(JobView):
 
         Raises:
             TypeError: the result cannot be stored.
-            ValueError: a step with the same name runs in another task, or did; or this is no name.
+            ValueError: a step of this name runs in another task, or did; or the name is invalid.
             RuntimeError: the call is inside of a `tool_call` block, or of a step that has ended.
             InternalError: the result is larger than `memo_bytes`, or all are than `memos_bytes`.
         """
