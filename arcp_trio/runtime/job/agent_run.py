@@ -65,6 +65,7 @@ class AgentRun:
             with self._scope, job.span.current():
                 result = await job.jobs.call_agent(job)
                 if not job.suspended:
+                    job.memory.warn_of_the_rest(job.facts)
                     job.decide(self._timed_out() or outcome_of_return(job, result))
         except BaseException as error:  # noqa: ASYNC103, BLE001 - see above
             rest = not_the_agents(error)

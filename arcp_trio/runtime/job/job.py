@@ -125,7 +125,7 @@ class Job:
         self.memory.suspend()
         self.agent_run.cancel("the runtime is shutting down")
         if self.revived or self.agent_run.begun:  # else its start is yet to come, or it is given up
-            self.jobs.start_stopping(self)
+            self._start_stopping()
 
     def _leave(self) -> None:
         """Be gone from this runtime, which has suspended the job."""
@@ -183,7 +183,11 @@ class Job:
         if not self.accepted:
             if self.wallet is not None:
                 self.wallet.close()  # so that no credentials are issued, and the job is given up
-        elif not self._is_stopping:
+        else:
+            self._start_stopping()
+
+    def _start_stopping(self) -> None:
+        if not self._is_stopping:
             self._is_stopping = True
             self.jobs.start_stopping(self)
 
