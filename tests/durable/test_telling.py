@@ -18,7 +18,7 @@ async def over_a_kill(
     *,
     lease: Json = None,
 ) -> list[str]:
-    """Return what a client is told of a job that is killed after so many seconds."""
+    """Return what a client is told of a job that is killed after `seconds`."""
     async with Life.begin(agents) as life:
         accepted = await life.peer.submit("agent", lease_request=lease)
         await trio.sleep(seconds)
