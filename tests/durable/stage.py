@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Self
 
@@ -33,12 +33,14 @@ class Life:
         peer: Peer,
         recorder: WireRecorder,
         clock: TrioClock,
+        connect: Callable[[], Awaitable[Peer]],
     ) -> None:
         self.runtime = runtime
         self.store = store
         self.peer = peer
         self.clock = clock
         self._recorder = recorder
+        self._connect = connect
 
     def killed(self) -> DurableStore:
         """Return what is stored now, as the next process finds it if this one is killed."""
@@ -67,13 +69,19 @@ class Life:
             peer = await peers.connect()
             resume = None if before is None else before.peer.resume_from()
             await peer.hello(features=ALL_FEATURES, resume=resume)
-            yield cls(runtime, store, peer, peers.recorder, clock)
+            yield cls(runtime, store, peer, peers.recorder, clock, peers.connect)
 
     async def until_told(self, job_id: str, text: str) -> None:
         """Wait until the client was told this of a job."""
         with trio.fail_after(10_000):
             while text not in self.told(job_id):
                 await self.peer.receive()
+
+    async def another(self) -> Peer:
+        """Return another client, with a session of its own."""
+        peer = await self._connect()
+        await peer.hello(features=ALL_FEATURES)
+        return peer
 
     async def rest(self) -> list[Frame]:
         """Return all frames until the connection's end."""

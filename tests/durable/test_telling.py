@@ -94,6 +94,7 @@ async def test_a_task_with_something_new_tells_all(autojump_clock: MockClock) ->
             await job.step("new", nothing)
             async with trio.open_nursery() as inner:
                 inner.start_soon(job.log, "tick")
+                await job.log("tock")
 
         async def other() -> None:
             await trio.sleep(0 if job.run == 1 else 3)
@@ -104,7 +105,7 @@ async def test_a_task_with_something_new_tells_all(autojump_clock: MockClock) ->
             nursery.start_soon(one)
             nursery.start_soon(other)
 
-    assert await over_a_kill(agents) == ["tick", "resumed 2", "tick"]
+    assert await over_a_kill(agents) == ["tick", "resumed 2", "tock", "tick"]
 
 
 async def test_other_code_loses_nothing(
