@@ -13,7 +13,7 @@ from arcp_trio.client.job_stream import JobStream
 from arcp_trio.wire import envelope
 from arcp_trio.wire.ids import new_id
 from arcp_trio.wire.json import JsonLike, dumps
-from arcp_trio.wire.lease_request import Amount, decimal_text, lease_request
+from arcp_trio.wire.lease_request import Amount, decimal_text, lease_request, need_mapping
 from arcp_trio.wire.messages import Accepted, JobListing, Subscribed
 from arcp_trio.wire.rules import VENDOR
 from arcp_trio.wire.timestamps import rfc3339
@@ -73,6 +73,7 @@ def submit_call(
         "input": input,
         "idempotency_key": idempotency_key,
     }
+    need_mapping("budget", budget, '{"USD": "5.00"}')
     amounts = {currency: decimal_text(amount) for currency, amount in (budget or {}).items()}
     if request := lease_request(lease, amounts or None):
         payload["lease_request"] = request

@@ -30,6 +30,7 @@ from arcp_trio.client.question_handling import QuestionHandler
 from arcp_trio.client.session import ClientSession
 from arcp_trio.client.supervisor import Supervisor
 from arcp_trio.client.unread import UnreadEvents
+from arcp_trio.under_trio import need_trio
 from arcp_trio.wire.features import CLIENT_FEATURES, Feature
 from arcp_trio.wire.ids import new_id
 from arcp_trio.wire.json import Json, JsonLike
@@ -73,7 +74,9 @@ async def connect(
             too, if the session is lost while no call is waiting that could raise it.
         ArcpError: the runtime refused the session, with the class of its code.
         ResumeWindowExpired: the connection was lost for longer than the session can be resumed.
+        RuntimeError: the program does not run under Trio.
     """
+    need_trio("arcp_trio.connect")
     unread = UnreadEvents(handled=on_event is not None)
     delivery = Delivery(on_event, unread)
     supervisor = Supervisor(

@@ -36,6 +36,7 @@ from arcp_trio.runtime.workers.settings import Workers
 from arcp_trio.store.interface import Store
 from arcp_trio.store.memory import MemoryStore
 from arcp_trio.transport.base import Transport
+from arcp_trio.under_trio import need_trio
 from arcp_trio.version import __version__
 
 log = logging.getLogger(__name__)
@@ -45,9 +46,9 @@ class Runtime:
     """Runs agents as jobs, and serves the sessions of their clients.
 
     Register agents, then enter it: `async with runtime:`. Jobs and sessions live in its nursery
-    until the block ends, whatever happens to connections. Leaving the block, also by cancellation,
-    ends the jobs, delivers their terminals to the clients that are connected, and closes the store,
-    each within a bound.
+    until the block ends, whatever happens to connections. Leaving the block, by
+    cancellation or otherwise, ends the jobs, delivers their terminals to the clients that are
+    connected, and closes the store, each within a bound.
     """
 
     _jobs: Jobs
@@ -81,6 +82,11 @@ class Runtime:
                 `arcp_trio.telemetry.opentelemetry` has one.
             workers: the processes of agents with `process=True`.
         """
+        if not callable(auth):
+            raise TypeError(
+                "auth is an async function that returns the principal of a token, such as"
+                f' arcp_trio.StaticTokens({{"a token": "alice"}}), not a {type(auth).__name__}'
+            )
         store, policy = store or MemoryStore(), policy or Policy()
         self.agents = Agents()
         self.agent = self.agents.agent
@@ -127,7 +133,7 @@ class Runtime:
 
     def start_connection(self, serve: Callable[[], Awaitable[None]], name: str) -> None:
         """Run a connection in the runtime's nursery: its failure ends nothing else."""
-        assert self._nursery is not None, "the runtime has not been entered"
+        assert self._nursery is not None, "serve has made sure of it"
         start_clean(self._nursery, self._fence, serve, name, name=name)
 
     async def _fence(self, serve: Callable[[], Awaitable[None]], name: str) -> None:
@@ -137,6 +143,11 @@ class Runtime:
             # An exception boundary: nothing that a peer sends may end more than its connection.
             log.exception("connection failed", extra={"task": name})
             self.connection_failed(Failure.FAULT)
+
+    @property
+    def entered(self) -> bool:
+        """Whether the block `async with runtime` has begun."""
+        return self._running is not None
 
     async def over(self) -> None:
         """Wait until the runtime takes no more connections."""
@@ -186,6 +197,7 @@ class Runtime:
     # -- its life
 
     async def __aenter__(self) -> Self:
+        need_trio("an arcp_trio.Runtime")
         if self._running is not None:
             raise RuntimeError("a runtime runs once; make another")
         self._running = self._run()

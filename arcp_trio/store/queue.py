@@ -148,6 +148,9 @@ class WriteQueue:
             group.stored.set()
             for act in group.acts:
                 act()
+            # A session keeps its last group, and would keep all that is in it.
+            group.writes.clear()
+            group.acts.clear()
 
     async def _retry(self, commit: Commit, group: Group) -> None:
         pause = FIRST_RETRY_SECONDS

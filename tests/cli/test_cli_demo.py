@@ -158,9 +158,9 @@ def test_sleeper(session: Peer) -> None:
 @pytest.mark.parametrize(
     ("agent", "value", "complaint"),
     [
-        ("countdown", [], "the input must be an object"),
-        ("chatty", "n", "the input must be an object"),
-        ("sleeper", 3, "the input must be an object"),
+        ("countdown", [], 'the input must be an object, such as {"n": 5, "delay": 0.2}'),
+        ("chatty", "n", 'the input must be an object, such as {"n": 1000, "size": 100}'),
+        ("sleeper", 3, 'the input must be an object, such as {"seconds": 60}'),
         ("countdown", {"n": -1}, '"n" must be a whole number, 0 or more'),
         ("countdown", {"n": 1.5}, '"n" must be a whole number, 0 or more'),
         ("countdown", {"n": True}, '"n" must be a whole number, 0 or more'),

@@ -78,7 +78,7 @@ def test_what_is_no_answer_is_asked_again(asking: Commands) -> None:
     with terminal(asking, "submit", "asker", "--input", OPEN, LEASE) as on:
         on.wait_for("answer: ")
         on.type("many\n")
-        on.wait_for("this is no answer: expected integer @ $.payload.answer")
+        on.wait_for("this is not an answer: expected integer @ $.payload.answer")
         on.wait_for('the answer is {"type":"integer","minimum":1}')
         while on.raw.count("answer: ") < 3:
             on.read_more()

@@ -37,7 +37,7 @@ async def test_its_error_is_the_job_s() -> None:
             ("words", "INTERNAL_ERROR", "these are the words"),
             ("code", "BUDGET_EXHAUSTED", "USD budget exhausted"),
             ("input", "INVALID_REQUEST", "the input has no name"),
-            ("secret", "INTERNAL_ERROR", "the agent failed"),
+            ("secret", "INTERNAL_ERROR", "the agent failed; the runtime's log says why"),
         ):
             with pytest.raises(JobFailed) as caught:
                 await run(client, "failing", how)

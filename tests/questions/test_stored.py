@@ -72,7 +72,9 @@ class CutOff(DurableStore):
             await super()._commit(writes)
             return
         if self._stored:
-            await super()._commit(writes)
+            # A group may end anywhere, so also before the row of the promise to the sender.
+            index = next(at for at, write in enumerate(writes) if isinstance(write, KeepMemo))
+            await super()._commit(writes[: index + 1])
         self.left = copied(self)
         assert self.network is not None
         self.network.up = False

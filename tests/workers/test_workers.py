@@ -108,7 +108,10 @@ async def test_what_an_agent_raises_ends_its_job_only(peer: Peer) -> None:
     """An error for the client reaches it; the text of any other stays in the log."""
     assert (await run(peer, "failing", input_=True))["message"] == "told"
     end = await run(peer, "failing", input_=False)
-    assert (end["code"], end["message"]) == ("INTERNAL_ERROR", "the agent failed")
+    assert (end["code"], end["message"]) == (
+        "INTERNAL_ERROR",
+        "the agent failed; the runtime's log says why",
+    )
 
 
 @pytest.mark.logs_error("agent failed")

@@ -1,4 +1,4 @@
-"""Questions of a job that is shown: asked on the terminal, or printed where there is none."""
+"""Questions of a job that is shown: asked on the terminal, or printed without one."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Asking:
         try:
             await question.answer(typed_answer(question, _chosen(question, typed)))
         except InvalidRequest as error:
-            await self._screen.add([safe_line(f"this is no answer: {error.message}")])
+            await self._screen.add([safe_line(f"this is not an answer: {error.message}")])
             return False
         except JobNotFound:
             await self._screen.add(["the question is over"])

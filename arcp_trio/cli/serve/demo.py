@@ -44,7 +44,7 @@ async def echo(job: JobContext) -> JsonObject:
 
 async def countdown(job: JobContext) -> JsonObject:
     """Report n steps of progress, one every `delay` seconds."""
-    settings = _settings(job)
+    settings = _settings(job, '{"n": 5, "delay": 0.2}')
     n = _whole(settings, "n", 5)
     delay = _number(settings, "delay", 0.2)
     for step in range(1, n + 1):
@@ -55,7 +55,7 @@ async def countdown(job: JobContext) -> JsonObject:
 
 async def chatty(job: JobContext) -> JsonObject:
     """Log n messages of `size` characters as fast as the runtime takes them."""
-    settings = _settings(job)
+    settings = _settings(job, '{"n": 1000, "size": 100}')
     n = _whole(settings, "n", 1000)
     size = _whole(settings, "size", 100)
     if size > _LONGEST_MESSAGE:
@@ -68,7 +68,7 @@ async def chatty(job: JobContext) -> JsonObject:
 
 async def report(job: JobContext) -> None:
     """Stream a weather diary of `size` characters as the result."""
-    left = _whole(_settings(job), "size", _SCREENFUL)
+    left = _whole(_settings(job, '{"size": 1600}'), "size", _SCREENFUL)
     page = 0
     async with job.stream_result() as out:
         while left:
@@ -93,7 +93,7 @@ def _day(day: int) -> str:
 
 async def shopper(job: JobContext) -> JsonObject:
     """Buy groceries at `price` each, through the tool `shop.buy`, until a call is refused."""
-    settings = _settings(job)
+    settings = _settings(job, '{"most": 3, "price": 0.35}')
     price = _number(settings, "price", 0.35)
     currency = str(settings.get("currency", "USD"))
     most = _whole(settings, "most", 100)
@@ -120,7 +120,7 @@ async def team(job: JobContext) -> JsonObject:
 
 async def sleeper(job: JobContext) -> JsonObject:
     """Do nothing for `seconds`."""
-    seconds = _number(_settings(job), "seconds", 60)
+    seconds = _number(_settings(job, '{"seconds": 60}'), "seconds", 60)
     await trio.sleep(seconds)
     return {"slept": seconds}
 
@@ -133,12 +133,12 @@ async def cook(job: JobContext) -> JsonObject:
     return {"dish": dish, "people": people}
 
 
-def _settings(job: JobContext) -> JsonObject:
+def _settings(job: JobContext, example: str) -> JsonObject:
     given: JsonValue = job.input
     if given is None:
         return {}
     if not is_object(given):
-        raise InvalidInput("the input must be an object")
+        raise InvalidInput(f"the input must be an object, such as {example}")
     return given
 
 

@@ -63,7 +63,7 @@ def outcome_of_error(job: Job, error: BaseException) -> Outcome:
     missing = _wrong_loop(job.agent.loop, cause)
     if missing is None and cause.__cause__ is not None:  # of another process, or of a library
         missing = _wrong_loop(job.agent.loop, cause.__cause__)
-    return outcome.failed(InternalError(missing or "the agent failed"))
+    return outcome.failed(InternalError(missing or "the agent failed; the runtime's log says why"))
 
 
 def _wrong_loop(loop: AgentLoop | None, error: BaseException) -> str | None:

@@ -57,7 +57,7 @@ class AgentRun:
             nursery.cancel_scope.cancel(reason="the agent has ended in time")
 
     async def _call(self, job: Job) -> None:
-        """Call the agent; what it returns or raises decides the job's outcome, and goes no further.
+        """Call the agent; what it returns or raises only decides the job's outcome.
 
         No exception of an agent gets past here, not even SystemExit.
         """
@@ -74,7 +74,7 @@ class AgentRun:
                 job.decide(self._timed_out() or outcome_of_error(job, error))
 
     def _timed_out(self) -> outcome.Outcome | None:
-        """Return that the agent ran for too long, if it did: the loop may have been held by it."""
+        """Return the time-out if the agent ran for too long: it may have held the loop."""
         if self.deadline is None or trio.current_time() < self.deadline:
             return None
         assert self.max_runtime is not None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, cast,
 import attrs
 
 from arcp_trio.wire.agent_ref import AgentRef, parse_agent_ref
-from arcp_trio.wire.errors import AgentNotAvailable, AgentVersionNotAvailable
+from arcp_trio.wire.errors import AgentNotAvailable, AgentVersionNotAvailable, InvalidRequest
 from arcp_trio.wire.json import Json
 from arcp_trio.wire.messages import AgentInfo
 
@@ -46,7 +46,7 @@ class Agent:
     loop: AgentLoop | None = "trio"
     """The loop that the function is written for; None for a plain function."""
     process: bool | None = None
-    """Whether it runs in a worker process; None leaves it to the one who serves it."""
+    """Whether it runs in a worker process; None leaves that to the options of `serve`."""
     durable: bool = False
     """Whether it is called again after a restart."""
 
@@ -136,9 +136,9 @@ class Agents:
             ValueError: name and version are not of the grammar of §7.5, or are taken.
             TypeError: this is not a function, or not one for that loop, or for a process.
         """
-        ref = AgentRef(name, version)
-        if parse_agent_ref(f"{name}@{version}") != ref:
-            raise ValueError(f"{name!r} and {version!r} are not an agent name and version")
+        if callable(name):
+            raise TypeError('name the agent: @runtime.agent("name") above its function')
+        _check_name(name, version)
         if loop not in ("trio", "asyncio"):
             raise ValueError(f'loop must be "trio" or "asyncio", not {loop!r}')
 
@@ -171,7 +171,7 @@ class Agents:
                 self._register(agent, default=other._defaults.get(name) == agent.version)
 
     def in_processes(self) -> Agents:
-        """Return these agents with `process=True` where none of both was said.
+        """Return these agents, with `process=True` for each that does not say where it runs.
 
         Raises:
             TypeError: one of them cannot be imported by another process.
@@ -229,6 +229,15 @@ class Agents:
         ]
 
 
+def _check_name(name: str, version: str) -> None:
+    try:
+        ref = parse_agent_ref(f"{name}@{version}")
+    except InvalidRequest as error:
+        raise ValueError(error.message) from None
+    if ref != AgentRef(name, version):
+        raise ValueError(f"{name!r} and {version!r} are not an agent name and version")
+
+
 def _loop_of(function: Callable[..., Any], loop: AgentLoop, who: str) -> AgentLoop | None:
     """Return the loop that a function is for, None for a plain function.
 
@@ -255,7 +264,7 @@ _CURES: Final = {
     "AsyncioContext": 'write async def, with loop="asyncio"',
     "BlockingContext": 'write def, without loop="asyncio"',
 }
-"""What makes a function one that gets this context."""
+"""How to write a function that gets this context."""
 
 
 def _context_named(function: Callable[..., Any]) -> str | None:

@@ -29,7 +29,7 @@ class Charge:
 
 
 def charge(job: Job, metric: MetricBody) -> Charge | None:
-    """Take a metric off the budgets of a job and its ancestors; None if it is no cost to them.
+    """Take a metric off the budgets of a job and its ancestors; None if it costs them nothing.
 
     Raises:
         InvalidEvent: an amount that cannot be counted exactly.

@@ -32,7 +32,7 @@ from arcp_trio.wire.errors import (
 )
 from arcp_trio.wire.ids import new_id
 from arcp_trio.wire.json import JsonLike, JsonValue, dumps, loads
-from arcp_trio.wire.lease_request import Amount, decimal_text, lease_request
+from arcp_trio.wire.lease_request import Amount, decimal_text, lease_request, need_mapping
 from arcp_trio.wire.timestamps import rfc3339
 
 if TYPE_CHECKING:
@@ -89,10 +89,11 @@ async def delegate(
     max_runtime: float | None,
     key: str,
 ) -> str:
-    """Emit a `delegate` event, then accept the child, or emit why there is none; return its id.
+    """Emit `delegate`, then accept the child, or emit why it is refused; return the child's id.
 
     A durable job remembers the child under `key`: a later run gets the same.
     """
+    need_mapping("budget", budget, '{"USD": "5.00"}')
     parent.refuse_if_suspended()
     delegate_id = new_id("del_")
     if not parent.memory.durable:
@@ -155,7 +156,7 @@ def _refuse(parent: Job, delegate_id: str, agent: str, error: BaseException, key
 
 
 def _told(agent: str, error: BaseException) -> ArcpError:
-    """Return what the client reads of a delegation that has failed."""
+    """Return the error that the client reads of a failed delegation."""
     if isinstance(error, ArcpError):
         told = error.payload()
     elif isinstance(error, Exception):
@@ -167,7 +168,7 @@ def _told(agent: str, error: BaseException) -> ArcpError:
 
 
 def _authorized(parent: Job, agent: str) -> Agent:
-    """Return the agent that is meant, if the parent's lease allows to delegate to it.
+    """Return the agent of this name, if the parent's lease allows to delegate to it.
 
     Raises:
         ArcpError: the lease does not allow it; or else there is no such agent.
@@ -193,7 +194,7 @@ def _wanted(
     """Return what the child is to be, within what its parent has.
 
     Raises:
-        ArcpError: the parent may not delegate, or not that.
+        ArcpError: the parent may not delegate this.
     """
     core = parent.core
     parent.refuse_if_ending()

@@ -77,7 +77,7 @@ class Jobs:
     # -- coming and going
 
     def refuse_if_full(self, principal: str, input_bytes: int) -> None:
-        """Refuse another job if there are as many as there may be, or if its input is too much.
+        """Refuse another job if the limits of jobs or of their inputs are reached.
 
         Raises:
             InternalError: a limit is reached.
@@ -175,7 +175,7 @@ class Jobs:
     def suspend_all(self) -> None:
         """Suspend the durable jobs, all at once: the next runtime goes on with them."""
         for job in list(self.live.values()):
-            if job.memory.durable and job.outcome is None and not job.suspended:
+            if job.memory.durable and job.accepted and job.outcome is None and not job.suspended:
                 job.suspend()
 
     def end_all(self, outcome: Outcome, grace: float) -> None:

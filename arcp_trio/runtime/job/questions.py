@@ -48,11 +48,11 @@ class OpenQuestion:
     """The key under which the job remembers it."""
     body: QuestionBody
     deadline: float
-    """The end of its time, on Trio's clock."""
+    """The time until which it can be answered, on Trio's clock."""
     call: OpenCall
     schema: AnswerSchema | None
     size: int
-    """Of the question, in bytes."""
+    """Bytes of the question."""
     answered: trio.Event = attrs.field(factory=trio.Event)
     done: JsonObject = attrs.field(factory=dict[str, "JsonValue"])
     """The answer and who gave it, if anybody has."""
@@ -177,7 +177,7 @@ class Questions:
         return self._open[question_id]
 
     def close(self, question: OpenQuestion) -> None:
-        """Have a question listed no longer, which is settled or given up."""
+        """Stop listing a question that is settled or given up."""
         self._open.pop(question.body.question_id, None)
 
     def listed(self) -> list[QuestionBody]:

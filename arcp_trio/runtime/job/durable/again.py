@@ -100,6 +100,7 @@ def revive(
         status=row.status,
         started_at=row.started_at,
         accepted=True,
+        revived=True,
     )
     if durability.spent is not None:
         spent = loads_object(durability.spent)

@@ -70,13 +70,13 @@ class TaskPlace:
         """Return the path of the next step with this name.
 
         Raises:
-            TypeError, ValueError: this is no name.
+            TypeError, ValueError: the name is not valid.
             RuntimeError: no step can begin here.
         """
         check_name(name)
         if self.tool is not None:
             raise RuntimeError(
-                f"step {name!r} is inside of a tool_call of {self.tool!r}, which is no step:"
+                f"step {name!r} is inside of a tool_call of {self.tool!r}, which is not a step:"
                 " use call_tool, or begin the step before the call"
             )
         if self.step is not None and self.step.over:
