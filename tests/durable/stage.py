@@ -67,7 +67,11 @@ class Life:
 
     def told(self, job_id: str) -> list[str]:
         """Return what the client was told of a job, in short: kinds, and what they say."""
-        return [in_short(frame) for frame in self._recorder.events(job_id)]
+        return [in_short(frame) for frame in self.events(job_id)]
+
+    def events(self, job_id: str) -> list[Frame]:
+        """Return the events of a job that the client was told of, in order."""
+        return self._recorder.events(job_id)
 
 
 def in_short(frame: Frame) -> str:

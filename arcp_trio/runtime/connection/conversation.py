@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from arcp_trio.runtime.connection.framing import FrameWriter
 from arcp_trio.runtime.connection.heartbeat import Heartbeat, Loss
 from arcp_trio.runtime.connection.reader import TooManyMalformed
-from arcp_trio.runtime.connection.sender import Sender
+from arcp_trio.runtime.connection.sender import FrameWriter, Sender
 from arcp_trio.runtime.farewell import Farewell
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.runtime.metrics import Failure

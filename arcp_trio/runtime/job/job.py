@@ -73,6 +73,8 @@ class Job:
     """Its acceptance is stored, or in the store's queue."""
     ended: bool = False
     """Its terminal is in the journal: nothing with its id follows."""
+    revived: bool = False
+    """An earlier runtime has begun it."""
     suspended: bool = False
     """The next runtime calls its agent again: but for results of steps, nothing more is taken."""
     wallet: Wallet | None = None
@@ -122,7 +124,8 @@ class Job:
         self.decided.set()
         self.memory.suspend()
         self.agent_run.cancel("the runtime is shutting down")
-        self.jobs.start_stopping(self)
+        if self.revived or self.agent_run.begun:  # else its start is yet to come, or it is given up
+            self.jobs.start_stopping(self)
 
     def _leave(self) -> None:
         """Be gone from this runtime, which has suspended the job."""
@@ -132,7 +135,7 @@ class Job:
                 self.wallet.close()
             self._over.set()
             self.leave_tree()
-            self.jobs.remove(self)
+            self.jobs.suspended(self)
             self.span.end({"arcp.job.outcome": "suspended"})
 
     @property

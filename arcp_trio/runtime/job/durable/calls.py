@@ -44,11 +44,6 @@ class DurableCalls(JobView):
     Agents that are not durable have the same calls, of which nothing is stored.
     """
 
-    @property
-    def run(self) -> int:
-        """Which call of the agent this is: 1, and one more after each restart of a durable job."""
-        return self._facts.run
-
     async def step(
         self,
         name: str,
