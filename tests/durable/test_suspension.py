@@ -149,7 +149,7 @@ async def test_what_is_done_while_it_is_cancelled_is_as_if_it_had_not_been(
     async def agent(job: JobContext) -> Json:
         try:
             await trio.sleep(20)
-        except trio.Cancelled:
+        except trio.Cancelled:  # noqa: ASYNC104 - the agent behaves badly
             with trio.CancelScope(shield=True):
                 await job.log("cleaning up")
                 await job.metric("cost.x", 1, unit="USD")
@@ -159,7 +159,7 @@ async def test_what_is_done_while_it_is_cancelled_is_as_if_it_had_not_been(
                     await job.delegate("agent")
                 with pytest.raises(Exception, match="goes on after that"):
                     await job.call_tool("cleanup", effect, what="tool")
-            raise KeyError from None
+            raise KeyError from None  # noqa: ASYNC104
         await job.log("cleaning up")
         await job.step("cleanup", effect, "step")
         return "well"
