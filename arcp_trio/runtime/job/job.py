@@ -135,7 +135,7 @@ class Job:
                 self.wallet.close()
             self._over.set()
             self.leave_tree()
-            self.jobs.remove(self)
+            self.jobs.suspended(self)
             self.span.end({"arcp.job.outcome": "suspended"})
 
     @property

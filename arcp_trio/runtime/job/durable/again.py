@@ -91,6 +91,7 @@ def revive(
             durable=True,
             run=durability.run,
             fruitless_runs=durability.fruitless_runs,
+            loaded=trio.Event(),
         ),
         sends_chunks=durability.sends_chunks,
         parent=parent,
@@ -134,6 +135,12 @@ class Beginnings:
 
     async def run(self, waiting: Sequence[Job]) -> None:
         """Begin each job: first those that may end the process, one by one, then all others."""
+        async with trio.open_nursery() as nursery:
+            # At once, not at the pace: what they ask can be answered before they are begun.
+            nursery.start_soon(_remember_all, waiting, name="memories of durable jobs")
+            await self._begin_all(waiting)
+
+    async def _begin_all(self, waiting: Sequence[Job]) -> None:
         pause = 1 / self._core.limits.jobs_begun_per_second
         suspects = [job for job in waiting if job.memory.fruitless_runs >= ALONE]
         others = [job for job in waiting if job.memory.fruitless_runs < ALONE]
@@ -164,14 +171,14 @@ async def _call_again(job: Job) -> None:
 
 
 async def _prepare(job: Job) -> None:
-    """Read what the job remembers, get its credentials, and store that it runs again.
+    """Wait until the job remembers, get its credentials, and store that it runs again.
 
     A job that is to end while it waits is not prepared any further.
     """
     with trio.CancelScope() as scope:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_until_decided, job, scope, name=f"end of the wait of {job.id}")
-            await _remember(job)
+            await job.memory.until_loaded()
             _refuse_if_fruitless(job)
             await _get_credentials(job)
             if job.outcome is None and not job.suspended:
@@ -190,7 +197,21 @@ async def _until_decided(job: Job, scope: trio.CancelScope) -> None:
     scope.cancel(reason="the job is to end")
 
 
-async def _remember(job: Job) -> None:
+async def _remember_all(jobs: Sequence[Job]) -> None:
+    """Have each job know what earlier runs have left, and what they have asked people."""
+    for job in jobs:
+        try:
+            if job.outcome is None:
+                await _load(job)
+                job.questions.restore(job)
+        except Exception:  # a fence, as in `_call_again`
+            log.exception("memos cannot be read", extra=job.facts)
+            job.decide(outcome.failed(InternalError("the job could not be begun again")))
+        assert job.memory.loaded is not None
+        job.memory.loaded.set()
+
+
+async def _load(job: Job) -> None:
     pause = FIRST_PAUSE_SECONDS
     while True:
         try:
