@@ -154,7 +154,7 @@ class EventIterator:
 
     async def __anext__(self) -> Event:
         stream = self._stream
-        await self._checkpoints.checkpoint()
+        await self._checkpoints.next()
         while not stream.events:
             if stream.incomplete is not None:
                 raise afresh(stream.incomplete)

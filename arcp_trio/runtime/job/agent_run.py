@@ -41,10 +41,8 @@ class AgentRun:
     """Seconds that the agent may run for."""
     begun: bool = False
     """The agent was called."""
-    used: float = 0.0
-    """Seconds of `max_runtime` that are over since an earlier run of the job."""
     deadline: float | None = None
-    """The end of `max_runtime` on Trio's clock, once the agent runs."""
+    """The end of `max_runtime` on Trio's clock, from the agent's first call on."""
     _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     _grace_scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     """The scope of the wait for the agent to stop."""
@@ -62,7 +60,8 @@ class AgentRun:
     async def _call_in_time(self, job: Job) -> None:
         async with trio.open_nursery() as nursery:
             if self.max_runtime is not None:
-                self.deadline = trio.current_time() + self.max_runtime - self.used
+                if self.deadline is None:
+                    self.deadline = trio.current_time() + self.max_runtime
                 end = partial(job.end, outcome.timed_out(self.max_runtime))
                 nursery.start_soon(_at, self.deadline, end, name=f"time limit of {job.id}")
             if job.authority.deadline is not None:
@@ -80,17 +79,23 @@ class AgentRun:
             with self._scope, job.span.current():
                 result = await job.jobs.call_agent(job)
                 if not job.suspended:
-                    job.decide(self._timed_out() or _outcome_of_return(job, result))
+                    job.memory.warn_of_the_rest(job.facts)
+                    job.decide(self.timed_out() or _outcome_of_return(job, result))
         except BaseException as error:  # noqa: ASYNC103, BLE001 - see above
             rest = _not_the_agents(error)
             if rest is not None:
                 raise rest from None  # noqa: ASYNC104
             if not job.suspended:
-                job.decide(self._timed_out() or _outcome_of_error(job, error))
+                job.decide(self.timed_out() or _outcome_of_error(job, error))
 
-    def _timed_out(self) -> Outcome | None:
-        """Return the time-out if the agent ran for too long: it may have held the loop."""
+    def timed_out(self, lease_ends: float | None = None) -> Outcome | None:
+        """Return the time-out if the job ran for too long, and its lease has not ended before.
+
+        The agent may have held the loop, or no runtime was there.
+        """
         if self.deadline is None or trio.current_time() < self.deadline:
+            return None
+        if lease_ends is not None and lease_ends <= self.deadline:
             return None
         assert self.max_runtime is not None
         return outcome.timed_out(self.max_runtime)

@@ -235,14 +235,16 @@ class Desk:
 
     async def ask(
         self,
+        key: str,
         prompt: str,
         options: Sequence[str] | None,
         schema: Mapping[str, JsonLike] | None,
         to: str | None,
         expires_in: float | None,
-    ) -> JsonValue:
-        """Ask people, and return the first valid answer."""
-        return await ask(self.job, prompt, options, schema, to, expires_in)
+    ) -> JsonObject:
+        """Ask people; return whether an earlier run had, and the answer if there is one."""
+        known, done = await ask(self.job, key, prompt, options, schema, to, expires_in)
+        return {"known": known, **done}
 
     async def over(self) -> None:
         """Wait until the job has ended."""

@@ -53,6 +53,8 @@ class Jobs:
         self.revoker = revoker
         self.threads = AgentThreads(core)
         self.live: dict[str, Job] = {}
+        self._suspended: dict[str, Job] = {}
+        """Jobs that the next runtime goes on with. What they ask can still be answered."""
         self._workers = workers
         self._nursery = nursery
         self._count: Counter[str] = Counter()
@@ -108,6 +110,15 @@ class Jobs:
         if job.forget and job.finished_at is not None and not job.authority.budget.spent_anything:
             self._to_forget.append((job.finished_at, job.id))
         self._one_ended.set()
+
+    def suspended(self, job: Job) -> None:
+        """Note that a job is gone from this runtime, but not over."""
+        self.remove(job)
+        self._suspended[job.id] = job
+
+    def with_questions(self, job_id: str) -> Job | None:
+        """Return a job whose questions can be answered: one that is alive, or suspended."""
+        return self.live.get(job_id) or self._suspended.get(job_id)
 
     def take_forgotten(self, finished_before: float) -> list[str]:
         """Return the ids of jobs that are to be forgotten and ended before then, each once."""

@@ -36,6 +36,8 @@ class Memory:
     """Which call of the agent this is."""
     fruitless_runs: int = 1
     """How many runs in a row, up to this one, have come to no memo and to no wait."""
+    loaded: trio.Event | None = None
+    """Set once what earlier runs have left is read; None if there were none."""
     progressed: trio.Event = attrs.field(factory=trio.Event)
     """Set once this run has come to a new memo, or to a wait."""
     _known: dict[str, Memo] = attrs.field(factory=dict[str, Memo])
@@ -57,11 +59,17 @@ class Memory:
 
     # -- from earlier runs
 
+    async def until_loaded(self) -> None:
+        """Wait until what earlier runs have left is read, if there were any."""
+        if self.loaded is not None:
+            await self.loaded.wait()
+
     async def load(self, reads: Reads) -> None:
         """Read what earlier runs have left."""
         for memo in await reads.memos(self.job_id):
             self._known[memo.key] = memo
             self._note_size(memo)
+        self._told.clear()  # the store may have failed in between, before
         index: int | None = 0
         while index is not None:
             piece, index = await reads.said(self.job_id, index)
@@ -87,13 +95,26 @@ class Memory:
         finished = [key for key, memo in self._known.items() if b'"done":' in memo.value]
         return named(finished[-1]) if finished else None
 
-    def not_come_to(self) -> str | None:
-        """Say what earlier runs have come to and this one has not; None without it."""
+    def unfinished(self, kind: str) -> list[tuple[str, JsonObject]]:
+        """Return keys and states of what earlier runs have begun of a kind and not finished."""
+        states = [
+            (key, loads_object(memo.value))
+            for key, memo in self._known.items()
+            if memo.kind == kind
+        ]
+        return [(key, state) for key, state in states if "done" not in state]
+
+    def warn_of_the_rest(self, facts: Mapping[str, object]) -> None:
+        """Warn of what earlier runs have come to and this one, which has returned, has not."""
         if self._known:
-            return named(next(iter(self._known)))
-        if self._told:
-            return f"the event at index {min(min(each) for each in self._told.values())}"
-        return None
+            place = named(next(iter(self._known)))
+        elif self._told:
+            place = f"the event at index {min(map(min, self._told.values()))}"
+        else:
+            return
+        log.warning(
+            "agent has not come to what it did in an earlier run", extra={**facts, "place": place}
+        )
 
     # -- keys
 
@@ -147,10 +168,24 @@ class Memory:
             InternalError: it is too much.
         """
         kind, _ = self._open[key]
-        rest = dumps(dict(also))[1:-1]
-        value = b'{%b%b"done":%b}' % (rest, b"," if rest else b"", done)
-        self._keep(Memo(key, kind, index, value))
+        self._keep(Memo(key, kind, index, done_value(done, also)))
         del self._open[key]
+
+    def settle(self, key: str, index: int, value: bytes) -> None:
+        """Remember what a question has come to, whether or not this run has come to the question.
+
+        Raises:
+            InternalError: it is too much.
+        """
+        if key in self._open:
+            kind, _ = self._open[key]
+            self._keep(Memo(key, kind, index, value))
+            del self._open[key]
+        else:
+            # Nothing that the run has come to: it may still be a fruitless one.
+            memo = Memo(key, self._known[key].kind, index, value)
+            self._store(memo)
+            self._known[key] = memo
 
     def state_of(self, key: str) -> JsonObject:
         """Return the state of something that is open."""
@@ -170,11 +205,14 @@ class Memory:
             raise metrics.refused(limit_hit("memos_bytes", limits.memos_bytes))
 
     def _keep(self, memo: Memo) -> None:
+        self._store(memo)
+        self.note_progress()
+
+    def _store(self, memo: Memo) -> None:
         self.refuse_if_too_large(memo.key, memo.value)
         self._note_size(memo)
         if self.durable:
             self._last = self.core.store.put(KeepMemo(self.job_id, memo))
-        self.note_progress()
 
     def _note_size(self, memo: Memo) -> None:
         size = memo_size(memo)
@@ -208,6 +246,12 @@ class Memory:
         """Store that this run was ended in order, and counts for nothing."""
         if self.fruitless_runs:
             self.core.store.put(KeepRun(self.job_id, self.run, self.fruitless_runs - 1))
+
+
+def done_value(done: bytes, also: Mapping[str, JsonValue]) -> bytes:
+    """Return the value of a memo of something that is done: its result, as JSON, and more."""
+    rest = dumps(dict(also))[1:-1]
+    return b'{%b%b"done":%b}' % (rest, b"," if rest else b"", done)
 
 
 def named(key: str) -> str:
