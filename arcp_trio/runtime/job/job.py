@@ -178,7 +178,7 @@ class Job:
 
     def let_end(self) -> None:
         """Bound the time that the agent has left, now that the end is decided; do not cancel it."""
-        self._end_children()
+        self.children.end_all(self.agent_run.grace)
         if not self.accepted:
             if self.wallet is not None:
                 self.wallet.close()  # so that no credentials are issued, and the job is given up
@@ -248,7 +248,7 @@ class Job:
 
     async def _finish(self) -> None:
         """Write the terminal, after the children's and the revocations, and have it stored."""
-        self._end_children()
+        self.children.end_all(self.agent_run.grace)
         if self.wallet is not None:
             self.wallet.close()
         await self.children.none_left()
@@ -280,24 +280,11 @@ class Job:
 
     # -- parent and children (§10)
 
-    @property
-    def depth(self) -> int:
-        """How many jobs are above this one."""
-        return 0 if self.parent is None else self.parent.depth + 1
-
     def leave_tree(self) -> None:
         """Release what the job held of its ancestors' budgets, and let its parent end."""
         self.authority.budget.close()
         if self.parent is not None:
             self.parent.children.remove(self)
-
-    def _end_children(self) -> None:
-        for child in self.children:
-            child.agent_run.shorten_grace(self.agent_run.grace)
-            if child.lease_is_over:
-                child.expire()
-            else:
-                child.end(outcome.cancelled("the parent job ended"))
 
     # -- what its agent may do
 
