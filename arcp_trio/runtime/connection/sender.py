@@ -27,6 +27,10 @@ WRITE_FRAMES: Final = 512
 WRITE_BYTES: Final = 256 * 1024
 """One write takes what is there, up to these."""
 
+AT_ONCE_FRAMES: Final = 16
+AT_ONCE_BYTES: Final = 16 * 1024
+"""What is sent without a turn of the sender's task is no more than this."""
+
 
 class Sender:
     """Sends a session's frames on one connection, in order; only stored frames come here."""
@@ -95,7 +99,20 @@ class Sender:
             elif self._letting_go:
                 return
             else:
-                await unsent.wake_sender.wait()
+                unsent.send_at_once = self._send_at_once
+                try:
+                    await unsent.wake_sender.wait()
+                finally:
+                    unsent.send_at_once = None
+
+    def _send_at_once(self) -> None:
+        """Send a few frames without a turn of the task, which sends what is left."""
+        unsent, writer = self._unsent, self._writer
+        begun = writer.writes_at_once and writer.write_at_once(
+            unsent.take(AT_ONCE_FRAMES, AT_ONCE_BYTES)
+        )
+        if not begun or unsent.frames:
+            unsent.wake_sender.set()
 
     async def _say_farewell(self, farewell: Farewell) -> None:
         if farewell.last is not None:
