@@ -14,7 +14,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Not for us: 9xx, a checkpoint on every path; 114, a list of what may be started; 124, async without
 # an await, which an interface may ask of one implementation.
 ASYNC_OFF := ASYNC9,ASYNC114,ASYNC124
-# Extra arguments: make test ARGS="-k resume", make serve ARGS="--port 8080", make bench ARGS=--quick
+# Extra arguments: make test ARGS="-k resume", make serve ARGS="--port 8080", make bench ARGS=--full
 ARGS ?=
 # Two workers and more halve the wait; the conformance record is kept by the main process.
 # Tests marked alone measure delays; they come after the others, one at a time. With ARGS, there may be

@@ -3,6 +3,7 @@
 - No name of a class or of a type exists twice in the package: wherever it is read, it means one.
 - docs/glossary.md has each word once, in order, and every class and module that it names exists.
 - Constants of modules are annotated as Final.
+- `Json`, which is Any, is named only where programs meet the package.
 - Docstrings, comments, messages and documents avoid phrases that readers stumble over.
 """
 
@@ -29,13 +30,31 @@ _AFTER = (
 PHRASES = {
     re.compile(r"\bwho(?:so)?ever\b", re.IGNORECASE): "name the person or the part",
     re.compile(r"(?<!there )\b(?:is|are|be|was|were) none\b"): "say that there is no such thing",
+    re.compile(r"\bthere (?:is|are) none\b"): "name what is missing",
+    re.compile(r"(?<=\S )(?<!there )(?:is|are|was|were) no (?!longer\b|more\b)\w", re.IGNORECASE): (
+        "say 'is not a'"
+    ),
     re.compile(r"\bnot any ?more\b"): "say 'no longer'",
+    re.compile(r"\b(?:to become of|none to speak of)\b"): "say what happens, or what is missing",
     re.compile(r"\bwho asks\b"): "name who asks",
     re.compile(r"\bwhat(?:ever)? becomes of\b"): "say what happens",
     re.compile(rf"\bbehind (?:{_AFTER})\b"): "say 'after'",
     re.compile(r"\bc[ao]m(?:e|es|ing) to nothing\b"): "say 'fails'",
     re.compile(r"\bso many (?!that)\w"): "name the number",
 }
+MEETS_PROGRAMS = {
+    PACKAGE / name
+    for name in (
+        *("__init__.py", "wire/json.py", "testing/frames.py", "testing/peer.py"),
+        *("client/client.py", "client/events.py", "client/handles.py", "client/listing.py"),
+        "client/questions.py",
+        *("runtime/job/agents.py", "runtime/job/job_view.py", "runtime/job/context.py"),
+        "runtime/job/durable/calls.py",
+        *("runtime/job/blocking.py", "runtime/job/blocks.py"),
+        *("runtime/credentials/credential.py", "runtime/credentials/provisioner.py"),
+    )
+}
+"""The modules with signatures that programs use, in which a JSON value may have any type."""
 CONSTANT = re.compile(r"_?[A-Z][A-Z0-9_]+")
 PRONOUN = re.compile(r"(?:It|They|He|She|This|These|Those|That|Their|Who|Whom|Whose) ")
 
@@ -46,6 +65,7 @@ def main() -> int:
         *_glossary_words(),
         *_class_names(),
         *_constants(),
+        *_any_json(),
         *_prose_of_code(),
         *_prose_of_documents(),
     ]
@@ -103,6 +123,14 @@ def _constants() -> Iterator[str]:
                 for target in node.targets:
                     if isinstance(target, ast.Name) and CONSTANT.fullmatch(target.id):
                         yield f"{path}:{node.lineno}: a constant is Final: {target.id}"
+
+
+def _any_json() -> Iterator[str]:
+    for path in sorted(PACKAGE.rglob("*.py")):
+        if path not in MEETS_PROGRAMS:
+            for line, text in enumerate(path.read_text().splitlines(), 1):
+                if re.search(r"\bJson\b", text):
+                    yield f"{path}:{line}: Json is for signatures that programs use: JsonValue"
 
 
 def _prose_of_code() -> Iterator[str]:

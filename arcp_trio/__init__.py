@@ -36,9 +36,11 @@ loaded when they are first used, so that the command line does not wait for thos
 from __future__ import annotations
 
 import importlib
+import logging
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
+from arcp_trio.log_lines import LogFallback
 from arcp_trio.version import __version__
 
 if TYPE_CHECKING:
@@ -64,6 +66,8 @@ if TYPE_CHECKING:
     from arcp_trio.client.events import Event
     from arcp_trio.client.handles import JobHandle, ObservedJob
     from arcp_trio.client.listing import JobInfo
+    from arcp_trio.client.question_handling import QuestionHandler
+    from arcp_trio.client.questions import Question
     from arcp_trio.front.serve import serve
     from arcp_trio.proxies.stdio import stdio_agent
     from arcp_trio.runtime.access import Authenticator, Policy, StaticTokens
@@ -92,6 +96,7 @@ if TYPE_CHECKING:
     )
     from arcp_trio.runtime.job.blocks import Child, ResultStream, ToolCall
     from arcp_trio.runtime.job.context import JobContext
+    from arcp_trio.runtime.job.durable.retry import Retry
     from arcp_trio.runtime.limits import Limits
     from arcp_trio.runtime.runtime import Runtime
     from arcp_trio.runtime.tracing import Span, Tracer
@@ -119,6 +124,7 @@ if TYPE_CHECKING:
         LeaseSubsetViolation,
         PermissionDenied,
         ResumeWindowExpired,
+        Unanswered,
         Unauthenticated,
     )
     from arcp_trio.wire.events import InvalidEvent
@@ -189,8 +195,11 @@ __all__ = [
     "Policy",
     "ProtocolError",
     "Provisioner",
+    "Question",
+    "QuestionHandler",
     "ResultStream",
     "ResumeWindowExpired",
+    "Retry",
     "Runtime",
     "Span",
     "SqliteStore",
@@ -201,6 +210,7 @@ __all__ = [
     "ToolCall",
     "Tracer",
     "Transport",
+    "Unanswered",
     "Unauthenticated",
     "Workers",
     "WrongPath",
@@ -240,6 +250,8 @@ _HOMES: Final = {
     "JobHandle": "arcp_trio.client.handles",
     "ObservedJob": "arcp_trio.client.handles",
     "JobInfo": "arcp_trio.client.listing",
+    "QuestionHandler": "arcp_trio.client.question_handling",
+    "Question": "arcp_trio.client.questions",
     "serve": "arcp_trio.front.serve",
     "stdio_agent": "arcp_trio.proxies.stdio",
     "AgentFunction": "arcp_trio.runtime.job.agents",
@@ -258,6 +270,7 @@ _HOMES: Final = {
     "Clock": "arcp_trio.runtime.clock",
     "SystemClock": "arcp_trio.runtime.clock",
     "JobContext": "arcp_trio.runtime.job.context",
+    "Retry": "arcp_trio.runtime.job.durable.retry",
     "Credential": "arcp_trio.runtime.credentials.credential",
     "CannotRevoke": "arcp_trio.runtime.credentials.provisioner",
     "CredentialOrder": "arcp_trio.runtime.credentials.provisioner",
@@ -274,6 +287,8 @@ _HOMES: Final = {
     "InvalidEvent": "arcp_trio.wire.events",
     "Json": "arcp_trio.wire.json",
 }
+
+logging.getLogger(__name__).addHandler(LogFallback())
 
 
 def __getattr__(name: str) -> object:

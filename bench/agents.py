@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import trio
 
 from arcp_trio import Agents, JobContext
@@ -26,3 +28,14 @@ async def go(_job: JobContext) -> Json:
     """Let an announcer begin."""
     _gate.release()
     return None
+
+
+@agents.agent("ticker")
+async def ticker(job: JobContext) -> None:
+    """Log the time `n` times, once every `interval` seconds, and catch up after being late."""
+    given = job.input
+    due = time.monotonic() + given["delay"]
+    for _ in range(given["n"]):
+        await trio.sleep(max(0, due - time.monotonic()))
+        await job.log(f"sent {time.monotonic():020.9f} due {due:020.9f}")
+        due += given["interval"]

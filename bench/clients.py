@@ -9,16 +9,16 @@ from collections.abc import Sequence
 from typing import Final
 
 from bench.client import Client
-from bench.figures import Figure, stopwatch
+from bench.figures import Extent, Figure, stopwatch
 from bench.peers import PEER, TOKENS, Server
 from bench.streaming import stream
 
 EVENTS: Final = 60_000
 
 
-def clients(server: Server, share: float) -> Sequence[Figure]:
+def clients(server: Server, extent: Extent) -> Sequence[Figure]:
     """Measure events per second of the client's own processor time, and of a minimal client."""
-    events = int(EVENTS * share)
+    events = extent.of(EVENTS)
     with Client(server.url) as client:
         stream(client, events // 10)
         with stopwatch() as watch:

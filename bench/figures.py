@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import statistics
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,8 +13,34 @@ import attrs
 
 from bench.peers import SIDES, Server, running
 
-QUICK_SHARE: Final = 0.02
-"""The share of the work that a quick run does."""
+
+@attrs.frozen
+class Extent:
+    """How much is measured."""
+
+    runs: int
+    """Runs of each side."""
+    share: float = 1.0
+    """The share of the full work that a run does."""
+    crowd: int = 1_000
+    """The most clients at once."""
+    growth: int = 1_000_000
+    """The most things that are piled up to see what grows with them."""
+    complete: bool = False
+    """Whether families that take long are measured, and all loads of the others."""
+
+    def of(self, count: float) -> int:
+        """Return how many of the full number of repetitions a run does."""
+        return max(1, int(count * self.share))
+
+    def crowds(self, *sizes: int) -> Sequence[int]:
+        """Return those of these numbers of clients that are measured."""
+        return [size for size in sizes if size <= self.crowd]
+
+
+QUICK: Final = Extent(runs=1, share=0.02, crowd=50, growth=1_000, complete=True)
+USUAL: Final = Extent(runs=3, share=0.2, growth=10_000)
+FULL: Final = Extent(runs=5, complete=True)
 
 
 @attrs.frozen
@@ -31,70 +59,109 @@ class Figure:
 
 @attrs.frozen
 class Row:
-    """The best figure of each side that has this row."""
+    """What was measured of each side that has this row."""
 
     name: str
-    runs: int
-    figures: Mapping[str, Figure]
+    unit: str
+    less_is_better: bool
+    values: Mapping[str, Sequence[float]]
+    """Of each run, by side."""
+    client_busy: float | None
+    """The highest of all runs."""
 
-    @property
-    def unit(self) -> str:
-        """The unit of its figures."""
-        return next(iter(self.figures.values())).unit
+    def median(self, side: str) -> float | None:
+        """Return the median of a side's runs, if it has any."""
+        return statistics.median(self.values[side]) if side in self.values else None
 
     def ratio(self, side: str, other: str) -> float | None:
         """Return how many times better a side is than another, in the direction that is better."""
-        if not {side, other} <= self.figures.keys():
+        one, two = self.median(side), self.median(other)
+        if not one or not two:
             return None
-        one = self.figures[side]
-        ratio = one.value / self.figures[other].value
-        return 1 / ratio if one.less_is_better else ratio
+        return two / one if self.less_is_better else one / two
 
 
 @attrs.frozen
 class Family:
     """Rows that are measured together."""
 
-    measure: Callable[[Server, float], Sequence[Figure]]
-    """Measures a fresh server, with a share of the full work."""
+    measure: Callable[[Server, Extent], Sequence[Figure]]
+    """Measures a fresh server."""
     most_runs: int = 5
     """The most runs of each side, for families that take long."""
     sides: Sequence[str] = SIDES
+    usual: bool = True
+    """Whether it is measured without being named."""
 
 
-def compare(family: Family, *, runs: int, share: float) -> Sequence[Row]:
+def compare(family: Family, extent: Extent) -> Sequence[Row]:
     """Measure the sides by turns, so that a machine that slows down affects all of them."""
     found: dict[str, dict[str, list[Figure]]] = {}
-    runs = min(runs, family.most_runs)
-    for _ in range(runs):
+    for _ in range(min(extent.runs, family.most_runs)):
         for side in family.sides:
             with running(side) as server:
-                for figure in family.measure(server, share):
+                for figure in family.measure(server, extent):
                     of_row = found.setdefault(figure.row, {})
                     of_row.setdefault(figure.side or side, []).append(figure)
-    return [
-        Row(name, runs, {side: _best(figures) for side, figures in sides.items()})
-        for name, sides in found.items()
-    ]
+    return [_row(sides) for sides in found.values()]
 
 
-def _best(figures: Sequence[Figure]) -> Figure:
-    choose = min if figures[0].less_is_better else max
-    return choose(figures, key=lambda figure: figure.value)
+def _row(sides: Mapping[str, Sequence[Figure]]) -> Row:
+    figures = [figure for of_side in sides.values() for figure in of_side]
+    busy = [figure.client_busy for figure in figures if figure.client_busy is not None]
+    return Row(
+        figures[0].row,
+        figures[0].unit,
+        figures[0].less_is_better,
+        {side: [figure.value for figure in of_side] for side, of_side in sides.items()},
+        max(busy, default=None),
+    )
 
 
 class Stopwatch:
-    """The time that a block took, and the share in which this process used a processor."""
+    """What a block took: time, and processor time of the server and of this process."""
 
-    seconds: float
-    busy: float
+    def __init__(self, server: Server | None) -> None:
+        self._server = server
+        self._began = self._now()
+        self.seconds = self.busy = self.server_seconds = 0.0
+
+    def stop(self) -> None:
+        """Take the time."""
+        wall, here, server = (b - a for a, b in zip(self._began, self._now(), strict=True))
+        self.seconds, self.busy, self.server_seconds = wall, here / wall, server
+
+    def _now(self) -> tuple[float, float, float]:
+        server = 0.0 if self._server is None else self._server.processor_seconds()
+        return time.perf_counter(), time.process_time(), server
+
+    def rate(self, row: str, unit: str, count: float) -> Figure:
+        """Return how many of something there were in a second."""
+        return Figure(row, unit, count / self.seconds, client_busy=self.busy)
+
+    def cost(self, row: str, count: float, *, per: int = 1) -> Figure:
+        """Return the server's processor time, in milliseconds, of one of something."""
+        milliseconds = 1000 * self.server_seconds * per / count
+        return Figure(row, "ms", milliseconds, less_is_better=True, client_busy=self.busy)
 
 
 @contextmanager
-def stopwatch() -> Generator[Stopwatch]:
+def stopwatch(server: Server | None = None) -> Generator[Stopwatch]:
     """Time a block."""
-    watch = Stopwatch()
-    wall, processor = time.perf_counter(), time.process_time()
+    watch = Stopwatch(server)
     yield watch
-    watch.seconds = time.perf_counter() - wall
-    watch.busy = (time.process_time() - processor) / watch.seconds
+    watch.stop()
+
+
+def percentiles(
+    row: str, seconds: Sequence[float], client_busy: float | None = None
+) -> Sequence[Figure]:
+    """Return the median of waits, and what one in a hundred is longer than."""
+    ordered = sorted(seconds)
+    waits = {
+        percent: 1000 * ordered[math.ceil(percent / 100 * len(ordered)) - 1] for percent in (50, 99)
+    }
+    return [
+        Figure(f"{row}: p{percent}", "ms", wait, less_is_better=True, client_busy=client_busy)
+        for percent, wait in waits.items()
+    ]

@@ -9,7 +9,7 @@ from arcp_trio.authority.lease import Lease
 from arcp_trio.authority.patterns import Pattern
 from arcp_trio.authority.subset import uncovered
 from arcp_trio.authority.targets import forms
-from bench.figures import Figure, stopwatch
+from bench.figures import Extent, Figure, stopwatch
 from bench.peers import Server
 
 PATTERNS: Final = 100
@@ -23,9 +23,9 @@ _GRANTS: Final = (
 )
 
 
-def leases(_server: Server, share: float) -> Sequence[Figure]:
+def leases(_server: Server, extent: Extent) -> Sequence[Figure]:
     """Measure checks and proofs in microseconds, in this process and without a server."""
-    return [*_checks(int(20_000 * share)), *_proofs(int(200 * share))]
+    return [*_checks(extent.of(20_000)), *_proofs(extent.of(200))]
 
 
 def _checks(times: int) -> Iterator[Figure]:

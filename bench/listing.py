@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from bench.client import Client
-from bench.figures import Figure
+from bench.figures import Extent, Figure
 from bench.peers import PEER, Server
+from bench.round_trips import run_jobs
 
 JOBS: Final = 100_000
 PAGES: Final = 50
@@ -18,11 +19,11 @@ PAGE_JOBS: Final = 100
 _IN_FLIGHT: Final = 64
 
 
-def listing(server: Server, share: float) -> Sequence[Figure]:
+def listing(server: Server, extent: Extent) -> Sequence[Figure]:
     """Measure milliseconds per page: one page after another, and one that no job is on."""
-    jobs = int(JOBS * share)
+    jobs = extent.of(JOBS)
     with Client(server.url, features=("list_jobs",)) as client:
-        _run_jobs(client, jobs)
+        run_jobs([client], jobs, in_flight=_IN_FLIGHT)
         pages = _pages(client, min(PAGES, jobs // PAGE_JOBS))
         nothing = [_timed(client, {"filter": {"status": ["cancelled"]}})[0] for _ in range(5)]
     figures = [
@@ -48,15 +49,6 @@ def _pages(client: Client, count: int) -> Sequence[float]:
         seconds.append(took)
         cursor = page.get("next_cursor")
     return seconds
-
-
-def _run_jobs(client: Client, jobs: int) -> None:
-    submitted = ended = 0
-    while ended < jobs:
-        while submitted < jobs and submitted - ended < _IN_FLIGHT:
-            client.submit("echo", "something")
-            submitted += 1
-        ended += b'"job.result"' in client.receive()
 
 
 def _timed(client: Client, request: dict[str, Any]) -> tuple[float, dict[str, Any]]:

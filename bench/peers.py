@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,12 @@ DURABLE: Final = "durable"
 PEER: Final = "peer"
 """The other runtime, with its events in memory."""
 SIDES: Final = (MEMORY, DURABLE, PEER)
+ON_DISK: Final = {
+    MEMORY: "nothing",
+    DURABLE: "sessions, jobs, events and numbers, in SQLite, synced before a client gets them",
+    PEER: "nothing",
+}
+"""What each side keeps there."""
 
 _ROOT: Final = Path(__file__).parents[1]
 _ANNOUNCEMENT: Final = "listening on "
@@ -47,6 +54,20 @@ class Server:
         """The id of the server's process."""
         assert self._process is not None
         return self._process.pid
+
+    def principal(self, number: int) -> str:
+        """Return the token of one of many clients; the peer knows one principal only."""
+        return TOKENS[0] if self.side == PEER else TOKENS[number % len(TOKENS)]
+
+    def processor_seconds(self) -> float:
+        """Return the processor time of all threads of the process, from its CPU clock (Linux)."""
+        return time.clock_gettime((~self.pid << 3) | 2)
+
+    def resident_kib(self) -> int:
+        """Return how much memory the process has (Linux)."""
+        status = Path(f"/proc/{self.pid}/status").read_text(encoding="ascii", errors="replace")
+        (line,) = [line for line in status.splitlines() if line.startswith("VmRSS:")]
+        return int(line.split()[1])
 
     def start(self) -> None:
         """Start the server, and return when it listens."""
@@ -77,7 +98,14 @@ class Server:
         principals = [f"--token=bench-{n}={token}" for n, token in enumerate(TOKENS)]
         principals += [f"--observer=bench-{n}" for n in range(1, len(TOKENS))]
         store = "--memory" if self.side == MEMORY else f"--data={self.folder}"
-        options = ("--port=0", "--log-level=error", "--agents=bench.agents", "--demo-agents", store)
+        options = (
+            "--config=bench/serve.toml",
+            "--port=0",
+            "--log-level=error",
+            "--agents=bench.agents",
+            "--demo-agents",
+            store,
+        )
         return ("arcp_trio", "serve", *options, *principals)
 
 

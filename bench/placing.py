@@ -10,14 +10,14 @@ import trio
 
 from arcp_trio import Runtime, StaticTokens, Workers
 from arcp_trio.testing import open_pair
-from bench.figures import Figure
+from bench.figures import Extent, Figure
 from bench.peers import TOKENS, Server
 from bench.placed_agents import agents
 
 
-def placing(_server: Server, share: float) -> Sequence[Figure]:
+def placing(_server: Server, extent: Extent) -> Sequence[Figure]:
     """Measure the median for each place, one job at a time, in this process over memory."""
-    return trio.run(_placing, int(500 * share))
+    return trio.run(_placing, extent.of(500))
 
 
 async def _placing(times: int) -> Sequence[Figure]:

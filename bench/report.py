@@ -1,40 +1,86 @@
-"""Printing rows."""
+"""The table, and the same figures as JSON."""
 
 from __future__ import annotations
 
 import json
 import os
 import platform
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 from bench.figures import Row
-from bench.peers import DURABLE, MEMORY, PEER, SIDES
+from bench.peers import DURABLE, MEMORY, ON_DISK, PEER, SIDES
 
-_RATIOS: Final = ((DURABLE, MEMORY), (DURABLE, PEER), (MEMORY, PEER))
-_LINE: Final = "{:34}" + "{:>22}" * len(SIDES) + "{:>16}" * len(_RATIOS) + "{:>8}{:>9}"
-_DIGITS: Final = {"ms": 2, "s": 2, "µs": 1, "KiB": 1, "%": 2}
+_RATIOS: Final = ((DURABLE, PEER), (MEMORY, PEER))
+_NAME: Final = 58
+_WIDTH: Final = 12
+_DIGITS: Final = {"ms": 3, "s": 2, "µs": 1, "KiB": 1, "%": 2}
 
 
 def heading() -> str:
-    """Return the machine and the Python version, and the names of the columns."""
-    machine = (
-        f"Python {platform.python_version()}, {platform.system()} {platform.machine()}, "
-        f"{os.cpu_count()} processors"
+    """Return the machine, what each side keeps on disk, and the names of the columns."""
+    columns = [*SIDES, *(_ratio_name(*sides) for sides in _RATIOS), "client", "runs"]
+    disk = "\n".join(f"- {side}: {kept}" for side, kept in ON_DISK.items())
+    return "\n".join(
+        [
+            f"{_machine()}. On disk:\n",
+            f"{disk}\n",
+            _cells("", *columns),
+            "| --- |" + " ---: |" * len(columns),
+        ]
     )
-    ratios = [_ratio_name(*sides) for sides in _RATIOS]
-    return machine + "\n\n" + _LINE.format("", *SIDES, *ratios, "client", "best of")
 
 
 def line(row: Row) -> str:
-    """Return a row for people."""
-    busy = _busy(row)
-    return _LINE.format(
-        row.name,
+    """Return a row of the table."""
+    runs = max(len(values) for values in row.values.values())
+    return _cells(
+        f"{row.name}, {row.unit}",
         *(_value(row, side) for side in SIDES),
         *(_ratio(row.ratio(*sides)) for sides in _RATIOS),
-        f"{max(busy.values()):.0%}" if busy else "",
-        row.runs,
+        "" if row.client_busy is None else f"{row.client_busy:.0%}",
+        str(runs),
     )
+
+
+def as_json(rows: Sequence[Row]) -> str:
+    """Return all rows as JSON, with the value of each run."""
+    return json.dumps(
+        {
+            "machine": _machine(),
+            "on_disk": ON_DISK,
+            "rows": [
+                {
+                    "row": row.name,
+                    "unit": row.unit,
+                    "medians": {side: row.median(side) for side in row.values},
+                    "ratios": {
+                        _ratio_name(*sides): ratio
+                        for sides in _RATIOS
+                        if (ratio := row.ratio(*sides)) is not None
+                    },
+                    "runs": row.values,
+                    "client_busy": row.client_busy,
+                }
+                for row in rows
+            ],
+        },
+        ensure_ascii=False,
+        indent=1,
+    )
+
+
+def _machine() -> str:
+    load = Path("/proc/loadavg").read_text(encoding="ascii").split()[0]
+    return (
+        f"Python {platform.python_version()}, {platform.system()} {platform.machine()}, "
+        f"{os.cpu_count()} processors, load {load}"
+    )
+
+
+def _cells(name: str, *cells: str) -> str:
+    return "| " + " | ".join([f"{name:{_NAME}}", *(f"{cell:>{_WIDTH}}" for cell in cells)]) + " |"
 
 
 def _ratio_name(side: str, other: str) -> str:
@@ -46,26 +92,5 @@ def _ratio(ratio: float | None) -> str:
 
 
 def _value(row: Row, side: str) -> str:
-    figure = row.figures.get(side)
-    return "" if figure is None else f"{figure.value:,.{_DIGITS.get(row.unit, 0)}f} {row.unit}"
-
-
-def _busy(row: Row) -> dict[str, float]:
-    figures = row.figures.items()
-    return {side: each.client_busy for side, each in figures if each.client_busy is not None}
-
-
-def json_line(row: Row) -> str:
-    """Return a row as JSON."""
-    ratios = {_ratio_name(*sides): row.ratio(*sides) for sides in _RATIOS}
-    return json.dumps(
-        {
-            "row": row.name,
-            "unit": row.unit,
-            "figures": {side: figure.value for side, figure in row.figures.items()},
-            "ratios": {name: ratio for name, ratio in ratios.items() if ratio is not None},
-            "client_busy": _busy(row),
-            "runs": row.runs,
-            "python": platform.python_version(),
-        }
-    )
+    median = row.median(side)
+    return "" if median is None else f"{median:,.{_DIGITS.get(row.unit, 0)}f}"

@@ -7,22 +7,22 @@ from collections.abc import Sequence
 from typing import Final
 
 from bench.client import Client
-from bench.figures import Figure, stopwatch
+from bench.figures import Extent, Figure, stopwatch
 from bench.peers import Server
 
 RESULT_MB: Final = 30
 _MB: Final = 1_000_000
 
 
-def streamed_result(server: Server, share: float) -> Sequence[Figure]:
+def streamed_result(server: Server, extent: Extent) -> Sequence[Figure]:
     """Measure megabytes of the result per second, from the submit to the terminal."""
-    size = int(RESULT_MB * share * _MB)
+    size = extent.of(RESULT_MB * _MB)
     with Client(server.url, features=("result_chunk",)) as client:
         _stream(client, size // 10)  # warms up
         with stopwatch() as watch:
             _stream(client, size)
     row = f"streamed result of {size / _MB:g} MB"
-    return [Figure(row, "MB/s", size / _MB / watch.seconds, client_busy=watch.busy)]
+    return [watch.rate(row, "MB/s", size / _MB)]
 
 
 def _stream(client: Client, size: int) -> None:

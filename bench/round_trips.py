@@ -2,58 +2,103 @@
 
 from __future__ import annotations
 
-import json
-import math
+import os
 import time
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from multiprocessing import get_context
 from multiprocessing.synchronize import Event
+from pathlib import Path
 from typing import Final
 
-from bench.client import Client
-from bench.figures import Figure, stopwatch
-from bench.peers import PEER, Server
+from bench.client import Client, arrivals
+from bench.figures import Extent, Figure, percentiles, stopwatch
+from bench.peers import DURABLE, PEER, Server
 from bench.streaming import EVENTS, stream
 
-TRIPS: Final = 4_000
-IN_FLIGHT: Final = (1, 16)
+TRIPS: Final = 10_000
+CLIENTS: Final = (1, 10, 100)
 TRIPS_BESIDE: Final = 1_000
+SYNCS: Final = 1_000
 _SECONDS_TO_TALK: Final = 10.0
 
 
-def round_trips(server: Server, share: float) -> Sequence[Figure]:
-    """Measure latency and rate, with one job and with several in flight, and beside a stream."""
-    trips = int(TRIPS * share)
+def round_trips(server: Server, extent: Extent) -> Sequence[Figure]:
+    """Measure latency, rate and cost, for clients with one job each, and beside a stream."""
     figures: list[Figure] = []
-    with Client(server.url) as client:
-        for in_flight in IN_FLIGHT:
-            row = f"submit to result, {in_flight} in flight"
-            _latencies(client, trips // 10, in_flight)  # warms up
-            with stopwatch() as watch:
-                latencies = _latencies(client, trips, in_flight)
-            figures += _percentiles(row, latencies, watch.busy)
-            rate = trips / watch.seconds
-            figures.append(Figure(f"{row}: rate", "jobs/s", rate, client_busy=watch.busy))
-        if server.side != PEER:  # the peer answers only after the stream
-            with _stream_beside(server.url), stopwatch() as watch:
-                latencies = _latencies(client, int(TRIPS_BESIDE * share), 1)
-            figures += _percentiles("submit to result, beside a stream", latencies, watch.busy)
+    for clients in extent.crowds(*CLIENTS):
+        figures += _trips(server, clients, extent)
+    if server.side == DURABLE:
+        figures += percentiles("write and sync 4 KiB", _syncs(server.folder, extent.of(SYNCS)))
+    if server.side != PEER:  # the peer answers only after the stream
+        figures += _trips_beside(server, extent)
     return figures
 
 
-def _percentiles(row: str, latencies: Sequence[float], client_busy: float) -> Sequence[Figure]:
-    ordered = sorted(latencies)
+def _trips(server: Server, count: int, extent: Extent) -> Sequence[Figure]:
+    trips = max(extent.of(TRIPS), count)
+    with ExitStack() as stack:
+        clients = [
+            stack.enter_context(Client(server.url, token=server.principal(number)))
+            for number in range(count)
+        ]
+        run_jobs(clients, trips // 10)  # warms up
+        with stopwatch(server) as watch:
+            seconds = run_jobs(clients, trips)
+    row = f"submit to result, {count} client{'s' if count > 1 else ''}"
     return [
-        Figure(
-            f"{row}: p{percent}",
-            "ms",
-            1000 * ordered[math.ceil(percent / 100 * len(ordered)) - 1],
-            less_is_better=True,
-            client_busy=client_busy,
-        )
-        for percent in (50, 99)
+        *percentiles(row, seconds, watch.busy),
+        watch.rate(f"{row}: rate", "jobs/s", trips),
+        watch.cost(f"{row}: server's time for each", trips),
     ]
+
+
+def run_jobs(clients: Sequence[Client], jobs: int, *, in_flight: int = 1) -> Sequence[float]:
+    """Run jobs that end at once, this many of each client at a time; return how long each took.
+
+    With several in flight, a job's time counts from the last submit of its client.
+    """
+    seconds: list[float] = []
+    began: dict[Client, float] = {}
+    left = jobs
+
+    def submit(client: Client) -> None:
+        nonlocal left
+        if left:
+            left -= 1
+            began[client] = time.perf_counter()
+            client.submit("echo", "something")
+
+    for _ in range(in_flight):
+        for client in clients:
+            submit(client)
+    if jobs:
+        for client, frames in arrivals(clients):
+            for frame in frames:
+                if b'"job.result"' in frame:
+                    seconds.append(time.perf_counter() - began[client])
+                    submit(client)
+            if len(seconds) == jobs:
+                break
+    return seconds
+
+
+def _syncs(folder: Path, times: int) -> Sequence[float]:
+    """Return how long the disk takes to keep a page, without a store around it."""
+    seconds: list[float] = []
+    with (folder / "sync").open("wb", buffering=0) as file:
+        for _ in range(times):
+            began = time.perf_counter()
+            file.write(bytes(4096))
+            os.fdatasync(file)
+            seconds.append(time.perf_counter() - began)
+    return seconds
+
+
+def _trips_beside(server: Server, extent: Extent) -> Sequence[Figure]:
+    with Client(server.url) as client, _stream_beside(server.url), stopwatch() as watch:
+        seconds = run_jobs([client], extent.of(TRIPS_BESIDE))
+    return percentiles("submit to result, beside a stream", seconds, watch.busy)
 
 
 @contextmanager
@@ -78,20 +123,3 @@ def _listen(url: str, talking: Event) -> None:
         talking.set()
         while True:
             stream(client, EVENTS)
-
-
-def _latencies(client: Client, trips: int, in_flight: int) -> list[float]:
-    """Keep this many jobs in flight; each job's input and result is the time of its submit."""
-    submitted = 0
-    latencies: list[float] = []
-    while len(latencies) < trips:
-        while submitted < trips and submitted - len(latencies) < in_flight:
-            client.submit("echo", time.perf_counter())
-            submitted += 1
-        message = json.loads(client.receive())
-        if message["type"] == "job.result":
-            began = message["payload"]["result"]["echo"]
-            latencies.append(time.perf_counter() - began)
-        elif message["type"] != "job.accepted":
-            raise RuntimeError(f"neither an acceptance nor a result: {message}")
-    return latencies

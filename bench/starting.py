@@ -9,17 +9,17 @@ from itertools import repeat
 from typing import Any, Final
 
 from bench.client import Client
-from bench.figures import Figure, stopwatch
+from bench.figures import Extent, Figure, stopwatch
 from bench.peers import DURABLE, TOKENS, Server
 
 SESSIONS: Final = 10_000
 
 
-def start(server: Server, share: float) -> Sequence[Figure]:
+def start(server: Server, extent: Extent) -> Sequence[Figure]:
     """Measure seconds from starting the process until it listens, without and with sessions."""
     figures = [_restart(server, "start, nothing stored")]
     if server.side == DURABLE:
-        sessions = int(SESSIONS * share / len(TOKENS))
+        sessions = extent.of(SESSIONS / len(TOKENS))
         with ThreadPoolExecutor(len(TOKENS)) as threads:
             last = list(threads.map(_leave_sessions, repeat(server), TOKENS, repeat(sessions)))
         row = f"start, {sessions * len(TOKENS):,} parked sessions"

@@ -6,28 +6,31 @@ from collections.abc import Sequence
 from typing import Final
 
 from bench.client import Client
-from bench.figures import Figure, stopwatch
+from bench.figures import Extent, Figure, stopwatch
 from bench.peers import DURABLE, Server
 
 EVENTS: Final = 100_000
 MESSAGE_CHARACTERS: Final = 100
 
 
-def one_client(server: Server, share: float) -> Sequence[Figure]:
+def one_client(server: Server, extent: Extent) -> Sequence[Figure]:
     """Measure events per second, from the submit to the result, and bytes on disk per event."""
-    events = int(EVENTS * share)
+    events = extent.of(EVENTS)
     with Client(server.url) as client:
         stream(client, events // 10)  # warms up
-        with stopwatch() as watch:
+        with stopwatch(server) as watch:
             stream(client, events)
         numbers = client.seq
     row = "stream, 1 job to 1 client"
-    rate = Figure(row, "events/s", events / watch.seconds, client_busy=watch.busy)
-    if server.side != DURABLE:
-        return [rate]
-    server.stop()
-    size = sum(file.stat().st_size for file in server.folder.iterdir())
-    return [rate, Figure("on disk per event", "bytes", size / numbers, less_is_better=True)]
+    figures = [
+        watch.rate(row, "events/s", events),
+        watch.cost(f"{row}: server's time for 1,000", events, per=1000),
+    ]
+    if server.side == DURABLE:
+        server.stop()
+        size = sum(file.stat().st_size for file in server.folder.iterdir())
+        figures.append(Figure("on disk per event", "bytes", size / numbers, less_is_better=True))
+    return figures
 
 
 def stream(client: Client, events: int) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from typing import Final
 
 from arcp import RuntimeInfo, serve_websocket
@@ -54,17 +55,23 @@ async def go(_given: Json, _job: JobContext) -> None:
     gate.release()
 
 
+async def ticker(given: Json, job: JobContext) -> None:
+    """Log the time `n` times, once every `interval` seconds, and catch up after being late."""
+    due = time.monotonic() + given["delay"]
+    for _ in range(given["n"]):
+        await asyncio.sleep(max(0, due - time.monotonic()))
+        await job.log("info", f"sent {time.monotonic():020.9f} due {due:020.9f}")
+        due += given["interval"]
+
+
 async def main(token: str) -> None:
     """Serve until the process is ended."""
     runtime = ARCPRuntime(
         runtime=RuntimeInfo(name="bench-peer", version="1.1.0"),
         bearer=StaticBearerVerifier({token: "bench"}),
     )
-    runtime.register_agent("chatty", chatty)
-    runtime.register_agent("report", report)
-    runtime.register_agent("echo", echo)
-    runtime.register_agent("announcer", announcer)
-    runtime.register_agent("go", go)
+    for agent in (chatty, report, echo, announcer, go, ticker):
+        runtime.register_agent(agent.__name__, agent)
     server = await serve_websocket(runtime.accept, host="127.0.0.1", port=0)
     port = next(iter(server.sockets)).getsockname()[1]
     print(f"listening on ws://127.0.0.1:{port}/arcp", flush=True)

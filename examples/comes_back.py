@@ -33,6 +33,11 @@ async def main(key: str) -> None:
 if __name__ == "__main__":
     match sys.argv:
         case [_, key] if "ARCP_TOKEN" in os.environ:
-            trio.run(main, key)
+            try:
+                trio.run(main, key)
+            except (arcp_trio.ConnectionFailed, arcp_trio.ArcpError) as error:
+                sys.exit(f"{type(error).__name__}: {error}")
+            except KeyboardInterrupt:
+                sys.exit("left, and the job goes on: start this again with the same key")
         case _:
             sys.exit("usage: ARCP_TOKEN=… comes_back.py KEY")

@@ -50,7 +50,12 @@ async def follow(client: arcp_trio.Client, job: arcp_trio.JobInfo) -> None:
 if __name__ == "__main__":
     if "ARCP_TOKEN" not in os.environ:
         sys.exit("set ARCP_TOKEN to the token that `arcp-trio serve` shows")
+    failure: Exception | None = None
     try:
         trio.run(main)
     except* KeyboardInterrupt:
         pass
+    except* (arcp_trio.ConnectionFailed, arcp_trio.ArcpError) as failures:
+        failure = failures.exceptions[0]
+    if failure is not None:
+        sys.exit(f"{type(failure).__name__}: {failure}")

@@ -47,13 +47,15 @@ async def run_trio(function: Callable[[], Awaitable[None]]) -> None:
 
 
 async def follow(token: str, said: asyncio.Queue[object]) -> None:
-    """Submit a job on Trio's side, and hand on its events, its result, and None."""
+    """Submit a job on Trio's side, and hand on its events, its result or error, and None."""
     try:
         async with arcp_trio.connect(URL, token=token) as client:
             job = await client.submit("countdown", {"n": 5})
             async for event in job.events():
                 said.put_nowait(event.body)
             said.put_nowait(await job.result())
+    except (arcp_trio.ConnectionFailed, arcp_trio.ArcpError) as error:
+        said.put_nowait(f"{type(error).__name__}: {error}")
     finally:
         said.put_nowait(None)
 
@@ -70,4 +72,7 @@ async def main(token: str) -> None:
 if __name__ == "__main__":
     if "ARCP_TOKEN" not in os.environ:
         sys.exit("set ARCP_TOKEN to the token that `arcp-trio serve` shows")
-    asyncio.run(main(os.environ["ARCP_TOKEN"]))
+    try:
+        asyncio.run(main(os.environ["ARCP_TOKEN"]))
+    except KeyboardInterrupt:
+        sys.exit("left, and the job goes on")

@@ -156,7 +156,7 @@ def set_version(runtime: Runtime, version: str) -> None:
     runtime._core.version = version
 
 
-# -- bounds that are no option
+# -- bounds that cannot be configured
 
 
 SWEEP_SECONDS: Final = sessions.SWEEP_SECONDS

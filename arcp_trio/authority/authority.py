@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 import attrs
 
@@ -11,6 +12,9 @@ from arcp_trio.authority.lease import BUDGET, MODEL, Lease, is_capability
 from arcp_trio.authority.patterns import FILES
 from arcp_trio.authority.targets import forms
 from arcp_trio.wire.errors import BudgetExhausted, LeaseExpired, PermissionDenied, clip
+
+MOST_TOLD: Final = 1000
+"""The characters of a target that the details of a refusal repeat, at most."""
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -27,7 +31,7 @@ class Authority:
     """Paths that no lease opens, with all that is below them."""
 
     def check(self, capability: str, target: str, *, now: float, also: Sequence[str] = ()) -> None:
-        """Return if the operation may be done now.
+        """Return if the operation is allowed now; raise if it is not.
 
         Args:
             also: what else the target stands for, such as the real path to which a link leads.
@@ -36,6 +40,7 @@ class Authority:
             LeaseExpired: the deadline has passed.
             BudgetExhausted: the budget is used up; raised if the lease has not expired.
             PermissionDenied: the lease does not allow the operation; raised if the budget is left.
+                Its details are the capability and the target that a lease would have to name.
         """
         if self.deadline is not None and now >= self.deadline:
             raise LeaseExpired(f"lease expired at {self.lease.expires_at}")
@@ -45,12 +50,15 @@ class Authority:
         if not is_capability(capability) or capability == BUDGET:
             raise PermissionDenied(f"no such capability: {clip(repr(capability))}")
         named = clip(repr(target))
-        self._check_target(capability, target, named)
+        known = {"capability": capability, "target": target} if len(target) <= MOST_TOLD else None
+        self._check_target(capability, target, named, known)
         for each in also:
-            # The target of a link is not the agent's to know.
-            self._check_target(capability, each, f"what {named} stands for")
+            # The agent may not learn where a link leads.
+            self._check_target(capability, each, f"what {named} stands for", None)
 
-    def _check_target(self, capability: str, target: str, named: str) -> None:
+    def _check_target(
+        self, capability: str, target: str, named: str, details: Mapping[str, str] | None
+    ) -> None:
         try:
             covered = forms(capability, target)
         except ValueError as error:
@@ -60,7 +68,9 @@ class Authority:
         if capability == MODEL and self.any_model and not self.lease.names(MODEL):
             return
         if not self.lease.allows(capability, covered):
-            raise PermissionDenied(f"the lease does not allow {capability} of {named}")
+            raise PermissionDenied(
+                f"the lease does not allow {capability} of {named}", details=details
+            )
 
     def _is_reserved(self, path: str) -> bool:
         return any(path == each or path.startswith(f"{each}/") for each in self.reserved)

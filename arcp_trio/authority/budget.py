@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from decimal import Context, Decimal, Inexact, InvalidOperation
 from typing import Final, TypeVar
 
-from arcp_trio.wire.events import Number
+from arcp_trio.wire.event_bodies import Number
 from arcp_trio.wire.faults import plain
 
 _Bounded = TypeVar("_Bounded", int, Decimal)
@@ -86,13 +86,20 @@ class Budget:
 
     @property
     def spent(self) -> dict[str, Decimal]:
-        """What this node and those below it have spent, also in currencies that no budget names."""
+        """What this node and those below it have spent, even in currencies that no budget names."""
         return dict(self._spent)
 
     @property
     def spent_anything(self) -> bool:
         """Whether this node or one below it has spent anything."""
         return any(self._spent.values())
+
+    def restore(self, spent: Mapping[str, Decimal]) -> None:
+        """Take off this node what it and those below it had spent before a restart."""
+        for currency, amount in spent.items():
+            self._spent[currency] = amount
+            if currency in self._remaining:
+                self._remaining[currency] = _CONTEXT.subtract(self._remaining[currency], amount)
 
     def charge(self, currency: str, value: Number) -> list[Budget]:
         """Take a cost off this node and its ancestors; return the changed nodes, innermost first.
@@ -125,7 +132,7 @@ class Budget:
             self._spent[currency] = cost
 
     def exhausted(self) -> str | None:
-        """Return a currency that is used up here or in an ancestor; None if there is none."""
+        """Return a currency that is used up here or in an ancestor, or None."""
         for node in self._line():
             for currency, left in node._remaining.items():
                 if left <= 0:

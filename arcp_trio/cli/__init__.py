@@ -25,7 +25,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if unknown:
         explained = PROGRAM if name is None else f"{PROGRAM} {name}"
         parser.exit(
-            ExitCode.USAGE, f"{PROGRAM}: {unknown_arguments(unknown)}; see {explained} --help\n"
+            ExitCode.USAGE,
+            f"{PROGRAM}: {unknown_arguments(unknown, name)}; see {explained} --help\n",
         )
     if name is None:
         parser.print_help(sys.stderr)

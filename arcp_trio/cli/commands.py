@@ -98,14 +98,16 @@ Exit codes: 0 success, 1 the job failed or was refused, 2 usage, 3 cannot connec
 _SUBMIT_NOTES: Final = f"""\
 On a terminal, Ctrl-C asks whether to cancel the job, to leave it running, or to go on watching.
 Elsewhere, and at a second Ctrl-C, the job is left running, and its id is printed. A streamed result
-is written as it comes.
+is written as it comes. What the job asks is asked there, too; elsewhere it is printed, and
+{PROGRAM} answer answers it.
 
 {_OUTCOME_NOTES}
 {_CONNECTION_NOTES}"""
 
 _WATCH_NOTES: Final = f"""\
 On a terminal, Ctrl-C asks whether to cancel the job, to leave it running, or to go on watching.
-Elsewhere, and at a second Ctrl-C, the job is left running.
+Elsewhere, and at a second Ctrl-C, the job is left running. What the job asks is asked there, too;
+elsewhere it is printed, and {PROGRAM} answer answers it.
 
 {_OUTCOME_NOTES}
 {_CONNECTION_NOTES}"""
@@ -122,6 +124,15 @@ agreed to it and, with --wait, the message that ended the job, each with its "jo
 
 Exit codes: 0 success, 1 refused or, with --wait, not ended by a cancel, 2 usage, 3 cannot connect
 or authenticate, 130 Ctrl-C.
+"""
+
+_ANSWER_NOTES: Final = """\
+If the question wants a text, as one with options does, VALUE is taken as it is. Otherwise it is
+JSON if it reads as JSON, and a text if it does not. `arcp-trio jobs --waiting` lists what is asked.
+With --json, standard output has one object with "type": "x-vendor.arcp-trio.answered", "job_id" and
+"question_id" once the answer is stored.
+
+Exit codes: 0 success, 1 refused, 2 usage, 3 cannot connect or authenticate, 130 Ctrl-C.
 """
 
 _PING_NOTES: Final = f"""\
@@ -168,10 +179,19 @@ COMMANDS: Final = (
         example=f"{PROGRAM} jobs --status running",
         notes=_LISTING_NOTES.format(
             '"job_id", "agent", "status", "created_at", "lease", "parent_job_id", "principal",'
-            ' "started_at",\n"finished_at", "error" ("code" and "message"), "budget", "spent" and'
-            ' "last_event"; what the\nruntime does not tell is null'
+            ' "started_at",\n"finished_at", "error" ("code" and "message"), "budget", "spent",'
+            ' "waiting" and "last_event";\nwhat the runtime does not tell is null'
         ),
         declared=client.JobsOptions,
+    ),
+    ConsoleCommand(
+        name="answer",
+        module="arcp_trio.cli.client.answer",
+        help="answer a question of a job",
+        description="Answer what a job of one's own asks, from anywhere; an approver, any job.",
+        example=f"{PROGRAM} answer job_01JABC yes",
+        notes=f"{_ANSWER_NOTES}\n{_CONNECTION_NOTES}",
+        declared=client.AnswerOptions,
     ),
     ConsoleCommand(
         name="cancel",

@@ -88,12 +88,18 @@ def _add(add_argument: Callable[..., object], option: Option) -> None:
     )
 
 
-def unknown_arguments(arguments: Sequence[str]) -> str:
-    """Return what is said about unknown arguments.
+def unknown_arguments(arguments: Sequence[str], command: str | None) -> str:
+    """Return what is said about unknown arguments of a command.
 
     Only flags are named: the rest may be a secret after a mistyped --token.
     """
-    flags = [argument.partition("=")[0] for argument in arguments if argument.startswith("--")]
+    flags = [_flag(argument) for argument in arguments if argument.startswith("-")]
     if flags:
         return f"unknown option {', '.join(flags)}"
-    return "there is an argument that belongs to no option"
+    known = next((each.arguments for each in COMMANDS if each.name == command), ())
+    takes = f"one argument, {known[0].metavar}, and options" if known else "options only"
+    return f"{command or PROGRAM} takes {takes}; a value with spaces needs quotes"
+
+
+def _flag(argument: str) -> str:
+    return argument.partition("=")[0] if argument.startswith("--") else argument[:2]

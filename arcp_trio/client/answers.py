@@ -5,12 +5,20 @@ from __future__ import annotations
 import logging
 from typing import Any, Final
 
-from arcp_trio.client.calls import CANCEL, LIST, STOP, SUBMIT, SUBSCRIBE, Call, PendingCalls
+from arcp_trio.client.calls import ANSWER, CANCEL, LIST, STOP, SUBMIT, SUBSCRIBE, Call, PendingCalls
 from arcp_trio.client.jobs import SessionJobs
-from arcp_trio.client.reading import budget_in, read_payload, text_in
+from arcp_trio.client.reading import budget_in, read_payload
 from arcp_trio.wire.envelope import Envelope
 from arcp_trio.wire.errors import ArcpError, error_from_payload
-from arcp_trio.wire.messages import Accepted, Cancelled, JobListing, Stopped, Subscribed
+from arcp_trio.wire.json import text_in
+from arcp_trio.wire.messages import (
+    Accepted,
+    Cancelled,
+    JobListing,
+    QuestionAnswered,
+    Stopped,
+    Subscribed,
+)
 
 log = logging.getLogger(__name__)
 
@@ -100,6 +108,14 @@ class Answers:
         call = self._calls.about(STOP, body.job_id) if isinstance(body, Stopped) else None
         if call is not None:
             self._calls.succeed(call, None)
+
+    def question_answered(self, frame: Envelope, _: str | bytes) -> None:
+        """Take an `x-vendor.arcp-trio.answered`: the answer counts, and is stored."""
+        body = read_payload(frame, QuestionAnswered)
+        if isinstance(body, QuestionAnswered):
+            call = self._calls.answered(ANSWER, body.request_id, body.job_id)
+            if call is not None:
+                self._calls.succeed(call, None)
 
     def job_error(self, frame: Envelope, text: str | bytes) -> None:
         """Take a `job.error`. It ends its job; some runtimes refuse a call with it instead."""

@@ -8,7 +8,8 @@ from typing import Final
 
 from arcp_trio.client.errors import BrokenResult
 from arcp_trio.wire.errors import clip
-from arcp_trio.wire.events import InvalidEvent, ResultChunkBody, read_body
+from arcp_trio.wire.event_bodies import ResultChunkBody
+from arcp_trio.wire.events import InvalidEvent, read_body
 from arcp_trio.wire.json import JsonValue
 
 MAX_RESULT_BYTES: Final = 256 * 1024 * 1024

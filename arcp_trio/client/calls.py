@@ -13,15 +13,16 @@ from arcp_trio.client.job_stream import JobStream
 from arcp_trio.wire import envelope
 from arcp_trio.wire.ids import new_id
 from arcp_trio.wire.json import JsonLike, dumps
-from arcp_trio.wire.lease_request import Amount, decimal_text, lease_request
+from arcp_trio.wire.lease_request import Amount, decimal_text, lease_request, need_mapping
 from arcp_trio.wire.messages import Accepted, JobListing, Subscribed
-from arcp_trio.wire.schema import VENDOR
+from arcp_trio.wire.rules import VENDOR
 from arcp_trio.wire.timestamps import rfc3339
 
 SUBMIT: Final = "job.submit"
 SUBSCRIBE: Final = "job.subscribe"
 CANCEL: Final = "job.cancel"
 STOP: Final = "x-vendor.arcp-trio.stop"
+ANSWER: Final = "x-vendor.arcp-trio.answer"
 LIST: Final = "session.list_jobs"
 
 _IN_ORDER: Final = frozenset({SUBMIT, SUBSCRIBE, LIST})
@@ -72,6 +73,7 @@ def submit_call(
         "input": input,
         "idempotency_key": idempotency_key,
     }
+    need_mapping("budget", budget, '{"USD": "5.00"}')
     amounts = {currency: decimal_text(amount) for currency, amount in (budget or {}).items()}
     if request := lease_request(lease, amounts or None):
         payload["lease_request"] = request
@@ -105,6 +107,12 @@ def stop_call(job_id: str, reason: str | None) -> Call[None]:
     if reason is not None:
         payload["reason"] = reason
     return Call(STOP, dumps(payload), job_id=job_id)
+
+
+def answer_call(job_id: str, question_id: str, answer: JsonLike) -> Call[None]:
+    """Make an `x-vendor.arcp-trio.answer`; `ValueError` if the answer is not JSON."""
+    payload = {"job_id": job_id, "question_id": question_id, "answer": answer}
+    return Call(ANSWER, dumps(payload), job_id=job_id)
 
 
 def list_call(filters: Mapping[str, JsonLike], cursor: str | None) -> Call[JobListing]:

@@ -26,10 +26,11 @@ from arcp_trio.client.events import EventHandler
 from arcp_trio.client.handles import JobHandle, ObservedJob
 from arcp_trio.client.lifecycle import Lifecycle
 from arcp_trio.client.listing import JobInfo, JobIterator
+from arcp_trio.client.question_handling import QuestionHandler
 from arcp_trio.client.session import ClientSession
 from arcp_trio.client.supervisor import Supervisor
 from arcp_trio.client.unread import UnreadEvents
-from arcp_trio.wire.errors import InvalidRequest
+from arcp_trio.under_trio import need_trio
 from arcp_trio.wire.features import CLIENT_FEATURES, Feature
 from arcp_trio.wire.ids import new_id
 from arcp_trio.wire.json import Json, JsonLike
@@ -73,7 +74,9 @@ async def connect(
             too, if the session is lost while no call is waiting that could raise it.
         ArcpError: the runtime refused the session, with the class of its code.
         ResumeWindowExpired: the connection was lost for longer than the session can be resumed.
+        RuntimeError: the program does not run under Trio.
     """
+    need_trio("arcp_trio.connect")
     unread = UnreadEvents(handled=on_event is not None)
     delivery = Delivery(on_event, unread)
     supervisor = Supervisor(
@@ -220,7 +223,7 @@ class Client:
             JobNotFound: there is no such job, or the client may not observe it.
             ArcpError: the class of the refusal's code.
         """
-        self._require(Feature.SUBSCRIBE)
+        self._session.require(Feature.SUBSCRIBE)
         call = subscribe_call(job_id, history=history, from_event_seq=from_event_seq)
         self._session.jobs.expect(job_id)
         try:
@@ -259,6 +262,20 @@ class Client:
         else:
             await self.cancel(job_id, reason)
 
+    def on_question(self, handler: QuestionHandler) -> QuestionHandler:
+        """Have `handler` called with each question of the session's jobs; also a decorator.
+
+        Each call is a task of its own, and is cancelled once its question is answered or over. An
+        exception that a handler raises ends the block of `connect`. Another handler takes the place
+        of the one before.
+
+        Raises:
+            InvalidRequest: the runtime has no questions.
+        """
+        self._session.require(Feature.QUESTIONS)
+        self._session.question_handling.handle_with(handler, self._session.jobs.open_questions())
+        return handler
+
     def jobs(
         self,
         *,
@@ -272,7 +289,7 @@ class Client:
         Raises:
             ArcpError: while iterating, the class of the refusal's code.
         """
-        self._require(Feature.LIST_JOBS)
+        self._session.require(Feature.LIST_JOBS)
         filters: dict[str, JsonLike] = {
             "status": None if status is None else list(status),
             "agent": agent,
@@ -283,9 +300,4 @@ class Client:
         async def page(cursor: str | None) -> JobListing:
             return await self._session.call(list_call(filters, cursor))
 
-        return JobIterator(page)
-
-    def _require(self, feature: str) -> None:
-        # §6.2: neither side uses what was not negotiated.
-        if feature not in self.features:
-            raise InvalidRequest(f"not negotiated in this session: {feature}")
+        return JobIterator(self._session, page)

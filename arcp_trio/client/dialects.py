@@ -10,8 +10,8 @@ from typing import Final
 
 import attrs
 
-from arcp_trio.client.reading import text_in
 from arcp_trio.wire.envelope import Envelope
+from arcp_trio.wire.json import text_in
 
 
 @attrs.frozen(kw_only=True)

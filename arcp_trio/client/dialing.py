@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
@@ -23,6 +24,7 @@ from arcp_trio.client.errors import (
     TlsFailed,
     WrongPath,
 )
+from arcp_trio.groups import leaves
 from arcp_trio.transport import HandshakeFailed, Transport, TransportClosed
 from arcp_trio.transport import connect as open_websocket
 from arcp_trio.transport.stdio import spawn
@@ -133,7 +135,11 @@ async def _by_url(
     host, port = url.hostname or "", url.port or _PORTS[url.scheme]
     try:
         stream: trio.abc.Stream = await trio.open_tcp_stream(host, port)
-    except (OSError, UnicodeError) as error:  # UnicodeError: the host is not a valid name
+    except OSError as error:
+        cause = _first_attempt(error)
+        why = os.strerror(cause.errno).lower() if cause.errno else str(cause)
+        raise ConnectionRefused(f"no connection to {host} port {port}: {why}") from cause
+    except UnicodeError as error:  # the host is not a valid name
         raise ConnectionRefused(f"no connection to {host} port {port}: {error}") from error
     if url.scheme == "wss":
         context = ssl_context or ssl.create_default_context()
@@ -143,6 +149,14 @@ async def _by_url(
     hint = ", or only by wss://" if url.scheme == "ws" else ""
     async with _websocket(stream, host=host_and_port, path=path, hint=hint) as transport:
         yield transport
+
+
+def _first_attempt(error: OSError) -> OSError:
+    """Return why the first of a host's addresses could not be reached."""
+    attempts = error.__cause__
+    if not isinstance(attempts, ExceptionGroup):
+        return error
+    return next((each for each in leaves(attempts) if isinstance(each, OSError)), error)
 
 
 async def _secure(

@@ -12,8 +12,10 @@ from arcp_trio.client.calls import cancel_call
 from arcp_trio.client.errors import afresh
 from arcp_trio.client.events import Event, EventCheckpoints
 from arcp_trio.client.job_stream import JobStream
+from arcp_trio.client.questions import Question, QuestionIterator
 from arcp_trio.client.session import ClientSession
 from arcp_trio.wire.errors import InvalidRequest
+from arcp_trio.wire.features import Feature
 from arcp_trio.wire.json import Json
 from arcp_trio.wire.messages import Accepted, Subscribed
 from arcp_trio.wire.payloads import to_json
@@ -68,6 +70,19 @@ class _Handle:
                 the job ended.
         """
         return EventIterator(self._stream, self)
+
+    def questions(self) -> AsyncIterator[Question]:
+        """Iterate over the questions that the job asks people, as long as they are open.
+
+        They are also among the events, as a tool call of `human.ask` and an event beside it.
+
+        Raises:
+            InvalidRequest: the runtime has no questions.
+            ConnectionFailed, ResumeWindowExpired: while iterating, if the session was lost before
+                the job ended.
+        """
+        self._session.require(Feature.QUESTIONS)
+        return QuestionIterator(self._session, self._stream)
 
     async def result(self) -> Json:
         """Wait for the job's end and return what its agent returned.
@@ -139,7 +154,7 @@ class EventIterator:
 
     async def __anext__(self) -> Event:
         stream = self._stream
-        await self._checkpoints.checkpoint()
+        await self._checkpoints.next()
         while not stream.events:
             if stream.incomplete is not None:
                 raise afresh(stream.incomplete)

@@ -10,13 +10,12 @@ import attrs
 
 from arcp_trio.client.dialects import RuntimeDialect, recognise
 from arcp_trio.client.errors import ProtocolError
-from arcp_trio.client.reading import list_in, object_in, text_in
 from arcp_trio.transport.base import Transport, TransportClosed
 from arcp_trio.version import __version__
 from arcp_trio.wire import envelope
 from arcp_trio.wire.envelope import Envelope
 from arcp_trio.wire.errors import clip, error_from_payload
-from arcp_trio.wire.json import JsonLike, JsonValue, dumps
+from arcp_trio.wire.json import JsonLike, JsonValue, dumps, list_in, object_in, text_in
 from arcp_trio.wire.messages import AgentInfo
 
 CLIENT_NAME: Final = "arcp_trio"

@@ -10,20 +10,24 @@ from weakref import WeakSet
 import attrs
 import trio
 
+from arcp_trio.client.asked_questions import AskedQuestions
 from arcp_trio.client.assembly import Assembly
 from arcp_trio.client.delivery import Delivery, Reply
 from arcp_trio.client.errors import BrokenResult, EventsNotKept, afresh
 from arcp_trio.client.events import Event
-from arcp_trio.client.reading import object_in, text_in
 from arcp_trio.client.unread import UnreadEvents
 from arcp_trio.wire.errors import JobCancelled, JobFailed, JobTimedOut
-from arcp_trio.wire.json import Json, JsonObject
+from arcp_trio.wire.json import JsonObject, JsonValue, object_in, text_in
 from arcp_trio.wire.messages import JobErrorBody, JobResult
+from arcp_trio.wire.questions import QUESTION
 
 _FAILURES: Final = {"cancelled": JobCancelled, "timed_out": JobTimedOut}
 _CODES: Final = {"cancelled": "CANCELLED", "timed_out": "TIMEOUT"}
 
 BEARER: Final = "bearer"
+
+_SEEN_TO: Final = frozenset({"result_chunk", "status", "tool_result", QUESTION})
+"""The kinds of events that the client does something with itself."""
 
 
 @attrs.frozen(kw_only=True)
@@ -31,13 +35,13 @@ class JobEnd:
     """How a job ended."""
 
     status: str
-    value: Json = None
+    value: JsonValue | bytes = None
     error: Exception | None = None
     """Why there is no value. A job that succeeded has an error if its streamed result is broken."""
     message: JobResult | JobErrorBody | None = None
     """The payload of the frame that ended the job, where there was one."""
 
-    def get(self) -> Json:
+    def get(self) -> JsonValue | bytes:
         """Return the job's result, or raise the error."""
         if self.error is not None:
             raise afresh(self.error)
@@ -52,6 +56,7 @@ class JobStream:
         job_id: str,
         delivery: Delivery,
         unread: UnreadEvents,
+        questions: AskedQuestions,
         *,
         top: int,
         max_result_bytes: int,
@@ -60,6 +65,7 @@ class JobStream:
         self.top = top
         """The number of the job's last event."""
         self.end: Reply[JobEnd] = Reply()
+        self.questions = questions
         self.submission: bytes | None = None
         """The payload of the `job.submit` that led to the job, if this session sent it."""
         self.about: JsonObject = {}
@@ -99,10 +105,8 @@ class JobStream:
     def event(self, event: Event, size: int) -> None:
         """Keep an event of `size` bytes until an iterator takes it."""
         self.top = event.seq
-        if event.kind == "result_chunk":
-            self._assembly.add(event.body)
-        elif event.kind == "status":
-            self._rotate(object_in(event.body))
+        if event.kind in _SEEN_TO:
+            self._see_to(event)
         if self.wanted and self.incomplete is None:
             if not self.events:
                 self._unread.backlogs.add(self)
@@ -111,6 +115,17 @@ class JobStream:
             self._unread.add(size)
             if self._changed:
                 self._changed.unpark_all()
+
+    def _see_to(self, event: Event) -> None:
+        match event.kind:
+            case "result_chunk":
+                self._assembly.add(event.body)
+            case "status":
+                self._rotate(object_in(event.body))
+            case "tool_result":
+                self.questions.close(object_in(event.body))
+            case _:
+                self.questions.ask(object_in(event.body))
 
     def add_credentials(self, credentials: list[JsonObject] | None) -> None:
         """Keep the credentials of the job (§9.8); those of unknown schemes are left out."""
@@ -163,14 +178,16 @@ class JobStream:
         """Give up the job: nothing more will arrive, and its end is not known."""
         if not self.end.arrived.is_set():
             self._delivery.fail(self.end, why)
+            self.questions.end()
             self._changed.unpark_all()
 
     def _end(self, end: JobEnd) -> None:
         self._delivery.succeed(self.end, end)
+        self.questions.end()
         self.credentials.clear()  # §9.8.2: no value is kept after the job
         self._changed.unpark_all()
 
-    def _value(self, body: JobResult) -> Json:
+    def _value(self, body: JobResult) -> JsonValue | bytes:
         if body.result_id is not None:
             return self._assembly.result(body.result_id, body.result_size)
         if self._assembly.begun:

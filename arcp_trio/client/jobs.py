@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Final
 from weakref import WeakValueDictionary
 
+from arcp_trio.client.asked_questions import AskedQuestion, AskedQuestions
 from arcp_trio.client.calls import PendingCalls
 from arcp_trio.client.delivery import Delivery
 from arcp_trio.client.dialects import STANDARD, RuntimeDialect
 from arcp_trio.client.errors import Gap
-from arcp_trio.client.events import read_event
+from arcp_trio.client.events import Event
 from arcp_trio.client.job_stream import JobStream
 from arcp_trio.client.reading import read_payload
 from arcp_trio.client.unread import UnreadEvents
@@ -35,6 +37,7 @@ class SessionJobs:
         calls: PendingCalls,
         delivery: Delivery,
         unread: UnreadEvents,
+        tell: Callable[[AskedQuestion], None],
         *,
         dialect: RuntimeDialect,
         max_result_bytes: int,
@@ -49,6 +52,8 @@ class SessionJobs:
         self._calls = calls
         self._delivery = delivery
         self._unread = unread
+        self._tell = tell
+        """Called with each question of a job."""
         self._max_result_bytes = max_result_bytes
         # Some runtimes tell the end of a job once, whatever is submitted or subscribed to later.
         self._ended: WeakValueDictionary[str, JobStream] = WeakValueDictionary()
@@ -81,6 +86,7 @@ class SessionJobs:
             job_id,
             self._delivery,
             self._unread,
+            AskedQuestions(job_id, self._unread, self._tell),
             top=0 if self.dialect.subscriptions_count_alone else self.top,
             max_result_bytes=self._max_result_bytes,
         )
@@ -158,11 +164,14 @@ class SessionJobs:
             stream.discard()
         self._calls.job_ended(stream.id)
 
+    def open_questions(self) -> list[AskedQuestion]:
+        """Return the questions that are open, job by job."""
+        return [each for stream in self.running.values() for each in stream.questions.open.values()]
+
     # -- frames
 
-    def event(self, frame: Envelope, text: str | bytes) -> None:
-        """Take a `job.event` (§8.1)."""
-        event, size = read_event(frame), len(text)
+    def event(self, event: Event, size: int) -> None:
+        """Take a `job.event` of `size` bytes (§8.1)."""
         stream = self.running.get(event.job_id)
         if stream is not None:
             stream.event(event, size)

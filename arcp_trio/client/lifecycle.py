@@ -35,18 +35,20 @@ class Lifecycle:
         self._ended = trio.Event()
         """Set when the session has ended: there will be no other connection."""
         self._lost = False
-        """Whether the session ended without the program's doing."""
+        """Whether the session ended although the program did not close it."""
         self._watchers = 0
         """How many tasks wait for the session's end alone."""
+        self._handling = trio.CancelScope()
+        """The scope of the handlers of questions."""
         self._raised: Exception | None = None
-        """The exception that the event handler raised."""
+        """The exception that a handler, of events or of questions, raised."""
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[ClientSession, None]:
         """Open a session, and keep it connected for as long as the block lasts.
 
         The exception that ends the block comes out as itself and not in a group: what the block
-        raised, or else what the event handler raised, or why the session was lost. So does the
+        raised, or else what a handler raised, or why the session was lost. So does the
         KeyboardInterrupt of a Ctrl-C that finds a task of the client at work.
         """
         raised: BaseException | None = None
@@ -58,6 +60,8 @@ class Lifecycle:
                 try:
                     await self._supervisor.opened.wait()
                     session = self._supervisor.session
+                    if session is not None:
+                        nursery.start_soon(self._handle_questions, session, name="client questions")
                     with self._block:
                         if session is not None and self._end is None:
                             yield session
@@ -67,6 +71,7 @@ class Lifecycle:
                 except BaseException as error:  # noqa: BLE001 - raised again below
                     raised = error
                 finally:
+                    self._handling.cancel()
                     with trio.CancelScope(shield=True):
                         await self.leave(seconds)
                     nursery.cancel_scope.cancel()
@@ -139,3 +144,11 @@ class Lifecycle:
             self._block.cancel()
         finally:
             self._delivery.end()
+
+    async def _handle_questions(self, session: ClientSession) -> None:
+        try:
+            with self._handling:
+                await session.question_handling.run()
+        except Exception as error:  # noqa: BLE001 - raised again, out of the block
+            self._raised = unwrapped(error)
+            self._block.cancel()

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from decimal import Decimal
+from typing import TYPE_CHECKING
 
 import attrs
 
+from arcp_trio.client.questions import Question
 from arcp_trio.wire.json import Json
 from arcp_trio.wire.messages import JobBrief, JobEntry, JobListing
+
+if TYPE_CHECKING:
+    from arcp_trio.client.session import ClientSession
 
 
 @attrs.frozen(kw_only=True)
@@ -40,14 +45,17 @@ class JobInfo:
     """What it was given to spend, by currency (§9.6)."""
     spent: Mapping[str, Decimal] | None = None
     """What it and the jobs that it delegated to have spent, by currency."""
+    waiting: Sequence[Question] = ()
+    """The questions that wait for an answer."""
     last_event: str | None = None
     """Its last event in words, in one line."""
 
 
-def _job_info(entry: JobEntry) -> JobInfo:
+def _job_info(session: ClientSession, entry: JobEntry) -> JobInfo:
     """Describe a job from an entry of a page; runtimes may leave fields out."""
     brief = entry.brief or JobBrief()
     error = brief.error
+    asked = [] if entry.waiting is None else entry.waiting.questions
     return JobInfo(
         id=entry.job_id,
         agent=entry.agent,
@@ -65,6 +73,7 @@ def _job_info(entry: JobEntry) -> JobInfo:
         budget=_amounts(brief.budget),
         spent=_amounts(brief.spent),
         last_event=brief.last_event,
+        waiting=[Question(session, entry.job_id, body) for body in asked],
     )
 
 
@@ -77,7 +86,10 @@ def _amounts(amounts: Mapping[str, str] | None) -> Mapping[str, Decimal] | None:
 class JobIterator:
     """Iterates over a listing, and asks for the next page when one is used up."""
 
-    def __init__(self, ask: Callable[[str | None], Awaitable[JobListing]]) -> None:
+    def __init__(
+        self, session: ClientSession, ask: Callable[[str | None], Awaitable[JobListing]]
+    ) -> None:
+        self._session = session
         self._ask = ask  # called with the cursor of the page; None for the first one
         self._page: deque[JobEntry] = deque()
         self._cursor: str | None = None
@@ -94,4 +106,4 @@ class JobIterator:
             self._more = self._cursor is not None
         if not self._page:
             raise StopAsyncIteration
-        return _job_info(self._page.popleft())
+        return _job_info(self._session, self._page.popleft())

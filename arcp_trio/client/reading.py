@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from decimal import Decimal, InvalidOperation
-from typing import TypeGuard, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from arcp_trio.client.errors import ProtocolError
 from arcp_trio.wire.envelope import Envelope
 from arcp_trio.wire.errors import InvalidRequest
-from arcp_trio.wire.json import JsonObject, JsonValue
 from arcp_trio.wire.messages import TO_CLIENT, decode_payload
 
 T = TypeVar("T")
@@ -27,32 +26,6 @@ def read_payload(frame: Envelope, cls: type[T]) -> T | ProtocolError:
         return ProtocolError(f"the runtime sent an invalid {frame.type}: {error}")
     assert isinstance(body, cls)
     return body
-
-
-# -- JSON values
-
-
-def object_in(value: JsonValue) -> JsonObject:
-    """Return an object, or an empty one in place of any other value."""
-    return value if _is_object(value) else {}
-
-
-def list_in(value: JsonValue) -> list[JsonValue]:
-    """Return an array, or an empty one in place of any other value."""
-    return value if _is_list(value) else []
-
-
-def text_in(value: JsonValue) -> str | None:
-    """Return a string that is not empty, or None in place of any other value."""
-    return value if isinstance(value, str) and value else None
-
-
-def _is_object(value: JsonValue) -> TypeGuard[JsonObject]:
-    return isinstance(value, dict)
-
-
-def _is_list(value: JsonValue) -> TypeGuard[list[JsonValue]]:
-    return isinstance(value, list)
 
 
 # -- amounts (§9.6)

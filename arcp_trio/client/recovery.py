@@ -50,7 +50,7 @@ async def _statuses(session: ClientSession) -> dict[str, str]:
         return await _ask(session, list_call({}, cursor))
 
     try:
-        return {info.id: info.status async for info in JobIterator(page)}
+        return {info.id: info.status async for info in JobIterator(session, page)}
     except (ArcpError, ProtocolError) as error:
         log.warning("cannot find out how the jobs ended: %s", error)
         return {}

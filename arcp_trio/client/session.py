@@ -15,12 +15,14 @@ from arcp_trio.client.connection import ClientConnection
 from arcp_trio.client.connection_states import ConnectionStates
 from arcp_trio.client.delivery import Delivery, Reply
 from arcp_trio.client.errors import afresh
+from arcp_trio.client.events import Event, read_event
 from arcp_trio.client.handshake import Greeting
 from arcp_trio.client.jobs import SessionJobs
-from arcp_trio.client.reading import text_in
+from arcp_trio.client.question_handling import QuestionHandling
 from arcp_trio.client.unread import UnreadEvents
 from arcp_trio.wire.envelope import Envelope
-from arcp_trio.wire.errors import ArcpError, clip, error_from_payload
+from arcp_trio.wire.errors import ArcpError, InvalidRequest, clip, error_from_payload
+from arcp_trio.wire.json import text_in
 
 log = logging.getLogger(__name__)
 
@@ -50,10 +52,12 @@ class ClientSession:
         self.greeting = greeting
         """The welcome at the beginning of the last connection."""
         self.calls = PendingCalls(delivery, greeting.dialect)
+        self.question_handling = QuestionHandling(self, unread)
         self.jobs = SessionJobs(
             self.calls,
             delivery,
             unread,
+            self.question_handling.tell,
             dialect=greeting.dialect,
             max_result_bytes=max_result_bytes,
         )
@@ -70,12 +74,13 @@ class ClientSession:
         self._answers = answers = Answers(self.calls, self.jobs)
         self._closing = False
         self._handlers: dict[str, Callable[[Envelope, str | bytes], None]] = {
-            "job.event": self.jobs.event,
+            "job.event": self._event,
             "job.result": self.jobs.result,
             "job.error": answers.job_error,
             "job.accepted": answers.accepted,
             "job.cancelled": answers.cancelled,
             "x-vendor.arcp-trio.stopped": answers.stopped,
+            "x-vendor.arcp-trio.answered": answers.question_answered,
             "job.subscribed": answers.subscribed,
             "session.jobs": answers.listing,
             "session.error": self._error,
@@ -147,6 +152,11 @@ class ClientSession:
             self.end.told = True
             raise afresh(self.end.error)
 
+    def require(self, feature: str) -> None:
+        """Refuse to use what was not negotiated (§6.2)."""
+        if feature not in self.greeting.features:
+            raise InvalidRequest(f"not negotiated in this session: {feature}")
+
     # -- what the runtime sends
 
     def take(self, frame: Envelope, text: str | bytes) -> None:
@@ -163,6 +173,18 @@ class ClientSession:
             log.debug("ignored: a frame of type %s", clip(frame.type))
             return
         handler(frame, text)
+
+    def take_event(self, event: Event, size: int) -> None:
+        """Take the next frame, which is an event of `size` bytes.
+
+        Raises:
+            Gap: frames before it are missing.
+        """
+        if self.jobs.is_new(event.seq, event.job_id):
+            self.jobs.event(event, size)
+
+    def _event(self, frame: Envelope, text: str | bytes) -> None:
+        self.jobs.event(read_event(frame), len(text))
 
     def _error(self, frame: Envelope, _: str | bytes) -> None:
         error = error_from_payload(frame.payload)

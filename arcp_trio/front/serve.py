@@ -24,6 +24,7 @@ from arcp_trio.front.waiting import WaitingRoom
 from arcp_trio.groups import unwrapped
 from arcp_trio.runtime.runtime import Runtime
 from arcp_trio.runtime.tasks import first_of
+from arcp_trio.under_trio import need_trio
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +72,11 @@ async def serve(  # noqa: ASYNC128 - passes it on
         OSError: when it is not possible to listen there, or no longer.
         ValueError: when one of the origins is malformed.
         KeyboardInterrupt: Ctrl-C, in another task than the main task.
+        RuntimeError: the block `async with runtime` has not begun.
     """
+    need_trio("arcp_trio.serve")
+    if not runtime.entered:
+        raise RuntimeError("the runtime is not running: call serve inside `async with runtime:`")
     checked = Origins(origins)
     listeners = await listen([host] if isinstance(host, str) else host, port)
     current = None if ssl_context is None else lambda: ssl_context

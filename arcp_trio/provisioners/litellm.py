@@ -13,13 +13,11 @@ have no ceiling at the gateway. Other currencies beside dollars are enforced by 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal
 from http import HTTPStatus
 from math import inf
 from typing import Final
-from urllib.parse import urlsplit
 
 import attrs
 import trio
@@ -27,17 +25,19 @@ import trio
 from arcp_trio.authority.budget import exact
 from arcp_trio.authority.grants import parse_grant
 from arcp_trio.authority.lease import BUDGET, MODEL
-from arcp_trio.extras import how_to_install
+from arcp_trio.provisioners.litellm_gateway import (
+    Gateway,
+    LiteLlmError,
+    checked_url,
+    is_unknown_key,
+    json_object,
+    problem_in,
+)
 from arcp_trio.runtime.credentials.provisioner import CannotRevoke, CredentialOrder, Issued
-from arcp_trio.wire.errors import ArcpError, BudgetExhausted, InvalidRequest, PermissionDenied, clip
-from arcp_trio.wire.json import JsonLike, JsonObject, JsonValue, dumps, loads
+from arcp_trio.wire.errors import ArcpError, BudgetExhausted, InvalidRequest, PermissionDenied
+from arcp_trio.wire.json import JsonLike, object_in
 
-try:
-    import httpx2
-except ImportError as error:
-    raise ImportError(
-        f"the LiteLLM provisioner needs httpx2: {how_to_install('litellm')}", name="httpx2"
-    ) from error
+__all__ = ["LiteLlmError", "LiteLlmProvisioner"]
 
 _CURRENCY: Final = "USD"
 _SETS_OF_MODELS: Final = frozenset({"all-proxy-models", "all-team-models", "no-default-models"})
@@ -46,12 +46,6 @@ _NO_ANSWER: Final = frozenset(
     {HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT}
 )
 """Answers of a proxy before the gateway, which may still be working on the request."""
-_ANY_KEY: Final = re.compile(r"\bsk-[^\s'\"]+")
-_MAX_REASON: Final = 300
-
-
-class LiteLlmError(Exception):
-    """A request to the gateway failed, and may succeed when it is repeated."""
 
 
 class LiteLlmProvisioner:
@@ -74,17 +68,15 @@ class LiteLlmProvisioner:
         endpoint: str | None = None,
         timeout_seconds: float = 10.0,
     ) -> None:
-        self._base_url = _checked_url(base_url)
-        self._master_key = _checked_key(master_key)
+        self._gateway = Gateway(base_url, master_key, timeout_seconds)
         self._models = [_checked_model(name) for name in models]
-        self._endpoint = _checked_url(endpoint or f"{self._base_url}/v1")
+        self._endpoint = checked_url(endpoint or f"{self._gateway.base_url}/v1")
         self._timeout_seconds = timeout_seconds
-        self._tls = httpx2.create_ssl_context()  # made once, because loading certificates is slow
         # Orders whose answer was lost: until this time of Trio's clock their key may appear.
         self._may_appear_until: dict[str, float] = {}
 
     def __repr__(self) -> str:
-        return f"LiteLlmProvisioner({self._base_url!r})"
+        return f"LiteLlmProvisioner({self._gateway.base_url!r})"
 
     async def issue(self, order: CredentialOrder) -> Sequence[Issued]:
         """Mint a key that allows at most what the lease does.
@@ -148,14 +140,14 @@ class LiteLlmProvisioner:
         """
         path = "/key/delete"
         named = {"key_aliases": [order_id]} if handle is None else {"keys": [handle]}
-        response = await self._send("POST", path, body=named)
+        response = await self._gateway.send("POST", path, body=named)
         if response.status_code in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
             raise CannotRevoke(f"{path}: {response.status_code}: master key not accepted")
-        if _is_unknown_key(response):
+        if is_unknown_key(response):
             if handle is None and trio.current_time() < self._may_appear_until.get(order_id, -inf):
                 raise LiteLlmError(f"{path}: no key yet for {order_id}, but one may appear")
         elif not response.is_success:
-            raise self._refusal(path, response)
+            raise self._gateway.refusal(path, response)
         self._may_appear_until.pop(order_id, None)
 
     def explain(self, error: Exception) -> ArcpError | None:
@@ -168,7 +160,7 @@ class LiteLlmProvisioner:
             content: object = getattr(getattr(error, "response", None), "content", None)
         except RuntimeError:  # not read
             return None
-        problem = _problem(content) if isinstance(content, bytes) else {}
+        problem = problem_in(content) if isinstance(content, bytes) else {}
         kind, message = str(problem.get("type")), str(problem.get("message"))
         if kind == "budget_exceeded" or "Budget has been exceeded" in message:
             return BudgetExhausted("the budget of the job's credential is used up")
@@ -183,10 +175,10 @@ class LiteLlmProvisioner:
     async def _left(self, handle: str) -> Decimal:
         """Ask the gateway how much a key may still spend."""
         path = "/key/info"
-        response = await self._send("GET", path, params={"key": handle})
+        response = await self._gateway.send("GET", path, params={"key": handle})
         if not response.is_success:
-            raise self._refusal(path, response)
-        info = _object(_json_object(response.content).get("info"))
+            raise self._gateway.refusal(path, response)
+        info = object_in(json_object(response.content).get("info"))
         try:
             return exact(info.get("max_budget")) - exact(info.get("spend"))
         except ValueError:
@@ -197,55 +189,18 @@ class LiteLlmProvisioner:
         path = "/key/generate"
         answered = False
         try:
-            response = await self._send("POST", path, body=body)
+            response = await self._gateway.send("POST", path, body=body)
             answered = response.status_code not in _NO_ANSWER
         finally:
             if not answered:
                 until = trio.current_time() + self._timeout_seconds
                 self._may_appear_until[order_id] = until
         if not response.is_success:
-            raise self._refusal(path, response)
-        minted = _minted(response)
+            raise self._gateway.refusal(path, response)
+        minted = _minted(response.content)
         if minted is None:
             raise LiteLlmError(f"{path}: {response.status_code} without key and token_id")
         return minted
-
-    async def _send(
-        self,
-        method: str,
-        path: str,
-        *,
-        params: Mapping[str, str] | None = None,
-        body: Mapping[str, JsonLike] | None = None,
-    ) -> httpx2.Response:
-        """Send one request, on a new connection, as a job needs only a few."""
-        reason = f"no answer within {self._timeout_seconds:g} s"
-        with trio.move_on_after(self._timeout_seconds):
-            try:
-                async with httpx2.AsyncClient(verify=self._tls, timeout=None) as client:
-                    return await client.request(
-                        method,
-                        self._base_url + path,
-                        params=params,
-                        content=None if body is None else dumps(body),
-                        headers={"Content-Type": "application/json"},
-                        auth=self._authorize,
-                    )
-            except httpx2.RequestError as error:
-                reason = self._scrubbed(f"{type(error).__name__}: {_root(error)}")
-        # Raised here, and not chained: httpx2's exceptions contain the request with the key.
-        raise LiteLlmError(f"{path}: {reason}")
-
-    def _authorize(self, request: httpx2.Request) -> httpx2.Request:
-        request.headers["Authorization"] = f"Bearer {self._master_key}"
-        return request
-
-    def _refusal(self, path: str, response: httpx2.Response) -> LiteLlmError:
-        reason = self._scrubbed(str(_problem(response.content).get("message", "no reason given")))
-        return LiteLlmError(f"{path}: {response.status_code}: {reason}")
-
-    def _scrubbed(self, text: str) -> str:
-        return clip(_ANY_KEY.sub("sk-…", text.replace(self._master_key, "sk-…")), _MAX_REASON)
 
 
 def _is_over(order: CredentialOrder) -> bool:
@@ -255,54 +210,10 @@ def _is_over(order: CredentialOrder) -> bool:
     return any(left <= 0 for left in order.budget.values())
 
 
-def _root(error: BaseException) -> BaseException:
-    """Return the first exception of a chain, such as one about a certificate."""
-    while (cause := error.__cause__ or error.__context__) is not None:
-        error = cause
-    return error
-
-
-def _minted(response: httpx2.Response) -> tuple[str, str] | None:
-    answer = _json_object(response.content)
+def _minted(content: bytes) -> tuple[str, str] | None:
+    answer = json_object(content)
     value, handle = answer.get("key"), answer.get("token_id")
     return (value, handle) if isinstance(value, str) and isinstance(handle, str) else None
-
-
-def _is_unknown_key(response: httpx2.Response) -> bool:
-    """Return whether a 404 is the gateway's own, about a key, and not that of a wrong URL."""
-    return response.status_code == HTTPStatus.NOT_FOUND and bool(_problem(response.content))
-
-
-def _problem(content: bytes) -> JsonObject:
-    """Return the gateway's description of an error, with its type and message, if it gave one."""
-    return _object(_json_object(content).get("error"))
-
-
-def _json_object(content: bytes) -> JsonObject:
-    try:
-        return _object(loads(content))
-    except InvalidRequest:
-        return {}
-
-
-def _object(value: JsonValue) -> JsonObject:
-    return value if isinstance(value, dict) else {}
-
-
-def _checked_url(url: str) -> str:
-    parts = urlsplit(url)
-    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.port == 0:
-        raise ValueError("expected an http or https URL")
-    if "@" in parts.netloc or parts.query or parts.fragment:
-        raise ValueError("expected a URL without user, query and fragment: it is shown and logged")
-    return url.rstrip("/")
-
-
-def _checked_key(key: str) -> str:
-    # An error of the HTTP library would quote a key that cannot be put into a header.
-    if not key or not key.isascii() or not key.isprintable() or " " in key:
-        raise ValueError("expected a master key of printable ASCII characters without spaces")
-    return key
 
 
 def _checked_model(name: str) -> str:

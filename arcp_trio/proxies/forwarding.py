@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from decimal import Decimal
 from typing import Final
@@ -18,12 +18,11 @@ from arcp_trio.client.client import Client
 from arcp_trio.client.errors import BrokenResult, ConnectionFailed
 from arcp_trio.client.events import Event
 from arcp_trio.client.handles import JobHandle
-from arcp_trio.client.reading import object_in, text_in
 from arcp_trio.runtime.job.context import JobContext
 from arcp_trio.wire.errors import ArcpError, BudgetExhausted, InternalError, JobError, LeaseExpired
 from arcp_trio.wire.events import REMAINING, InvalidEvent
 from arcp_trio.wire.features import Feature
-from arcp_trio.wire.json import Json, JsonObject
+from arcp_trio.wire.json import JsonObject, JsonValue, object_in, text_in
 from arcp_trio.wire.timestamps import parse_utc
 
 log = logging.getLogger(__name__)
@@ -55,7 +54,7 @@ class Forwarding:
         self._work_scope = trio.CancelScope()
         self._cancel_scope = trio.CancelScope()
 
-    async def run(self, agent: str | None) -> Json:
+    async def run(self, agent: str | None) -> JsonValue:
         """Have the other runtime do the job, and return its result; None if stopped.
 
         Raises:
@@ -138,11 +137,11 @@ class Forwarding:
 
     # -- and back
 
-    async def _follow(self, handle: JobHandle, events: AsyncIterator[Event]) -> Json:
+    async def _follow(self, handle: JobHandle, events: AsyncIterator[Event]) -> JsonValue:
         async for event in events:
             await self._pass_on(event)
         try:
-            result = await handle.result()
+            result: JsonValue = await handle.result()
         except BrokenResult:
             if not self._streamed:
                 raise
@@ -179,7 +178,7 @@ class Forwarding:
             case _:
                 await self._job.emit(kind, body)
 
-    async def _charge(self, metric: Mapping[str, Json]) -> None:
+    async def _charge(self, metric: JsonObject) -> None:
         before = self._job.budget
         await self._job.emit("metric", metric)
         used_up = next((currency for currency, left in before.items() if left <= 0), None)
@@ -187,7 +186,7 @@ class Forwarding:
             # A runtime that enforces budgets would not have spent this.
             raise BudgetExhausted(f"{used_up} budget exhausted")
 
-    async def _settle(self, metric: Mapping[str, Json]) -> None:
+    async def _settle(self, metric: JsonObject) -> None:
         """Charge the job for the costs of the other job's children, whose metrics do not come."""
         currency = text_in(metric.get("unit"))
         left = self._job.budget.get(currency or "")

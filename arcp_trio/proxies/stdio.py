@@ -27,7 +27,7 @@ from arcp_trio.wire.errors import (
     Unauthenticated,
     clip,
 )
-from arcp_trio.wire.json import Json
+from arcp_trio.wire.json import JsonValue
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +85,7 @@ def stdio_agent(
     if not words:
         raise ValueError("the command is empty")
 
-    async def run(job: JobContext) -> Json:
+    async def run(job: JobContext) -> JsonValue:
         token = secrets.token_urlsafe(32)
         async with AsyncExitStack() as stack:
             starting = spawn(
@@ -130,10 +130,10 @@ class _Program:
         self._life = trio.CancelScope(shield=True)
         self._watch = trio.CancelScope()
         self._forwarding: Forwarding | None = None
-        self._result: Json = None
+        self._result: JsonValue = None
         self._failure: Exception | None = None
 
-    async def run(self) -> Json:
+    async def run(self) -> JsonValue:
         """Have the program do the job, end it, and return the result."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._mind_cancellation, name="cancellation of a program")
@@ -169,7 +169,7 @@ class _Program:
                 self._watch.cancel(reason="the program has ended")
                 nursery.cancel_scope.deadline = trio.current_time() + LAST_WORDS_SECONDS
 
-    async def _converse(self) -> Json:
+    async def _converse(self) -> JsonValue:
         dialer = Dialer(
             lambda: nullcontext(self._child.transport), again=False, seconds=START_SECONDS
         )

@@ -80,6 +80,8 @@ class Policy:
     """A lease without `model.use` allows every model, rather than none (§9.7)."""
     observers: AbstractSet[str] = frozenset()
     """Principals that may list and subscribe to everybody's jobs (§7.6)."""
+    approvers: AbstractSet[str] = frozenset()
+    """Principals that may answer the questions of everybody's jobs; they observe them, too."""
     allow_stop: bool = True
     """Any session of a job's principal may stop it, and an operator any job. Without this, a job
     ends by `job.cancel` only, which §7.6 reserves for the session that submitted it."""
@@ -112,11 +114,15 @@ class Policy:
 
     def observes_all(self, observer: str) -> bool:
         """Whether a principal's listings search everybody's jobs; `may_observe` judges each one."""
-        return observer in self.observers
+        return observer in self.observers or observer in self.approvers
 
     def may_observe(self, observer: str, owner: str) -> bool:
         """Whether a principal may know of another's jobs and follow them; never cancel them."""
         return observer == owner or self.observes_all(observer)
+
+    def may_answer(self, principal: str, owner: str) -> bool:
+        """Whether a principal may answer what another's jobs ask, if it may observe them."""
+        return principal == owner or principal in self.approvers
 
 
 class WrongTokens:

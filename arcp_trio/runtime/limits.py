@@ -110,6 +110,19 @@ class Limits:
     """How many jobs may stand above a delegated one."""
     children_per_job: int = 64
     """Children of one job that have not ended."""
+    memo_bytes: int = MIB
+    """Of the result of one step, and of whatever else a job remembers under one key."""
+    memos_bytes: int = 64 * MIB
+    """Of all that one job remembers."""
+    jobs_begun_per_second: int = 100
+    """Durable jobs that go on after a restart; the others wait for their turn."""
+    runs_without_progress: int = 5
+    """Runs of a durable job that the end of the process cut off before they came to anything."""
+
+    questions_per_job: int = 16
+    """Questions of one job that wait for an answer."""
+    question_bytes: int = 64 * 1024
+    """Of all questions of one job that wait for an answer: listings repeat them."""
 
     issue_seconds: float = 10
     """How long an upstream may take to issue a job's credentials before the job is refused."""

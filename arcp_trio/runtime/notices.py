@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from arcp_trio.wire import envelope, events
 from arcp_trio.wire.errors import ArcpError, InternalError
 from arcp_trio.wire.ids import new_id
-from arcp_trio.wire.json import Json, dumps
+from arcp_trio.wire.json import JsonLike, dumps
 from arcp_trio.wire.messages import ErrorBody
 from arcp_trio.wire.payloads import to_json
 from arcp_trio.wire.timestamps import rfc3339
@@ -24,14 +26,17 @@ def refusal(error: ArcpError, *, request_id: str | None = None, job_id: str | No
 
 def back_pressure(job_id: str, trace_id: str, lag: int, now: float) -> bytes:
     """Return the tail of a `status` event for a client that is falling behind (§6.5)."""
-    body: dict[str, Json] = {"phase": "back_pressure", "message": f"consumer lag {lag} events"}
+    body = {
+        "phase": "back_pressure",
+        "message": f"consumer lag {lag} events",
+    }
     payload = events.encode_event("status", body, rfc3339(now))
     return envelope.tail("job.event", payload, id=new_id(), job_id=job_id, trace_id=trace_id)
 
 
 def frame(
     message_type: str,
-    payload: dict[str, Json],
+    payload: Mapping[str, JsonLike],
     *,
     job_id: str | None = None,
     trace_id: str | None = None,

@@ -1,4 +1,8 @@
-"""What a runtime does with the jobs and sessions that an earlier one left in the store."""
+"""What a runtime does with the jobs and sessions that an earlier one left in the store.
+
+Durable jobs are alive again at once, and their agents are called as `Beginnings` has it. All other
+jobs that were running are ended.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +10,28 @@ import logging
 from typing import TYPE_CHECKING
 
 from arcp_trio.runtime.job import outcome
-from arcp_trio.store.records import Entry, JobRow
+from arcp_trio.runtime.job.durable.again import revive
+from arcp_trio.store.records import Entry, JobRow, Recovered
 from arcp_trio.store.writes import FinishJob
 from arcp_trio.wire import envelope
-from arcp_trio.wire.errors import InternalError
+from arcp_trio.wire.errors import ArcpError, InternalError
 from arcp_trio.wire.ids import new_id
+from arcp_trio.wire.json import loads_object
 from arcp_trio.wire.timestamps import rfc3339
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.core import Core
+    from arcp_trio.runtime.job.durable.again import Beginnings
+    from arcp_trio.runtime.job.job import Job
     from arcp_trio.runtime.job.jobs import Jobs
+    from arcp_trio.runtime.job.outcome import Outcome
     from arcp_trio.runtime.session.sessions import Sessions
 
 log = logging.getLogger(__name__)
 
 
-async def take_over(core: Core, sessions: Sessions) -> None:
-    """End the jobs that were running, revoke their credentials, and park the sessions.
+async def take_over(core: Core, sessions: Sessions, beginnings: Beginnings) -> None:
+    """End or revive the jobs that were running, revoke credentials, and park the sessions.
 
     Revocation is tried before clients are let in, and goes on later if it fails (§14).
 
@@ -33,25 +42,54 @@ async def take_over(core: Core, sessions: Sessions) -> None:
     jobs = sessions.jobs
     found = await core.store.recover()
     jobs.go_on_from(found.ordinal)
-    for row in reversed(found.unfinished):  # children before their parents
-        lost = _lost(core, jobs, row)
-        core.metrics.finished[lost.status] += 1
-        core.store.put(lost)
+    lost: list[FinishJob] = []
+    revived: list[Job] = []
+    for row in found.unfinished:  # parents before their children
+        end = _end_of(core, jobs, row, found)
+        if end is not None:
+            lost.append(_lost(core, jobs, row, end, found))
+        else:
+            agent = jobs.agents.resolve(row.agent)
+            revived.append(revive(jobs, agent, row, *found.durable[row.job_id], found.sessions))
+    for write in reversed(lost):
+        core.metrics.finished[write.status] += 1
+        core.store.put(write)
     await core.store.flushed()
     await jobs.revoker.take_over(found.credentials)
     sessions.park_all(found.sessions)
     if found.sessions or found.unfinished:
-        taken = {"sessions": len(found.sessions), "jobs_ended": len(found.unfinished)}
+        taken = {
+            "sessions": len(found.sessions),
+            "jobs_ended": len(lost),
+            "jobs_begun_again": len(revived),
+        }
         log.info("took over from the previous runtime", extra=taken)
     core.taken_over.set()
+    await beginnings.run(revived)
 
 
-def _lost(core: Core, jobs: Jobs, row: JobRow) -> FinishJob:
-    now = core.clock.now()
+def _end_of(core: Core, jobs: Jobs, row: JobRow, found: Recovered) -> Outcome | None:
+    """Return how a job ends that cannot go on; None for one that goes on."""
+    if row.job_id in found.durable and core.store.durable and _has_its_parent(jobs, row):
+        try:
+            if jobs.agents.resolve(row.agent).durable:
+                return None
+        except ArcpError as gone:
+            if row.cancelled is None:
+                return outcome.failed(gone)
     if row.cancelled is not None:
-        end = outcome.cancelled(row.cancelled, stopped_by=row.stopped_by)
-    else:
-        end = outcome.failed(InternalError("the runtime restarted while the job was running"))
+        return outcome.cancelled(row.cancelled, stopped_by=row.stopped_by)
+    return outcome.failed(InternalError("the runtime restarted while the job was running"))
+
+
+def _has_its_parent(jobs: Jobs, row: JobRow) -> bool:
+    parent = loads_object(row.accepted).get("parent_job_id")
+    return parent is None or parent in jobs.live
+
+
+def _lost(core: Core, jobs: Jobs, row: JobRow, end: Outcome, found: Recovered) -> FinishJob:
+    now = core.clock.now()
+    durability, _ = found.durable.get(row.job_id, (None, None))
     tail = envelope.tail(
         end.type,
         end.payload(rfc3339(now)),
@@ -60,4 +98,12 @@ def _lost(core: Core, jobs: Jobs, row: JobRow) -> FinishJob:
         trace_id=row.trace_id,
     )
     entry = Entry(row.length, jobs.next_ordinal(), tail, terminal=True)
-    return FinishJob(row.job_id, end.status, now, entry, error=end.error_brief)
+    return FinishJob(
+        row.job_id,
+        end.status,
+        now,
+        entry,
+        error=end.error_brief,
+        spent=None if durability is None else durability.spent,
+        durable=durability is not None,
+    )

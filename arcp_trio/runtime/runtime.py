@@ -17,8 +17,8 @@ from arcp_trio.runtime.connection.connection import Connection
 from arcp_trio.runtime.core import Core
 from arcp_trio.runtime.credentials.provisioner import Provisioner
 from arcp_trio.runtime.credentials.revocation import Revoker
-from arcp_trio.runtime.farewell import Farewell
 from arcp_trio.runtime.job.agents import Agents
+from arcp_trio.runtime.job.durable.again import Beginnings
 from arcp_trio.runtime.job.granting import reserved_paths
 from arcp_trio.runtime.job.jobs import Jobs
 from arcp_trio.runtime.limits import Limits
@@ -26,7 +26,7 @@ from arcp_trio.runtime.metrics import Failure
 from arcp_trio.runtime.prometheus import exposition
 from arcp_trio.runtime.restart import take_over
 from arcp_trio.runtime.session.sessions import Sessions
-from arcp_trio.runtime.shutdown import end_jobs
+from arcp_trio.runtime.shutdown import end_connections, end_jobs
 from arcp_trio.runtime.tasks import first_of, keep_running, start_clean
 from arcp_trio.runtime.tracing import FencedTracer, NoTracer, Tracer
 from arcp_trio.runtime.wake import Wake
@@ -36,7 +36,7 @@ from arcp_trio.runtime.workers.settings import Workers
 from arcp_trio.store.interface import Store
 from arcp_trio.store.memory import MemoryStore
 from arcp_trio.transport.base import Transport
-from arcp_trio.transport.close_codes import CloseCode
+from arcp_trio.under_trio import need_trio
 from arcp_trio.version import __version__
 
 log = logging.getLogger(__name__)
@@ -46,9 +46,9 @@ class Runtime:
     """Runs agents as jobs, and serves the sessions of their clients.
 
     Register agents, then enter it: `async with runtime:`. Jobs and sessions live in its nursery
-    until the block ends, whatever happens to connections. Leaving the block, also by cancellation,
-    ends the jobs, delivers their terminals to the clients that are connected, and closes the store,
-    each within a bound.
+    until the block ends, whatever happens to connections. Leaving the block, by
+    cancellation or otherwise, ends the jobs, delivers their terminals to the clients that are
+    connected, and closes the store, each within a bound.
     """
 
     _jobs: Jobs
@@ -82,6 +82,11 @@ class Runtime:
                 `arcp_trio.telemetry.opentelemetry` has one.
             workers: the processes of agents with `process=True`.
         """
+        if not callable(auth):
+            raise TypeError(
+                "auth is an async function that returns the principal of a token, such as"
+                f' arcp_trio.StaticTokens({{"a token": "alice"}}), not a {type(auth).__name__}'
+            )
         store, policy = store or MemoryStore(), policy or Policy()
         self.agents = Agents()
         self.agent = self.agents.agent
@@ -128,7 +133,7 @@ class Runtime:
 
     def start_connection(self, serve: Callable[[], Awaitable[None]], name: str) -> None:
         """Run a connection in the runtime's nursery: its failure ends nothing else."""
-        assert self._nursery is not None, "the runtime has not been entered"
+        assert self._nursery is not None, "serve has made sure of it"
         start_clean(self._nursery, self._fence, serve, name, name=name)
 
     async def _fence(self, serve: Callable[[], Awaitable[None]], name: str) -> None:
@@ -138,6 +143,11 @@ class Runtime:
             # An exception boundary: nothing that a peer sends may end more than its connection.
             log.exception("connection failed", extra={"task": name})
             self.connection_failed(Failure.FAULT)
+
+    @property
+    def entered(self) -> bool:
+        """Whether the block `async with runtime` has begun."""
+        return self._running is not None
 
     async def over(self) -> None:
         """Wait until the runtime takes no more connections."""
@@ -187,6 +197,7 @@ class Runtime:
     # -- its life
 
     async def __aenter__(self) -> Self:
+        need_trio("an arcp_trio.Runtime")
         if self._running is not None:
             raise RuntimeError("a runtime runs once; make another")
         self._running = self._run()
@@ -238,7 +249,8 @@ class Runtime:
                     self._jobs = Jobs(core, self.agents, self._revoker, self._workers, jobs)
                     self._sessions = Sessions(core, self._jobs, sessions)
                     sessions.start_soon(keep_running, self._revoker.run, name="revocations")
-                    sessions.start_soon(take_over, core, self._sessions, name="restart")
+                    beginnings = Beginnings(core, self._jobs)
+                    sessions.start_soon(take_over, core, self._sessions, beginnings, name="restart")
                     # A store in trouble does not stop the start: clients are told of it.
                     await first_of(core.taken_over.wait, core.store.troubled)
                     sessions.start_soon(keep_running, self._sessions.sweep, name="sweep")
@@ -246,6 +258,8 @@ class Runtime:
                         keep_running, self._sessions.mind_store, name="store trouble"
                     )
                     sessions.start_soon(self._workers.run, name="worker processes")
+                    if self.agents.durable() and not core.store.durable:
+                        log.warning("durable jobs end with this process: the store is not durable")
                     sessions.start_soon(Watchdog(core.metrics).run, name="watchdog")
                     self._nursery = sessions
                     log.info("runtime started", extra={"version": __version__})
@@ -288,16 +302,11 @@ class Runtime:
         if not core.closing:
             log.info("shutting down", extra={"jobs": len(jobs.live), "drain_seconds": drain})
         core.closing = True
+        jobs.suspend_all()
         with trio.move_on_after(drain):
-            await jobs.none_left()
+            await jobs.none_left(but_suspended=True)
         await end_jobs(core, jobs, store_failed=self._store_failure is not None)
-        core.farewells_end = trio.current_time() + self.limits.close_seconds
-        if self._attended:
-            log.info("closing connections", extra={"connections": len(self._attended)})
-        farewell = Farewell(CloseCode.GOING_AWAY, "the runtime is shutting down")
-        sessions.say_goodbye(farewell)
-        for connection in self._attended:
-            connection.end_without_session(farewell)
+        end_connections(core, sessions, self._attended)
         with trio.CancelScope(deadline=core.farewells_end):
             while self._attended:
                 await self._one_left.wait()

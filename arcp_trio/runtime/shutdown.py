@@ -1,4 +1,4 @@
-"""The end of all jobs when the runtime shuts down, within bounds of time."""
+"""The end of all jobs and connections when the runtime shuts down, within bounds of time."""
 
 from __future__ import annotations
 
@@ -7,12 +7,18 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
+from arcp_trio.runtime.farewell import Farewell
 from arcp_trio.runtime.job import outcome
+from arcp_trio.transport.close_codes import CloseCode
 from arcp_trio.wire.errors import InternalError
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from arcp_trio.runtime.connection.connection import Connection
     from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.job.jobs import Jobs
+    from arcp_trio.runtime.session.sessions import Sessions
 
 log = logging.getLogger(__name__)
 
@@ -47,3 +53,14 @@ async def end_jobs(core: Core, jobs: Jobs, *, store_failed: bool) -> None:
         await jobs.revoker.idle()
     jobs.revoker.hurry(0)
     jobs.abandon_all()
+
+
+def end_connections(core: Core, sessions: Sessions, attended: Collection[Connection]) -> None:
+    """Have each connection end, after everything its session is owed; and bound the time for it."""
+    core.farewells_end = trio.current_time() + core.limits.close_seconds
+    if attended:
+        log.info("closing connections", extra={"connections": len(attended)})
+    farewell = Farewell(CloseCode.GOING_AWAY, "the runtime is shutting down")
+    sessions.say_goodbye(farewell)
+    for connection in attended:
+        connection.end_without_session(farewell)

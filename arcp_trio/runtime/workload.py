@@ -16,10 +16,10 @@ import trio
 from arcp_trio.runtime.wake import Wake
 from arcp_trio.store.queue import Group
 
-AT_WORK: Final = 4
+AT_WORK: Final = 2
 """Commands of one principal that are at work at once, and so in one pass of the scheduler."""
 
-UNSTORED: Final = 32
+UNSTORED: Final = 16
 """Acceptances of one principal in the store's queue, at most: a group that is small is stored soon,
 and with it what others have put into it."""
 
@@ -27,7 +27,7 @@ and with it what others have put into it."""
 class Workload:
     """The work of one principal: `async with workload:` waits until few other commands are at work.
 
-    Commands go on in the order in which they came. There is no checkpoint if there is room.
+    Commands go on in the order in which they came. With room, there is no checkpoint.
     """
 
     def __init__(self) -> None:

@@ -10,10 +10,11 @@ from typing import Protocol, TypeAlias
 
 import trio
 
+from arcp_trio.store.job_query import JobQuery
+from arcp_trio.store.memos import Memo
 from arcp_trio.store.queue import WriteQueue
 from arcp_trio.store.records import (
     Entry,
-    JobQuery,
     JobRow,
     KeyRow,
     NumberedTail,
@@ -40,6 +41,10 @@ class LogTrimmed(Exception):  # noqa: N818 - an answer, not a fault
 
 Owed: TypeAlias = tuple[str, Entry]
 """The id of a job, and an entry of its journal that a session is owed."""
+
+
+Said: TypeAlias = tuple[Sequence[tuple[int, bytes]], int | None]
+"""Indexes and digests of events, and the index from which to go on; None at the end."""
 
 
 class Replay(Protocol):
@@ -118,6 +123,17 @@ class Reads(ABC):
         """
 
     @abstractmethod
+    async def memos(self, job_id: str) -> Sequence[Memo]:
+        """Return what a durable job remembers, in the order in which it came to remember it."""
+
+    @abstractmethod
+    async def said(self, job_id: str, index: int) -> Said:
+        """Return a piece of the events from `index` on that a later run of a job says no more.
+
+        They are known by their digests, also those that were given up.
+        """
+
+    @abstractmethod
     async def covers(self, session_id: str, after: int) -> bool:
         """Return whether every frame of the session after number `after` can still be replayed."""
 
@@ -138,7 +154,7 @@ class Store(WriteQueue, Reads):
     """The most a job's journal may take in this store, whatever the runtime's limits allow."""
 
     def files(self) -> Sequence[str]:
-        """Return the paths of the files in which everything is kept; by default, there are none."""
+        """Return the paths of the files in which everything is kept; by default, no files."""
         return ()
 
     # -- writing: see `WriteQueue`

@@ -162,6 +162,9 @@ class WriteQueue:
             group.stored.set()
             for act in group.acts:
                 act()
+            # A session keeps its last group, and would keep all that is in it.
+            group.writes.clear()
+            group.acts.clear()
 
     def _call_before_group(self) -> None:
         acts, self._before = self._before, []

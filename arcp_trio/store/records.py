@@ -8,12 +8,13 @@ next index it is owed.
 from __future__ import annotations
 
 import enum
-import math
 from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias, TypeGuard
 
 import attrs
 import msgspec
+
+from arcp_trio.store.memos import Durability, JournalExtent
 
 
 class Status(enum.StrEnum):
@@ -46,6 +47,9 @@ class Entry(msgspec.Struct, eq=False, gc=False):
     child: str | None = None
     """The job that this one delegated to. The entry is its acceptance, which takes no number; the
     sessions that submitted the parent watch the child from this entry on (§10)."""
+    once: bool = False
+    """A durable job emitted it outside of its steps. A later run that emits the same says it no
+    more."""
 
 
 HOLES: Final = 0
@@ -223,39 +227,6 @@ class JobRow:
 
 
 @attrs.frozen(kw_only=True)
-class JobQuery:
-    """Which retained jobs a listing is to have, newest first (§6.6)."""
-
-    principal: str | None
-    """None asks for the jobs of all principals."""
-    statuses: frozenset[Status] = frozenset(Status)
-    agent: str | None = None
-    """`name` for any version, or `name@version`."""
-    created_after: float = -math.inf
-    created_before: float = math.inf
-    """Jobs created exactly at `created_after` or `created_before` are left out."""
-    after: tuple[float, str] | None = None
-    """`created_at` and id of the last job of the page before; the listing goes on after it."""
-    limit: int
-    size: float = math.inf
-    """Bytes of acceptances: the page ends with the first job that exceeds them."""
-
-    @property
-    def bound(self) -> tuple[float, str]:
-        """What `created_at` and id of each job must be below."""
-        before = self.created_before, ""
-        return before if self.after is None else min(before, self.after)
-
-    def wants(self, row: JobRow) -> bool:
-        """Return whether status and agent of a job are as the query asks."""
-        return row.status in self.statuses and self.wants_agent(row.agent)
-
-    def wants_agent(self, agent: str) -> bool:
-        """Return whether the query asks for jobs of an agent, given as `name@version`."""
-        return self.agent is None or self.agent in (agent, agent.partition("@")[0])
-
-
-@attrs.frozen(kw_only=True)
 class KeyRow:
     """An idempotency key and the acceptance it stands for (§7.2)."""
 
@@ -306,3 +277,7 @@ class Recovered:
     """Jobs that were alive when the previous runtime ended."""
     credentials: Sequence[CredentialRow] = ()
     """Credentials that are not revoked yet, oldest first."""
+    durable: Mapping[str, tuple[Durability, JournalExtent]] = attrs.field(
+        factory=dict[str, tuple[Durability, JournalExtent]]
+    )
+    """The durable ones among `unfinished`, by job id."""

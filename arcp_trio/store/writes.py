@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 import attrs
 
+from arcp_trio.store.memos import Durability, Memo
 from arcp_trio.store.records import (
     CredentialRow,
     Entry,
@@ -88,12 +89,16 @@ class AcceptJob:
     """A job was accepted, and its idempotency key is taken.
 
     A session that watches the job's parent, because it submitted the parent, watches the job from
-    its first entry on, also while no connection is attached (§10).
+    its first entry on, even while no connection is attached (§10).
     """
 
     row: JobRow
     key: KeyRow | None
     parent: str | None = None
+    durability: Durability | None = None
+    """None for a job that does not survive the runtime."""
+    kept: bool = False
+    """The job is kept until its parent's end, which may be called again and ask for it."""
 
 
 @attrs.define(eq=False)
@@ -138,11 +143,40 @@ class FinishJob:
     """What it has spent, by currency, as JSON; None if that is not known."""
     last_event: str | None = None
     """Its last event before this one, in words; None if that is not known, or there was none."""
+    durable: bool = False
+
+
+@attrs.define(eq=False)
+class KeepMemo:
+    """A durable job remembers something, in place of what it remembered under the key before."""
+
+    job_id: str
+    memo: Memo
+
+
+@attrs.define(eq=False)
+class KeepRun:
+    """The agent of a durable job is about to be called, or its run has come to something."""
+
+    job_id: str
+    run: int
+    fruitless_runs: int
+
+
+@attrs.define(eq=False)
+class KeepSpent:
+    """A durable job, or one below it, has spent something."""
+
+    job_id: str
+    spent: bytes
 
 
 @attrs.define(eq=False)
 class TrimJournal:
-    """Entries before index `base` are given up: the journal exceeds its bound."""
+    """Entries before index `base` are given up: the journal exceeds its bound.
+
+    Memos stay, and so does what it takes to know again the events that a durable job has said.
+    """
 
     job_id: str
     base: int
@@ -184,6 +218,9 @@ Write: TypeAlias = (
     | StartJob
     | CancelJob
     | FinishJob
+    | KeepMemo
+    | KeepRun
+    | KeepSpent
     | TrimJournal
     | KeepCredentials
     | Expire

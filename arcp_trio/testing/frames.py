@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from typing import Final, NoReturn, TypeAlias, TypeGuard, cast
+from typing import Final, NoReturn, TypeAlias, cast
 
-from arcp_trio.wire.json import Json
+from arcp_trio.wire.json import Json, JsonValue, is_list, is_object
 
 Fields: TypeAlias = dict[str, Json]
 """A JSON object in a frame, such as its payload."""
@@ -31,6 +31,7 @@ TYPES: Final = NUMBERED | {
     "job.accepted",
     "job.cancelled",
     "x-vendor.arcp-trio.stopped",
+    "x-vendor.arcp-trio.answered",
     "job.subscribed",
 }
 """The types of the frames that a runtime sends."""
@@ -113,18 +114,20 @@ def parse_frame(text: str | bytes) -> Frame:
     """Parse a frame of a runtime, with another JSON reader than the runtime's own."""
     require(isinstance(text, str), "a binary frame")
     try:
-        frame: Json = json.loads(text, object_pairs_hook=_without_repeats, parse_constant=_refuse)
+        frame: JsonValue = json.loads(
+            text, object_pairs_hook=_without_repeats, parse_constant=_refuse
+        )
     except json.JSONDecodeError as error:
         raise FrameError(f"not JSON ({error}): {text!r}") from None
     return _object(frame, f"not a JSON object: {text!r}")
 
 
-def _object(value: Json, problem: str) -> Fields:
+def _object(value: JsonValue, problem: str) -> Fields:
     require(isinstance(value, dict), problem)
     return cast("Fields", value)
 
 
-def _without_repeats(pairs: list[tuple[str, Json]]) -> Fields:
+def _without_repeats(pairs: list[tuple[str, JsonValue]]) -> Fields:
     fields = dict(pairs)
     require(len(fields) == len(pairs), f"a field twice in one object: {pairs}")
     return fields
@@ -196,28 +199,24 @@ def _check_fields(kind: str, payload: Fields) -> None:
         require(value is not None or (kind, field) in _NULLABLE, f"{field} is null")
 
 
-def _fields(value: Fields) -> Iterator[tuple[str, Json]]:
+def _fields(value: Fields) -> Iterator[tuple[str, JsonValue]]:
     """Yield the fields of an object at any depth, except those inside free-form JSON."""
     for field, inner in value.items():
         yield field, inner
         if field in _FREE_FORM:
             continue
-        for member in inner if _is_list(inner) else [inner]:
+        for member in inner if is_list(inner) else [inner]:
             require(member is not None or inner is None, f"{field} holds a null")
-            if isinstance(member, dict):
-                yield from _fields(cast("Fields", member))
+            if is_object(member):
+                yield from _fields(member)
 
 
-def _is_list(value: Json) -> TypeGuard[list[Json]]:
-    return isinstance(value, list)
-
-
-def _check_time(field: str, value: Json) -> None:
+def _check_time(field: str, value: JsonValue) -> None:
     require(isinstance(value, str) and _UTC.fullmatch(value), f"{field} is not a time in UTC")
 
 
-def _check_error(error: Json) -> None:
-    error = _object(error, "an error that is not an object")
+def _check_error(value: JsonValue) -> None:
+    error = _object(value, "an error that is not an object")
     code, message, retryable = (error.get(field) for field in ("code", "message", "retryable"))
     require(code in CODES, f"code {code!r} is not one of §12")
     require(isinstance(message, str) and message, "an error without message")

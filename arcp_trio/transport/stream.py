@@ -35,12 +35,17 @@ QUEUED_MESSAGES: Final = 64
 FRAMES_A_TURN: Final = 64
 """Frames that trio-websocket is given at once: it handles all of them before others have a turn."""
 PARTS_PER_SECOND: Final = 2_000
-"""How fast it is given fragments, pings and pongs for long; whole messages are not counted."""
+"""How fast it is given fragments, pings and pongs for long; whole messages are not counted.
+
+What is discarded is looked at no faster, with whole messages counted.
+"""
 BURST_SECONDS: Final = 1.0
 """After a time with few of them, this many seconds' worth may come at once."""
 
 _DISCARD_BYTES: Final = 4 * 1024
 """Read at once when nothing is wanted any longer: a few hundred frames have to be looked at."""
+_DISCARDED_PER_SECOND: Final = 16 * 1024 * 1024
+"""The most bytes that are discarded in a second."""
 
 _SWITCHING: Final = b"HTTP/1.1 101 "
 _BLANK_LINE: Final = re.compile(rb"\n\r?\n")
@@ -81,7 +86,7 @@ class FrameStream(trio.abc.Stream):
         self._head_over = False
         self._held = b""  # bytes after the head that were read with it
         self._passing = b""  # frames for trio-websocket whose turn has not come
-        self._turn_at = -math.inf  # when trio-websocket may be given more frames
+        self._turn_at = -math.inf  # when more frames may be looked at
         self._max_bytes = max_bytes
         self._received_bytes = 0  # of the messages that were received through trio-websocket
         # A peer that is not authenticated yet gets little memory: twice `first_bytes`, as frame
@@ -217,10 +222,11 @@ class FrameStream(trio.abc.Stream):
         if gauge.exceeded:  # nothing passes any longer
             gauge.admit(self._passing)
             self._passing = b""
-        earliest = trio.current_time() - BURST_SECONDS
-        parts = gauge.parts - before
-        self._turn_at = max(self._turn_at, earliest) + parts / PARTS_PER_SECOND
+        self._next_turn_after((gauge.parts - before) / PARTS_PER_SECOND)
         return admitted
+
+    def _next_turn_after(self, seconds: float) -> None:
+        self._turn_at = max(self._turn_at, trio.current_time() - BURST_SECONDS) + seconds
 
     async def _room(self) -> None:
         """Wait until the messages that were read and not received are within their bounds."""
@@ -305,8 +311,14 @@ class FrameStream(trio.abc.Stream):
 
         Closing a socket with unread data resets it, and a reset can overtake this side's Close.
         """
-        while not self.gauge.saw_close and (data := await self._read(_DISCARD_BYTES)):
-            self.gauge.admit(data)
+        gauge = self.gauge
+        while not gauge.saw_close and (data := await self._read(_DISCARD_BYTES)):
+            before = gauge.frames
+            gauge.admit(data)
+            frames = gauge.frames - before
+            self._next_turn_after(max(frames / PARTS_PER_SECOND, len(data) / _DISCARDED_PER_SECOND))
+            if not gauge.saw_close:
+                await trio.sleep_until(self._turn_at)
 
     # --- ending ---
 

@@ -33,7 +33,7 @@ def parse_agent_ref(text: str) -> AgentRef:
     match = _GRAMMAR.fullmatch(text)
     if match is None:
         raise InvalidRequest(
-            f"{clip(repr(text))} is not an agent reference: name or name@version, "
-            "name [a-z0-9][a-z0-9._-]*, version [a-zA-Z0-9.+_-]+"
+            f"{clip(repr(text))} is not an agent reference: write name or name@version; a name has"
+            " a-z, 0-9, . _ - and begins with a letter or digit, a version may have A-Z and +, too"
         )
     return AgentRef(match["name"], match["version"])

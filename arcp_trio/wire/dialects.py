@@ -12,7 +12,7 @@ from typing import Final
 import attrs
 
 from arcp_trio.wire.envelope import Envelope
-from arcp_trio.wire.json import Json, dumps, loads_object
+from arcp_trio.wire.json import JsonObject, dumps, loads_object, object_in
 from arcp_trio.wire.lease_request import decimal_text
 
 
@@ -62,29 +62,32 @@ def _to_python(tail: bytes) -> bytes | None:
     else:
         return tail
     fields = loads_object(b"{" + tail[1:])
-    if "parent_job_id" in fields["payload"]:
+    if "parent_job_id" in object_in(fields["payload"]):
         return None  # the client would take it for the answer to its oldest submit
     return b"," + dumps(rewrite(fields))[1:]
 
 
-def _budget_as_strings(fields: dict[str, Json]) -> dict[str, Json]:
+def _budget_as_strings(fields: JsonObject) -> JsonObject:
     """Write amounts as in a lease, `{"USD": "USD:5.00"}`: the SDK's `job.accepted` has strings."""
-    payload: dict[str, Json] = fields["payload"]
-    budget: dict[str, Json] | None = payload.get("budget")
-    if budget is None:
+    payload = object_in(fields["payload"])
+    if "budget" not in payload:
         return fields
-    amounts = {
-        currency: f"{currency}:{decimal_text(amount)}" for currency, amount in budget.items()
+    amounts: JsonObject = {
+        currency: f"{currency}:{decimal_text(amount)}"
+        for currency, amount in object_in(payload["budget"]).items()
+        if isinstance(amount, int | float)
     }
     return {**fields, "payload": {**payload, "budget": amounts}}
 
 
-def _ended_as_result(fields: dict[str, Json]) -> dict[str, Json]:
+def _ended_as_result(fields: JsonObject) -> JsonObject:
     """Write a `job.result`: the SDK's `job.error` has no other status than "error"."""
-    payload: dict[str, Json] = fields["payload"]
+    payload = object_in(fields["payload"])
     if payload.get("final_status") not in _TRANSLATED_STATUS:
         return fields
-    kept = {name: payload[name] for name in ("final_status", "completed_at") if name in payload}
+    kept: JsonObject = {
+        name: payload[name] for name in ("final_status", "completed_at") if name in payload
+    }
     return {**fields, "type": "job.result", "payload": kept}
 
 

@@ -23,7 +23,8 @@ from arcp_trio.wire.json import (
     loads,
     loads_lax,
 )
-from arcp_trio.wire.schema import Identifier, described, schema_of
+from arcp_trio.wire.rules import Identifier
+from arcp_trio.wire.schema import described, schema_of
 
 VERSION: Final = "1.1"
 
@@ -53,7 +54,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def trace_id(self) -> str | None:
-        """The 32 hex digits of the trace id; None if `trace` is no trace id (§11)."""
+        """The 32 hex digits of the trace id; None if `trace` is not a trace id (§11)."""
         return _trace(self.trace)[0]
 
     @property
@@ -241,6 +242,9 @@ def numbered_head(session_id: str, arcp: str = VERSION) -> bytes:
     return plain_head(session_id, arcp) + b',"event_seq":'
 
 
+_PAYLOAD: Final = b',"payload":'
+
+
 class JobTails:
     """Writes the tails of one job's frames. What they share is encoded once."""
 
@@ -250,6 +254,11 @@ class JobTails:
     def tail(self, type: str, payload: bytes, *, id: str) -> bytes:  # noqa: A002
         """Return a tail, as the function `tail` does."""
         return b',"type":"%b","id":"%b"%b%b}' % (type.encode(), id.encode(), self._shared, payload)
+
+
+def payload_of(tail: bytes) -> bytes:
+    """Return the payload in a tail that `JobTails` wrote."""
+    return tail[tail.index(_PAYLOAD) + len(_PAYLOAD) : -1]
 
 
 def tail(

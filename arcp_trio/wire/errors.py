@@ -181,6 +181,12 @@ class JobFailed(ArcpError):
     """A job ended in `error`; `code` is that of its terminal message."""
 
 
+class Unanswered(ArcpError):
+    """Nobody has answered a question in time."""
+
+    code = "TIMEOUT"
+
+
 class JobError(InternalError):
     """An error of an agent whose message the client may read: it becomes the job's error."""
 

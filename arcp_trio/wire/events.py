@@ -1,165 +1,33 @@
-"""Event bodies (§8.2): their classes, and the strict encoding of what an agent emits.
+"""The strict encoding of what an agent emits, as an event of §8.2.
 
-The classes are the schema of the bodies; fields beyond it are kept. `encode_event` runs once for
-every event of every job, so it checks a body without making an object of it.
+`encode_event` runs once for every event of every job, so it checks a body without making an object
+of it.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from decimal import Decimal
-from typing import Annotated, Final, TypeAlias, cast
+from hashlib import blake2b
+from typing import Annotated, Any, Final, cast
 
 import attrs
 
 from arcp_trio.wire.errors import CODES, clip
-from arcp_trio.wire.faults import is_finite
+from arcp_trio.wire.event_bodies import KINDS, Body, Number
 from arcp_trio.wire.features import Feature
-from arcp_trio.wire.json import MAX_DEPTH, Json, JsonObject, dumps
-from arcp_trio.wire.schema import KEEP_NULL, NonEmpty, Rule, always, described, schema_of
+from arcp_trio.wire.json import MAX_DEPTH, JsonLike, JsonObject, JsonValue, dumps, is_object
+from arcp_trio.wire.questions import QUESTION
+from arcp_trio.wire.rules import Rule
+from arcp_trio.wire.schema import described, schema_of
 
-Number: TypeAlias = int | float | Decimal
-
-LOG_LEVELS: Final = frozenset({"trace", "debug", "info", "warn", "error", "critical"})
-ENCODINGS: Final = frozenset({"utf8", "base64"})
+_DIGEST_BYTES: Final = 12
+"""Few, as there may be millions of digests, and enough for no two events of a job to be alike."""
 
 
 class InvalidEvent(ValueError):  # noqa: N818 - it reads as the refusal it is
     """An event that an agent may not emit; the message names the path and the reason."""
 
-
-# --- the bodies ------------------------------------------------------------------------------
-
-Level = Annotated[str, Rule("one of " + ", ".join(sorted(LOG_LEVELS)), LOG_LEVELS.__contains__)]
-EncodingName = Annotated[str, Rule("one of utf8, base64", ENCODINGS.__contains__)]
-Sha256 = Annotated[str, Rule("64 hex digits", re.compile(r"[0-9A-Fa-f]{64}").fullmatch)]
-Count = Annotated[int, Rule("an integer that is not negative", lambda number: number >= 0)]
-Finite = Annotated[Number, Rule("a finite number", is_finite)]
-Quantity = Annotated[
-    Number, Rule("a number that is not negative", lambda number: is_finite(number) and number >= 0)
-]
-
-
-@attrs.frozen(kw_only=True)
-class LogBody:
-    """A line of a log, for people."""
-
-    level: Level
-    message: str
-
-
-@attrs.frozen(kw_only=True)
-class ThoughtBody:
-    """A piece of the agent's reasoning."""
-
-    text: str
-
-
-@attrs.frozen(kw_only=True)
-class ToolCallBody:
-    """A tool is being called."""
-
-    tool: NonEmpty
-    call_id: NonEmpty
-    args: Json = None
-
-
-@attrs.frozen(kw_only=True)
-class ToolResultBody:
-    """The end of a tool call: exactly one of `result` and `error`."""
-
-    call_id: NonEmpty
-    result: Json = attrs.field(default=None, metadata={KEEP_NULL: always})  # null is a result
-    error: JsonObject | None = None
-
-
-@attrs.frozen(kw_only=True)
-class StatusBody:
-    """The job has entered a phase."""
-
-    phase: NonEmpty
-    message: str | None = None
-
-
-@attrs.frozen(kw_only=True)
-class MetricBody:
-    """A measurement; if its name begins with `cost.`, it is spending (§9.6)."""
-
-    name: NonEmpty
-    value: Finite
-    unit: str | None = None
-    dimensions: JsonObject | None = None
-
-
-@attrs.frozen(kw_only=True)
-class ArtifactRefBody:
-    """Something that the job has made, and that is kept elsewhere."""
-
-    uri: NonEmpty
-    content_type: NonEmpty
-    byte_size: Count | None = None
-    sha256: Sha256 | None = None
-
-
-@attrs.frozen(kw_only=True)
-class DelegateBody:
-    """Part of the work goes to another agent, with part of the lease (§10)."""
-
-    delegate_id: NonEmpty
-    agent: NonEmpty
-    input: Json = None
-    lease_request: JsonObject | None = None
-    lease_constraints: JsonObject | None = None
-
-
-@attrs.frozen(kw_only=True)
-class ProgressBody:
-    """How far the job is (§8.2.1). `current` may exceed `total`: §8.2.1 only advises against it."""
-
-    current: Quantity
-    total: Quantity | None = None
-    units: str | None = None
-    message: str | None = None
-
-
-@attrs.frozen(kw_only=True)
-class ResultChunkBody:
-    """A piece of a streamed result (§8.4)."""
-
-    result_id: NonEmpty
-    chunk_seq: Count
-    data: str
-    encoding: EncodingName
-    more: bool
-
-
-Body: TypeAlias = (
-    LogBody
-    | ThoughtBody
-    | ToolCallBody
-    | ToolResultBody
-    | StatusBody
-    | MetricBody
-    | ArtifactRefBody
-    | DelegateBody
-    | ProgressBody
-    | ResultChunkBody
-)
-
-KINDS: Final[Mapping[str, type[Body]]] = {
-    "log": LogBody,
-    "thought": ThoughtBody,
-    "tool_call": ToolCallBody,
-    "tool_result": ToolResultBody,
-    "status": StatusBody,
-    "metric": MetricBody,
-    "artifact_ref": ArtifactRefBody,
-    "delegate": DelegateBody,
-    "progress": ProgressBody,
-    "result_chunk": ResultChunkBody,
-}
-"""The kinds of §8.2, each with the class of its body."""
 
 _SCHEMAS: Final = {kind: schema_of(cls) for kind, cls in KINDS.items()}
 
@@ -169,10 +37,11 @@ _MAX_KIND: Final = 128  # characters
 _FEATURES: Final[Mapping[str, str]] = {
     "progress": Feature.PROGRESS,
     "result_chunk": Feature.RESULT_CHUNK,
+    QUESTION: Feature.QUESTIONS,
 }
 
 
-def feature_of(kind: str, body: Mapping[str, Json]) -> str | None:
+def feature_of(kind: str, body: Mapping[str, JsonLike]) -> str | None:
     """Return the feature that a session must have negotiated to be sent this event."""
     if kind == "metric" and body["name"] == REMAINING:
         return Feature.COST_BUDGET
@@ -182,7 +51,7 @@ def feature_of(kind: str, body: Mapping[str, Json]) -> str | None:
 # --- encoding --------------------------------------------------------------------------------
 
 
-def encode_event(kind: str, body: Mapping[str, Json], ts: str) -> bytes:
+def encode_event(kind: str, body: Mapping[str, JsonLike], ts: str) -> bytes:
     """Encode the payload of a `job.event`; optional fields that are None are left out.
 
     Args:
@@ -200,16 +69,32 @@ def encode_event(kind: str, body: Mapping[str, Json], ts: str) -> bytes:
     return b'{"kind":"%b","ts":"%b","body":%b}' % (kind.encode(), ts.encode(), encoded)
 
 
-def read_body(kind: str, body: Json) -> Body:
+def digest(event: bytes) -> bytes:
+    """Return what is the same for two events with the same kind and body, and for no two others.
+
+    Args:
+        event: as `encode_event` returns it.
+    """
+    kind_ends = event.index(b'"', len(b'{"kind":"'))
+    return blake2b(
+        event[:kind_ends] + event[event.index(b'"body":', kind_ends) :], digest_size=_DIGEST_BYTES
+    ).digest()
+
+
+def read_body(kind: str, body: object) -> Body:
     """Make the object of a body of §8.2; `InvalidEvent` if it is not one of that kind."""
     checked = check_body(kind, body)
     cls = KINDS[kind]
-    return cls(**{f.name: checked[f.name] for f in attrs.fields(cls) if f.name in checked})
+    found: dict[str, Any] = {
+        f.name: checked[f.name] for f in attrs.fields(cls) if f.name in checked
+    }
+    return cls(**found)
 
 
-def check_body(kind: str, body: Json) -> dict[str, Json]:
+def check_body(kind: str, body: object) -> JsonObject:
     """Return a body as it may be sent under this kind; `InvalidEvent` if it may not be sent."""
-    fields: dict[str, Json] = body if body.__class__ is dict else _copy_mapping(kind, body)
+    exact = body.__class__ is dict  # a subclass is not JSON
+    fields = cast("JsonObject", body) if exact else _copy_mapping(kind, body)
     schema = _SCHEMAS.get(kind)
     if schema is None:
         _check_vendor_kind(kind)
@@ -221,10 +106,10 @@ def check_body(kind: str, body: Json) -> dict[str, Json]:
     return checked if check is None else check(checked)
 
 
-def _copy_mapping(kind: str, body: object) -> dict[str, Json]:
+def _copy_mapping(kind: str, body: object) -> JsonObject:
     if not isinstance(body, Mapping):
         raise InvalidEvent(f"{clip(kind)}: expected an object @ $")
-    return dict(cast("Mapping[str, Json]", body))
+    return dict(cast("Mapping[str, JsonValue]", body))
 
 
 def _check_vendor_kind(kind: str) -> None:
@@ -246,7 +131,7 @@ class _ToolError:
 _TOOL_ERROR: Final = schema_of(_ToolError)
 
 
-def _check_tool_result(body: dict[str, Json]) -> dict[str, Json]:
+def _check_tool_result(body: JsonObject) -> JsonObject:
     error = body.get("error")
     if error is None:
         if "result" not in body:
@@ -254,6 +139,7 @@ def _check_tool_result(body: dict[str, Json]) -> dict[str, Json]:
         return body
     if body.get("result") is not None:
         raise InvalidEvent("tool_result: expected only one of result and error @ $")
+    assert is_object(error), "its class is known"
     if _TOOL_ERROR.checked(error) is None:
         problem = next(described(_TOOL_ERROR.problems(error), "$.error"))
         raise InvalidEvent(f"tool_result: {problem}")
@@ -261,16 +147,18 @@ def _check_tool_result(body: dict[str, Json]) -> dict[str, Json]:
 
 
 REMAINING: Final = "cost.budget.remaining"
-"""The metric that tells what is left of a budget. It is no cost, so it may be negative."""
+"""The metric that tells what is left of a budget. Not being a cost, it may be negative."""
 
 
-def _check_metric(body: dict[str, Json]) -> dict[str, Json]:
-    if body["value"] < 0 and body["name"].startswith("cost.") and body["name"] != REMAINING:
+def _check_metric(body: JsonObject) -> JsonObject:
+    value, name = body["value"], body["name"]
+    assert isinstance(value, Number) and isinstance(name, str), "their classes are known"  # noqa: PT018
+    if value < 0 and name.startswith("cost.") and name != REMAINING:
         raise InvalidEvent("metric: expected a cost that is not negative @ $.value")
     return body
 
 
-_WHOLE_BODY: Final[Mapping[str, Callable[[dict[str, Json]], dict[str, Json]]]] = {
+_WHOLE_BODY: Final[Mapping[str, Callable[[JsonObject], JsonObject]]] = {
     "tool_result": _check_tool_result,
     "metric": _check_metric,
 }

@@ -22,6 +22,8 @@ class Feature:
     AGENT_VERSIONS: Final = "agent_versions"
     STOP: Final = "x-vendor.arcp-trio.stop"
     """A feature of this project; its message has the same name."""
+    QUESTIONS: Final = "x-vendor.arcp-trio.questions"
+    """The other feature of this project: questions of jobs to people, and their answers."""
 
 
 ALL_FEATURES: Final[tuple[str, ...]] = (
@@ -39,7 +41,7 @@ ALL_FEATURES: Final[tuple[str, ...]] = (
 )
 """All features of ARCP 1.1, in the order of §6.2."""
 
-CLIENT_FEATURES: Final[tuple[str, ...]] = (*ALL_FEATURES, Feature.STOP)
+CLIENT_FEATURES: Final[tuple[str, ...]] = (*ALL_FEATURES, Feature.STOP, Feature.QUESTIONS)
 """The features that a client of this project offers."""
 
 SUPPORTED: Final[tuple[str, ...]] = tuple(

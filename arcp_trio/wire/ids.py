@@ -27,7 +27,7 @@ _STEPS_AT_ONCE: Final = 1024
 
 
 class _Ulids:
-    """A source of ULIDs that always increase, also when the clock steps back or stands still.
+    """A source of ULIDs that always increase, even when the clock steps back or stands still.
 
     Each is further than the one before by a random step, so that nobody can count on to the next.
     """
@@ -74,6 +74,13 @@ _ulids: Final = _Ulids()  # one per process, so that all its ids increase
 def new_id(prefix: str = "") -> str:
     """Return a new ULID with a prefix such as `sess_` or `job_`; later ids sort later."""
     return prefix + _ulids.next()
+
+
+def stable_id(prefix: str, *parts: str) -> str:
+    """Return an id that is always the same for these parts, and looks like any other."""
+    drawn = hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).digest()
+    value = int.from_bytes(drawn[:16], "big")
+    return prefix + "".join(_ALPHABET[value >> shift & 31] for shift in range(125, -5, -5))
 
 
 def resume_token() -> str:

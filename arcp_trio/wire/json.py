@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeGuard
 
 import msgspec
 
@@ -92,16 +92,16 @@ def loads(text: str | bytes, *, max_depth: int = MAX_DEPTH, root: str = "$") -> 
     return value
 
 
-def loads_object(text: bytes) -> dict[str, Json]:
-    """Read an object of a shape that the caller knows, since this program has written it."""
+def loads_object(text: bytes) -> JsonObject:
+    """Read an object that this program has written."""
     value = loads(text)
-    assert isinstance(value, dict), "it was written as an object"
+    assert is_object(value), "it was written as an object"
     return value
 
 
-def loads_exact(text: bytes) -> dict[str, Json]:
+def loads_exact(text: bytes) -> JsonObject:
     """Read an object as `loads_object` does, with a `Decimal` for each number with a fraction."""
-    value: dict[str, Json] = _decode_exact(text)
+    value: JsonObject = _decode_exact(text)
     return value
 
 
@@ -150,6 +150,37 @@ def loads_lax(text: str) -> JsonValue:
 def _read_int(digits: str) -> int:
     # Reading a million digits takes quadratic time, and the number will be refused anyway.
     return int(digits) if len(digits) <= len(str(MIN_INT)) else MAX_INT + 1
+
+
+# -- narrowing
+
+
+def is_object(value: object) -> TypeGuard[JsonObject]:
+    """Return whether a JSON value is an object."""
+    return isinstance(value, dict)
+
+
+def is_list(value: object) -> TypeGuard[list[JsonValue]]:
+    """Return whether a JSON value is an array."""
+    return isinstance(value, list)
+
+
+def object_in(value: JsonValue) -> JsonObject:
+    """Return an object, or an empty one in place of any other value."""
+    return value if is_object(value) else {}
+
+
+def list_in(value: JsonValue) -> list[JsonValue]:
+    """Return an array, or an empty one in place of any other value."""
+    return value if is_list(value) else []
+
+
+def text_in(value: JsonValue) -> str | None:
+    """Return a string that is not empty, or None in place of any other value."""
+    return value if isinstance(value, str) and value else None
+
+
+# -- writing
 
 
 def dumps(value: JsonLike, *, max_depth: int = MAX_DEPTH) -> bytes:

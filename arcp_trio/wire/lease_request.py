@@ -24,15 +24,22 @@ def decimal_text(amount: Amount) -> str:
         raise ValueError(f"not an amount of money: {amount!r}") from None
 
 
+def need_mapping(name: str, value: object, example: str) -> None:
+    """Raise `TypeError` if an argument is neither a mapping nor None."""
+    if value is not None and not isinstance(value, Mapping):
+        raise TypeError(f"{name}: expected a dict such as {example}, not {value!r}")
+
+
 def lease_request(
     lease: Mapping[str, Sequence[str]] | None, budget: Mapping[str, str] | None
 ) -> dict[str, list[str]]:
     """Join the patterns of a lease and the amounts of a budget, by currency, into one request.
 
     Raises:
-        TypeError: a string stands where a list of patterns belongs.
+        TypeError: the lease is not a mapping, or has a string where a list of patterns belongs.
         ValueError: lease and budget both grant a currency.
     """
+    need_mapping("lease", lease, '{"tool.call": ["search.*"]}')
     request: dict[str, list[str]] = {}
     for capability, patterns in (lease or {}).items():
         if isinstance(patterns, str):  # else each of its characters would be a pattern

@@ -11,8 +11,9 @@ from cattrs import Converter
 from cattrs.gen import make_dict_structure_fn, override
 
 from arcp_trio.wire.errors import InvalidRequest
-from arcp_trio.wire.json import Json, JsonObject
-from arcp_trio.wire.schema import KEEP_NULL, WIRE_NAME, Schema, described, schema_of
+from arcp_trio.wire.json import JsonObject, JsonValue
+from arcp_trio.wire.rules import KEEP_NULL, WIRE_NAME
+from arcp_trio.wire.schema import Schema, described, schema_of
 
 T = TypeVar("T")
 
@@ -37,18 +38,23 @@ def _reader_of(cls: type[Any]) -> tuple[Schema, _Hook]:
 _readers: Final[dict[type[Any], tuple[Schema, _Hook]]] = {}
 
 
-def to_json(value: Json) -> Json:
+def to_json(message: attrs.AttrsInstance) -> JsonObject:
     """Make JSON of an object; a field that is None becomes absent, unless its class keeps nulls."""
-    cls = value.__class__
+    return {
+        field.metadata.get(WIRE_NAME, field.name): _value_of(item)
+        for field in attrs.fields(message.__class__)
+        if (item := getattr(message, field.name)) is not None
+        or field.metadata.get(KEEP_NULL, _never)(message)
+    }
+
+
+def _value_of(item: Any) -> JsonValue:  # noqa: ANN401 - a field may have any class
+    cls = item.__class__
     if attrs.has(cls):
-        return {
-            field.metadata.get(WIRE_NAME, field.name): to_json(item)
-            for field in attrs.fields(cls)
-            if (item := getattr(value, field.name)) is not None
-            or field.metadata.get(KEEP_NULL, _never)(value)
-        }
+        return to_json(item)
     if cls is list or cls is tuple:
-        return [to_json(item) for item in value]
+        return [_value_of(each) for each in item]
+    value: JsonValue = item
     return value
 
 
@@ -65,7 +71,7 @@ def _as_it_is(value: object, _: object) -> object:
 
 def _has_no_object(hint: Any) -> bool:  # noqa: ANN401 - a class, or one of typing's special forms
     args = get_args(hint)
-    parts = args[:1] if get_origin(hint) is Annotated else args  # a rule is no part of the value
+    parts = args[:1] if get_origin(hint) is Annotated else args  # a rule does not change the value
     return not attrs.has(hint) and all(map(_has_no_object, parts))
 
 

@@ -36,6 +36,7 @@ from msgspec import Meta
 from arcp_trio.wire.errors import clip
 from arcp_trio.wire.faults import plain
 from arcp_trio.wire.json import JsonLike
+from arcp_trio.wire.rules import KEEP_NULL, WIRE_NAME, Rule
 
 T = TypeVar("T")
 
@@ -46,35 +47,6 @@ MAX_PROBLEMS: Final = 8
 """Problems named in one message, at most: a list of a million wrong items has to end somewhere."""
 _MAX_PATH: Final = 256  # characters
 _MAX_KEY: Final = 64  # characters
-
-KEEP_NULL: Final = "keep_null"
-"""Metadata of the few fields that are sent as null rather than left out: tells when."""
-
-
-WIRE_NAME: Final = "wire_name"
-"""Metadata of a field whose name on the wire cannot be a name in Python: tells that name."""
-
-VENDOR: Final = "x-vendor.arcp-trio"
-"""The field in which this project says more than the specification asks for; others ignore it."""
-
-
-def always(_: object) -> bool:
-    """Return True: the commonest value of `KEEP_NULL`."""
-    return True
-
-
-@attrs.frozen
-class Rule:
-    """What a value of the right type must also be; what `holds` returns is judged by its truth."""
-
-    expected: str
-    holds: Callable[[Any], object]
-
-
-NonEmpty = Annotated[str, Rule("a non-empty string", bool)]
-# Strings that are stored, or repeated in answers, have a bound.
-Identifier = Annotated[str, Meta(min_length=1, max_length=256)]
-Remark = Annotated[str, Meta(max_length=4096)]
 
 
 class Schema:
@@ -88,6 +60,7 @@ class Schema:
         self._quick = [(f.name, f.kind.classes, f.kind.fits, f.kind, f.required) for f in narrow]
         self._nullable = frozenset(field.name for field in fields if field.nullable)
         self._wide = [f.name for f in fields if f.kind is _ANYTHING and f.nullable]
+        self._needed = [f.name for f in fields if f.kind is _ANYTHING and f.required]
 
     def checked(self, value: dict[str, T]) -> dict[str, T] | None:
         """Return the object without nulls in optional fields; None if anything is wrong with it."""
@@ -103,6 +76,9 @@ class Schema:
                     return None
                 has_nulls = has_nulls or name in value
             elif not kind.takes(item):
+                return None
+        for name in self._needed:
+            if name not in value:
                 return None
         for name in self._wide:
             has_nulls = has_nulls or value.get(name, ...) is None
@@ -126,6 +102,9 @@ class Schema:
                     yield f".{name}{path}", text
             elif required:
                 yield f".{name}", kind.mismatch(None) if name in value else "missing"
+        for name in self._needed:
+            if name not in value:
+                yield f".{name}", "missing"
 
 
 def schema_of(cls: type[Any]) -> Schema:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import arcp_trio
 from arcp_trio import Runtime
-from arcp_trio.cli.logs import TextFormatter
+from arcp_trio.log_lines import TextFormatter
 from arcp_trio.testing import open_peers
 from arcp_trio.transport import TransportClosed
 from tests.authenticators.issuer import (

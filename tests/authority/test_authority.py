@@ -67,6 +67,7 @@ def test_without_a_grant_nothing_may_be_done(capability: str, target: str) -> No
         with pytest.raises(PermissionDenied) as caught:
             authority(request).check(capability, target, now=NOW)
         assert caught.value.message == f"the lease does not allow {capability} of {target!r}"
+        assert caught.value.details == {"capability": capability, "target": target}
 
 
 @pytest.mark.parametrize(
@@ -95,14 +96,14 @@ def test_what_the_lease_does_not_cover_is_denied(capability: str, target: str) -
     assert capability in caught.value.message
     assert repr(target)[:80] in caught.value.message
     assert len(caught.value.message) < 320
-    dumps(caught.value.payload())
+    assert len(dumps(caught.value.payload())) < 1600
 
 
 @pytest.mark.parametrize(
     "capability", ["", "fs", "fs.delete", "FS.READ", "x-vendor", "cost.budget", "*", "\ud800" * 999]
 )
 def test_an_unknown_capability_is_denied(capability: str) -> None:
-    """An unknown capability is refused, and so is `cost.budget`, which is no operation."""
+    """An unknown capability is refused, and so is `cost.budget`, which is not an operation."""
     with pytest.raises(PermissionDenied, match="no such capability") as caught:
         authority({**ALL, "cost.budget": ["USD:1"]}).check(capability, "USD:1", now=NOW)
     dumps(caught.value.payload())
@@ -113,8 +114,9 @@ def test_every_name_of_the_target_has_to_be_allowed() -> None:
     """The target and the real path to which a link leads both have to be allowed."""
     job = authority(ALL)
     job.check("fs.read", "/ws/link", now=NOW, also=["/ws/real", "/ws/other"])
-    with pytest.raises(PermissionDenied, match="what '/ws/link' stands for"):
+    with pytest.raises(PermissionDenied, match="what '/ws/link' stands for") as caught:
         job.check("fs.read", "/ws/link", now=NOW, also=["/ws/real", "/etc/passwd"])
+    assert caught.value.details == {}, "where a link leads is not told"
     with pytest.raises(PermissionDenied, match="'/etc/passwd'"):
         job.check("fs.read", "/etc/passwd", now=NOW, also=["/ws/real"])
 

@@ -68,12 +68,29 @@ def test_a_typo(asked: Terminal, commands: Commands, typo: str) -> None:
 def test_go_on(asked: Terminal) -> None:
     """The answer g goes on watching; the next Ctrl-C asks again."""
     asked.type("g\n")
-    asked.wait_for(f"{QUESTION}g\r\n\r\x1b[K\x1b[36m[")
+    asked.wait_for("going on; Ctrl-C asks again")
+    asked.wait_for("\x1b[36m[")
     asked.type("\x03")
     while asked.raw.count(QUESTION) < 2:
         asked.read_more()
     asked.type("c\n")
     assert asked.end() == 4
+
+
+def test_a_job_that_says_nothing(commands: Commands) -> None:
+    """A job without events shows that it runs, and for how long; so it does in `watch`."""
+    with terminal(commands, "submit", "sleeper") as on:
+        on.wait_for("running 0:01")
+        on.wait_for("running 0:02")
+        job_id = on.lines[0].split()[0]
+        with terminal(commands, "watch", job_id) as watching:
+            watching.wait_for("watching 0:01")
+            watching.type("\x03")
+            watching.wait_for(QUESTION)
+            watching.type("c\n")
+            assert watching.end() == 4
+        assert on.end() == 4
+        assert not any("running" in line for line in on.lines), "the live line is gone"
 
 
 def test_the_job_ends_while_it_asks(commands: Commands) -> None:

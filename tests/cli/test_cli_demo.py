@@ -25,7 +25,7 @@ def test_they_are_announced(session: Peer) -> None:
     """The welcome lists each demo agent with its one version."""
     assert session.answer["payload"]["capabilities"]["agents"] == [
         {"name": name, "versions": ["1.0.0"], "default": "1.0.0"}
-        for name in ("echo", "countdown", "chatty", "report", "shopper", "team", "sleeper")
+        for name in ("echo", "countdown", "chatty", "report", "shopper", "team", "sleeper", "cook")
     ]
 
 
@@ -69,17 +69,24 @@ def test_chatty_by_default(session: Peer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("input_", "size"), [(None, 1_000_000), ({"size": 4_001}, 4_001), ({"size": 0}, 0)]
+    ("input_", "size", "pages"),
+    [
+        (None, 1_600, 1),
+        ({"size": 4_001}, 4_001, 1),
+        ({"size": 1_000_000}, 1_000_000, 250),
+        ({"size": 0}, 0, 0),
+    ],
 )
-def test_report(session: Peer, input_: object, size: int) -> None:
-    """Report streams a text of the size asked for, a million characters by default."""
+def test_report(session: Peer, input_: object, size: int, pages: int) -> None:
+    """Report streams a text of the size asked for, by default as much as a screen shows."""
     *events, end = session.run("report", input_)
     # A client that offers `ack` and does not acknowledge is told that it falls behind.
     events = [event for event in events if event["payload"]["kind"] != "status"]
     assert {event["payload"]["kind"] for event in events} == {"result_chunk"}
     text = "".join(event["payload"]["body"]["data"] for event in events)
     assert len(text) == end["payload"]["result_size"] == size
-    assert text.count("Page ") == size // 4_000
+    assert text.count("Page ") == pages
+    assert input_ is not None or text.count("\n") <= 22
 
 
 def test_they_read_like_something_real(session: Peer) -> None:
@@ -112,6 +119,16 @@ def test_shopper_without_a_lease(session: Peer) -> None:
     assert end["payload"]["result"] == {"bought": 0, "stopped_by": "PERMISSION_DENIED"}
 
 
+def test_cook(session: Peer) -> None:
+    """Cook asks what to cook, and without a lease nobody."""
+    lease = {"tool.call": ["human.ask"]}
+    *_, asked, end = session.run("cook", lease_request=lease, max_runtime_sec=1)
+    assert asked["payload"]["body"]["error"]["code"] == "CANCELLED"
+    assert end["payload"]["final_status"] == "timed_out"
+    *_, end = session.run("cook")
+    assert end["payload"]["code"] == "PERMISSION_DENIED"
+
+
 def test_team(session: Peer) -> None:
     """Team has each item echoed by a job of its own, and collects the results in order."""
     parent = session.submit("team", ["a", "b"], lease_request={"agent.delegate": ["echo"]})
@@ -141,9 +158,9 @@ def test_sleeper(session: Peer) -> None:
 @pytest.mark.parametrize(
     ("agent", "value", "complaint"),
     [
-        ("countdown", [], "the input must be an object"),
-        ("chatty", "n", "the input must be an object"),
-        ("sleeper", 3, "the input must be an object"),
+        ("countdown", [], 'the input must be an object, such as {"n": 5, "delay": 0.2}'),
+        ("chatty", "n", 'the input must be an object, such as {"n": 1000, "size": 100}'),
+        ("sleeper", 3, 'the input must be an object, such as {"seconds": 60}'),
         ("countdown", {"n": -1}, '"n" must be a whole number, 0 or more'),
         ("countdown", {"n": 1.5}, '"n" must be a whole number, 0 or more'),
         ("countdown", {"n": True}, '"n" must be a whole number, 0 or more'),

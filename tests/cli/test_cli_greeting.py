@@ -58,7 +58,7 @@ def test_five_lines_on_a_terminal(here: Commands) -> None:
         assert lines[0].startswith("listening on ws://127.0.0.1:")
         assert lines[1].startswith("token for local: ")
         assert lines[2] == "  it is kept in .arcp/token, where the client commands find it"
-        assert lines[3] == "agents: echo, countdown, chatty, report, shopper, team, sleeper"
+        assert lines[3] == "agents: echo, countdown, chatty, report, shopper, team, sleeper, cook"
         assert lines[4].startswith("try: ")
         assert lines[5:] == [""]
         assert all(len(line) <= 80 for line in lines)
@@ -107,7 +107,7 @@ def test_the_log_is_short_on_a_terminal(here: Commands) -> None:
         here.run("submit", "agent-0")
         screen.wait_for("RuntimeError: defect\r\n")
         stop(screen)
-        info = [line for line in screen.lines[5:] if line[8:] and "job accepted" in line]
+        info = [line for line in screen.lines[5:] if line[8:] and "job ended" in line]
         assert len(info) == 1
         assert info[0][2] == info[0][5] == ":"
         assert len(info[0]) <= 80

@@ -55,10 +55,25 @@ def lines(*jobs: JobInfo, width: int | None) -> list[str]:
 def test_on_80_columns() -> None:
     """A job has its facts on one line and what it costs and says on a second one."""
     assert lines(PARENT, width=80) == [
-        "STATE    JOB                             AGENT          WHO    AT (UTC)  TOOK",
-        "  SPENT                       LAST WORDS",
-        "running  job_01J8ZZZZZZZZZZZZZZZZZZZZZ1  shopper@1.0.0  alice  14:05:12  1:47",
-        "  0.30 of 1.00 USD, 7 tokens  calls shop.buy",
+        "STATE    JOB                             AGENT          AT (UTC)  TOOK  WHO",
+        "  MONEY                                     LAST WORDS",
+        "running  job_01J8ZZZZZZZZZZZZZZZZZZZZZ1  shopper@1.0.0  14:05:12  1:47  alice",
+        "  0.70 of 1.00 USD left, 7.00 tokens spent  calls shop.buy",
+    ]
+
+
+def test_children_and_long_words_on_80_columns() -> None:
+    """With a child and a long error among them, a job still has two lines, cut at the end only."""
+    wordy = evolve(
+        CHILD, error="no luck, as the shop has closed for the day", spent={"USD": Decimal(0)}
+    )
+    assert lines(wordy, PARENT, width=80) == [
+        "STATE    JOB                               AGENT          AT (UTC)  TOOK",
+        "  WHO    MONEY                                     LAST WORDS",
+        "running  job_01J8ZZZZZZZZZZZZZZZZZZZZZ1    shopper@1.0.0  14:05:12  1:47",
+        "  alice  0.70 of 1.00 USD left, 7.00 tokens spent  calls shop.buy",
+        "error      job_01J8ZZZZZZZZZZZZZZZZZZZZZ2  shopper@1.0.0  14:05:13  1:01:07",
+        "  alice  1.00 of 1.00 USD left                     JOB_FAILED: no luck, as the …",
     ]
 
 
@@ -66,7 +81,7 @@ def test_in_a_pipe() -> None:
     """Where nothing limits the width, a job has one line."""
     heading, line = lines(PARENT, width=None)
     assert heading.endswith("  LAST WORDS")
-    assert line.endswith("1:47  0.30 of 1.00 USD, 7 tokens  calls shop.buy")
+    assert line.endswith("1:47  alice  0.70 of 1.00 USD left, 7.00 tokens spent  calls shop.buy")
 
 
 @pytest.mark.parametrize("width", [80, 40])
@@ -108,17 +123,17 @@ def test_each_others_parents() -> None:
 def test_what_is_not_known() -> None:
     """Of the runtimes of others, and of old jobs, only what they tell is shown."""
     (_, bare, old) = job_rows([BARE, evolve(BARE, budget={"USD": Decimal(2)})], NOW, None)
-    assert bare == ("running", BARE.id, BARE.agent, "", "14:05:11", "", "", "")
-    assert old[6] == "? of 2 USD"
+    assert bare == ("running", BARE.id, BARE.agent, "14:05:11", "", "", "", "")
+    assert old[6] == "2.00 USD given"
 
 
 def test_times() -> None:
     """A time of another day has the day, and an hour is told as such; a strange time is not."""
     later = NOW + 86_400
     (_, row) = job_rows([CHILD], later, None)
-    assert row[4:6] == ("2026-05-13 14:05:13", "1:01:07")
+    assert row[3:5] == ("2026-05-13 14:05:13", "1:01:07")
     (_, strange) = job_rows([evolve(BARE, created_at="yesterday")], NOW, None)
-    assert strange[4] == ""
+    assert strange[3] == ""
 
 
 @pytest.mark.real_tcp
@@ -129,7 +144,7 @@ def test_on_a_terminal(commands: Commands, columns: int) -> None:
     commands.run("submit", "speaker", *lease)
     with terminal(commands, "jobs", "--agent", "speaker", columns=columns) as on:
         assert on.end() == 0
-    assert "0.25 of 1 USD" in "\n".join(on.lines)
+    assert "0.75 of 1.00 USD left" in "\n".join(on.lines)
     assert "x-vendor.acme.note" in "\n".join(on.lines)
     assert on.raw.count("\n") == len(on.lines) - 1, "a line was wrapped"
 
@@ -154,6 +169,7 @@ def test_as_json(commands: Commands) -> None:
         "error": None,
         "budget": {"USD": "1.50"},
         "spent": {"USD": "0.25"},
+        "waiting": [],
         "last_event": "x-vendor.acme.note",
     }
     failing = commands.detached("failing")

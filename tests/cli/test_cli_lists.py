@@ -18,8 +18,8 @@ def test_jobs(commands: Commands) -> None:
     first = commands.detached("echo")
     second = commands.detached("waiting")
     heading, *lines = commands.run("jobs").out.splitlines()
-    assert heading.split()[:4] == ["STATE", "JOB", "AGENT", "WHO"]
-    assert [line.split()[:4] for line in lines[:2]] == [
+    assert heading.split()[:4] == ["STATE", "JOB", "AGENT", "AT"]
+    assert [[*line.split()[:3], line.split()[5]] for line in lines[:2]] == [
         ["running", second, "waiting@2", "alice"],
         ["success", first, "echo@1.0.0", "alice"],
     ]
@@ -28,7 +28,7 @@ def test_jobs(commands: Commands) -> None:
 
 
 def test_jobs_are_filtered(commands: Commands) -> None:
-    """Jobs are filtered by status and by agent; an empty list is no failure."""
+    """Jobs are filtered by status and by agent; an empty list is not a failure."""
     echo = commands.detached("echo")
     failing = commands.detached("failing")
     commands.run("watch", failing)

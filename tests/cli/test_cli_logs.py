@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arcp_trio.cli.logs import JsonFormatter, TextFormatter
+from arcp_trio.log_lines import JsonFormatter, TextFormatter
 from tests.cli.processes import ROOT, Starter, peer
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))  # lone surrogates, too

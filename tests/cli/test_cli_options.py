@@ -103,6 +103,7 @@ def test_memory_excludes_data(capsys: pytest.CaptureFixture[str]) -> None:
         ("--tokn=alice=hush",),
         ("--token", "alice", "=hush"),
         ("alice=hush",),
+        ("-thush",),
     ],
 )
 def test_unknown_arguments_are_not_repeated(
@@ -110,6 +111,23 @@ def test_unknown_arguments_are_not_repeated(
 ) -> None:
     """A mistyped --token does not put the token on the terminal."""
     assert "hush" not in refusal(capsys, *arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("submit", "echo", "hello"), "submit takes one argument, AGENT[@VERSION], and options; a"),
+        (("jobs", "all"), "jobs takes options only; a value with spaces needs quotes"),
+        (("submit", "echo", "-i", "5"), "unknown option -i; see arcp-trio submit --help"),
+    ],
+)
+def test_what_a_command_takes(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], words: str
+) -> None:
+    """An argument too many is answered by what the command takes."""
+    with pytest.raises(SystemExit):
+        main(arguments)
+    assert words in capsys.readouterr().err
 
 
 def test_options_are_not_abbreviated(capsys: pytest.CaptureFixture[str]) -> None:

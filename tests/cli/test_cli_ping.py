@@ -54,6 +54,19 @@ def test_without_a_heartbeat(tmp_path: Path) -> None:
     assert done.err == f"arcp-trio: {url} {said}\n"
 
 
+def test_ctrl_c_after_some_answers(commands: Commands) -> None:
+    """Ctrl-C between two pings sums up what was measured until then."""
+    with commands.start("ping", "--count", "1000") as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.startswith("answer from "):
+                break
+        process.send_signal(signal.SIGINT)
+        *_, last = process.stdout
+    assert process.returncode == 130
+    assert " ms at best, " in last
+
+
 def test_ctrl_c(tmp_path: Path) -> None:
     """Ctrl-C closes the session and ends `ping` with 130."""
     seen: list[str] = []

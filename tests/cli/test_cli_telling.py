@@ -13,7 +13,7 @@ from arcp_trio import Event
 from arcp_trio.cli.client.columns import in_columns
 from arcp_trio.cli.client.event_lines import Teller
 from arcp_trio.cli.text import cells
-from arcp_trio.wire.events import KINDS
+from arcp_trio.wire.event_bodies import KINDS
 from tests.cli.clients import HOSTILE
 
 

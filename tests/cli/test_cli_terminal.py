@@ -148,7 +148,7 @@ def test_lists(commands: Commands, columns: int) -> None:
         assert on.end() == 0
         lines = on.lines
         if columns == 80:
-            assert lines[0].split() == ["STATE", "JOB", "AGENT", "WHO", "AT", "(UTC)", "TOOK"]
+            assert lines[0].split() == ["STATE", "JOB", "AGENT", "AT", "(UTC)", "TOOK", "WHO"]
         else:
             assert any(job_id in line for line in lines)
         assert all(len(line) <= columns for line in lines)

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arcp_trio.cli.errors import CommandError
-from arcp_trio.cli.logs import TextFormatter
 from arcp_trio.cli.serve.admission import Admission
 from arcp_trio.cli.serve.options import ServeOptions
 from arcp_trio.cli.serve.tokens import gather, kept_token, parse_token
+from arcp_trio.log_lines import TextFormatter
 
 SECRET = "hush-hush"
 

@@ -35,7 +35,7 @@ async def real_runtime(**limits: Any) -> AsyncGenerator[Runtime, None]:
         clock=TrioClock(),
         limits=Limits(**limits),
     )
-    for agent in (count, echo, stuck, paced, failing, report):
+    for agent in (count, echo, stuck, paced, failing, report, curious):
         runtime.agent(agent.__name__, version="1.0.0")(agent)
     async with runtime:
         yield runtime
@@ -79,6 +79,11 @@ async def report(job: JobContext) -> None:
     async with job.stream_result(encoding="utf8") as out:
         for number in range(job.input):
             await out.write(f"piece {number}; ")
+
+
+async def curious(job: JobContext) -> Json:
+    """Ask one question after the other, as many as the input says, and return the answers."""
+    return [await job.ask(f"question {number}?") for number in range(job.input)]
 
 
 @define

@@ -311,7 +311,11 @@ async def test_the_hello(autojump_clock: MockClock) -> None:
     payload = hello["payload"]
     assert payload["client"]["name"] == "arcp_trio"
     assert payload["auth"] == {"scheme": "bearer", "token": TOKEN}
-    assert payload["capabilities"]["features"] == [*ALL_FEATURES, "x-vendor.arcp-trio.stop"]
+    assert payload["capabilities"]["features"] == [
+        *ALL_FEATURES,
+        "x-vendor.arcp-trio.stop",
+        "x-vendor.arcp-trio.questions",
+    ]
     assert payload.keys() == {"client", "auth", "capabilities"}
 
 

@@ -49,6 +49,10 @@ async def _program(network: FaultyNetwork) -> list[Any]:
         seen.append([info.status async for info in client.jobs()])
         with pytest.raises(InvalidRequest):
             await job.cancel()
+        curious = await client.submit("curious", 2, lease={"tool.call": ["human.ask"]})
+        async for question in curious.questions():
+            await question.answer(f"to {question.prompt}")
+        seen.append(await curious.result())
     async with _connected(network) as client:
         observed = await client.subscribe(job.id, history=True)
         seen.append([event.body["message"] async for event in observed.events()])
@@ -119,6 +123,7 @@ def test_without_faults_the_program_sees_everything() -> None:
         ["0", "1"],
         ["status"],
         ["cancelled", "success", "success"],
+        ["to question 0?", "to question 1?"],
         ["0", "1", "2", "3"],
         {"n": 4},
     ]

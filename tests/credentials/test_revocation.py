@@ -12,7 +12,7 @@ import trio.lowlevel
 from trio.testing import MockClock
 
 from arcp_trio import Clock, InternalError
-from arcp_trio.cli.logs import fields_of
+from arcp_trio.log_lines import fields_of
 from arcp_trio.store.records import CredentialState
 from arcp_trio.testing import Peer, open_peer
 from arcp_trio.testing.frames import TERMINAL, Frame

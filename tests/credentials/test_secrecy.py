@@ -11,7 +11,7 @@ import trio
 
 from arcp_trio import Credential, Issued, JobContext, Json, SqliteStore
 from arcp_trio.cli import main
-from arcp_trio.cli.logs import JsonFormatter
+from arcp_trio.log_lines import JsonFormatter
 from arcp_trio.testing import open_peer
 from tests.credentials.runtimes import LEASE, providing_runtime
 from tests.credentials.upstream import SECRET, Upstream, down

@@ -6,6 +6,8 @@
 - In a console block, a line that begins with `$ ` is a command; the lines after it are what the
   terminal then shows. There, `…` stands for any text, and alone in a line for any lines; two or
   more spaces stand for any number.
+- In what a command shows, a line that begins with `answer: ` is a question's, and the reader types
+  the rest of it.
 - Commands of `docker` are not run, as no test has a daemon; tests/test_package.py reads the
   Dockerfile.
 - A command that serves runs on, up to the next one that serves or the document's end.
@@ -27,7 +29,7 @@ import sys
 import termios
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -44,6 +46,10 @@ PORT: Final = "7777"
 _BLOCK: Final = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FILE: Final = re.compile(r"# ([\w.-]+)(, continued)?\n")
 _SERVES: Final = re.compile(r"\barcp_trio\.serve\(|\bserve\b")
+
+_ANSWER: Final = "answer:"
+"""The prompt at which a reader types; the screen drops the space after it."""
+_TYPED: Final = re.compile(rf"^{_ANSWER} (.+)$", re.MULTILINE)
 
 _LISTENS: Final = re.compile(r".*(?:ws|wss|http)://", re.DOTALL)
 
@@ -143,6 +149,13 @@ class Screen:
             assert time.monotonic() < end, f"{output.pattern} is not how this begins: {self.text()}"
             time.sleep(0.05)
 
+    def answer(self, texts: Sequence[str]) -> None:
+        """Type these texts, each in answer to a question."""
+        for count, text in enumerate(texts, 1):
+            asked = re.compile(rf"(?:.*?^{_ANSWER}){{{count}}}", re.DOTALL | re.MULTILINE)
+            self.wait_for(asked)
+            os.write(self._keyboard, f"{text}\n".encode())
+
     def interrupt(self) -> None:
         """Press Ctrl-C, and wait for the command's quiet end."""
         before = len(self.text())
@@ -173,6 +186,7 @@ def play(document: str, folder: Path) -> Iterator[tuple[Step, str]]:
             command = step.command.replace("make serve", "arcp-trio serve").replace(PORT, port)
             if not story.serves(step.command):
                 with _screen(command, folder, environment) as screen:
+                    screen.answer(_TYPED.findall(step.output))
                     yield step, screen.wait().replace(port, PORT)
                 continue
             if server is not None:

@@ -14,8 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from attrs import evolve
 
-from tests.cli.clients import Commands
+from tests.cli.clients import Commands, served
 from tests.cli.processes import LIFETIME_SECONDS, ROOT, starter
 
 pytestmark = pytest.mark.real_tcp
@@ -170,8 +171,16 @@ def test_asyncio_program_is_cancelled(commands: Commands) -> None:
         line(asking, "'current': 1,")
         asking.send_signal(signal.SIGINT)
         _, err = asking.communicate(timeout=LIFETIME_SECONDS)
-    assert err.endswith("KeyboardInterrupt\n")
-    assert "trio" not in err
+    assert err == "left, and the job goes on\n"
+
+
+def test_client_is_left(commands: Commands) -> None:
+    """Ctrl-C in the client that comes back is one line, which says how to go on."""
+    with program(commands, "comes_back.py", "tuesday") as first:
+        line(first, "'current': 1,")
+        first.send_signal(signal.SIGINT)
+        _, err = first.communicate(timeout=LIFETIME_SECONDS)
+    assert err == "left, and the job goes on: start this again with the same key\n"
 
 
 def test_provisioned_credential(commands: Commands) -> None:
@@ -200,3 +209,30 @@ def test_token_is_missing(name: str, tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "ARCP_TOKEN" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("name", ["comes_back.py", "dashboard.py", "in_asyncio.py"])
+def test_what_fails_is_one_line(commands: Commands, name: str) -> None:
+    """Without a runtime, or with a wrong token, a client says so in one line."""
+    for wrong, said in (
+        (evolve(commands, url="ws://127.0.0.1:1/arcp"), "ConnectionRefused: no connection to"),
+        (evolve(commands, token="wrong"), "Unauthenticated: the token is not valid"),
+    ):
+        assert failure(wrong, name).startswith(said)
+
+
+@pytest.mark.parametrize("name", ["comes_back.py", "in_asyncio.py"])
+def test_a_runtime_without_the_agent(tmp_path: Path, name: str) -> None:
+    """Where there is no agent countdown, a client says so in one line."""
+    with served(tmp_path, demo_agents=False) as other:
+        assert failure(other, name) == "AgentNotAvailable: there is no agent countdown\n"
+
+
+def failure(commands: Commands, name: str) -> str:
+    """Run an example that needs a key or none, and return the only line that it prints."""
+    key = ["a-key"] if name == "comes_back.py" else []
+    with program(commands, name, *key) as process:
+        out, err = process.communicate(timeout=LIFETIME_SECONDS)
+    said: str = out + err
+    assert said.count("\n") == 1, said
+    return said

@@ -8,11 +8,13 @@ from trio.testing import MockClock
 from arcp_trio import MemoryStore
 from arcp_trio.store.records import JobRow
 from arcp_trio.testing.frames import Frame
+from arcp_trio.wire.features import CLIENT_FEATURES
 from tests.stage import BOB, Stage, simple_agents
 
 ASK: dict[str, Frame] = {
     "job.cancel": {},
     "x-vendor.arcp-trio.stop": {},
+    "x-vendor.arcp-trio.answer": {"question_id": "call_none", "answer": 1},
     "job.subscribe": {"history": True},
 }
 
@@ -46,7 +48,8 @@ async def test_a_foreign_job_takes_the_work_of_none(kind: str, autojump_clock: M
     store = WatchedStore()
     async with Stage.open(store) as stage:
         stage.runtime.add(simple_agents)
-        alice, bob = await stage.welcomed(), await stage.welcomed(token=BOB)
+        alice = await stage.welcomed(features=CLIENT_FEATURES)
+        bob = await stage.welcomed(token=BOB)
         running = (await bob.submit("sleeper"))["job_id"]
         ended = (await bob.submit("echo", "x" * 10_000))["job_id"]
         await bob.until_terminal(ended)

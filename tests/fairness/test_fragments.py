@@ -96,3 +96,24 @@ async def test_whole_messages_have_no_such_speed(autojump_clock: MockClock) -> N
 async def _discard(peer: RawPeer) -> None:
     while await peer.stream.receive_some():
         pass
+
+
+@pytest.mark.parametrize("small", [GO_ON, frame(TEXT)], ids=["fragments", "messages"])
+async def test_what_is_discarded_has_a_speed(small: bytes, autojump_clock: MockClock) -> None:
+    """Frames that come after this side's Close are looked at at a bounded speed, too."""
+    sent = 0
+
+    async def flood(peer: RawPeer) -> None:
+        nonlocal sent
+        await peer.stream.send_all(BEGIN)
+        while True:
+            await peer.stream.send_all(small * 100)
+            sent += 100
+
+    async with open_raw() as (server, peer), trio.open_nursery() as nursery:
+        nursery.start_soon(flood, peer)
+        with trio.move_on_after(60) as scope:
+            await server.close()
+        assert scope.cancelled_caught
+        nursery.cancel_scope.cancel()
+    assert 60 <= sent / PARTS_PER_SECOND <= 90

@@ -13,7 +13,8 @@ import pytest
 import trio
 
 from arcp_trio import SqliteStore
-from arcp_trio.store.records import JobQuery, JobRow, Status
+from arcp_trio.store.job_query import JobQuery
+from arcp_trio.store.records import JobRow, Status
 from arcp_trio.store.sqlite import _listing
 from arcp_trio.testing import Peer
 from tests.flow.paging import ended_jobs

@@ -12,7 +12,7 @@ from arcp_trio import InvalidRequest, JobContext, JobNotFound
 from arcp_trio.store.records import Status
 from arcp_trio.testing.frames import Frame
 from arcp_trio.wire.json import Json
-from arcp_trio.wire.schema import VENDOR
+from arcp_trio.wire.rules import VENDOR
 from tests.flow.observing import Scene, listing, open_scene, settled, subscribe
 from tests.flow.paging import encoded, ended_jobs, listed, pages
 from tests.reading import numbers

@@ -10,6 +10,7 @@ import pytest
 from trio.testing import MockClock
 
 from arcp_trio import ArcpError, InvalidRequest, JobNotFound, PermissionDenied, Policy
+from arcp_trio.log_lines import TextFormatter, fields_of
 from arcp_trio.testing import Peer
 from arcp_trio.testing.frames import Frame
 from arcp_trio.testing.peer import TEST_TOKEN
@@ -46,7 +47,7 @@ async def listed(peer: Peer, **fields: Json) -> list[Json]:
 async def test_others_cannot_tell_a_job_from_none(scene: Scene, token: str) -> None:
     """Subscribing to another's job, running or ended, is refused as an unknown one is.
 
-    This holds for operators, too: the right to cancel any job is no right to observe it.
+    This holds for operators, too: the right to cancel any job does not include observing it.
     """
     owner, again, other = (
         await scene.welcomed(),
@@ -158,11 +159,14 @@ async def test_every_decision_is_logged(scene: Scene, caplog: pytest.LogCaptureF
     for peer in (owner, again, auditor):
         await subscribe(peer, job_id)
     await refused(bob, "job.subscribe", job_id)
-    forged = "job_x'\nsubscribe: subscriber='bob' job='job_y' owner='bob' decision=allowed"
+    forged = "job_x'\nsubscription allowed subscriber=bob job_id=job_y owner=bob"
     await refused(bob, "job.subscribe", forged)
-    lines = [r.getMessage() for r in caplog.records if r.name == "arcp_trio.audit"]
-    assert lines == [
-        f"subscribe: subscriber={who!r} job={job!r} owner={owner!r} decision={decision}"
+    records = [record for record in caplog.records if record.name == "arcp_trio.audit"]
+    assert [(record.getMessage(), fields_of(record)) for record in records] == [
+        (
+            f"subscription {decision}",
+            {"subscriber": who, "job_id": job} | ({} if owner is None else {"owner": owner}),
+        )
         for who, job, owner, decision in (
             ("alice", job_id, "alice", "allowed"),
             ("alice", job_id, "alice", "allowed"),
@@ -171,7 +175,7 @@ async def test_every_decision_is_logged(scene: Scene, caplog: pytest.LogCaptureF
             ("bob", forged, None, "refused"),
         )
     ]
-    assert not any("\n" in line for line in lines)
+    assert not any("\n" in TextFormatter().format(record) for record in records)
 
 
 # -- features

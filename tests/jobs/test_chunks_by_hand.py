@@ -108,8 +108,11 @@ async def test_a_wrong_chunk_reaches_nobody(
     ("bodies", "message"),
     [
         ([chunk(0)], "the agent did not finish its streamed result"),
-        ([chunk(0), chunk(2, **LAST)], "the agent failed"),
-        ([chunk(0, **LAST), chunk(0, result_id="b", **LAST)], "the agent failed"),
+        ([chunk(0), chunk(2, **LAST)], "the agent failed; the runtime's log says why"),
+        (
+            [chunk(0, **LAST), chunk(0, result_id="b", **LAST)],
+            "the agent failed; the runtime's log says why",
+        ),
     ],
 )
 @pytest.mark.logs_error("agent=act@1.0.0 ")

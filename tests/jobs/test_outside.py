@@ -189,7 +189,7 @@ async def test_a_thread_that_does_not_stop_is_abandoned(
     began = time.monotonic()
     job = await peer.submit(kind, max_runtime_sec=1)
     assert (await end_of(peer, job))["code"] == "TIMEOUT"
-    assert time.monotonic() - began < 1 + GRACE + 2
+    assert time.monotonic() - began < 1 + GRACE + 10
     assert (threads(runtime, "running"), threads(runtime, "abandoned")) == (0, 1)
     stop.set()
     while threads(runtime, "abandoned"):  # noqa: ASYNC110 - the thread tells nobody

@@ -10,7 +10,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from arcp_trio import ArcpError, JobContext, Limits, MemoryStore
-from arcp_trio.cli.logs import fields_of
+from arcp_trio.log_lines import fields_of
 from arcp_trio.store.queue import Group
 from arcp_trio.store.writes import AcceptJob, FinishJob, Write
 from arcp_trio.transport import TransportClosed

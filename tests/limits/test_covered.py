@@ -90,6 +90,12 @@ HIT_BY = {
     "children_per_job": (
         "jobs/test_refused_delegations.py::test_a_child_that_is_refused_keeps_none_of_the_money"
     ),
+    "questions_per_job": "questions/test_answering.py::test_what_a_job_asks_at_once_is_bounded",
+    "question_bytes": "questions/test_answering.py::test_what_a_job_asks_at_once_is_bounded",
+    "memo_bytes": "durable/test_limits.py::test_what_a_job_remembers_is_bounded",
+    "memos_bytes": "durable/test_limits.py::test_what_a_job_remembers_is_bounded",
+    "jobs_begun_per_second": "durable/test_limits.py::test_jobs_go_on_at_a_pace",
+    "runs_without_progress": "durable/test_limits.py::test_a_job_that_ends_the_process_is_ended",
     "issue_seconds": "limits/test_upstream.py::test_issuing_takes_no_longer",
     "revoke_seconds": "limits/test_upstream.py::test_an_end_waits_no_longer_for_revoking",
 }

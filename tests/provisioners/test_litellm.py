@@ -338,5 +338,6 @@ def test_without_httpx_the_extra_is_named(monkeypatch):
     """Only the provisioner needs httpx2, and its import error says how to install it."""
     monkeypatch.setitem(sys.modules, "httpx2", None)
     monkeypatch.delitem(sys.modules, "arcp_trio.provisioners.litellm")
+    monkeypatch.delitem(sys.modules, "arcp_trio.provisioners.litellm_gateway")
     with pytest.raises(ImportError, match=r"pip install 'httpx2"):
         importlib.import_module("arcp_trio.provisioners.litellm")

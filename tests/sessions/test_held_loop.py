@@ -34,7 +34,7 @@ async def test_nor_does_the_client(
     autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A program that holds its own loop does not blame the runtime, and keeps its connection."""
-    caplog.set_level(logging.INFO)
+    caplog.set_level(logging.DEBUG)
     async with make_runtime(limits=Limits(heartbeat_seconds=5)) as runtime:
 
         @runtime.agent("holder")

@@ -12,7 +12,8 @@ import pytest
 
 from arcp_trio import InternalError, Runtime, SqliteStore, StaticTokens
 from arcp_trio.store.interface import Store
-from arcp_trio.store.records import Entry, JobQuery, Status
+from arcp_trio.store.job_query import JobQuery
+from arcp_trio.store.records import Entry, Status
 from arcp_trio.store.sqlite import _schema
 from arcp_trio.store.writes import FinishJob, StartJob
 from arcp_trio.testing import open_pair

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arcp_trio.store.interface import Store
+from arcp_trio.store.job_query import JobQuery
 from arcp_trio.store.memory import engine as memory_engine
-from arcp_trio.store.records import JobQuery, JobRow, Status
+from arcp_trio.store.records import JobRow, Status
 from arcp_trio.store.writes import StartJob
 from tests.store.engines import ENGINES, Engine, Feeder, job_row
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 import trio
 
-from arcp_trio.cli.logs import fields_of
+from arcp_trio.log_lines import fields_of
 from arcp_trio.store.errors import StoreError
 from arcp_trio.store.memory import MemoryStore
 from arcp_trio.store.queue import LAST_RETRY_SECONDS

@@ -12,9 +12,9 @@ import trio
 from trio.testing import MockClock
 
 from arcp_trio import ArcpError, JobContext, JobError, Limits, Runtime
-from arcp_trio.cli.logs import JsonFormatter, TextFormatter
 from arcp_trio.front.serve import serve_stream
-from arcp_trio.testing import open_peer, open_peers
+from arcp_trio.log_lines import JsonFormatter, TextFormatter
+from arcp_trio.testing import open_pair, open_peer, open_peers
 from arcp_trio.testing.frames import Frame
 from arcp_trio.testing.peer import TEST_TOKEN
 from arcp_trio.transport.memory import memory_streams
@@ -78,8 +78,8 @@ def all_lines() -> Iterator[Lines]:
     yield from keep(logging.DEBUG)
 
 
-async def test_a_job_is_two_lines(lines: Lines, autojump_clock: MockClock) -> None:
-    """A job logs its acceptance and its end, and nothing for its events."""
+async def test_a_job_is_one_line(lines: Lines, autojump_clock: MockClock) -> None:
+    """A job logs its end with all that is known of it, and nothing for its events."""
     async with make_runtime() as runtime:
 
         @runtime.agent("talker")
@@ -93,16 +93,48 @@ async def test_a_job_is_two_lines(lines: Lines, autojump_clock: MockClock) -> No
             lines.json.clear()
             job = await peer.submit("talker")
             await peer.until_terminal(job["job_id"])
-            assert lines.events() == ["job accepted", "job ended"]
-    facts = {
+            assert lines.events() == ["job ended"]
+    assert lines.of("job ended") == {
         "level": "info",
         "job_id": job["job_id"],
         "agent": "talker@1.0.0",
         "principal": "alice",
         "session_id": welcome["session_id"],
+        "trace_id": job["trace_id"],
+        "outcome": "success",
+        "seconds": 1.5,
     }
-    assert lines.of("job accepted") == facts | {"trace_id": job["trace_id"]}
-    assert lines.of("job ended") == facts | {"outcome": "success", "seconds": 1.5}
+
+
+async def test_a_job_to_be_forgotten_is_no_line(lines: Lines, autojump_clock: MockClock) -> None:
+    """A job that leaves listings after its end leaves no line at level info, either."""
+    async with make_runtime() as runtime, open_pair(runtime) as client:
+        await (await client.submit("echo", forget=True)).result()
+        assert "job ended" not in lines.events()
+        await (await client.submit("echo")).result()
+        assert "job ended" in lines.events()
+
+
+async def test_a_session_is_one_line(lines: Lines, autojump_clock: MockClock) -> None:
+    """A session whose connection lasts logs its end with all that is known of it."""
+    async with make_runtime() as runtime:
+        lines.json.clear()
+        async with open_peer(runtime) as peer:
+            welcome = await peer.hello()
+            await trio.sleep(2)
+            await peer.send("session.close")
+            await peer.expect("session.closed")
+        await trio.sleep(2000)
+        assert lines.events() == ["connection ended"]
+    assert lines.of("connection ended") == {
+        "level": "info",
+        "session_id": welcome["session_id"],
+        "principal": "alice",
+        "peer": "memory",
+        "seconds": 2,
+        "close_code": 1000,
+        "why": "closed",
+    }
 
 
 @pytest.mark.parametrize(
@@ -171,13 +203,13 @@ async def test_a_child_names_its_parent(lines: Lines, autojump_clock: MockClock)
         await peer.hello()
         job = await peer.submit("boss", lease_request={"agent.delegate": ["*"]})
         await peer.until_terminal(job["job_id"])
-    parent, child = [line for line in lines.read() if line["event"] == "job accepted"]
+    parent, child = [line for line in lines.read() if line["event"] == "job ended"][::-1]
     assert child["parent_id"] == parent["job_id"]
     assert child["trace_id"] == parent["trace_id"]
 
 
-async def test_the_story_of_a_session(lines: Lines, autojump_clock: MockClock) -> None:
-    """A session logs that it is opened, parked, resumed, closed and dropped."""
+async def test_the_story_of_a_session(all_lines: Lines, autojump_clock: MockClock) -> None:
+    """At level debug, a session logs that it is opened, parked, resumed, closed and dropped."""
     runtime = make_runtime(limits=Limits(resume_window_seconds=30))
     async with runtime, open_peers(runtime) as peers:
         first = await peers.connect()
@@ -189,7 +221,8 @@ async def test_the_story_of_a_session(lines: Lines, autojump_clock: MockClock) -
         await second.send("session.close")
         await second.expect("session.closed")
         await trio.sleep(40)
-    happened = lines.events()
+    told = [line for line in all_lines.read() if line["logger"].startswith("arcp_trio")]
+    happened = [line["event"] for line in told]
     assert [event for event in happened if event.startswith("session")] == [
         "session opened",
         "session parked",
@@ -204,13 +237,13 @@ async def test_the_story_of_a_session(lines: Lines, autojump_clock: MockClock) -
         "shutting down",
         "runtime over",
     ]
-    of_session = [line for line in lines.read() if line["event"].startswith("session")]
+    of_session = [line for line in told if line["event"].startswith("session")]
     assert {line["session_id"] for line in of_session} == {welcome["session_id"]}
-    lost, left = [line for line in lines.read() if line["event"] == "connection ended"]
+    lost, left = [line for line in told if line["event"] == "connection ended"]
     assert (lost["why"], left["why"]) == ("the client has gone", "closed")
     assert lost["session_id"] == left["session_id"] == welcome["session_id"]
     assert lost["peer"] == "memory"
-    assert lines.of("session dropped")["why"] == "its window is over"
+    assert all_lines.of("session dropped")["why"] == "its window is over"
 
 
 async def test_who_is_turned_away(lines: Lines, autojump_clock: MockClock) -> None:
@@ -354,15 +387,3 @@ async def test_an_agents_name_cannot_forge_a_line(lines: Lines, autojump_clock: 
             with pytest.raises(ArcpError):
                 await peer.submit(agent)
     assert all(line.splitlines() == [line] for line in lines.text + lines.json)
-
-
-def test_a_library_leaves_the_log_to_its_program() -> None:
-    """Importing the package and making a runtime adds no handler and sets no level."""
-    make_runtime()
-    assert [
-        name
-        for name, logger in logging.root.manager.loggerDict.items()
-        if name.startswith("arcp_trio")
-        and isinstance(logger, logging.Logger)
-        and (logger.handlers or logger.level or logger.disabled or not logger.propagate)
-    ] == []

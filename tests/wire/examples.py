@@ -36,6 +36,11 @@ TO_RUNTIME_EXAMPLES: dict[str, dict[str, Any]] = {
     },
     "job.cancel": {"job_id": "job_1", "reason": "User requested cancel"},
     "x-vendor.arcp-trio.stop": {"job_id": "job_1", "reason": "It runs away"},
+    "x-vendor.arcp-trio.answer": {
+        "job_id": "job_1",
+        "question_id": "call_1",
+        "answer": {"to": ["x", None]},
+    },
     "job.subscribe": {"job_id": "job_01JABC", "from_event_seq": 0, "history": True},
     "job.unsubscribe": {"job_id": "job_01JABC"},
 }
@@ -91,6 +96,18 @@ TO_CLIENT_EXAMPLES: dict[str, dict[str, Any]] = {
                     "spent": {"USD": "0.25"},
                     "last_event": "calls shop.buy",
                 },
+                "x-vendor.arcp-trio.waiting": {
+                    "questions": [
+                        {"question_id": "call_1", "prompt": "Buy?", "options": ["yes", "no"]},
+                        {
+                            "question_id": "call_2",
+                            "prompt": "How many?",
+                            "schema": {"type": "integer"},
+                            "to": "the shopper",
+                            "expires_at": "2026-05-13T19:30:01.000Z",
+                        },
+                    ]
+                },
             }
         ],
         "next_cursor": None,
@@ -108,6 +125,11 @@ TO_CLIENT_EXAMPLES: dict[str, dict[str, Any]] = {
     },
     "job.cancelled": {"job_id": "job_1", "reason": "why"},
     "x-vendor.arcp-trio.stopped": {"request_id": "r1", "job_id": "job_1", "reason": "why"},
+    "x-vendor.arcp-trio.answered": {
+        "request_id": "r1",
+        "job_id": "job_1",
+        "question_id": "call_1",
+    },
     "job.event": {"kind": "status", "ts": "2026-05-13T19:30:00Z", "body": {"phase": "running"}},
     "job.result": {
         "final_status": "success",

@@ -13,16 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arcp_trio.wire.events import (
-    KINDS,
-    InvalidEvent,
-    LogBody,
-    ProgressBody,
-    ResultChunkBody,
-    encode_event,
-    feature_of,
-    read_body,
-)
+from arcp_trio.wire.event_bodies import KINDS, LogBody, ProgressBody, ResultChunkBody
+from arcp_trio.wire.events import InvalidEvent, encode_event, feature_of, read_body
 
 TS = "2026-05-13T19:42:13.000Z"
 ERROR = {"code": "PERMISSION_DENIED", "message": "no", "retryable": False}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Mapping
 from contextlib import suppress
 from decimal import Decimal, InvalidOperation
-from math import ceil
 from typing import Final, Protocol, cast
 
 import trio
@@ -15,13 +15,16 @@ import trio
 from arcp_trio import Client, Event, JobHandle, ObservedJob
 from arcp_trio.authority.lease import BUDGET
 from arcp_trio.cli.client.event_lines import Teller, paint
+from arcp_trio.cli.client.figures import duration
 from arcp_trio.cli.client.output import Output, json_line, stderr, stdout
 from arcp_trio.cli.client.screen import Screen
 from arcp_trio.cli.client.streamed_result import StreamedResult
 from arcp_trio.cli.text import fitted, safe_json, safe_line, safe_lines
-from arcp_trio.wire.json import Json, JsonObject, dumps
+from arcp_trio.wire.json import JsonObject, JsonValue, dumps, list_in
 
 _REDRAW_SECONDS: Final = 0.1
+_SILENT_SECONDS: Final = 1.0
+"""How long a job may say nothing until the live line shows that it goes on."""
 CONNECTION_LOST: Final = "connection lost, trying again"
 NOTHING_MISSED: Final = "; nothing is missed"
 
@@ -46,7 +49,7 @@ class Display(Protocol):
         """Show what changes, until cancelled."""
         ...
 
-    async def end(self, terminal: JsonObject, value: Json) -> bool:
+    async def end(self, terminal: JsonObject, value: JsonValue) -> bool:
         """Show how the job ended; return whether that is all there is to say."""
         ...
 
@@ -93,7 +96,7 @@ class JsonDisplay:
         """Write nothing."""
         await trio.sleep_forever()
 
-    async def end(self, terminal: JsonObject, value: Json) -> bool:  # noqa: ARG002 - terminal has it
+    async def end(self, terminal: JsonObject, value: JsonValue) -> bool:  # noqa: ARG002 - terminal has it
         """Write the message that ended the job."""
         kind = {"type": terminal["type"], "job_id": self._job_id}
         await self._out.write(json_line(kind | terminal))
@@ -107,12 +110,17 @@ class PeopleDisplay:
         self.screen = screen
         self._out = out
         self._client: Client | None = None
+        self._begun = math.inf
+        self._at_work = ""
         self._result = StreamedResult(out, screen)
         self._teller = Teller(live=screen.live, colours=screen.colours, shorten=screen.shorten)
 
     async def begin(self, client: Client, job: JobHandle | ObservedJob) -> None:
         """Show the id of the job and its agent."""
         self._client = client
+        self._begun = trio.current_time()
+        # When a job began that was submitted elsewhere is not known.
+        self._at_work = "running" if isinstance(job, JobHandle) else "watching"
         self._teller.budget(_granted(job.lease), job.budget)
         await self.screen.add([f"{safe_line(job.id)}  {safe_line(job.agent)}".rstrip()])
 
@@ -136,20 +144,30 @@ class PeopleDisplay:
             lost = _outage(self._client.next_attempt, columns)
             return paint(lost, "yellow", colours=self.screen.colours)
         # A result that grows on the screen shows by itself that something goes on.
-        return "" if self._result.on_screen else self._teller.live_line(columns)
+        if self._result.on_screen:
+            return ""
+        return self._teller.live_line(columns) or self._silence()
 
-    async def end(self, terminal: JsonObject, value: Json) -> bool:
+    def _silence(self) -> str:
+        """Return what shows that a job goes on of which nothing is known; at first, no text."""
+        seconds = trio.current_time() - self._begun
+        if seconds < _SILENT_SECONDS:
+            return ""
+        return paint(f"{self._at_work} {duration(seconds)}", "cyan", colours=self.screen.colours)
+
+    async def end(self, terminal: JsonObject, value: JsonValue) -> bool:
         """Write the result, if there is one."""
         succeeded = terminal["type"] == "job.result"
         streamed = "result_id" in terminal and isinstance(value, str | bytes)
         if succeeded and streamed:
             await self._result.finish(cast("str | bytes", value))
+        self._teller.refused(terminal)
         await self.screen.add(self._teller.closing(), "")
         if succeeded and not streamed:
             await self._out.write(self._shown(value))
         return succeeded
 
-    def _shown(self, value: Json) -> str:
+    def _shown(self, value: JsonValue) -> str:
         if isinstance(value, str):
             text = "\n".join(safe_lines(value)) if self._out.is_terminal else value
             return text if text.endswith("\n") else f"{text}\n"
@@ -163,16 +181,15 @@ def _outage(next_attempt: float | None, columns: int) -> str:
     """Return what stands in place of the live line while the connection is lost."""
     said = CONNECTION_LOST
     if next_attempt is not None:
-        said += f" in {max(1, ceil(next_attempt - trio.current_time()))} s"
+        said += f" in {max(1, math.ceil(next_attempt - trio.current_time()))} s"
     whole = said + NOTHING_MISSED
     return whole if len(whole) < columns else fitted(said, columns - 1)
 
 
-def _granted(lease: Mapping[str, Json]) -> dict[str, Decimal]:
+def _granted(lease: Mapping[str, JsonValue]) -> dict[str, Decimal]:
     """Return the amounts of a lease's budget by currency, as far as they can be read."""
-    patterns: object = lease.get(BUDGET)
     granted: dict[str, Decimal] = {}
-    for pattern in cast("Sequence[object]", patterns) if isinstance(patterns, list) else ():
+    for pattern in list_in(lease.get(BUDGET)):
         currency, _, amount = str(pattern).partition(":")
         with suppress(InvalidOperation):
             if (value := Decimal(amount)).is_finite():

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from decimal import Decimal
-from typing import Final, TypeGuard, cast
+from typing import Final, TypeGuard
 
 from arcp_trio import Event
+from arcp_trio.cli.client.lease_advice import missing_options
+from arcp_trio.cli.client.purse import Purse
 from arcp_trio.cli.text import fitted, safe_line, safe_lines
 from arcp_trio.wire.events import REMAINING
-from arcp_trio.wire.json import Json, dumps
+from arcp_trio.wire.json import JsonObject, JsonValue, dumps, is_object
+from arcp_trio.wire.questions import QUESTION
 
 _WIDE: Final = 60
 _BAR: Final = 20
 _NARROW_BAR: Final = 10
 _MOST_CALLS: Final = 100
 """The number of tool calls without a result, and of delegations, that are remembered."""
+_MOST_MISSING: Final = 5
+"""The options that are named of those that the lease lacks."""
 _MOST_JSON: Final = 200
-_MOST_MONEY: Final = 10**15
-"""From this amount on, its digits are not worth their room."""
 _REFUSED: Final = "delegation refused"
 
 _LEVEL_COLOURS: Final = {
@@ -51,15 +54,16 @@ class Teller:
         self._live = live
         self._colours = colours
         self._shorten = shorten
-        self._progress: Mapping[str, Json] = {}
+        self._progress: JsonObject = {}
         self._percent: int | None = None
         self._status = ""
         self._tools: dict[str, str] = {}
         self._delegations: dict[str, str] = {}
-        self._granted: dict[str, Decimal] = {}
-        self._left: dict[str, str] = {}
+        self._purse = Purse()
+        self._missing: dict[str, None] = {}
+        """The options of `submit` that the lease lacks, in the order in which this was found."""
         self._streamed = 0
-        self._tellers: dict[str, Callable[[Mapping[str, Json]], list[str]]] = {
+        self._tellers: dict[str, Callable[[JsonObject], list[str]]] = {
             "log": self._log,
             "thought": lambda body: self._line("thought", _text(body, "text"), "dim"),
             "status": self._note_status,
@@ -70,33 +74,42 @@ class Teller:
             "artifact_ref": lambda body: self._line("artifact", _artifact(body)),
             "delegate": self._note_delegation,
             "result_chunk": self._note_chunk,
+            QUESTION: lambda _: [],  # it is asked
         }
 
     def budget(self, granted: Mapping[str, Decimal], left: Mapping[str, Decimal]) -> None:
         """Note what the job may spend, and what is left of it, by currency."""
-        self._granted = dict(granted)
-        for currency, amount in left.items():
-            self._note_left(currency, amount)
+        self._purse.fill(granted, left)
 
     def tell(self, event: Event) -> list[str]:
         """Note an event, and return the lines that tell of it."""
         teller = self._tellers.get(event.kind)
-        body: object = event.body
-        if teller is None or not isinstance(body, dict):
+        body: JsonValue = event.body
+        if teller is None or not is_object(body):
             return self._line(event.kind or "event", _compact(body), "dim")
-        return teller(cast("Mapping[str, Json]", body))
+        return teller(body)
 
     def live_line(self, columns: int) -> str:
         """Return what goes on just now, in less than `columns`; empty if nothing is known."""
-        parts = [self._bar(columns), *self._left.values(), self._status, self._calling()]
+        parts = [self._bar(columns), *self._purse.left(), self._status, self._calling()]
         if self._streamed:
             parts.append(f"result: {self._streamed:,} characters")
         text = fitted("  ".join(part for part in parts if part), columns - 1)
         return paint(text, "cyan", colours=self._colours) if text else ""
 
     def closing(self) -> list[str]:
-        """Return the lines that are worth keeping of the live line once the job has ended."""
-        return [self._shorten(text) for text in self._left.values()] if self._live else []
+        """Return the last lines: what the live line had of money, and what the lease lacked."""
+        lines = [self._shorten(text) for text in self._purse.left()] if self._live else []
+        lines += [paint(text, "yellow", colours=self._colours) for text in self._purse.unbounded()]
+        if self._missing:
+            lines += self._line("the lease lacks", " ".join(self._missing), "yellow")
+        return lines
+
+    def refused(self, error: JsonObject) -> None:
+        """Note an error of the job, or of one of its operations."""
+        for option in missing_options(_text(error, "code"), error.get("details")):
+            if len(self._missing) < _MOST_MISSING:
+                self._missing[option] = None
 
     # -- lines
 
@@ -113,58 +126,54 @@ class Teller:
         """Return a line for what the live line shows, if there is no live line."""
         return [] if self._live else self._line(label, text)
 
-    def _log(self, body: Mapping[str, Json]) -> list[str]:
+    def _log(self, body: JsonObject) -> list[str]:
         level = _text(body, "level")
         return self._line(level or "log", _text(body, "message"), _LEVEL_COLOURS.get(level))
 
-    def _metric(self, body: Mapping[str, Json]) -> list[str]:
+    def _metric(self, body: JsonObject) -> list[str]:
         name, unit = _text(body, "name"), _text(body, "unit")
-        value: object = body.get("value")
-        if name == REMAINING and _is_number(value):
-            return self._passing("budget", self._note_left(unit, Decimal(str(value))))
-        shown = _shown(body.get("value"))
+        value = body.get("value")
+        if _is_number(value):
+            exact = Decimal(str(value))
+            if name == REMAINING:
+                return self._passing("budget", self._purse.note_left(unit, exact))
+            self._purse.note_metric(name, unit, exact)
+        shown = _shown(value)
         return self._line("metric", f"{name} {shown} {unit}".rstrip(), "dim")
 
-    def _note_left(self, currency: str, left: Decimal) -> str:
-        granted, name = self._granted.get(currency), safe_line(currency)
-        share = "" if granted is None else f" of {_amount(granted)}"
-        over = f", {_amount(-left)} overspent" if left < 0 else ""
-        self._left[currency] = f"{_amount(max(left, Decimal()))}{share} {name} left{over}"
-        return self._left[currency]
-
-    def _note_status(self, body: Mapping[str, Json]) -> list[str]:
+    def _note_status(self, body: JsonObject) -> list[str]:
         phase, message = _text(body, "phase"), _text(body, "message")
         self._status = safe_line(f"{phase}: {message}" if message else phase)
         return self._passing("status", self._status)
 
-    def _note_call(self, body: Mapping[str, Json]) -> list[str]:
+    def _note_call(self, body: JsonObject) -> list[str]:
         tool = _text(body, "tool")
         _remember(self._tools, _text(body, "call_id"), tool)
         return self._short("tool call", _with_value(tool, body.get("args")))
 
-    def _note_delegation(self, body: Mapping[str, Json]) -> list[str]:
+    def _note_delegation(self, body: JsonObject) -> list[str]:
         agent = _text(body, "agent")
         _remember(self._delegations, _text(body, "delegate_id"), agent)
         return self._short("delegating to", _with_value(agent, body.get("input")))
 
-    def _note_result(self, body: Mapping[str, Json]) -> list[str]:
+    def _note_result(self, body: JsonObject) -> list[str]:
         call_id = _text(body, "call_id")
         tool, agent = self._tools.pop(call_id, ""), self._delegations.pop(call_id, None)
-        error: object = body.get("error")
-        if not isinstance(error, dict):
+        error = body.get("error")
+        if not is_object(error):
             return self._short("tool result", f"{tool} {_compact(body.get('result'))}".lstrip())
-        told = cast("Mapping[str, Json]", error)
-        code, message = _text(told, "code"), _text(told, "message")
+        code, message = _text(error, "code"), _text(error, "message")
+        self.refused(error)
         if agent is None:
             return self._line("tool failed", f"{tool} {code}: {message}".lstrip(), "yellow")
         why = message.removeprefix(f"{_REFUSED}: agent {agent}: ")
         return self._line(_REFUSED, f"agent {agent}: {why} ({code})", "yellow")
 
-    def _note_chunk(self, body: Mapping[str, Json]) -> list[str]:
+    def _note_chunk(self, body: JsonObject) -> list[str]:
         self._streamed += len(_text(body, "data"))
         return []
 
-    def _note_progress(self, body: Mapping[str, Json]) -> list[str]:
+    def _note_progress(self, body: JsonObject) -> list[str]:
         self._progress = body
         percent = _percent(body)
         # A line for each percent, since there may be a hundred thousand steps.
@@ -199,18 +208,18 @@ def _remember(names: dict[str, str], call_id: str, name: str) -> None:
         del names[next(iter(names))]
 
 
-def _with_value(name: str, value: Json) -> str:
+def _with_value(name: str, value: JsonValue) -> str:
     return name if value is None else f"{name} {_compact(value)}"
 
 
-def _text(body: Mapping[str, Json], name: str) -> str:
+def _text(body: JsonObject, name: str) -> str:
     value = body.get(name)
     if value is None:
         return ""
     return value if isinstance(value, str) else _compact(value)
 
 
-def _compact(value: Json) -> str:
+def _compact(value: JsonValue) -> str:
     text = dumps(value).decode()
     return text if len(text) <= _MOST_JSON else f"{text[:_MOST_JSON]}…"
 
@@ -219,22 +228,14 @@ def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _shown(value: Json) -> str:
+def _shown(value: JsonValue) -> str:
     """Return a value as text; a number has no rounding error of a binary fraction."""
     if isinstance(value, float):
         return f"{value:.6f}".rstrip("0").rstrip(".")
     return str(value) if _is_number(value) else safe_line(_compact(value))
 
 
-def _amount(value: Decimal) -> str:
-    """Return an amount of money with two decimals, or with more if it has more."""
-    if abs(value) >= _MOST_MONEY:
-        return f"{value:.3g}"
-    whole, _, fraction = f"{value:.6f}".partition(".")
-    return f"{whole}.{fraction.rstrip('0'):0<2}"
-
-
-def _percent(body: Mapping[str, Json]) -> int | None:
+def _percent(body: JsonObject) -> int | None:
     current, total = body.get("current"), body.get("total")
     if not (_is_number(current) and _is_number(total)):
         return None
@@ -242,14 +243,14 @@ def _percent(body: Mapping[str, Json]) -> int | None:
     return int(max(0, min(100, 100 * current / total))) if total > 0 else 100
 
 
-def _progress(body: Mapping[str, Json]) -> str:
+def _progress(body: JsonObject) -> str:
     text = _shown(body.get("current"))
     if body.get("total") is not None:
         text += f"/{_shown(body['total'])}"
     return " ".join(part for part in (text, _text(body, "units"), _text(body, "message")) if part)
 
 
-def _artifact(body: Mapping[str, Json]) -> str:
+def _artifact(body: JsonObject) -> str:
     about = [_text(body, "content_type")]
     if _is_number(body.get("byte_size")):
         about.append(f"{_shown(body['byte_size'])} bytes")

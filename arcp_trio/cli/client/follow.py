@@ -7,10 +7,12 @@ from typing import Final
 import trio
 
 from arcp_trio import BrokenResult, Client, EventsNotKept, JobHandle, ObservedJob
+from arcp_trio.cli.client.asking import Asking
 from arcp_trio.cli.client.display import CONNECTION_LOST, NOTHING_MISSED, Display
 from arcp_trio.cli.errors import CommandError, ExitCode
 from arcp_trio.wire.errors import ArcpError, ResumeWindowExpired
-from arcp_trio.wire.json import Json, JsonObject
+from arcp_trio.wire.features import Feature
+from arcp_trio.wire.json import JsonObject, JsonValue
 
 EXIT_CODES: Final = {
     "success": ExitCode.SUCCESS,
@@ -35,6 +37,8 @@ async def follow(client: Client, job: JobHandle | ObservedJob, display: Display)
             nursery.start_soon(_show_connection, client, display, name="connection notices")
             nursery.start_soon(display.keep_up, name="live line")
             await display.begin(client, job)
+            if Feature.QUESTIONS in client.features:
+                client.on_question(Asking(display.screen).ask)
             await _show_events(job, display)
             code = await _show_end(job, display)
             nursery.cancel_scope.cancel()
@@ -78,7 +82,7 @@ async def wait_for_end(job: ObservedJob) -> JsonObject:
 
 
 async def _show_end(job: JobHandle | ObservedJob, display: Display) -> ExitCode:
-    value: Json = None
+    value: JsonValue = None
     failure: Exception | None = None
     try:
         value = await job.result()

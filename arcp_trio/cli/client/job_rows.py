@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from decimal import Decimal
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from arcp_trio import JobInfo
 from arcp_trio.cli.client.columns import GAP
-from arcp_trio.cli.text import fitted, safe_line
+from arcp_trio.cli.client.figures import amount, duration, money_left
+from arcp_trio.cli.text import cells, fitted, safe_line
 from arcp_trio.wire.timestamps import parse_rfc3339, rfc3339
 
-_HEADING: Final = ("STATE", "JOB", "AGENT", "WHO", "AT (UTC)", "TOOK", "SPENT", "LAST WORDS")
+_HEADING: Final = ("STATE", "JOB", "AGENT", "AT (UTC)", "TOOK", "WHO", "MONEY", "LAST WORDS")
 _DEEPEST: Final = 8
 """Levels of children that are indented."""
+_FEWEST_WORDS: Final = 24
+"""The columns from which on the last words share a line with who and money."""
 
 
 def job_rows(jobs: Sequence[JobInfo], now: float, width: int | None) -> list[Sequence[str]]:
@@ -22,22 +24,30 @@ def job_rows(jobs: Sequence[JobInfo], now: float, width: int | None) -> list[Seq
     Args:
         width: of a line; the last words are shortened to it.
     """
-    rows: list[Sequence[str]] = [_HEADING]
-    for depth, job in _as_trees(jobs):
-        words = safe_line(_last_words(job))
-        rows.append(
-            (
-                job.status,
-                GAP * min(depth, _DEEPEST) + job.id,
-                job.agent,
-                job.principal or "",
-                _begun(job, now),
-                _took(job, now),
-                _spent(job),
-                words if width is None else fitted(words, width - len(GAP)),
-            )
+    rows = [
+        (
+            job.status,
+            GAP * min(depth, _DEEPEST) + job.id,
+            job.agent,
+            _begun(job, now),
+            _took(job, now),
+            safe_line(job.principal or ""),
+            safe_line(_money(job)),
+            safe_line(_last_words(job)),
         )
-    return rows
+        for depth, job in _as_trees(jobs)
+    ]
+    return [_HEADING, *(rows if width is None else _shortened(rows, width))]
+
+
+def _shortened(rows: Sequence[Sequence[str]], width: int) -> Iterator[Sequence[str]]:
+    """Yield the rows with their last words cut to what fits beside who and money, or alone."""
+    alone = width - len(GAP)
+    who, money = (max(cells(row[place]) for row in [_HEADING, *rows]) for place in (-3, -2))
+    beside = alone - who - money - 2 * len(GAP)
+    room = beside if beside >= _FEWEST_WORDS else alone
+    for *others, spent, words in rows:
+        yield (*others, fitted(spent, alone), fitted(words, room))
 
 
 def _as_trees(jobs: Sequence[JobInfo]) -> list[tuple[int, JobInfo]]:
@@ -75,10 +85,7 @@ def _took(job: JobInfo, now: float) -> str:
     start, end = _seconds(job.started_at), _seconds(job.finished_at)
     if start is None:
         return ""
-    seconds = max(0, int((now if end is None else end) - start))
-    minutes, seconds = divmod(seconds, 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+    return duration(max(0.0, (now if end is None else end) - start))
 
 
 def _seconds(timestamp: str | None) -> float | None:
@@ -88,23 +95,21 @@ def _seconds(timestamp: str | None) -> float | None:
         return None
 
 
-def _spent(job: JobInfo) -> str:
-    """Return what the job has spent of what it was given, as in "0.30 of 1.00 USD"."""
+def _money(job: JobInfo) -> str:
+    """Return what is left of what the job was given, and what it has spent of the rest."""
     spent, budget = job.spent or {}, job.budget or {}
     told = [
-        f"{_amount(spent.get(currency))} of {_amount(given)} {currency}"
-        for currency, given in budget.items()
+        f"{amount(granted)} {currency} given"
+        if (gone := spent.get(currency)) is None
+        else money_left(granted - gone, granted, currency)
+        for currency, granted in budget.items()
     ]
     beyond = [
-        f"{_amount(amount)} {currency}"
-        for currency, amount in spent.items()
+        f"{amount(gone)} {currency} spent"
+        for currency, gone in spent.items()
         if currency not in budget
     ]
     return ", ".join(told + beyond)
-
-
-def _amount(amount: Decimal | None) -> str:
-    return "?" if amount is None else f"{amount:f}"
 
 
 def _last_words(job: JobInfo) -> str:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from decimal import Decimal
 
-from arcp_trio import Client, JobInfo
+from arcp_trio import Client, JobInfo, Question
 from arcp_trio.cli.client.columns import write_list
 from arcp_trio.cli.client.connecting import connected
 from arcp_trio.cli.client.job_rows import job_rows
 from arcp_trio.cli.client.options import NEWEST, JobsOptions
 from arcp_trio.cli.client.output import Output, json_line, stderr, stdout
+from arcp_trio.cli.client.question_rows import question_rows
 from arcp_trio.cli.client.runner import run_client
 from arcp_trio.cli.client.signals import Interrupts
 from arcp_trio.cli.errors import ExitCode
@@ -32,7 +33,7 @@ async def _list(options: JobsOptions, interrupts: Interrupts) -> int:
 async def _write(client: Client, options: JobsOptions, out: Output) -> None:
     shown: list[JobInfo] = []
     listed = 0
-    async for info in client.jobs(status=options.status or None, agent=options.agent):
+    async for info in _found(client, options):
         if listed == NEWEST and not options.all:
             await stderr().write(f"there are more than these {NEWEST}; --all lists them\n")
             break
@@ -44,8 +45,21 @@ async def _write(client: Client, options: JobsOptions, out: Output) -> None:
     if not listed:
         await stderr().write("there are no such jobs\n")
     elif not options.json:
-        width = out.columns if out.is_terminal else None
-        await write_list(job_rows(shown, time.time(), width), out)
+        await write_list(_rows(shown, options, out), out)
+
+
+async def _found(client: Client, options: JobsOptions) -> AsyncIterator[JobInfo]:
+    """Yield the jobs that the options ask for, newest first."""
+    status = options.status or (["running"] if options.waiting else None)
+    async for info in client.jobs(status=status, agent=options.agent):
+        if info.waiting or not options.waiting:
+            yield info
+
+
+def _rows(jobs: Sequence[JobInfo], options: JobsOptions, out: Output) -> list[Sequence[str]]:
+    if options.waiting:
+        return question_rows(jobs)
+    return job_rows(jobs, time.time(), out.columns if out.is_terminal else None)
 
 
 def _as_json(info: JobInfo) -> JsonObject:
@@ -64,7 +78,20 @@ def _as_json(info: JobInfo) -> JsonObject:
         else {"code": info.error_code, "message": info.error},
         "budget": _amounts(info.budget),
         "spent": _amounts(info.spent),
+        "waiting": list(map(_question, info.waiting)),
         "last_event": info.last_event,
+    }
+
+
+def _question(question: Question) -> JsonObject:
+    """Return a question as the runtime lists it; what was not given is null."""
+    return {
+        "question_id": question.question_id,
+        "prompt": question.prompt,
+        "options": None if question.options is None else list(question.options),
+        "schema": None if question.schema is None else dict(question.schema),
+        "to": question.to,
+        "expires_at": question.expires_at,
     }
 
 

@@ -23,7 +23,7 @@ _LOST: Final = "the connection is lost, so the job's state is not known"
 
 
 class Leaving:
-    """Asks at Ctrl-C what is to become of a job, and says at the end what is known of it."""
+    """Asks at Ctrl-C whether to cancel a job or leave it, and at the end says what is known."""
 
     def __init__(
         self,
@@ -54,15 +54,17 @@ class Leaving:
 
     async def _ask(self) -> bool:
         """Return whether to leave the job; if not, cancel it or go on watching."""
-        answer = "go on"  # if the job ends before there is an answer
+        answer = ""  # if the job ends before there is an answer
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._withdraw_at_end, nursery.cancel_scope, name="end of the job")
             answer = await self._answer()
             nursery.cancel_scope.cancel()
         if answer == "cancel":
             await self._try_to_cancel()
-        elif answer == "go on":
+        elif answer != "leave":
             self._interrupts.ask = self._ask
+        if answer == "go on":
+            await self._screen.add(["going on; Ctrl-C asks again"])
         return answer == "leave"
 
     async def _withdraw_at_end(self, asking: trio.CancelScope) -> None:
@@ -76,8 +78,8 @@ class Leaving:
             if lost:
                 await self._screen.add([_LOST])
             wide = len(_QUESTION) < self._screen.columns and not lost
-            typed = await self._screen.ask(_QUESTION if wide else _SHORT_QUESTION)
-            if typed is None:  # there is no keyboard any longer
+            typed = await self._screen.ask(_QUESTION if wide else _SHORT_QUESTION, first=True)
+            if typed is None:  # the keyboard is gone
                 return "leave"
             for answer in ("cancel", "leave", "go on"):
                 if typed.lower() in (answer, answer[0]):

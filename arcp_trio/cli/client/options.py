@@ -7,7 +7,7 @@ from typing import Final
 import attrs
 
 from arcp_trio.cli import defaults
-from arcp_trio.cli.options import argument, log_level, option, repeatable, switch
+from arcp_trio.cli.options import argument, log_level, option, optional_argument, repeatable, switch
 from arcp_trio.cli.value_kinds import COUNT, DURATION, NUMBER, TEXT, WHOLE_SECONDS
 
 URL_VARIABLE: Final = "ARCP_URL"
@@ -96,6 +96,7 @@ class JobsOptions(OutputOptions):
         TEXT, "STATUS", "only jobs in this state, such as running or success", default=()
     )
     agent: str | None = option(TEXT, "AGENT", "only jobs of this agent", default=None)
+    waiting: bool = switch("only jobs that ask something, and what they ask")
     all: bool = switch(f"list all jobs, not only the newest {NEWEST}")
 
 
@@ -106,6 +107,17 @@ class CancelOptions(OutputOptions):
     job_id: str = argument("JOB_ID", "id of the job, as submit prints it")
     reason: str | None = option(TEXT, "TEXT", "reason, which the job's end tells", default=None)
     wait: bool = switch("wait until the job has ended")
+
+
+@attrs.frozen(kw_only=True)
+class AnswerOptions(OutputOptions):
+    """What `answer` can be asked for."""
+
+    job_id: str = argument("JOB_ID", "id of the job that asks")
+    question_id: str | None = optional_argument(
+        "QUESTION_ID", "id of the question, if the job asks several"
+    )
+    value: str = argument("VALUE", "the answer: JSON, or a text")
 
 
 @attrs.frozen(kw_only=True)

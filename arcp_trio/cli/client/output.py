@@ -16,7 +16,7 @@ from typing import Final
 import trio
 
 from arcp_trio.cli.text import safe_json
-from arcp_trio.wire.json import Json, dumps
+from arcp_trio.wire.json import JsonLike, dumps
 
 STDOUT: Final = 1
 _STDERR: Final = 2
@@ -92,6 +92,6 @@ def stderr() -> Output:
     return Output(_STDERR, os.environ)
 
 
-def json_line(value: Json) -> str:
-    """Return a JSON object as one line in which a terminal finds nothing to obey."""
+def json_line(value: JsonLike) -> str:
+    """Return a JSON object as one line without control sequences that a terminal would obey."""
     return safe_json(dumps(value).decode()) + "\n"

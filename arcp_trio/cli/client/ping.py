@@ -14,7 +14,7 @@ from arcp_trio.cli.client.connecting import Destination, find_runtime
 from arcp_trio.cli.client.options import PingOptions
 from arcp_trio.cli.client.output import Output, json_line, stdout
 from arcp_trio.cli.client.runner import run_client
-from arcp_trio.cli.client.signals import Interrupts
+from arcp_trio.cli.client.signals import Interrupted, Interrupts
 from arcp_trio.cli.errors import CommandError, ExitCode
 from arcp_trio.cli.text import safe_line
 from arcp_trio.client.handshake import Greeting, greet, hello
@@ -79,11 +79,17 @@ class _Pings:
                         opened = trio.current_time() - begun
                         await self._write(f"session opened in {_ms(opened)} ms", opened=opened)
                         await self._ping_all(transport, greeting)
+                except Interrupted:
+                    pass  # what was measured until then is summed up
                 finally:
                     with trio.move_on_after(_FAREWELL_SECONDS, shield=True):
                         await _leave(transport, greeting)
         if connecting.cancelled_caught:
             raise trio.TooSlowError
+        if self._times:
+            await self._sum_up()
+
+    async def _sum_up(self) -> None:
         best, worst = min(self._times), max(self._times)
         mean = math.fsum(self._times) / len(self._times)
         await self._write(

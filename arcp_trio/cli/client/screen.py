@@ -26,6 +26,8 @@ class Screen:
         self._err = err
         self._line = ""
         """The live line as it is drawn; empty if it is not."""
+        self._asked = trio.CancelScope()
+        """The scope of the question that is being asked, if another may come first."""
         self._asking = False  # the cursor stands after a question without an answer
         self._open = False  # the cursor stands after text of the result, not on a new line
         self._turn = trio.Lock()  # nothing is written over a question
@@ -84,21 +86,32 @@ class Screen:
             text = f"\n{text}"
         return text
 
-    async def ask(self, question: str) -> str | None:
-        """Ask a question, and return the line that is typed; None if no more can be typed."""
-        async with self._turn:
-            start = ERASE if self._err.obeys and not self._open else "\n"
-            self._line, self._asking, self._open = "", True, False
-            try:
-                await self._err.write(start + question)
-                # A thread that waits for the keyboard could not be stopped.
-                await trio.lowlevel.wait_readable(_STDIN)
-                answer = os.read(_STDIN, _LINE_BYTES).decode(errors="replace")
-                if answer.endswith("\n"):
-                    self._asking = False
-            finally:
-                self.clear()
-            return answer.strip() if answer else None
+    async def ask(self, question: str, *, first: bool = False) -> str | None:
+        """Ask a question, and return the line that is typed; None if no more can be typed.
+
+        One that comes `first` takes the place of one that is being asked, which is asked again.
+        """
+        if first:
+            self._asked.cancel()
+        while True:
+            async with self._turn:
+                with trio.CancelScope() as scope:
+                    self._asked = trio.CancelScope() if first else scope
+                    return await self._ask(question)
+
+    async def _ask(self, question: str) -> str | None:
+        start = ERASE if self._err.obeys and not self._open else "\n"
+        self._line, self._asking, self._open = "", True, False
+        try:
+            await self._err.write(start + question)
+            # A thread that waits for the keyboard could not be stopped.
+            await trio.lowlevel.wait_readable(_STDIN)
+            answer = os.read(_STDIN, _LINE_BYTES).decode(errors="replace")
+            if answer.endswith("\n"):
+                self._asking = False
+        finally:
+            self.clear()
+        return answer.strip() if answer else None
 
     def make_way(self, _: object) -> bool:
         """Clear the live line for a line of the log; a filter of records, which accepts all."""

@@ -8,8 +8,9 @@ from base64 import b64decode
 from arcp_trio.cli.client.output import Output
 from arcp_trio.cli.client.screen import Screen
 from arcp_trio.cli.text import SafeText
-from arcp_trio.wire.events import InvalidEvent, ResultChunkBody, read_body
-from arcp_trio.wire.json import Json
+from arcp_trio.wire.event_bodies import ResultChunkBody
+from arcp_trio.wire.events import InvalidEvent, read_body
+from arcp_trio.wire.json import JsonValue
 
 
 class StreamedResult:
@@ -34,7 +35,7 @@ class StreamedResult:
         """Whether a part of the result is on the terminal."""
         return self._out.is_terminal and self._written > 0
 
-    async def add(self, body: Json) -> None:
+    async def add(self, body: JsonValue) -> None:
         """Write a chunk, if it is the next one."""
         if self._stopped:
             return

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 import trio
 
@@ -24,8 +26,13 @@ from arcp_trio.cli.client.signals import Interrupts
 from arcp_trio.cli.errors import CommandError, ExitCode, reason
 from arcp_trio.wire import json
 from arcp_trio.wire.errors import InvalidRequest
-from arcp_trio.wire.json import Json
+from arcp_trio.wire.json import JsonValue, dumps
 from arcp_trio.wire.lease_request import lease_request
+
+_STRUCTURED: Final = ("{", "[", '"')
+_NO_JSON: Final = ("not valid JSON", "number is not finite")
+_LONG: Final = 80
+"""Characters of an --input from which on an error does not repeat it."""
 
 
 def run(options: SubmitOptions) -> int:
@@ -108,7 +115,7 @@ class _JobToSubmit:
 # -- the parts of a submission
 
 
-def read_input(given: str | None) -> Json:
+def read_input(given: str | None) -> JsonValue:
     """Return the agent's input: JSON, or what is in a file or on standard input.
 
     Raises:
@@ -131,9 +138,26 @@ def read_input(given: str | None) -> Json:
     try:
         return json.loads(text)
     except InvalidRequest as error:
-        is_word = text is given and text[0].isalpha()
-        hint = """; text needs quotes of its own: --input '"text"'""" if is_word else ""
-        raise CommandError(f"{where} cannot be sent: {error.message}{hint}") from error
+        # The whole input is what is wrong, which needs no path.
+        fault = error.message.removesuffix(" @ $")
+        if text is given and not text.startswith(_STRUCTURED) and fault.startswith(_NO_JSON):
+            raise CommandError(_not_json(text)) from error
+        raise CommandError(f"{where} cannot be sent: {fault}") from error
+
+
+def _not_json(text: str) -> str:
+    """Return what to type in place of an --input that seems to be meant as text."""
+    if len(text) > _LONG:
+        return """--input is not JSON; text needs quotes of its own: --input '"text"'"""
+    if Path(text).is_file():
+        return (
+            f"--input {text} is not JSON; to send what is in the file, write {_option(f'@{text}')}"
+        )
+    return f"--input {text} is not JSON; to send text, write {_option(dumps(text).decode())}"
+
+
+def _option(value: str) -> str:
+    return f"--input {shlex.quote(value)}"
 
 
 def _decoded(data: bytes, where: str) -> str:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
-from typing import Final, cast
+from collections.abc import Container
+from typing import Final
 
 import trio
 
 from arcp_trio import Agents, ArcpError, InvalidInput, JobContext
-from arcp_trio.wire.json import Json
+from arcp_trio.wire.json import JsonObject, JsonValue, is_list, is_object
 
 _VERSION: Final = "1.0.0"
 _LONGEST_MESSAGE: Final = 1_000_000
 """The number of characters in a message whose event still fits into a frame."""
 _LINE: Final = 80
 _PAGE_LINES: Final = 50
+_SCREENFUL: Final = 20 * _LINE
 _GOODS: Final = ("apples", "bread", "coffee", "dates", "eggs", "flour", "ginger", "honey")
 _NEWS: Final = (
     "The ferry left on time with forty passengers and two bicycles. "
@@ -30,20 +31,20 @@ _WINDS: Final = ("north", "north-east", "east", "south", "south-west", "west", "
 def demo_agents(taken: Container[str] = ()) -> Agents:
     """Return the demo agents whose names are not taken."""
     agents = Agents()
-    for function in (echo, countdown, chatty, report, shopper, team, sleeper):
+    for function in (echo, countdown, chatty, report, shopper, team, sleeper, cook):
         if function.__name__ not in taken:
             agents.agent(function.__name__, version=_VERSION)(function)
     return agents
 
 
-async def echo(job: JobContext) -> Json:
+async def echo(job: JobContext) -> JsonObject:
     """Return the input."""
     return {"echo": job.input}
 
 
-async def countdown(job: JobContext) -> Json:
+async def countdown(job: JobContext) -> JsonObject:
     """Report n steps of progress, one every `delay` seconds."""
-    settings = _settings(job)
+    settings = _settings(job, '{"n": 5, "delay": 0.2}')
     n = _whole(settings, "n", 5)
     delay = _number(settings, "delay", 0.2)
     for step in range(1, n + 1):
@@ -52,9 +53,9 @@ async def countdown(job: JobContext) -> Json:
     return {"done": n}
 
 
-async def chatty(job: JobContext) -> Json:
+async def chatty(job: JobContext) -> JsonObject:
     """Log n messages of `size` characters as fast as the runtime takes them."""
-    settings = _settings(job)
+    settings = _settings(job, '{"n": 1000, "size": 100}')
     n = _whole(settings, "n", 1000)
     size = _whole(settings, "size", 100)
     if size > _LONGEST_MESSAGE:
@@ -67,7 +68,7 @@ async def chatty(job: JobContext) -> Json:
 
 async def report(job: JobContext) -> None:
     """Stream a weather diary of `size` characters as the result."""
-    left = _whole(_settings(job), "size", 1_000_000)
+    left = _whole(_settings(job, '{"size": 1600}'), "size", _SCREENFUL)
     page = 0
     async with job.stream_result() as out:
         while left:
@@ -90,11 +91,11 @@ def _day(day: int) -> str:
     return f"Day {day}: {low} to {low + span} degrees, {sky}; wind from the {wind}, force {force}."
 
 
-async def shopper(job: JobContext) -> Json:
+async def shopper(job: JobContext) -> JsonObject:
     """Buy groceries at `price` each, through the tool `shop.buy`, until a call is refused."""
-    settings = _settings(job)
+    settings = _settings(job, '{"most": 3, "price": 0.35}')
     price = _number(settings, "price", 0.35)
-    currency = settings.get("currency", "USD")
+    currency = str(settings.get("currency", "USD"))
     most = _whole(settings, "most", 100)
     bought = 0
     while bought < most:
@@ -109,38 +110,46 @@ async def shopper(job: JobContext) -> Json:
     return {"bought": bought, "stopped_by": None}
 
 
-async def team(job: JobContext) -> Json:
+async def team(job: JobContext) -> JsonObject:
     """Delegate each item of a list to `echo`, all at the same time, and collect the results."""
-    given: object = job.input
-    items = cast("Sequence[Json]", given) if isinstance(given, list) else [given]
+    given: JsonValue = job.input
+    items = given if is_list(given) else [given]
     children = [await job.delegate("echo", item) for item in items]
     return {"results": [await child.result() for child in children]}
 
 
-async def sleeper(job: JobContext) -> Json:
+async def sleeper(job: JobContext) -> JsonObject:
     """Do nothing for `seconds`."""
-    seconds = _number(_settings(job), "seconds", 60)
+    seconds = _number(_settings(job, '{"seconds": 60}'), "seconds", 60)
     await trio.sleep(seconds)
     return {"slept": seconds}
 
 
-def _settings(job: JobContext) -> Mapping[str, Json]:
-    given: object = job.input
+async def cook(job: JobContext) -> JsonObject:
+    """Ask people what to cook and for how many, through the tool `human.ask`."""
+    dish = await job.ask("What shall I cook?", options=["soup", "stew", "pancakes"])
+    number = {"type": "integer", "minimum": 1, "maximum": 12}
+    people = await job.ask("For how many?", schema=number)
+    return {"dish": dish, "people": people}
+
+
+def _settings(job: JobContext, example: str) -> JsonObject:
+    given: JsonValue = job.input
     if given is None:
         return {}
-    if not isinstance(given, dict):
-        raise InvalidInput("the input must be an object")
-    return cast("dict[str, Json]", given)
+    if not is_object(given):
+        raise InvalidInput(f"the input must be an object, such as {example}")
+    return given
 
 
-def _whole(settings: Mapping[str, Json], key: str, default: int) -> int:
+def _whole(settings: JsonObject, key: str, default: int) -> int:
     value = settings.get(key, default)
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise InvalidInput(f'"{key}" must be a whole number, 0 or more')
     return value
 
 
-def _number(settings: Mapping[str, Json], key: str, default: float) -> float:
+def _number(settings: JsonObject, key: str, default: float) -> float:
     value = settings.get(key, default)
     if not isinstance(value, int | float) or isinstance(value, bool) or value < 0:
         raise InvalidInput(f'"{key}" must be a number, 0 or more')

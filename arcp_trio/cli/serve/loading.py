@@ -6,7 +6,7 @@ import importlib
 import shlex
 import shutil
 import sys
-from pathlib import Path
+from pathlib import Path, PurePath
 from types import ModuleType
 from typing import Final, cast
 
@@ -105,6 +105,10 @@ def _registry(text: str) -> Agents:
 
 
 def _module(where: str, name: str) -> ModuleType:
+    if "/" in name:
+        path = PurePath(name.removesuffix(".py"))
+        dotted = path.name if path.is_absolute() or ".." in path.parts else ".".join(path.parts)
+        raise CommandError(f"{where}: write {dotted}, a module below the current folder has no /")
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:

@@ -134,6 +134,12 @@ class ServeOptions:
     observer: frozenset[str] = repeatable(
         TEXT, "PRINCIPAL", "principal that may list and watch all jobs", default=frozenset[str]()
     )
+    approver: frozenset[str] = repeatable(
+        TEXT,
+        "PRINCIPAL",
+        "principal that may answer the questions of all jobs, and list and watch them",
+        default=frozenset[str](),
+    )
     operator: frozenset[str] = repeatable(
         TEXT, "PRINCIPAL", "principal that may cancel any job", default=frozenset[str]()
     )

@@ -11,8 +11,8 @@ from typing import Final
 
 import trio
 
-from arcp_trio.cli.logs import visible
 from arcp_trio.code_places import callers, code_place
+from arcp_trio.log_lines import visible
 
 _STDERR: Final = 2
 

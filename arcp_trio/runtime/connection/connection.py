@@ -66,7 +66,7 @@ class Connection:
     async def run(self, deadline: float) -> None:
         """Attend to the transport until either side ends it."""
         peer, began = self._transport.peer, trio.current_time()
-        log.info("connection accepted", extra={"peer": peer})
+        log.debug("connection accepted", extra={"peer": peer})
         try:
             with self._closing.scope:
                 await self._attend(deadline)
@@ -79,13 +79,16 @@ class Connection:
             with trio.CancelScope(deadline=min(bound, self._core.farewells_end), shield=True):
                 await self._transport.close(farewell.code, farewell.reason)
             ended = {
+                "principal": self._handshake.principal,
                 "peer": peer,
-                "session_id": self._session_id,
+                "seconds": round(trio.current_time() - began, 3),
                 "close_code": farewell.code,
                 "why": farewell.reason or "the client has gone",
-                "seconds": round(trio.current_time() - began, 3),
+                "session_id": self._session_id,
             }
-            log.info("connection ended", extra=ended)
+            # The one line at info about a session whose connection was never lost.
+            level = logging.DEBUG if self._session_id is None else logging.INFO
+            log.log(level, "connection ended", extra=ended)
 
     async def _attend(self, deadline: float) -> None:
         asked: Envelope | None = None
@@ -113,7 +116,7 @@ class Connection:
             self._sessions.leave(*attached)
 
     def end_without_session(self, farewell: Farewell) -> None:
-        """End it if no session is attached: none will be opened any more."""
+        """End the connection unless a session is attached: no session is opened from now on."""
         if not self._closing.session_has_it:
             self._closing.now(farewell.code, farewell.reason)
 

@@ -154,7 +154,7 @@ class Handshake:
             sessions.join(session, attachment)
             await stored.committed()
             session.tell(Attach(attachment, after_seq=0))
-            log.info("session opened", extra=session.facts | {"peer": self._transport.peer})
+            log.debug("session opened", extra=session.facts | {"peer": self._transport.peer})
             return Opened(
                 session=session,
                 attachment=attachment,
@@ -242,7 +242,7 @@ class Handshake:
     def _offered(self) -> list[str]:
         """Return what the runtime offers here: no secrets where others can read along (§14)."""
         credentials = self._sessions.jobs.revoker.offered and self._transport.private
-        offered = set(SUPPORTED)
+        offered = {*SUPPORTED, Feature.QUESTIONS}
         if credentials:
             offered.add(Feature.PROVISIONED_CREDENTIALS)
         if self._core.policy.allow_stop:

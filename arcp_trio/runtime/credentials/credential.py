@@ -60,11 +60,13 @@ def credential_of(issued: Issued, credential_id: str, expires_at: str | None) ->
     return credential
 
 
-def _constraints(issued: Issued, expires_at: str | None) -> Mapping[str, Json]:
+def _constraints(issued: Issued, expires_at: str | None) -> JsonObject:
     """Return the constraints as the upstream named them, but a time in UTC (§9.5)."""
-    constraints = {name: value for name, value in issued.constraints.items() if value is not None}
-    told = constraints.get("expires_at")
-    if told is not None:
+    constraints: JsonObject = {
+        name: value for name, value in issued.constraints.items() if value is not None
+    }
+    if "expires_at" in constraints:
+        told = str(constraints["expires_at"])
         moment = parse_rfc3339(told)
         if expires_at is not None and moment == parse_rfc3339(expires_at):
             constraints["expires_at"] = expires_at

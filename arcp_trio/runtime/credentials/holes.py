@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from arcp_trio.store.records import HOLES
-from arcp_trio.wire.json import Json, JsonObject, dumps, loads_object
+from arcp_trio.wire.json import JsonObject, JsonValue, dumps, list_in, loads_object, object_in
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.credentials.wallet import Wallet
@@ -29,20 +29,21 @@ def fill_holes(tail: bytes, wallet_of: Callable[[str], Wallet | None]) -> bytes:
     credential without a value is of no use: where credentials are listed, it is left out.
     """
     fields = loads_object(b"{" + tail[len(_MARK) + 1 :])
-    payload: dict[str, Json] = fields["payload"]
-    wallet = wallet_of(fields["job_id"])
+    payload = object_in(fields["payload"])
+    wallet = wallet_of(str(fields["job_id"]))
     if fields["type"] in _LISTING:
-        shown = [_filled(each, wallet) for each in payload.pop("credentials")]
+        shown = [_filled(each, wallet) for each in list_in(payload.pop("credentials"))]
         if any(shown):
             payload["credentials"] = [each for each in shown if each is not None]
     else:
-        credential = _filled(payload["body"], wallet)
+        body = object_in(payload["body"])
+        credential = _filled(body, wallet)
         if credential is not None:
-            payload["body"]["value"] = credential["value"]
+            body["value"] = credential["value"]
     return b"," + dumps(fields)[1:]
 
 
-def _filled(stored: Mapping[str, Json], wallet: Wallet | None) -> JsonObject | None:
+def _filled(stored: JsonValue, wallet: Wallet | None) -> JsonObject | None:
     """Return the stored credential as it is now; None if the wallet does not show it."""
-    credential = None if wallet is None else wallet.get(stored["id"])
+    credential = None if wallet is None else wallet.get(str(object_in(stored)["id"]))
     return None if credential is None else credential.wire()

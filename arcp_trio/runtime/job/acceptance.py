@@ -7,6 +7,7 @@ acceptance is stored.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,10 +17,11 @@ from arcp_trio.runtime.credentials.holes import with_holes
 from arcp_trio.runtime.job.draft import draft
 from arcp_trio.runtime.job.provisioning import provide
 from arcp_trio.runtime.notices import frame
+from arcp_trio.store.memos import Durability
 from arcp_trio.store.records import JobRow, KeyRow
 from arcp_trio.store.writes import AcceptJob
 from arcp_trio.wire.errors import InternalError
-from arcp_trio.wire.json import Json, JsonLike, dumps
+from arcp_trio.wire.json import JsonLike, dumps
 from arcp_trio.wire.timestamps import parse_rfc3339, rfc3339
 
 if TYPE_CHECKING:
@@ -125,9 +127,32 @@ def _store(job: Job, source: JobSource) -> NewJob:
             accepted=accepted,
             expires_at=now + core.limits.idempotency_seconds,
         )
-    group = core.store.put(AcceptJob(row, key, None if parent is None else parent.id))
+    group = core.store.put(
+        AcceptJob(
+            row,
+            key,
+            parent=None if parent is None else parent.id,
+            durability=_durability(job),
+            kept=parent is not None and parent.memory.durable,
+        )
+    )
     job.accepted = True
     return NewJob(job, tail, group, key)
+
+
+def _durability(job: Job) -> Durability | None:
+    """Return what it takes to call the agent again, if the job is durable."""
+    if not job.memory.durable:
+        return None
+    return Durability(
+        input=job.input,
+        max_runtime=job.agent_run.max_runtime,
+        sends_chunks=job.sends_chunks,
+        wants_credentials=job.wallet is not None,
+        forget=job.forget,
+        run=job.memory.run,
+        fruitless_runs=job.memory.fruitless_runs,
+    )
 
 
 def _payload(job: Job, now: float) -> dict[str, JsonLike]:
@@ -152,9 +177,10 @@ def _payload(job: Job, now: float) -> dict[str, JsonLike]:
     return {name: value for name, value in payload.items() if value is not None}
 
 
-def accepted_tail(payload: dict[str, Json], request_id: str | None) -> bytes:
+def accepted_tail(payload: Mapping[str, JsonLike], request_id: str | None) -> bytes:
     """Return the tail of a `job.accepted`; it has holes if the job has credentials."""
     said = payload if request_id is None else {**payload, "request_id": request_id}
     # Some clients match it to their submit by the envelope's trace id.
-    tail = frame("job.accepted", said, job_id=payload["job_id"], trace_id=payload["trace_id"])
+    job_id, trace_id = str(payload["job_id"]), str(payload["trace_id"])
+    tail = frame("job.accepted", said, job_id=job_id, trace_id=trace_id)
     return with_holes(tail) if "credentials" in payload else tail

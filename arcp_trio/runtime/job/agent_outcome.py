@@ -13,7 +13,7 @@ from arcp_trio.runtime.job import outcome
 from arcp_trio.runtime.job.outcome import Outcome
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.wire.errors import ArcpError, InternalError
-from arcp_trio.wire.json import MAX_DEPTH, Json, dumps
+from arcp_trio.wire.json import MAX_DEPTH, JsonLike, dumps
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.job.agents import AgentLoop
@@ -27,7 +27,7 @@ _NOT_TRIOS: Final = "trio.run received unrecognized yield message"
 """The texts by which asyncio and Trio say that they are called in a place that is not theirs."""
 
 
-def outcome_of_return(job: Job, result: Json) -> Outcome:
+def outcome_of_return(job: Job, result: JsonLike) -> Outcome:
     """Return the outcome of a job whose agent has returned `result`."""
     chunks = job.chunks
     if chunks is not None:
@@ -63,7 +63,7 @@ def outcome_of_error(job: Job, error: BaseException) -> Outcome:
     missing = _wrong_loop(job.agent.loop, cause)
     if missing is None and cause.__cause__ is not None:  # of another process, or of a library
         missing = _wrong_loop(job.agent.loop, cause.__cause__)
-    return outcome.failed(InternalError(missing or "the agent failed"))
+    return outcome.failed(InternalError(missing or "the agent failed; the runtime's log says why"))
 
 
 def _wrong_loop(loop: AgentLoop | None, error: BaseException) -> str | None:

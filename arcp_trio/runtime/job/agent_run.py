@@ -24,8 +24,10 @@ class AgentRun:
     """Seconds that the agent has to stop in, once its job is to end."""
     max_runtime: float | None
     """Seconds that the agent may run for."""
+    begun: bool = False
+    """The agent was called."""
     deadline: float | None = None
-    """The end of `max_runtime` on Trio's clock, once the agent runs."""
+    """The end of `max_runtime` on Trio's clock, from the agent's first call on."""
     _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     _grace_scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     """The scope of the wait for the agent to stop."""
@@ -33,6 +35,7 @@ class AgentRun:
 
     async def run(self, job: Job) -> None:
         """Call the agent, and end the job if it runs for too long, or longer than its lease."""
+        self.begun = True
         if self.max_runtime is None and job.authority.deadline is None:
             await self._call(job)
         else:
@@ -42,7 +45,8 @@ class AgentRun:
     async def _call_in_time(self, job: Job) -> None:
         async with trio.open_nursery() as nursery:
             if self.max_runtime is not None:
-                self.deadline = trio.current_time() + self.max_runtime
+                if self.deadline is None:
+                    self.deadline = trio.current_time() + self.max_runtime
                 end = partial(job.end, outcome.timed_out(self.max_runtime))
                 nursery.start_soon(_at, self.deadline, end, name=f"time limit of {job.id}")
             if job.authority.deadline is not None:
@@ -52,23 +56,31 @@ class AgentRun:
             nursery.cancel_scope.cancel(reason="the agent has ended in time")
 
     async def _call(self, job: Job) -> None:
-        """Call the agent; what it returns or raises decides the job's outcome, and goes no further.
+        """Call the agent; what it returns or raises only decides the job's outcome.
 
         No exception of an agent gets past here, not even SystemExit.
         """
         try:
             with self._scope, job.span.current():
                 result = await job.jobs.call_agent(job)
-                job.decide(self._timed_out() or outcome_of_return(job, result))
+                if not job.suspended:
+                    job.memory.warn_of_the_rest(job.facts)
+                    job.decide(self.timed_out() or outcome_of_return(job, result))
         except BaseException as error:  # noqa: ASYNC103, BLE001 - see above
             rest = not_the_agents(error)
             if rest is not None:
                 raise rest from None  # noqa: ASYNC104
-            job.decide(self._timed_out() or outcome_of_error(job, error))
+            if not job.suspended:
+                job.decide(self.timed_out() or outcome_of_error(job, error))
 
-    def _timed_out(self) -> outcome.Outcome | None:
-        """Return that the agent ran for too long, if it did: the loop may have been held by it."""
+    def timed_out(self, lease_ends: float | None = None) -> outcome.Outcome | None:
+        """Return the time-out if the job ran for too long, and its lease has not ended before.
+
+        The agent may have held the loop, or no runtime was there.
+        """
         if self.deadline is None or trio.current_time() < self.deadline:
+            return None
+        if lease_ends is not None and lease_ends <= self.deadline:
             return None
         assert self.max_runtime is not None
         return outcome.timed_out(self.max_runtime)

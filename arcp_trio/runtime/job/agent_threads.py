@@ -17,7 +17,7 @@ from arcp_trio.runtime.job.blocking import BlockingContext
 from arcp_trio.runtime.job.loop_carrier import LoopCarrier
 from arcp_trio.runtime.job.outside import AsyncioWork, BlockingWork, OutsideWork
 from arcp_trio.runtime.limits import limit_hit
-from arcp_trio.wire.json import Json
+from arcp_trio.wire.json import JsonLike
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.core import Core
@@ -45,7 +45,7 @@ class AgentThreads:
         """How many threads there are."""
         return self._threads.total()
 
-    async def run(self, desk: Desk) -> Json:
+    async def run(self, desk: Desk) -> JsonLike:
         """Call a job's agent in a thread, and return what it returns.
 
         Cancellation: is told to the agent; the thread is waited for until the job has ended.
@@ -96,7 +96,7 @@ class _Thread:
     _threads: AgentThreads
     _principal: str
     work: OutsideWork
-    _result: Json = None
+    _result: JsonLike = None
     _error: BaseException | None = None
     _abandoned: bool = False
 
@@ -133,7 +133,7 @@ class _Thread:
         if self._abandoned:
             self._threads.abandoned -= 1
 
-    def result(self) -> Json:
+    def result(self) -> JsonLike:
         """Return what the agent returned, or raise what it raised."""
         if self._error is None:
             return self._result

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, cast,
 import attrs
 
 from arcp_trio.wire.agent_ref import AgentRef, parse_agent_ref
-from arcp_trio.wire.errors import AgentNotAvailable, AgentVersionNotAvailable
+from arcp_trio.wire.errors import AgentNotAvailable, AgentVersionNotAvailable, InvalidRequest
 from arcp_trio.wire.json import Json
 from arcp_trio.wire.messages import AgentInfo
 
@@ -46,7 +46,9 @@ class Agent:
     loop: AgentLoop | None = "trio"
     """The loop that the function is written for; None for a plain function."""
     process: bool | None = None
-    """Whether it runs in a worker process; None leaves it to the one who serves it."""
+    """Whether it runs in a worker process; None leaves that to the options of `serve`."""
+    durable: bool = False
+    """Whether it is called again after a restart."""
 
     @property
     def ref(self) -> str:
@@ -93,6 +95,7 @@ class Agents:
         default: bool = False,
         loop: Literal["trio"] = "trio",
         process: bool | None = None,
+        durable: bool = False,
     ) -> Callable[[_F], _F]: ...
 
     @overload
@@ -104,6 +107,7 @@ class Agents:
         default: bool = False,
         loop: Literal["asyncio"],
         process: bool | None = None,
+        durable: bool = False,
     ) -> Callable[[_A], _A]: ...
 
     def agent(
@@ -114,6 +118,7 @@ class Agents:
         default: bool = False,
         loop: AgentLoop = "trio",
         process: bool | None = None,
+        durable: bool = False,
     ) -> Callable[[Any], Any]:
         """Register the function below as an agent.
 
@@ -124,19 +129,22 @@ class Agents:
         With `process=True` any of the three runs in a worker process, which imports the module that
         the function stands in; `process=False` keeps it in this one, whatever `serve` is told.
 
+        With `durable=True` its jobs survive the runtime: after a restart the agent is called again,
+        and what it did in steps (`JobContext.step`) is not done again.
+
         Raises:
             ValueError: name and version are not of the grammar of §7.5, or are taken.
             TypeError: this is not a function, or not one for that loop, or for a process.
         """
-        ref = AgentRef(name, version)
-        if parse_agent_ref(f"{name}@{version}") != ref:
-            raise ValueError(f"{name!r} and {version!r} are not an agent name and version")
+        if callable(name):
+            raise TypeError('name the agent: @runtime.agent("name") above its function')
+        _check_name(name, version)
         if loop not in ("trio", "asyncio"):
             raise ValueError(f'loop must be "trio" or "asyncio", not {loop!r}')
 
         def register(function: Callable[..., Any]) -> Callable[..., Any]:
             loop_found = _loop_of(function, loop, f"agent {name}@{version}")
-            agent = Agent(name, version, function, loop_found, process)
+            agent = Agent(name, version, function, loop_found, process, durable)
             if process and agent.importable is None:
                 raise TypeError(agent.not_importable)
             self._register(agent, default=default)
@@ -163,7 +171,7 @@ class Agents:
                 self._register(agent, default=other._defaults.get(name) == agent.version)
 
     def in_processes(self) -> Agents:
-        """Return these agents with `process=True` where none of both was said.
+        """Return these agents, with `process=True` for each that does not say where it runs.
 
         Raises:
             TypeError: one of them cannot be imported by another process.
@@ -182,6 +190,11 @@ class Agents:
         agents = (agent for versions in self._versions.values() for agent in versions.values())
         places = (agent.importable for agent in agents if agent.process)
         return frozenset(place.partition(":")[0] for place in places if place is not None)
+
+    def durable(self) -> tuple[str, ...]:
+        """Return the agents whose jobs survive the runtime, as `name@version`."""
+        agents = (agent for versions in self._versions.values() for agent in versions.values())
+        return tuple(agent.ref for agent in agents if agent.durable)
 
     def names(self) -> tuple[str, ...]:
         """Return the names that are taken, in the order of their registration."""
@@ -216,6 +229,15 @@ class Agents:
         ]
 
 
+def _check_name(name: str, version: str) -> None:
+    try:
+        ref = parse_agent_ref(f"{name}@{version}")
+    except InvalidRequest as error:
+        raise ValueError(error.message) from None
+    if ref != AgentRef(name, version):
+        raise ValueError(f"{name!r} and {version!r} are not an agent name and version")
+
+
 def _loop_of(function: Callable[..., Any], loop: AgentLoop, who: str) -> AgentLoop | None:
     """Return the loop that a function is for, None for a plain function.
 
@@ -230,6 +252,8 @@ def _loop_of(function: Callable[..., Any], loop: AgentLoop, who: str) -> AgentLo
         raise TypeError(f"{who} is not an async function, nor a plain one, but a generator")
     if not is_async and loop == "asyncio":
         raise TypeError(f'{who} has loop="asyncio" and is not an async function')
+    if not _takes_a_job(function):
+        raise TypeError(f"{who} does not take one argument, its job")
     found = loop if is_async else None
     wanted = _context_named(function)
     if wanted is not None and wanted != _CONTEXTS[found]:
@@ -237,12 +261,22 @@ def _loop_of(function: Callable[..., Any], loop: AgentLoop, who: str) -> AgentLo
     return found
 
 
+def _takes_a_job(function: Callable[..., Any]) -> bool:
+    try:
+        inspect.signature(function).bind(None)
+    except TypeError:
+        return False
+    except ValueError:  # of a function in C that does not tell
+        return True
+    return True
+
+
 _CURES: Final = {
     "JobContext": 'write async def, without loop="asyncio"',
     "AsyncioContext": 'write async def, with loop="asyncio"',
     "BlockingContext": 'write def, without loop="asyncio"',
 }
-"""What makes a function one that gets this context."""
+"""How to write a function that gets this context."""
 
 
 def _context_named(function: Callable[..., Any]) -> str | None:

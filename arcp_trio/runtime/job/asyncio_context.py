@@ -26,6 +26,10 @@ class AsyncioLink(DistantLink):
     async def _wait(self, future: Future[_T]) -> _T:
         return await asyncio.wrap_future(future)
 
+    def task(self) -> object:
+        """Return the task that calls this."""
+        return asyncio.current_task()
+
 
 class AsyncioContext(AwaitableContext):
     """The argument of an agent with `loop="asyncio"`: what `JobContext` is to one on Trio.

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Coroutine, Generator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager
-from decimal import Decimal
+from functools import wraps
 from types import TracebackType
-from typing import IO, TYPE_CHECKING, Any, Self, TypeVar, overload
+from typing import IO, TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, overload
 
-from arcp_trio.runtime.credentials.credential import Credential
 from arcp_trio.runtime.job.blocks import Child, ResultStream, ToolCall
 from arcp_trio.runtime.job.context import AwaitableContext
 from arcp_trio.runtime.job.desk import Desk, JobFacts
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         OpenTextMode,
     )
 
+_P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
@@ -46,6 +47,10 @@ class BlockingLink(DistantLink):
     async def _wait(self, future: Future[_T]) -> _T:
         return future.result()
 
+    def task(self) -> object:
+        """Return the thread that calls this."""
+        return threading.current_thread()
+
 
 def _finished(coroutine: Coroutine[object, None, _T]) -> _T:
     """Run a coroutine over a `BlockingLink` to its end."""
@@ -55,6 +60,19 @@ def _finished(coroutine: Coroutine[object, None, _T]) -> _T:
         value: _T = stop.value
         return value
     raise AssertionError("a coroutine over a blocking link does not suspend")
+
+
+def _blocking(
+    method: Callable[Concatenate[AwaitableContext, _P], Coroutine[object, None, _T]],
+) -> Callable[Concatenate[BlockingContext, _P], _T]:
+    """Return the method of a plain `def` agent's context that does the same and blocks."""
+
+    @wraps(method)
+    def call(self: BlockingContext, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        context = self._awaitable  # pyright: ignore[reportPrivateUsage] - a method's body
+        return _finished(method(context, *args, **kwargs))
+
+    return call
 
 
 class BlockingContext(JobView):
@@ -68,9 +86,27 @@ class BlockingContext(JobView):
         super().__init__(BlockingLink(carrier), facts, deadline)
         self._awaitable = AwaitableContext(self._link, facts, deadline)
 
-    def rotate(self, credential_id: str) -> Credential:
-        """Replace a credential by a new one; see `JobContext.rotate`."""
-        return _finished(self._awaitable.rotate(credential_id))
+    rotate = _blocking(AwaitableContext.rotate)
+    ask = _blocking(AwaitableContext.ask)
+
+    # -- work that is not to be done again after a restart
+
+    step = _blocking(AwaitableContext.step)
+    call_tool = _blocking(AwaitableContext.call_tool)
+    sleep = _blocking(AwaitableContext.sleep)
+    sleep_until = _blocking(AwaitableContext.sleep_until)
+
+    # -- events (§8.2)
+
+    log = _blocking(AwaitableContext.log)
+    thought = _blocking(AwaitableContext.thought)
+    status = _blocking(AwaitableContext.status)
+    progress = _blocking(AwaitableContext.progress)
+    metric = _blocking(AwaitableContext.metric)
+    artifact = _blocking(AwaitableContext.artifact)
+    emit = _blocking(AwaitableContext.emit)
+
+    # -- what is not awaited as it is
 
     def tool_call(self, tool: str, args: Json = None) -> BlockingToolCall:
         """Return the block around a tool's call: `with job.tool_call("search.web", {…}) as call:`.
@@ -138,54 +174,13 @@ class BlockingContext(JobView):
         budget: Mapping[str, Amount] | None = None,
         expires_in: float | None = None,
         max_runtime: float | None = None,
+        name: str | None = None,
     ) -> BlockingChild:
         """Give work to another agent; see `JobContext.delegate`."""
         coroutine = self._awaitable.delegate(
-            agent, input, lease, budget, expires_in=expires_in, max_runtime=max_runtime
+            agent, input, lease, budget, expires_in=expires_in, max_runtime=max_runtime, name=name
         )
         return BlockingChild(_finished(coroutine))
-
-    def log(self, message: str, level: str = "info") -> None:
-        """Emit a log line. Levels: trace, debug, info, warn, error, critical."""
-        _finished(self._awaitable.log(message, level))
-
-    def thought(self, text: str) -> None:
-        """Emit what the agent is thinking."""
-        _finished(self._awaitable.thought(text))
-
-    def status(self, phase: str, message: str | None = None) -> None:
-        """Emit that a new phase of the work has begun."""
-        _finished(self._awaitable.status(phase, message))
-
-    def progress(
-        self,
-        current: float,
-        total: float | None = None,
-        units: str | None = None,
-        message: str | None = None,
-    ) -> None:
-        """Emit how far the work is (§8.2.1). `current` is at least 0; it may exceed `total`."""
-        _finished(self._awaitable.progress(current, total, units, message))
-
-    def metric(
-        self,
-        name: str,
-        value: float | Decimal,
-        unit: str | None = None,
-        dimensions: Mapping[str, Json] | None = None,
-    ) -> None:
-        """Emit a measurement. One whose name begins with `cost.` is never negative (§9.6)."""
-        _finished(self._awaitable.metric(name, value, unit, dimensions))
-
-    def artifact(
-        self,
-        uri: str,
-        content_type: str,
-        byte_size: int | None = None,
-        sha256: str | None = None,
-    ) -> None:
-        """Emit a reference to something that the agent made."""
-        _finished(self._awaitable.artifact(uri, content_type, byte_size, sha256))
 
     def stream_result(self, encoding: Encoding = "utf8") -> BlockingResultStream:
         """Stream the result: `with job.stream_result() as out: out.write(…)`.
@@ -193,10 +188,6 @@ class BlockingContext(JobView):
         See `JobContext.stream_result`.
         """
         return BlockingResultStream(self._awaitable.stream_result(encoding))
-
-    def emit(self, kind: str, body: Mapping[str, Json]) -> None:
-        """Emit any event of §8.2, or an `x-vendor.*` one; see `JobContext.emit`."""
-        _finished(self._awaitable.emit(kind, body))
 
 
 class BlockingToolCall:

@@ -8,9 +8,16 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from arcp_trio.runtime.job.desk import Desk
-from arcp_trio.wire.events import ENCODINGS
-from arcp_trio.wire.ids import new_id
-from arcp_trio.wire.json import Json
+from arcp_trio.runtime.job.durable.places import (
+    Telling,
+    enter_tool,
+    here,
+    key_of,
+    leave,
+)
+from arcp_trio.wire.event_bodies import ENCODINGS
+from arcp_trio.wire.ids import new_id, stable_id
+from arcp_trio.wire.json import Json, JsonLike
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.job.link import Link
@@ -20,8 +27,10 @@ if TYPE_CHECKING:
 class ToolCall:
     """The block around a tool's call. Set `result`; an exception becomes the call's error."""
 
-    def __init__(self, link: Link, tool: str, args: Json) -> None:
+    def __init__(self, link: Link, tool: str, args: JsonLike, *, job_id: str | None) -> None:
+        """Make the block; with a durable job's id, the call's is the same in each of its runs."""
         self.id = new_id("call_")
+        self._job_id = job_id
         self.result: Json = None
         self._link = link
         self._tool = tool
@@ -29,13 +38,20 @@ class ToolCall:
         self._current: AbstractContextManager[object] = nullcontext()
 
     async def __aenter__(self) -> Self:
+        place = here(self._link.task())
+        if self._job_id is not None:
+            # The same in each run, so that a later one emits the same events.
+            path = place.count(f"tool_call of {self._tool}")
+            self.id = stable_id("call_", self._job_id, key_of(path))
+        telling = int(place.telling) if self._job_id is not None else int(Telling.ALWAYS)
         try:
-            await self._link.do(Desk.begin_call, self.id, self._tool, self._args)
+            await self._link.do(Desk.begin_call, self.id, self._tool, self._args, telling)
         except BaseException as error:
             self._link.ask(Desk.fail_call, self.id, error)
             raise
         self._current = self._link.span(self.id)
         self._current.__enter__()
+        self._outer = enter_tool(self._link.task(), self._tool)
         return self
 
     async def __aexit__(
@@ -45,6 +61,7 @@ class ToolCall:
         traceback: TracebackType | None,
     ) -> None:
         self._current.__exit__(None, None, None)
+        leave(self._outer)
         if error is not None:
             self._link.ask(Desk.fail_call, self.id, error)
             return
@@ -56,7 +73,7 @@ class ResultStream:
     """`async with job.stream_result() as out: await out.write("…")`, and then return nothing.
 
     What is written is sent within milliseconds, together with what follows in that time; a client
-    that falls behind gets fewer and larger chunks. What was written stays written, also if the call
+    that falls behind gets fewer and larger chunks. What was written stays written, even if the call
     is cancelled while it waits for the store or the client. Several tasks may write: each write
     stays in one piece. An exception that leaves the block leaves the result unfinished, and the job
     can no longer succeed.

@@ -16,6 +16,8 @@ class Children:
 
     def __init__(self) -> None:
         self._jobs: dict[str, Job] = {}
+        self._remembered: dict[str, Job] = {}
+        """Children whose results the agent may ask for."""
         self._one_left = Wake()
         self._abandoned = False
 
@@ -33,6 +35,14 @@ class Children:
         """Stop counting a child, which has ended or was given up."""
         del self._jobs[child.id]
         self._one_left.set()
+
+    def remember(self, child: Job) -> None:
+        """Keep a child in memory for its result, also after its end."""
+        self._remembered[child.id] = child
+
+    def remembered(self, child_id: str) -> Job | None:
+        """Return a child that this run of the agent has delegated to."""
+        return self._remembered.get(child_id)
 
     async def none_left(self) -> None:
         """Wait until there are no children, or nobody waits for them any longer."""

@@ -14,11 +14,14 @@ import trio
 from arcp_trio.runtime.credentials.credential import Credential
 from arcp_trio.runtime.job.blocks import Child, ResultStream, ToolCall
 from arcp_trio.runtime.job.desk import Desk
+from arcp_trio.runtime.job.durable.calls import DurableCalls
+from arcp_trio.runtime.job.durable.places import key_of
 from arcp_trio.runtime.job.files import file_of
-from arcp_trio.runtime.job.job_view import JobView
 from arcp_trio.runtime.job.result_writer import Encoding
+from arcp_trio.wire.errors import Unanswered
 from arcp_trio.wire.json import Json
 from arcp_trio.wire.lease_request import Amount
+from arcp_trio.wire.questions import HUMAN_ASK
 
 if TYPE_CHECKING:
     from _typeshed import (
@@ -35,7 +38,7 @@ CLOSE_SECONDS: Final = 10.0
 """How long closing a file may take: what is buffered is written then."""
 
 
-class AwaitableContext(JobView):
+class AwaitableContext(DurableCalls):
     """The calls of a context whose methods are awaited, under Trio or asyncio.
 
     Cancellation: every awaited method is a place where the job can be cancelled.
@@ -70,7 +73,7 @@ class AwaitableContext(JobView):
         the error that left the block. A call that the lease does not allow is refused before the
         block is entered: its error is emitted, and raised.
         """
-        return ToolCall(self._link, tool, args)
+        return ToolCall(self._link, tool, args, job_id=self.id if self._facts.durable else None)
 
     async def delegate(
         self,
@@ -80,11 +83,13 @@ class AwaitableContext(JobView):
         budget: Mapping[str, Amount] | None = None,
         expires_in: float | None = None,
         max_runtime: float | None = None,
+        name: str | None = None,
     ) -> Child:
         """Give work to another agent, with a part of this job's lease (§10).
 
         The child has what `lease` and `budget` grant and nothing else. It ends with this job at the
-        latest, and what it spends counts here, too.
+        latest, and what it spends counts here, too. A durable job gets the same child after a
+        restart; in tasks that run side by side, delegations need a `name` of their own.
 
         Raises:
             LeaseSubsetViolation: the child would have more than this job has.
@@ -92,24 +97,64 @@ class AwaitableContext(JobView):
             ArcpError: the delegation is refused for a reason that an operation or a submit has.
             ValueError: `budget` has a currency that is in the lease's `cost.budget`, too.
         """
+        key = key_of(self._place().next_path(agent if name is None else name))
         child_id = await self._link.do(
-            Desk.delegate, agent, input, lease, budget, expires_in, max_runtime
+            Desk.delegate, agent, input, lease, budget, expires_in, max_runtime, key
         )
         return Child(self._link, child_id)
+
+    async def ask(
+        self,
+        prompt: str,
+        options: Sequence[str] | None = None,
+        schema: Mapping[str, Json] | None = None,
+        to: str | None = None,
+        expires_in: float | None = None,
+        name: str | None = None,
+    ) -> Json:
+        """Ask people, and return the first valid answer; needs `tool.call` of `human.ask`.
+
+        The principal that submitted the job may answer, and so may approvers (`Policy`).
+
+        Args:
+            prompt: the question.
+            options: the texts of which the answer is one. Without options and schema any JSON is
+                an answer.
+            schema: what the answer must be, in JSON Schema: `type`, `enum`, `const`, `properties`,
+                `required`, `additionalProperties`, `items`, `minimum`, `maximum`, `minLength` and
+                `maxLength`, beside keywords that only describe.
+            to: who is meant to answer, for people to read.
+            expires_in: after how many seconds it is too late to answer.
+            name: tells questions of tasks that run side by side apart; see `step`.
+
+        Raises:
+            Unanswered: nobody has answered in time.
+            LeaseExpired, BudgetExhausted, PermissionDenied: the lease does not allow it.
+            InternalError: the job asks too much at once.
+            ValueError, TypeError: an argument is invalid.
+            ValueError: another task asks under the same name, or did.
+        """
+        key = key_of(self._place().next_path(HUMAN_ASK if name is None else name))
+        asked = await self._link.do(Desk.ask, key, prompt, options, schema, to, expires_in)
+        if not asked["known"]:
+            self._go_live()
+        if "answer" not in asked:
+            raise Unanswered("nobody has answered the question in time")
+        return asked["answer"]
 
     # -- events (§8.2)
 
     async def log(self, message: str, level: str = "info") -> None:
         """Emit a log line. Levels: trace, debug, info, warn, error, critical."""
-        await self._link.do(Desk.emit, "log", {"level": level, "message": message})
+        await self._emit("log", {"level": level, "message": message})
 
     async def thought(self, text: str) -> None:
         """Emit what the agent is thinking."""
-        await self._link.do(Desk.emit, "thought", {"text": text})
+        await self._emit("thought", {"text": text})
 
     async def status(self, phase: str, message: str | None = None) -> None:
         """Emit that a new phase of the work has begun."""
-        await self._link.do(Desk.emit, "status", {"phase": phase, "message": message})
+        await self._emit("status", {"phase": phase, "message": message})
 
     async def progress(
         self,
@@ -119,8 +164,7 @@ class AwaitableContext(JobView):
         message: str | None = None,
     ) -> None:
         """Emit how far the work is (§8.2.1). `current` is at least 0; it may exceed `total`."""
-        await self._link.do(
-            Desk.emit,
+        await self._emit(
             "progress",
             {"current": current, "total": total, "units": units, "message": message},
         )
@@ -135,7 +179,7 @@ class AwaitableContext(JobView):
         """Emit a measurement. One whose name begins with `cost.` is never negative (§9.6)."""
         kept = None if dimensions is None else dict(dimensions)
         body = {"name": name, "value": value, "unit": unit, "dimensions": kept}
-        await self._link.do(Desk.emit, "metric", body)
+        await self._emit("metric", body)
 
     async def artifact(
         self,
@@ -145,11 +189,16 @@ class AwaitableContext(JobView):
         sha256: str | None = None,
     ) -> None:
         """Emit a reference to something that the agent made."""
-        await self._link.do(
-            Desk.emit,
+        await self._emit(
             "artifact_ref",
             {"uri": uri, "content_type": content_type, "byte_size": byte_size, "sha256": sha256},
         )
+
+    async def _emit(self, kind: str, body: Mapping[str, Json]) -> None:
+        if self._facts.durable:
+            await self._link.do(Desk.emit, kind, body, int(self._place().telling))
+        else:
+            await self._link.do(Desk.emit, kind, body)
 
     def stream_result(self, encoding: Encoding = "utf8") -> ResultStream:
         """Stream the result (§8.4): `async with job.stream_result() as out: await out.write(…)`.
@@ -171,7 +220,7 @@ class AwaitableContext(JobView):
             InvalidEvent: the body is not what its kind wants, or a `result_chunk` is not the next
                 one of the job's result; nothing was emitted.
         """
-        await self._link.do(Desk.emit, kind, body)
+        await self._emit(kind, body)
 
 
 class JobContext(AwaitableContext):

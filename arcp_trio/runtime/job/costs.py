@@ -6,15 +6,17 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from arcp_trio.store.writes import KeepSpent
+from arcp_trio.wire.event_bodies import MetricBody
 from arcp_trio.wire.events import REMAINING, InvalidEvent
 from arcp_trio.wire.json import dumps
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from arcp_trio.authority.budget import Budget
     from arcp_trio.runtime.job.job import Job
-    from arcp_trio.wire.json import Json, JsonObject
+    from arcp_trio.wire.json import JsonObject
 
 
 @attrs.frozen
@@ -26,17 +28,17 @@ class Charge:
     """The budgets that have changed."""
 
 
-def charge(job: Job, metric: Mapping[str, Json]) -> Charge | None:
-    """Take a metric off the budgets of a job and its ancestors; None if it is no cost to them.
+def charge(job: Job, metric: MetricBody) -> Charge | None:
+    """Take a metric off the budgets of a job and its ancestors; None if it costs them nothing.
 
     Raises:
         InvalidEvent: an amount that cannot be counted exactly.
     """
-    name, currency = metric["name"], metric.get("unit")
-    if currency is None or name == REMAINING or not name.startswith("cost."):
+    currency = metric.unit
+    if currency is None or metric.name == REMAINING or not metric.name.startswith("cost."):
         return None
     try:
-        budgets = job.authority.budget.charge(currency, metric["value"])
+        budgets = job.authority.budget.charge(currency, metric.value)
     except ValueError as error:
         raise InvalidEvent(f"metric: {error} @ $.value") from None
     return Charge(currency, budgets) if budgets else None
@@ -46,6 +48,15 @@ def spent(job: Job) -> bytes:
     """Return what a job and its children have spent, by currency, as JSON with decimal strings."""
     amounts = job.authority.budget.spent
     return dumps({currency: f"{amount:f}" for currency, amount in amounts.items()})
+
+
+def keep_spent(job: Job) -> None:
+    """Have what a durable job has spent stored together with the event that says so."""
+    each: Job | None = job
+    while each is not None:
+        if each.memory.durable and each.authority.budget.spent_anything:
+            each.core.store.put(KeepSpent(each.id, spent(each)))
+        each = each.parent
 
 
 def remaining(job: Job, charged: Charge) -> Iterator[tuple[Job, JsonObject]]:

@@ -6,13 +6,17 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+import trio
+
 from arcp_trio.authority.grants import DELEGATE
 from arcp_trio.authority.lease import Lease
 from arcp_trio.authority.narrowing import narrowed
 from arcp_trio.runtime.job.acceptance import accept
 from arcp_trio.runtime.job.draft import JobSource, Wanted
+from arcp_trio.runtime.job.durable import steps
 from arcp_trio.runtime.job.events import add_event, give_way
 from arcp_trio.runtime.job.granting import decided_lease
+from arcp_trio.runtime.job.stored_results import stored_result
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.store.records import Status
 from arcp_trio.wire.agent_ref import parse_agent_ref
@@ -27,8 +31,8 @@ from arcp_trio.wire.errors import (
     error_from_payload,
 )
 from arcp_trio.wire.ids import new_id
-from arcp_trio.wire.json import Json, JsonLike, dumps, loads
-from arcp_trio.wire.lease_request import Amount, decimal_text, lease_request
+from arcp_trio.wire.json import JsonLike, JsonValue, dumps, loads
+from arcp_trio.wire.lease_request import Amount, decimal_text, lease_request, need_mapping
 from arcp_trio.wire.timestamps import rfc3339
 
 if TYPE_CHECKING:
@@ -43,22 +47,33 @@ _FAILURES: Final[Mapping[Status, type[ArcpError]]] = {
 }
 
 
-async def result_of(child: Job) -> Json:
+async def result_of(parent: Job, child_id: str) -> JsonValue | bytes:
     """Wait for the end of a child and return what its agent returned, or streamed.
 
     Raises:
         JobFailed, JobCancelled, JobTimedOut: the child did not succeed.
         InternalError: what it streamed is no longer stored.
     """
+    child = parent.children.remembered(child_id) or parent.jobs.live.get(child_id)
+    if child is None:
+        return await stored_result(parent.core, child_id, _failure)
+    if child.outcome is None:
+        parent.memory.note_progress()
     await child.over()
     outcome = child.outcome
+    if outcome is None:
+        await trio.sleep_forever()  # it is suspended, and so is its parent
     assert outcome is not None
-    error = outcome.error
-    if error is None:
-        if child.chunks is not None:
-            return await child.chunks.whole(child)
-        return loads(outcome.result)
-    raise _FAILURES.get(outcome.status, JobFailed)(
+    if outcome.error is not None:
+        raise _failure(outcome.status, outcome.error)
+    if child.chunks is not None:
+        return await child.chunks.whole(child)
+    return loads(outcome.result)
+
+
+def _failure(status: Status, error: ArcpError) -> ArcpError:
+    """Return the error of a child as its parent gets it."""
+    return _FAILURES.get(status, JobFailed)(
         error.message, details=error.details, retryable=error.retryable, code=error.code
     )
 
@@ -66,15 +81,27 @@ async def result_of(child: Job) -> Json:
 async def delegate(
     parent: Job,
     agent: str,
-    input: Json,  # noqa: A002 - its name on the wire
+    input: JsonLike,  # noqa: A002 - its name on the wire
     *,
     lease: Mapping[str, Sequence[str]] | None,
     budget: Mapping[str, Amount] | None,
     expires_in: float | None,
     max_runtime: float | None,
-) -> Job:
-    """Emit a `delegate` event, then accept the child, or emit why there is none."""
+    key: str,
+) -> str:
+    """Emit `delegate`, then accept the child, or emit why it is refused; return the child's id.
+
+    A durable job remembers the child under `key`: a later run gets the same.
+    """
+    need_mapping("budget", budget, '{"USD": "5.00"}')
+    parent.refuse_if_suspended()
     delegate_id = new_id("del_")
+    if not parent.memory.durable:
+        key = delegate_id  # nothing is remembered, so that a name may come twice
+    state = parent.memory.begin(key, steps.CHILD) or {}
+    if "done" in state:
+        return str(state["done"])
+    delegate_id = str(state.get("delegate_id", delegate_id))
     amounts = {
         # Text is taken as it is: reading the lease refuses what is not an amount.
         currency: amount if isinstance(amount, str) else decimal_text(amount)
@@ -91,7 +118,9 @@ async def delegate(
         "lease_request": request,
         "lease_constraints": None if expires_at is None else {"expires_at": expires_at},
     }
-    add_event(parent, "delegate", body)
+    if "delegate_id" not in state:
+        add_event(parent, "delegate", body)
+        parent.memory.change(key, parent.journal.length, delegate_id=delegate_id)
     try:
         await give_way(parent)
         wanted = _wanted(parent, agent, input, request, expires_at, max_runtime)
@@ -99,17 +128,19 @@ async def delegate(
         # An entry of the parent's journal: its client learns of the child after the `delegate`
         # event, even if it was away, or is another session that came with the same key later.
         parent.journal.accept_child(new.job.id, new.tail)
+        parent.memory.finish(key, parent.journal.length, dumps(new.job.id), {})
         new.start_once_stored()
     except ArcpError as error:
         # An agent that does not catch it ends its job with an error that names the delegation.
-        raise _refuse(parent, delegate_id, agent, error) from error
+        raise _refuse(parent, delegate_id, agent, error, key) from error
     except BaseException as error:
-        _refuse(parent, delegate_id, agent, error)
+        _refuse(parent, delegate_id, agent, error, key)
         raise
-    return new.job
+    parent.children.remember(new.job)
+    return new.job.id
 
 
-def _refuse(parent: Job, delegate_id: str, agent: str, error: BaseException) -> ArcpError:
+def _refuse(parent: Job, delegate_id: str, agent: str, error: BaseException, key: str) -> ArcpError:
     """Emit to whom a delegation is refused, and why; return the same as an error.
 
     There is no checkpoint, as the task may be cancelled.
@@ -119,11 +150,13 @@ def _refuse(parent: Job, delegate_id: str, agent: str, error: BaseException) -> 
     log.info("delegation refused", extra=parent.facts | refused)
     if not parent.ended:
         add_event(parent, "tool_result", {"call_id": delegate_id, "error": refusal.payload()})
+        if not parent.suspended and parent.outcome is None:
+            parent.memory.reset(key, parent.journal.length)
     return refusal
 
 
 def _told(agent: str, error: BaseException) -> ArcpError:
-    """Return what the client reads of a delegation that has failed."""
+    """Return the error that the client reads of a failed delegation."""
     if isinstance(error, ArcpError):
         told = error.payload()
     elif isinstance(error, Exception):
@@ -135,7 +168,7 @@ def _told(agent: str, error: BaseException) -> ArcpError:
 
 
 def _authorized(parent: Job, agent: str) -> Agent:
-    """Return the agent that is meant, if the parent's lease allows to delegate to it.
+    """Return the agent of this name, if the parent's lease allows to delegate to it.
 
     Raises:
         ArcpError: the lease does not allow it; or else there is no such agent.
@@ -153,7 +186,7 @@ def _authorized(parent: Job, agent: str) -> Agent:
 def _wanted(
     parent: Job,
     agent: str,
-    input: Json,  # noqa: A002
+    input: JsonLike,  # noqa: A002
     request: Mapping[str, Sequence[str]],
     expires_at: str | None,
     max_runtime: float | None,
@@ -161,7 +194,7 @@ def _wanted(
     """Return what the child is to be, within what its parent has.
 
     Raises:
-        ArcpError: the parent may not delegate, or not that.
+        ArcpError: the parent may not delegate this.
     """
     core = parent.core
     parent.refuse_if_ending()

@@ -11,11 +11,14 @@ import attrs
 
 from arcp_trio.runtime.credentials.credential import Credential
 from arcp_trio.runtime.job.delegation import delegate, result_of
+from arcp_trio.runtime.job.durable import steps
+from arcp_trio.runtime.job.durable.places import Telling
 from arcp_trio.runtime.job.events import emit
 from arcp_trio.runtime.job.files import open_file
+from arcp_trio.runtime.job.questions import ask
 from arcp_trio.runtime.job.result_writer import Encoding, ResultWriter
 from arcp_trio.runtime.job.tools import OpenCall
-from arcp_trio.wire.json import Json
+from arcp_trio.wire.json import JsonLike, JsonObject, JsonValue, loads
 from arcp_trio.wire.lease_request import Amount
 
 if TYPE_CHECKING:
@@ -34,8 +37,11 @@ class JobFacts:
     principal: str
     trace_id: str
     parent_id: str | None
-    lease: Mapping[str, Json]
+    lease: Mapping[str, JsonLike]
     expires_at: str | None
+    durable: bool = False
+    run: int = 1
+    """Which call of the agent this is."""
 
 
 class Desk:
@@ -48,7 +54,8 @@ class Desk:
     def __init__(self, job: Job) -> None:
         self.job = job
         self._calls: dict[str, OpenCall] = {}
-        self._children: dict[str, Job] = {}
+        self._children: set[str] = set()
+        """Ids of the jobs that the agent has delegated to."""
         self._writer: ResultWriter | None = None
 
     def facts(self) -> JobFacts:
@@ -64,6 +71,8 @@ class Desk:
             parent_id=None if job.parent is None else job.parent.id,
             lease=job.authority.lease.wire(),
             expires_at=job.authority.lease.expires_at,
+            durable=job.memory.durable,
+            run=job.memory.run,
         )
 
     # -- at once
@@ -100,15 +109,63 @@ class Desk:
         call = self._calls.get(call_id)
         return nullcontext() if call is None else call.span.current()
 
+    # -- what the job remembers
+
+    def finish_step(self, key: str, result: str) -> None:
+        """End a step with its result, as JSON."""
+        steps.finish(self.job, key, result.encode())
+
+    def fail_step(self, key: str, failed: int, pause: float) -> float:
+        """Count a call of a step's function that failed; return when to try again."""
+        return steps.fail(self.job, key, failed, pause)
+
+    def finish_tool(self, key: str, call_id: str, result: str) -> None:
+        """End a tool call that is a step with its result, as JSON."""
+        encoded = result.encode()
+        steps.finish_call(self.job, key, self._calls[call_id], loads(encoded), encoded)
+        del self._calls[call_id]
+
+    def fail_tool(self, key: str, call_id: str, error: BaseException) -> None:
+        """End a tool call that is a step with an error, unless it has ended."""
+        if (call := self._calls.pop(call_id, None)) is not None:
+            steps.fail_call(self.job, key, call, error)
+
+    async def begin_step(self, key: str) -> JsonObject | None:
+        """Begin a step; return what an earlier run has left of it."""
+        return await steps.begin(self.job, key, steps.STEP)
+
+    async def begin_tool(self, key: str, tool: str, args: JsonLike) -> JsonObject:
+        """Begin a tool call that is a step; return what an earlier run has left, and its id."""
+        state, call = await steps.begin_call(self.job, key, tool, args)
+        if call is not None:
+            self._calls[call.id] = call
+        return state
+
+    async def memos_kept(self) -> None:
+        """Wait until what the job remembers is stored."""
+        await self.job.memory.kept()
+
+    async def pause(self, until: float, most: float) -> None:
+        """Wait until a step is to be tried again."""
+        await steps.pause(self.job, until, most)
+
+    async def sleep(self, key: str, seconds: float | None, until: float | None) -> bool:
+        """Sleep; return whether an earlier run had begun to."""
+        return await steps.sleep(self.job, key, seconds, until)
+
     # -- with a wait
 
-    async def emit(self, kind: str, body: Mapping[str, Json]) -> None:
+    async def emit(
+        self, kind: str, body: Mapping[str, JsonLike], telling: int = Telling.ALWAYS
+    ) -> None:
         """Emit an event."""
-        await emit(self.job, kind, body)
+        await emit(self.job, kind, body, Telling(telling))
 
-    async def begin_call(self, call_id: str, tool: str, args: Json) -> None:
+    async def begin_call(
+        self, call_id: str, tool: str, args: JsonLike, telling: int = Telling.ALWAYS
+    ) -> None:
         """Begin a tool call, unless the lease does not allow it."""
-        call = OpenCall(self.job, call_id)
+        call = OpenCall(self.job, call_id, Telling(telling))
         call.announce(tool, args)
         self._calls[call_id] = call
         try:
@@ -117,7 +174,7 @@ class Desk:
             self.fail_call(call_id, error)
             raise
 
-    async def end_call(self, call_id: str, result: Json) -> None:
+    async def end_call(self, call_id: str, result: JsonLike) -> None:
         """End a tool call with its result."""
         if (call := self._calls.pop(call_id, None)) is not None:
             await call.end(result)
@@ -143,14 +200,15 @@ class Desk:
     async def delegate(
         self,
         agent: str,
-        input: Json,  # noqa: A002 - its name on the wire
+        input: JsonLike,  # noqa: A002 - its name on the wire
         lease: Mapping[str, Sequence[str]] | None,
         budget: Mapping[str, Amount] | None,
         expires_in: float | None,
         max_runtime: float | None,
+        key: str,
     ) -> str:
         """Give work to another agent, and return the child's id."""
-        child = await delegate(
+        child_id = await delegate(
             self.job,
             agent,
             input,
@@ -158,19 +216,35 @@ class Desk:
             budget=budget,
             expires_in=expires_in,
             max_runtime=max_runtime,
+            key=key,
         )
-        self._children[child.id] = child
-        return child.id
+        self._children.add(child_id)
+        return child_id
 
-    async def child_result(self, child_id: str) -> Json:
+    async def child_result(self, child_id: str) -> JsonValue | bytes:
         """Wait for the end of a child, and return its result."""
-        return await result_of(self._children[child_id])
+        if child_id not in self._children:
+            raise KeyError(child_id)
+        return await result_of(self.job, child_id)
 
     async def rotate(self, credential_id: str) -> Credential:
         """Replace a credential by a new one."""
         if self.job.wallet is None:
             raise KeyError(credential_id)
         return await self.job.wallet.rotate(credential_id)
+
+    async def ask(
+        self,
+        key: str,
+        prompt: str,
+        options: Sequence[str] | None,
+        schema: Mapping[str, JsonLike] | None,
+        to: str | None,
+        expires_in: float | None,
+    ) -> JsonObject:
+        """Ask people; return whether an earlier run had, and the answer if there is one."""
+        known, done = await ask(self.job, key, prompt, options, schema, to, expires_in)
+        return {"known": known, **done}
 
     async def over(self) -> None:
         """Wait until the job has ended."""

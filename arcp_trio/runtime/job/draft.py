@@ -11,6 +11,7 @@ import trio
 from arcp_trio.authority.authority import Authority
 from arcp_trio.authority.budget import Budget
 from arcp_trio.runtime.job.agent_run import AgentRun
+from arcp_trio.runtime.job.durable.memory import Memory
 from arcp_trio.runtime.job.job import Job
 from arcp_trio.runtime.job.journal import Journal
 from arcp_trio.runtime.job.provisioning import wallet_for
@@ -95,7 +96,7 @@ def draft(jobs: Jobs, wanted: Wanted, source: JobSource) -> Job:
         raise store_trouble()
     jobs.refuse_if_full(source.principal, len(wanted.input))
     job_id = new_id("job_")
-    span = _span(core, job_id, wanted, source)
+    span = job_span(core, job_id, wanted.agent, wanted.lease, source.trace, parent)
     trace_id = _trace_id(source.trace) or span.trace_id or secrets.token_hex(16)
     above = None if parent is None else parent.journal
     job = Job(
@@ -110,8 +111,9 @@ def draft(jobs: Jobs, wanted: Wanted, source: JobSource) -> Job:
         span=span,
         submitters=source.submitters,
         journal=Journal(jobs, job_id, trace_id, source.session_id, above),
-        authority=_authority(core, wanted.lease, parent),
+        authority=authority_of(core, wanted.lease, parent),
         agent_run=AgentRun(grace=core.limits.cancel_grace_seconds, max_runtime=wanted.max_runtime),
+        memory=Memory(core, job_id, durable=_is_durable(core, wanted, parent)),
         sends_chunks=source.sends_chunks,
         parent=parent,
         delegate_id=source.delegate_id,
@@ -125,18 +127,25 @@ def draft(jobs: Jobs, wanted: Wanted, source: JobSource) -> Job:
     return job
 
 
-def _span(core: Core, job_id: str, wanted: Wanted, source: JobSource) -> Span:
+def _is_durable(core: Core, wanted: Wanted, parent: Job | None) -> bool:
+    """Return whether the job's agent is to be called again after a restart."""
+    kept = parent is None or parent.memory.durable
+    return wanted.agent.durable and core.store.durable and kept
+
+
+def job_span(
+    core: Core, job_id: str, agent: Agent, lease: Lease, trace: str | None, parent: Job | None
+) -> Span:
+    """Begin the span of a job."""
     attributes = {
         "arcp.job.id": job_id,
-        "arcp.agent.name": wanted.agent.name,
-        "arcp.agent.version": wanted.agent.version,
+        "arcp.agent.name": agent.name,
+        "arcp.agent.version": agent.version,
     }
-    if wanted.lease.expires_at is not None:
-        attributes["arcp.lease.expires_at"] = wanted.lease.expires_at
-    above = None if source.parent is None else source.parent.span
-    return core.tracer.start(
-        f"job {wanted.agent.name}", attributes, trace=source.trace, parent=above
-    )
+    if lease.expires_at is not None:
+        attributes["arcp.lease.expires_at"] = lease.expires_at
+    above = None if parent is None else parent.span
+    return core.tracer.start(f"job {agent.name}", attributes, trace=trace, parent=above)
 
 
 def _trace_id(trace: str | None) -> str | None:
@@ -144,7 +153,8 @@ def _trace_id(trace: str | None) -> str | None:
     return trace if trace is None or "-" not in trace else trace.split("-")[1]
 
 
-def _authority(core: Core, lease: Lease, parent: Job | None) -> Authority:
+def authority_of(core: Core, lease: Lease, parent: Job | None) -> Authority:
+    """Return what a job may do by its lease, below its parent's."""
     above = None if parent is None else parent.authority
     return Authority(
         lease=lease,

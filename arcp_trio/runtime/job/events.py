@@ -7,39 +7,65 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from arcp_trio.runtime.job import costs
+from arcp_trio.runtime.job.durable.places import Telling
 from arcp_trio.runtime.job.result_chunks import ResultChunks
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.wire import events
+from arcp_trio.wire.event_bodies import MetricBody, ResultChunkBody
+from arcp_trio.wire.events import InvalidEvent
+from arcp_trio.wire.questions import QUESTION
 from arcp_trio.wire.timestamps import rfc3339
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from arcp_trio.runtime.job.job import Job
-    from arcp_trio.wire.json import Json
+    from arcp_trio.wire.json import JsonLike
 
 EMITS_PER_CHECKPOINT: Final = 64
 """How many emits of a job one checkpoint is for; the others only look for cancellation."""
 
 
-async def emit(job: Job, kind: str, body: Mapping[str, Json]) -> None:
-    """Add an event to the journal in one step; then give way, or wait for the store."""
-    add_event(job, kind, body)
+async def emit(
+    job: Job, kind: str, body: Mapping[str, JsonLike], telling: Telling = Telling.ALWAYS
+) -> None:
+    """Add an agent's event to the journal in one step; then give way, or wait for the store."""
+    if kind == QUESTION:
+        raise InvalidEvent(f"{kind}: job.ask emits it")
+    add_event(job, kind, body, telling)
     await give_way(job)
 
 
-def add_event(job: Job, kind: str, body: Mapping[str, Json]) -> None:
+def add_event(
+    job: Job,
+    kind: str,
+    body: Mapping[str, JsonLike],
+    telling: Telling = Telling.ALWAYS,
+    *,
+    to_remember: bool = False,
+) -> None:
     """Add an event to the journal, and take what it says was spent off the budgets.
+
+    An event that an earlier run of a durable job has had told is passed over, and so is one of a
+    job that is suspended, unless it is a result `to_remember`.
 
     Raises:
         InvalidEvent: the body is not what its kind wants; nothing was added.
         ArcpError: the event is too large, or the job has ended.
     """
     payload = _encoded(job, kind, body)
-    if kind == "result_chunk" and not _take_chunk(job, body):
+    if kind == "result_chunk":
+        telling = Telling.ALWAYS  # each run has a result of its own
+        if not _take_chunk(job, body):
+            return
+    if job.suspended and not to_remember:
         return
-    charged = costs.charge(job, body) if kind == "metric" else None
-    _append(job, kind, body, payload)
+    if telling is Telling.UNLESS_TOLD and job.memory.passes_over(payload):
+        return
+    charged = _charge(job, body) if kind == "metric" else None
+    _append(job, kind, body, payload, once=telling is not Telling.ALWAYS)
+    if kind == "metric":
+        costs.keep_spent(job)
     if kind != "result_chunk":
         job.last_event.note(kind, body, payload)
     if charged is not None:
@@ -47,16 +73,19 @@ def add_event(job: Job, kind: str, body: Mapping[str, Json]) -> None:
             _append(each, "metric", metric, _encoded(each, "metric", metric))
 
 
-def _append(job: Job, kind: str, body: Mapping[str, Json], payload: bytes) -> None:
-    job.journal.append("job.event", payload, feature=events.feature_of(kind, body))
+def _append(
+    job: Job, kind: str, body: Mapping[str, JsonLike], payload: bytes, *, once: bool = False
+) -> None:
+    feature = events.feature_of(kind, body)
+    job.journal.append("job.event", payload, feature=feature, once=once)
 
 
-def add_event_with_holes(job: Job, kind: str, body: Mapping[str, Json]) -> None:
+def add_event_with_holes(job: Job, kind: str, body: Mapping[str, JsonLike]) -> None:
     """Add an event whose secrets are filled in as it is sent."""
     job.journal.append("job.event", _encoded(job, kind, body), holes=True)
 
 
-def _encoded(job: Job, kind: str, body: Mapping[str, Json]) -> bytes:
+def _encoded(job: Job, kind: str, body: Mapping[str, JsonLike]) -> bytes:
     payload = events.encode_event(kind, body, rfc3339(job.core.clock.now()))
     if len(payload) > job.most_payload_bytes:
         most = job.core.limits.frame_bytes_out
@@ -65,10 +94,18 @@ def _encoded(job: Job, kind: str, body: Mapping[str, Json]) -> bytes:
     return payload
 
 
-def _take_chunk(job: Job, chunk: Mapping[str, Json]) -> bool:
+def _charge(job: Job, body: Mapping[str, JsonLike]) -> costs.Charge | None:
+    metric = events.read_body("metric", body)
+    assert isinstance(metric, MetricBody)
+    return costs.charge(job, metric)
+
+
+def _take_chunk(job: Job, body: Mapping[str, JsonLike]) -> bool:
     """Count a chunk of the result; return whether it goes on the wire."""
+    chunk = events.read_body("result_chunk", body)
+    assert isinstance(chunk, ResultChunkBody)
     if job.chunks is None:
-        job.chunks = ResultChunks(chunk["result_id"])
+        job.chunks = ResultChunks(chunk.result_id)
     job.chunks.take(job, chunk)
     return job.sends_chunks
 

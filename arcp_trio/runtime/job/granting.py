@@ -1,4 +1,4 @@
-"""What a job is given of the lease that it asks for, and which files are given to nobody."""
+"""What a job is given of the lease that it asks for, and the files that no lease opens."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from arcp_trio.runtime.job.events import add_event
 from arcp_trio.wire.errors import ArcpError, InternalError
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.access import Policy
     from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.job.agents import Agent
+    from arcp_trio.runtime.job.job import Job
     from arcp_trio.store.interface import Store
 
 log = logging.getLogger(__name__)
@@ -48,6 +50,13 @@ def decided_lease(core: Core, principal: str, agent: Agent, requested: Lease) ->
     except Exception as error:  # a fence: the policy is the program's
         log.exception("policy failed", extra={"principal": principal, "agent": agent.ref})
         raise InternalError("the runtime has a fault") from error
+
+
+def warn_of_idle_grants(job: Job) -> None:
+    """Tell the job's clients of grants that allow nothing: most likely they are mistakes."""
+    idle = job.authority.lease.idle()
+    if idle is not None:
+        add_event(job, "log", {"level": "warn", "message": idle})
 
 
 def reserved_paths(policy: Policy, store: Store) -> Sequence[str]:

@@ -12,23 +12,24 @@ from arcp_trio.runtime.job import costs, outcome
 from arcp_trio.runtime.job.agent_run import AgentRun
 from arcp_trio.runtime.job.agents import Agent
 from arcp_trio.runtime.job.children import Children
-from arcp_trio.runtime.job.events import add_event
+from arcp_trio.runtime.job.granting import warn_of_idle_grants
 from arcp_trio.runtime.job.journal import Journal
 from arcp_trio.runtime.job.last_event import LastEvent
-from arcp_trio.runtime.job.outcome import Outcome
+from arcp_trio.runtime.job.outcome import Outcome, log_end
+from arcp_trio.runtime.job.questions import Questions
 from arcp_trio.runtime.job.result_chunks import ResultChunks
 from arcp_trio.store.records import Status
 from arcp_trio.store.writes import StartJob
-from arcp_trio.wire.errors import ArcpError, LeaseExpired
+from arcp_trio.wire.errors import ArcpError, InternalError, LeaseExpired
 from arcp_trio.wire.json import dumps
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from decimal import Decimal
+    from collections.abc import Sequence
 
     from arcp_trio.authority.authority import Authority
     from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.credentials.wallet import Wallet
+    from arcp_trio.runtime.job.durable.memory import Memory
     from arcp_trio.runtime.job.jobs import Jobs
     from arcp_trio.runtime.tracing import Span
 
@@ -58,6 +59,7 @@ class Job:
     journal: Journal
     authority: Authority
     agent_run: AgentRun
+    memory: Memory
     sends_chunks: bool
     """Whether chunks of its result go on the wire; if not, they are kept for an inline result."""
     parent: Job | None = None
@@ -71,20 +73,28 @@ class Job:
     """Its acceptance is stored, or in the store's queue."""
     ended: bool = False
     """Its terminal is in the journal: nothing with its id follows."""
+    revived: bool = False
+    """An earlier runtime has begun it."""
+    suspended: bool = False
+    """The next runtime calls its agent again: but for results of steps, nothing more is taken."""
     wallet: Wallet | None = None
     """Its credentials, if it may have any (§9.8)."""
     chunks: ResultChunks | None = None
     """Its result, once the agent has begun to stream one."""
     children: Children = attrs.field(factory=Children)
     """Jobs that it delegated to and that have not ended."""
+    questions: Questions = attrs.field(factory=Questions)
+    """What it asks people."""
     last_event: LastEvent = attrs.field(factory=LastEvent)
     started_at: float | None = None
     """When its agent was called, on the runtime's clock."""
     finished_at: float | None = None
     emits: int = 0
     """How often its agent has emitted."""
-    _drafted_at: float = attrs.field(factory=trio.current_time)
+    drafted_at: float = attrs.field(factory=trio.current_time)
     """When it was drafted, on Trio's clock."""
+    decided: trio.Event = attrs.field(factory=trio.Event)
+    """Set once it is decided how the job ends, or that it is suspended."""
     _outcome: Outcome | None = None
     _is_stopping: bool = False
     """A task waits for the agent to stop."""
@@ -97,21 +107,35 @@ class Job:
 
         A job whose end was decided before its start does not call its agent.
         """
-        if self.lease_is_over:
-            self._decide_expired()
-        if self._outcome is None:
-            self.status = Status.RUNNING
-            self.started_at = self.core.clock.now()
-            self.core.store.put(StartJob(self.id, self.started_at))
-            self._warn_of_idle_grants()
+        self.decide_if_late()
+        if self._outcome is None and not self.suspended:
+            if self.started_at is None:
+                self.status = Status.RUNNING
+                self.started_at = self.core.clock.now()
+                self.core.store.put(StartJob(self.id, self.started_at))
+                warn_of_idle_grants(self)
             await self.agent_run.run(self)
-        await self._finish()
+        await self._end()
 
-    def _warn_of_idle_grants(self) -> None:
-        """Tell the job's clients of grants that allow nothing: most likely they are mistakes."""
-        idle = self.authority.lease.idle()
-        if idle is not None:
-            add_event(self, "log", {"level": "warn", "message": idle})
+    def suspend(self) -> None:
+        """Cancel the agent, and leave the job to the next runtime, without an end."""
+        self.suspended = True
+        self.decided.set()
+        self.memory.suspend()
+        self.agent_run.cancel("the runtime is shutting down")
+        if self.revived or self.agent_run.begun:  # else its start is yet to come, or it is given up
+            self._start_stopping()
+
+    def _leave(self) -> None:
+        """Be gone from this runtime, which has suspended the job."""
+        if not self._over.is_set():
+            log.info("job suspended", extra=self.facts)
+            if self.wallet is not None:
+                self.wallet.close()
+            self._over.set()
+            self.leave_tree()
+            self.jobs.suspended(self)
+            self.span.end({"arcp.job.outcome": "suspended"})
 
     @property
     def facts(self) -> dict[str, object]:
@@ -143,6 +167,7 @@ class Job:
         """
         if self._outcome is None:
             self._outcome = outcome
+            self.decided.set()
             return True
         return False
 
@@ -157,7 +182,11 @@ class Job:
         if not self.accepted:
             if self.wallet is not None:
                 self.wallet.close()  # so that no credentials are issued, and the job is given up
-        elif not self._is_stopping:
+        else:
+            self._start_stopping()
+
+    def _start_stopping(self) -> None:
+        if not self._is_stopping:
             self._is_stopping = True
             self.jobs.start_stopping(self)
 
@@ -172,6 +201,17 @@ class Job:
         deadline = self.authority.deadline
         return deadline is not None and trio.current_time() >= deadline
 
+    def decide_if_late(self) -> None:
+        """Decide the end of a job that must not go on, by the earlier of its deadlines."""
+        limit_ends, lease_ends = self.agent_run.deadline, self.authority.deadline
+        if self.lease_is_over and (
+            limit_ends is None or lease_ends is None or lease_ends <= limit_ends
+        ):
+            self._decide_expired()
+        elif limit_ends is not None and trio.current_time() >= limit_ends:
+            assert self.agent_run.max_runtime is not None
+            self.decide(outcome.timed_out(self.agent_run.max_runtime))
+
     def expire(self) -> None:
         """End the job, whose lease is over (§9.5)."""
         self._decide_expired()
@@ -184,11 +224,17 @@ class Job:
 
     async def stop_agent(self) -> None:
         """Wait for the agent to stop within its grace; finish without it if it does not."""
-        if self.ended or self.status is Status.PENDING:  # the agent was not called, nor will be
-            await self._finish()
+        if self.ended or not self.agent_run.begun:  # the agent was not called, nor will be
+            await self._end()
         elif not await self.agent_run.stopped():
             log.warning("agent does not stop: cut off", extra=self.facts)
             self.agent_run.cancel("the job is over")
+            await self._end()
+
+    async def _end(self) -> None:
+        if self.suspended:
+            self._leave()
+        else:
             await self._finish()
 
     def abandon(self) -> None:
@@ -223,25 +269,14 @@ class Job:
             budget=dumps(budget_left) if budget_left else None,
             spent=costs.spent(self),
             last_event=self.last_event.words,
+            durable=self.memory.durable,
         )
         self._over.set()
         self.leave_tree()
-        self._log_end(outcome, budget_left)
+        log_end(self, outcome, budget_left)
         with self._store_scope:
             await group.committed()
             self.jobs.remove(self)
-
-    def _log_end(self, outcome: Outcome, budget_left: Mapping[str, Decimal]) -> None:
-        """Tell the log and the tracer how the job ended."""
-        code = None if outcome.error is None else outcome.error.code
-        seconds = round(trio.current_time() - self._drafted_at, 3)
-        facts = {"outcome": outcome.status, "code": code, "seconds": seconds}
-        log.info("job ended", extra=self.facts | facts)
-        attributes: dict[str, str | list[str]] = {"arcp.job.outcome": outcome.status}
-        if budget_left:
-            left = [f"{currency}:{amount}" for currency, amount in budget_left.items()]
-            attributes["arcp.budget.remaining"] = left
-        self.span.end(attributes, code=code)
 
     # -- parent and children (§10)
 
@@ -292,6 +327,15 @@ class Job:
         """
         if self._outcome is not None:
             raise self._outcome.refusal()
+
+    def refuse_if_suspended(self) -> None:
+        """Refuse to begin anything that belongs to the next run.
+
+        Raises:
+            InternalError: the job is suspended.
+        """
+        if self.suspended:
+            raise InternalError("the runtime is shutting down, and the job goes on after that")
 
     def refuse_if_ended(self) -> None:
         """Refuse to add anything after the terminal.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from arcp_trio.runtime.credentials.credential import Credential
 from arcp_trio.runtime.job.desk import Desk, JobFacts
-from arcp_trio.wire.json import Json, loads
+from arcp_trio.wire.json import Json, JsonValue, loads
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.job.link import Link
@@ -22,7 +22,7 @@ class JobView:
         self._link = link
         self._facts = facts
         self._deadline = deadline
-        self._input: tuple[Json] | None = None
+        self._input: tuple[JsonValue] | None = None
 
     @property
     def id(self) -> str:
@@ -46,6 +46,11 @@ class JobView:
         if self._input is None:
             self._input = (loads(self._facts.input),)
         return self._input[0]
+
+    @property
+    def run(self) -> int:
+        """Which call of the agent this is: 1, and one more after each restart of a durable job."""
+        return self._facts.run
 
     @property
     def principal(self) -> str:

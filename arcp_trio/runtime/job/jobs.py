@@ -15,7 +15,7 @@ from arcp_trio.runtime.job.link import DirectLink
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.runtime.tasks import first_of, start_clean
 from arcp_trio.runtime.wake import Wake
-from arcp_trio.wire.json import Json
+from arcp_trio.wire.json import JsonLike
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 class AgentProcesses(Protocol):
     """Runs agents in processes of their own."""
 
-    async def run_agent(self, desk: Desk) -> Json:
+    async def run_agent(self, desk: Desk) -> JsonLike:
         """Call a job's agent, and return what it returns."""
         ...
 
@@ -53,6 +53,8 @@ class Jobs:
         self.revoker = revoker
         self.threads = AgentThreads(core)
         self.live: dict[str, Job] = {}
+        self._suspended: dict[str, Job] = {}
+        """Jobs that the next runtime goes on with. What they ask can still be answered."""
         self._workers = workers
         self._nursery = nursery
         self._count: Counter[str] = Counter()
@@ -75,7 +77,7 @@ class Jobs:
     # -- coming and going
 
     def refuse_if_full(self, principal: str, input_bytes: int) -> None:
-        """Refuse another job if there are as many as there may be, or if its input is too much.
+        """Refuse another job if the limits of jobs or of their inputs are reached.
 
         Raises:
             InternalError: a limit is reached.
@@ -109,6 +111,15 @@ class Jobs:
             self._to_forget.append((job.finished_at, job.id))
         self._one_ended.set()
 
+    def suspended(self, job: Job) -> None:
+        """Note that a job is gone from this runtime, but not over."""
+        self.remove(job)
+        self._suspended[job.id] = job
+
+    def with_questions(self, job_id: str) -> Job | None:
+        """Return a job whose questions can be answered: one that is alive, or suspended."""
+        return self.live.get(job_id) or self._suspended.get(job_id)
+
     def take_forgotten(self, finished_before: float) -> list[str]:
         """Return the ids of jobs that are to be forgotten and ended before then, each once."""
         taken: list[str] = []
@@ -126,19 +137,24 @@ class Jobs:
     def start(self, job: Job) -> None:
         """Run a job in a context of its own, with nothing of the connection that it came by."""
         if not self._closed:
-            log.info("job accepted", extra=job.facts | {"trace_id": job.trace_id})
+            log.debug("job accepted", extra=job.facts)
             start_clean(self._nursery, job.run, name=f"job {job.id}")
 
-    async def call_agent(self, job: Job) -> Json:
+    def begin_again(self, job: Job, call: Callable[[Job], Awaitable[None]]) -> None:
+        """Run a job that an earlier runtime has begun, as `call` does it."""
+        if not self._closed:
+            start_clean(self._nursery, call, job, name=f"job {job.id}")
+
+    async def call_agent(self, job: Job) -> JsonLike:
         """Call a job's agent where it runs, and return its result."""
         desk = Desk(job)
         if job.agent.process:
             return await self._workers.run_agent(desk)
         if job.agent.loop != "trio":
             return await self.threads.run(desk)
-        return await job.agent.function(
-            JobContext(DirectLink(desk), desk.facts(), job.agent_run.deadline)
-        )
+        context = JobContext(DirectLink(desk), desk.facts(), job.agent_run.deadline)
+        result: JsonLike = await job.agent.function(context)
+        return result
 
     def start_beside(self, job: Job, work: Callable[[], Awaitable[None]], name: str) -> None:
         """Start a task beside a job's agent, which ends with the job at the latest."""
@@ -156,15 +172,22 @@ class Jobs:
 
     # -- shutdown
 
+    def suspend_all(self) -> None:
+        """Suspend the durable jobs, all at once: the next runtime goes on with them."""
+        for job in list(self.live.values()):
+            if job.memory.durable and job.accepted and job.outcome is None and not job.suspended:
+                job.suspend()
+
     def end_all(self, outcome: Outcome, grace: float) -> None:
         """End every job; an agent has at most `grace` seconds to stop in."""
         for job in reversed(self.live.values()):  # children before their parents
             job.agent_run.shorten_grace(grace)
-            job.end(outcome)
+            if not job.suspended:
+                job.end(outcome)
 
-    async def none_left(self) -> None:
-        """Wait until no job is alive."""
-        while self.live:
+    async def none_left(self, *, but_suspended: bool = False) -> None:
+        """Wait until no job is alive; with `but_suspended`, none but those that are suspended."""
+        while not all(but_suspended and job.suspended for job in self.live.values()):
             await self._one_ended.wait()
 
     def abandon_all(self) -> None:

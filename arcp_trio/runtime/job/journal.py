@@ -17,6 +17,7 @@ from arcp_trio.wire.timestamps import rfc3339
 if TYPE_CHECKING:
     from arcp_trio.runtime.job.jobs import Jobs
     from arcp_trio.runtime.job.outcome import Outcome
+    from arcp_trio.store.memos import JournalExtent
     from arcp_trio.store.queue import Group
 
 SEGMENT_ENTRIES: Final = 64
@@ -68,14 +69,33 @@ class Journal:
         self._reader_awaited = False
         self._reader_moved = trio.Event()
 
+    def go_on_from(self, length: int, extent: JournalExtent) -> None:
+        """Continue a journal that an earlier runtime has begun."""
+        self.length, self._bytes = length, extent.size
+        # The sizes of its segments are not known: they are taken to be equal.
+        count = max(1, length - extent.first)
+        starts = range(extent.first - extent.first % -SEGMENT_ENTRIES, length + 1, SEGMENT_ENTRIES)
+        self._segments = deque([(extent.first, 0)])
+        self._segments += [
+            (index, extent.size * (index - extent.first) // count)
+            for index in starts
+            if index > extent.first
+        ]
+
     # -- writing: each entry in one step, so that concurrent emitters cannot change places
 
     def append(
-        self, message_type: str, payload: bytes, *, feature: str | None = None, holes: bool = False
+        self,
+        message_type: str,
+        payload: bytes,
+        *,
+        feature: str | None = None,
+        holes: bool = False,
+        once: bool = False,
     ) -> None:
         """Add an event; with `holes`, secrets are filled in as it is sent."""
         tail = self._tails.tail(message_type, payload, id=new_id())
-        self._append(self._entry(with_holes(tail) if holes else tail, feature=feature))
+        self._append(self._entry(with_holes(tail) if holes else tail, feature=feature, once=once))
         self._metrics.events += 1
         self._metrics.event_bytes += len(tail)
 
@@ -91,6 +111,7 @@ class Journal:
         budget: bytes | None,
         spent: bytes,
         last_event: str | None,
+        durable: bool,
     ) -> Group:
         """Add the terminal, which is the last entry."""
         tail = self._tails.tail(outcome.type, outcome.payload(rfc3339(now)), id=new_id())
@@ -105,6 +126,7 @@ class Journal:
                 error=outcome.error_brief,
                 spent=spent,
                 last_event=last_event,
+                durable=durable,
             )
         )
         self._hint(entry)
@@ -121,9 +143,10 @@ class Journal:
         feature: str | None = None,
         terminal: bool = False,
         child: str | None = None,
+        once: bool = False,
     ) -> Entry:
         ordinal = self._jobs.next_ordinal()
-        entry = Entry(self.length, ordinal, tail, feature, terminal, child)
+        entry = Entry(self.length, ordinal, tail, feature, terminal, child, once)
         self._count(entry)
         return entry
 

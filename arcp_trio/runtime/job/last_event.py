@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Final
 
-from arcp_trio.wire.json import Json, loads_exact
+from arcp_trio.wire.event_bodies import (
+    KINDS,
+    ArtifactRefBody,
+    Body,
+    DelegateBody,
+    LogBody,
+    MetricBody,
+    ProgressBody,
+    ResultChunkBody,
+    StatusBody,
+    ThoughtBody,
+    ToolCallBody,
+    ToolResultBody,
+)
+from arcp_trio.wire.events import read_body
+from arcp_trio.wire.json import JsonLike, loads_exact
 from arcp_trio.wire.plain_text import one_line
+from arcp_trio.wire.questions import QUESTION
 
 MOST_CHARACTERS: Final = 200
 KEPT_BYTES: Final = 2_048
@@ -21,7 +37,7 @@ class LastEvent:
         self._payload: bytes | None = None
         self._words: str | None = None
 
-    def note(self, kind: str, body: Mapping[str, Json], payload: bytes) -> None:
+    def note(self, kind: str, body: Mapping[str, JsonLike], payload: bytes) -> None:
         """Note an event, and its encoded payload."""
         if len(payload) <= KEPT_BYTES:
             self._payload = payload
@@ -34,54 +50,42 @@ class LastEvent:
         if self._payload is None:
             return self._words
         event = loads_exact(self._payload)
-        return in_words(event["kind"], event["body"])
+        return in_words(str(event["kind"]), event["body"])
 
 
-def in_words(kind: str, body: Mapping[str, Json]) -> str:
+def in_words(kind: str, body: JsonLike) -> str:
     """Put an event into one line of plain text."""
-    tell = _TELLERS.get(kind)
-    return one_line(kind if tell is None else tell(body), MOST_CHARACTERS)
+    if kind == QUESTION and isinstance(body, Mapping):
+        return one_line(f"asks: {body['prompt']}", MOST_CHARACTERS)
+    return one_line(_told(read_body(kind, body)) if kind in KINDS else kind, MOST_CHARACTERS)
 
 
-def _log(body: Mapping[str, Json]) -> str:
-    level: str = body["level"]
-    return body["message"] if level == "info" else f"{level}: {body['message']}"
-
-
-def _status(body: Mapping[str, Json]) -> str:
-    phase: str = body["phase"]
-    return phase if body.get("message") is None else f"{phase}: {body['message']}"
-
-
-def _tool_result(body: Mapping[str, Json]) -> str:
-    error = body.get("error")
-    if error is None:
-        return "a tool has answered"
-    return f"a tool has failed: {error['code']}: {error['message']}"
-
-
-def _metric(body: Mapping[str, Json]) -> str:
-    return f"{body['name']} {_number(body['value'])} {body.get('unit') or ''}"
-
-
-def _progress(body: Mapping[str, Json]) -> str:
-    total = body.get("total")
-    done = _number(body["current"]) + ("" if total is None else f"/{_number(total)}")
-    return f"{done} {body.get('units') or ''} {body.get('message') or ''}"
+def _told(body: Body) -> str:  # noqa: C901 - a case for each kind
+    match body:
+        case LogBody(level="info", message=text) | ThoughtBody(text=text):
+            return text
+        case LogBody():
+            return f"{body.level}: {body.message}"
+        case StatusBody():
+            return body.phase if body.message is None else f"{body.phase}: {body.message}"
+        case ToolCallBody():
+            return f"calls {body.tool}"
+        case ToolResultBody(error=dict() as error):
+            return f"a tool has failed: {error['code']}: {error['message']}"
+        case ToolResultBody():
+            return "a tool has answered"
+        case MetricBody():
+            return f"{body.name} {_number(body.value)} {body.unit or ''}"
+        case ArtifactRefBody():
+            return f"made {body.uri}"
+        case DelegateBody():
+            return f"delegates to {body.agent}"
+        case ProgressBody():
+            total = "" if body.total is None else f"/{_number(body.total)}"
+            return f"{_number(body.current)}{total} {body.units or ''} {body.message or ''}"
+        case ResultChunkBody():
+            return "result_chunk"
 
 
 def _number(value: float | Decimal) -> str:
     return format(value, "f") if isinstance(value, Decimal) else str(value)
-
-
-_TELLERS: Final[Mapping[str, Callable[[Mapping[str, Json]], str]]] = {
-    "log": _log,
-    "thought": lambda body: body["text"],
-    "status": _status,
-    "tool_call": lambda body: f"calls {body['tool']}",
-    "tool_result": _tool_result,
-    "metric": _metric,
-    "artifact_ref": lambda body: f"made {body['uri']}",
-    "delegate": lambda body: f"delegates to {body['agent']}",
-    "progress": _progress,
-}

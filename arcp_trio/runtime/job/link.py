@@ -8,6 +8,8 @@ from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from typing import Protocol, TypeVar, TypeVarTuple
 
+import trio
+
 from arcp_trio.runtime.job.desk import Desk
 
 _T = TypeVar("_T")
@@ -29,6 +31,10 @@ class Link(Protocol):
         """Return the block in which a tool call's span is the current one."""
         ...
 
+    def task(self) -> object:
+        """Return what stands for the task that calls this, as the agent's loop has it."""
+        ...
+
 
 class DirectLink:
     """The link of an agent that runs in the runtime's own loop."""
@@ -47,6 +53,10 @@ class DirectLink:
     def span(self, call_id: str) -> AbstractContextManager[object]:
         """Return the block in which a tool call's span is the current one."""
         return self.desk.span(call_id)
+
+    def task(self) -> object:
+        """Return the task that calls this."""
+        return trio.lowlevel.current_task()
 
 
 class Carrier(Protocol):
@@ -73,6 +83,10 @@ class DistantLink(ABC):
 
     @abstractmethod
     async def _wait(self, future: Future[_T]) -> _T: ...
+
+    @abstractmethod
+    def task(self) -> object:
+        """Return what stands for the task that calls this."""
 
     async def do(self, operation: Callable[[Desk, *_Ts], Awaitable[_T]], *args: *_Ts) -> _T:
         """Have an operation carried out, and wait for it."""

@@ -1,10 +1,12 @@
-"""How a job ends: the outcome, and its terminal message (§7.3)."""
+"""How a job ends: the outcome, its terminal message, and what the log tells (§7.3)."""
 
 from __future__ import annotations
 
-from typing import Final
+import logging
+from typing import TYPE_CHECKING, Final
 
 import attrs
+import trio
 
 from arcp_trio.store.records import Status
 from arcp_trio.wire.errors import (
@@ -18,6 +20,14 @@ from arcp_trio.wire.errors import (
 from arcp_trio.wire.json import MAX_DEPTH, dumps
 from arcp_trio.wire.messages import ErrorBrief, JobErrorBody, JobResult, payload_bytes
 from arcp_trio.wire.plain_text import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from decimal import Decimal
+
+    from arcp_trio.runtime.job.job import Job
+
+log = logging.getLogger(__name__)
 
 _MOST_BRIEF: Final = 200  # characters
 
@@ -137,3 +147,19 @@ def timed_out(seconds: float) -> Outcome:
     return Outcome(
         Status.TIMED_OUT, error=JobTimedOut(f"the job ran longer than {seconds:g} seconds")
     )
+
+
+def log_end(job: Job, outcome: Outcome, budget_left: Mapping[str, Decimal]) -> None:
+    """Tell the log and the tracer how a job has ended."""
+    code = None if outcome.error is None else outcome.error.code
+    seconds = round(trio.current_time() - job.drafted_at, 3)
+    # First what a line that is cut to the width of a terminal has to show.
+    ended = {"agent": job.agent.ref, "outcome": outcome.status, "code": code}
+    facts = {**ended, "seconds": seconds, **job.facts, "trace_id": job.trace_id}
+    # Thousands of measurements would hide the other jobs here, as in listings.
+    log.log(logging.DEBUG if job.forget else logging.INFO, "job ended", extra=facts)
+    attributes: dict[str, str | list[str]] = {"arcp.job.outcome": outcome.status}
+    if budget_left:
+        left = [f"{currency}:{amount}" for currency, amount in budget_left.items()]
+        attributes["arcp.budget.remaining"] = left
+    job.span.end(attributes, code=code)

@@ -10,13 +10,13 @@ from typing import Protocol
 
 from arcp_trio.runtime.job.asyncio_context import AsyncioContext
 from arcp_trio.runtime.job.blocking import BlockingContext
-from arcp_trio.wire.json import Json
+from arcp_trio.wire.json import JsonLike
 
 
 class OutsideWork(Protocol):
     """The call of an agent's function in a thread that nothing else needs."""
 
-    def run(self) -> Json:
+    def run(self) -> JsonLike:
         """Call the function, and return what it returns. May raise anything."""
         ...
 
@@ -30,7 +30,7 @@ class BlockingWork:
 
     def __init__(
         self,
-        function: Callable[[BlockingContext], Json],
+        function: Callable[[BlockingContext], JsonLike],
         context: BlockingContext,
         cancel: Callable[[], None],
     ) -> None:
@@ -38,7 +38,7 @@ class BlockingWork:
         self._context = context
         self._cancel = cancel
 
-    def run(self) -> Json:
+    def run(self) -> JsonLike:
         """Call the function."""
         return self._function(self._context)
 
@@ -51,7 +51,7 @@ class AsyncioWork:
     """The call of an agent with `loop="asyncio"`, in a loop of its own."""
 
     def __init__(
-        self, function: Callable[[AsyncioContext], Awaitable[Json]], context: AsyncioContext
+        self, function: Callable[[AsyncioContext], Awaitable[JsonLike]], context: AsyncioContext
     ) -> None:
         self._function = function
         self._context = context
@@ -59,12 +59,12 @@ class AsyncioWork:
         self._cancelled = False
         self._cancel_task: Callable[[], object] | None = None
 
-    def run(self) -> Json:
+    def run(self) -> JsonLike:
         """Run a loop until the function has returned and its tasks have ended."""
         with asyncio.Runner() as runner:
             return runner.run(self._call())
 
-    async def _call(self) -> Json:
+    async def _call(self) -> JsonLike:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None
         with self._lock:

@@ -53,6 +53,12 @@ async def provide(job: Job) -> None:
     job.refuse_if_ending()
 
 
+def announce_all(job: Job) -> None:
+    """Tell the submitter of credentials that were minted anew, after a restart."""
+    for credential in [] if job.wallet is None else job.wallet.all():
+        _announce(job, credential)
+
+
 def _order(job: Job) -> CredentialOrder:
     """Make an order within what the job may still do and spend."""
     authority, lease = job.authority, job.authority.lease

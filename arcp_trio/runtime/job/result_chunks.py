@@ -9,17 +9,19 @@ the job later is sent the terminal as it is, with the id of chunks that it is no
 from __future__ import annotations
 
 from binascii import a2b_base64, b2a_base64
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.store.interface import JournalTrimmed
+from arcp_trio.wire.envelope import payload_of
 from arcp_trio.wire.errors import ArcpError, InternalError, clip, error_from_payload
-from arcp_trio.wire.events import InvalidEvent
+from arcp_trio.wire.event_bodies import ResultChunkBody
+from arcp_trio.wire.events import InvalidEvent, read_body
 from arcp_trio.wire.features import Feature
-from arcp_trio.wire.json import Json, JsonValue, dumps, loads_object
+from arcp_trio.wire.json import JsonLike, dumps, loads_object
 
 if TYPE_CHECKING:
+    from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.job.job import Job
 
 PAGE_ENTRIES: Final = 1_024
@@ -43,7 +45,7 @@ class ResultChunks:
         self._all_text = True
         self._kept: list[bytes] = []
 
-    def take(self, job: Job, chunk: Mapping[str, Json]) -> None:
+    def take(self, job: Job, chunk: ResultChunkBody) -> None:
         """Count the next chunk, whose fields are of the right types; keep it if it is not sent.
 
         Raises:
@@ -52,17 +54,17 @@ class ResultChunks:
         """
         if self._failure is not None:
             raise error_from_payload(self._failure.payload())
-        if chunk["result_id"] != self.id:
+        if chunk.result_id != self.id:
             raise InvalidEvent(f"result_chunk: expected {clip(repr(self.id))} @ $.result_id")
         if self._finished:
             raise InvalidEvent("result_chunk: expected nothing after the last chunk @ $")
-        if chunk["chunk_seq"] != self.next_chunk:
+        if chunk.chunk_seq != self.next_chunk:
             raise InvalidEvent(f"result_chunk: expected {self.next_chunk} @ $.chunk_seq")
-        data = _decoded(chunk)
+        data = decoded_chunk(chunk)
         self._count(job, len(data))
         self.next_chunk += 1
-        self._finished = not chunk["more"]
-        self._all_text = self._all_text and chunk["encoding"] == "utf8"
+        self._finished = not chunk.more
+        self._all_text = self._all_text and chunk.encoding == "utf8"
         if not job.sends_chunks:
             self._kept.append(data)
 
@@ -89,7 +91,7 @@ class ResultChunks:
         self._failure = error
         return error_from_payload(error.payload())
 
-    def fault(self, returned: JsonValue) -> ArcpError | None:
+    def fault(self, returned: JsonLike) -> ArcpError | None:
         """Return why the job does not succeed although its agent has returned; None if it does."""
         if self._failure is None and returned is not None:
             return InternalError("the agent returned a value beside its streamed result")
@@ -109,36 +111,49 @@ class ResultChunks:
             InternalError: the result is no longer stored.
         """
         if job.sends_chunks:
-            data = b"".join([_decoded(chunk) for chunk in await _stored(job)])
+            chunks = await stored_chunks(job.core, job.principal, job.id, self.id)
+            data = b"".join(map(decoded_chunk, chunks))
         else:
             data = b"".join(self._kept)
         return data.decode() if self._all_text else data
 
 
-async def _stored(job: Job) -> list[dict[str, Json]]:
-    """Read the chunks back from a job's journal."""
-    store = job.core.store
-    reads = store.for_principal(job.principal)
-    await store.flushed()
-    chunks: list[dict[str, Json]] = []
-    at = 0
-    while at < job.journal.length:
+async def stored_chunks(
+    core: Core, principal: str, job_id: str, result_id: str
+) -> list[ResultChunkBody]:
+    """Read the chunks of a result back from the journal of a job that has ended.
+
+    Raises:
+        InternalError: the result is no longer stored.
+    """
+    reads = core.store.for_principal(principal)
+    await core.store.flushed()
+    chunks: list[ResultChunkBody] = []
+    at, ended = 0, False
+    while not ended:
         try:
-            page = await reads.owed({job.id: at}, PAGE_ENTRIES, PAGE_BYTES)
+            page = await reads.owed({job_id: at}, PAGE_ENTRIES, PAGE_BYTES)
         except JournalTrimmed:
             raise InternalError("the streamed result is no longer stored") from None
-        at += len(page)
+        at, ended = at + len(page), not page or page[-1][1].terminal
         tails = [entry.tail for _, entry in page if entry.feature == Feature.RESULT_CHUNK]
-        chunks += [loads_object(b"{" + tail[1:])["payload"]["body"] for tail in tails]
+        # Each run of a durable job has begun a result of its own.
+        chunks += [each for each in map(_chunk_in, tails) if each.result_id == result_id]
     return chunks
 
 
-def _decoded(chunk: Mapping[str, Json]) -> bytes:
-    data: str = chunk["data"]
-    if chunk["encoding"] == "utf8":
-        return data.encode()
+def _chunk_in(tail: bytes) -> ResultChunkBody:
+    chunk = read_body("result_chunk", loads_object(payload_of(tail))["body"])
+    assert isinstance(chunk, ResultChunkBody)
+    return chunk
+
+
+def decoded_chunk(chunk: ResultChunkBody) -> bytes:
+    """Return the data of a chunk."""
+    if chunk.encoding == "utf8":
+        return chunk.data.encode()
     try:
-        return a2b_base64(data, strict_mode=True)
+        return a2b_base64(chunk.data, strict_mode=True)
     except ValueError:
         raise InvalidEvent("result_chunk: expected base64 @ $.data") from None
 

@@ -13,7 +13,7 @@ from arcp_trio.runtime.limits import LEAST_CHUNK_BYTES
 from arcp_trio.runtime.wake import Wake
 from arcp_trio.wire.errors import ArcpError, InternalError
 from arcp_trio.wire.ids import new_id
-from arcp_trio.wire.json import dumps
+from arcp_trio.wire.json import JsonLike, dumps
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.job.job import Job
@@ -119,7 +119,7 @@ class ResultWriter:
         """Emit the next chunk; return whether others follow it."""
         data, size = self._next_data(last=last)
         more = not last or size < len(self._unsent)
-        body = {
+        body: dict[str, JsonLike] = {
             "result_id": self._chunks.id,
             "chunk_seq": self._chunks.next_chunk,
             "data": data,

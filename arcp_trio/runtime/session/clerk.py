@@ -6,13 +6,14 @@ import logging
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 import trio
 
 from arcp_trio.runtime.farewell import Farewell
 from arcp_trio.runtime.notices import frame, refusal
+from arcp_trio.runtime.session.answering import Answering
 from arcp_trio.runtime.session.cancelling import Cancelling
 from arcp_trio.runtime.session.listing import Lister
 from arcp_trio.runtime.session.observing import Observing
@@ -25,6 +26,7 @@ from arcp_trio.wire.errors import (
 )
 from arcp_trio.wire.features import Feature
 from arcp_trio.wire.messages import (
+    AnswerQuestion,
     Cancel,
     Close,
     Hello,
@@ -61,6 +63,9 @@ class Request:
     """Of its frame, in bytes."""
 
 
+_ABOUT_A_JOB: Final = (Cancel, Stop, Subscribe, AnswerQuestion)
+"""Messages whose refusal names their job."""
+
 Command: TypeAlias = "Request | Resume"
 
 
@@ -72,6 +77,7 @@ class Clerk:
         self._jobs = jobs
         self._session = session
         self._submissions = submissions
+        self._answering = Answering(core, jobs, session)
         self._cancelling = Cancelling(core, jobs, session, self._in_turn)
         self._lister = Lister(core, jobs, session)
         self._observing = Observing(core, jobs, session)
@@ -113,7 +119,7 @@ class Clerk:
         self._core.metrics.refused(error)
         refused = {"code": error.code, "error": error.message}
         log.debug("request refused", extra=self._facts(request) | refused)
-        job_id = message.job_id if isinstance(message, Cancel | Stop | Subscribe) else None
+        job_id = message.job_id if isinstance(message, _ABOUT_A_JOB) else None
         tail = refusal(error, request_id=request.id, job_id=job_id)
         self._session.tell(Answer(request.attachment, tail))
 
@@ -139,10 +145,8 @@ class Clerk:
             case Submit():
                 await session.workload.room_for_acceptance()
                 self._submissions.begin(session, request, message)
-            case Cancel():
-                await self._cancelling.cancel(request, message)
-            case Stop():
-                await self._cancelling.stop(request, message)
+            case Cancel() | Stop() | AnswerQuestion():
+                await self._act_on_job(request, message)
             case Close():
                 self._in_turn(request, partial(self._close, request, message))
             case Hello() | SessionResume():
@@ -159,6 +163,16 @@ class Clerk:
             case _:
                 raise AssertionError(message)
 
+    async def _act_on_job(self, request: Request, message: Cancel | Stop | AnswerQuestion) -> None:
+        match message:
+            case Cancel():
+                await self._cancelling.cancel(request, message)
+            case Stop():
+                await self._cancelling.stop(request, message)
+            case AnswerQuestion():
+                self._require(Feature.QUESTIONS)
+                await self._answering.answer(request, message)
+
     def _close(self, request: Request, message: Close) -> None:
         """Close the connection; the session stays resumable for its window (§6.7).
 
@@ -166,7 +180,7 @@ class Clerk:
         """
         session = self._session
         self._jobs.remove_submitter(session.id)
-        log.info("session closed", extra=session.facts)
+        log.debug("session closed", extra=session.facts)
         payload = {} if message.reason is None else {"reason": message.reason}
         closed = frame("session.closed", payload)
         session.tell(Leave(request.attachment, Farewell(CloseCode.NORMAL, "closed", closed)))

@@ -16,13 +16,12 @@ from arcp_trio.store.records import KeyRow
 from arcp_trio.wire.errors import DuplicateKey, InvalidRequest, JobNotFound
 from arcp_trio.wire.features import Feature
 from arcp_trio.wire.fingerprint import fingerprint
-from arcp_trio.wire.json import dumps, loads_exact, loads_object
+from arcp_trio.wire.json import dumps, loads_exact, loads_object, object_in, text_in
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.job.jobs import Jobs
     from arcp_trio.runtime.session.submission import Submission
-    from arcp_trio.wire.json import Json
     from arcp_trio.wire.messages import Submit
 
 
@@ -137,8 +136,9 @@ def _is_same(submit: Submit, known: KeyRow) -> bool:
     """Whether a submit has the parameters with which its key came first (§7.2)."""
     if fingerprint(submit) == known.fingerprint:
         return True
-    constraints: dict[str, Json] = loads_object(known.accepted).get("lease_constraints") or {}
-    return fingerprint(submit, expires_at=constraints.get("expires_at")) == known.fingerprint
+    constraints = object_in(loads_object(known.accepted).get("lease_constraints"))
+    expires_at = text_in(constraints.get("expires_at"))
+    return fingerprint(submit, expires_at=expires_at) == known.fingerprint
 
 
 def _new(submission: Submission, new: NewJob) -> Decision:

@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from arcp_trio.authority.budget import exact
 from arcp_trio.runtime.job import costs
 from arcp_trio.runtime.notices import frame
 from arcp_trio.runtime.session.outbox import Answer
-from arcp_trio.store.records import JobQuery, Status
+from arcp_trio.store.job_query import JobQuery
+from arcp_trio.store.records import Status
 from arcp_trio.wire.errors import ArcpError, InvalidRequest, clip
-from arcp_trio.wire.json import Json, dumps, loads, loads_exact, loads_object
-from arcp_trio.wire.messages import ErrorBrief, JobBrief, JobEntry, JobListing, ListJobs
-from arcp_trio.wire.payloads import to_json
+from arcp_trio.wire.features import Feature
+from arcp_trio.wire.json import (
+    JsonObject,
+    dumps,
+    loads,
+    loads_exact,
+    loads_object,
+    object_in,
+    text_in,
+)
+from arcp_trio.wire.messages import ErrorBrief, JobBrief, JobEntry, JobListing, ListJobs, WaitingFor
+from arcp_trio.wire.payloads import read, to_json
 from arcp_trio.wire.timestamps import parse_rfc3339, rfc3339
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.job.job import Job
@@ -47,10 +57,10 @@ class Lister:
         """
         core, principal = self._core, self._session.principal
         found = await self._session.reads.jobs(self._query(message))
-        page: list[tuple[JobRow, Json]] = []
+        page: list[tuple[JobRow, JsonObject]] = []
         room = core.limits.frame_bytes_out - PAGE_ALLOWANCE
         for row in found[: message.page_size]:
-            entry = to_json(_entry(row, self._jobs.live.get(row.job_id)))
+            entry = to_json(await self._entry(row))
             # The store counts acceptances: where it has stopped for their size, this stops, too.
             room -= max(len(dumps(entry)), len(row.accepted))
             if room < 0 and page:
@@ -85,26 +95,36 @@ class Lister:
             query = attrs.evolve(query, created_before=parse_rfc3339(wanted.created_before))
         return query
 
+    async def _entry(self, row: JobRow) -> JobEntry:
+        job = self._jobs.live.get(row.job_id)
+        now = row if job is None else _as_it_is_now(row, job)
+        accepted = loads_exact(row.accepted)
+        created_at = rfc3339(row.created_at)
+        return JobEntry(
+            job_id=row.job_id,
+            agent=row.agent,
+            status=now.status,
+            lease=object_in(accepted["lease"]),
+            parent_job_id=text_in(accepted.get("parent_job_id")),
+            created_at=created_at,
+            submitted_at=created_at,  # what some clients look for
+            trace_id=row.trace_id,
+            last_event_seq=row.last_seq,
+            brief=_brief(now, accepted),
+            waiting=await self._waiting(row.job_id),
+        )
 
-# -- entries
+    async def _waiting(self, job_id: str) -> WaitingFor | None:
+        """Return what a job asks people, for clients that know questions."""
+        job = self._jobs.with_questions(job_id)
+        if job is None or Feature.QUESTIONS not in self._session.features:
+            return None
+        await job.memory.until_loaded()
+        questions = job.questions.listed()
+        return WaitingFor(questions=questions) if questions else None
 
 
-def _entry(row: JobRow, job: Job | None) -> JobEntry:
-    now = row if job is None else _as_it_is_now(row, job)
-    accepted = loads_exact(row.accepted)
-    created_at = rfc3339(row.created_at)
-    return JobEntry(
-        job_id=row.job_id,
-        agent=row.agent,
-        status=now.status,
-        lease=accepted["lease"],
-        parent_job_id=accepted.get("parent_job_id"),
-        created_at=created_at,
-        submitted_at=created_at,  # what some clients look for
-        trace_id=row.trace_id,
-        last_event_seq=row.last_seq,
-        brief=_brief(now, accepted),
-    )
+# -- what is known of a job
 
 
 def _as_it_is_now(row: JobRow, job: Job) -> JobRow:
@@ -121,18 +141,25 @@ def _as_it_is_now(row: JobRow, job: Job) -> JobRow:
     )
 
 
-def _brief(row: JobRow, accepted: Mapping[str, Json]) -> JobBrief:
-    budget: Mapping[str, int | Decimal] = accepted.get("budget") or {}
+def _brief(row: JobRow, accepted: JsonObject) -> JobBrief:
     return JobBrief(
         principal=row.principal,
-        parent_id=accepted.get("parent_job_id"),
+        parent_id=text_in(accepted.get("parent_job_id")),
         started_at=None if row.started_at is None else rfc3339(row.started_at),
         finished_at=None if row.finished_at is None else rfc3339(row.finished_at),
-        error=None if row.error is None else ErrorBrief(**loads_object(row.error)),
-        budget={each: f"{Decimal(amount):f}" for each, amount in budget.items()} or None,
-        spent=(None if row.spent is None else loads_object(row.spent)) or None,
+        error=None if row.error is None else read(ErrorBrief, loads_object(row.error), root="$"),
+        budget=_amounts(object_in(accepted.get("budget"))),
+        spent=None if row.spent is None else _spent(row.spent),
         last_event=row.last_event,
     )
+
+
+def _amounts(budget: JsonObject) -> dict[str, str] | None:
+    return {each: f"{exact(amount):f}" for each, amount in budget.items()} or None
+
+
+def _spent(stored: bytes) -> dict[str, str] | None:
+    return {each: str(amount) for each, amount in loads_object(stored).items()} or None
 
 
 def _statuses(names: Sequence[str]) -> frozenset[Status]:

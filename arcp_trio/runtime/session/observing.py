@@ -14,7 +14,7 @@ from arcp_trio.runtime.notices import frame
 from arcp_trio.runtime.session.outbox import AfterNumber, Answer, Promise
 from arcp_trio.runtime.session.watch import Watch
 from arcp_trio.wire.errors import JobNotFound
-from arcp_trio.wire.json import Json, JsonObject, loads_exact, loads_object
+from arcp_trio.wire.json import JsonObject, JsonValue, loads_exact, loads_object, object_in, text_in
 from arcp_trio.wire.messages import (
     Subscribe,
     Subscribed,
@@ -53,13 +53,8 @@ class Observing:
         core, session = self._core, self._session
         owner = await session.reads.owner(message.job_id)
         allowed = owner is not None and core.policy.may_observe(session.principal, owner)
-        audit.info(
-            "subscribe: subscriber=%r job=%r owner=%r decision=%s",
-            session.principal,
-            message.job_id,
-            owner,
-            "allowed" if allowed else "refused",
-        )
+        facts = {"subscriber": session.principal, "job_id": message.job_id, "owner": owner}
+        audit.info("subscription %s", "allowed" if allowed else "refused", extra=facts)
         row = await session.reads.job(message.job_id) if allowed else None
         if row is None:
             raise JobNotFound("there is no such job")
@@ -89,13 +84,20 @@ class Observing:
             if cursor < length or (job is not None and not job.ended):
                 self._check_room()
                 watch = Watch(session, row.job_id, job, cursor, observer=True)
+        accepted = loads_object(row.accepted)
         replayed = 0 if watch is None else length - watch.cursor
         subscribed = Subscribed(
             request_id=request.id,
             current_status=row.status if job is None else job.status,
             replayed=replayed > 0,
+            job_id=row.job_id,
+            agent=row.agent,
+            lease=object_in(accepted["lease"]),
+            lease_constraints=object_in(accepted.get("lease_constraints")) or None,
+            budget=_budget(row, job),
             credentials=None if job is None else _credentials(job),
-            **_descriptor(row, job),
+            parent_job_id=text_in(accepted.get("parent_job_id")),
+            trace_id=row.trace_id,
         )
         make = partial(_subscribed_tail, subscribed, replayed)
         tail = AfterNumber(make, size=len(row.accepted))
@@ -108,7 +110,7 @@ class Observing:
         watch.join_job()
 
     def _has(self, row: JobRow, job: Job | None) -> bool:
-        """Whether the session gets or got the job's events anyway."""
+        """Whether the session gets, or got, the job's events without a subscription."""
         session = self._session
         watch = session.watches.get(row.job_id)
         return (
@@ -146,17 +148,8 @@ def _credentials(job: Job) -> list[JsonObject] | None:
     return [credential.public() for credential in held] or None
 
 
-def _descriptor(row: JobRow, job: Job | None) -> dict[str, Json]:
-    accepted = loads_object(row.accepted)
-    known: dict[str, Json] = {
-        "job_id": row.job_id,
-        "agent": row.agent,
-        "lease": accepted["lease"],
-        "lease_constraints": accepted.get("lease_constraints"),
-        "parent_job_id": accepted.get("parent_job_id"),
-        "trace_id": row.trace_id,
-    }
-    budget = loads_exact(row.budget) if row.budget is not None else None
+def _budget(row: JobRow, job: Job | None) -> JsonObject | None:
+    """Return what is left of the job's budget now, by currency."""
     if job is not None:
-        budget = job.authority.budget.remaining or None
-    return known | {"budget": budget}
+        return dict[str, JsonValue](job.authority.budget.remaining) or None
+    return None if row.budget is None else loads_exact(row.budget)

@@ -99,4 +99,4 @@ class Resume:
         self.token = token
         session.tell(Attach(attachment, self.after_seq))
         resumed = {"peer": self.peer, "after_seq": self.after_seq}
-        log.info("session resumed", extra=session.facts | resumed)
+        log.debug("session resumed", extra=session.facts | resumed)

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import heapq
 import logging
-import math
 from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-import attrs
 import trio
 
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.runtime.notices import store_trouble
 from arcp_trio.runtime.session.clerk import Clerk
 from arcp_trio.runtime.session.outbox import Leave
+from arcp_trio.runtime.session.parking import Parked, Parking
 from arcp_trio.runtime.session.scribe import Scribe
 from arcp_trio.runtime.session.session import Session
 from arcp_trio.runtime.session.submission import Submissions
@@ -41,12 +39,6 @@ SWEEP_SECONDS: Final = 5.0
 """How late what is past its retention is dropped, at most."""
 
 
-@attrs.frozen
-class _Parked:
-    deadline: float
-    principal: str
-
-
 class Sessions:
     """Sessions by id: one that is awake has tasks, one that is parked has a row and a deadline."""
 
@@ -58,11 +50,7 @@ class Sessions:
         self._awake: dict[str, Session] = {}
         self._between: dict[str, trio.Event] = {}
         """Sessions between awake and parked, not to be touched before their event is set."""
-        self._parked: dict[str, _Parked] = {}
-        self._deadlines: list[tuple[float, str]] = []
-        """A heap; an entry counts only if its session is still parked until that time."""
-        self._parked_of: dict[str, dict[str, None]] = {}
-        """Ids of the parked sessions by principal, oldest first."""
+        self._parking = Parking(core.limits.parked_sessions_per_principal)
         self._connected: Counter[str] = Counter()
 
     # -- awake
@@ -94,7 +82,7 @@ class Sessions:
 
     async def _wake_from_store(self, session_id: str) -> Session | None:
         # From here on its window cannot end: a resume that has begun wins (§6.3).
-        parked = self._unpark(session_id)
+        parked = self._parking.remove(session_id)
         if parked is None:
             return None
         if parked.deadline <= trio.current_time():
@@ -167,8 +155,8 @@ class Sessions:
             window = self._core.limits.resume_window_seconds
             now = trio.current_time()
             deadline = session.window_ends or now + window
-            log.info("session parked", extra=session.facts | {"seconds": round(deadline - now, 3)})
-            self._park(session.id, _Parked(deadline, session.principal))
+            log.debug("session parked", extra=session.facts | {"seconds": round(deadline - now, 3)})
+            self._park(session.id, Parked(deadline, session.principal))
         self._between.pop(session.id).set()
 
     # -- parked
@@ -177,30 +165,16 @@ class Sessions:
         """Park sessions that an earlier runtime left in the store, each for a full window."""
         deadline = trio.current_time() + self._core.limits.resume_window_seconds
         for session_id, principal in principals.items():
-            self._park(session_id, _Parked(deadline, principal))
+            self._park(session_id, Parked(deadline, principal))
 
-    def _park(self, session_id: str, parked: _Parked) -> None:
-        self._parked[session_id] = parked
-        heapq.heappush(self._deadlines, (parked.deadline, session_id))
-        siblings = self._parked_of.setdefault(parked.principal, {})
-        siblings[session_id] = None
-        if len(siblings) > self._core.limits.parked_sessions_per_principal:
-            oldest = next(iter(siblings))
-            self._unpark(oldest)
+    def _park(self, session_id: str, parked: Parked) -> None:
+        oldest = self._parking.add(session_id, parked)
+        if oldest is not None:
             self._drop(oldest, "parked_sessions_per_principal")
-
-    def _unpark(self, session_id: str) -> _Parked | None:
-        parked = self._parked.pop(session_id, None)
-        if parked is not None:
-            siblings = self._parked_of[parked.principal]
-            del siblings[session_id]
-            if not siblings:
-                del self._parked_of[parked.principal]
-        return parked
 
     def _drop(self, session_id: str, why: str) -> None:
         """Forget a session. Its jobs run on, and their events stay in their journals."""
-        log.info("session dropped", extra={"session_id": session_id, "why": why})
+        log.debug("session dropped", extra={"session_id": session_id, "why": why})
         self._core.store.put(DropSession(session_id))
         self.jobs.remove_submitter(session_id)
 
@@ -209,12 +183,8 @@ class Sessions:
         core = self._core
         while True:
             now = trio.current_time()
-            while self._deadlines and self._deadlines[0][0] <= now:
-                deadline, session_id = heapq.heappop(self._deadlines)
-                parked = self._parked.get(session_id)
-                if parked is not None and parked.deadline == deadline:
-                    self._unpark(session_id)
-                    self._drop(session_id, "its window is over")
+            for session_id in self._parking.remove_due(now):
+                self._drop(session_id, "its window is over")
             core.wrong_tokens.forget()
             wall = core.clock.now()
             expired = core.store.put(
@@ -227,8 +197,7 @@ class Sessions:
                     bytes_total=core.limits.stored_bytes_total,
                 )
             )
-            next_window = self._deadlines[0][0] if self._deadlines else math.inf
-            with trio.move_on_at(min(next_window, now + SWEEP_SECONDS)):
+            with trio.move_on_at(min(self._parking.next_deadline, now + SWEEP_SECONDS)):
                 await expired.committed()
                 await self._count_stored()
                 await trio.sleep_forever()
@@ -249,7 +218,7 @@ class Sessions:
     @property
     def left_alone(self) -> int:
         """How many sessions have no connection and may be resumed."""
-        return len(self._awake) + len(self._between) + len(self._parked) - self.attached
+        return len(self._awake) + len(self._between) + len(self._parking) - self.attached
 
     @property
     def most_lag(self) -> int:

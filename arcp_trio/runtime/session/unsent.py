@@ -73,14 +73,16 @@ class Unsent:
     def extend(self, series: Sequence[Series]) -> None:
         """Hand stored frames to the sender."""
         if not self.closed and self.farewell is None:
-            self._series.extend(series)
+            before = self._bytes
             for first_seq, tails in series:
                 size = sum(map(len, tails))
+                # A tuple of bytes, unlike a list, is nothing that the garbage collector looks at.
+                self._series.append((first_seq, tuple(tails)))
                 self._count += len(tails)
                 self._bytes += size
                 if not first_seq:
                     self._answer_bytes += size
-                self._share.take(size)
+            self._share.take(self._bytes - before)
             if self.send_at_once is None:
                 self.wake_sender.set()
             else:

@@ -7,10 +7,12 @@ import traceback
 from decimal import Decimal
 from typing import Final
 
+import attrs
 import msgspec
 
 from arcp_trio.runtime.credentials.credential import Credential
 from arcp_trio.runtime.job.blocking import AgentCancelled
+from arcp_trio.runtime.job.desk import Desk, JobFacts
 from arcp_trio.wire.errors import (
     ArcpError,
     JobCancelled,
@@ -19,7 +21,19 @@ from arcp_trio.wire.errors import (
     error_from_payload,
 )
 from arcp_trio.wire.events import InvalidEvent
-from arcp_trio.wire.json import MAX_DEPTH, Json, JsonLike, JsonObject, dumps, loads, loads_exact
+from arcp_trio.wire.json import (
+    MAX_DEPTH,
+    JsonLike,
+    JsonObject,
+    JsonValue,
+    dumps,
+    loads,
+    loads_exact,
+    object_in,
+)
+
+FAILURES: Final = frozenset({Desk.fail_call.__name__, Desk.fail_tool.__name__})
+"""Operations whose last argument is an exception."""
 
 HEADER_BYTES: Final = 4
 FRAME_ALLOWANCE: Final = 64 * 1024
@@ -43,8 +57,27 @@ class WorkerFrame(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     data: bytes = b""
 
 
+@attrs.frozen(kw_only=True)
+class AgentCall:
+    """What a worker is told of a job that it is to do."""
+
+    facts: JobFacts
+    loop: str | None
+    seconds: float | None
+    """The time until the job's deadline."""
+    most_bytes: int
+
+    def data(self) -> bytes:
+        """Encode it."""
+        return msgspec.json.encode(self)
+
+
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(WorkerFrame).decode
+
+
+call_of: Final = msgspec.json.Decoder(AgentCall).decode
+"""Decodes what a worker is told."""
 
 
 def packed(frame: WorkerFrame) -> bytes:
@@ -98,19 +131,19 @@ def value_data(value: JsonLike) -> bytes:
     return dumps(value, max_depth=_DEPTH)
 
 
-def value_of(data: bytes) -> Json:
+def value_of(data: bytes) -> JsonValue:
     """Decode a value."""
     return loads(data, max_depth=_DEPTH)
 
 
-def exact_value_of(data: bytes) -> Json:
+def exact_value_of(data: bytes) -> JsonValue:
     """Decode a value with a `Decimal` for each number with a fraction."""
     return loads_exact(b'{"value":%b}' % data)["value"]
 
 
 def amounts_of(data: bytes) -> dict[str, Decimal]:
     """Decode amounts by currency."""
-    return {currency: Decimal(amount) for currency, amount in exact_value_of(data).items()}
+    return {each: Decimal(str(amount)) for each, amount in object_in(exact_value_of(data)).items()}
 
 
 def credential_of(fields: JsonObject) -> Credential:
@@ -156,10 +189,10 @@ def _trace(error: BaseException) -> str:
 
 def error_of(data: bytes) -> BaseException:
     """Return the exception that the other side has told of."""
-    fields = value_of(data)
-    name = fields["class"]
+    fields = object_in(value_of(data))
+    name = str(fields["class"])
     if "arcp" in fields:
-        error = error_from_payload(fields["arcp"])
+        error = error_from_payload(object_in(fields["arcp"]))
         kind = _OF_CHILDREN.get(name)
         if kind is None or type(error) is kind:
             return error
@@ -167,7 +200,8 @@ def error_of(data: bytes) -> BaseException:
             error.message, details=error.details, retryable=error.retryable, code=error.code
         )
     if name == "OSError":
-        number = fields["errno"] or 0
+        number = fields["errno"]
+        number = number if isinstance(number, int) else 0
         return OSError(number, os.strerror(number), fields["file"])
     if name in _OF_PYTHON:
         return _OF_PYTHON[name](fields["text"])

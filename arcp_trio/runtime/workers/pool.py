@@ -20,7 +20,7 @@ from arcp_trio.runtime.workers.messages import SPENT
 from arcp_trio.runtime.workers.worker_job import Wire, WorkerJob, WorkerLost, result_of_worker
 from arcp_trio.runtime.workers.zygote import BOOT, MOST_REQUEST, ZygoteSettings
 from arcp_trio.wire.errors import InternalError
-from arcp_trio.wire.json import Json
+from arcp_trio.wire.json import JsonValue
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.job.agents import Agents
@@ -79,7 +79,7 @@ class WorkerPool:
 
     # -- jobs
 
-    async def run_agent(self, desk: Desk) -> Json:
+    async def run_agent(self, desk: Desk) -> JsonValue:
         """Have a worker do a job, and return what its agent returns.
 
         Cancellation: is told to the agent; the worker is ended if the job has ended by then.

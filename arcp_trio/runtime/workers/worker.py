@@ -4,46 +4,32 @@ from __future__ import annotations
 
 import importlib
 import itertools
-import os
 import queue
 import socket
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from concurrent.futures import Future, InvalidStateError
-from contextlib import AbstractContextManager, nullcontext, suppress
 from operator import attrgetter
-from typing import Any, Final, TypeVar, TypeVarTuple, cast
-
-import trio
+from typing import Final
 
 from arcp_trio.runtime.job.asyncio_context import AsyncioContext
-from arcp_trio.runtime.job.blocking import AgentCancelled, BlockingContext
-from arcp_trio.runtime.job.context import JobContext
-from arcp_trio.runtime.job.desk import Desk, JobFacts
-from arcp_trio.runtime.job.link import DistantLink
+from arcp_trio.runtime.job.blocking import BlockingContext
 from arcp_trio.runtime.job.outside import AsyncioWork, BlockingWork, OutsideWork
-from arcp_trio.runtime.job.waits import Waits
 from arcp_trio.runtime.workers.messages import (
     SPENT,
+    AgentCall,
     Unpacker,
     WorkerFrame,
-    amounts_of,
-    credential_of,
+    call_of,
     error_data,
-    error_of,
     packed,
     value_data,
-    value_of,
 )
+from arcp_trio.runtime.workers.socket_carrier import SocketCarrier
+from arcp_trio.runtime.workers.trio_work import TrioWork
 from arcp_trio.wire.errors import InternalError
-from arcp_trio.wire.json import Json
 
 _READ_BYTES: Final = 64 * 1024
 _MOST_DESCRIPTORS: Final = 16
-
-_T = TypeVar("_T")
-_Ts = TypeVarTuple("_Ts")
 
 
 def serve(connection: socket.socket) -> None:
@@ -69,8 +55,8 @@ class _WorkerMain:
         threading.Thread(target=self._read, name="runtime", daemon=True).start()
         usual = set(threading.enumerate())
         while (frame := self._jobs.get()) is not None:
-            job = value_of(frame.data)
-            carrier = SocketCarrier(self._send, self._numbers, job["most_bytes"])
+            job = call_of(frame.data)
+            carrier = SocketCarrier(self._send, self._numbers, job.most_bytes)
             with self._lock:
                 self._carrier = carrier
             end = self._do(frame.name, job, carrier)
@@ -80,7 +66,7 @@ class _WorkerMain:
                 carrier.close()
                 self._connection.sendall(packed(end))
 
-    def _do(self, place: str, job: Json, carrier: SocketCarrier) -> WorkerFrame:
+    def _do(self, place: str, job: AgentCall, carrier: SocketCarrier) -> WorkerFrame:
         """Call the job's agent, and return the frame that says how that ended."""
         try:
             work = _work(place, job, carrier)
@@ -91,8 +77,8 @@ class _WorkerMain:
             data = value_data(work.run())
         except BaseException as error:  # noqa: ASYNC103, BLE001 - it ends the job alone
             return WorkerFrame("error", data=error_data(error))  # noqa: ASYNC104
-        if len(data) > job["most_bytes"]:
-            too_much = InternalError(f"the agent returned more than {job['most_bytes']} bytes")
+        if len(data) > job.most_bytes:
+            too_much = InternalError(f"the agent returned more than {job.most_bytes} bytes")
             return WorkerFrame("error", data=error_data(too_much))
         return WorkerFrame("end", data=data)
 
@@ -144,177 +130,14 @@ def _left_running(usual: set[threading.Thread]) -> bool:
     )
 
 
-def _work(place: str, job: Json, carrier: SocketCarrier) -> OutsideWork:
+def _work(place: str, job: AgentCall, carrier: SocketCarrier) -> OutsideWork:
     """Return the call of an agent, which `place` names as `module:name`."""
     module, _, name = place.partition(":")
     function = attrgetter(name)(importlib.import_module(module))
-    told, left = job["facts"], job["seconds"]
-    facts = JobFacts(**{**told, "input": told["input"].encode()})
-    if job["loop"] == "trio":
+    facts, left = job.facts, job.seconds
+    if job.loop == "trio":
         return TrioWork(function, carrier, facts, left)
     deadline = None if left is None else time.monotonic() + left
-    if job["loop"] == "asyncio":
+    if job.loop == "asyncio":
         return AsyncioWork(function, AsyncioContext(carrier, facts, deadline))
     return BlockingWork(function, BlockingContext(carrier, facts, deadline), carrier.cancel)
-
-
-class SocketCarrier:
-    """The carrier of one job in a worker: takes operations to the runtime's process."""
-
-    def __init__(
-        self,
-        send: Callable[[SocketCarrier, WorkerFrame], None],
-        numbers: Iterator[int],
-        most_bytes: int,
-    ) -> None:
-        self._send = send
-        self._numbers = numbers
-        self._most_bytes = most_bytes
-        self._calls: dict[int, Future[Any]] = {}
-        self._waits = Waits()
-        self._closed = False
-
-    def start(self, operation: Callable[[Desk, *_Ts], Awaitable[_T]], *args: *_Ts) -> Future[_T]:
-        """Begin an operation; cancelling the future ends its wait."""
-        future: Future[_T] = Future()
-        if self._waits.add(future):
-            number = self._begin(operation.__name__, future, args)
-            future.add_done_callback(lambda done: self._drop(number, done))
-        return future
-
-    def ask(self, operation: Callable[[Desk, *_Ts], _T], *args: *_Ts) -> _T:
-        """Have an operation carried out that waits for nothing, and block until it is done."""
-        future: Future[_T] = Future()
-        self._begin(operation.__name__, future, args)
-        return future.result()
-
-    def span(self, call_id: str) -> AbstractContextManager[object]:
-        """Return an empty block: spans are the runtime's."""
-        del call_id
-        return nullcontext()
-
-    def cancel(self) -> None:
-        """End each wait, and refuse to begin another, by `AgentCancelled`."""
-        self._waits.cancel()
-
-    def close(self) -> None:
-        """Refuse further calls: what the agent has left running must not act for another job."""
-        self._closed = True
-        self.cancel()
-
-    def refuse_if_closed(self) -> None:
-        """Raise if the job has ended.
-
-        Raises:
-            AgentCancelled: it has.
-        """
-        if self._closed:
-            raise AgentCancelled("the job has ended")
-
-    def take(self, frame: WorkerFrame, descriptors: list[int]) -> None:
-        """Take the answer to a call."""
-        value = None if frame.kind == "failed" else _result(frame, descriptors)
-        future = self._calls.pop(frame.call, None)
-        if future is None:
-            if frame.kind == "file":
-                os.close(cast("int", value))
-            return
-        with suppress(InvalidStateError):
-            if frame.kind == "failed":
-                future.set_exception(error_of(frame.data))
-            else:
-                future.set_result(value)
-
-    def _begin(self, name: str, future: Future[Any], args: tuple[Json, ...]) -> int:
-        if name == Desk.write_result.__name__:
-            data = bytes(args[0])
-        elif name == Desk.fail_call.__name__:
-            call_id, error = args
-            data = value_data([call_id, error_data(error).decode()])
-        else:
-            data = value_data(list(args))
-        if len(data) > self._most_bytes:
-            raise ValueError(f"a worker process sends at most {self._most_bytes} bytes at once")
-        number = next(self._numbers)
-        self._calls[number] = future
-        self._send(self, WorkerFrame("call", number, name, data))
-        return number
-
-    def _drop(self, number: int, done: Future[Any]) -> None:
-        """Tell the runtime of a call whose result nobody waits for."""
-        if self._calls.pop(number, None) is not None and done.cancelled():
-            with suppress(AgentCancelled):
-                self._send(self, WorkerFrame("drop", number))
-
-
-def _result(frame: WorkerFrame, descriptors: list[int]) -> object:
-    if frame.kind == "file":
-        return descriptors.pop(0)
-    if frame.kind == "bytes":
-        return frame.data
-    if frame.name == Desk.budget.__name__:
-        return amounts_of(frame.data)
-    value = value_of(frame.data)
-    if frame.name == Desk.credentials.__name__:
-        return [credential_of(each) for each in value]
-    return credential_of(value) if frame.name == Desk.rotate.__name__ else value
-
-
-class TrioLink(DistantLink):
-    """A link whose waits are Trio's, in a worker's own loop."""
-
-    async def _wait(self, future: Future[_T]) -> _T:
-        token, done = trio.lowlevel.current_trio_token(), trio.Event()
-
-        def wake(_future: Future[_T]) -> None:
-            with suppress(trio.RunFinishedError):
-                token.run_sync_soon(done.set)
-
-        future.add_done_callback(wake)
-        try:
-            await done.wait()
-        except trio.Cancelled:
-            future.cancel()
-            raise
-        return future.result()
-
-
-class TrioWork:
-    """The call of an `async def` agent, in a Trio loop of its own."""
-
-    def __init__(
-        self,
-        function: Callable[[JobContext], Awaitable[Json]],
-        carrier: SocketCarrier,
-        facts: JobFacts,
-        seconds: float | None,
-    ) -> None:
-        self._function = function
-        self._carrier = carrier
-        self._facts = facts
-        self._seconds = seconds
-        self._lock = threading.Lock()
-        self._cancelled = False
-        self._token: trio.lowlevel.TrioToken | None = None
-        self._scope = trio.CancelScope()
-
-    def run(self) -> Json:
-        """Run a loop until the function has returned."""
-        return trio.run(self._call)
-
-    async def _call(self) -> Json:
-        with self._lock:
-            self._token = trio.lowlevel.current_trio_token()
-            if self._cancelled:
-                self._scope.cancel()
-        deadline = None if self._seconds is None else trio.current_time() + self._seconds
-        with self._scope:
-            return await self._function(JobContext(TrioLink(self._carrier), self._facts, deadline))
-
-    def cancel(self) -> None:
-        """Cancel the function."""
-        with self._lock:
-            self._cancelled = True
-            if self._token is not None:
-                with suppress(trio.RunFinishedError):
-                    self._token.run_sync_soon(self._scope.cancel)

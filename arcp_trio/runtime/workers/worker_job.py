@@ -8,16 +8,17 @@ import os
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
-import attrs
 import trio
 
 from arcp_trio.runtime.credentials.credential import Credential
 from arcp_trio.runtime.job.desk import Desk
 from arcp_trio.runtime.job.loop_carrier import IN_ORDER
 from arcp_trio.runtime.workers.messages import (
+    FAILURES,
     FRAME_ALLOWANCE,
+    AgentCall,
     ErrorInProcess,
     Unpacker,
     WorkerFrame,
@@ -28,7 +29,7 @@ from arcp_trio.runtime.workers.messages import (
     value_data,
     value_of,
 )
-from arcp_trio.wire.json import Json
+from arcp_trio.wire.json import JsonLike, JsonValue, list_in, object_in
 
 log = logging.getLogger(__name__)
 
@@ -42,10 +43,12 @@ _READ_BYTES: Final = 64 * 1024
 _AT_ONCE: Final[Sequence[_Operation]] = (
     *(Desk.authorize, Desk.budget, Desk.credentials),
     *(Desk.fail_call, Desk.leave_result, Desk.summarize),
+    *(Desk.finish_step, Desk.fail_step, Desk.finish_tool, Desk.fail_tool),
 )
 _WITH_A_WAIT: Final[Sequence[_Operation]] = (
     *(Desk.open, Desk.delegate, Desk.child_result),
-    *(Desk.rotate, Desk.over),
+    *(Desk.rotate, Desk.ask, Desk.over),
+    *(Desk.begin_step, Desk.memos_kept, Desk.pause, Desk.sleep),
 )
 _ALL: Final[Sequence[_Operation]] = (*_AT_ONCE, *_WITH_A_WAIT, *IN_ORDER)
 OPERATIONS: Final[Mapping[str, _Operation]] = {each.__name__: each for each in _ALL}
@@ -67,13 +70,13 @@ class Wire:
         """Send a frame, with a descriptor if it has one.
 
         Raises:
-            WorkerLost: nobody reads it.
+            WorkerLost: the worker has ended.
         """
         data = memoryview(packed(frame))
         rights: list[tuple[int, int, array[int]]] = []
         if descriptor is not None:
             rights = [(trio.socket.SOL_SOCKET, trio.socket.SCM_RIGHTS, array("i", [descriptor]))]
-        # Shielded by nobody: a frame that is cut off is one of a job that is over.
+        # Without a shield: a frame that is cut off belongs to a job that is over.
         async with self._sending:
             try:
                 sent = await self._socket.sendmsg([data], rights)
@@ -86,7 +89,7 @@ class Wire:
         """Return the next frame.
 
         Raises:
-            WorkerLost: there is none.
+            WorkerLost: the worker has ended, or has sent what is not a frame.
         """
         try:
             while (frame := unpacker.next()) is None:
@@ -120,20 +123,17 @@ class WorkerJob:
         """Have the worker do the job, and return the frame by which it ended it.
 
         Raises:
-            WorkerLost: it did not.
+            WorkerLost: the worker ended before the job did.
         """
         job = self._desk.job
         agent, deadline = job.agent, job.agent_run.deadline
-        facts = self._desk.facts()
-        told = {
-            "facts": attrs.asdict(facts, recurse=False) | {"input": facts.input.decode()},
-            "loop": agent.loop,
-            "seconds": None if deadline is None else deadline - trio.current_time(),
-            "most_bytes": self._most_bytes,
-        }
-        await self._wire.send(
-            WorkerFrame("job", name=agent.importable or "", data=value_data(told))
+        call = AgentCall(
+            facts=self._desk.facts(),
+            loop=agent.loop,
+            seconds=None if deadline is None else deadline - trio.current_time(),
+            most_bytes=self._most_bytes,
         )
+        await self._wire.send(WorkerFrame("job", name=agent.importable or "", data=call.data()))
         unpacker = Unpacker(self._most_bytes + FRAME_ALLOWANCE)
         async with trio.open_nursery() as nursery:
             while True:
@@ -151,7 +151,7 @@ class WorkerJob:
                     else:
                         await self._carry_out(operation, frame)
                 else:
-                    raise WorkerLost("the agent's process sent what is no call")
+                    raise WorkerLost("the agent's process sent what is not a call")
             nursery.cancel_scope.cancel(reason="the agent has ended")
         return frame
 
@@ -191,33 +191,33 @@ class WorkerJob:
                 os.close(descriptor)
 
 
-def _plain(value: Json) -> Json:
+def _plain(value: object) -> JsonLike:
     """Return what an operation returned, as JSON."""
     if isinstance(value, Credential):
         return value.wire()
     if isinstance(value, list):
-        return [_plain(each) for each in value]  # pyright: ignore[reportUnknownVariableType]
-    return value
+        return [_plain(each) for each in cast("list[object]", value)]
+    return cast("JsonLike", value)
 
 
-def _arguments(frame: WorkerFrame) -> list[Json]:
+def _arguments(frame: WorkerFrame) -> Sequence[object]:
     if frame.name == Desk.write_result.__name__:
         return [frame.data]
     if frame.name == Desk.emit.__name__:
-        arguments = exact_value_of(frame.data)
-    else:
-        arguments = value_of(frame.data)
-    if frame.name == Desk.fail_call.__name__:
-        return [arguments[0], error_of(arguments[1].encode())]
-    return list(arguments)
+        return list_in(exact_value_of(frame.data))
+    arguments = list_in(value_of(frame.data))
+    if frame.name in FAILURES:
+        *named, error = arguments
+        return [*named, error_of(str(error).encode())]
+    return arguments
 
 
-def result_of_worker(frame: WorkerFrame) -> Json:
+def result_of_worker(frame: WorkerFrame) -> JsonValue:
     """Return what an agent in a worker returned, or raise what it raised."""
     if frame.kind == "end":
         return value_of(frame.data)
     error = error_of(frame.data)
-    trace = value_of(frame.data).get("trace")
+    trace = object_in(value_of(frame.data)).get("trace")
     if trace is None:
         raise error
     raise ErrorInProcess(trace) from error

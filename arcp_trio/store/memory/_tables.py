@@ -10,7 +10,15 @@ import attrs
 
 from arcp_trio.store.first_numbers import Run
 from arcp_trio.store.interface import JournalTrimmed, LogTrimmed
-from arcp_trio.store.records import CredentialRow, Entry, JobRow, KeyRow, LogItem, SessionRow
+from arcp_trio.store.memos import Durability, Memo
+from arcp_trio.store.records import (
+    CredentialRow,
+    Entry,
+    JobRow,
+    KeyRow,
+    LogItem,
+    SessionRow,
+)
 
 
 @attrs.define(eq=False)
@@ -31,6 +39,15 @@ class StoredJournal:
     """Bytes that it takes, as they are booked for its principal."""
     expired: bool = False
     """Its retention is over: only sessions that watch it still read it."""
+    durability: Durability | None = None
+    """What it takes to call its agent again, if it is durable and has not ended."""
+    kept_by: str | None = None
+    """Its parent, which may be called again and ask for it: until the parent's end it is kept."""
+    keeps: list[str] = attrs.field(factory=list[str])
+    """The jobs that are `kept_by` this one."""
+    memos: dict[str, Memo] = attrs.field(factory=dict[str, Memo])
+    said: list[tuple[int, bytes]] = attrs.field(factory=list[tuple[int, bytes]])
+    """Indexes and digests of entries that were given up and are not to be said again."""
 
     def told(self) -> JobRow:
         """Return the row, with `last_seq` brought up to date."""
@@ -84,6 +101,11 @@ class Tables:
             self.stored[principal] = stored
         else:
             self.stored.pop(principal, None)
+
+    def grow(self, journal: StoredJournal, size: int) -> None:
+        """Book bytes that a job takes more, or less."""
+        journal.size += size
+        self.book(journal.row.principal, size)
 
     def log_from(self, session_id: str, place: int, last: int) -> Iterator[LogItem]:
         """Yield the log items at or after `place`, for a reader that goes on up to `last`."""

@@ -5,14 +5,20 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Sequence
 from functools import singledispatchmethod
-from itertools import islice, takewhile
 
 import attrs
 
 from arcp_trio.store.first_numbers import end_index, extend
+from arcp_trio.store.memory._retention import Retention
 from arcp_trio.store.memory._tables import SessionLog, StoredJournal, Tables, last_place
-from arcp_trio.store.records import Entry, JobRow, Range, SessionRow, Status
-from arcp_trio.store.retention import ROW_BYTES, surplus, surplus_bytes
+from arcp_trio.store.memos import Durability, digests, memo_size
+from arcp_trio.store.records import (
+    Entry,
+    Range,
+    SessionRow,
+    Status,
+)
+from arcp_trio.store.retention import ROW_BYTES
 from arcp_trio.store.writes import (
     AcceptJob,
     AddSubmitter,
@@ -23,6 +29,9 @@ from arcp_trio.store.writes import (
     Expire,
     FinishJob,
     KeepCredentials,
+    KeepMemo,
+    KeepRun,
+    KeepSpent,
     MoveFloor,
     PutSession,
     RotateToken,
@@ -37,6 +46,7 @@ class TableWriter:
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
+        self._retention = Retention(tables)
         self._apply_write = self._apply  # bound once: every look-up of it builds a function
 
     def apply(self, writes: Sequence[Write]) -> None:
@@ -50,11 +60,7 @@ class TableWriter:
 
     def _append(self, journal: StoredJournal, entry: Entry) -> None:
         journal.entries.append(entry)
-        self._grow(journal, len(entry.tail))
-
-    def _grow(self, journal: StoredJournal, size: int) -> None:
-        journal.size += size
-        self._tables.book(journal.row.principal, size)
+        self._tables.grow(journal, len(entry.tail))
 
     @singledispatchmethod
     def _apply(self, write: Write) -> None:
@@ -147,11 +153,7 @@ class TableWriter:
         if journal is not None:
             journal.watchers.discard(session_id)
             if journal.expired and not journal.watchers:
-                self._forget(journal)
-
-    def _forget(self, journal: StoredJournal) -> None:
-        del self._tables.journals[journal.row.job_id]
-        self._tables.book(journal.row.principal, -journal.size)
+                self._retention.forget(journal)
 
     # -- jobs
 
@@ -159,21 +161,22 @@ class TableWriter:
     def _accept_job(self, write: AcceptJob) -> None:
         row = write.row
         journal = self._tables.journals[row.job_id] = StoredJournal(row)
-        self._grow(journal, len(row.accepted) + ROW_BYTES)
+        self._tables.grow(journal, len(row.accepted) + ROW_BYTES)
         for principal in (row.principal, None):
             insort(self._tables.listed.setdefault(principal, []), (row.created_at, row.job_id))
         if write.key is not None:
             name = write.key.principal, write.key.key
-            self._drop_key(name)  # an expired key would keep its old place
+            self._retention.drop_key(name)  # an expired key would keep its old place
             self._tables.keys[name] = write.key
             self._tables.book(write.key.principal, len(write.key.accepted) + ROW_BYTES)
+        if write.durability is not None:
+            journal.durability = write.durability
+            self._tables.grow(journal, len(write.durability.input))
         if write.parent is not None and write.parent in self._tables.journals:
             self._watch_child(write.parent, row.job_id)
-
-    def _drop_key(self, name: tuple[str, str]) -> None:
-        key = self._tables.keys.pop(name, None)
-        if key is not None:
-            self._tables.book(key.principal, -len(key.accepted) - ROW_BYTES)
+        if write.kept and write.parent is not None:
+            journal.kept_by = write.parent
+            self._tables.journals[write.parent].keeps.append(row.job_id)
 
     def _watch_child(self, parent: str, job_id: str) -> None:
         """Have each session that watches `parent` without observing it watch the child, too."""
@@ -215,8 +218,45 @@ class TableWriter:
             spent=write.spent,
             last_event=write.last_event,
         )
-        finished = self._tables.finished.setdefault(journal.row.principal, {})
-        finished[write.job_id] = write.finished_at
+        if journal.kept_by is None:
+            self._retention.begin(journal)
+        if journal.durability is not None:
+            self._release(journal, journal.durability)
+
+    def _release(self, journal: StoredJournal, durability: Durability) -> None:
+        """Give up what it would have taken to call the agent again, and let go of the children."""
+        journal.durability = None
+        journal.said.clear()
+        self._tables.grow(journal, -len(durability.input))
+        for child in map(self._tables.journals.__getitem__, journal.keeps):
+            child.kept_by = None
+            if child.row.finished_at is not None:
+                self._retention.begin(child)
+        journal.keeps.clear()
+
+    @_apply.register
+    def _keep_memo(self, write: KeepMemo) -> None:
+        journal, memo = self._tables.journals[write.job_id], write.memo
+        before = journal.memos.get(memo.key)
+        if before is not None:
+            memo = attrs.evolve(memo, index=before.index)
+            self._tables.grow(journal, -memo_size(before))
+        journal.memos[memo.key] = memo
+        self._tables.grow(journal, memo_size(memo))
+
+    @_apply.register
+    def _keep_run(self, write: KeepRun) -> None:
+        journal = self._tables.journals.get(write.job_id)
+        if journal is not None and journal.durability is not None:
+            journal.durability = attrs.evolve(
+                journal.durability, run=write.run, fruitless_runs=write.fruitless_runs
+            )
+
+    @_apply.register
+    def _keep_spent(self, write: KeepSpent) -> None:
+        journal = self._tables.journals.get(write.job_id)
+        if journal is not None and journal.durability is not None:
+            journal.durability = attrs.evolve(journal.durability, spent=write.spent)
 
     @_apply.register
     def _trim_journal(self, write: TrimJournal) -> None:
@@ -224,7 +264,9 @@ class TableWriter:
         if journal is None:
             return  # an agent that outlived its job emitted after the job's retention
         gone = journal.entries[: write.base - journal.base]
-        self._grow(journal, -sum(len(entry.tail) for entry in gone))
+        if journal.durability is not None:
+            journal.said += digests(gone)
+        self._tables.grow(journal, -sum(len(entry.tail) for entry in gone))
         del journal.entries[: len(gone)]
         journal.base = write.base
         # Of the numbers whose entries are gone, the last run stays: it tells the job's last number.
@@ -240,51 +282,4 @@ class TableWriter:
 
     @_apply.register
     def _expire(self, write: Expire) -> None:
-        """Drop what is past its retention, which stands first in `finished` and in `keys`."""
-        for job_id in write.forgotten:
-            journal = self._tables.journals.get(job_id)
-            if journal is None or journal.expired or journal.row.finished_at is None:
-                continue
-            self._retire(job_id)
-        for finished in list(self._tables.finished.values()):
-            old = list(takewhile(lambda end: end[1] <= write.finished_before, finished.items()))
-            for job_id, _ in old:
-                self._retire(job_id)
-        counts = {principal: len(ends) for principal, ends in self._tables.finished.items()}
-        for principal, count in surplus(counts, write.finished_jobs).items():
-            for job_id in list(islice(self._tables.finished[principal], count)):
-                self._retire(job_id)
-        stored = self._tables.stored
-        for principal, size in surplus_bytes(stored, write.bytes_each, write.bytes_total).items():
-            self._retire_bytes(principal, size)
-        due = list(takewhile(lambda row: row.expires_at <= write.now, self._tables.keys.values()))
-        for row in due:
-            if row.job_id not in self._tables.journals:
-                self._drop_key((row.principal, row.key))
-
-    def _retire_bytes(self, principal: str, size: int) -> None:
-        """Retire a principal's oldest finished jobs, until they have `size` bytes together."""
-        for job_id in list(self._tables.finished.get(principal, {})):
-            if size <= 0:
-                return
-            size -= self._tables.journals[job_id].size
-            self._retire(job_id)
-
-    def _retire(self, job_id: str) -> None:
-        """End the retention of a job: only sessions that watch it still read it."""
-        journal = self._tables.journals[job_id]
-        journal.expired = True
-        finished = self._tables.finished[journal.row.principal]
-        del finished[job_id]
-        if not finished:
-            del self._tables.finished[journal.row.principal]
-        self._unlist(journal.row)
-        if not journal.watchers:
-            self._forget(journal)
-
-    def _unlist(self, row: JobRow) -> None:
-        for principal in (row.principal, None):
-            listed = self._tables.listed[principal]
-            del listed[bisect_left(listed, (row.created_at, row.job_id))]
-            if not listed:
-                del self._tables.listed[principal]
+        self._retention.expire(write)

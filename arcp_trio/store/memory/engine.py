@@ -10,11 +10,12 @@ import attrs
 import trio
 
 from arcp_trio.store.first_numbers import index_after
-from arcp_trio.store.interface import JournalTrimmed, Owed, Replay, Store
-from arcp_trio.store.memory._tables import Tables, last_place
+from arcp_trio.store.interface import JournalTrimmed, Owed, Replay, Said, Store
+from arcp_trio.store.job_query import JobQuery
+from arcp_trio.store.memory._tables import StoredJournal, Tables, last_place
 from arcp_trio.store.memory._writing import TableWriter
+from arcp_trio.store.memos import JournalExtent, Memo, digests
 from arcp_trio.store.records import (
-    JobQuery,
     JobRow,
     KeyRow,
     NumberedTail,
@@ -57,6 +58,11 @@ class MemoryStore(Store):
                 if journal.row.finished_at is None
             ],
             credentials=list(self._tables.credentials.values()),
+            durable={
+                job_id: (journal.durability, _extent(journal))
+                for job_id, journal in self._tables.journals.items()
+                if journal.durability is not None
+            },
         )
 
     async def stored_bytes(self) -> Mapping[str, int]:
@@ -129,6 +135,22 @@ class MemoryStore(Store):
             found.sort(key=lambda owed: owed[1].ordinal)
         return found[: _fitting([len(entry.tail) for _, entry in found[:entries]], size)]
 
+    async def memos(self, job_id: str) -> Sequence[Memo]:
+        await trio.lowlevel.checkpoint()
+        journal = self._tables.journals.get(job_id)
+        return [] if journal is None else list(journal.memos.values())
+
+    async def said(self, job_id: str, index: int) -> Said:
+        await trio.lowlevel.checkpoint()
+        journal = self._tables.journals.get(job_id)
+        if journal is None:
+            return [], None
+        if index < journal.base:
+            return [each for each in journal.said if each[0] >= index], journal.base
+        start = index - journal.base
+        piece = journal.entries[start : start + LOOK_ITEMS]
+        return digests(piece), index + len(piece) if len(piece) == LOOK_ITEMS else None
+
     async def covers(self, session_id: str, after: int) -> bool:
         place = 2 * after + 1
         while True:
@@ -160,6 +182,10 @@ class _MemoryReplay:
     async def next(self, frames: int, size: int) -> Sequence[NumberedTail]:
         await trio.lowlevel.checkpoint()
         return self._place.read(self._tables, frames, size)
+
+
+def _extent(journal: StoredJournal) -> JournalExtent:
+    return JournalExtent(journal.base, sum(len(entry.tail) for entry in journal.entries))
 
 
 def _fitting(sizes: Sequence[int], size: int) -> int:

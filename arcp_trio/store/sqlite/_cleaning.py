@@ -8,6 +8,7 @@ from time import perf_counter
 from typing import Final
 
 from arcp_trio.store.first_numbers import Run, end_index, extend
+from arcp_trio.store.sqlite import _durable
 from arcp_trio.store.sqlite._file import transaction
 from arcp_trio.store.sqlite._packing import numbered_in, pack_runs, unpack_runs
 from arcp_trio.store.sqlite._schema import EVERYTHING
@@ -37,7 +38,7 @@ def clean_piece(db: sqlite3.Connection) -> bool:
 
 
 def shrink_piece(db: sqlite3.Connection) -> bool:
-    """Give free pages back to the file system; return False if there are none to spare."""
+    """Give free pages back to the file system; return False if no page can be spared."""
     with transaction(db, "IMMEDIATE"):
         return _for_a_while(_shrink, db)
 
@@ -74,14 +75,29 @@ def _clear_journals(db: sqlite3.Connection) -> bool:
     waste = db.execute("SELECT jid, below FROM journal_waste LIMIT 1").fetchone()
     if waste is None:
         return False
-    deleted = db.execute(
-        "DELETE FROM journal WHERE id IN (SELECT id FROM journal"
-        " WHERE jid = ? AND last_index < ? ORDER BY last_index LIMIT ?)",
-        (*waste, PIECE_ROWS),
+    piece = (
+        "FROM journal WHERE id IN (SELECT id FROM journal"
+        " WHERE jid = ? AND last_index < ? ORDER BY last_index LIMIT ?)"
     )
-    if deleted.rowcount < PIECE_ROWS and not _clear_numbering(db, *waste):
+    if _durable.may_run_again(db, waste[0]):
+        rows = db.execute(f"SELECT first_index, entries {piece}", (*waste, PIECE_ROWS))
+        for first_index, packed in rows.fetchall():
+            _durable.keep_digests(db, waste[0], first_index, packed)
+    deleted = db.execute(f"DELETE {piece}", (*waste, PIECE_ROWS)).rowcount
+    if deleted < PIECE_ROWS and not (_clear_numbering(db, *waste) or _clear_memos(db, *waste)):
         db.execute("DELETE FROM journal_waste WHERE jid = ?", waste[:1])
     return True
+
+
+def _clear_memos(db: sqlite3.Connection, jid: int, below: int) -> bool:
+    """Delete memos of a job that is gone; return whether there may be more."""
+    if below < EVERYTHING:
+        return False
+    deleted = db.execute(
+        "DELETE FROM memo WHERE id IN (SELECT id FROM memo WHERE jid = ? LIMIT ?)",
+        (jid, PIECE_ROWS),
+    )
+    return deleted.rowcount == PIECE_ROWS
 
 
 def _clear_numbering(db: sqlite3.Connection, jid: int, below: int) -> bool:

@@ -9,7 +9,8 @@ from heapq import merge
 from itertools import islice
 from typing import Final, TypeAlias
 
-from arcp_trio.store.records import JobQuery, JobRow, Status
+from arcp_trio.store.job_query import JobQuery
+from arcp_trio.store.records import JobRow, Status
 from arcp_trio.store.sqlite import _rows
 
 _Found: TypeAlias = tuple[float, str, int]

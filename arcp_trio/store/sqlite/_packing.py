@@ -11,7 +11,6 @@ import msgspec
 from arcp_trio.store.first_numbers import Run
 from arcp_trio.store.records import Entry, Inline, LogItem, Mark, Range
 
-_PackedEntry: TypeAlias = tuple[int, bytes, str | None, bool, str | None]
 _PackedItems: TypeAlias = tuple[
     list[str],
     list[tuple[int, int, int, int]],
@@ -22,23 +21,41 @@ _PackedRanges: TypeAlias = tuple[
     list[str], list[tuple[int, int, int, int]], msgspec.Raw, msgspec.Raw
 ]
 
+
+class _PackedEntry(msgspec.Struct, array_like=True, gc=False):
+    """An entry but for its index; what is left out at the end has its default."""
+
+    ordinal: int
+    tail: bytes
+    feature: str | None
+    terminal: bool
+    child: str | None
+    once: bool = False
+
+
 _encode = msgspec.msgpack.Encoder().encode
 _decode_entries = msgspec.msgpack.Decoder(list[_PackedEntry]).decode
 _decode_items = msgspec.msgpack.Decoder(_PackedItems).decode
 _decode_ranges = msgspec.msgpack.Decoder(_PackedRanges).decode
+_decode_digests = msgspec.msgpack.Decoder(list[tuple[int, bytes]]).decode
 _decode_runs = msgspec.msgpack.Decoder(list[Run]).decode
 _place = attrgetter("first_place")
 
 
 def pack_entries(entries: Sequence[Entry]) -> bytes:
     """Pack consecutive entries of one journal."""
-    return _encode([(e.ordinal, e.tail, e.feature, e.terminal, e.child) for e in entries])
+    return _encode([_fields(entry) for entry in entries])
+
+
+def _fields(e: Entry) -> tuple[object, ...]:
+    fields = (e.ordinal, e.tail, e.feature, e.terminal, e.child)
+    return (*fields, True) if e.once else fields
 
 
 def unpack_entries(first_index: int, packed: bytes) -> Iterator[Entry]:
     """Unpack entries of which the first has the index `first_index`."""
-    for index, fields in enumerate(_decode_entries(packed), first_index):
-        yield Entry(index, *fields)
+    for index, e in enumerate(_decode_entries(packed), first_index):
+        yield Entry(index, e.ordinal, e.tail, e.feature, e.terminal, e.child, e.once)
 
 
 def pack_items(items: Sequence[LogItem]) -> bytes:
@@ -77,6 +94,16 @@ def numbered_in(packed: bytes) -> Iterator[tuple[str, Run]]:
     jobs, ranges, _, _ = _decode_ranges(packed)
     for seq, number, index, count in ranges:
         yield jobs[number], (seq, index, count)
+
+
+def pack_digests(digests: Sequence[tuple[int, bytes]]) -> bytes:
+    """Pack indexes and digests of events."""
+    return _encode(digests)
+
+
+def unpack_digests(packed: bytes) -> list[tuple[int, bytes]]:
+    """Unpack indexes and digests of events."""
+    return _decode_digests(packed)
 
 
 def pack_runs(runs: Sequence[Run]) -> bytes:

@@ -17,6 +17,7 @@ from arcp_trio.store.records import (
     Status,
 )
 from arcp_trio.store.retention import ROW_BYTES
+from arcp_trio.store.sqlite import _durable
 
 _SELECT_JOBS: Final = """
     SELECT jid, job_id, agent, principal, session_id, trace_id, accepted, created_at, status,
@@ -43,6 +44,7 @@ def recover(db: sqlite3.Connection) -> Recovered:
             if row is not None
         ],
         credentials=_credentials(db),
+        durable=_durable.unfinished(db),
     )
 
 
@@ -72,7 +74,8 @@ def _credentials(db: sqlite3.Connection) -> list[CredentialRow]:
 
 
 JOB_BYTES: Final = f"""length(accepted) + {ROW_BYTES}
-    + (SELECT coalesce(sum(length(entries)), 0) FROM journal WHERE journal.jid = job.jid)"""  # noqa: S608
+    + (SELECT coalesce(sum(length(entries)), 0) FROM journal WHERE journal.jid = job.jid)
+    + (SELECT coalesce(sum(length(key) + length(value)), 0) FROM memo WHERE memo.jid = job.jid)"""  # noqa: S608
 """What a job takes, as `share.stored_bytes` counts it."""
 
 

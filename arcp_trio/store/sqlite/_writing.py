@@ -8,7 +8,7 @@ from functools import singledispatch
 from typing import Final
 
 from arcp_trio.store.records import Entry
-from arcp_trio.store.sqlite import _writing_jobs, _writing_sessions
+from arcp_trio.store.sqlite import _durable, _writing_jobs, _writing_sessions
 from arcp_trio.store.sqlite._packing import pack_entries
 from arcp_trio.store.writes import AppendJournal, FinishJob, Write
 
@@ -83,6 +83,9 @@ for _function in (
     _writing_jobs.start_job,
     _writing_jobs.cancel_job,
     _writing_jobs.finish_job,
+    _durable.keep_memo,
+    _durable.keep_run,
+    _durable.keep_spent,
     _writing_jobs.trim_journal,
     _writing_jobs.keep_credentials,
     _writing_jobs.expire,

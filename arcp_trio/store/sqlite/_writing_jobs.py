@@ -10,7 +10,7 @@ from contextlib import closing
 
 from arcp_trio.store.records import Status
 from arcp_trio.store.retention import surplus, surplus_bytes
-from arcp_trio.store.sqlite import _rows
+from arcp_trio.store.sqlite import _durable, _rows
 from arcp_trio.store.writes import (
     AcceptJob,
     AddSubmitter,
@@ -43,6 +43,10 @@ def accept_job(write: AcceptJob, db: sqlite3.Connection) -> None:
             row.length,
         ),
     )
+    if write.durability is not None:
+        _durable.accept(added.lastrowid, write.durability, db)
+    if write.kept:
+        _durable.keep_for_parent(added.lastrowid, write.parent, db)
     db.executemany(
         "INSERT INTO submitter (jid, session_id) VALUES (?, ?)",
         [(added.lastrowid, session_id) for session_id in row.submitters],
@@ -107,6 +111,8 @@ def finish_job(write: FinishJob, db: sqlite3.Connection) -> None:
             write.job_id,
         ),
     )
+    if write.durable:
+        _durable.release(write.job_id, db)
 
 
 def trim_journal(write: TrimJournal, db: sqlite3.Connection) -> None:
@@ -148,19 +154,20 @@ def expire(write: Expire, db: sqlite3.Connection) -> None:
     The rows of a marked job may be many, so housekeeping deletes them.
     """
     db.executemany(
-        "UPDATE job SET expired = 1 WHERE job_id = ? AND finished_at IS NOT NULL",
+        "UPDATE job SET expired = 1 WHERE job_id = ? AND finished_at IS NOT NULL"
+        " AND kept_by IS NULL",
         [(job_id,) for job_id in write.forgotten],
     )
     # The index of finished jobs has the principal first.
     db.execute(
         "UPDATE job SET expired = 1 WHERE principal IN (SELECT principal FROM share)"
-        " AND finished_at <= ? AND expired = 0",
+        " AND finished_at <= ? AND expired = 0 AND kept_by IS NULL",
         (write.finished_before,),
     )
     finished: dict[str, int] = dict(db.execute("SELECT principal, finished_jobs FROM share"))
     db.executemany(
         "UPDATE job SET expired = 1 WHERE jid IN (SELECT jid FROM job"
-        " WHERE principal = ? AND finished_at IS NOT NULL AND expired = 0"
+        " WHERE principal = ? AND finished_at IS NOT NULL AND expired = 0 AND kept_by IS NULL"
         " ORDER BY finished_at, terminal_ordinal LIMIT ?)",
         list(surplus(finished, write.finished_jobs).items()),
     )
@@ -181,7 +188,7 @@ def _expire_bytes(db: sqlite3.Connection, principal: str, size: int) -> None:
     """Mark a principal's oldest finished jobs, until they have `size` bytes together."""
     jobs = db.execute(
         f"SELECT jid, {_rows.JOB_BYTES} FROM job"  # noqa: S608
-        " WHERE principal = ? AND finished_at IS NOT NULL AND expired = 0"
+        " WHERE principal = ? AND finished_at IS NOT NULL AND expired = 0 AND kept_by IS NULL"
         " ORDER BY finished_at, terminal_ordinal",
         (principal,),
     )

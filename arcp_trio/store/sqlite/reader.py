@@ -16,10 +16,12 @@ import trio
 
 from arcp_trio.rounds import Rounds
 from arcp_trio.store.errors import OtherVersion, StoreError
-from arcp_trio.store.interface import Owed, Reads, Replay
-from arcp_trio.store.records import JobQuery, JobRow, KeyRow, NumberedTail, Recovered, SessionRow
+from arcp_trio.store.interface import Owed, Reads, Replay, Said
+from arcp_trio.store.job_query import JobQuery
+from arcp_trio.store.memos import Memo
+from arcp_trio.store.records import JobRow, KeyRow, NumberedTail, Recovered, SessionRow
 from arcp_trio.store.replaying import ReplayPlace
-from arcp_trio.store.sqlite import _file, _listing, _rows, _schema
+from arcp_trio.store.sqlite import _durable, _file, _listing, _rows, _schema
 from arcp_trio.store.sqlite._looking import Coverage, NumberSearch
 from arcp_trio.store.sqlite._snapshot import Snapshot
 
@@ -112,6 +114,12 @@ class SqliteReader(Reads):
     async def owed(self, cursors: Mapping[str, int], entries: int, size: int) -> Sequence[Owed]:
         cursors = dict(cursors)  # the caller's may change while the thread reads
         return await self._read(lambda db: Snapshot(db).owed(cursors, entries, size))
+
+    async def memos(self, job_id: str) -> Sequence[Memo]:
+        return await self._read(_durable.memos, job_id)
+
+    async def said(self, job_id: str, index: int) -> Said:
+        return await self._read(_durable.said, job_id, index)
 
     async def covers(self, session_id: str, after: int) -> bool:
         coverage = Coverage(session_id, after)

@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias, cast
 
+import attrs
+
 from arcp_trio.wire.envelope import Envelope
 from arcp_trio.wire.errors import InvalidRequest, clip
 from arcp_trio.wire.json import MAX_DEPTH, dumps
 from arcp_trio.wire.messages.job import (
     Accepted,
+    AnswerQuestion,
     Cancel,
     Cancelled,
     JobErrorBody,
     JobEvent,
     JobResult,
     LeaseConstraints,
+    QuestionAnswered,
     Stop,
     Stopped,
     Submit,
@@ -23,6 +27,15 @@ from arcp_trio.wire.messages.job import (
     Subscribe,
     Subscribed,
     Unsubscribe,
+)
+from arcp_trio.wire.messages.listing import (
+    ErrorBrief,
+    JobBrief,
+    JobEntry,
+    JobFilter,
+    JobListing,
+    ListJobs,
+    WaitingFor,
 )
 from arcp_trio.wire.messages.session import (
     Ack,
@@ -33,13 +46,7 @@ from arcp_trio.wire.messages.session import (
     Close,
     Closed,
     ErrorBody,
-    ErrorBrief,
     Hello,
-    JobBrief,
-    JobEntry,
-    JobFilter,
-    JobListing,
-    ListJobs,
     PeerInfo,
     Ping,
     Pong,
@@ -55,6 +62,7 @@ __all__ = [
     "Accepted",
     "Ack",
     "AgentInfo",
+    "AnswerQuestion",
     "Auth",
     "Bye",
     "Cancel",
@@ -78,6 +86,7 @@ __all__ = [
     "PeerInfo",
     "Ping",
     "Pong",
+    "QuestionAnswered",
     "RuntimeCapabilities",
     "SessionResume",
     "Stop",
@@ -88,6 +97,7 @@ __all__ = [
     "Subscribed",
     "UnknownType",
     "Unsubscribe",
+    "WaitingFor",
     "Welcome",
     "decode_payload",
     "parse",
@@ -106,6 +116,7 @@ Message: TypeAlias = (
     | Submit
     | Cancel
     | Stop
+    | AnswerQuestion
     | Subscribe
     | Unsubscribe
 )
@@ -123,6 +134,7 @@ _TO_RUNTIME: Final[tuple[type[Message], ...]] = (
     Submit,
     Cancel,
     Stop,
+    AnswerQuestion,
     Subscribe,
     Unsubscribe,
 )
@@ -137,6 +149,7 @@ _TO_CLIENT: Final = (
     Accepted,
     Cancelled,
     Stopped,
+    QuestionAnswered,
     JobEvent,
     JobResult,
     JobErrorBody,
@@ -158,6 +171,8 @@ _ALSO_ON_ENVELOPE: Final[Mapping[type[Any], str]] = {
     Cancelled: "job_id",
     Stop: "job_id",
     Stopped: "job_id",
+    AnswerQuestion: "job_id",
+    QuestionAnswered: "job_id",
     Subscribe: "job_id",
     Subscribed: "job_id",
     Unsubscribe: "job_id",
@@ -196,6 +211,6 @@ def decode_payload(envelope: Envelope, table: Table) -> object:
     return read(cls, payload)
 
 
-def payload_bytes(message: object) -> bytes:
+def payload_bytes(message: attrs.AttrsInstance) -> bytes:
     """Encode the payload of a message; fields that are None are left out."""
     return dumps(to_json(message), max_depth=MAX_DEPTH - 1)

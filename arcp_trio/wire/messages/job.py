@@ -9,7 +9,7 @@ import attrs
 
 from arcp_trio.wire.errors import ArcpError
 from arcp_trio.wire.json import JsonObject, JsonValue
-from arcp_trio.wire.schema import (
+from arcp_trio.wire.rules import (
     KEEP_NULL,
     VENDOR,
     WIRE_NAME,
@@ -126,6 +126,28 @@ class Stopped:
 
 
 @attrs.frozen(kw_only=True)
+class AnswerQuestion:
+    """A person's answer to a question of a job: a message of this project."""
+
+    type: ClassVar[str] = "x-vendor.arcp-trio.answer"
+
+    job_id: Identifier
+    question_id: Identifier
+    answer: JsonValue = attrs.field(metadata={KEEP_NULL: always})
+
+
+@attrs.frozen(kw_only=True)
+class QuestionAnswered:
+    """The answer is stored; it is the first one."""
+
+    type: ClassVar[str] = "x-vendor.arcp-trio.answered"
+
+    request_id: str | None = None
+    job_id: str
+    question_id: str
+
+
+@attrs.frozen(kw_only=True)
 class Subscribe:
     """A request to observe a job (§7.6)."""
 
@@ -209,7 +231,7 @@ def _status_of_code(body: JobErrorBody) -> str:
 
 @attrs.frozen(kw_only=True)
 class JobErrorBody:
-    """The end of a job that is no success (§7.3, §12)."""
+    """The end of a job that did not succeed (§7.3, §12)."""
 
     type: ClassVar[str] = "job.error"
 

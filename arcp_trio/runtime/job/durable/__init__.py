@@ -1,0 +1,1 @@
+"""Durable jobs: what they remember from run to run, and how their agents are called again."""

@@ -1,0 +1,268 @@
+"""What a job remembers: its memos by key, and the events that it has had told."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import attrs
+import trio
+
+from arcp_trio.runtime.limits import limit_hit
+from arcp_trio.store.memos import Memo, memo_size
+from arcp_trio.store.writes import KeepMemo, KeepRun
+from arcp_trio.wire.events import digest
+from arcp_trio.wire.json import dumps, loads, loads_object
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from arcp_trio.runtime.core import Core
+    from arcp_trio.store.interface import Reads
+    from arcp_trio.store.queue import Group
+    from arcp_trio.wire.json import JsonObject, JsonValue
+
+log = logging.getLogger(__name__)
+
+
+@attrs.define(eq=False)
+class Memory:
+    """The memory of one job. Only that of a durable job is stored, and outlasts a run."""
+
+    core: Core
+    job_id: str
+    durable: bool
+    run: int = 1
+    """Which call of the agent this is."""
+    fruitless_runs: int = 1
+    """How many runs in a row, up to this one, have come to no memo and to no wait."""
+    loaded: trio.Event | None = None
+    """Set once what earlier runs have left is read; None if there were none."""
+    progressed: trio.Event = attrs.field(factory=trio.Event)
+    """Set once this run has come to a new memo, or to a wait."""
+    _known: dict[str, Memo] = attrs.field(factory=dict[str, Memo])
+    """The memos of earlier runs that this one has not come to."""
+    _asked: set[str] = attrs.field(factory=set[str])
+    """The keys that this run has come to."""
+    _open: dict[str, tuple[str, JsonObject]] = attrs.field(
+        factory=dict[str, tuple[str, "JsonObject"]]
+    )
+    """Kind and state of what this run has begun and not finished, by key."""
+    _sizes: dict[str, int] = attrs.field(factory=dict[str, int])
+    """Bytes of each memo."""
+    _size: int = 0
+    """Bytes of all memos."""
+    _told: dict[bytes, list[int]] = attrs.field(factory=dict[bytes, list[int]])
+    """Indexes of events that earlier runs had told and this one has not come to, by digest."""
+    _last: Group | None = None
+    """The store's group in which the newest memo is."""
+
+    # -- from earlier runs
+
+    async def until_loaded(self) -> None:
+        """Wait until what earlier runs have left is read, if there were any."""
+        if self.loaded is not None:
+            await self.loaded.wait()
+
+    async def load(self, reads: Reads) -> None:
+        """Read what earlier runs have left."""
+        for memo in await reads.memos(self.job_id):
+            self._known[memo.key] = memo
+            self._note_size(memo)
+        self._told.clear()  # the store may have failed in between, before
+        index: int | None = 0
+        while index is not None:
+            piece, index = await reads.said(self.job_id, index)
+            for at, known in piece:
+                self._told.setdefault(known, []).append(at)
+
+    def passes_over(self, event: bytes) -> bool:
+        """Return whether an earlier run has had this event told; each of its events is one here."""
+        if not self._told:
+            return False
+        known = digest(event)
+        indexes = self._told.get(known)
+        if indexes is None:
+            return False
+        indexes.pop()
+        if not indexes:
+            del self._told[known]
+        return True
+
+    @property
+    def last_finished(self) -> str | None:
+        """The last step that earlier runs have finished, for people to read."""
+        finished = [key for key, memo in self._known.items() if b'"done":' in memo.value]
+        return named(finished[-1]) if finished else None
+
+    def unfinished(self, kind: str) -> list[tuple[str, JsonObject]]:
+        """Return keys and states of what earlier runs have begun of a kind and not finished."""
+        states = [
+            (key, loads_object(memo.value))
+            for key, memo in self._known.items()
+            if memo.kind == kind
+        ]
+        return [(key, state) for key, state in states if "done" not in state]
+
+    def warn_of_the_rest(self, facts: Mapping[str, object]) -> None:
+        """Warn of what earlier runs have come to and this one, which has returned, has not."""
+        if self._known:
+            place = named(next(iter(self._known)))
+        elif self._told:
+            place = f"the event at index {min(map(min, self._told.values()))}"
+        else:
+            return
+        log.warning(
+            "agent has not come to what it did in an earlier run", extra={**facts, "place": place}
+        )
+
+    # -- keys
+
+    def begin(self, key: str, kind: str) -> JsonObject | None:
+        """Come to a key, and return its state if an earlier run has left one.
+
+        Raises:
+            ValueError: this run has come to the key before.
+            RuntimeError: it was something else in an earlier run.
+        """
+        if key in self._asked:
+            raise ValueError(
+                f"step {named(key)} comes twice: give steps of tasks that run side by side names"
+                " of their own"
+            )
+        self._asked.add(key)
+        memo = self._known.pop(key, None)
+        if memo is None:
+            self._open[key] = kind, {}
+            return None
+        if memo.kind != kind:
+            raise RuntimeError(
+                f"{named(key)} is a {kind} now and was a {memo.kind} in an earlier run: the code"
+                " outside of steps must do the same in each run, or the agent get another version"
+            )
+        state = loads_object(memo.value)
+        if "done" not in state:
+            self._open[key] = kind, state
+        return state
+
+    def change(self, key: str, index: int, **changes: JsonValue) -> None:
+        """Remember more of something that is open.
+
+        Raises:
+            InternalError: it is too much.
+        """
+        kind, state = self._open[key]
+        state = {**state, **changes}
+        self._keep(Memo(key, kind, index, dumps(state)))
+        self._open[key] = kind, state
+
+    def reset(self, key: str, index: int) -> None:
+        """Have a later run begin anew what has failed."""
+        kind, _ = self._open.pop(key)
+        self._keep(Memo(key, kind, index, b"{}"))
+
+    def finish(self, key: str, index: int, done: bytes, also: Mapping[str, JsonValue]) -> None:
+        """Remember the result of something that is open, as JSON.
+
+        Raises:
+            InternalError: it is too much.
+        """
+        kind, _ = self._open[key]
+        self._keep(Memo(key, kind, index, done_value(done, also)))
+        del self._open[key]
+
+    def settle(self, key: str, index: int, value: bytes) -> None:
+        """Remember what a question has come to, whether or not this run has come to the question.
+
+        Raises:
+            InternalError: it is too much.
+        """
+        if key in self._open:
+            kind, _ = self._open[key]
+            self._keep(Memo(key, kind, index, value))
+            del self._open[key]
+        else:
+            # Nothing that the run has come to: it may still be a fruitless one.
+            memo = Memo(key, self._known[key].kind, index, value)
+            self._store(memo)
+            self._known[key] = memo
+
+    def state_of(self, key: str) -> JsonObject:
+        """Return the state of something that is open."""
+        return self._open[key][1]
+
+    def refuse_if_too_large(self, key: str, value: bytes) -> None:
+        """Refuse what is too much to remember.
+
+        Raises:
+            InternalError: a limit is reached.
+        """
+        limits, metrics = self.core.limits, self.core.metrics
+        if len(value) > limits.memo_bytes:
+            raise metrics.refused(limit_hit("memo_bytes", limits.memo_bytes))
+        size = self._size - self._sizes.get(key, 0) + len(key) + len(value)
+        if size > limits.memos_bytes:
+            raise metrics.refused(limit_hit("memos_bytes", limits.memos_bytes))
+
+    def _keep(self, memo: Memo) -> None:
+        self._store(memo)
+        self.note_progress()
+
+    def _store(self, memo: Memo) -> None:
+        self.refuse_if_too_large(memo.key, memo.value)
+        self._note_size(memo)
+        if self.durable:
+            self._last = self.core.store.put(KeepMemo(self.job_id, memo))
+
+    def _note_size(self, memo: Memo) -> None:
+        size = memo_size(memo)
+        self._size += size - self._sizes.get(memo.key, 0)
+        self._sizes[memo.key] = size
+
+    async def kept(self) -> None:
+        """Wait until all that was to be remembered is stored."""
+        if self._last is None:
+            await trio.lowlevel.checkpoint_if_cancelled()
+        else:
+            await self._last.committed()
+
+    # -- runs
+
+    def note_progress(self) -> None:
+        """Note that this run has come to something: it does not count as fruitless."""
+        if not self.progressed.is_set():
+            self.progressed.set()
+            self.fruitless_runs = 0
+            if self.durable:
+                self.core.store.put(KeepRun(self.job_id, self.run, 0))
+
+    def next_run(self, *, called: bool) -> Group:
+        """Store that the agent is about to be called again; without `called` it never was."""
+        self.run += called
+        self.fruitless_runs += 1
+        return self.core.store.put(KeepRun(self.job_id, self.run, self.fruitless_runs))
+
+    def suspend(self) -> None:
+        """Store that this run was ended in order, and counts for nothing."""
+        if self.fruitless_runs:
+            self.core.store.put(KeepRun(self.job_id, self.run, self.fruitless_runs - 1))
+
+
+def done_value(done: bytes, also: Mapping[str, JsonValue]) -> bytes:
+    """Return the value of a memo of something that is done: its result, as JSON, and more."""
+    rest = dumps(dict(also))[1:-1]
+    return b'{%b%b"done":%b}' % (rest, b"," if rest else b"", done)
+
+
+def named(key: str) -> str:
+    """Return a key as people read it: the names of the steps, and how often they had come."""
+    path = json_list(key)
+    pairs = zip(path[::2], path[1::2], strict=True)
+    return " / ".join(f"{name!r}" if n == 1 else f"{name!r} number {n}" for name, n in pairs)
+
+
+def json_list(key: str) -> list[JsonValue]:
+    """Return the path that a key is made of."""
+    path = loads(key)
+    assert isinstance(path, list)
+    return path

@@ -1,0 +1,68 @@
+"""What a store keeps of durable jobs, as values: enough to call their agents again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import attrs
+
+from arcp_trio.wire.envelope import payload_of
+from arcp_trio.wire.events import digest
+
+if TYPE_CHECKING:
+    from arcp_trio.store.records import Entry
+
+
+@attrs.frozen
+class Memo:
+    """What a durable job remembers under one key, such as a step's result, from run to run.
+
+    It has a place in the job's journal, but takes no index there: no session is sent it.
+    """
+
+    key: str
+    kind: str
+    """What the key stands for: a step, a sleep, a question."""
+    index: int
+    """Index of the journal's next entry when the key was remembered first."""
+    value: bytes
+    """As JSON."""
+
+
+def memo_size(memo: Memo) -> int:
+    """Return how many bytes a memo takes, about."""
+    return len(memo.key) + len(memo.value)
+
+
+def digests(entries: Iterable[Entry]) -> list[tuple[int, bytes]]:
+    """Return indexes and digests of those entries that a later run says no more."""
+    return [(e.index, digest(payload_of(e.tail))) for e in entries if e.once]
+
+
+@attrs.frozen(kw_only=True)
+class Durability:
+    """What it takes to call the agent of a durable job again; gone once the job has ended."""
+
+    input: bytes
+    """As JSON."""
+    max_runtime: float | None = None
+    sends_chunks: bool = False
+    wants_credentials: bool = False
+    forget: bool = False
+    run: int = 0
+    """How often the agent was called."""
+    fruitless_runs: int = 0
+    """How many runs in a row, this one included, have come to no memo and to no wait."""
+    spent: bytes | None = None
+    """What the job and those below it have spent, by currency, as JSON."""
+
+
+@attrs.frozen
+class JournalExtent:
+    """What of a journal is kept."""
+
+    first: int
+    """Index of the oldest entry."""
+    size: int
+    """Bytes of tails, about."""

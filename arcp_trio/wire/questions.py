@@ -1,0 +1,37 @@
+"""A question of a job to people, as it stands in its event and in listings."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+from arcp_trio.wire.json import JsonObject
+from arcp_trio.wire.rules import NonEmpty
+
+QUESTION: Final = "x-vendor.arcp-trio.question"
+"""The kind of the event with a question."""
+
+HUMAN_ASK: Final = "human.ask"
+"""The tool that stands for people: in the lease, in `tool_call`, and in `tool_result`."""
+
+
+@attrs.frozen(kw_only=True)
+class QuestionBody:
+    """A question; what was not given is left out. Without options and schema any JSON will do."""
+
+    question_id: NonEmpty
+    """The `call_id` of the question's tool call."""
+    prompt: str
+    options: list[str] | None = None
+    """The texts of which the answer is one."""
+    schema: JsonObject | None = None
+    """What the answer must be, in JSON Schema."""
+    to: str | None = None
+    """The person or the group that is meant to answer, for people to read."""
+    expires_at: str | None = None
+
+    @property
+    def wants_text(self) -> bool:
+        """Whether an answer is a text: what a person types is taken as it is."""
+        return self.options is not None or (self.schema or {}).get("type") == "string"
