@@ -5,23 +5,25 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from functools import partial
-from typing import TypeAlias
+from typing import Protocol, runtime_checkable
 
 import trio
 
-from arcp_trio.transport.memory import MemoryStream
 
-WriteAtOnce: TypeAlias = Callable[[bytes], int]
-"""Writes as much as fits; returns how many bytes that is, 0 also if the stream is broken."""
+@runtime_checkable
+class WritesAtOnce(Protocol):
+    """A stream that can write without waiting."""
+
+    def write_at_once(self, data: bytes) -> int:
+        """Write as much as fits, and return how many bytes that is; 0 if the stream is broken."""
+        ...
 
 
-def writer_of(stream: trio.abc.Stream) -> WriteAtOnce | None:
+def writer_of(stream: trio.abc.Stream) -> Callable[[bytes], int] | None:
     """Return what writes to a stream without waiting; None if it cannot, as with TLS."""
     if isinstance(stream, trio.SocketStream):
         return partial(_write_to_socket, stream)
-    if isinstance(stream, MemoryStream):
-        return stream.write_at_once
-    return None
+    return stream.write_at_once if isinstance(stream, WritesAtOnce) else None
 
 
 def _write_to_socket(stream: trio.SocketStream, data: bytes) -> int:

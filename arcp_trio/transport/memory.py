@@ -17,7 +17,7 @@ def memory_streams() -> tuple[trio.abc.Stream, trio.abc.Stream]:
     They use no thread and no socket, and so work with an autojumping `trio.testing.MockClock`.
     """
     there, back = _Pipe(), _Pipe()
-    return MemoryStream(there, back), MemoryStream(back, there)
+    return _MemoryStream(there, back), _MemoryStream(back, there)
 
 
 class _Pipe:
@@ -107,15 +107,12 @@ class _Pipe:
             raise trio.BrokenResourceError("the other end is closed")
 
 
-class MemoryStream(trio.abc.Stream):
-    """One end of two pipes, one for each direction."""
-
+class _MemoryStream(trio.abc.Stream):
     def __init__(self, outgoing: _Pipe, incoming: _Pipe) -> None:
         self._outgoing = outgoing
         self._incoming = incoming
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        """Write all of the data, waiting for room."""
         await self._outgoing.write(data)
 
     def write_at_once(self, data: bytes) -> int:
@@ -123,15 +120,12 @@ class MemoryStream(trio.abc.Stream):
         return self._outgoing.write_at_once(data)
 
     async def wait_send_all_might_not_block(self) -> None:
-        """Wait until there is room."""
         await self._outgoing.wait_writable()
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        """Read what is there, waiting for something."""
         return await self._incoming.read(max_bytes)
 
     async def aclose(self) -> None:
-        """Close both directions."""
         self._outgoing.close_writer()
         self._incoming.close_reader()
         await trio.lowlevel.checkpoint()
