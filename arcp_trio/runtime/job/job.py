@@ -17,10 +17,11 @@ from arcp_trio.runtime.job.journal import Journal
 from arcp_trio.runtime.job.last_event import LastEvent
 from arcp_trio.runtime.job.outcome import Outcome, log_end
 from arcp_trio.runtime.job.questions import Questions
+from arcp_trio.runtime.job.refusing import refuse_if_ended
 from arcp_trio.runtime.job.result_chunks import ResultChunks
 from arcp_trio.store.records import Status
 from arcp_trio.store.writes import StartJob
-from arcp_trio.wire.errors import ArcpError, InternalError, LeaseExpired
+from arcp_trio.wire.errors import LeaseExpired
 from arcp_trio.wire.json import dumps
 
 if TYPE_CHECKING:
@@ -178,7 +179,7 @@ class Job:
 
     def let_end(self) -> None:
         """Bound the time that the agent has left, now that the end is decided; do not cancel it."""
-        self._end_children()
+        self.children.end_all(self.agent_run.grace)
         if not self.accepted:
             if self.wallet is not None:
                 self.wallet.close()  # so that no credentials are issued, and the job is given up
@@ -203,14 +204,11 @@ class Job:
 
     def decide_if_late(self) -> None:
         """Decide the end of a job that must not go on, by the earlier of its deadlines."""
-        limit_ends, lease_ends = self.agent_run.deadline, self.authority.deadline
-        if self.lease_is_over and (
-            limit_ends is None or lease_ends is None or lease_ends <= limit_ends
-        ):
+        timed_out = self.agent_run.timed_out(self.authority.deadline)
+        if timed_out is not None:
+            self.decide(timed_out)
+        elif self.lease_is_over:
             self._decide_expired()
-        elif limit_ends is not None and trio.current_time() >= limit_ends:
-            assert self.agent_run.max_runtime is not None
-            self.decide(outcome.timed_out(self.agent_run.max_runtime))
 
     def expire(self) -> None:
         """End the job, whose lease is over (§9.5)."""
@@ -248,7 +246,7 @@ class Job:
 
     async def _finish(self) -> None:
         """Write the terminal, after the children's and the revocations, and have it stored."""
-        self._end_children()
+        self.children.end_all(self.agent_run.grace)
         if self.wallet is not None:
             self.wallet.close()
         await self.children.none_left()
@@ -280,24 +278,11 @@ class Job:
 
     # -- parent and children (§10)
 
-    @property
-    def depth(self) -> int:
-        """How many jobs are above this one."""
-        return 0 if self.parent is None else self.parent.depth + 1
-
     def leave_tree(self) -> None:
         """Release what the job held of its ancestors' budgets, and let its parent end."""
         self.authority.budget.close()
         if self.parent is not None:
             self.parent.children.remove(self)
-
-    def _end_children(self) -> None:
-        for child in self.children:
-            child.agent_run.shorten_grace(self.agent_run.grace)
-            if child.lease_is_over:
-                child.expire()
-            else:
-                child.end(outcome.cancelled("the parent job ended"))
 
     # -- what its agent may do
 
@@ -307,42 +292,10 @@ class Job:
         Raises:
             LeaseExpired, BudgetExhausted, PermissionDenied: the lease does not allow it.
         """
-        self.refuse_if_ended()
+        refuse_if_ended(self)
         try:
             self.authority.check(capability, target, now=trio.current_time(), also=also)
         except LeaseExpired:
             self._decide_expired()
             self.let_end()
             raise
-
-    def explained(self, error: BaseException) -> ArcpError | None:
-        """Return the job's error for one of an endpoint of its credentials (§9.6), or None."""
-        return None if self.wallet is None else self.wallet.explain(error)
-
-    def refuse_if_ending(self) -> None:
-        """Refuse to begin anything that would outlast the job.
-
-        Raises:
-            ArcpError: the job's end is decided.
-        """
-        if self._outcome is not None:
-            raise self._outcome.refusal()
-
-    def refuse_if_suspended(self) -> None:
-        """Refuse to begin anything that belongs to the next run.
-
-        Raises:
-            InternalError: the job is suspended.
-        """
-        if self.suspended:
-            raise InternalError("the runtime is shutting down, and the job goes on after that")
-
-    def refuse_if_ended(self) -> None:
-        """Refuse to add anything after the terminal.
-
-        Raises:
-            ArcpError: the job has ended.
-        """
-        if self.ended:
-            assert self._outcome is not None
-            raise self._outcome.refusal()
