@@ -47,7 +47,7 @@ def add_event(
 ) -> None:
     """Add an event to the journal, and take what it says was spent off the budgets.
 
-    An event that an earlier run of a durable job has had told is passed over, and so is one of a
+    An event that an earlier run of a durable job has emitted is skipped, and so is one of a
     job that is suspended, unless it is a result `to_remember`.
 
     Raises:

@@ -77,7 +77,7 @@ class Job:
     revived: bool = False
     """An earlier runtime has begun it."""
     suspended: bool = False
-    """The next runtime calls its agent again: but for results of steps, nothing more is taken."""
+    """The next runtime calls its agent again. Until then only results of steps are taken."""
     wallet: Wallet | None = None
     """Its credentials, if it may have any (§9.8)."""
     chunks: ResultChunks | None = None
@@ -128,7 +128,7 @@ class Job:
             self._start_stopping()
 
     def _leave(self) -> None:
-        """Be gone from this runtime, which has suspended the job."""
+        """Remove the job, which is suspended, from this runtime."""
         if not self._over.is_set():
             log.info("job suspended", extra=self.facts)
             if self.wallet is not None:
