@@ -29,6 +29,8 @@
 - A warning fails the test, and so does a log record of level ERROR or above, unless the test
   expects it: `@pytest.mark.logs_error("regex")`. An expected record that does not come fails the
   test, too.
+- How fast the runtime is shows in counts, not in times: `tests/speed` counts what it does for each
+  event, job and session.
 - `alone` marks tests that measure delays: `make test` runs them after the others, one at a time.
 - `soak` marks tests that run for minutes: `make soak` runs them, `make test` does not.
 """

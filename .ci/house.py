@@ -30,7 +30,12 @@ _AFTER = (
 PHRASES = {
     re.compile(r"\bwho(?:so)?ever\b", re.IGNORECASE): "name the person or the part",
     re.compile(r"(?<!there )\b(?:is|are|be|was|were) none\b"): "say that there is no such thing",
+    re.compile(r"\bthere (?:is|are) none\b"): "name what is missing",
+    re.compile(r"(?<=\S )(?<!there )(?:is|are|was|were) no (?!longer\b|more\b)\w", re.IGNORECASE): (
+        "say 'is not a'"
+    ),
     re.compile(r"\bnot any ?more\b"): "say 'no longer'",
+    re.compile(r"\b(?:to become of|none to speak of)\b"): "say what happens, or what is missing",
     re.compile(r"\bwho asks\b"): "name who asks",
     re.compile(r"\bwhat(?:ever)? becomes of\b"): "say what happens",
     re.compile(rf"\bbehind (?:{_AFTER})\b"): "say 'after'",

@@ -8,7 +8,7 @@ from types import FrameType
 from typing import Final
 
 _SKIPPED: Final = sys.stdlib_module_names | {"trio", "trio_websocket", "outcome"}
-"""Packages whose functions wait on behalf of their callers; the caller is what is named."""
+"""Packages whose functions wait on behalf of their callers: the caller is named instead."""
 
 
 def callers(frame: FrameType | None) -> list[FrameType]:

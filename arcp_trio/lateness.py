@@ -1,4 +1,4 @@
-"""Sleeping in a loop that may be held: a task that wakes late is not to blame anyone for it."""
+"""Sleeping in a loop that may be held: a late task must not count the delay as silence."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 The package only makes standard logging calls, with a short message and its fields in `extra`. The
 command line says where they are written. Another program decides this for itself, and may use the
-formatters of this module. In a program that sets up no logging, `LogFallback` writes what it must
-not miss.
+formatters of this module. In a program that sets up no logging, `LogFallback` writes warnings and
+errors.
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ def test_the_container_does_not_run_as_root() -> None:
 def test_the_service_is_one_that_systemd_accepts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`systemd-analyze verify` finds nothing; where there is none, the unit's syntax is checked."""
+    """`systemd-analyze verify` finds nothing; without systemd, the unit's syntax is checked."""
     started = re.search(r"^ExecStart=(\S+) (.*)$", UNIT, re.MULTILINE)
     assert started is not None
     analyze = shutil.which("systemd-analyze")

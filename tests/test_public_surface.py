@@ -86,7 +86,7 @@ def functions(name: str, thing: type) -> Iterator[tuple[str, Any, str]]:
                 found: Any = member.fget if isinstance(member, property) else member
                 found = inspect.unwrap(getattr(found, "__func__", found))
                 if is_public(name, member_name) and inspect.isfunction(found):
-                    yield f"{name}.{member_name}", found, base.__module__
+                    yield f"{name}.{member_name}", found, found.__module__
 
 
 def named_annotations(name: str, thing: Any) -> Iterator[tuple[str, Any]]:

@@ -47,6 +47,6 @@ class AgentPattern(Pattern):
 
     @property
     def can_match(self) -> bool:
-        """Whether there can be an agent that the pattern allows."""
+        """Whether the pattern can allow any agent."""
         examples = (witness.replace(FRESH, "a") for witness in self.witnesses())
         return any(_REF.fullmatch(example) for example in examples)

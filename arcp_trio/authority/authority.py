@@ -31,7 +31,7 @@ class Authority:
     """Paths that no lease opens, with all that is below them."""
 
     def check(self, capability: str, target: str, *, now: float, also: Sequence[str] = ()) -> None:
-        """Return if the operation may be done now.
+        """Return if the operation is allowed now; raise if it is not.
 
         Args:
             also: what else the target stands for, such as the real path to which a link leads.
@@ -53,7 +53,7 @@ class Authority:
         known = {"capability": capability, "target": target} if len(target) <= MOST_TOLD else None
         self._check_target(capability, target, named, known)
         for each in also:
-            # The target of a link is not the agent's to know.
+            # The agent may not learn where a link leads.
             self._check_target(capability, each, f"what {named} stands for", None)
 
     def _check_target(

@@ -86,7 +86,7 @@ class Budget:
 
     @property
     def spent(self) -> dict[str, Decimal]:
-        """What this node and those below it have spent, also in currencies that no budget names."""
+        """What this node and those below it have spent, even in currencies that no budget names."""
         return dict(self._spent)
 
     @property
@@ -132,7 +132,7 @@ class Budget:
             self._spent[currency] = cost
 
     def exhausted(self) -> str | None:
-        """Return a currency that is used up here or in an ancestor; None if there is none."""
+        """Return a currency that is used up here or in an ancestor, or None."""
         for node in self._line():
             for currency, left in node._remaining.items():
                 if left <= 0:

@@ -2,7 +2,7 @@
 
 The rule has two halves. Patterns are refused: a request of which any pattern is not covered by the
 ceiling's leads to no job, and the refusal names the pattern. Money and time are reduced: a job gets
-the smaller amount of each currency and the earlier expiry, also if it asked for neither, and its
+the smaller amount of each currency and the earlier expiry, even if it asked for neither, and its
 acceptance tells the client.
 """
 

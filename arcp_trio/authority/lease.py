@@ -123,7 +123,7 @@ class Lease:
         return bool(forms) and all(_matched(patterns, form) for form in forms)
 
     def idle(self) -> str | None:
-        """Say which grants can never allow anything, and why; None if each may."""
+        """Say which grants can never allow anything, and why; None if every grant can."""
         idle: list[str] = []
         for capability, patterns in self.grants.items():
             for pattern in patterns:
@@ -144,7 +144,7 @@ class Lease:
         return lease
 
     def constraints(self) -> dict[str, str] | None:
-        """Return the `lease_constraints` of `job.accepted`; None if there are none."""
+        """Return the `lease_constraints` of `job.accepted`; None if the lease does not expire."""
         return None if self.expires_at is None else {"expires_at": self.expires_at}
 
 

@@ -29,10 +29,11 @@ tenth of it.
 
 
 def uncovered(children: Sequence[Pattern], parents: Sequence[Pattern]) -> Pattern | None:
-    """Return the first child that matches a string that no parent matches; None if there is none.
+    """Return the first child pattern that the parents do not cover; None if they cover all.
 
-    The result is exact: a child is covered if and only if each string that it matches is matched by
-    some parent. Only patterns made to be slow (`MAX_WORK`) count as not covered without proof.
+    The parents cover a child if every string that it matches is matched by one of them, and the
+    result is exact. Only a pattern that takes too long to check (`MAX_WORK`) counts as not covered
+    without a check.
     """
     known = frozenset(parents)
     work = 0

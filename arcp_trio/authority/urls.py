@@ -193,7 +193,7 @@ def _ascii(label: str) -> str:
         encoded = idna.encode(label, uts46=True).decode()
     except UnicodeError as error:
         reason = clip(str(error))
-        raise ValueError(f"{clip(repr(label))} is no part of a host: {reason}") from None
+        raise ValueError(f"{clip(repr(label))} cannot be a part of a host: {reason}") from None
     older = _older_ascii(label)
     if older is not None and older != encoded:
         raise ValueError(f"{clip(repr(label))} means {encoded} or {older}: write one of them")

@@ -45,7 +45,7 @@ class Option:
     metavar: str
     help: str
     default: str
-    """The default in words; empty if there is none to speak of."""
+    """The default in words; empty if the help names no default."""
     repeatable: bool = False
     alone_too: bool = False
     """Whether the file may give one item of a repeatable option without a list around it."""

@@ -1,4 +1,4 @@
-"""Text that others wrote, made fit for a terminal: harmless, and of a known width.
+"""Makes text that others wrote safe for a terminal, and measures its width.
 
 What an agent says is shown on the terminal of a person. A terminal obeys control sequences in its
 text: they move the cursor, overwrite lines, set the title, or type an answer. None of them are let

@@ -10,6 +10,7 @@ from typing import Final
 import trio
 
 from arcp_trio.client.errors import Gap, ProtocolError, Silence
+from arcp_trio.client.events import Event, decode_event
 from arcp_trio.client.unread import UnreadEvents
 from arcp_trio.lateness import sleep_until
 from arcp_trio.transport.base import Transport, TransportClosed
@@ -32,7 +33,10 @@ _MAX_BATCH: Final = 64
 
 
 class ClientConnection:
-    """Hands what it reads to `take`, frame by frame, and sends what it is given."""
+    """Hands on what it reads, frame by frame, and sends what it is given.
+
+    Events go to `take_event`, with their sizes, and all other frames to `take`, with their texts.
+    """
 
     def __init__(
         self,
@@ -42,6 +46,7 @@ class ClientConnection:
         interval: float,
         ack: bool,
         take: Callable[[Envelope, str | bytes], None],
+        take_event: Callable[[Event, int], None],
         processed: Callable[[], int],
         unread: UnreadEvents,
         now: Callable[[], float],
@@ -51,6 +56,7 @@ class ClientConnection:
         self._interval = interval
         self._ack = ack
         self._take = take
+        self._take_event = take_event
         self._processed = processed
         self._unread = unread
         self._now = now
@@ -103,15 +109,22 @@ class ClientConnection:
                 for text in (first, *self._transport.receive_unread()):
                     if self._unread.full:
                         await self._wait_for_room()
-                    frame = envelope.decode(text)
-                    if frame.type == "session.ping":
-                        self._pong(frame)
-                    elif frame.type != "session.pong":
-                        self._take(frame, text)
+                    event = decode_event(text)
+                    if event is not None:
+                        self._take_event(event, len(text))
+                    else:
+                        self._take_frame(text)
         except MalformedFrame as error:
             self._end(ProtocolError(f"the runtime sent a frame that is not ARCP: {error}"))
         except (TransportClosed, Gap) as error:
             self._end(error)
+
+    def _take_frame(self, text: str | bytes) -> None:
+        frame = envelope.decode(text)
+        if frame.type == "session.ping":
+            self._pong(frame)
+        elif frame.type != "session.pong":
+            self._take(frame, text)
 
     async def _wait_for_room(self) -> None:
         self._reading = False  # meanwhile silence is not the runtime's fault

@@ -35,7 +35,7 @@ class Lifecycle:
         self._ended = trio.Event()
         """Set when the session has ended: there will be no other connection."""
         self._lost = False
-        """Whether the session ended without the program's doing."""
+        """Whether the session ended although the program did not close it."""
         self._watchers = 0
         """How many tasks wait for the session's end alone."""
         self._handling = trio.CancelScope()

@@ -75,7 +75,7 @@ class Door:
                     if not visitor.evicted:
                         await self._refuse(stream, caller, visitor, away)
             if visitor.answered:
-                pass  # being cut off now is no second failure
+                pass  # an end at this point is not counted as another failure
             elif visitor.evicted:
                 self._failed(caller, "connections_before_handshake", "too many without a session")
             elif visitor.scope.cancelled_caught:
@@ -105,7 +105,7 @@ class Door:
         page = pages.page_for(head, self.runtime)
         if page is None:
             await self._attend(stream, head, caller, visitor)
-        elif head.upgrades:  # not a browser that looks around, but a client with a wrong URL
+        elif head.upgrades:  # most likely a client with a wrong URL
             where = f"a WebSocket at {head.path[:_QUOTED_CHARS]!r}"
             raise _TurnedAway("path", where, page.encode(head))
         else:

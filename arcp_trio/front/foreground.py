@@ -25,7 +25,7 @@ def say(addresses: Iterable[str]) -> None:
     """Write the addresses to standard error, unless the program's log has them already."""
     if log.isEnabledFor(logging.INFO) and log.hasHandlers():
         return
-    with suppress(OSError, ValueError):  # standard error is closed, which is no reason to stop
+    with suppress(OSError, ValueError):  # standard error is closed, but the program goes on
         for address in addresses:
             print(f"listening on {address}", file=sys.stderr, flush=True)  # noqa: T201
 

@@ -1,6 +1,6 @@
 """Which web pages may connect, and under which names the runtime may be asked for.
 
-A browser lets any page open a WebSocket to any address, also to one that only its user's machine
+A browser lets any page open a WebSocket to any address, even to one that only its user's machine
 can reach, and names the page in `Origin` (RFC 6455 §10.2). That does not stop a page whose own
 name has been pointed to this machine (DNS rebinding): there, `Host` is the name of that page.
 """

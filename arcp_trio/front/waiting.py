@@ -20,7 +20,7 @@ class Visitor:
     hang_up: Callable[[], None]
     """Shuts its socket down, at once and without waiting for anything."""
     scope: trio.CancelScope
-    """Around all that is done for it, with the deadline of its opening handshake."""
+    """The scope of all tasks of the connection, with the deadline of its opening handshake."""
     place: int
     """Visitors that came before it."""
     evicted: bool = False

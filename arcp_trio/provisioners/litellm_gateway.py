@@ -69,7 +69,7 @@ class Gateway:
         return request
 
     def refusal(self, path: str, response: httpx2.Response) -> LiteLlmError:
-        """Return the error for an answer that is no success."""
+        """Return the error for an answer that reports a failure."""
         reason = self._scrubbed(str(problem_in(response.content).get("message", "no reason given")))
         return LiteLlmError(f"{path}: {response.status_code}: {reason}")
 

@@ -21,7 +21,7 @@ from arcp_trio.store.interface import Store
 
 @attrs.define(eq=False, kw_only=True)
 class Core:
-    """What every room of the runtime may use; it names no class of theirs."""
+    """What every room of the runtime may use; it knows none of their classes."""
 
     name: str
     version: str

@@ -25,7 +25,7 @@ class Closing:
 
     def __init__(self) -> None:
         self.scope = trio.CancelScope()
-        """Around everything the connection does but its farewell."""
+        """The scope of everything the connection does, except its farewell."""
         self.farewell = Farewell(CloseCode.NORMAL, "")
         self.session_has_it = False
         """A session sends on the connection, and says when it is to be closed."""

@@ -46,9 +46,9 @@ class Runtime:
     """Runs agents as jobs, and serves the sessions of their clients.
 
     Register agents, then enter it: `async with runtime:`. Jobs and sessions live in its nursery
-    until the block ends, whatever happens to connections. Leaving the block, also by cancellation,
-    ends the jobs, delivers their terminals to the clients that are connected, and closes the store,
-    each within a bound.
+    until the block ends, whatever happens to connections. Leaving the block, by
+    cancellation or otherwise, ends the jobs, delivers their terminals to the clients that are
+    connected, and closes the store, each within a bound.
     """
 
     _jobs: Jobs
@@ -181,6 +181,11 @@ class Runtime:
             self._one_left.set()
 
     # -- figures
+
+    @property
+    def abandoned_threads(self) -> int:
+        """How many threads of agents run on although their jobs have ended."""
+        return self._jobs.threads.abandoned
 
     def connection_failed(self, reason: str) -> None:
         """Count a connection that failed before it was attended to.

@@ -1,4 +1,4 @@
-"""A wake-up call for tasks that then look at the state themselves."""
+"""A wake-up call for tasks, which then look at the state themselves."""
 
 from __future__ import annotations
 

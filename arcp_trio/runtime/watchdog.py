@@ -25,7 +25,7 @@ PERIOD_SECONDS: Final = 0.1
 
 
 class Watchdog:
-    """A thread that asks the loop for a sign of life, again and again.
+    """A thread that regularly asks the loop for a sign of life.
 
     A loop that gives none for more than `LATE_SECONDS` is held: by code that computes or blocks
     where it should give way, most often an agent's. The loop itself does nothing but answer.

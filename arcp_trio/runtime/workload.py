@@ -27,7 +27,7 @@ and with it what others have put into it."""
 class Workload:
     """The work of one principal: `async with workload:` waits until few other commands are at work.
 
-    Commands go on in the order in which they came. There is no checkpoint if there is room.
+    Commands go on in the order in which they came. With room, there is no checkpoint.
     """
 
     def __init__(self) -> None:

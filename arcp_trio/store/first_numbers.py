@@ -36,7 +36,7 @@ def end_index(run: Run) -> int:
 
 
 def index_after(runs: Sequence[Run], seq: int) -> int:
-    """Return the index after the last entry with a number up to `seq`; 0 if there is none."""
+    """Return the index after the last entry with a number up to `seq`; 0 if no entry has one."""
     at = bisect_right(runs, seq, key=_first_seq)
     if not at:
         return 0

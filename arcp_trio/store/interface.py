@@ -154,7 +154,7 @@ class Store(WriteQueue, Reads):
     """The most a job's journal may take in this store, whatever the runtime's limits allow."""
 
     def files(self) -> Sequence[str]:
-        """Return the paths of the files in which everything is kept; by default, there are none."""
+        """Return the paths of the files in which everything is kept; by default, no files."""
         return ()
 
     # -- writing: see `WriteQueue`

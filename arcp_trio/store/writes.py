@@ -89,7 +89,7 @@ class AcceptJob:
     """A job was accepted, and its idempotency key is taken.
 
     A session that watches the job's parent, because it submitted the parent, watches the job from
-    its first entry on, also while no connection is attached (§10).
+    its first entry on, even while no connection is attached (§10).
     """
 
     row: JobRow

@@ -97,7 +97,7 @@ class MessageGauge:
         self.frames = 0
         """How many have begun."""
         self.parts = 0
-        """How many of them are no message, nor the beginning of one."""
+        """How many of them do not begin a message."""
         self.passed_bytes = 0  # of all messages except the one that began last
         self._max_bytes = max_bytes
         self._message_bytes = 0

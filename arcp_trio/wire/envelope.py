@@ -55,7 +55,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def trace_id(self) -> str | None:
-        """The 32 hex digits of the trace id; None if `trace` is no trace id (§11)."""
+        """The 32 hex digits of the trace id; None if `trace` is not a trace id (§11)."""
         return _trace(self.trace)[0]
 
     @property

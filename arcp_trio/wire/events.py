@@ -22,7 +22,7 @@ from arcp_trio.wire.rules import Rule
 from arcp_trio.wire.schema import described, schema_of
 
 _DIGEST_BYTES: Final = 12
-"""Few, as there may be millions, and so many that no two events of a job are taken for one."""
+"""Few, as there may be millions of digests, and enough for no two events of a job to be alike."""
 
 
 class InvalidEvent(ValueError):  # noqa: N818 - it reads as the refusal it is
@@ -147,7 +147,7 @@ def _check_tool_result(body: JsonObject) -> JsonObject:
 
 
 REMAINING: Final = "cost.budget.remaining"
-"""The metric that tells what is left of a budget. It is no cost, so it may be negative."""
+"""The metric that tells what is left of a budget. Not being a cost, it may be negative."""
 
 
 def _check_metric(body: JsonObject) -> JsonObject:

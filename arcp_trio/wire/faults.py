@@ -127,7 +127,7 @@ def plain(value: object) -> object:
 
 
 def is_finite(number: float | Decimal) -> bool:
-    """Return whether the number is finite, also for a reader that makes a float of it."""
+    """Return whether the number is finite, even for a reader that makes a float of it."""
     if isinstance(number, int):
         return True
     if isinstance(number, Decimal) and not number.is_finite():

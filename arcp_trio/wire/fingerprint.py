@@ -14,7 +14,7 @@ def fingerprint(submit: Submit, *, expires_at: str | None = None) -> bytes:
     """Return a digest of the parameters of a submission, without its key and its expiry.
 
     Spelling does not matter: the order of keys, whitespace, escapes, `1.0` for `1`, an absent field
-    for an empty one. The expiry of a lease is no parameter: a client that says it as a duration
+    for an empty one. The expiry of a lease is not a parameter: a client that says it as a duration
     gives another time when it submits again.
 
     Args:

@@ -27,7 +27,7 @@ _STEPS_AT_ONCE: Final = 1024
 
 
 class _Ulids:
-    """A source of ULIDs that always increase, also when the clock steps back or stands still.
+    """A source of ULIDs that always increase, even when the clock steps back or stands still.
 
     Each is further than the one before by a random step, so that nobody can count on to the next.
     """

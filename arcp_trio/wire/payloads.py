@@ -71,7 +71,7 @@ def _as_it_is(value: object, _: object) -> object:
 
 def _has_no_object(hint: Any) -> bool:  # noqa: ANN401 - a class, or one of typing's special forms
     args = get_args(hint)
-    parts = args[:1] if get_origin(hint) is Annotated else args  # a rule is no part of the value
+    parts = args[:1] if get_origin(hint) is Annotated else args  # a rule does not change the value
     return not attrs.has(hint) and all(map(_has_no_object, parts))
 
 

@@ -9,23 +9,23 @@ import attrs
 from msgspec import Meta
 
 KEEP_NULL: Final = "keep_null"
-"""Metadata of the few fields that are sent as null rather than left out: tells when."""
+"""The metadata key of a field that may be sent as null: a function of the object says when."""
 
 WIRE_NAME: Final = "wire_name"
-"""Metadata of a field whose name on the wire cannot be a name in Python: tells that name."""
+"""The metadata key of a field whose name on the wire cannot be a name in Python: that name."""
 
 VENDOR: Final = "x-vendor.arcp-trio"
 """The field in which this project says more than the specification asks for; others ignore it."""
 
 
 def always(_: object) -> bool:
-    """Return True: the commonest value of `KEEP_NULL`."""
+    """Return True; for fields whose null is always sent (`KEEP_NULL`)."""
     return True
 
 
 @attrs.frozen
 class Rule:
-    """What a value of the right type must also be; what `holds` returns is judged by its truth."""
+    """What a value of the right type must also be; `holds` returns a true value if it is."""
 
     expected: str
     holds: Callable[[Any], object]

@@ -103,7 +103,7 @@ def test_what_the_lease_does_not_cover_is_denied(capability: str, target: str) -
     "capability", ["", "fs", "fs.delete", "FS.READ", "x-vendor", "cost.budget", "*", "\ud800" * 999]
 )
 def test_an_unknown_capability_is_denied(capability: str) -> None:
-    """An unknown capability is refused, and so is `cost.budget`, which is no operation."""
+    """An unknown capability is refused, and so is `cost.budget`, which is not an operation."""
     with pytest.raises(PermissionDenied, match="no such capability") as caught:
         authority({**ALL, "cost.budget": ["USD:1"]}).check(capability, "USD:1", now=NOW)
     dumps(caught.value.payload())

@@ -28,7 +28,7 @@ def test_jobs(commands: Commands) -> None:
 
 
 def test_jobs_are_filtered(commands: Commands) -> None:
-    """Jobs are filtered by status and by agent; an empty list is no failure."""
+    """Jobs are filtered by status and by agent; an empty list is not a failure."""
     echo = commands.detached("echo")
     failing = commands.detached("failing")
     commands.run("watch", failing)

@@ -109,7 +109,7 @@ def test_the_frames_of_a_session(
 def test_nothing_comes_after_the_last_number(
     capfd: pytest.CaptureFixture[str], data: str, after: str
 ) -> None:
-    """A number after the last one prints nothing, and is no error."""
+    """A number after the last one prints nothing, and is not an error."""
     code, out, _ = replay(capfd, "S", "--data", data, "--after-seq", after)
     assert (code, out) == (0, "")
 

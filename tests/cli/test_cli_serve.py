@@ -166,7 +166,7 @@ def test_agents_of_ones_own(start: Starter, *, demo: bool) -> None:
 
 
 def test_no_demo_agents(start: Starter) -> None:
-    """With --no-demo-agents there are none, even if no other agent is named."""
+    """With --no-demo-agents no demo agents are served, even if no other agent is named."""
     served = start("serve", "--port=0", "--memory", "--token=alice=x", "--no-demo-agents")
     with peer(served.url(), "x") as session:
         assert session.answer["payload"]["capabilities"]["agents"] == []

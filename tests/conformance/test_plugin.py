@@ -106,7 +106,7 @@ def test_a_failure_in_any_phase_fails_the_clause(run: Run, phase: str) -> None:
 
 
 def test_what_did_not_run_shows_nothing(run: Run) -> None:
-    """Skipped tests and expected failures are no evidence."""
+    """Skipped tests and expected failures do not count as evidence."""
     _, report = run(
         """
         import pytest

@@ -47,7 +47,7 @@ async def listed(peer: Peer, **fields: Json) -> list[Json]:
 async def test_others_cannot_tell_a_job_from_none(scene: Scene, token: str) -> None:
     """Subscribing to another's job, running or ended, is refused as an unknown one is.
 
-    This holds for operators, too: the right to cancel any job is no right to observe it.
+    This holds for operators, too: the right to cancel any job does not include observing it.
     """
     owner, again, other = (
         await scene.welcomed(),

@@ -113,7 +113,7 @@ async def test_a_runtime_is_ready_while_it_takes_work(autojump_clock: MockClock)
     assert runtime.ready() == "shutting down"
 
 
-# --- what is no request ---
+# --- malformed requests ---
 
 
 def padded(size: int) -> bytes:

@@ -45,7 +45,7 @@ async def test_without_a_budget_no_cost_is_too_much(peer: Peer, autojump_clock: 
 
 @pytest.mark.spec("7.1-2")
 async def test_an_acceptance_has_the_counters(peer: Peer, autojump_clock: MockClock) -> None:
-    """An acceptance shows the sum for each currency, and no budget if there is none."""
+    """An acceptance shows the sum for each currency, and without amounts no budget."""
     accepted = await peer.submit(
         "doer", [], lease_request={"cost.budget": ["USD:5.00", "credits:10", "USD:0.50"]}
     )

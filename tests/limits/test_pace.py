@@ -5,7 +5,7 @@ from __future__ import annotations
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from arcp_trio.runtime.connection.pace import BURST_SECONDS, Pace
+from arcp_trio.runtime.connection.reader import BURST_SECONDS, Pace
 from arcp_trio.testing import Peer
 from tests.metrics import scrape
 from tests.sessions.support import open_stage

@@ -75,7 +75,7 @@ async def test_an_observer_sees_and_may_not_answer(autojump_clock: MockClock) ->
 
 
 async def test_an_operator_may_not(autojump_clock: MockClock) -> None:
-    """To cancel anybody's job is no right to answer for it: an operator is told of no question."""
+    """The right to cancel any job does not include answering: operators are told of no question."""
     async with AskingStage.asking() as stage:
         peer, operator = await stage.welcomed(), await stage.welcomed(token=OPERATOR)
         question = await asked(peer)

@@ -211,7 +211,7 @@ async def test_a_second_process_is_refused(path: Path) -> None:
     assert done.stdout.decode() == f"{path} is in use by another runtime\n"
 
 
-# -- what is no store
+# -- files that are not stores
 
 
 async def test_a_file_of_another_kind_is_refused(path: Path) -> None:

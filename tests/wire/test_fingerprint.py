@@ -56,7 +56,7 @@ FULL = {
     ],
 )
 def test_the_same_request_in_other_words(one: str, other: str) -> None:
-    """Spelling, and fields that are no parameters, make no difference."""
+    """Spelling, and fields that are not parameters, make no difference."""
     assert digest(one) == digest(other)
 
 

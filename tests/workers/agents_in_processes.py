@@ -146,7 +146,7 @@ def dying(_job: BlockingContext) -> Json:
 
 @agents.agent("babbling", process=True)
 def babbling(job: BlockingContext) -> Json:
-    """Write what is no frame to the runtime."""
+    """Write what is not a frame to the runtime."""
     for descriptor in range(3, 64):
         if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
             os.write(descriptor, bytes([job.input]) * 100)

@@ -1,4 +1,4 @@
-"""Questions of a job that is shown: asked on the terminal, or printed where there is none."""
+"""Questions of a job that is shown: asked on the terminal, or printed without one."""
 
 from __future__ import annotations
 
@@ -31,11 +31,8 @@ class Asking:
         if not self._screen.can_ask:
             await self._screen.add([*lines, _how_to_answer(question)])
             return
-        asked = "\n".join([*lines, "answer: "])
-        while (typed := await self._screen.ask(asked)) is not None:
-            if not typed:
-                asked = "answer: "
-            elif await self._is_settled(question, typed):
+        while (typed := await self._screen.prompt(lines, "answer: ")) is not None:
+            if typed and await self._is_settled(question, typed):
                 return
         await self._screen.add([_how_to_answer(question)])
 
@@ -44,7 +41,7 @@ class Asking:
         try:
             await question.answer(typed_answer(question, _chosen(question, typed)))
         except InvalidRequest as error:
-            await self._screen.add([safe_line(f"this is no answer: {error.message}")])
+            await self._screen.add([safe_line(f"this is not an answer: {error.message}")])
             return False
         except JobNotFound:
             await self._screen.add(["the question is over"])

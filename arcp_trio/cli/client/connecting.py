@@ -92,7 +92,7 @@ def _advice(error: ConnectionFailed) -> str:
 async def connected(
     options: ClientOptions, interrupts: Interrupts, *, patience: float | None = PATIENCE_SECONDS
 ) -> AsyncGenerator[Client, None]:
-    """Open a session for the block, and close it also when a signal ends the block.
+    """Open a session for the block, and close it even when a signal ends the block.
 
     Args:
         patience: how many seconds to wait for a connection that is lost; with None, as long as the

@@ -12,7 +12,7 @@ _MOST: Final = 10**15
 
 
 def duration(seconds: float) -> str:
-    """Return a duration as in 1:02:03, without hours if there are none."""
+    """Return a duration as in 1:02:03, or as in 2:03 below an hour."""
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -23,7 +23,7 @@ _LOST: Final = "the connection is lost, so the job's state is not known"
 
 
 class Leaving:
-    """Asks at Ctrl-C what is to become of a job, and says at the end what is known of it."""
+    """Asks at Ctrl-C whether to cancel a job or leave it, and at the end says what is known."""
 
     def __init__(
         self,
@@ -78,8 +78,8 @@ class Leaving:
             if lost:
                 await self._screen.add([_LOST])
             wide = len(_QUESTION) < self._screen.columns and not lost
-            typed = await self._screen.ask(_QUESTION if wide else _SHORT_QUESTION, first=True)
-            if typed is None:  # there is no keyboard any longer
+            typed = await self._screen.ask(_QUESTION if wide else _SHORT_QUESTION)
+            if typed is None:  # the keyboard is gone
                 return "leave"
             for answer in ("cancel", "leave", "go on"):
                 if typed.lower() in (answer, answer[0]):

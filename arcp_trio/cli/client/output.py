@@ -93,5 +93,5 @@ def stderr() -> Output:
 
 
 def json_line(value: JsonLike) -> str:
-    """Return a JSON object as one line in which a terminal finds nothing to obey."""
+    """Return a JSON object as one line without control sequences that a terminal would obey."""
     return safe_json(dumps(value).decode()) + "\n"

@@ -28,7 +28,7 @@ class Interrupts:
         self.number: int | None = None
         """The signal that has ended the command."""
         self.ask: Ask | None = None
-        """The question at Ctrl-C; if there is none, or no answer yet, Ctrl-C ends the command."""
+        """Ctrl-C asks this. Without a question, or before its answer, Ctrl-C ends the command."""
 
     @contextmanager
     def leaving(self) -> Generator[None]:

@@ -63,7 +63,7 @@ class Admission:
             principals = ", ".join(self._short)
             log.warning("short tokens can be guessed", extra={"principals": principals})
         if self.made is not None:
-            with suppress(OSError):  # standard error is closed, which is no reason to stop
+            with suppress(OSError):  # standard error is closed, but `serve` goes on
                 # One write, because the thread of the log writes its lines to the same place.
                 sys.stderr.write(f"token for {LOCAL}: {self.made}\n")
                 sys.stderr.flush()

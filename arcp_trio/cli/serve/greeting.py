@@ -34,7 +34,7 @@ def greet(options: ServeOptions, url: str, made_token: str | None, agents: Seque
         lines.append(f"try: {_command(options, url, made_token, agents)}")
     else:
         lines.append("agents: none; name some with --agent or --agents")
-    with suppress(OSError):  # standard error is closed, which is no reason to stop
+    with suppress(OSError):  # standard error is closed, but `serve` goes on
         sys.stderr.write("".join(f"{line}\n" for line in lines))
         sys.stderr.flush()
 

@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 
 class Terminal:
-    """The terminal that the process was started in; to close it sends SIGHUP, too."""
+    """The terminal that the process was started in; closing it sends SIGHUP, too."""
 
     def __init__(self) -> None:
         """Make SIGHUP harmless from here on; call this before anything that takes long."""

@@ -37,7 +37,7 @@ class StandardStreams:
     def take(cls) -> StandardStreams:
         """Take the standard streams for the frames, so that nothing else is written or read there.
 
-        From then on standard output is standard error, also for libraries and child processes, and
+        From then on standard output is standard error, even for libraries and child processes, and
         standard input is empty. Both stay so until the process ends.
 
         Raises:

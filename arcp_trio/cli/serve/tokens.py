@@ -56,7 +56,7 @@ def gather(
     made: str | None = None,
     read: ReadFile = Path.read_bytes,
 ) -> Tokens:
-    """Return the tokens of all sources or, if there are none, the token that is made.
+    """Return the tokens of all sources or, without any source, the token that is made.
 
     Args:
         made: the token that was made before; with --memory it is kept nowhere else.
@@ -195,7 +195,7 @@ def _new_token() -> str:
 
 
 def kept_token(folder: str | Path) -> str:
-    """Return the token that is kept in the folder; make it if there is none.
+    """Return the token that is kept in the folder; make one if the folder has no token.
 
     Raises:
         CommandError: the token cannot be kept, or what is there is not a token.

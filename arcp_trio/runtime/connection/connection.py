@@ -116,7 +116,7 @@ class Connection:
             self._sessions.leave(*attached)
 
     def end_without_session(self, farewell: Farewell) -> None:
-        """End it if no session is attached: none will be opened any more."""
+        """End the connection unless a session is attached: no session is opened from now on."""
         if not self._closing.session_has_it:
             self._closing.now(farewell.code, farewell.reason)
 

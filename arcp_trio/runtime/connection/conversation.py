@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from arcp_trio.runtime.connection.framing import FrameWriter
 from arcp_trio.runtime.connection.heartbeat import Heartbeat, Loss
 from arcp_trio.runtime.connection.reader import TooManyMalformed
-from arcp_trio.runtime.connection.sender import Sender
+from arcp_trio.runtime.connection.sender import FrameWriter, Sender
 from arcp_trio.runtime.farewell import Farewell
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.runtime.metrics import Failure
@@ -100,7 +99,7 @@ class Conversation:
             self._session.heard(self._attachment)
 
     async def _see_to(self, received: Received) -> bool:
-        """See to a frame; return False when the client is to say no more."""
+        """Handle a frame; return False when no more frames are to be read."""
         match received.message:
             case None | Pong():
                 pass

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import trio
 
-from arcp_trio.runtime.connection.pace import Malformed, Pace
 from arcp_trio.wire import envelope
 from arcp_trio.wire.envelope import Envelope, MalformedFrame
 from arcp_trio.wire.errors import ArcpError, InvalidRequest
@@ -21,6 +20,11 @@ if TYPE_CHECKING:
 
 LARGE_FRAME: Final = 64 * 1024
 """Characters; a larger frame waits for its turn to be decoded, which may take milliseconds."""
+BURST_SECONDS: Final = 4.0
+"""A client that was quiet may send this many seconds' worth of messages at once."""
+
+MALFORMED_SECONDS: Final = 10.0
+"""The span in which `malformed_frames` are counted."""
 
 
 class FirstFrameTooBig(Exception):  # noqa: N818 - a fact about the client
@@ -36,7 +40,7 @@ class Received:
     """A frame that came, or why it is malformed."""
 
     envelope: Envelope | None
-    """None if the text was not even an envelope."""
+    """None if the text is not an envelope."""
     message: Message | ArcpError | None
     """None for a frame of a type that the runtime ignores."""
     size: int
@@ -141,3 +145,32 @@ def _checked(message: Message | None) -> Message | None:
 def _size(text: str | bytes) -> int:
     """Return the size in bytes; text that is all ASCII knows it without being encoded."""
     return len(text) if isinstance(text, bytes) or text.isascii() else len(text.encode())
+
+
+class Pace:
+    """A token bucket: messages may come faster than `per_second`, but not for long."""
+
+    def __init__(self, per_second: float) -> None:
+        self._interval = 1 / per_second
+        self._due = trio.current_time() - BURST_SECONDS
+
+    def step(self) -> float:
+        """Count a message; return how long to wait before reading the next, if above 0."""
+        now = trio.current_time()
+        self._due = max(self._due, now - BURST_SECONDS) + self._interval
+        return self._due - now
+
+
+class Malformed:
+    """Counts a connection's malformed frames over a span of time."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._times: list[float] = []
+
+    def too_many(self) -> bool:
+        """Count one more; return whether there are more than allowed in the span."""
+        now = trio.current_time()
+        self._times = [time for time in self._times if time >= now - MALFORMED_SECONDS]
+        self._times.append(now)
+        return len(self._times) > self._most

@@ -46,7 +46,7 @@ class Agent:
     loop: AgentLoop | None = "trio"
     """The loop that the function is written for; None for a plain function."""
     process: bool | None = None
-    """Whether it runs in a worker process; None leaves it to the one who serves it."""
+    """Whether it runs in a worker process; None leaves that to the options of `serve`."""
     durable: bool = False
     """Whether it is called again after a restart."""
 
@@ -171,7 +171,7 @@ class Agents:
                 self._register(agent, default=other._defaults.get(name) == agent.version)
 
     def in_processes(self) -> Agents:
-        """Return these agents with `process=True` where none of both was said.
+        """Return these agents, with `process=True` for each that does not say where it runs.
 
         Raises:
             TypeError: one of them cannot be imported by another process.
@@ -252,6 +252,8 @@ def _loop_of(function: Callable[..., Any], loop: AgentLoop, who: str) -> AgentLo
         raise TypeError(f"{who} is not an async function, nor a plain one, but a generator")
     if not is_async and loop == "asyncio":
         raise TypeError(f'{who} has loop="asyncio" and is not an async function')
+    if not _takes_a_job(function):
+        raise TypeError(f"{who} does not take one argument, its job")
     found = loop if is_async else None
     wanted = _context_named(function)
     if wanted is not None and wanted != _CONTEXTS[found]:
@@ -259,12 +261,22 @@ def _loop_of(function: Callable[..., Any], loop: AgentLoop, who: str) -> AgentLo
     return found
 
 
+def _takes_a_job(function: Callable[..., Any]) -> bool:
+    try:
+        inspect.signature(function).bind(None)
+    except TypeError:
+        return False
+    except ValueError:  # of a function in C that does not tell
+        return True
+    return True
+
+
 _CURES: Final = {
     "JobContext": 'write async def, without loop="asyncio"',
     "AsyncioContext": 'write async def, with loop="asyncio"',
     "BlockingContext": 'write def, without loop="asyncio"',
 }
-"""What makes a function one that gets this context."""
+"""How to write a function that gets this context."""
 
 
 def _context_named(function: Callable[..., Any]) -> str | None:

@@ -8,16 +8,13 @@ import threading
 from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager
-from datetime import datetime
-from decimal import Decimal
+from functools import wraps
 from types import TracebackType
-from typing import IO, TYPE_CHECKING, Any, Self, TypeVar, overload
+from typing import IO, TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, overload
 
-from arcp_trio.runtime.credentials.credential import Credential
 from arcp_trio.runtime.job.blocks import Child, ResultStream, ToolCall
 from arcp_trio.runtime.job.context import AwaitableContext
 from arcp_trio.runtime.job.desk import Desk, JobFacts
-from arcp_trio.runtime.job.durable.retry import Retry
 from arcp_trio.runtime.job.files import file_of
 from arcp_trio.runtime.job.job_view import JobView
 from arcp_trio.runtime.job.link import Carrier, DistantLink
@@ -33,6 +30,7 @@ if TYPE_CHECKING:
         OpenTextMode,
     )
 
+_P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
@@ -64,6 +62,19 @@ def _finished(coroutine: Coroutine[object, None, _T]) -> _T:
     raise AssertionError("a coroutine over a blocking link does not suspend")
 
 
+def _blocking(
+    method: Callable[Concatenate[AwaitableContext, _P], Coroutine[object, None, _T]],
+) -> Callable[Concatenate[BlockingContext, _P], _T]:
+    """Return the method of a plain `def` agent's context that does the same and blocks."""
+
+    @wraps(method)
+    def call(self: BlockingContext, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        context = self._awaitable  # pyright: ignore[reportPrivateUsage] - a method's body
+        return _finished(method(context, *args, **kwargs))
+
+    return call
+
+
 class BlockingContext(JobView):
     """The argument of a plain `def` agent: a `JobContext` whose methods block.
 
@@ -75,9 +86,27 @@ class BlockingContext(JobView):
         super().__init__(BlockingLink(carrier), facts, deadline)
         self._awaitable = AwaitableContext(self._link, facts, deadline)
 
-    def rotate(self, credential_id: str) -> Credential:
-        """Replace a credential by a new one; see `JobContext.rotate`."""
-        return _finished(self._awaitable.rotate(credential_id))
+    rotate = _blocking(AwaitableContext.rotate)
+    ask = _blocking(AwaitableContext.ask)
+
+    # -- work that is not to be done again after a restart
+
+    step = _blocking(AwaitableContext.step)
+    call_tool = _blocking(AwaitableContext.call_tool)
+    sleep = _blocking(AwaitableContext.sleep)
+    sleep_until = _blocking(AwaitableContext.sleep_until)
+
+    # -- events (§8.2)
+
+    log = _blocking(AwaitableContext.log)
+    thought = _blocking(AwaitableContext.thought)
+    status = _blocking(AwaitableContext.status)
+    progress = _blocking(AwaitableContext.progress)
+    metric = _blocking(AwaitableContext.metric)
+    artifact = _blocking(AwaitableContext.artifact)
+    emit = _blocking(AwaitableContext.emit)
+
+    # -- what is not awaited as it is
 
     def tool_call(self, tool: str, args: Json = None) -> BlockingToolCall:
         """Return the block around a tool's call: `with job.tool_call("search.web", {…}) as call:`.
@@ -85,50 +114,6 @@ class BlockingContext(JobView):
         See `JobContext.tool_call`.
         """
         return BlockingToolCall(self._awaitable.tool_call(tool, args))
-
-    @property
-    def run(self) -> int:
-        """Which call of the agent this is; see `JobContext.run`."""
-        return self._facts.run
-
-    def step(
-        self,
-        name: str,
-        function: Callable[..., Json],
-        /,
-        *args: object,
-        retry: Retry | None = None,
-        returns: type | None = None,
-        **kwargs: object,
-    ) -> Json:
-        """Call `function` as a step; see `JobContext.step`."""
-        step = self._awaitable.step(name, function, *args, retry=retry, returns=returns, **kwargs)
-        return _finished(step)
-
-    def call_tool(
-        self,
-        tool: str,
-        function: Callable[..., Json],
-        /,
-        *,
-        name: str | None = None,
-        retry: Retry | None = None,
-        returns: type | None = None,
-        **arguments: Json,
-    ) -> Json:
-        """Call a tool as a step; see `JobContext.call_tool`."""
-        call = self._awaitable.call_tool(
-            tool, function, name=name, retry=retry, returns=returns, **arguments
-        )
-        return _finished(call)
-
-    def sleep(self, seconds: float, *, name: str = "sleep") -> None:
-        """Sleep for so long, restarts included; see `JobContext.sleep`."""
-        _finished(self._awaitable.sleep(seconds, name=name))
-
-    def sleep_until(self, time: datetime | float, *, name: str = "sleep") -> None:
-        """Sleep until a time of day; see `JobContext.sleep_until`."""
-        _finished(self._awaitable.sleep_until(time, name=name))
 
     @overload
     def open(
@@ -197,72 +182,12 @@ class BlockingContext(JobView):
         )
         return BlockingChild(_finished(coroutine))
 
-    def ask(
-        self,
-        prompt: str,
-        options: Sequence[str] | None = None,
-        schema: Mapping[str, Json] | None = None,
-        to: str | None = None,
-        expires_in: float | None = None,
-        name: str | None = None,
-    ) -> Json:
-        """Ask people, and return the first valid answer; see `JobContext.ask`."""
-        return _finished(
-            self._awaitable.ask(prompt, options, schema, to, expires_in=expires_in, name=name)
-        )
-
-    def log(self, message: str, level: str = "info") -> None:
-        """Emit a log line. Levels: trace, debug, info, warn, error, critical."""
-        _finished(self._awaitable.log(message, level))
-
-    def thought(self, text: str) -> None:
-        """Emit what the agent is thinking."""
-        _finished(self._awaitable.thought(text))
-
-    def status(self, phase: str, message: str | None = None) -> None:
-        """Emit that a new phase of the work has begun."""
-        _finished(self._awaitable.status(phase, message))
-
-    def progress(
-        self,
-        current: float,
-        total: float | None = None,
-        units: str | None = None,
-        message: str | None = None,
-    ) -> None:
-        """Emit how far the work is (§8.2.1). `current` is at least 0; it may exceed `total`."""
-        _finished(self._awaitable.progress(current, total, units, message))
-
-    def metric(
-        self,
-        name: str,
-        value: float | Decimal,
-        unit: str | None = None,
-        dimensions: Mapping[str, Json] | None = None,
-    ) -> None:
-        """Emit a measurement. One whose name begins with `cost.` is never negative (§9.6)."""
-        _finished(self._awaitable.metric(name, value, unit, dimensions))
-
-    def artifact(
-        self,
-        uri: str,
-        content_type: str,
-        byte_size: int | None = None,
-        sha256: str | None = None,
-    ) -> None:
-        """Emit a reference to something that the agent made."""
-        _finished(self._awaitable.artifact(uri, content_type, byte_size, sha256))
-
     def stream_result(self, encoding: Encoding = "utf8") -> BlockingResultStream:
         """Stream the result: `with job.stream_result() as out: out.write(…)`.
 
         See `JobContext.stream_result`.
         """
         return BlockingResultStream(self._awaitable.stream_result(encoding))
-
-    def emit(self, kind: str, body: Mapping[str, Json]) -> None:
-        """Emit any event of §8.2, or an `x-vendor.*` one; see `JobContext.emit`."""
-        _finished(self._awaitable.emit(kind, body))
 
 
 class BlockingToolCall:

@@ -73,7 +73,7 @@ class ResultStream:
     """`async with job.stream_result() as out: await out.write("…")`, and then return nothing.
 
     What is written is sent within milliseconds, together with what follows in that time; a client
-    that falls behind gets fewer and larger chunks. What was written stays written, also if the call
+    that falls behind gets fewer and larger chunks. What was written stays written, even if the call
     is cancelled while it waits for the store or the client. Several tasks may write: each write
     stays in one piece. An exception that leaves the block leaves the result unfinished, and the job
     can no longer succeed.

@@ -29,7 +29,7 @@ class Charge:
 
 
 def charge(job: Job, metric: MetricBody) -> Charge | None:
-    """Take a metric off the budgets of a job and its ancestors; None if it is no cost to them.
+    """Take a metric off the budgets of a job and its ancestors; None if it costs them nothing.
 
     Raises:
         InvalidEvent: an amount that cannot be counted exactly.
@@ -51,7 +51,7 @@ def spent(job: Job) -> bytes:
 
 
 def keep_spent(job: Job) -> None:
-    """Have what a durable job has spent stored together with the event that says so."""
+    """Store what a durable job has spent together with the event that tells of it."""
     each: Job | None = job
     while each is not None:
         if each.memory.durable and each.authority.budget.spent_anything:

@@ -58,7 +58,7 @@ async def open_file(job: Job, path: str, mode: str) -> int:
         trio.from_thread.run_sync(authorize, real)
         return _open_regular(real, flags, named)
 
-    authorize()  # before anything is read, even a link
+    authorize()  # before anything is read, links included
     return await trio.to_thread.run_sync(opening)
 
 

@@ -1,4 +1,4 @@
-"""What a job is given of the lease that it asks for, and which files are given to nobody."""
+"""What a job is given of the lease that it asks for, and the files that no lease opens."""
 
 from __future__ import annotations
 

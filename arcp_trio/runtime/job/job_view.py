@@ -48,6 +48,11 @@ class JobView:
         return self._input[0]
 
     @property
+    def run(self) -> int:
+        """Which call of the agent this is: 1, and one more after each restart of a durable job."""
+        return self._facts.run
+
+    @property
     def principal(self) -> str:
         """The principal that submitted the job."""
         return self._facts.principal

@@ -57,6 +57,8 @@ class Jobs:
         self.revoker = revoker
         self.threads = AgentThreads(core)
         self.live: dict[str, Job] = {}
+        self._suspended: dict[str, Job] = {}
+        """Jobs that the next runtime goes on with. What they ask can still be answered."""
         self._workers = workers
         self._nursery = nursery
         self._count: Counter[str] = Counter()
@@ -79,7 +81,7 @@ class Jobs:
     # -- coming and going
 
     def refuse_if_full(self, principal: str, input_bytes: int) -> None:
-        """Refuse another job if there are as many as there may be, or if its input is too much.
+        """Refuse another job if the limits of jobs or of their inputs are reached.
 
         Raises:
             InternalError: a limit is reached.
@@ -112,6 +114,15 @@ class Jobs:
         if job.forget and job.finished_at is not None and not job.authority.budget.spent_anything:
             self._to_forget.append((job.finished_at, job.id))
         self._one_ended.set()
+
+    def suspended(self, job: Job) -> None:
+        """Note that a job is gone from this runtime, but not over."""
+        self.remove(job)
+        self._suspended[job.id] = job
+
+    def with_questions(self, job_id: str) -> Job | None:
+        """Return a job whose questions can be answered: one that is alive, or suspended."""
+        return self.live.get(job_id) or self._suspended.get(job_id)
 
     def take_forgotten(self, finished_before: float) -> list[str]:
         """Return the ids of jobs that are to be forgotten and ended before then, each once."""
@@ -177,7 +188,7 @@ class Jobs:
     def suspend_all(self) -> None:
         """Suspend the durable jobs, all at once: the next runtime goes on with them."""
         for job in list(self.live.values()):
-            if job.memory.durable and job.outcome is None and not job.suspended:
+            if job.memory.durable and job.accepted and job.outcome is None and not job.suspended:
                 job.suspend()
 
     def end_all(self, outcome: Outcome, grace: float) -> None:

@@ -82,7 +82,7 @@ class LoopCarrier:
     def ask(self, operation: Callable[[Desk, *_Ts], _T], *args: *_Ts) -> _T:
         """Have an operation carried out that waits for nothing, and block until it is done.
 
-        Also once the agent is cancelled: these operations are no places of cancellation.
+        This works after the agent is cancelled, too: these operations do not look for cancellation.
         """
         future: Future[_T] = Future()
 

@@ -21,7 +21,7 @@ class Waits:
         self._cancelled = False
 
     def add(self, future: Future[_T]) -> bool:
-        """Have a future end with the others; return False if it has ended, as all have."""
+        """Add a future, which `cancel` ends; return False if that was called before."""
         with self._lock:
             if not self._cancelled:
                 self._pending.add(future)

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from arcp_trio.runtime.session.outbox import AfterNumber, Promise
-from arcp_trio.runtime.session.secrets import with_secrets
 from arcp_trio.runtime.session.session import Session
 from arcp_trio.runtime.session.watch import Watch
 from arcp_trio.store.records import Entry, Inline, LogItem, Mark, Range
@@ -98,7 +97,7 @@ class Batch:
 
     def _with_secrets(self, tail: bytes) -> bytes:
         # Not when it is sent: by then the job may have ended, and its secrets with it.
-        return with_secrets(tail, self._session, self._live)
+        return self._session.with_secrets(tail, self._live)
 
     def promise(self, item: Promise) -> None:
         """Give a promise its place in the log, whether or not a client is there to read it."""

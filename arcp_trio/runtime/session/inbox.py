@@ -50,7 +50,7 @@ class Inbox:
             return False
         if self._bytes:
             return self._bytes + size > self._most_bytes or self._share.full
-        # With nothing else to do, a session may be asked for something small: to cancel a job, say.
+        # A session with an empty inbox always takes a small command, such as a cancel.
         return size > SMALL_BYTES and self._share.full
 
     def begun(self, size: int) -> None:

@@ -110,7 +110,7 @@ class Observing:
         watch.join_job()
 
     def _has(self, row: JobRow, job: Job | None) -> bool:
-        """Whether the session gets or got the job's events anyway."""
+        """Whether the session gets, or got, the job's events without a subscription."""
         session = self._session
         watch = session.watches.get(row.job_id)
         return (

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
+from arcp_trio.runtime.credentials.holes import fill_holes
 from arcp_trio.runtime.session.inbox import Inbox
 from arcp_trio.runtime.session.line import Line
 from arcp_trio.runtime.session.outbox import Item, Outbox, Unwatch
 from arcp_trio.runtime.session.record import Record
 from arcp_trio.runtime.wake import Wake
+from arcp_trio.store.records import HOLES
 from arcp_trio.transport.close_codes import CloseCode
+from arcp_trio.wire.features import Feature
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from arcp_trio.runtime.core import Core
+    from arcp_trio.runtime.credentials.wallet import Wallet
+    from arcp_trio.runtime.job.job import Job
     from arcp_trio.runtime.session.attachment import Attachment
     from arcp_trio.runtime.session.clerk import Command
     from arcp_trio.runtime.session.watch import Watch
@@ -93,6 +99,21 @@ class Session:
             watch.leave_job()
             self.tell(Unwatch(watch))
 
+    def with_secrets(self, tail: bytes, live: Mapping[str, Job]) -> bytes:
+        """Return the tail of a frame as the client may read it (§14); most frames have no holes."""
+        return fill_holes(tail, partial(self._wallet, live)) if tail[0] == HOLES else tail
+
+    def _wallet(self, live: Mapping[str, Job], job_id: str) -> Wallet | None:
+        """Return the wallet of a job that is alive, if the client may read what is in it (§9.8.1).
+
+        Only sessions of the job's own principal may, and only if they negotiated the feature, which
+        is offered on private connections only. Other principals that observe the job may not.
+        """
+        job = live.get(job_id)
+        if job is None or self.principal != job.principal:
+            return None
+        return job.wallet if Feature.PROVISIONED_CREDENTIALS in self.features else None
+
     # -- from the client
 
     async def command(self, command: Command) -> None:
@@ -112,7 +133,7 @@ class Session:
     # -- its connection
 
     def give_to(self, attachment: Attachment) -> None:
-        """Make this connection the one that may be heard, and end the one before."""
+        """Take commands from this connection only, and end the one before."""
         self.evict()
         self.holder = attachment
 
@@ -169,7 +190,7 @@ class Session:
     def _look_whether_needed(self) -> None:
         # Every command and answer comes by here: the scribe is woken only when it has to stop.
         if not self.needed:
-            self.outbox.look()
+            self.outbox.wake_scribe()
 
     @property
     def needed(self) -> bool:

@@ -70,13 +70,13 @@ class Wire:
         """Send a frame, with a descriptor if it has one.
 
         Raises:
-            WorkerLost: nobody reads it.
+            WorkerLost: the worker has ended.
         """
         data = memoryview(packed(frame))
         rights: list[tuple[int, int, array[int]]] = []
         if descriptor is not None:
             rights = [(trio.socket.SOL_SOCKET, trio.socket.SCM_RIGHTS, array("i", [descriptor]))]
-        # Shielded by nobody: a frame that is cut off is one of a job that is over.
+        # Without a shield: a frame that is cut off belongs to a job that is over.
         async with self._sending:
             try:
                 sent = await self._socket.sendmsg([data], rights)
@@ -89,7 +89,7 @@ class Wire:
         """Return the next frame.
 
         Raises:
-            WorkerLost: there is none.
+            WorkerLost: the worker has ended, or has sent what is not a frame.
         """
         try:
             while (frame := unpacker.next()) is None:
@@ -123,7 +123,7 @@ class WorkerJob:
         """Have the worker do the job, and return the frame by which it ended it.
 
         Raises:
-            WorkerLost: it did not.
+            WorkerLost: the worker ended before the job did.
         """
         job = self._desk.job
         agent, deadline = job.agent, job.agent_run.deadline
@@ -151,7 +151,7 @@ class WorkerJob:
                     else:
                         await self._carry_out(operation, frame)
                 else:
-                    raise WorkerLost("the agent's process sent what is no call")
+                    raise WorkerLost("the agent's process sent what is not a call")
             nursery.cancel_scope.cancel(reason="the agent has ended")
         return frame
 

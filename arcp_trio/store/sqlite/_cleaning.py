@@ -38,7 +38,7 @@ def clean_piece(db: sqlite3.Connection) -> bool:
 
 
 def shrink_piece(db: sqlite3.Connection) -> bool:
-    """Give free pages back to the file system; return False if there are none to spare."""
+    """Give free pages back to the file system; return False if no page can be spared."""
     with transaction(db, "IMMEDIATE"):
         return _for_a_while(_shrink, db)
 

@@ -71,7 +71,7 @@ def held(path: Path, *, shared: bool = False) -> Generator[None]:
     try:
         lock = os.open(f"{path}.lock", flags | os.O_CLOEXEC, 0o600)
     except FileNotFoundError:
-        # No runtime has opened the store here, so there is none to keep out.
+        # No runtime has opened the store here, so no runtime has to be kept out.
         yield
         return
     except OSError as error:

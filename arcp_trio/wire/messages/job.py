@@ -242,7 +242,7 @@ def _status_of_code(body: JobErrorBody) -> str:
 
 @attrs.frozen(kw_only=True)
 class JobErrorBody:
-    """The end of a job that is no success (§7.3, §12)."""
+    """The end of a job that did not succeed (§7.3, §12)."""
 
     type: ClassVar[str] = "job.error"
 

@@ -44,11 +44,6 @@ class DurableCalls(JobView):
     Agents that are not durable have the same calls, of which nothing is stored.
     """
 
-    @property
-    def run(self) -> int:
-        """Which call of the agent this is: 1, and one more after each restart of a durable job."""
-        return self._facts.run
-
     async def step(
         self,
         name: str,
@@ -75,7 +70,7 @@ class DurableCalls(JobView):
 
         Raises:
             TypeError: the result cannot be stored.
-            ValueError: a step with the same name runs in another task, or did; or this is no name.
+            ValueError: a step of this name runs in another task, or did; or the name is invalid.
             RuntimeError: the call is inside of a `tool_call` block, or of a step that has ended.
             InternalError: the result is larger than `memo_bytes`, or all are than `memos_bytes`.
         """
