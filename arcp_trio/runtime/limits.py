@@ -29,7 +29,7 @@ class Limits:
     """No frame sent is larger; an event or result that would be is refused to its agent."""
     json_depth: int = 64
     """Levels of nesting in a frame."""
-    json_values: int = 250_000
+    json_values: int = 50_000
     """Values in a frame, by its commas and opening brackets: how long its decoding may take."""
     handshake_seconds: float = 10
     """From TCP accept to welcome."""
