@@ -106,7 +106,7 @@ class Leaving:
 
 
 def _meant(typed: str) -> str:
-    """Return the answer that was typed, whole or as its first letter; empty if it is none."""
+    """Return the answer that was typed, whole or as its first letter, or no text."""
     answers = ("cancel", "leave", "go on")
     return next((each for each in answers if typed.lower() in (each, each[0])), "")
 
