@@ -40,8 +40,8 @@ class Core:
     ledger: Ledger = attrs.field(
         init=False, default=attrs.Factory(lambda core: Ledger(core.limits), takes_self=True)
     )
-    decoding: Rounds = attrs.field(factory=Rounds)
-    """The turns in which large frames are decoded."""
+    long_steps: Rounds = attrs.field(factory=lambda: Rounds(passes_after=8))
+    """The turns of work that holds the loop for milliseconds: what is large is read and written."""
     workloads: Workloads = attrs.field(factory=Workloads)
     taken_over: trio.Event = attrs.field(factory=trio.Event)
     """Set once what an earlier runtime left is taken over: sessions may be opened."""

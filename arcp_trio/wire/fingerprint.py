@@ -24,7 +24,7 @@ def fingerprint(submit: Submit, *, expires_at: str | None = None) -> bytes:
     """
     parameters = {
         "agent": submit.agent,
-        "input": _canonical(submit.input),
+        "input": _canonical(submit.input_text.value if submit.is_large else submit.input),
         "lease_request": submit.lease_request or {},
         "lease_constraints": {} if expires_at is None else {"expires_at": expires_at},
         "max_runtime_sec": submit.max_runtime_sec,

@@ -39,6 +39,19 @@ async def curious(job: JobContext) -> Json:
     return answers
 
 
+@agents.agent("stepper", durable=True)
+async def stepper(job: JobContext) -> Json:
+    """Ask inside of a step, with words before and after the question."""
+
+    async def talk() -> Json:
+        await job.log("thinking")
+        answer = await job.ask("a?")
+        await job.log("heard")
+        return [answer, await job.ask("b?")]
+
+    return await job.step("talk", talk)
+
+
 class Snapshots(DurableStore):
     """A store that keeps a copy of what is committed after each group."""
 

@@ -20,6 +20,7 @@ from tests.questions.support import (
     ANSWER,
     MAY_ASK,
     UNKNOWN,
+    WAITING,
     AskingStage,
     answer,
     asked,
@@ -184,6 +185,25 @@ async def test_what_a_job_asks_at_once_is_bounded(autojump_clock: MockClock) -> 
             "one": 2,
             "two": "questions_per_job",
         }
+
+
+async def test_listings_of_large_questions_fit_into_frames(autojump_clock: MockClock) -> None:
+    """However much jobs ask, no page of a listing is too large, and the pages have all of it."""
+    limits = Limits(frame_bytes_out=200_000)
+    async with AskingStage.asking(limits=limits) as stage:
+        peer = await stage.welcomed()
+        for _ in range(12):
+            await asked(peer, prompt="p" * 60_000)
+        pages: list[int] = []
+        cursor: str | None = None
+        while not pages or cursor is not None:
+            wanted = {} if cursor is None else {"cursor": cursor}
+            page = await peer.answer("session.jobs", await peer.send("session.list_jobs", wanted))
+            assert all(job[WAITING]["questions"] for job in page["jobs"])
+            pages.append(len(page["jobs"]))
+            cursor = page["next_cursor"]
+        assert sum(pages) == 12
+        assert max(pages) <= 3
 
 
 async def test_a_stranger_costs_nobody_anything(autojump_clock: MockClock) -> None:

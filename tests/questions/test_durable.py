@@ -212,6 +212,22 @@ async def test_tasks_that_ask_under_one_name(autojump_clock: MockClock) -> None:
         assert end["payload"]["code"] == "INTERNAL_ERROR"
 
 
+async def test_a_question_inside_of_a_step(autojump_clock: MockClock) -> None:
+    """A step that was interrupted asks no question again, whether it was answered or not."""
+    store = DurableStore()
+    async with life(store) as (runtime, peer):
+        job_id = (await peer.submit("stepper", lease_request=MAY_ASK))["job_id"]
+        await answer(peer, await next_question(peer, job_id), 1)
+        question = await next_question(peer, job_id)
+        left = copied(store)
+    async with life(left) as (runtime, peer):
+        await answer(peer, question, 2)
+        told = await history(runtime, job_id)
+        assert told[-1] == "[1, 2]"
+        assert [told.count(f"asks {prompt}") for prompt in ("a?", "b?")] == [1, 1]
+        assert told.count("thinking") == told.count("heard") == 2
+
+
 class FaultyDurableStore(FaultyStore):
     """A durable store that fails."""
 

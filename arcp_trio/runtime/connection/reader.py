@@ -62,10 +62,10 @@ class Received:
 class Reader:
     """Reads a connection's frames, one after the other."""
 
-    def __init__(self, transport: Transport, limits: Limits, decoding: Rounds) -> None:
+    def __init__(self, transport: Transport, limits: Limits, long_steps: Rounds) -> None:
         self._transport = transport
         self._limits = limits
-        self._decoding = decoding
+        self._long_steps = long_steps
         self._malformed = Malformed(limits.malformed_frames)
         self._pace = Pace(limits.messages_per_second)
 
@@ -92,10 +92,8 @@ class Reader:
         text = await self._transport.receive()
         if len(text) <= LARGE_FRAME:
             return self._read(text)
-        async with self._decoding.turn(principal):
-            received = self._read(text)
-            await trio.lowlevel.checkpoint()
-        return received
+        async with self._long_steps.turn(principal):
+            return self._read(text)
 
     def _read(self, text: str | bytes) -> Received:
         received: Envelope | None = None
@@ -125,7 +123,12 @@ class Reader:
         if isinstance(text, bytes):
             raise InvalidRequest("a binary frame: ARCP frames are text")
         limits = self._limits
-        return envelope.decode(text, max_depth=limits.json_depth, max_values=limits.json_values)
+        return envelope.decode(
+            text,
+            max_depth=limits.json_depth,
+            max_values=limits.json_values,
+            large=LARGE_FRAME,
+        )
 
 
 def frame_id(error: Message | ArcpError | None) -> str | None:

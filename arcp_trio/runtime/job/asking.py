@@ -69,7 +69,7 @@ async def ask(
 
 
 async def _ask(question: OpenQuestion, state: JsonObject) -> None:
-    """Ask a question, as far as an earlier run has not: that has left the `state`."""
+    """Take the steps of asking that an earlier run, which left `state`, has not taken."""
     job, args = question.job, to_json(question.body)
     question_id = args.pop("question_id")
     if "call_id" in state:

@@ -242,7 +242,7 @@ class Desk:
         to: str | None,
         expires_in: float | None,
     ) -> JsonObject:
-        """Ask people; return whether an earlier run had, and the answer if there is one."""
+        """Ask people; return whether an earlier run had asked, and the answer, if any."""
         known, done = await ask(self.job, key, prompt, options, schema, to, expires_in)
         return {"known": known, **done}
 

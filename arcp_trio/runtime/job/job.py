@@ -77,7 +77,7 @@ class Job:
     revived: bool = False
     """An earlier runtime has begun it."""
     suspended: bool = False
-    """The next runtime calls its agent again: but for results of steps, nothing more is taken."""
+    """The next runtime calls its agent again. Until then only results of steps are taken."""
     wallet: Wallet | None = None
     """Its credentials, if it may have any (§9.8)."""
     chunks: ResultChunks | None = None
@@ -116,6 +116,7 @@ class Job:
                 self.core.store.put(StartJob(self.id, self.started_at))
                 warn_of_idle_grants(self)
             await self.agent_run.run(self)
+            await self.jobs.turn_for_result(self)
         await self._end()
 
     def suspend(self) -> None:
@@ -128,7 +129,7 @@ class Job:
             self._start_stopping()
 
     def _leave(self) -> None:
-        """Be gone from this runtime, which has suspended the job."""
+        """Remove the job, which is suspended, from this runtime."""
         if not self._over.is_set():
             log.info("job suspended", extra=self.facts)
             if self.wallet is not None:

@@ -91,7 +91,7 @@ class Attach:
 class Leave:
     """The connection is to be closed after everything before this.
 
-    With `caught_up`, but after every event that the session is owed by then.
+    With `caught_up`, also after every event that the session is owed by then.
     """
 
     attachment: Attachment

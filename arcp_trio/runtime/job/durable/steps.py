@@ -24,7 +24,7 @@ CHILD: Final = "delegation"
 
 
 async def begin(job: Job, key: str, kind: str) -> JsonObject | None:
-    """Come to a key; return its state if an earlier run has left one."""
+    """Begin what a key stands for; return the state that an earlier run has left, or None."""
     await trio.lowlevel.checkpoint_if_cancelled()
     refuse_if_suspended(job)
     refuse_if_ending(job)
