@@ -212,6 +212,20 @@ async def test_tasks_that_ask_under_one_name(autojump_clock: MockClock) -> None:
         assert end["payload"]["code"] == "INTERNAL_ERROR"
 
 
+async def test_a_time_out_of_a_suspended_job(autojump_clock: MockClock) -> None:
+    """When the time ends after the suspension, the next run tells so, and only it."""
+    store = DurableStore()
+    async with life(store) as (runtime, peer):
+        await peer.submit("stubborn", 20)
+        job_id = (await peer.submit("stubborn-asker", lease_request=MAY_ASK))["job_id"]
+        await next_question(peer, job_id)
+        await trio.sleep(5)
+        await runtime.shutdown(drain=10)
+    async with life(copied(store)) as (runtime, peer):
+        told = await history(runtime, job_id)
+        assert told == [f"call {LATE}", f"asks {LATE}", "resumed 2", "TIMEOUT", "nobody"]
+
+
 async def test_a_question_inside_of_a_step(autojump_clock: MockClock) -> None:
     """A step that was interrupted asks no question again, whether it was answered or not."""
     store = DurableStore()
