@@ -289,8 +289,8 @@ class Client:
             ArcpError: while iterating, the class of the refusal's code.
         """
         self._session.require(Feature.LIST_JOBS)
-        filters: dict[str, JsonLike] = {
-            "status": None if status is None else list(status),
+        filters: dict[str, JsonLike] = {"status": None if status is None else list(status)}
+        filters |= {
             "agent": agent,
             "created_after": created_after,
             "created_before": created_before,
