@@ -1,4 +1,4 @@
-"""Questions of durable jobs whose runtime shuts down: suspended, and gone on with by the next one."""
+"""Questions of durable jobs whose runtime shuts down, and that the next one goes on with."""
 
 from __future__ import annotations
 
