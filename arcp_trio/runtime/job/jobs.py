@@ -107,6 +107,7 @@ class Jobs:
         del self.live[job.id]
         self.core.ledger.inputs.share(job.principal).give(len(job.input))
         job.input = b""  # a parent that goes on may still have the job, for its result
+        self.core.usages.of(job.principal).journal_bytes += job.journal.written
         self._count[job.principal] -= 1
         if not self._count[job.principal]:
             del self._count[job.principal]

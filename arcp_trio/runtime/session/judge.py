@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
 
 import attrs
-import trio
 
 from arcp_trio.authority.lease import Lease
 from arcp_trio.runtime.job.acceptance import NewJob, accept, accept_at_once, accepted_tail
@@ -148,11 +147,11 @@ class Judge:
     async def _compare(
         self, submission: Submission, compare: Callable[[*_Ts], _T], *values: *_Ts
     ) -> _T:
-        """Look at the parameters of a submit; at large ones beside the loop, in turn."""
+        """Look at the parameters of a submit; at large ones in the principal's turn."""
         if not submission.submit.is_large:
             return compare(*values)
         async with self._core.long_steps.turn(submission.session.principal):
-            return await trio.to_thread.run_sync(compare, *values)
+            return compare(*values)
 
 
 def _is_same(submit: Submit, known: KeyRow) -> bool:
