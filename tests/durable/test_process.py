@@ -85,7 +85,7 @@ async def test_a_kill_at_a_write(plain: Seen, die_at: int, tmp_path: Path, *, be
 
 @pytest.mark.soak
 async def test_a_kill_at_every_write(plain: Seen, tmp_path: Path) -> None:
-    """The same at every write, before it and behind it."""
+    """The same at every write, before it and after it."""
     die_at, deaths = 2, 1
     while deaths:
         die_at += 1
