@@ -15,7 +15,6 @@ from arcp_trio import MemoryStore
 from arcp_trio.authority.budget import Budget
 from arcp_trio.runtime.job import outcome
 from arcp_trio.runtime.job.children import Children
-from arcp_trio.runtime.job.job import Job
 from arcp_trio.runtime.session.attachment import Attachment
 from arcp_trio.runtime.session.batch import Batch
 from arcp_trio.runtime.session.observing import Observing
@@ -204,11 +203,11 @@ def spend_alone(patch: pytest.MonkeyPatch) -> None:
 def end_without_children(patch: pytest.MonkeyPatch) -> None:
     """End a job without its children."""
 
-    def let_them(_: Job) -> None:
+    def let_them(_: Children, __: float) -> None:
         """Have the children go on."""
 
     async def at_once(_: Children) -> None:
         """Wait for nothing."""
 
-    patch.setattr(Job, "_end_children", let_them)
+    patch.setattr(Children, "end_all", let_them)
     patch.setattr(Children, "none_left", at_once)

@@ -8,7 +8,7 @@ from typing import Final
 
 import trio
 
-from arcp_trio import Agents, JobContext, Json, Limits, Policy, Runtime, Unanswered
+from arcp_trio import Agents, JobContext, Json, Limits, MemoryStore, Policy, Runtime, Unanswered
 from arcp_trio.store.writes import Write
 from arcp_trio.testing import Peer, open_peer, open_peers
 from arcp_trio.testing.frames import Frame
@@ -56,14 +56,14 @@ class Snapshots(DurableStore):
         self.taken.append(copied(self))
 
 
-def copied(store: DurableStore) -> DurableStore:
+def copied(store: MemoryStore) -> DurableStore:
     """Return what is stored now, as the next process finds it if this one is killed."""
     return copy_into(DurableStore(), store)
 
 
 @asynccontextmanager
 async def life(
-    store: DurableStore, limits: Limits | None = None
+    store: MemoryStore, limits: Limits | None = None
 ) -> AsyncGenerator[tuple[Runtime, Peer]]:
     """Run a runtime over a store for the length of the block, with a client of alice's."""
     runtime = make_runtime(
@@ -73,7 +73,8 @@ async def life(
         store=store,
         clock=SteppedClock(),
         limits=limits,
-        policy=Policy(approvers={"bob"}),
+        policy=Policy(approvers={"bob"}, observers={"auditor"}),
+        operators=["operator"],
     )
     async with runtime, open_peers(runtime) as peers:
         peer = await peers.connect()
@@ -107,12 +108,12 @@ async def history(runtime: Runtime, job_id: str) -> list[str]:
         end = await peer.until_terminal(job_id)
         events = [frame for frame in peer.seen if frame["type"] == "job.event"]
         result = end["payload"].get("result", end["payload"].get("code"))
-        return [*map(in_short, events), str(result)]
+        bodies = [frame["payload"] for frame in events]
+        return [*(in_short(each["kind"], each["body"]) for each in bodies), str(result)]
 
 
-def in_short(frame: Frame) -> str:
-    """Return an event in a few words, with the id of its call."""
-    kind, body = frame["payload"]["kind"], frame["payload"]["body"]
+def in_short(kind: str, body: Json) -> str:
+    """Return an event in a few words."""
     match kind:
         case "log":
             return str(body["message"])

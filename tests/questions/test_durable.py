@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import trio
 from trio.testing import MockClock
 
-from arcp_trio import JobNotFound, Limits, Runtime
+from arcp_trio import JobNotFound, Limits, Question, Runtime, connect
 from arcp_trio.testing import Peer
 from arcp_trio.testing.frames import Frame
+from arcp_trio.testing.pair import open_stream
+from arcp_trio.testing.peer import TEST_TOKEN
 from arcp_trio.wire.errors import InternalError
+from tests.durability.stores import FaultyStore
 from tests.durable.stage import DurableStore
-from tests.questions.lives import LATE, Snapshots, answered, begun, copied, history, life, waiting
+from tests.questions.lives import (
+    LATE,
+    Snapshots,
+    answered,
+    begun,
+    copied,
+    history,
+    in_short,
+    life,
+    waiting,
+)
 from tests.questions.support import MAY_ASK, AskingStage, answer, next_question
 
 STORY = [
@@ -195,6 +210,34 @@ async def test_tasks_that_ask_under_one_name(autojump_clock: MockClock) -> None:
         job = await peer.submit("crowd", asks, lease_request=MAY_ASK)
         end = await peer.until_terminal(job["job_id"])
         assert end["payload"]["code"] == "INTERNAL_ERROR"
+
+
+class FaultyDurableStore(FaultyStore):
+    """A durable store that fails."""
+
+    durable = True
+
+
+@pytest.mark.logs_error("store in trouble")
+@pytest.mark.parametrize("applied", [False, True])
+async def test_a_store_that_fails_once(autojump_clock: MockClock, *, applied: bool) -> None:
+    """Whichever commit fails, applied all the same or not, the story is the same."""
+    for number in range(3, 12):
+        store = FaultyDurableStore(commit=number, applied=applied)
+        async with (
+            life(store) as (runtime, _),
+            connect(partial(open_stream, runtime), token=TEST_TOKEN) as client,
+        ):
+            client.on_question(_answer)
+            job = await client.submit("curious", QUESTIONS, lease=MAY_ASK)
+            told = [in_short(event.kind, event.body) async for event in job.events()]
+            assert [*told, str(await job.result())] == STORY
+            assert store.failed
+
+
+async def _answer(question: Question) -> None:
+    if question.prompt != LATE:
+        await question.answer(f"to {question.prompt}")
 
 
 async def test_two_kills_in_a_row(autojump_clock: MockClock) -> None:

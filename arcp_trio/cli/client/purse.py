@@ -10,6 +10,7 @@ from arcp_trio.cli.client.figures import amount, money_left
 from arcp_trio.cli.text import safe_line
 
 _COST: Final = "cost."
+_NONE: Final = "of no currency"
 _MOST: Final = 20
 """The currencies without a budget that are told of."""
 
@@ -48,6 +49,6 @@ class Purse:
     def unbounded(self) -> list[str]:
         """Return what was spent beside the budget, which a budget in that currency would bound."""
         return [
-            f"{amount(spent)} {safe_line(currency)} spent, for which there is no budget"
+            f"{amount(spent)} {safe_line(currency) or _NONE} spent, for which there is no budget"
             for currency, spent in self._unbounded.items()
         ]

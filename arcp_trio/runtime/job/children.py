@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from arcp_trio.runtime.job import outcome
 from arcp_trio.runtime.wake import Wake
 
 if TYPE_CHECKING:
@@ -43,6 +44,15 @@ class Children:
     def remembered(self, child_id: str) -> Job | None:
         """Return a child that this run of the agent has delegated to."""
         return self._remembered.get(child_id)
+
+    def end_all(self, grace: float) -> None:
+        """End the children, whose agents have at most `grace` seconds to stop in."""
+        for child in self:
+            child.agent_run.shorten_grace(grace)
+            if child.lease_is_over:
+                child.expire()
+            else:
+                child.end(outcome.cancelled("the parent job ended"))
 
     async def none_left(self) -> None:
         """Wait until there are no children, or nobody waits for them any longer."""

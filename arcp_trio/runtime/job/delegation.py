@@ -207,7 +207,7 @@ def _wanted(
         max_runtime=None if max_runtime is None else _positive(max_runtime),
     )
     limits = core.limits
-    if parent.depth >= limits.delegation_depth:
+    if _depth(parent) >= limits.delegation_depth:
         raise limit_hit("delegation_depth", limits.delegation_depth)
     if len(parent.children) >= limits.children_per_job:
         helps = "try again when a child has ended"
@@ -224,6 +224,11 @@ def _lease(parent: Job, agent: Agent, asked: Lease) -> Lease:
     if decided is lease:
         return lease
     return narrowed(decided, above.lease, available, any_model=any_model)
+
+
+def _depth(job: Job) -> int:
+    """Return how many jobs are above this one."""
+    return 0 if job.parent is None else _depth(job.parent) + 1
 
 
 def _positive(seconds: float) -> float:

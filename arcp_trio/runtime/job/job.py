@@ -107,8 +107,7 @@ class Job:
 
         A job whose end was decided before its start does not call its agent.
         """
-        if self.lease_is_over:
-            self._decide_expired()
+        self.decide_if_late()
         if self._outcome is None and not self.suspended:
             if self.started_at is None:
                 self.status = Status.RUNNING
@@ -125,7 +124,7 @@ class Job:
         self.memory.suspend()
         self.agent_run.cancel("the runtime is shutting down")
         if self.revived or self.agent_run.begun:  # else its start is yet to come, or it is given up
-            self.jobs.start_stopping(self)
+            self._start_stopping()
 
     def _leave(self) -> None:
         """Be gone from this runtime, which has suspended the job."""
@@ -179,11 +178,15 @@ class Job:
 
     def let_end(self) -> None:
         """Bound the time that the agent has left, now that the end is decided; do not cancel it."""
-        self._end_children()
+        self.children.end_all(self.agent_run.grace)
         if not self.accepted:
             if self.wallet is not None:
                 self.wallet.close()  # so that no credentials are issued, and the job is given up
-        elif not self._is_stopping:
+        else:
+            self._start_stopping()
+
+    def _start_stopping(self) -> None:
+        if not self._is_stopping:
             self._is_stopping = True
             self.jobs.start_stopping(self)
 
@@ -197,6 +200,17 @@ class Job:
         """Whether its lease has expired, and the grace after that has passed."""
         deadline = self.authority.deadline
         return deadline is not None and trio.current_time() >= deadline
+
+    def decide_if_late(self) -> None:
+        """Decide the end of a job that must not go on, by the earlier of its deadlines."""
+        limit_ends, lease_ends = self.agent_run.deadline, self.authority.deadline
+        if self.lease_is_over and (
+            limit_ends is None or lease_ends is None or lease_ends <= limit_ends
+        ):
+            self._decide_expired()
+        elif limit_ends is not None and trio.current_time() >= limit_ends:
+            assert self.agent_run.max_runtime is not None
+            self.decide(outcome.timed_out(self.agent_run.max_runtime))
 
     def expire(self) -> None:
         """End the job, whose lease is over (§9.5)."""
@@ -234,7 +248,7 @@ class Job:
 
     async def _finish(self) -> None:
         """Write the terminal, after the children's and the revocations, and have it stored."""
-        self._end_children()
+        self.children.end_all(self.agent_run.grace)
         if self.wallet is not None:
             self.wallet.close()
         await self.children.none_left()
@@ -266,24 +280,11 @@ class Job:
 
     # -- parent and children (§10)
 
-    @property
-    def depth(self) -> int:
-        """How many jobs are above this one."""
-        return 0 if self.parent is None else self.parent.depth + 1
-
     def leave_tree(self) -> None:
         """Release what the job held of its ancestors' budgets, and let its parent end."""
         self.authority.budget.close()
         if self.parent is not None:
             self.parent.children.remove(self)
-
-    def _end_children(self) -> None:
-        for child in self.children:
-            child.agent_run.shorten_grace(self.agent_run.grace)
-            if child.lease_is_over:
-                child.expire()
-            else:
-                child.end(outcome.cancelled("the parent job ended"))
 
     # -- what its agent may do
 

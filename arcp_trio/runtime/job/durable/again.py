@@ -83,7 +83,7 @@ def revive(
         agent_run=AgentRun(
             grace=core.limits.cancel_grace_seconds,
             max_runtime=durability.max_runtime,
-            used=0.0 if row.started_at is None else core.clock.now() - row.started_at,
+            deadline=_deadline(core, row, durability),
         ),
         memory=Memory(
             core,
@@ -113,6 +113,14 @@ def revive(
     if row.cancelled is not None:
         job.decide(outcome.cancelled(row.cancelled, stopped_by=row.stopped_by))
     return job
+
+
+def _deadline(core: Core, row: JobRow, durability: Durability) -> float | None:
+    """Return the end of the job's time limit, which counts from its first run on."""
+    if durability.max_runtime is None or row.started_at is None:
+        return None
+    used = core.clock.now() - row.started_at
+    return trio.current_time() + durability.max_runtime - used
 
 
 def _lease(accepted: JsonObject) -> Lease:
@@ -159,6 +167,7 @@ class Beginnings:
 async def _call_again(job: Job) -> None:
     """Call a job's agent again, or end the job if it must not go on."""
     try:
+        job.decide_if_late()
         if job.outcome is None:
             await _prepare(job)
     except Exception as error:  # a fence: what fails here ends the job alone
@@ -181,6 +190,7 @@ async def _prepare(job: Job) -> None:
             await job.memory.until_loaded()
             _refuse_if_fruitless(job)
             await _get_credentials(job)
+            job.decide_if_late()
             if job.outcome is None and not job.suspended:
                 await _store_run(job)
             nursery.cancel_scope.cancel(reason="the job is prepared")
@@ -188,11 +198,8 @@ async def _prepare(job: Job) -> None:
 
 async def _until_decided(job: Job, scope: trio.CancelScope) -> None:
     """Cancel the preparation once the job is to end: at a time limit, or because it is asked to."""
-    run, lease_ends = job.agent_run, job.authority.deadline
-    limit_ends = math.inf
-    if run.max_runtime is not None:
-        limit_ends = trio.current_time() + run.max_runtime - run.used
-    with trio.move_on_at(min(limit_ends, math.inf if lease_ends is None else lease_ends)):
+    deadlines = (job.agent_run.deadline, job.authority.deadline)
+    with trio.move_on_at(min((each for each in deadlines if each is not None), default=math.inf)):
         await job.decided.wait()
     scope.cancel(reason="the job is to end")
 

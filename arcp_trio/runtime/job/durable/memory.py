@@ -104,13 +104,17 @@ class Memory:
         ]
         return [(key, state) for key, state in states if "done" not in state]
 
-    def not_come_to(self) -> str | None:
-        """Say what earlier runs have come to and this one has not; None without it."""
+    def warn_of_the_rest(self, facts: Mapping[str, object]) -> None:
+        """Warn of what earlier runs have come to and this one, which has returned, has not."""
         if self._known:
-            return named(next(iter(self._known)))
-        if self._told:
-            return f"the event at index {min(min(each) for each in self._told.values())}"
-        return None
+            place = named(next(iter(self._known)))
+        elif self._told:
+            place = f"the event at index {min(map(min, self._told.values()))}"
+        else:
+            return
+        log.warning(
+            "agent has not come to what it did in an earlier run", extra={**facts, "place": place}
+        )
 
     # -- keys
 
