@@ -110,32 +110,33 @@ def number_hidden_events(patch: pytest.MonkeyPatch) -> None:
 
 def publish_in_other_tasks(patch: pytest.MonkeyPatch) -> None:
     """Let other tasks run between taking numbers and queueing the frames."""
-    publish, turn = Publisher.publish, itertools.cycle((0, 20))
+    put, turn = Publisher.put, itertools.cycle((0, 20))
 
-    async def publish_later(publisher: Publisher, batch: Batch, ticks: int) -> None:
+    async def put_later(publisher: Publisher, batch: Batch, ticks: int) -> None:
         for _ in range(ticks):
             await trio.lowlevel.checkpoint()
-        await publish(publisher, batch)
+        put(publisher, batch)
 
-    async def publish_aside(publisher: Publisher, batch: Batch) -> None:
-        trio.lowlevel.spawn_system_task(publish_later, publisher, batch, next(turn))
-        await trio.lowlevel.checkpoint()
+    def put_aside(publisher: Publisher, batch: Batch) -> Group:
+        trio.lowlevel.spawn_system_task(put_later, publisher, batch, next(turn))
+        taken = Group()
+        taken.taken.set()
+        return taken
 
-    patch.setattr(Publisher, "publish", publish_aside)
+    patch.setattr(Publisher, "put", put_aside)
 
 
 def publish_before_the_commit(patch: pytest.MonkeyPatch) -> None:
     """Send frames without waiting until they are stored."""
 
-    async def publish(self: Publisher, batch: Batch) -> None:
-        if batch.logged:
-            self._store.put(batch.write())
+    def put(self: Publisher, batch: Batch) -> Group:
+        group = self._store.put(batch.write())
         unsent = self._session.outbox.unsent
         if unsent is not None:
             unsent.extend(batch.series)
-        await trio.lowlevel.checkpoint()
+        return group
 
-    patch.setattr(Publisher, "publish", publish)
+    patch.setattr(Publisher, "put", put)
 
 
 # -- subscriptions

@@ -111,13 +111,13 @@ class Limits:
     children_per_job: int = 64
     """Children of one job that have not ended."""
     memo_bytes: int = MIB
-    """Of the result of one step, and of whatever else a job remembers under one key."""
+    """The limit for one step's result, and for anything else that is remembered under one key."""
     memos_bytes: int = 64 * MIB
-    """Of all that one job remembers."""
+    """The limit for all that one job remembers."""
     jobs_begun_per_second: int = 100
     """Durable jobs that go on after a restart; the others wait for their turn."""
     runs_without_progress: int = 5
-    """Runs of a durable job that the end of the process cut off before they came to anything."""
+    """Runs of a durable job that the end of the process cut off before they made any progress."""
 
     questions_per_job: int = 16
     """Questions of one job that wait for an answer."""

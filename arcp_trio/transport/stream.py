@@ -16,6 +16,7 @@ from typing import Final
 
 import trio
 
+from arcp_trio.transport.at_once import writer_of
 from arcp_trio.transport.base import close_forcefully
 from arcp_trio.transport.frames import (
     CLOSE,
@@ -77,6 +78,8 @@ class FrameStream(trio.abc.Stream):
         self._client = client
         self._encode: Callable[[Sequence[bytes]], bytes] = client_texts if client else server_texts
         self._write_lock = trio.StrictFIFOLock()
+        self._write_at_once = writer_of(stream)
+        self._unwritten = b""  # the rest of frames that were begun without waiting
         self._close_passed = False
         self._torn = False
         self._switched = not client  # whether frames come, instead of the response's HTTP
@@ -107,6 +110,24 @@ class FrameStream(trio.abc.Stream):
         finally:
             self._write_lock.release()
 
+    @property
+    def takes_texts_at_once(self) -> bool:
+        """Whether `send_texts_at_once` can be called: nothing is before it in the stream."""
+        return self._write_at_once is not None and not (
+            self._unwritten or self._write_lock.locked() or self._torn or self._close_passed
+        )
+
+    def send_texts_at_once(self, texts: Sequence[bytes]) -> bool:
+        """Begin to write texts, without waiting; return whether all of it was written.
+
+        The rest precedes whatever is written next. An error is left to that write, too.
+        """
+        assert self._write_at_once is not None
+        data = self._encode(texts)
+        written = self._write_at_once(data)
+        self._unwritten = data[written:]
+        return written == len(data)
+
     async def send_close(self, code: int, reason: str) -> None:
         """Write a Close, the last frame of this side, unless one has been written."""
         await self.send_all(close_frame(code, reason, client=self._client))
@@ -134,6 +155,8 @@ class FrameStream(trio.abc.Stream):
     async def _write(self, data: bytes | bytearray | memoryview) -> None:
         if self._torn:
             raise trio.BrokenResourceError("an earlier write was cut off")
+        if self._unwritten:
+            data, self._unwritten = self._unwritten + data, b""
         self.writing_since = trio.current_time()
         try:
             if len(data) <= WRITE_SLICE:

@@ -285,6 +285,13 @@ class _WebSocketTransport:
         except GONE as error:
             raise TransportClosed from error
 
+    @property
+    def sends_at_once(self) -> bool:
+        return self._frames.takes_texts_at_once
+
+    def send_at_once(self, frames: Sequence[bytes]) -> bool:
+        return self._frames.send_texts_at_once(frames)
+
     async def close(self, code: int = CloseCode.NORMAL, reason: str = "") -> None:
         self._closing = True
         self._frames.shut_tap()

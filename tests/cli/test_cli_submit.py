@@ -121,6 +121,12 @@ def test_a_job_that_does_not_succeed(
     assert done.objects[-1]["final_status"] == ("error" if code == 1 else "timed_out")
 
 
+def test_a_misspelt_agent(commands: Commands) -> None:
+    """An agent whose name is much like the given one is named."""
+    said = commands.refused(1, "submit", "countdwn@1.0.0")
+    assert said.endswith(": there is no agent countdwn; did you mean countdown?")
+
+
 def test_refusals(commands: Commands) -> None:
     """A refusal ends with 1 and says why."""
     assert commands.refused(1, "submit", "nobody") == (
@@ -155,6 +161,10 @@ def test_input_from_elsewhere(commands: Commands, tmp_path: Path) -> None:
         (("--input", "2026-01-01"), """is not JSON; to send text, write --input '"2026-01-01"'"""),
         (("--input", "client_agents.py"), "in the file, write --input @client_agents.py"),
         (("--input", "{'n': 1}"), "--input cannot be sent: not valid JSON: Expecting property"),
+        (
+            ("--input", "{n:1}"),
+            """; JSON has double quotes, which a shell leaves alone in '{"n": 3}'""",
+        ),
         (("--input", "@no/such.json"), "cannot read the input no/such.json: no such file"),
         (("--budget", "5"), "--budget 5 is not CURRENCY:AMOUNT, such as USD:5"),
         (("--lease", "tool.call"), "--lease tool.call is not CAP=PATTERN"),

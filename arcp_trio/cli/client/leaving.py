@@ -78,7 +78,7 @@ class Leaving:
             if lost:
                 await self._screen.add([_LOST])
             wide = len(_QUESTION) < self._screen.columns and not lost
-            typed = await self._screen.ask(_QUESTION if wide else _SHORT_QUESTION, first=True)
+            typed = await self._screen.ask(_QUESTION if wide else _SHORT_QUESTION)
             if typed is None:  # the keyboard is gone
                 return "leave"
             for answer in ("cancel", "leave", "go on"):

@@ -14,6 +14,7 @@ import trio
 from arcp_trio.groups import unwrapped
 from arcp_trio.runtime.job import outcome
 from arcp_trio.runtime.job.outcome import Outcome
+from arcp_trio.runtime.job.provisioning import explained
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.wire.errors import ArcpError, InternalError
 from arcp_trio.wire.json import MAX_DEPTH, JsonLike, dumps
@@ -154,7 +155,7 @@ def _outcome_of_return(job: Job, result: JsonLike) -> Outcome:
 def _outcome_of_error(job: Job, error: BaseException) -> Outcome:
     """Return the outcome of a job whose agent has raised `error`."""
     cause = unwrapped(error)
-    known = cause if isinstance(cause, ArcpError) else job.explained(cause)
+    known = cause if isinstance(cause, ArcpError) else explained(job, cause)
     told = None if known is None else outcome.raised(known, job.most_payload_bytes)
     if told is not None:
         return told

@@ -18,7 +18,7 @@ class Children:
     def __init__(self) -> None:
         self._jobs: dict[str, Job] = {}
         self._remembered: dict[str, Job] = {}
-        """Children whose results the agent may ask for."""
+        """Children whose results the agent may still read."""
         self._one_left = Wake()
         self._abandoned = False
 
@@ -38,7 +38,7 @@ class Children:
         self._one_left.set()
 
     def remember(self, child: Job) -> None:
-        """Keep a child in memory for its result, also after its end."""
+        """Keep a child in memory for its result, even after its end."""
         self._remembered[child.id] = child
 
     def remembered(self, child_id: str) -> Job | None:

@@ -164,10 +164,8 @@ class AwaitableContext(DurableCalls):
         message: str | None = None,
     ) -> None:
         """Emit how far the work is (§8.2.1). `current` is at least 0; it may exceed `total`."""
-        await self._emit(
-            "progress",
-            {"current": current, "total": total, "units": units, "message": message},
-        )
+        body = {"current": current, "total": total, "units": units, "message": message}
+        await self._emit("progress", body)
 
     async def metric(
         self,

@@ -51,7 +51,7 @@ def spent(job: Job) -> bytes:
 
 
 def keep_spent(job: Job) -> None:
-    """Have what a durable job has spent stored together with the event that says so."""
+    """Store what a durable job has spent together with the event that tells of it."""
     each: Job | None = job
     while each is not None:
         if each.memory.durable and each.authority.budget.spent_anything:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import attrs
 
 from arcp_trio.runtime.credentials.credential import Credential
+from arcp_trio.runtime.job.asking import ask
 from arcp_trio.runtime.job.delegation import delegate, result_of
 from arcp_trio.runtime.job.durable import steps
 from arcp_trio.runtime.job.durable.places import Telling
 from arcp_trio.runtime.job.events import emit
 from arcp_trio.runtime.job.files import open_file
-from arcp_trio.runtime.job.questions import ask
 from arcp_trio.runtime.job.result_writer import Encoding, ResultWriter
 from arcp_trio.runtime.job.tools import OpenCall
 from arcp_trio.wire.json import JsonLike, JsonObject, JsonValue, loads
@@ -242,7 +242,7 @@ class Desk:
         to: str | None,
         expires_in: float | None,
     ) -> JsonObject:
-        """Ask people; return whether an earlier run had, and the answer if there is one."""
+        """Ask people; return whether an earlier run had asked, and the answer, if any."""
         known, done = await ask(self.job, key, prompt, options, schema, to, expires_in)
         return {"known": known, **done}
 

@@ -8,6 +8,7 @@ import trio
 
 from arcp_trio.runtime.job import costs
 from arcp_trio.runtime.job.durable.places import Telling
+from arcp_trio.runtime.job.refusing import refuse_if_ended
 from arcp_trio.runtime.job.result_chunks import ResultChunks
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.wire import events
@@ -46,7 +47,7 @@ def add_event(
 ) -> None:
     """Add an event to the journal, and take what it says was spent off the budgets.
 
-    An event that an earlier run of a durable job has had told is passed over, and so is one of a
+    An event that an earlier run of a durable job has emitted is skipped, and so is one of a
     job that is suspended, unless it is a result `to_remember`.
 
     Raises:
@@ -90,7 +91,7 @@ def _encoded(job: Job, kind: str, body: Mapping[str, JsonLike]) -> bytes:
     if len(payload) > job.most_payload_bytes:
         most = job.core.limits.frame_bytes_out
         raise job.core.metrics.refused(limit_hit("frame_bytes_out", most))
-    job.refuse_if_ended()
+    refuse_if_ended(job)
     return payload
 
 

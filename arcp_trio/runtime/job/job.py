@@ -17,10 +17,11 @@ from arcp_trio.runtime.job.journal import Journal
 from arcp_trio.runtime.job.last_event import LastEvent
 from arcp_trio.runtime.job.outcome import Outcome, log_end
 from arcp_trio.runtime.job.questions import Questions
+from arcp_trio.runtime.job.refusing import refuse_if_ended
 from arcp_trio.runtime.job.result_chunks import ResultChunks
 from arcp_trio.store.records import Status
 from arcp_trio.store.writes import StartJob
-from arcp_trio.wire.errors import ArcpError, InternalError, LeaseExpired
+from arcp_trio.wire.errors import LeaseExpired
 from arcp_trio.wire.json import dumps
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ class Job:
     revived: bool = False
     """An earlier runtime has begun it."""
     suspended: bool = False
-    """The next runtime calls its agent again: but for results of steps, nothing more is taken."""
+    """The next runtime calls its agent again. Until then only results of steps are taken."""
     wallet: Wallet | None = None
     """Its credentials, if it may have any (§9.8)."""
     chunks: ResultChunks | None = None
@@ -127,7 +128,7 @@ class Job:
             self._start_stopping()
 
     def _leave(self) -> None:
-        """Be gone from this runtime, which has suspended the job."""
+        """Remove the job, which is suspended, from this runtime."""
         if not self._over.is_set():
             log.info("job suspended", extra=self.facts)
             if self.wallet is not None:
@@ -203,14 +204,11 @@ class Job:
 
     def decide_if_late(self) -> None:
         """Decide the end of a job that must not go on, by the earlier of its deadlines."""
-        limit_ends, lease_ends = self.agent_run.deadline, self.authority.deadline
-        if self.lease_is_over and (
-            limit_ends is None or lease_ends is None or lease_ends <= limit_ends
-        ):
+        timed_out = self.agent_run.timed_out(self.authority.deadline)
+        if timed_out is not None:
+            self.decide(timed_out)
+        elif self.lease_is_over:
             self._decide_expired()
-        elif limit_ends is not None and trio.current_time() >= limit_ends:
-            assert self.agent_run.max_runtime is not None
-            self.decide(outcome.timed_out(self.agent_run.max_runtime))
 
     def expire(self) -> None:
         """End the job, whose lease is over (§9.5)."""
@@ -294,42 +292,10 @@ class Job:
         Raises:
             LeaseExpired, BudgetExhausted, PermissionDenied: the lease does not allow it.
         """
-        self.refuse_if_ended()
+        refuse_if_ended(self)
         try:
             self.authority.check(capability, target, now=trio.current_time(), also=also)
         except LeaseExpired:
             self._decide_expired()
             self.let_end()
             raise
-
-    def explained(self, error: BaseException) -> ArcpError | None:
-        """Return the job's error for one of an endpoint of its credentials (§9.6), or None."""
-        return None if self.wallet is None else self.wallet.explain(error)
-
-    def refuse_if_ending(self) -> None:
-        """Refuse to begin anything that would outlast the job.
-
-        Raises:
-            ArcpError: the job's end is decided.
-        """
-        if self._outcome is not None:
-            raise self._outcome.refusal()
-
-    def refuse_if_suspended(self) -> None:
-        """Refuse to begin anything that belongs to the next run.
-
-        Raises:
-            InternalError: the job is suspended.
-        """
-        if self.suspended:
-            raise InternalError("the runtime is shutting down, and the job goes on after that")
-
-    def refuse_if_ended(self) -> None:
-        """Refuse to add anything after the terminal.
-
-        Raises:
-            ArcpError: the job has ended.
-        """
-        if self.ended:
-            assert self._outcome is not None
-            raise self._outcome.refusal()

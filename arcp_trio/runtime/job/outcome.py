@@ -144,9 +144,7 @@ def cancelled(reason: str | None, *, stopped_by: str | None = None) -> Outcome:
 
 def timed_out(seconds: float) -> Outcome:
     """Return the outcome of a job that ran for longer than its submit allowed."""
-    return Outcome(
-        Status.TIMED_OUT, error=JobTimedOut(f"the job ran longer than {seconds:g} seconds")
-    )
+    return Outcome(Status.TIMED_OUT, error=JobTimedOut(f"the job ran longer than {seconds:g} s"))
 
 
 def log_end(job: Job, outcome: Outcome, budget_left: Mapping[str, Decimal]) -> None:

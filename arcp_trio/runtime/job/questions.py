@@ -1,4 +1,4 @@
-"""Questions of a job to people: what is asked, and which questions wait for their answer.
+"""Questions of a job to people that wait for their answer.
 
 A question is a tool call, of `human.ask`, with an event of its own beside it. It is settled once,
 in one step: by the first valid answer, by its time's end, or because its agent waits no longer. A
@@ -9,25 +9,22 @@ runtime, and can be answered before its agent comes to it again.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import attrs
 import trio
 
 from arcp_trio.runtime.job.durable.memory import done_value
-from arcp_trio.runtime.job.durable.steps import begin
-from arcp_trio.runtime.job.events import add_event, give_way
+from arcp_trio.runtime.job.events import add_event
 from arcp_trio.runtime.job.tools import OpenCall
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.wire.answer_schema import AnswerSchema
 from arcp_trio.wire.errors import InvalidRequest, Unanswered, clip
 from arcp_trio.wire.events import InvalidEvent
-from arcp_trio.wire.ids import new_id
-from arcp_trio.wire.json import JsonLike, JsonObject, JsonValue, dumps, is_object, loads, object_in
+from arcp_trio.wire.json import JsonObject, JsonValue, dumps, object_in
 from arcp_trio.wire.payloads import read, to_json
-from arcp_trio.wire.questions import HUMAN_ASK, QUESTION, QuestionBody
-from arcp_trio.wire.timestamps import parse_rfc3339, rfc3339
+from arcp_trio.wire.questions import QUESTION, QuestionBody
+from arcp_trio.wire.timestamps import parse_rfc3339
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.job.job import Job
@@ -164,7 +161,7 @@ class Questions:
         for key, state in job.memory.unfinished(REMEMBERED):
             if "question" in state:
                 body = read(QuestionBody, object_in(state["question"]))
-                question = OpenQuestion.of(job, key, body, _deadline(job, body))
+                question = OpenQuestion.of(job, key, body, deadline_of(job, body))
                 self._open[body.question_id] = question
 
     def find(self, question_id: str) -> OpenQuestion | None:
@@ -185,125 +182,8 @@ class Questions:
         return [each.body for each in self._open.values() if each.is_open]
 
 
-def _deadline(job: Job, body: QuestionBody) -> float:
+def deadline_of(job: Job, body: QuestionBody) -> float:
     """Return the end of a question's time on Trio's clock, which tells nothing of time before."""
     if body.expires_at is None:
         return math.inf
     return trio.current_time() + parse_rfc3339(body.expires_at) - job.core.clock.now()
-
-
-async def ask(
-    job: Job,
-    key: str,
-    prompt: str,
-    options: Sequence[str] | None,
-    schema: Mapping[str, JsonLike] | None,
-    to: str | None,
-    expires_in: float | None,
-) -> tuple[bool, JsonObject]:
-    """Ask people, and wait for the first valid answer or the end of the question's time.
-
-    A durable job does neither if an earlier run has come to an answer, or to the end.
-
-    Returns:
-        Whether an earlier run had asked; and the answer with who gave it, empty without one.
-
-    Raises:
-        ArcpError: the lease does not allow it, too much is asked at once, or the job is ending.
-        ValueError, TypeError: an argument is invalid, and nothing was asked; or the key comes
-            twice.
-    """
-    state = await begin(job, key, REMEMBERED) or {}
-    if "done" in state:
-        return True, object_in(state["done"])
-    question_id = str(state.get("call_id", new_id("call_")))
-    if "question" in state:
-        question = job.questions.restored(question_id)
-    else:
-        question = _question(job, key, question_id, prompt, options, schema, to, expires_in)
-    try:
-        await _ask(question, state)
-        await question.wait()
-    except BaseException as error:
-        # A question that is answered is settled, even if its agent is cancelled before it knows.
-        if not (question.answered.is_set() or job.suspended):
-            question.give_up(error)
-        raise
-    else:
-        if not question.answered.is_set():
-            question.time_out()
-    finally:
-        if not job.suspended:
-            job.questions.close(question)
-    await job.memory.kept()
-    return "question" in state, question.done
-
-
-async def _ask(question: OpenQuestion, state: JsonObject) -> None:
-    """Ask a question, as far as an earlier run has not: that has left the `state`."""
-    job, args = question.job, to_json(question.body)
-    question_id = args.pop("question_id")
-    if "call_id" in state:
-        question.call.go_on(HUMAN_ASK)
-    else:
-        question.call.announce(HUMAN_ASK, args)
-        job.memory.change(question.key, job.journal.length, call_id=question_id)
-    if "question" in state:
-        job.memory.note_progress()
-    else:
-        await question.call.check(HUMAN_ASK)
-        job.questions.ask(question)
-        await give_way(job)
-
-
-# -- what an agent asks
-
-
-def _question(
-    job: Job,
-    key: str,
-    question_id: str,
-    prompt: str,
-    options: Sequence[str] | None,
-    schema: Mapping[str, JsonLike] | None,
-    to: str | None,
-    expires_in: float | None,
-) -> OpenQuestion:
-    _check_text(prompt, "prompt")
-    if to is not None:
-        _check_text(to, "to")
-    if options is not None and schema is not None:
-        raise ValueError("a question has options or a schema, not both")
-    if expires_in is not None and not 0 < expires_in < math.inf:  # refuses nan, too
-        raise ValueError("expires_in must be a number of seconds above 0")
-    read = None if schema is None else loads(dumps(schema))
-    if read is not None and not is_object(read):
-        raise TypeError(f"schema must be an object, not {type(schema).__name__}")
-    body = QuestionBody(
-        question_id=question_id,
-        prompt=prompt,
-        options=None if options is None else _checked_options(options),
-        schema=read,
-        to=to,
-        expires_at=None if expires_in is None else rfc3339(job.core.clock.now() + expires_in),
-    )
-    deadline = math.inf if expires_in is None else trio.current_time() + expires_in
-    return OpenQuestion.of(job, key, body, deadline)
-
-
-def _check_text(text: object, name: str) -> None:
-    if not isinstance(text, str):
-        raise TypeError(f"{name} must be a text, not {type(text).__name__}")
-    if not text:
-        raise ValueError(f"{name} must not be empty")
-
-
-def _checked_options(options: Sequence[str]) -> list[str]:
-    if isinstance(options, str):
-        raise TypeError("options must be a list of texts, not one text")
-    checked = list(options)
-    for option in checked:
-        _check_text(option, "each of options")
-    if not checked or len(set(checked)) != len(checked):
-        raise ValueError("options must be texts that differ, at least one")
-    return checked

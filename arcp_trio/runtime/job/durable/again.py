@@ -205,7 +205,7 @@ async def _until_decided(job: Job, scope: trio.CancelScope) -> None:
 
 
 async def _remember_all(jobs: Sequence[Job]) -> None:
-    """Have each job know what earlier runs have left, and what they have asked people."""
+    """Give each job what its earlier runs have left, and the questions that they have asked."""
     for job in jobs:
         try:
             if job.outcome is None:
@@ -232,10 +232,10 @@ async def _load(job: Job) -> None:
 
 
 def _refuse_if_fruitless(job: Job) -> None:
-    """Refuse to call an agent that has ended the process again and again.
+    """Refuse to call an agent that has ended the process several times.
 
     Raises:
-        InternalError: it has.
+        InternalError: it has ended the process too often.
     """
     most = job.core.limits.runs_without_progress
     if job.memory.fruitless_runs >= most:
@@ -245,7 +245,7 @@ def _refuse_if_fruitless(job: Job) -> None:
 
 
 async def _get_credentials(job: Job) -> None:
-    """Have credentials minted anew; an upstream that does not answer is asked again."""
+    """Mint new credentials; ask again an upstream that does not answer."""
     if job.wallet is None:
         return
     pause = FIRST_PAUSE_SECONDS

@@ -1,4 +1,4 @@
-"""What a job remembers: its memos by key, and the events that it has had told."""
+"""What a job remembers: its memos by key, and the events that it has emitted."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ class Memory:
     run: int = 1
     """Which call of the agent this is."""
     fruitless_runs: int = 1
-    """How many runs in a row, up to this one, have come to no memo and to no wait."""
+    """How many runs in a row, up to this one, have made no memo and reached no wait."""
     loaded: trio.Event | None = None
     """Set once what earlier runs have left is read; None if there were none."""
     progressed: trio.Event = attrs.field(factory=trio.Event)
-    """Set once this run has come to a new memo, or to a wait."""
+    """Set once this run has made a memo, or waits."""
     _known: dict[str, Memo] = attrs.field(factory=dict[str, Memo])
-    """The memos of earlier runs that this one has not come to."""
+    """The memos of earlier runs that this one has not reached."""
     _asked: set[str] = attrs.field(factory=set[str])
-    """The keys that this run has come to."""
+    """The keys that this run has used."""
     _open: dict[str, tuple[str, JsonObject]] = attrs.field(
         factory=dict[str, tuple[str, "JsonObject"]]
     )
@@ -53,7 +53,7 @@ class Memory:
     _size: int = 0
     """Bytes of all memos."""
     _told: dict[bytes, list[int]] = attrs.field(factory=dict[bytes, list[int]])
-    """Indexes of events that earlier runs had told and this one has not come to, by digest."""
+    """Indexes of events that earlier runs have emitted and this one has not, by digest."""
     _last: Group | None = None
     """The store's group in which the newest memo is."""
 
@@ -77,7 +77,7 @@ class Memory:
                 self._told.setdefault(known, []).append(at)
 
     def passes_over(self, event: bytes) -> bool:
-        """Return whether an earlier run has had this event told; each of its events is one here."""
+        """Return whether an earlier run has emitted this event; each of its events counts once."""
         if not self._told:
             return False
         known = digest(event)
@@ -105,7 +105,7 @@ class Memory:
         return [(key, state) for key, state in states if "done" not in state]
 
     def warn_of_the_rest(self, facts: Mapping[str, object]) -> None:
-        """Warn of what earlier runs have come to and this one, which has returned, has not."""
+        """Warn of what earlier runs have done and this one, which has returned, has not."""
         if self._known:
             place = named(next(iter(self._known)))
         elif self._told:
@@ -113,17 +113,17 @@ class Memory:
         else:
             return
         log.warning(
-            "agent has not come to what it did in an earlier run", extra={**facts, "place": place}
+            "agent has not reached what it did in an earlier run", extra={**facts, "place": place}
         )
 
     # -- keys
 
     def begin(self, key: str, kind: str) -> JsonObject | None:
-        """Come to a key, and return its state if an earlier run has left one.
+        """Begin what a key stands for; return the state that an earlier run has left, or None.
 
         Raises:
-            ValueError: this run has come to the key before.
-            RuntimeError: it was something else in an earlier run.
+            ValueError: this run has used the key before.
+            RuntimeError: the key stood for something else in an earlier run.
         """
         if key in self._asked:
             raise ValueError(
@@ -157,7 +157,7 @@ class Memory:
         self._open[key] = kind, state
 
     def reset(self, key: str, index: int) -> None:
-        """Have a later run begin anew what has failed."""
+        """Let a later run begin again what has failed."""
         kind, _ = self._open.pop(key)
         self._keep(Memo(key, kind, index, b"{}"))
 
@@ -172,7 +172,7 @@ class Memory:
         del self._open[key]
 
     def settle(self, key: str, index: int, value: bytes) -> None:
-        """Remember what a question has come to, whether or not this run has come to the question.
+        """Remember the outcome of a question, whether or not this run has reached it.
 
         Raises:
             InternalError: it is too much.
@@ -182,7 +182,7 @@ class Memory:
             self._keep(Memo(key, kind, index, value))
             del self._open[key]
         else:
-            # Nothing that the run has come to: it may still be a fruitless one.
+            # This is not progress: the run may still be a fruitless one.
             memo = Memo(key, self._known[key].kind, index, value)
             self._store(memo)
             self._known[key] = memo
@@ -192,7 +192,7 @@ class Memory:
         return self._open[key][1]
 
     def refuse_if_too_large(self, key: str, value: bytes) -> None:
-        """Refuse what is too much to remember.
+        """Refuse a memo that exceeds the limits.
 
         Raises:
             InternalError: a limit is reached.
@@ -229,7 +229,7 @@ class Memory:
     # -- runs
 
     def note_progress(self) -> None:
-        """Note that this run has come to something: it does not count as fruitless."""
+        """Note that this run has made progress: it does not count as fruitless."""
         if not self.progressed.is_set():
             self.progressed.set()
             self.fruitless_runs = 0
@@ -243,7 +243,7 @@ class Memory:
         return self.core.store.put(KeepRun(self.job_id, self.run, self.fruitless_runs))
 
     def suspend(self) -> None:
-        """Store that this run was ended in order, and counts for nothing."""
+        """Store that this run was ended in order: it does not count as fruitless."""
         if self.fruitless_runs:
             self.core.store.put(KeepRun(self.job_id, self.run, self.fruitless_runs - 1))
 
