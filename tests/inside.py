@@ -249,4 +249,4 @@ def store_older_fingerprints(patch: pytest.MonkeyPatch, expires_at: str) -> None
 
 def decoding_turn(runtime: Runtime, principal: str) -> AbstractAsyncContextManager[None]:
     """Have a principal's turn for decoding for the block, so that others wait."""
-    return runtime._core.decoding.turn(principal)
+    return runtime._core.long_steps.turn(principal)

@@ -39,6 +39,29 @@ async def curious(job: JobContext) -> Json:
     return answers
 
 
+@agents.agent("stepper", durable=True)
+async def stepper(job: JobContext) -> Json:
+    """Ask inside of a step, with words before and after the question."""
+
+    async def talk() -> Json:
+        await job.log("thinking")
+        answer = await job.ask("a?")
+        await job.log("heard")
+        return [answer, await job.ask("b?")]
+
+    return await job.step("talk", talk)
+
+
+@agents.agent("stubborn-asker", durable=True)
+async def stubborn_asker(job: JobContext) -> Json:
+    """Ask, and wait for the answer also when the job is suspended."""
+    with trio.CancelScope(shield=True):
+        try:
+            return await job.ask(LATE, expires_in=10)
+        except Unanswered:
+            return "nobody"
+
+
 class Snapshots(DurableStore):
     """A store that keeps a copy of what is committed after each group."""
 

@@ -233,7 +233,7 @@ class House:
 
     async def tick(self, clients: Sequence[Client]) -> None:
         """Have each ticker emit an event, and wait until each of these clients has received it."""
-        await wait_all_tasks_blocked()  # every ticker has gone to sleep
+        await wait_all_tasks_blocked()  # an event comes before its agent sleeps again
         self._clock.jump(TICK_SECONDS)
         for client in clients:
             await client.until(b'"event_seq"')

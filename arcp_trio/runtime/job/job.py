@@ -116,6 +116,7 @@ class Job:
                 self.core.store.put(StartJob(self.id, self.started_at))
                 warn_of_idle_grants(self)
             await self.agent_run.run(self)
+            await self.jobs.turn_for_result(self)
         await self._end()
 
     def suspend(self) -> None:

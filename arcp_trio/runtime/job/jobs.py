@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, deque
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import trio
 
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.job.outcome import Outcome
 
 log = logging.getLogger(__name__)
+
+
+LARGE: Final = 64 * 1024
+"""Bytes; reading or writing a larger value takes milliseconds, and so its principal's turn."""
 
 
 class AgentProcesses(Protocol):
@@ -103,6 +107,7 @@ class Jobs:
         del self.live[job.id]
         self.core.ledger.inputs.share(job.principal).give(len(job.input))
         job.input = b""  # a parent that goes on may still have the job, for its result
+        self.core.usages.of(job.principal).journal_bytes += job.journal.written
         self._count[job.principal] -= 1
         if not self._count[job.principal]:
             del self._count[job.principal]
@@ -153,8 +158,17 @@ class Jobs:
         if job.agent.loop != "trio":
             return await self.threads.run(desk)
         context = JobContext(DirectLink(desk), desk.facts(), job.agent_run.deadline)
+        if len(job.input) > LARGE:
+            async with self.core.long_steps.turn(job.principal):
+                _ = context.input  # which decodes it
         result: JsonLike = await job.agent.function(context)
         return result
+
+    async def turn_for_result(self, job: Job) -> None:
+        """Take a turn for having written a large result: how long it takes is known after it."""
+        if job.outcome is not None and len(job.outcome.result) > LARGE:
+            async with self.core.long_steps.turn(job.principal):
+                pass
 
     def start_beside(self, job: Job, work: Callable[[], Awaitable[None]], name: str) -> None:
         """Start a task beside a job's agent, which ends with the job at the latest."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from arcp_trio.runtime.farewell import Farewell
 from arcp_trio.runtime.notices import refusal, store_trouble
-from arcp_trio.runtime.session.batch import Batch
+from arcp_trio.runtime.session.batch import Batch, goes_to_anyone
 from arcp_trio.runtime.session.outbox import (
     Answer,
     Attach,
@@ -26,7 +26,7 @@ from arcp_trio.runtime.session.session import Session
 from arcp_trio.runtime.session.watch import Watch
 from arcp_trio.store.errors import StoreError
 from arcp_trio.store.interface import JournalTrimmed, Owed
-from arcp_trio.store.records import HOLES, Entry
+from arcp_trio.store.records import Entry
 from arcp_trio.transport.close_codes import CloseCode
 from arcp_trio.wire.errors import ResumeWindowExpired
 
@@ -179,7 +179,7 @@ class Scribe:
                 return
             except StoreError:
                 log.exception("catching up failed", extra=session.facts)
-                self._lose_connection()
+                self._session.lose_connection(store_trouble())
                 return
             if not owed:
                 await self._store.flushed()
@@ -208,7 +208,7 @@ class Scribe:
     def _number_all(self, batch: Batch, watch: Watch, entries: Sequence[Entry]) -> None:
         """Number consecutive entries of a job; in one step, if all of them are ordinary events."""
         outbox = self._outbox
-        tails = [entry.tail for entry in entries if _goes_to_anyone(entry)]
+        tails = [entry.tail for entry in entries if goes_to_anyone(entry)]
         if (
             len(tails) == len(entries)
             and entries[0].index == watch.cursor
@@ -273,13 +273,6 @@ class Scribe:
         else:
             unsent.end(item.farewell)
 
-    def _lose_connection(self) -> None:
-        """End the connection and number no more: the next connection is sent what is owed."""
-        session = self._session
-        if session.attached is not None:
-            session.attached.fail(store_trouble(), CloseCode.FAILED)
-        session.stop_numbering()
-
     async def _give_up(self, gone: JournalTrimmed) -> None:
         """Tell the client that events it is owed are gone, rather than go on with a hole.
 
@@ -302,13 +295,3 @@ class Scribe:
         outbox.caught_up()
         if outbox.unsent is not None:
             outbox.unsent.end(Farewell(CloseCode.POLICY, "events are gone", told))
-
-
-def _goes_to_anyone(entry: Entry) -> bool:
-    """Whether any session gets the entry as it is, and the job goes on after it."""
-    return (
-        entry.feature is None
-        and entry.child is None
-        and not entry.terminal
-        and entry.tail[0] != HOLES
-    )

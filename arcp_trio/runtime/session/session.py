@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.session.clerk import Command
     from arcp_trio.runtime.session.watch import Watch
     from arcp_trio.store.records import SessionRow
+    from arcp_trio.wire.errors import ArcpError
 
 
 class Session:
@@ -158,6 +159,12 @@ class Session:
             self.stop_numbering()
             self._detached.set()
             self._look_whether_needed()
+
+    def lose_connection(self, error: ArcpError) -> None:
+        """End the connection and number no more: the next connection is sent what is owed."""
+        if self.attached is not None:
+            self.attached.fail(error, CloseCode.FAILED)
+        self.stop_numbering()
 
     def stop_numbering(self) -> None:
         """Have the scribe number nothing: what the session is owed stays in the journals."""
