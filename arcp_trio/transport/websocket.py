@@ -1,7 +1,7 @@
 """WebSocket transports; the only module that imports trio-websocket.
 
-A server has trio-websocket handle frames from the first one on that is no ordinary text, most often
-the Close; a connection that has none costs no trio-websocket. A client has it from the beginning,
+A server has trio-websocket handle frames from the first unusual one on, most often the Close:
+ordinary texts are taken before. A client has it from the beginning,
 for the opening handshake.
 
 A peer can make trio-websocket's reader task raise, and other tasks then wait for ever. Here that
@@ -143,7 +143,7 @@ class _FrameReader:
         self.handshake = trio.CancelScope()  # the handshake waits for the reader
         self.failure: Exception | None = None
         self.websocket: WebSocketConnection | None = None
-        """What handles frames that are no ordinary texts, once there are any."""
+        """What handles unusual frames, once there are any."""
         self._has_websocket = trio.Event()
         self._nursery = nursery
         self._frames = frames
