@@ -289,12 +289,9 @@ class Client:
             ArcpError: while iterating, the class of the refusal's code.
         """
         self._session.require(Feature.LIST_JOBS)
-        filters: dict[str, JsonLike] = {"status": None if status is None else list(status)}
-        filters |= {
-            "agent": agent,
-            "created_after": created_after,
-            "created_before": created_before,
-        }
+        statuses = None if status is None else list(status)
+        created = {"created_after": created_after, "created_before": created_before}
+        filters: dict[str, JsonLike] = {"status": statuses, "agent": agent, **created}
 
         async def page(cursor: str | None) -> JobListing:
             return await self._session.call(list_call(filters, cursor))
