@@ -1,4 +1,4 @@
-"""Waiting for a sign of life in a loop that may be held: what was not heard then is no silence."""
+"""Waiting for signs of life in a loop that may be held: what was not heard then does not count."""
 
 from __future__ import annotations
 
