@@ -138,7 +138,11 @@ class Judge:
                 f"{known.job_id}, the job of this idempotency_key, has ended, and its end is"
                 " no longer kept: another key starts another job"
             )
-        return Decision(tail, Watch(session, row.job_id, None, row.length - 1), again=again)
+        cursor: int | None = row.length - 1
+        if row.session_id == session.id and not again:
+            # Its own job, of which it was not told before the process died: it is owed everything.
+            cursor = await session.reads.index_after(row.job_id, 0)
+        return Decision(tail, Watch(session, row.job_id, None, cursor or 0), again=again)
 
     async def _compare(
         self, submission: Submission, compare: Callable[[*_Ts], _T], *values: *_Ts
