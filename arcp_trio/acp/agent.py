@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from arcp_trio.acp.connection import Deliver, SentRequest, settle
 from arcp_trio.acp.errors import (
     INTERNAL_ERROR,
     LOG_IN_FIRST,
@@ -17,8 +16,10 @@ from arcp_trio.acp.errors import (
     VersionMismatch,
 )
 from arcp_trio.acp.limits import Limits
-from arcp_trio.acp.session import Handlers, Session
-from arcp_trio.acp.sessions import Sessions
+from arcp_trio.acp.queue import Handlers
+from arcp_trio.acp.sent_request import Deliver, SentRequest, settle
+from arcp_trio.acp.session import Session
+from arcp_trio.acp.sessions import OpenSession, Sessions
 from arcp_trio.version import __version__
 from arcp_trio.wire.errors import clip
 from arcp_trio.wire.json import Json, JsonLike, JsonObject, JsonValue, is_list, is_object, object_in
@@ -72,13 +73,13 @@ class Agent:
         begun: list[Session] = []
 
         async def deliver(sent: SentRequest) -> None:
-            session = self._begun(sent, folder)
-            if session is None:
+            opened = self._begun(sent, folder)
+            if opened is None:
                 await settle(sent)
             else:
-                begun.append(session)
-                await self._sessions.adopt(session)
-                await session.deliver(sent)
+                begun.append(opened.session)
+                await self._sessions.adopt(opened.queue)
+                await opened.queue.take_answer(sent)
 
         params: dict[str, JsonLike] = {"cwd": folder, "mcpServers": mcp_servers}
         with self._sessions.beginning():
@@ -148,7 +149,7 @@ class Agent:
         offered = object_in(self.capabilities.get("sessionCapabilities"))
         return is_object(offered.get("resume"))
 
-    def _begun(self, sent: SentRequest, cwd: str) -> Session | None:
+    def _begun(self, sent: SentRequest, cwd: str) -> OpenSession | None:
         """Open the session that the agent has answered with, as its updates may follow at once."""
         try:
             session_id = object_in(sent.result()).get("sessionId")
@@ -165,29 +166,29 @@ class Agent:
     ) -> Session:
         folder = _absolute(cwd)
         # Open before the request is sent: its history comes before the answer.
-        session = self._sessions.open(session_id, folder)
+        opened = self._sessions.open(session_id, folder)
         params: dict[str, JsonLike] = {
             "sessionId": session_id,
             "cwd": folder,
             "mcpServers": mcp_servers,
         }
         try:
-            await self._ask(method, params, session.deliver, session)
+            await self._ask(method, params, opened.queue.take_answer, opened)
         except BaseException:
-            self._sessions.close(session)
+            self._sessions.close(opened)
             raise
-        return session
+        return opened.session
 
     async def _ask(
         self,
         method: str,
         params: JsonLike,
         deliver: Deliver = settle,
-        session: Session | None = None,
+        opened: OpenSession | None = None,
     ) -> JsonValue:
         connection = self._sessions.connection
         sent = connection.request(method, params, deliver)
-        heard = None if session is None else lambda: session.last_heard
+        heard = None if opened is None else lambda: opened.queue.last_heard
         try:
             return await connection.wait(sent, self._limits.request_seconds, heard)
         except AgentError as error:

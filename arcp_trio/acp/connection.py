@@ -8,12 +8,12 @@ from __future__ import annotations
 import logging
 import math
 from collections import deque
-from collections.abc import Awaitable, Callable
-from typing import Final, Protocol, TypeAlias
+from collections.abc import Callable
+from typing import Final, Protocol
 
 import trio
 
-from arcp_trio.acp.errors import AcpFailure, AgentError, AgentGone, NotAcp, TimedOut
+from arcp_trio.acp.errors import AgentGone, NotAcp, TimedOut
 from arcp_trio.acp.jsonrpc import (
     IncomingAnswer,
     IncomingRequest,
@@ -23,6 +23,7 @@ from arcp_trio.acp.jsonrpc import (
     request_line,
 )
 from arcp_trio.acp.limits import Limits
+from arcp_trio.acp.sent_request import Deliver, SentRequest, settle
 from arcp_trio.transport import MessageTooBig, TransportClosed
 from arcp_trio.transport.stdio import LineTransport
 from arcp_trio.wire.errors import clip
@@ -35,7 +36,7 @@ _WRITE_BYTES: Final = 256 * 1024
 
 
 class Receiver(Protocol):
-    """Who takes what the peer sends; the next line is read when a call has returned."""
+    """Takes what the peer sends; the next line is read when a call has returned."""
 
     async def take_notification(self, message: Notification, size: int) -> None:
         """Take a notification, of a line of that size."""
@@ -65,48 +66,6 @@ class Peer(Protocol):
     async def explain(self) -> AgentGone:
         """Say how the program has ended, now that its output has."""
         ...
-
-
-class SentRequest:
-    """A request to the peer, until its answer has been delivered."""
-
-    def __init__(self, id_: int, method: str, deliver: Deliver) -> None:
-        self.id: Final = id_
-        self.method: Final = method
-        self.deliver: Final = deliver
-        self.arrived: Final = trio.Event()
-        """Set when the reader meets the answer."""
-        self.settled: Final = trio.Event()
-        """Set when everything that came before the answer has been consumed."""
-        self._result: JsonValue = None
-        self._failure: AcpFailure | None = None
-
-    def meet(self, answer: IncomingAnswer) -> None:
-        """Keep the answer, which has yet to be delivered."""
-        self._result = answer.result
-        if answer.error is not None:
-            self._failure = AgentError(answer.error.code, answer.error.message, answer.error.data)
-        self.arrived.set()
-
-    def lose(self, failure: AcpFailure) -> None:
-        """Keep a failure in place of the answer, which will not come."""
-        self._failure = failure
-        self.arrived.set()
-
-    def result(self) -> JsonValue:
-        """Return the result, or raise the error that was answered instead."""
-        if self._failure is not None:
-            raise self._failure
-        return self._result
-
-
-Deliver: TypeAlias = Callable[[SentRequest], Awaitable[None]]
-"""What the reader calls with a request whose answer it has met."""
-
-
-async def settle(sent: SentRequest) -> None:
-    """Deliver an answer at once."""
-    sent.settled.set()
 
 
 class Connection:

@@ -73,7 +73,7 @@ def parse(line: str | bytes, max_depth: int) -> Message:
     numbers without a finite value or beyond 64 bits become null.
 
     Raises:
-        ValueError: names why the line is no message.
+        ValueError: names why the line is not a message.
     """
     value = _read(line if isinstance(line, str) else line.decode(errors="replace"), max_depth)
     if not is_object(value):
@@ -115,7 +115,7 @@ def _read(text: str, max_depth: int) -> JsonValue:
         value = loads_lax(text)
     mended = _mended(value, max_depth)
     if object_in(value).get("id") != object_in(mended).get("id"):
-        raise ValueError("the id is neither an integer nor a string of characters")
+        raise ValueError("the id is neither an integer nor a string")
     return mended
 
 

@@ -222,9 +222,9 @@ class OpenRequests:
         self._open[id_] = (request, size)
         return True
 
-    def of(self, session: Session) -> list[Request]:
+    def of(self, session_id: str) -> list[Request]:
         """Return those of one session."""
-        return [each for each, _ in self._open.values() if each.session is session]
+        return [each for each, _ in self._open.values() if each.session.id == session_id]
 
     def withdraw(self, id_: Json) -> None:
         """End a request that the agent wants no answer for; others are not known."""

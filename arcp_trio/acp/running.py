@@ -8,7 +8,7 @@ import signal
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import trio
 
@@ -16,6 +16,7 @@ from arcp_trio.acp.agent import Agent, initialize
 from arcp_trio.acp.connection import Peer
 from arcp_trio.acp.errors import AgentGone
 from arcp_trio.acp.limits import Limits
+from arcp_trio.acp.queue import Handlers
 from arcp_trio.acp.requests import (
     FileRequest,
     Handler,
@@ -23,7 +24,7 @@ from arcp_trio.acp.requests import (
     TerminalRequest,
     refuse,
 )
-from arcp_trio.acp.session import Handlers, UpdateHandler
+from arcp_trio.acp.session import UpdateHandler
 from arcp_trio.acp.sessions import Sessions
 from arcp_trio.transport import stdio
 from arcp_trio.wire.errors import clip
@@ -40,7 +41,7 @@ _LAST_WORDS_SECONDS: Final = 0.5
 
 _DEFAULTS: Final = Limits()
 
-ErrorHandler = Callable[[str], object]
+ErrorHandler: TypeAlias = Callable[[str], object]
 """What takes lines of an agent's standard error."""
 
 

@@ -13,11 +13,20 @@ from arcp_trio.acp.connection import Connection, Peer
 from arcp_trio.acp.errors import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, Busy
 from arcp_trio.acp.jsonrpc import IncomingRequest, Notification, error_line
 from arcp_trio.acp.limits import Limits
+from arcp_trio.acp.queue import Handlers, SessionQueue, Surroundings
 from arcp_trio.acp.requests import REQUESTS, OpenRequests, fault_in
-from arcp_trio.acp.session import Handlers, Session, Surroundings
+from arcp_trio.acp.session import Session
 from arcp_trio.acp.updates import Update, update_of
 from arcp_trio.transport.stdio import LineTransport
 from arcp_trio.wire.json import JsonObject, is_object
+
+
+@frozen
+class OpenSession:
+    """A session as the program sees it, and its queue."""
+
+    session: Session
+    queue: SessionQueue
 
 
 @frozen
@@ -48,15 +57,12 @@ class Sessions:
         self._surroundings = Surroundings(
             self.connection, handlers, limits, self._requests, nursery
         )
-        self._open: dict[str, Session] = {}
+        self._open: dict[str, OpenSession] = {}
         self._beginning = 0
         """The requests for new sessions that have no answer yet."""
         self._early: list[_Early] = []
 
-    def __contains__(self, session_id: str) -> bool:
-        return session_id in self._open
-
-    def open(self, session_id: str, cwd: str) -> Session:
+    def open(self, session_id: str, cwd: str) -> OpenSession:
         """Open a session, so that it gets what comes from now on.
 
         Raises:
@@ -64,15 +70,16 @@ class Sessions:
         """
         if session_id in self._open:
             raise Busy(f"the session {session_id} is open")
-        session = Session(session_id, cwd, self._surroundings)
-        self._open[session_id] = session
-        self._nursery.start_soon(session.run, name=f"ACP session {session_id}")
-        return session
+        queue = SessionQueue(session_id, self._surroundings)
+        opened = OpenSession(Session(session_id, cwd, queue), queue)
+        self._open[session_id] = opened
+        self._nursery.start_soon(queue.run, opened.session, name=f"ACP session {session_id}")
+        return opened
 
-    def close(self, session: Session) -> None:
+    def close(self, opened: OpenSession) -> None:
         """Forget a session that could not be continued."""
-        del self._open[session.id]
-        session.end()
+        del self._open[opened.session.id]
+        opened.queue.end()
 
     @contextmanager
     def beginning(self) -> Generator[None, None, None]:
@@ -85,12 +92,12 @@ class Sessions:
             if not self._beginning:
                 self._early.clear()
 
-    async def adopt(self, session: Session) -> None:
+    async def adopt(self, queue: SessionQueue) -> None:
         """Give a new session what has come about it before."""
-        early = [each for each in self._early if each.session_id == session.id]
-        self._early = [each for each in self._early if each.session_id != session.id]
+        early = [each for each in self._early if each.session_id == queue.session_id]
+        self._early = [each for each in self._early if each.session_id != queue.session_id]
         for each in early:
-            await session.take_update(each.update, each.size)
+            await queue.take_update(each.update, each.size)
 
     # -- for the reader
 
@@ -103,9 +110,9 @@ class Sessions:
             update = update_of(raw) if is_object(raw) else None
             if update is None or not isinstance(session_id, str):
                 raise ValueError("an update without a session or a kind")
-            session = self._open.get(session_id)
-            if session is not None:
-                await session.take_update(update, size)
+            opened = self._open.get(session_id)
+            if opened is not None:
+                await opened.queue.take_update(update, size)
             elif self._has_room_for_early(size):
                 self._early.append(_Early(session_id, update, size))
 
@@ -125,13 +132,13 @@ class Sessions:
             self._refuse(message, INVALID_PARAMS, fault or "")
             return
         session_id = params.get("sessionId")
-        session = self._open.get(session_id) if isinstance(session_id, str) else None
-        if session is None:
+        opened = self._open.get(session_id) if isinstance(session_id, str) else None
+        if opened is None:
             self._refuse(message, INVALID_PARAMS, "there is no such session")
             return
-        request = kind(message.id, message.method, params, session, self.connection.send)
+        request = kind(message.id, message.method, params, opened.session, self.connection.send)
         if self._requests.admit(message.id, request, size):
-            await session.take_request(request, size)
+            await opened.queue.take_request(request, size)
         else:
             self._refuse(message, INTERNAL_ERROR, "too many requests have no answer yet")
 

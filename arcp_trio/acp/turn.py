@@ -17,7 +17,7 @@ from arcp_trio.wire.json import JsonValue, object_in
 
 
 class Prompted(Protocol):
-    """The session, as its turn knows it."""
+    """The session's queue, as its turn knows it."""
 
     def cancel(self) -> None:
         """Have the agent end the turn."""
@@ -47,14 +47,14 @@ class Turn:
     it for the stop reason alone. In `async with`, leaving the block early cancels the turn.
     """
 
-    def __init__(self, session: Prompted, arrivals: int, cancel_seconds: float) -> None:
+    def __init__(self, queue: Prompted, arrivals: int, cancel_seconds: float) -> None:
         self.arrivals: Final = arrivals
         """How many reads there had been when the prompt was sent: it cannot concern their lines."""
         self.answered: Final = trio.Event()
         """Set when the reader meets the answer."""
         self.stopping = False
         """Whether the agent has been told to end the turn."""
-        self._session = session
+        self._queue = queue
         self._cancel_seconds = cancel_seconds
         self._waiting: deque[_Waiting] = deque()
         self._changed = trio.lowlevel.ParkingLot()
@@ -82,7 +82,7 @@ class Turn:
         Raises:
             AcpFailure: what the turn has ended with, in place of a stop reason.
         """
-        self._session.check_place()
+        self._queue.check_place()
         await trio.lowlevel.checkpoint()
         while True:
             item = self.ready()
@@ -99,7 +99,7 @@ class Turn:
         if not self._waiting:
             return None
         item = self._waiting.popleft()
-        self._session.leave_room(item.size)
+        self._queue.leave_room(item.size)
         return item.what
 
     def __await__(self) -> Generator[object, None, str]:
@@ -129,7 +129,7 @@ class Turn:
         """Have the agent end the turn; what it still says can be read."""
         if not (self.stopping or self._over):
             self.stopping = True
-            self._session.cancel()
+            self._queue.cancel()
 
     async def cancel(self) -> None:
         """Have the agent end the turn, drop what it still says, and wait for its answer.
@@ -137,7 +137,7 @@ class Turn:
         Raises:
             TimedOut: the agent does not answer in time.
         """
-        self._session.check_place()
+        self._queue.check_place()
         self.stop()
         self._drop()
         with trio.move_on_after(self._cancel_seconds):
@@ -152,7 +152,7 @@ class Turn:
             if isinstance(item, Request):
                 item.give_up()
 
-    # -- for the session
+    # -- for the queue
 
     def put(self, what: Update | Request, size: int) -> bool:
         """Take something up for the program, unless it wants nothing more."""

@@ -37,7 +37,7 @@ class Chunk(Update):
 
     @property
     def role(self) -> Role:
-        """Whose words these are."""
+        """The one whose words these are."""
         return _ROLES[self.kind]
 
     @property

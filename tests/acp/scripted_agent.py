@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 unread: list[dict[str, Any]] = []
@@ -120,7 +121,7 @@ def step(prompt_id: Any, name: str, *args: Any) -> str | None:  # noqa: C901, PL
             write(said(str(child.pid)))
             os._exit(5)
         case "environment":
-            write(said(json.dumps(dict(os.environ))))
+            write(said(json.dumps({**os.environ, "cwd": str(Path.cwd())})))
         case "wait":  # for a cancel
             while (unread.pop(0) if unread else read()).get("method") != "session/cancel":
                 pass
