@@ -16,12 +16,17 @@ _Lane: TypeAlias = dict[str, deque[trio.Event]]
 class Rounds:
     """Hands the turn for work that only one can do at a time from principal to principal.
 
-    A principal has one turn in each round, however much of it waits. Between two turns there is a
-    pass of Trio's scheduler. Urgent work has a lane of its own, which has every other turn: it does
-    not wait for all the other work, and does not hold it up either.
+    A principal has one turn in each round, however much of it waits. Between two turns there is at
+    least one pass of Trio's scheduler. Urgent work has a lane of its own, which has every other
+    turn: it does not wait for all the other work, and does not hold it up either.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, passes_after: int = 0) -> None:
+        """Have `passes_after` further passes after each turn: for work that holds the loop.
+
+        What others do takes several steps, and each would wait for a piece of such work.
+        """
+        self._passes_after = passes_after
         self._taken = False
         self._ordinary: _Lane = {}
         self._urgent: _Lane = {}
@@ -35,6 +40,8 @@ class Rounds:
         self._taken = True
         try:
             yield
+            for _ in range(self._passes_after):
+                await trio.lowlevel.checkpoint()
         finally:
             self._pass_on()
 

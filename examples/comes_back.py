@@ -37,5 +37,7 @@ if __name__ == "__main__":
                 trio.run(main, key)
             except (arcp_trio.ConnectionFailed, arcp_trio.ArcpError) as error:
                 sys.exit(f"{type(error).__name__}: {error}")
+            except KeyboardInterrupt:
+                sys.exit("left, and the job goes on: start this again with the same key")
         case _:
             sys.exit("usage: ARCP_TOKEN=… comes_back.py KEY")

@@ -72,4 +72,7 @@ async def main(token: str) -> None:
 if __name__ == "__main__":
     if "ARCP_TOKEN" not in os.environ:
         sys.exit("set ARCP_TOKEN to the token that `arcp-trio serve` shows")
-    asyncio.run(main(os.environ["ARCP_TOKEN"]))
+    try:
+        asyncio.run(main(os.environ["ARCP_TOKEN"]))
+    except KeyboardInterrupt:
+        sys.exit("left, and the job goes on")

@@ -15,7 +15,6 @@ from arcp_trio import MemoryStore
 from arcp_trio.authority.budget import Budget
 from arcp_trio.runtime.job import outcome
 from arcp_trio.runtime.job.children import Children
-from arcp_trio.runtime.job.job import Job
 from arcp_trio.runtime.session.attachment import Attachment
 from arcp_trio.runtime.session.batch import Batch
 from arcp_trio.runtime.session.observing import Observing
@@ -111,32 +110,33 @@ def number_hidden_events(patch: pytest.MonkeyPatch) -> None:
 
 def publish_in_other_tasks(patch: pytest.MonkeyPatch) -> None:
     """Let other tasks run between taking numbers and queueing the frames."""
-    publish, turn = Publisher.publish, itertools.cycle((0, 20))
+    put, turn = Publisher.put, itertools.cycle((0, 20))
 
-    async def publish_later(publisher: Publisher, batch: Batch, ticks: int) -> None:
+    async def put_later(publisher: Publisher, batch: Batch, ticks: int) -> None:
         for _ in range(ticks):
             await trio.lowlevel.checkpoint()
-        await publish(publisher, batch)
+        put(publisher, batch)
 
-    async def publish_aside(publisher: Publisher, batch: Batch) -> None:
-        trio.lowlevel.spawn_system_task(publish_later, publisher, batch, next(turn))
-        await trio.lowlevel.checkpoint()
+    def put_aside(publisher: Publisher, batch: Batch) -> Group:
+        trio.lowlevel.spawn_system_task(put_later, publisher, batch, next(turn))
+        taken = Group()
+        taken.taken.set()
+        return taken
 
-    patch.setattr(Publisher, "publish", publish_aside)
+    patch.setattr(Publisher, "put", put_aside)
 
 
 def publish_before_the_commit(patch: pytest.MonkeyPatch) -> None:
     """Send frames without waiting until they are stored."""
 
-    async def publish(self: Publisher, batch: Batch) -> None:
-        if batch.logged:
-            self._store.put(batch.write())
+    def put(self: Publisher, batch: Batch) -> Group:
+        group = self._store.put(batch.write())
         unsent = self._session.outbox.unsent
         if unsent is not None:
             unsent.extend(batch.series)
-        await trio.lowlevel.checkpoint()
+        return group
 
-    patch.setattr(Publisher, "publish", publish)
+    patch.setattr(Publisher, "put", put)
 
 
 # -- subscriptions
@@ -204,11 +204,11 @@ def spend_alone(patch: pytest.MonkeyPatch) -> None:
 def end_without_children(patch: pytest.MonkeyPatch) -> None:
     """End a job without its children."""
 
-    def let_them(_: Job) -> None:
+    def let_them(_: Children, __: float) -> None:
         """Have the children go on."""
 
     async def at_once(_: Children) -> None:
         """Wait for nothing."""
 
-    patch.setattr(Job, "_end_children", let_them)
+    patch.setattr(Children, "end_all", let_them)
     patch.setattr(Children, "none_left", at_once)

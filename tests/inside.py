@@ -96,7 +96,7 @@ def unsent_bytes(runtime: Runtime, session_id: str | None) -> int:
 
 def outbox_items(runtime: Runtime, session_id: str | None) -> int:
     """Return how many items wait for an awake session's scribe."""
-    return _awake_session(runtime, session_id).outbox.items.statistics().current_buffer_used
+    return len(_awake_session(runtime, session_id).outbox)
 
 
 def hints(runtime: Runtime, session_id: str | None) -> int:
@@ -249,4 +249,4 @@ def store_older_fingerprints(patch: pytest.MonkeyPatch, expires_at: str) -> None
 
 def decoding_turn(runtime: Runtime, principal: str) -> AbstractAsyncContextManager[None]:
     """Have a principal's turn for decoding for the block, so that others wait."""
-    return runtime._core.decoding.turn(principal)
+    return runtime._core.long_steps.turn(principal)

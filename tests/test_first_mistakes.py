@@ -69,6 +69,13 @@ def test_an_agent_without_its_name() -> None:
         async def greeter(job: arcp_trio.JobContext) -> None: ...
 
 
+@pytest.mark.parametrize("function", [lambda: 1, lambda job, other: 1])
+def test_an_agent_that_takes_no_job(function: Any) -> None:
+    """A function that cannot be called with a job alone is refused as it is registered."""
+    with pytest.raises(TypeError, match="does not take one argument, its job"):
+        make_runtime().agent("a")(function)
+
+
 @pytest.mark.parametrize(("name", "version"), [("My Agent", "1"), ("a@1", "2"), ("a", "1 beta")])
 def test_an_agents_name_with_other_characters(name: str, version: str) -> None:
     """A name or a version that is not of the grammar is a `ValueError`, as documented."""

@@ -8,12 +8,11 @@ from collections.abc import Callable
 import attrs
 import trio
 
-from arcp_trio.client.events import Event
 from arcp_trio.client.unread import UnreadEvents
 from arcp_trio.wire.errors import InvalidRequest
 from arcp_trio.wire.json import JsonObject, JsonValue, object_in
 from arcp_trio.wire.payloads import read
-from arcp_trio.wire.questions import QUESTION, QuestionBody
+from arcp_trio.wire.questions import QuestionBody
 
 log = logging.getLogger(__name__)
 
@@ -44,14 +43,8 @@ class AskedQuestions:
         self._count = 0
         self._changed = trio.lowlevel.ParkingLot()
 
-    def event(self, event: Event) -> None:
-        """Take an event of the job."""
-        if event.kind == QUESTION:
-            self._ask(object_in(event.body))
-        elif event.kind == "tool_result" and self.open:
-            self._close(object_in(event.body))
-
-    def _ask(self, body: JsonObject) -> None:
+    def ask(self, body: JsonObject) -> None:
+        """Take the body of an event that tells of a question."""
         try:
             asked = read(QuestionBody, body, root="$")
         except InvalidRequest as error:
@@ -63,7 +56,8 @@ class AskedQuestions:
         self._tell(question)
         self._changed.unpark_all()
 
-    def _close(self, body: JsonObject) -> None:
+    def close(self, body: JsonObject) -> None:
+        """Take the result of a tool call, which may be a question's."""
         question = self.open.pop(str(body.get("call_id")), None)
         if question is not None:
             question.result = object_in(body.get("result"))

@@ -66,6 +66,11 @@ class Assembly:
             return "".join(part for part in self._parts if isinstance(part, str))
         return b"".join(part.encode() if isinstance(part, str) else part for part in self._parts)
 
+    def _begin(self, result_id: str) -> None:
+        """Begin a result: a durable job begins another one after a restart of its runtime."""
+        self._result_id, self._bytes, self._finished = result_id, 0, False
+        self._parts.clear()
+
     def _add(self, body: JsonValue) -> None:
         try:
             chunk = read_body("result_chunk", body)
@@ -73,8 +78,8 @@ class Assembly:
             raise BrokenResult(f"an invalid chunk: {error}") from None
         assert isinstance(chunk, ResultChunkBody)
         data = _decode(chunk)
-        if self._result_id is None:
-            self._result_id = chunk.result_id
+        if chunk.result_id != self._result_id and (self._result_id is None or not chunk.chunk_seq):
+            self._begin(chunk.result_id)
         if chunk.result_id != self._result_id:
             raise BrokenResult("the job has chunks of two results")
         if chunk.chunk_seq < len(self._parts):

@@ -18,6 +18,8 @@ from arcp_trio.wire.messages import Accepted, JobListing, Subscribed
 from arcp_trio.wire.rules import VENDOR
 from arcp_trio.wire.timestamps import rfc3339
 
+NO_REASON: Final = "no longer needed"
+"""The reason of a cancel that is given without one."""
 SUBMIT: Final = "job.submit"
 SUBSCRIBE: Final = "job.subscribe"
 CANCEL: Final = "job.cancel"

@@ -12,6 +12,7 @@ import trio
 
 from arcp_trio.client.assembly import MAX_RESULT_BYTES
 from arcp_trio.client.calls import (
+    NO_REASON,
     BudgetRequest,
     LeaseRequest,
     cancel_call,
@@ -234,7 +235,7 @@ class Client:
         stream.about = {"agent": subscribed.agent, **stream.about}
         return ObservedJob(self._session, stream, subscribed)
 
-    async def cancel(self, job_id: str, reason: str = "no longer needed") -> None:
+    async def cancel(self, job_id: str, reason: str = NO_REASON) -> None:
         """Ask for the end of a job that was submitted in another session (§7.4).
 
         Returns when the runtime has agreed to it. For a job of this session there is
@@ -257,10 +258,8 @@ class Client:
         """
         if Feature.STOP in self.features:
             await self._session.call(stop_call(job_id, reason))
-        elif reason is None:
-            await self.cancel(job_id)
         else:
-            await self.cancel(job_id, reason)
+            await self.cancel(job_id, reason or NO_REASON)
 
     def on_question(self, handler: QuestionHandler) -> QuestionHandler:
         """Have `handler` called with each question of the session's jobs; also a decorator.
@@ -290,12 +289,9 @@ class Client:
             ArcpError: while iterating, the class of the refusal's code.
         """
         self._session.require(Feature.LIST_JOBS)
-        filters: dict[str, JsonLike] = {
-            "status": None if status is None else list(status),
-            "agent": agent,
-            "created_after": created_after,
-            "created_before": created_before,
-        }
+        statuses = None if status is None else list(status)
+        created = {"created_after": created_after, "created_before": created_before}
+        filters: dict[str, JsonLike] = {"status": statuses, "agent": agent, **created}
 
         async def page(cursor: str | None) -> JobListing:
             return await self._session.call(list_call(filters, cursor))

@@ -10,8 +10,9 @@ from typing import Final
 import trio
 
 from arcp_trio.client.errors import Gap, ProtocolError, Silence
+from arcp_trio.client.events import Event, decode_event
 from arcp_trio.client.unread import UnreadEvents
-from arcp_trio.lateness import sleep_until
+from arcp_trio.lateness import HeldTime, Patience
 from arcp_trio.transport.base import Transport, TransportClosed
 from arcp_trio.wire import envelope
 from arcp_trio.wire.envelope import Envelope, MalformedFrame
@@ -32,7 +33,10 @@ _MAX_BATCH: Final = 64
 
 
 class ClientConnection:
-    """Hands what it reads to `take`, frame by frame, and sends what it is given."""
+    """Hands on what it reads, frame by frame, and sends what it is given.
+
+    Events go to `take_event`, with their sizes, and all other frames to `take`, with their texts.
+    """
 
     def __init__(
         self,
@@ -42,6 +46,7 @@ class ClientConnection:
         interval: float,
         ack: bool,
         take: Callable[[Envelope, str | bytes], None],
+        take_event: Callable[[Event, int], None],
         processed: Callable[[], int],
         unread: UnreadEvents,
         now: Callable[[], float],
@@ -51,13 +56,15 @@ class ClientConnection:
         self._interval = interval
         self._ack = ack
         self._take = take
+        self._take_event = take_event
         self._processed = processed
         self._unread = unread
         self._now = now
         self._queue, self._queued = trio.open_memory_channel[bytes](math.inf)
         self._heard_at = self._sent_at = trio.current_time()
         self._reading = True
-        self._not_before = -math.inf
+        self._held = HeldTime()
+        self._patience = Patience(self._held, interval)
         self._scope = trio.CancelScope()
         self._why: Exception | None = None
 
@@ -103,15 +110,22 @@ class ClientConnection:
                 for text in (first, *self._transport.receive_unread()):
                     if self._unread.full:
                         await self._wait_for_room()
-                    frame = envelope.decode(text)
-                    if frame.type == "session.ping":
-                        self._pong(frame)
-                    elif frame.type != "session.pong":
-                        self._take(frame, text)
+                    event = decode_event(text)
+                    if event is not None:
+                        self._take_event(event, len(text))
+                    else:
+                        self._take_frame(text)
         except MalformedFrame as error:
             self._end(ProtocolError(f"the runtime sent a frame that is not ARCP: {error}"))
         except (TransportClosed, Gap) as error:
             self._end(error)
+
+    def _take_frame(self, text: str | bytes) -> None:
+        frame = envelope.decode(text)
+        if frame.type == "session.ping":
+            self._pong(frame)
+        elif frame.type != "session.pong":
+            self._take(frame, text)
 
     async def _wait_for_room(self) -> None:
         self._reading = False  # meanwhile silence is not the runtime's fault
@@ -158,10 +172,9 @@ class ClientConnection:
         """Ping when nothing was sent for an interval; end the connection after two silent ones."""
         interval = self._interval
         while True:
-            was_late = await sleep_until(min(self._sent_at + interval, self._lost_at))
+            # This program may hold its own loop, and then cannot hear the runtime.
+            await self._held.sleep_until(min(self._sent_at + interval, self._lost_at))
             now = trio.current_time()
-            if was_late:  # this program's own loop was held, and could not hear the runtime
-                self._not_before = now + interval
             if self._lost_at <= now:
                 self._end(Silence(f"nothing was heard for {2 * interval:g} seconds"))
             elif self._sent_at + interval <= now:
@@ -174,4 +187,4 @@ class ClientConnection:
         silent_since = self._heard_at if self._reading else math.inf
         stuck_since = self._transport.writing_since
         since = silent_since if stuck_since is None else min(silent_since, stuck_since)
-        return max(since + 2 * self._interval, self._not_before)
+        return self._patience.ends(since)

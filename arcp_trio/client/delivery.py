@@ -125,7 +125,7 @@ class Delivery:
                 self._unread.take(size)
                 self._processed = top
                 self._items.popleft()
-                await self._checkpoints.checkpoint()
+                await self._checkpoints.next()
 
     def end(self) -> None:
         """Drop the events, and hand on replies at once from now on."""

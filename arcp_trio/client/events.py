@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 import trio
@@ -11,11 +11,11 @@ import trio
 from arcp_trio.wire.envelope import Envelope
 from arcp_trio.wire.json import Json
 
-CHECKPOINT_EVENTS: Final = 32
+CHECKPOINT_EVENTS: Final = 64
 """Other tasks run at least once in this many events that a task takes in a row."""
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True):
+class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """An event of a job (§8.1).
 
     `kind` says what it is, such as `log` or `progress`, and `body` has the rest (§8.2). `seq` is
@@ -31,6 +31,49 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     body: Json
     ts: str
     """When the job emitted the event; empty where the runtime does not say."""
+
+
+class _EventPayload(msgspec.Struct, gc=False):
+    kind: str
+    body: Json = None
+    ts: str = ""
+
+
+class _EventFrame(msgspec.Struct, gc=False):
+    """A `job.event` as runtimes write it: of all else in the frame, a client needs nothing."""
+
+    arcp: Literal["1.1", "1"]
+    type: Literal["job.event"]
+    event_seq: int
+    job_id: str
+    payload: _EventPayload
+
+
+_decode: Final = msgspec.json.Decoder(_EventFrame).decode
+_MARK: Final = '"type":"job.event"'
+_MARK_CHARACTERS: Final = 512
+"""The mark stands within these, after ids."""
+
+
+def decode_event(text: str | bytes) -> Event | None:
+    """Return the event in a frame; None if it is another frame, or an event to be looked at closer.
+
+    Most frames are events, and this takes a third of the time that decoding an envelope takes.
+    """
+    if isinstance(text, bytes) or text.find(_MARK, 0, _MARK_CHARACTERS) < 0:
+        return None
+    try:
+        frame = _decode(text)
+    except (UnicodeError, RecursionError, msgspec.DecodeError):
+        return None
+    payload = frame.payload
+    return Event(
+        seq=frame.event_seq,
+        job_id=frame.job_id,
+        kind=payload.kind,
+        body=payload.body,
+        ts=payload.ts,
+    )
 
 
 def read_event(frame: Envelope) -> Event:
@@ -59,11 +102,10 @@ class EventCheckpoints:
     def __init__(self) -> None:
         self._left = CHECKPOINT_EVENTS
 
-    async def checkpoint(self) -> None:
-        """Pass the checkpoint before or after an event."""
+    def next(self) -> Awaitable[None]:
+        """Return the checkpoint to pass before or after an event."""
         self._left -= 1
-        if self._left > 0:
-            await trio.lowlevel.checkpoint_if_cancelled()
-        else:
-            self._left = CHECKPOINT_EVENTS
-            await trio.lowlevel.checkpoint()
+        if self._left:
+            return trio.lowlevel.checkpoint_if_cancelled()  # noqa: ASYNC105 - the caller awaits it
+        self._left = CHECKPOINT_EVENTS
+        return trio.lowlevel.checkpoint()  # noqa: ASYNC105 - the same

@@ -8,7 +8,7 @@ from weakref import finalize
 
 import trio
 
-from arcp_trio.client.calls import cancel_call
+from arcp_trio.client.calls import NO_REASON, cancel_call
 from arcp_trio.client.errors import afresh
 from arcp_trio.client.events import Event, EventCheckpoints
 from arcp_trio.client.job_stream import JobStream
@@ -109,7 +109,7 @@ class JobHandle(_Handle):
         self.idempotency_key = idempotency_key
         """The key under which a repeated submit leads to this job, from any session (§7.2)."""
 
-    async def cancel(self, reason: str = "no longer needed") -> None:
+    async def cancel(self, reason: str = NO_REASON) -> None:
         """Ask for the job's end, and return when the runtime has agreed to it.
 
         Raises:
@@ -154,7 +154,7 @@ class EventIterator:
 
     async def __anext__(self) -> Event:
         stream = self._stream
-        await self._checkpoints.checkpoint()
+        await self._checkpoints.next()
         while not stream.events:
             if stream.incomplete is not None:
                 raise afresh(stream.incomplete)

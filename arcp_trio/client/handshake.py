@@ -111,7 +111,7 @@ def _greeting(frame: Envelope, offered: frozenset[str]) -> Greeting:
 
 
 def _agents(inventory: list[JsonValue]) -> Iterable[AgentInfo]:
-    """Yield the agents, each of which is a bare name or an object (§6.2)."""
+    """Yield the agents, each a bare name or an object (§6.2)."""
     for entry in inventory:
         if isinstance(entry, str):
             yield AgentInfo(name=entry)

@@ -19,11 +19,15 @@ from arcp_trio.client.unread import UnreadEvents
 from arcp_trio.wire.errors import JobCancelled, JobFailed, JobTimedOut
 from arcp_trio.wire.json import JsonObject, JsonValue, object_in, text_in
 from arcp_trio.wire.messages import JobErrorBody, JobResult
+from arcp_trio.wire.questions import QUESTION
 
 _FAILURES: Final = {"cancelled": JobCancelled, "timed_out": JobTimedOut}
 _CODES: Final = {"cancelled": "CANCELLED", "timed_out": "TIMEOUT"}
 
 BEARER: Final = "bearer"
+
+_SEEN_TO: Final = frozenset({"result_chunk", "status", "tool_result", QUESTION})
+"""The kinds of events that the client does something with itself."""
 
 
 @attrs.frozen(kw_only=True)
@@ -101,12 +105,8 @@ class JobStream:
     def event(self, event: Event, size: int) -> None:
         """Keep an event of `size` bytes until an iterator takes it."""
         self.top = event.seq
-        if event.kind == "result_chunk":
-            self._assembly.add(event.body)
-        elif event.kind == "status":
-            self._rotate(object_in(event.body))
-        else:
-            self.questions.event(event)
+        if event.kind in _SEEN_TO:
+            self._see_to(event)
         if self.wanted and self.incomplete is None:
             if not self.events:
                 self._unread.backlogs.add(self)
@@ -115,6 +115,17 @@ class JobStream:
             self._unread.add(size)
             if self._changed:
                 self._changed.unpark_all()
+
+    def _see_to(self, event: Event) -> None:
+        match event.kind:
+            case "result_chunk":
+                self._assembly.add(event.body)
+            case "status":
+                self._rotate(object_in(event.body))
+            case "tool_result":
+                self.questions.close(object_in(event.body))
+            case _:
+                self.questions.ask(object_in(event.body))
 
     def add_credentials(self, credentials: list[JsonObject] | None) -> None:
         """Keep the credentials of the job (§9.8); those of unknown schemes are left out."""

@@ -12,7 +12,7 @@ from arcp_trio.client.calls import PendingCalls
 from arcp_trio.client.delivery import Delivery
 from arcp_trio.client.dialects import STANDARD, RuntimeDialect
 from arcp_trio.client.errors import Gap
-from arcp_trio.client.events import read_event
+from arcp_trio.client.events import Event
 from arcp_trio.client.job_stream import JobStream
 from arcp_trio.client.reading import read_payload
 from arcp_trio.client.unread import UnreadEvents
@@ -170,9 +170,8 @@ class SessionJobs:
 
     # -- frames
 
-    def event(self, frame: Envelope, text: str | bytes) -> None:
-        """Take a `job.event` (§8.1)."""
-        event, size = read_event(frame), len(text)
+    def event(self, event: Event, size: int) -> None:
+        """Take a `job.event` of `size` bytes (§8.1)."""
         stream = self.running.get(event.job_id)
         if stream is not None:
             stream.event(event, size)

@@ -15,6 +15,7 @@ from arcp_trio.client.connection import ClientConnection
 from arcp_trio.client.connection_states import ConnectionStates
 from arcp_trio.client.delivery import Delivery, Reply
 from arcp_trio.client.errors import afresh
+from arcp_trio.client.events import Event, read_event
 from arcp_trio.client.handshake import Greeting
 from arcp_trio.client.jobs import SessionJobs
 from arcp_trio.client.question_handling import QuestionHandling
@@ -73,7 +74,7 @@ class ClientSession:
         self._answers = answers = Answers(self.calls, self.jobs)
         self._closing = False
         self._handlers: dict[str, Callable[[Envelope, str | bytes], None]] = {
-            "job.event": self.jobs.event,
+            "job.event": self._event,
             "job.result": self.jobs.result,
             "job.error": answers.job_error,
             "job.accepted": answers.accepted,
@@ -172,6 +173,18 @@ class ClientSession:
             log.debug("ignored: a frame of type %s", clip(frame.type))
             return
         handler(frame, text)
+
+    def take_event(self, event: Event, size: int) -> None:
+        """Take the next frame, which is an event of `size` bytes.
+
+        Raises:
+            Gap: frames before it are missing.
+        """
+        if self.jobs.is_new(event.seq, event.job_id):
+            self.jobs.event(event, size)
+
+    def _event(self, frame: Envelope, text: str | bytes) -> None:
+        self.jobs.event(read_event(frame), len(text))
 
     def _error(self, frame: Envelope, _: str | bytes) -> None:
         error = error_from_payload(frame.payload)

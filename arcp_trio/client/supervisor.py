@@ -183,6 +183,7 @@ class Supervisor:
             interval=(Feature.HEARTBEAT in features and interval) or math.inf,
             ack=Feature.ACK in features,
             take=session.take,
+            take_event=session.take_event,
             processed=lambda: self._delivery.processed(session.jobs.top),
             unread=self._unread,
             now=self._now,

@@ -18,6 +18,7 @@ from arcp_trio.client.client import Client
 from arcp_trio.client.errors import BrokenResult, ConnectionFailed
 from arcp_trio.client.events import Event
 from arcp_trio.client.handles import JobHandle
+from arcp_trio.proxies.questions import ForwardedQuestions
 from arcp_trio.runtime.job.context import JobContext
 from arcp_trio.wire.errors import ArcpError, BudgetExhausted, InternalError, JobError, LeaseExpired
 from arcp_trio.wire.events import REMAINING, InvalidEvent
@@ -45,6 +46,7 @@ class Forwarding:
     def __init__(self, job: JobContext, client: Client) -> None:
         self._job = job
         self._client = client
+        self._questions = ForwardedQuestions(job)
         self._streamed = False
         self._delegated = False
         self._unfit = 0
@@ -62,6 +64,8 @@ class Forwarding:
             BudgetExhausted: the other runtime went on spending.
             ConnectionFailed: the connection to the other runtime is lost.
         """
+        if Feature.QUESTIONS in self._client.features:
+            self._client.on_question(self._questions.ask)
         with self._work_scope:
             self._handle = await self._submit(agent or self._default_agent())
             self._events = self._handle.events()
@@ -157,7 +161,8 @@ class Forwarding:
             await self._job.emit(event.kind, body)
             return
         try:
-            await self._pass_on_checked(event.kind, body)
+            for kind, told in self._questions.instead_of(event.kind, body):
+                await self._pass_on_checked(kind, told)
         except InvalidEvent as error:
             self._unfit += 1
             level = logging.WARNING if self._unfit == 1 else logging.DEBUG

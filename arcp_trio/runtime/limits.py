@@ -29,7 +29,7 @@ class Limits:
     """No frame sent is larger; an event or result that would be is refused to its agent."""
     json_depth: int = 64
     """Levels of nesting in a frame."""
-    json_values: int = 250_000
+    json_values: int = 50_000
     """Values in a frame, by its commas and opening brackets: how long its decoding may take."""
     handshake_seconds: float = 10
     """From TCP accept to welcome."""
@@ -88,8 +88,8 @@ class Limits:
     subscriptions_per_session: int = 1_000
     malformed_frames: int = 1_000
     """Per ten seconds and connection; past it the connection is closed with 1008."""
-    messages_per_second: int = 1_000
-    """Per connection, with a burst of four seconds' worth; past it the reader waits."""
+    messages_per_second: int = 4_000
+    """Per principal, with a burst of four seconds' worth; past it its readers wait."""
     failed_auth_per_minute: int = 60
     """Wrong bearer tokens per address; past it wrong ones get this limit as their error."""
     idempotency_seconds: float = 86_400
@@ -111,13 +111,13 @@ class Limits:
     children_per_job: int = 64
     """Children of one job that have not ended."""
     memo_bytes: int = MIB
-    """Of the result of one step, and of whatever else a job remembers under one key."""
+    """The limit for one step's result, and for anything else that is remembered under one key."""
     memos_bytes: int = 64 * MIB
-    """Of all that one job remembers."""
+    """The limit for all that one job remembers."""
     jobs_begun_per_second: int = 100
     """Durable jobs that go on after a restart; the others wait for their turn."""
     runs_without_progress: int = 5
-    """Runs of a durable job that the end of the process cut off before they came to anything."""
+    """Runs of a durable job that the end of the process cut off before they made any progress."""
 
     questions_per_job: int = 16
     """Questions of one job that wait for an answer."""

@@ -182,6 +182,11 @@ class Runtime:
 
     # -- figures
 
+    @property
+    def abandoned_threads(self) -> int:
+        """How many threads of agents run on although their jobs have ended."""
+        return self._jobs.threads.abandoned
+
     def connection_failed(self, reason: str) -> None:
         """Count a connection that failed before it was attended to.
 

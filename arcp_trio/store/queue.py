@@ -51,8 +51,11 @@ class Group:
     acts: list[Callable[[], None]] = attrs.field(factory=list[Callable[[], None]])
 
     def then(self, act: Callable[[], None]) -> None:
-        """Have the writer call `act` as soon as the group is stored; `act` must not raise."""
-        self.acts.append(act)
+        """Have `act` called as soon as the group is stored; `act` must not raise."""
+        if self.stored.is_set():
+            act()
+        else:
+            self.acts.append(act)
 
     async def begun(self) -> None:
         """Wait until the writer has taken the group; all groups before it are stored then."""
@@ -76,6 +79,8 @@ class WriteQueue:
         self._filling = Group()
         self._taken = Group()
         self._taken.stored.set()
+        self._before: list[Callable[[], None]] = []
+        """What is called before the next group is taken."""
         self._wake = trio.Event()
         self._trouble_began = trio.Event()
         self._trouble_ended = trio.Event()
@@ -90,6 +95,14 @@ class WriteQueue:
         if type(write) is AppendJournal:
             group.size += len(write.entry.tail)
         return group
+
+    def before_group(self, act: Callable[[], None]) -> None:
+        """Have the writer call `act` right before it takes the next group, to add to that group.
+
+        If the store gets into trouble before, `act` is called then. It must not raise.
+        """
+        self._before.append(act)
+        self._wake.set()
 
     @property
     def full(self) -> bool:
@@ -135,10 +148,11 @@ class WriteQueue:
         """
         while True:
             await self._wake.wait()
-            # One pass of the scheduler, so that a session's numbers are stored in one group with
-            # the event that woke the writer.
-            await trio.lowlevel.checkpoint()
-            group, self._filling, self._wake = self._filling, Group(), trio.Event()
+            self._wake = trio.Event()
+            self._call_before_group()
+            if not self._filling.writes:
+                continue
+            group, self._filling = self._filling, Group()
             self._taken = group
             group.taken.set()
             began = trio.current_time()
@@ -152,6 +166,11 @@ class WriteQueue:
             group.writes.clear()
             group.acts.clear()
 
+    def _call_before_group(self) -> None:
+        acts, self._before = self._before, []
+        for act in acts:
+            act()
+
     async def _retry(self, commit: Commit, group: Group) -> None:
         pause = FIRST_RETRY_SECONDS
         while True:
@@ -159,6 +178,7 @@ class WriteQueue:
                 await commit(group.writes)
             except StoreError as error:
                 self._begin_trouble(str(error))
+                self._call_before_group()
                 await trio.sleep(pause)
                 pause = min(2 * pause, LAST_RETRY_SECONDS)
             else:

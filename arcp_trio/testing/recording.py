@@ -52,9 +52,22 @@ class RecordedTransport:
 
     async def send(self, frames: Sequence[bytes]) -> None:
         """Send frames, and record what they ask for."""
+        self._record_sent(frames)
+        await self._transport.send(frames)
+
+    @property
+    def sends_at_once(self) -> bool:
+        """Whether frames can be sent without waiting."""
+        return self._transport.sends_at_once
+
+    def send_at_once(self, frames: Sequence[bytes]) -> bool:
+        """Begin to send frames, and record what they ask for."""
+        self._record_sent(frames)
+        return self._transport.send_at_once(frames)
+
+    def _record_sent(self, frames: Sequence[bytes]) -> None:
         for frame in frames:
             self._record.sent(parse_frame(frame.decode()))
-        await self._transport.send(frames)
 
     async def close(self, code: int = CloseCode.NORMAL, reason: str = "") -> None:
         """Close the transport."""

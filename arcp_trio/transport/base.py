@@ -92,6 +92,19 @@ class Transport(Protocol):
         """
         ...
 
+    @property
+    def sends_at_once(self) -> bool:
+        """Whether `send_at_once` can be called now."""
+        ...
+
+    def send_at_once(self, frames: Sequence[bytes]) -> bool:
+        """Begin to send text messages, without waiting; return whether all of it was sent.
+
+        The rest, if there is one, goes out with the next `send`, also of no frames. That one also
+        raises what went wrong here.
+        """
+        ...
+
     async def close(self, code: int = CloseCode.NORMAL, reason: str = "") -> None:
         """Send a Close and wait for the peer's; return at once if the connection is closed."""
         ...

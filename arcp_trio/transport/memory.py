@@ -48,6 +48,15 @@ class _Pipe:
         finally:
             self._writing = False
 
+    def write_at_once(self, data: bytes) -> int:
+        """Write as much as there is room for; return how much that is, 0 if the pipe is closed."""
+        if self._writing or self._writer_closed or self._reader_closed:
+            return 0
+        written = data[: PIPE_BYTES - len(self._data)]
+        self._data += written
+        self._changed.unpark_all()
+        return len(written)
+
     async def wait_writable(self) -> None:
         if self._writing:
             raise trio.BusyResourceError("another task is writing")
@@ -105,6 +114,10 @@ class _MemoryStream(trio.abc.Stream):
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         await self._outgoing.write(data)
+
+    def write_at_once(self, data: bytes) -> int:
+        """Write as much as there is room for, without waiting; return how many bytes that is."""
+        return self._outgoing.write_at_once(data)
 
     async def wait_send_all_might_not_block(self) -> None:
         await self._outgoing.wait_writable()

@@ -238,6 +238,15 @@ class LineTransport:
             finally:
                 self.writing_since = None
 
+    @property
+    def sends_at_once(self) -> bool:
+        """Never: a pipe may belong to another program, which must not be made non-blocking."""
+        return False
+
+    def send_at_once(self, frames: Sequence[bytes]) -> bool:
+        """Not called."""
+        raise NotImplementedError
+
     async def close(self, code: int = CloseCode.NORMAL, reason: str = "") -> None:
         """Close both streams; lines have no Close, so `code` and `reason` are not sent.
 

@@ -14,6 +14,7 @@ FRAMES_A_TURN: Final = 512
 """Frames that are looked at in one go, at most, which takes about a millisecond."""
 
 _KEY_BYTES: Final = 4
+_ORDINARY: Final = (TEXT, PING, PONG)
 
 
 class _UnusualFrame(Exception):  # noqa: N818 - most such frames are valid
@@ -59,10 +60,13 @@ class TextTap:
                 is_text = data[at] == TEXT
                 if end > size or (is_text and passing):
                     break
-                if is_text:
-                    self._take(data, start, end)
-                else:
+                if not is_text:
                     passing += data[at:end]
+                elif self._key_bytes:
+                    payload = mask(data[start:end], data[start - _KEY_BYTES : start])
+                    self.texts.append(payload.decode())
+                else:
+                    self.texts.append(data[start:end].decode())
                 at = end
         except (_UnusualFrame, UnicodeDecodeError):
             self.shut = True
@@ -77,18 +81,14 @@ class TextTap:
         first, length, start = data[at], data[at + 1] ^ self._mask_bit, at + 2
         if length == LENGTH_16 and first == TEXT:
             start += 2
-            # If `data` ends inside the field, the length is too small, and the end is beyond.
-            length = int.from_bytes(data[at + 2 : start], "big")
-            unusual = length < LENGTH_16 and start <= len(data)
-        else:
-            unusual = length >= LENGTH_16 or first not in (TEXT, PING, PONG)
-        if unusual or (first == TEXT and length > self._max_bytes):
+            if start > len(data):
+                return start, start  # the length is cut off
+            length = data[at + 2] << 8 | data[at + 3]
+            if length < LENGTH_16:
+                raise _UnusualFrame
+        elif length >= LENGTH_16 or first not in _ORDINARY:
+            raise _UnusualFrame
+        if length > self._max_bytes and first == TEXT:
             raise _UnusualFrame
         start += self._key_bytes
         return start, start + length
-
-    def _take(self, data: bytes, start: int, end: int) -> None:
-        payload = data[start:end]
-        if self._key_bytes:
-            payload = mask(payload, data[start - _KEY_BYTES : start])
-        self.texts.append(payload.decode())

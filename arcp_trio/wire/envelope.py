@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, cast
 
 import msgspec
 from msgspec import Meta
@@ -19,6 +19,7 @@ from arcp_trio.wire.ids import new_id
 from arcp_trio.wire.json import (
     MAX_DEPTH,
     JsonObject,
+    JsonText,
     JsonValue,
     loads,
     loads_lax,
@@ -86,24 +87,33 @@ class _Unread(msgspec.Struct):
 
 _decode = msgspec.json.Decoder(Envelope).decode
 _decode_unread = msgspec.json.Decoder(_Unread).decode
+_decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 # --- reading ---------------------------------------------------------------------------------
 
 
 def decode(
-    frame: str | bytes, *, max_depth: int = MAX_DEPTH, max_values: float = math.inf
+    frame: str | bytes,
+    *,
+    max_depth: int = MAX_DEPTH,
+    max_values: float = math.inf,
+    large: int = LARGE,
 ) -> Envelope:
     """Read one frame; `MalformedFrame` names everything that is wrong with its header.
 
     Unknown fields are ignored (§5), null in an optional field is as good as absent, and a malformed
-    trace id is dropped rather than refused. A frame of more than `max_values` is not decoded.
+    trace id is dropped rather than refused. A frame of more than `max_values` is not decoded. In a
+    frame of more than `large` characters, what is only handed on is a `JsonText`.
     """
     try:
         text = frame if isinstance(frame, str) else frame.decode()
         if has_more_values(text, max_values):
             raise _too_many_values(text, max_values)
-        read = _decode(text) if is_plain(text, max_depth) else _decode_carefully(text, max_depth)
+        if len(text) <= large and is_plain(text, max_depth):
+            read = _decode(text)
+        else:
+            read = _decode_carefully(text, max_depth)
     except MalformedFrame:
         raise
     except (UnicodeError, RecursionError, msgspec.DecodeError, InvalidRequest) as error:
@@ -116,7 +126,11 @@ def decode(
 def _decode_carefully(text: str, max_depth: int) -> Envelope:
     """Decode a text that is large, or that may exceed the bounds; they are for its payload only."""
     unread = _decode_unread(text)
-    payload = loads(bytes(unread.payload), max_depth=max_depth - 1, root="$.payload")
+    handed_on = _HANDED_ON.get(unread.type)
+    if handed_on is None:
+        payload = loads(bytes(unread.payload), max_depth=max_depth - 1, root="$.payload")
+    else:
+        payload = _fields(unread.payload, handed_on, max_depth - 2)
     if not isinstance(payload, dict):
         raise InvalidRequest("expected an object @ $.payload")
     return Envelope(
@@ -130,6 +144,23 @@ def _decode_carefully(text: str, max_depth: int) -> Envelope:
         event_seq=unread.event_seq,
     )
 
+
+def _fields(payload: msgspec.Raw, handed_on: str, max_depth: int) -> JsonObject:
+    """Decode the fields of a payload but the one that is only handed on."""
+    fields: JsonObject = {}
+    for name, raw in _decode_fields(payload).items():
+        text = bytes(raw)
+        read = JsonText.checked if name == handed_on and len(text) > _SMALL else loads
+        value = read(text, max_depth=max_depth, root=f"$.payload.{name}")
+        fields[name] = cast("JsonValue", value)
+    return fields
+
+
+_HANDED_ON: Final = {"job.submit": "input"}
+"""By type: the field that the runtime itself does not look into."""
+
+_SMALL: Final = 4 * 1024
+"""Bytes; as objects, a value of this size takes little room and time."""
 
 _TRACE_ID: Final = re.compile(r"[0-9a-f]{32}")
 _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}(?:-.*)?")

@@ -54,7 +54,15 @@ def find_in_value(value: Any, depth: int) -> Fault | None:  # noqa: ANN401 - any
     for step, item in items:
         if kind is dict and not isinstance(step, str):
             return (f"key {clip(repr(step))} is not a string", [])
-        if type(item) is not str:  # the common case, which costs no call
+        within = type(item)  # most items are plain, and cost no call
+        if not (
+            within is str
+            or (within is int and MIN_INT <= item <= MAX_INT)
+            or (within is float and isfinite(item))
+            or within is bool
+            or item is None
+            or (depth > 1 and (within is list or within is dict) and not item)
+        ):
             fault = find_in_value(item, depth - 1)
             if fault is not None:
                 fault[1].append(_step(step))
@@ -138,9 +146,13 @@ def is_unicode(text: str) -> bool:
 
 # --- in a valid text -------------------------------------------------------------------------
 
-# Reduces a text to what its bounds are about: brackets that may open a level, and digits.
-_GLANCE: Final = bytes.maketrans(b"123456789[", b"000000000{")
+# Reduces a text to what its bounds are about: brackets that may open a level, digits, exponents.
+_GLANCE: Final = bytes.maketrans(b"123456789[E", b"000000000{e")
 _MANY_DIGITS: Final = b"0" * 19  # no shorter integer exceeds 64 bits
+# In numbers that may be larger than any float, as they look at a glance.
+_VAST: Final = (b"e000", b"e+000", b"0" * 300)
+_LONG_STRING: Final = 64
+"""Bytes; to take strings out that are shorter takes longer than to look at them."""
 _STEPS: Final = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")  # as signed bytes: 1 down, 1 up
 _NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[{]}"))
 
@@ -189,12 +201,25 @@ def _marks(seen: bytes) -> int:
 
 def text_fault(text: str, max_depth: int) -> str | None:
     """Name what in a valid text exceeds the bounds that its decoder lacks; None if nothing does."""
-    seen = text.encode().translate(_GLANCE)
+    data = text.encode()
+    return _fault_seen(data, data.translate(_GLANCE), max_depth)
+
+
+def is_within_bounds(text: bytes, max_depth: int) -> bool:
+    """Return whether a text of valid syntax is certainly within all bounds, also its decoder's."""
+    bare = _without_long_strings(text)
+    seen = bare.translate(_GLANCE)
+    if any(part in seen for part in _VAST):
+        return False
+    return _fault_seen(bare, seen, max_depth) is None
+
+
+def _fault_seen(text: bytes, seen: bytes, max_depth: int) -> str | None:
     many_brackets = seen.count(b"{") > max_depth
     many_digits = _MANY_DIGITS in seen
     if not (many_brackets or many_digits):
         return None
-    bare = _without_strings(text.encode())
+    bare = _without_strings(text)
     if many_brackets and _depth(bare) > max_depth:
         return "nested too deeply"
     if many_digits and _has_long_integer(bare):
@@ -206,6 +231,13 @@ def _has_long_integer(bare: bytes) -> bool:
     if _OF_19_DIGITS.search(bare):
         return True
     return _MANY_DIGITS + b"0" in bare.translate(_GLANCE) and bool(_BEYOND_19_DIGITS.search(bare))
+
+
+def _without_long_strings(text: bytes) -> bytes:
+    """Return a valid text without its strings, if that leaves little of it to look at."""
+    if len(text) <= LARGE or b"\\" in text or text.count(b'"') > len(text) // _LONG_STRING:
+        return text
+    return b'""'.join(text.split(b'"')[::2])
 
 
 def _without_strings(text: bytes) -> bytes:

@@ -15,6 +15,7 @@ from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeGuard
 
+import attrs
 import msgspec
 
 from arcp_trio.wire.errors import InvalidRequest, clip
@@ -26,6 +27,7 @@ from arcp_trio.wire.faults import (
     find_fault,
     find_in_value,
     find_surrogate,
+    is_within_bounds,
     plain,
     text_fault,
 )
@@ -90,6 +92,32 @@ def loads(text: str | bytes, *, max_depth: int = MAX_DEPTH, root: str = "$") -> 
         fault = find_fault(value, max_depth, root) if len(text) <= LARGE else None
         raise InvalidRequest(fault or f"{reason} @ {root}")
     return value
+
+
+@attrs.frozen
+class JsonText:
+    """A JSON value that is as valid as one that was read, but not decoded.
+
+    As objects it may take ten times the room, and many milliseconds to be made.
+    """
+
+    text: bytes
+
+    @classmethod
+    def checked(cls, text: bytes, *, max_depth: int = MAX_DEPTH, root: str = "$") -> JsonText:
+        """Keep a text of correct syntax; refuse what `loads` refuses.
+
+        Raises:
+            InvalidRequest: names what is wrong with it and, if known, where.
+        """
+        if not is_within_bounds(text, max_depth):
+            loads(text, max_depth=max_depth, root=root)
+        return cls(text)
+
+    @property
+    def value(self) -> JsonValue:
+        """The value, made each time."""
+        return _read(_decode, self.text.decode())
 
 
 def loads_object(text: bytes) -> JsonObject:

@@ -126,6 +126,14 @@ def test_a_wrong_token(commands: Commands) -> None:
 
 
 @pytest.mark.real_tcp
+def test_a_token_with_its_principal(commands: Commands) -> None:
+    """A token that is written as for `serve`, with its principal, is told apart from padding."""
+    said = commands.refused(3, "jobs", "--token", "alice=s3cret")
+    assert said.endswith("; give what is after the = alone with --token or ARCP_TOKEN")
+    assert "give another one" in commands.refused(3, "jobs", "--token", "YWxpY2U==")
+
+
+@pytest.mark.real_tcp
 @pytest.mark.parametrize("command", [["submit", "echo"], ["jobs"], ["ping"]])
 def test_no_runtime_there(commands: Commands, command: list[str]) -> None:
     """Without a runtime at the address, the line says so, and how to start one."""

@@ -25,7 +25,10 @@ def test_they_are_announced(session: Peer) -> None:
     """The welcome lists each demo agent with its one version."""
     assert session.answer["payload"]["capabilities"]["agents"] == [
         {"name": name, "versions": ["1.0.0"], "default": "1.0.0"}
-        for name in ("echo", "countdown", "chatty", "report", "shopper", "team", "sleeper", "cook")
+        for name in (
+            *("echo", "countdown", "chatty", "report", "shopper", "team", "sleeper", "cook"),
+            "hiker",
+        )
     ]
 
 
@@ -117,6 +120,16 @@ def test_shopper_without_a_lease(session: Peer) -> None:
     assert tool_call["payload"]["kind"] == "tool_call"
     assert tool_result["payload"]["body"]["error"]["code"] == "PERMISSION_DENIED"
     assert end["payload"]["result"] == {"bought": 0, "stopped_by": "PERMISSION_DENIED"}
+
+
+def test_hiker(session: Peer) -> None:
+    """Hiker logs each stage, and returns how many there were and in how many runs."""
+    *events, end = session.run("hiker", {"stages": 2, "seconds": 0.01})
+    assert [event["payload"]["body"]["message"] for event in events] == [
+        "stage 1 of 2",
+        "stage 2 of 2",
+    ]
+    assert end["payload"]["result"] == {"stages": 2, "runs": 1}
 
 
 def test_cook(session: Peer) -> None:

@@ -58,7 +58,10 @@ def test_five_lines_on_a_terminal(here: Commands) -> None:
         assert lines[0].startswith("listening on ws://127.0.0.1:")
         assert lines[1].startswith("token for local: ")
         assert lines[2] == "  it is kept in .arcp/token, where the client commands find it"
-        assert lines[3] == "agents: echo, countdown, chatty, report, shopper, team, sleeper, cook"
+        assert (
+            lines[3]
+            == "agents: echo, countdown, chatty, report, shopper, team, sleeper, cook, hiker"
+        )
         assert lines[4].startswith("try: ")
         assert lines[5:] == [""]
         assert all(len(line) <= 80 for line in lines)

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.clients import Commands
 from tests.cli.processes import END_SECONDS, ROOT, Starter, peer
 from tests.cli.stopping import AGENTS, serve_mine
+from tests.cli.terminals import terminal
 
 pytestmark = pytest.mark.real_tcp
 
@@ -50,6 +52,30 @@ def test_after_the_drain_no_agent_holds_the_end_up(start: Starter, agent: str) -
     assert code == 0
     assert "leaving without it" in err
 
+
+def test_an_agent_that_reads_the_keyboard(tmp_path: Path) -> None:
+    """Ctrl-C ends `serve` with 0, although an agent's thread waits for standard input."""
+    (tmp_path / "asking.py").write_text(ASKING, encoding="utf-8")
+    here = Commands("", tmp_path, token=None)
+    with terminal(here, "serve", "--port=0", "--agents=asking") as screen:
+        screen.wait_for("try: ")
+        assert here.run("submit", "asking", "--detach").code == 0
+        screen.wait_for("your name? ")
+        screen.type("\x03")
+        assert screen.end() == 0
+    assert "Fatal" not in screen.raw
+    assert "leaving without it" in screen.raw
+
+
+ASKING = """
+import arcp_trio
+
+agents = arcp_trio.Agents()
+
+@agents.agent("asking")
+def asking(job):
+    return input("your name? ")
+"""
 
 LAST_RESORT = """
 import contextlib, os, sys, time

@@ -149,6 +149,7 @@ def test_a_bad_agent_is_one_line(text: str, complaint: str) -> None:
         ("mine/good_agents.py", "write mine.good_agents, a module"),
         ("/mine/good_agents.py", "write good_agents, a module below the current folder"),
         ("good_agents:absent", "good_agents, good_agents.py, has no absent"),
+        ("json", "has no agents; write agents = arcp_trio.Agents() in it"),
         ("good_agents:work", "work is not an arcp_trio.Agents"),
         ("json_like", "agents is not an arcp_trio.Agents"),
         ("raises", "importing raises failed with RuntimeError: first (raises.py line 1)"),

@@ -25,6 +25,18 @@ agents = arcp_trio.Agents()
 async def asker(job):
     return await job.ask(**job.input)
 
+@agents.agent("busy")
+async def busy(job):
+    async with trio.open_nursery() as nursery:
+        @nursery.start_soon
+        async def work():
+            for number in range(1, 1_000_000):
+                await trio.sleep(0.2)
+                await job.log(f"line {number}")
+        answer = await job.ask("Enough?")
+        nursery.cancel_scope.cancel()
+    return answer
+
 @agents.agent("pair")
 async def pair(job):
     answers = {}
@@ -99,8 +111,23 @@ def test_ctrl_c_comes_first(asking: Commands) -> None:
         on.type("g\n")
         while on.raw.count("answer: ") < 2:
             on.read_more()
+        confirmed = "going on; Ctrl-C asks again\r\n"
+        assert confirmed in on.raw.rpartition("answer: ")[0], "before the question"
         on.type("yes\n")
         assert on.end() == 0
+
+
+def test_what_happens_is_shown_above_the_question(asking: Commands) -> None:
+    """While a person thinks, the events of a job that goes on are shown, and then the question."""
+    with terminal(asking, "submit", "busy", LEASE) as on:
+        on.wait_for("answer: ")
+        on.wait_for("info: line 8")
+        on.type("yes\n")
+        assert on.end() == 0
+    asked = on.lines.index("question: Enough?")
+    assert "info: line 8" in on.lines[asked:]
+    assert "answer: yes" in on.lines
+    assert on.lines[-2:] == ["yes", ""]
 
 
 def test_watch_asks_on_a_terminal(asking: Commands) -> None:

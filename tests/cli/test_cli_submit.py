@@ -58,6 +58,14 @@ def test_events_are_plain_lines(commands: Commands) -> None:
     ]
 
 
+def test_a_budget_in_another_currency(commands: Commands) -> None:
+    """What a job spends that no budget bounds is told at its end."""
+    shopping = ("submit", "shopper", "--lease", "tool.call=shop.*", "--input", '{"most": 2}')
+    done = commands.run(*shopping, "--budget", "usd:5")
+    assert done.err.splitlines()[-1] == "0.70 USD spent, for which there is no budget"
+    assert "no budget" not in commands.run(*shopping).err, "it was not to be bounded"
+
+
 def test_progress_has_a_line_per_percent(commands: Commands) -> None:
     """Progress has at most one line per percent."""
     done = commands.run("submit", "countdown", "--input", '{"n": 1000, "delay": 0}')
@@ -113,6 +121,12 @@ def test_a_job_that_does_not_succeed(
     assert done.objects[-1]["final_status"] == ("error" if code == 1 else "timed_out")
 
 
+def test_a_misspelt_agent(commands: Commands) -> None:
+    """An agent whose name is much like the given one is named."""
+    said = commands.refused(1, "submit", "countdwn@1.0.0")
+    assert said.endswith(": there is no agent countdwn; did you mean countdown?")
+
+
 def test_refusals(commands: Commands) -> None:
     """A refusal ends with 1 and says why."""
     assert commands.refused(1, "submit", "nobody") == (
@@ -125,7 +139,9 @@ def test_a_key_makes_one_job(commands: Commands) -> None:
     """The same submission under the same key is the same job; another one is refused."""
     first = commands.detached("echo", "--key", "k", "--input", "1")
     assert commands.detached("echo", "--key", "k", "--input", "1") == first
-    assert "DUPLICATE_KEY" in commands.refused(1, "submit", "echo", "--key", "k", "--input", "2")
+    refused = commands.refused(1, "submit", "echo", "--key", "k", "--input", "2")
+    assert refused.startswith("refused: DUPLICATE_KEY: ")
+    assert refused.endswith("; with another --key it is another job")
 
 
 def test_input_from_elsewhere(commands: Commands, tmp_path: Path) -> None:
@@ -145,6 +161,10 @@ def test_input_from_elsewhere(commands: Commands, tmp_path: Path) -> None:
         (("--input", "2026-01-01"), """is not JSON; to send text, write --input '"2026-01-01"'"""),
         (("--input", "client_agents.py"), "in the file, write --input @client_agents.py"),
         (("--input", "{'n': 1}"), "--input cannot be sent: not valid JSON: Expecting property"),
+        (
+            ("--input", "{n:1}"),
+            """; JSON has double quotes, which a shell leaves alone in '{"n": 3}'""",
+        ),
         (("--input", "@no/such.json"), "cannot read the input no/such.json: no such file"),
         (("--budget", "5"), "--budget 5 is not CURRENCY:AMOUNT, such as USD:5"),
         (("--lease", "tool.call"), "--lease tool.call is not CAP=PATTERN"),

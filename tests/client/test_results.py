@@ -43,6 +43,12 @@ def test_the_same_chunk_twice_is_one() -> None:
     assert put_together(chunk(0, "a"), chunk(0, "a"), chunk(1, "b", more=False)) == "ab"
 
 
+def test_a_result_that_is_begun_anew() -> None:
+    """The chunks of a result that was begun before another one are dropped."""
+    before = [chunk(0, "x" * 600, result_id="res_0"), chunk(1, "y" * 300, result_id="res_0")]
+    assert put_together(*before, chunk(0, "a" * 600), chunk(1, "b", more=False)) == "a" * 600 + "b"
+
+
 @pytest.mark.parametrize(
     ("bodies", "why"),
     [

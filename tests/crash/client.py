@@ -33,6 +33,7 @@ class _Tap:
         self.private = transport.private
         self.writing_since = None
         self.unread = 0
+        self.sends_at_once = False
         self._transport = transport
 
     async def receive(self) -> str | bytes:
@@ -47,6 +48,9 @@ class _Tap:
 
     async def send(self, frames: Sequence[bytes]) -> None:
         await self._transport.send(frames)
+
+    def send_at_once(self, frames: Sequence[bytes]) -> bool:
+        raise NotImplementedError
 
     async def close(self, code: int = 1000, reason: str = "") -> None:
         await self._transport.close(code, reason)

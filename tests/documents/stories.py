@@ -11,6 +11,7 @@
 - Commands of `docker` are not run, as no test has a daemon; tests/test_package.py reads the
   Dockerfile.
 - A command that serves runs on, up to the next one that serves or the document's end.
+- `kill -9` kills the server, and nothing else that the command may find.
 - A JSON block is frames of a client.
 - Port 7777 is another one, which is free, and `make serve` is the command that it runs.
 """
@@ -184,6 +185,11 @@ def play(document: str, folder: Path) -> Iterator[tuple[Step, str]]:
     try:
         for step in story.steps:
             command = step.command.replace("make serve", "arcp-trio serve").replace(PORT, port)
+            if command.startswith("kill -9 "):
+                assert server is not None
+                server.close()
+                server = None
+                continue
             if not story.serves(step.command):
                 with _screen(command, folder, environment) as screen:
                     screen.answer(_TYPED.findall(step.output))

@@ -20,8 +20,8 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
 ALICE = "alice-token"
-BIG = json.dumps([[] for _ in range(200_000)])
-"""A JSON text whose objects take far more room than its bytes."""
+BIG = json.dumps([[] for _ in range(24_000)])
+"""A JSON text whose objects take far more room than its bytes, just within `json_values`."""
 TEXT = 0x1
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from functools import partial
 
 import trio
@@ -87,3 +88,20 @@ def test_everybody_is_served(asked: str, gone: list[int]) -> None:
         assert trio.current_time() == before + 1
 
     trio.run(main, clock=MockClock(autojump_threshold=0))
+
+
+async def test_what_holds_the_loop_lets_others_take_several_steps() -> None:
+    """Between two turns, a task that does something else is at work as often as was asked for."""
+    rounds, steps, seen = Rounds(passes_after=8), 0, list[int]()
+
+    async def hold() -> None:
+        async with rounds.turn("alice"):
+            seen.append(steps)
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(5):
+            nursery.start_soon(hold)
+        while len(seen) < 5:
+            await trio.lowlevel.checkpoint()
+            steps += 1
+    assert all(after - before >= 8 for before, after in itertools.pairwise(seen))

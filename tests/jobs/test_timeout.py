@@ -33,7 +33,7 @@ async def test_a_job_ends_when_its_time_is_over(peer: Peer, autojump_clock: Mock
     assert end["payload"]["code"] == "TIMEOUT"
     assert end["payload"]["final_status"] == "timed_out"
     assert end["payload"]["retryable"] is True
-    assert "7 seconds" in end["payload"]["message"]
+    assert "7 s" in end["payload"]["message"]
     assert [frame["type"] for frame in peer.seen if frame["type"] != "job.accepted"] == []
 
 

@@ -37,6 +37,7 @@ class Line:
     def __init__(self, outgoing: _Way, incoming: _Way) -> None:
         self._outgoing = outgoing
         self._incoming = incoming
+        self._rest: list[bytes] = []
         self.writing_since: float | None = None
 
     @property
@@ -61,9 +62,11 @@ class Line:
 
     async def send(self, frames: Sequence[bytes]) -> None:
         """Send frames, waiting for room before each."""
-        await trio.lowlevel.checkpoint()
         way = self._outgoing
+        frames, self._rest = [*self._rest, *frames], []
+        self.writing_since = trio.current_time()
         try:
+            await trio.lowlevel.checkpoint()
             for frame in frames:
                 self.writing_since = trio.current_time()
                 while len(way.frames) >= way.room and not way.broken:
@@ -74,6 +77,22 @@ class Line:
                 way.changed.unpark_all()
         finally:
             self.writing_since = None
+
+    @property
+    def sends_at_once(self) -> bool:
+        """Whether frames can be sent without waiting."""
+        way = self._outgoing
+        ended = way.broken or way.ended is not None
+        return not ended and not self._rest and self.writing_since is None
+
+    def send_at_once(self, frames: Sequence[bytes]) -> bool:
+        """Send the frames that there is room for; keep the rest for the next send."""
+        way = self._outgoing
+        fitting = int(min(way.room - len(way.frames), len(frames)))
+        way.frames.extend(frame.decode() for frame in frames[:fitting])
+        self._rest += frames[fitting:]
+        way.changed.unpark_all()
+        return not self._rest
 
     async def close(self, code: int = 1000, reason: str = "") -> None:
         """End both directions; frames on their way still arrive."""

@@ -10,7 +10,7 @@ import time
 
 import trio
 
-from arcp_trio import Agents, BudgetExhausted, InvalidInput, JobContext, JobError, Json
+from arcp_trio import Agents, ArcpError, BudgetExhausted, InvalidInput, JobContext, JobError, Json
 
 agents = Agents()
 
@@ -49,6 +49,15 @@ async def talker(job: JobContext) -> Json:
     await job.artifact("file:///a", "text/plain", byte_size=3)
     await job.emit("x-vendor.tests.note", {"free": ["form"]})
     return None
+
+
+@agents.agent("curious")
+async def curious(job: JobContext) -> Json:
+    """Ask what the input says, and return the answer, or the code of the error."""
+    try:
+        return {"answer": await job.ask(**job.input)}
+    except ArcpError as error:
+        return {"code": error.code}
 
 
 @agents.agent("counter")

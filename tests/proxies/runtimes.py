@@ -40,7 +40,7 @@ PROGRAMS = (
         "crash",
         "failing",
     ),
-    *("spender", "boss"),
+    *("spender", "boss", "curious"),
 )
 MODES = (
     "spends",

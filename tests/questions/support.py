@@ -43,7 +43,8 @@ async def crowd(job: JobContext) -> Json:
 
     async def ask(question: Json) -> None:
         try:
-            answers[question["prompt"]] = await job.ask(**question)
+            name = question["prompt"][:200]
+            answers[question["prompt"]] = await job.ask(**{"name": name, **question})
         except ArcpError as error:
             answers[question["prompt"]] = error.details.get("limit", error.code)
 

@@ -20,6 +20,7 @@ from tests.questions.support import (
     ANSWER,
     MAY_ASK,
     UNKNOWN,
+    WAITING,
     AskingStage,
     answer,
     asked,
@@ -27,6 +28,7 @@ from tests.questions.support import (
     next_question,
     outcome,
 )
+from tests.reading import until_end
 from tests.stage import AUDITOR, BOB, OPERATOR
 
 
@@ -166,6 +168,15 @@ async def test_an_answer_that_fits_into_no_frame(autojump_clock: MockClock) -> N
         assert await outcome(peer, question["job_id"]) == {"answer": "short"}
 
 
+async def test_a_question_that_fits_into_no_frame(autojump_clock: MockClock) -> None:
+    """A question that is too large for a frame is refused to its agent, and nothing is told."""
+    async with AskingStage.asking(limits=Limits(frame_bytes_out=4_096)) as stage:
+        peer = await stage.welcomed()
+        job = await peer.submit("asker", {"prompt": "x" * 5_000}, lease_request=MAY_ASK)
+        (end,) = await until_end(peer, job["job_id"])
+        assert end["payload"]["result"]["details"]["limit"] == "frame_bytes_out"
+
+
 async def test_what_a_job_asks_at_once_is_bounded(autojump_clock: MockClock) -> None:
     """Past `questions_per_job` or `question_bytes` a question is refused, and the others wait."""
     limits = Limits(questions_per_job=2, question_bytes=1_000)
@@ -184,6 +195,25 @@ async def test_what_a_job_asks_at_once_is_bounded(autojump_clock: MockClock) -> 
             "one": 2,
             "two": "questions_per_job",
         }
+
+
+async def test_listings_of_large_questions_fit_into_frames(autojump_clock: MockClock) -> None:
+    """However much jobs ask, no page of a listing is too large, and the pages have all of it."""
+    limits = Limits(frame_bytes_out=200_000)
+    async with AskingStage.asking(limits=limits) as stage:
+        peer = await stage.welcomed()
+        for _ in range(12):
+            await asked(peer, prompt="p" * 60_000)
+        pages: list[int] = []
+        cursor: str | None = None
+        while not pages or cursor is not None:
+            wanted = {} if cursor is None else {"cursor": cursor}
+            page = await peer.answer("session.jobs", await peer.send("session.list_jobs", wanted))
+            assert all(job[WAITING]["questions"] for job in page["jobs"])
+            pages.append(len(page["jobs"]))
+            cursor = page["next_cursor"]
+        assert sum(pages) == 12
+        assert max(pages) <= 3
 
 
 async def test_a_stranger_costs_nobody_anything(autojump_clock: MockClock) -> None:

@@ -26,6 +26,7 @@ from arcp_trio.front.serve import serve_stream
 from arcp_trio.store.interface import Store
 from arcp_trio.testing.peer import TEST_TOKEN
 from arcp_trio.transport import memory_streams
+from arcp_trio.transport.at_once import WritesAtOnce
 from arcp_trio.transport.frames import client_texts
 from arcp_trio.wire.ids import new_id
 from arcp_trio.wire.json import Json
@@ -86,7 +87,7 @@ class Counts:
     transactions: int = 0
     """Groups of writes that were stored."""
     sends: int = 0
-    """Calls of `send_all` on the streams to the clients, each of which is a system call."""
+    """Calls that write to the streams to the clients, each of which is a system call."""
     hand_overs: int = 0
     """Calls from other threads into the event loop's, one for each piece of work of a thread."""
     blocks: int = 0
@@ -158,6 +159,12 @@ class CountedStream(trio.abc.Stream):
         self._counts.sends += 1
         await self._stream.send_all(data)
 
+    def write_at_once(self, data: bytes) -> int:
+        """Send without waiting, and count."""
+        self._counts.sends += 1
+        assert isinstance(self._stream, WritesAtOnce)
+        return self._stream.write_at_once(data)
+
     async def wait_send_all_might_not_block(self) -> None:
         """Wait for room."""
         await self._stream.wait_send_all_might_not_block()
@@ -226,6 +233,7 @@ class House:
 
     async def tick(self, clients: Sequence[Client]) -> None:
         """Have each ticker emit an event, and wait until each of these clients has received it."""
+        await wait_all_tasks_blocked()  # an event comes before its agent sleeps again
         self._clock.jump(TICK_SECONDS)
         for client in clients:
             await client.until(b'"event_seq"')

@@ -14,7 +14,7 @@ from trio.testing import MockClock
 from arcp_trio import ArcpError, JobContext, JobError, Limits, Runtime
 from arcp_trio.front.serve import serve_stream
 from arcp_trio.log_lines import JsonFormatter, TextFormatter
-from arcp_trio.testing import open_peer, open_peers
+from arcp_trio.testing import open_pair, open_peer, open_peers
 from arcp_trio.testing.frames import Frame
 from arcp_trio.testing.peer import TEST_TOKEN
 from arcp_trio.transport.memory import memory_streams
@@ -104,6 +104,15 @@ async def test_a_job_is_one_line(lines: Lines, autojump_clock: MockClock) -> Non
         "outcome": "success",
         "seconds": 1.5,
     }
+
+
+async def test_a_job_to_be_forgotten_is_no_line(lines: Lines, autojump_clock: MockClock) -> None:
+    """A job that leaves listings after its end leaves no line at level info, either."""
+    async with make_runtime() as runtime, open_pair(runtime) as client:
+        await (await client.submit("echo", forget=True)).result()
+        assert "job ended" not in lines.events()
+        await (await client.submit("echo")).result()
+        assert "job ended" in lines.events()
 
 
 async def test_a_session_is_one_line(lines: Lines, autojump_clock: MockClock) -> None:

@@ -31,11 +31,8 @@ class Asking:
         if not self._screen.can_ask:
             await self._screen.add([*lines, _how_to_answer(question)])
             return
-        asked = "\n".join([*lines, "answer: "])
-        while (typed := await self._screen.ask(asked)) is not None:
-            if not typed:
-                asked = "answer: "
-            elif await self._is_settled(question, typed):
+        while (typed := await self._screen.prompt(lines, "answer: ")) is not None:
+            if typed and await self._is_settled(question, typed):
                 return
         await self._screen.add([_how_to_answer(question)])
 

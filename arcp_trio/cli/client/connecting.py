@@ -74,9 +74,12 @@ class Destination:
                 f"{self.shown_url} wants a token; give one with --token or {TOKEN_VARIABLE}, or run"
                 " the command in the folder in which serve runs on this machine"
             )
+        # As in the options of `serve`, where the token follows its principal.
+        named = "=" in self.token.rstrip("=")
+        advice = "give what is after the = alone" if named else "give another one"
         return (
             f"{self.shown_url} does not accept the token from {self.token_from};"
-            f" give another one with --token or {TOKEN_VARIABLE}"
+            f" {advice} with --token or {TOKEN_VARIABLE}"
         )
 
 

@@ -7,8 +7,8 @@ from decimal import Decimal
 from typing import Final, TypeGuard
 
 from arcp_trio import Event
-from arcp_trio.cli.client.figures import money_left
 from arcp_trio.cli.client.lease_advice import missing_options
+from arcp_trio.cli.client.purse import Purse
 from arcp_trio.cli.text import fitted, safe_line, safe_lines
 from arcp_trio.wire.events import REMAINING
 from arcp_trio.wire.json import JsonObject, JsonValue, dumps, is_object
@@ -59,8 +59,8 @@ class Teller:
         self._status = ""
         self._tools: dict[str, str] = {}
         self._delegations: dict[str, str] = {}
-        self._granted: dict[str, Decimal] = {}
-        self._left: dict[str, str] = {}
+        self._lease: Mapping[str, JsonValue] = {}
+        self._purse = Purse()
         self._missing: dict[str, None] = {}
         """The options of `submit` that the lease lacks, in the order in which this was found."""
         self._streamed = 0
@@ -78,11 +78,13 @@ class Teller:
             QUESTION: lambda _: [],  # it is asked
         }
 
+    def lease(self, lease: Mapping[str, JsonValue]) -> None:
+        """Note what the job may do."""
+        self._lease = lease
+
     def budget(self, granted: Mapping[str, Decimal], left: Mapping[str, Decimal]) -> None:
         """Note what the job may spend, and what is left of it, by currency."""
-        self._granted = dict(granted)
-        for currency, amount in left.items():
-            self._note_left(currency, amount)
+        self._purse.fill(granted, left)
 
     def tell(self, event: Event) -> list[str]:
         """Note an event, and return the lines that tell of it."""
@@ -94,7 +96,7 @@ class Teller:
 
     def live_line(self, columns: int) -> str:
         """Return what goes on just now, in less than `columns`; empty if nothing is known."""
-        parts = [self._bar(columns), *self._left.values(), self._status, self._calling()]
+        parts = [self._bar(columns), *self._purse.left(), self._status, self._calling()]
         if self._streamed:
             parts.append(f"result: {self._streamed:,} characters")
         text = fitted("  ".join(part for part in parts if part), columns - 1)
@@ -102,14 +104,15 @@ class Teller:
 
     def closing(self) -> list[str]:
         """Return the last lines: what the live line had of money, and what the lease lacked."""
-        lines = [self._shorten(text) for text in self._left.values()] if self._live else []
+        lines = [self._shorten(text) for text in self._purse.left()] if self._live else []
+        lines += [paint(text, "yellow", colours=self._colours) for text in self._purse.unbounded()]
         if self._missing:
             lines += self._line("the lease lacks", " ".join(self._missing), "yellow")
         return lines
 
     def refused(self, error: JsonObject) -> None:
         """Note an error of the job, or of one of its operations."""
-        for option in missing_options(_text(error, "code"), error.get("details")):
+        for option in missing_options(_text(error, "code"), error.get("details"), self._lease):
             if len(self._missing) < _MOST_MISSING:
                 self._missing[option] = None
 
@@ -120,9 +123,8 @@ class Teller:
         lines = [f"{safe_line(label)}: {first}", *(f"  {line}" for line in others)]
         return [paint(line, colour, colours=self._colours) for line in lines]
 
-    def _short(self, label: str, text: str, colour: str | None = None) -> list[str]:
-        line = self._shorten(safe_line(f"{label}: {text}"))
-        return [paint(line, colour, colours=self._colours)]
+    def _short(self, label: str, text: str) -> list[str]:
+        return [self._shorten(safe_line(f"{label}: {text}"))]
 
     def _passing(self, label: str, text: str) -> list[str]:
         """Return a line for what the live line shows, if there is no live line."""
@@ -135,14 +137,13 @@ class Teller:
     def _metric(self, body: JsonObject) -> list[str]:
         name, unit = _text(body, "name"), _text(body, "unit")
         value = body.get("value")
-        if name == REMAINING and _is_number(value):
-            return self._passing("budget", self._note_left(unit, Decimal(str(value))))
-        shown = _shown(body.get("value"))
+        if _is_number(value):
+            exact = Decimal(str(value))
+            if name == REMAINING:
+                return self._passing("budget", self._purse.note_left(unit, exact))
+            self._purse.note_metric(name, unit, exact)
+        shown = _shown(value)
         return self._line("metric", f"{name} {shown} {unit}".rstrip(), "dim")
-
-    def _note_left(self, currency: str, left: Decimal) -> str:
-        self._left[currency] = money_left(left, self._granted.get(currency), currency)
-        return self._left[currency]
 
     def _note_status(self, body: JsonObject) -> list[str]:
         phase, message = _text(body, "phase"), _text(body, "message")

@@ -17,6 +17,7 @@ from arcp_trio.wire.errors import ArcpError, ResumeWindowExpired
 
 _LIST_AGENTS: Final = f"; {PROGRAM} agents lists the agents there are"
 _ADVICE: Final = {
+    "DUPLICATE_KEY": "; with another --key it is another job",
     "AGENT_NOT_AVAILABLE": _LIST_AGENTS,
     "AGENT_VERSION_NOT_AVAILABLE": _LIST_AGENTS,
     "JOB_NOT_FOUND": f"; {PROGRAM} jobs --all lists the jobs that may be observed",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import trio
@@ -26,11 +26,14 @@ class Screen:
         self._err = err
         self._line = ""
         """The live line as it is drawn; empty if it is not."""
-        self._asked = trio.CancelScope()
-        """The scope of the question that is being asked, if another may come first."""
+        self._prompt = ""
+        """What stands in place of the live line while a person may type an answer."""
+        self._prompted = trio.CancelScope()
+        """The scope of the wait for that answer."""
         self._asking = False  # the cursor stands after a question without an answer
         self._open = False  # the cursor stands after text of the result, not on a new line
-        self._turn = trio.Lock()  # nothing is written over a question
+        self._turn = trio.Lock()  # nothing is written over a question that holds all up
+        self._keyboard = trio.Lock()  # one question is answered at a time
 
     @property
     def colours(self) -> bool:
@@ -56,16 +59,18 @@ class Screen:
         text = "".join(f"{line}\n" for line in lines)
         async with self._turn:
             before = self._line
-            if self.live and live_line is not None:
+            if self._prompt:
+                self._line = self._prompt
+            elif self.live and live_line is not None:
                 self._line = live_line
             await self._err.write(self._fresh(f"{text}{self._line}", erase=bool(before)))
 
     async def change(self, live_line: str) -> None:
-        """Draw another live line in place of the one before."""
-        if self.live and live_line != self._line:
+        """Draw another live line in place of the one before, unless a person may type there."""
+        if self.live and (self._prompt or live_line) != self._line:
             async with self._turn:
-                self._line = live_line
-                await self._err.write(self._fresh(live_line, erase=True))
+                self._line = self._prompt or live_line
+                await self._err.write(self._fresh(self._line, erase=True))
 
     async def pass_on(self, out: Output, text: str) -> None:
         """Write text of the result to standard output, which is the same terminal."""
@@ -80,33 +85,57 @@ class Screen:
     def _fresh(self, text: str, *, erase: bool) -> str:
         """Return what writes a text on a line of its own; `erase` says whether it replaces one."""
         if not self._open:
-            return ERASE + text if erase else text
+            return self._fresh_line + text if erase else text
         if text:
             self._open = False
             text = f"\n{text}"
         return text
 
-    async def ask(self, question: str, *, first: bool = False) -> str | None:
-        """Ask a question, and return the line that is typed; None if no more can be typed.
+    @property
+    def _fresh_line(self) -> str:
+        """What leads from the live line to the beginning of an empty one."""
+        return ERASE if self.live or self._err.obeys else "\n"
 
-        One that comes `first` takes the place of one that is being asked, which is asked again.
-        """
-        if first:
-            self._asked.cancel()
+    async def prompt(self, lines: Sequence[str], prompt: str) -> str | None:
+        """Ask below all that is shown meanwhile; return the line that is typed, as `ask` does."""
         while True:
-            async with self._turn:
-                with trio.CancelScope() as scope:
-                    self._asked = trio.CancelScope() if first else scope
-                    return await self._ask(question)
+            async with self._keyboard:
+                with trio.CancelScope() as self._prompted:
+                    return await self._ask_below(lines, prompt)
+
+    async def _ask_below(self, lines: Sequence[str], prompt: str) -> str | None:
+        try:
+            self._prompt = prompt
+            await self.add(lines)
+            answer = await _typed()
+            if answer.endswith("\n"):
+                self._line = ""  # the person has begun another one
+        finally:
+            self._prompt = ""
+            self.clear()
+        return answer.strip() if answer else None
+
+    async def ask(self, question: str, reply: Callable[[str], str]) -> str | None:
+        """Ask a question, and show nothing else until a line is typed, which is returned.
+
+        The result is None if no more can be typed. What `prompt` asks is asked again afterwards.
+
+        Args:
+            reply: returns what is said below an answer before anything else is; perhaps no text.
+        """
+        self._prompted.cancel()
+        async with self._keyboard, self._turn:
+            typed = await self._ask(question)
+            if typed is not None and (said := reply(typed)):
+                await self._err.write(f"{said}\n")
+            return typed
 
     async def _ask(self, question: str) -> str | None:
         start = ERASE if self._err.obeys and not self._open else "\n"
         self._line, self._asking, self._open = "", True, False
         try:
             await self._err.write(start + question)
-            # A thread that waits for the keyboard could not be stopped.
-            await trio.lowlevel.wait_readable(_STDIN)
-            answer = os.read(_STDIN, _LINE_BYTES).decode(errors="replace")
+            answer = await _typed()
             if answer.endswith("\n"):
                 self._asking = False
         finally:
@@ -120,6 +149,13 @@ class Screen:
 
     def clear(self) -> None:
         """Leave the cursor where another line can begin."""
-        text = "\n" if self._asking or self._open else ERASE if self._line else ""
+        text = "\n" if self._asking or self._open else self._fresh_line if self._line else ""
         self._line, self._asking, self._open = "", False, False
         os.write(self._err.fd, text.encode())
+
+
+async def _typed() -> str:
+    """Wait for a line that is typed; it is empty if no more can be typed."""
+    # A thread that waits for the keyboard could not be stopped.
+    await trio.lowlevel.wait_readable(_STDIN)
+    return os.read(_STDIN, _LINE_BYTES).decode(errors="replace")

@@ -7,6 +7,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -21,16 +22,17 @@ from arcp_trio.cli.client.follow import follow
 from arcp_trio.cli.client.leaving import CANCEL_REASON, Leaving, print_how_to_watch, print_unknown
 from arcp_trio.cli.client.options import SubmitOptions
 from arcp_trio.cli.client.output import STDOUT, json_line
-from arcp_trio.cli.client.runner import run_client
+from arcp_trio.cli.client.runner import refused, run_client
 from arcp_trio.cli.client.signals import Interrupts
 from arcp_trio.cli.errors import CommandError, ExitCode, reason
 from arcp_trio.wire import json
-from arcp_trio.wire.errors import InvalidRequest
+from arcp_trio.wire.errors import AgentNotAvailable, InvalidRequest
 from arcp_trio.wire.json import JsonValue, dumps
 from arcp_trio.wire.lease_request import lease_request
 
 _STRUCTURED: Final = ("{", "[", '"')
 _NO_JSON: Final = ("not valid JSON", "number is not finite")
+_QUOTES: Final = """; JSON has double quotes, which a shell leaves alone in '{"n": 3}'"""
 _LONG: Final = 80
 """Characters of an --input from which on an error does not repeat it."""
 
@@ -94,6 +96,12 @@ class _JobToSubmit:
         except trio.Cancelled:
             self._asked = True
             raise
+        except AgentNotAvailable as error:
+            known = [agent.name for agent in client.agents]
+            alike = get_close_matches(options.agent.partition("@")[0], known, n=1)
+            if not alike:
+                raise
+            raise refused(error, f"; did you mean {alike[0]}?") from error
 
     def print_what_is_left(self, options: SubmitOptions) -> None:
         """Print the id of the job if it is left running, or that there may be a job."""
@@ -142,7 +150,9 @@ def read_input(given: str | None) -> JsonValue:
         fault = error.message.removesuffix(" @ $")
         if text is given and not text.startswith(_STRUCTURED) and fault.startswith(_NO_JSON):
             raise CommandError(_not_json(text)) from error
-        raise CommandError(f"{where} cannot be sent: {fault}") from error
+        bare = text is given and '"' not in text and fault.startswith(_NO_JSON)
+        hint = _QUOTES if bare else ""
+        raise CommandError(f"{where} cannot be sent: {fault}{hint}") from error
 
 
 def _not_json(text: str) -> str:

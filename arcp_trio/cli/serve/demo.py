@@ -31,9 +31,10 @@ _WINDS: Final = ("north", "north-east", "east", "south", "south-west", "west", "
 def demo_agents(taken: Container[str] = ()) -> Agents:
     """Return the demo agents whose names are not taken."""
     agents = Agents()
-    for function in (echo, countdown, chatty, report, shopper, team, sleeper, cook):
+    for function in (echo, countdown, chatty, report, shopper, team, sleeper, cook, hiker):
         if function.__name__ not in taken:
-            agents.agent(function.__name__, version=_VERSION)(function)
+            durable = function is hiker
+            agents.agent(function.__name__, version=_VERSION, durable=durable)(function)
     return agents
 
 
@@ -131,6 +132,17 @@ async def cook(job: JobContext) -> JsonObject:
     number = {"type": "integer", "minimum": 1, "maximum": 12}
     people = await job.ask("For how many?", schema=number)
     return {"dish": dish, "people": people}
+
+
+async def hiker(job: JobContext) -> JsonValue:
+    """Walk stages of `seconds` each; a restart of the runtime costs a part of one of them."""
+    settings = _settings(job, '{"stages": 5}')
+    stages = _whole(settings, "stages", 5)
+    seconds = _number(settings, "seconds", 2)
+    for stage in range(1, stages + 1):
+        await job.step("walk", trio.sleep, seconds)
+        await job.log(f"stage {stage} of {stages}")
+    return {"stages": stages, "runs": job.run}
 
 
 def _settings(job: JobContext, example: str) -> JsonObject:

@@ -22,6 +22,7 @@ from arcp_trio.wire.errors import InvalidRequest
 DEFAULT_REGISTRY: Final = "agents"
 
 _STDIO: Final = "stdio"
+_NO_REGISTRY: Final = "; write agents = arcp_trio.Agents() in it, and @agents.agent(…) above each"
 
 
 def load_agents(options: ServeOptions) -> Agents:
@@ -139,4 +140,5 @@ def _attribute(where: str, module: ModuleType, name: str) -> object:
     except AttributeError as error:
         file = module.__file__
         known = module.__name__ if file is None else f"{module.__name__}, {shown_path(file)},"
-        raise CommandError(f"{where}: the module {known} has no {name}") from error
+        hint = _NO_REGISTRY if name == DEFAULT_REGISTRY else ""
+        raise CommandError(f"{where}: the module {known} has no {name}{hint}") from error

@@ -137,6 +137,9 @@ async def _serve(
                 await runtime.shutdown(drain=options.drain)
                 nursery.cancel_scope.cancel(reason="a signal asks for the end")
             last_resort.exit_within(_LEAVE_SECONDS)
+        abandoned = runtime.abandoned_threads
+    if abandoned:
+        last_resort.leave_now()
 
 
 def _runtime(config: Config, admission: Admission) -> Runtime:

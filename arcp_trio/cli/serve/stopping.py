@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import queue
 import select
@@ -38,6 +39,11 @@ class LastResort:
         """Set a deadline; the earliest one counts. A signal handler may call this."""
         self._deadlines.put(time.monotonic() + seconds)
 
+    def leave_now(self) -> None:
+        """End the process: the interpreter's own end fails if a thread reads standard input."""
+        logging.shutdown()
+        self._leave_it()
+
     def _watch(self) -> None:
         deadline = self._deadlines.get()
         while (left := deadline - time.monotonic()) > 0:
@@ -46,6 +52,9 @@ class LastResort:
             except queue.Empty:
                 continue
             deadline = min(deadline, another)
+        self._leave_it()
+
+    def _leave_it(self) -> None:
         # Nothing has to be flushed: standard error is written line by line, and the one line of
         # standard output was flushed when it was printed.
         _say(b"an agent, or the store, does not stop: leaving without it\n")

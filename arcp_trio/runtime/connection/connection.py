@@ -53,7 +53,7 @@ class Connection:
         self._transport = transport
         self._welcomed = welcomed
         self._closing = Closing()
-        self._reader = Reader(transport, core.limits, core.decoding)
+        self._reader = Reader(transport, core.limits, core.long_steps)
         self._handshake = Handshake(core, sessions, transport, self._closing)
         self._attached: tuple[Session, Attachment] | None = None
         """The session it has now."""

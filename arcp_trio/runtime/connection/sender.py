@@ -31,6 +31,10 @@ WRITE_FRAMES: Final = 512
 WRITE_BYTES: Final = 256 * 1024
 """One write takes what is there, up to these."""
 
+AT_ONCE_FRAMES: Final = 16
+AT_ONCE_BYTES: Final = 16 * 1024
+"""What is sent without a turn of the sender's task is no more than this."""
+
 PAUSE_SECONDS: Final = 0.01
 """The pause after a frame that some clients need time for before they read the next."""
 
@@ -105,7 +109,20 @@ class Sender:
             elif self._letting_go:
                 return
             else:
-                await unsent.wake_sender.wait()
+                unsent.send_at_once = self._send_at_once
+                try:
+                    await unsent.wake_sender.wait()
+                finally:
+                    unsent.send_at_once = None
+
+    def _send_at_once(self) -> None:
+        """Send a few frames without a turn of the task, which sends what is left."""
+        unsent, writer = self._unsent, self._writer
+        begun = writer.writes_at_once and writer.write_at_once(
+            unsent.take(AT_ONCE_FRAMES, AT_ONCE_BYTES)
+        )
+        if not begun or unsent.frames:
+            unsent.wake_sender.set()
 
     async def _say_farewell(self, farewell: Farewell) -> None:
         if farewell.last is not None:
@@ -127,6 +144,8 @@ class FrameWriter:
         self._plain = envelope.plain_head(session_id, arcp)
         self._control: list[bytes] = []
         self._control_sent = Wake()
+        self._has_begun = False
+        """Frames were written at once, but for a rest."""
 
     # -- frames of the connection itself, which go between batches and before all others
 
@@ -136,8 +155,8 @@ class FrameWriter:
 
     @property
     def has_something_to_say(self) -> bool:
-        """Whether such a frame waits."""
-        return bool(self._control)
+        """Whether such a frame waits, or the rest of frames that were written at once."""
+        return self._has_begun or bool(self._control)
 
     async def room(self) -> None:
         """Wait for room: a client that pings and does not read must not fill the memory."""
@@ -155,20 +174,36 @@ class FrameWriter:
                     await self._write(frames[begin:end])
                     await trio.sleep(PAUSE_SECONDS)
                     begin = end
-        if begin < len(frames) or self._control:
+        if begin < len(frames) or self.has_something_to_say:
             await self._write(frames[begin:])
 
     async def _write(self, frames: Sequence[NumberedTail]) -> None:
+        self._has_begun = False
+        await self._transport.send(self._texts(frames))
+
+    @property
+    def writes_at_once(self) -> bool:
+        """Whether `write_at_once` can be called: nothing is to be written before, nor a pause."""
+        at_once = self._dialect.busy_after is None and self._transport.sends_at_once
+        return at_once and not self.has_something_to_say
+
+    def write_at_once(self, frames: Sequence[NumberedTail]) -> bool:
+        """Begin to write frames, without waiting; return whether all of it was written."""
+        self._has_begun = not self._transport.send_at_once(self._texts(frames))
+        return not self._has_begun
+
+    def _texts(self, frames: Sequence[NumberedTail]) -> Sequence[bytes]:
         numbered, plain, translate = self._numbered, self._plain, self._dialect.translate
         if translate is not None:
             translated = [(seq, translate(tail)) for seq, tail in frames]
             frames = [(seq, tail) for seq, tail in translated if tail is not None]
         texts = [plain + tail for tail in self._control]
-        self._control.clear()
-        self._control_sent.set()
+        if texts:
+            self._control.clear()
+            self._control_sent.set()
         texts += [
             b"%b%d%b" % (numbered, seq, tail) if seq else plain + tail for seq, tail in frames
         ]
         # Before the write: a client may acknowledge its first frames while the rest is sent.
         self.sent_seq = next((seq for seq, _ in reversed(frames) if seq), self.sent_seq)
-        await self._transport.send(texts)
+        return texts

@@ -53,11 +53,7 @@ class NewJob:
 
     def start_once_stored(self) -> None:
         """Have the job start as soon as its acceptance is stored."""
-        job = self.job
-        if self.group.stored.is_set():
-            job.jobs.start(job)
-        else:
-            self.group.then(partial(job.jobs.start, job))
+        self.group.then(partial(self.job.jobs.start, self.job))
 
 
 def accept_at_once(jobs: Jobs, wanted: Wanted, source: JobSource) -> NewJob:

@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
+import logging
+import math
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, cast
 
 import attrs
 import trio
 
+from arcp_trio.groups import unwrapped
 from arcp_trio.runtime.job import outcome
-from arcp_trio.runtime.job.agent_outcome import not_the_agents, outcome_of_error, outcome_of_return
+from arcp_trio.runtime.job.outcome import Outcome
+from arcp_trio.runtime.job.provisioning import explained
+from arcp_trio.runtime.limits import limit_hit
+from arcp_trio.wire.errors import ArcpError, InternalError
+from arcp_trio.wire.json import MAX_DEPTH, JsonLike, dumps
 
 if TYPE_CHECKING:
+    from arcp_trio.runtime.job.agents import AgentLoop
     from arcp_trio.runtime.job.job import Job
+
+log = logging.getLogger(__name__)
+
+
+_NO_ASYNCIO: Final = "no running event loop"
+_NO_TRIO: Final = "must be called from async context"
+_NOT_TRIOS: Final = "trio.run received unrecognized yield message"
+"""The texts by which asyncio and Trio say that they are called in a place that is not theirs."""
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -26,10 +42,8 @@ class AgentRun:
     """Seconds that the agent may run for."""
     begun: bool = False
     """The agent was called."""
-    used: float = 0.0
-    """Seconds of `max_runtime` that are over since an earlier run of the job."""
     deadline: float | None = None
-    """The end of `max_runtime` on Trio's clock, once the agent runs."""
+    """The end of `max_runtime` on Trio's clock, from the agent's first call on."""
     _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     _grace_scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     """The scope of the wait for the agent to stop."""
@@ -47,7 +61,8 @@ class AgentRun:
     async def _call_in_time(self, job: Job) -> None:
         async with trio.open_nursery() as nursery:
             if self.max_runtime is not None:
-                self.deadline = trio.current_time() + self.max_runtime - self.used
+                if self.deadline is None:
+                    self.deadline = trio.current_time() + self.max_runtime
                 end = partial(job.end, outcome.timed_out(self.max_runtime))
                 nursery.start_soon(_at, self.deadline, end, name=f"time limit of {job.id}")
             if job.authority.deadline is not None:
@@ -65,17 +80,25 @@ class AgentRun:
             with self._scope, job.span.current():
                 result = await job.jobs.call_agent(job)
                 if not job.suspended:
-                    job.decide(self._timed_out() or outcome_of_return(job, result))
+                    job.memory.warn_of_the_rest(job.facts)
+                    job.decide_if_late()  # the agent may have held the loop beyond its time
+                    job.decide(_outcome_of_return(job, result))
         except BaseException as error:  # noqa: ASYNC103, BLE001 - see above
-            rest = not_the_agents(error)
+            rest = _not_the_agents(error)
             if rest is not None:
                 raise rest from None  # noqa: ASYNC104
             if not job.suspended:
-                job.decide(self._timed_out() or outcome_of_error(job, error))
+                job.decide_if_late()
+                job.decide(_outcome_of_error(job, error))
 
-    def _timed_out(self) -> outcome.Outcome | None:
-        """Return the time-out if the agent ran for too long: it may have held the loop."""
+    def timed_out(self, lease_ends: float | None = None) -> Outcome | None:
+        """Return the time-out if the job ran for too long, and its lease has not ended before.
+
+        The agent may have held the loop, or no runtime was there.
+        """
         if self.deadline is None or trio.current_time() < self.deadline:
+            return None
+        if lease_ends is not None and lease_ends <= self.deadline:
             return None
         assert self.max_runtime is not None
         return outcome.timed_out(self.max_runtime)
@@ -105,3 +128,69 @@ class AgentRun:
 async def _at(deadline: float, act: Callable[[], None]) -> None:
     await trio.sleep_until(deadline)
     act()
+
+
+def _outcome_of_return(job: Job, result: JsonLike) -> Outcome:
+    """Return the outcome of a job whose agent has returned `result`."""
+    chunks = job.chunks
+    if chunks is not None:
+        fault = chunks.fault(result)
+        if fault is not None:
+            log.error("agent streamed wrongly", extra=job.facts | {"error": fault.message})
+            return outcome.failed(fault)
+        if job.sends_chunks:
+            return outcome.streamed(chunks.id, chunks.size, chunks.summary)
+        result = chunks.inline()
+    try:
+        encoded = dumps(result, max_depth=MAX_DEPTH - 2)  # it stands two levels below the frame
+    except ValueError:
+        log.exception("agent returned what is not JSON", extra=job.facts)
+        return outcome.failed(InternalError("the agent returned what is not JSON"))
+    if len(encoded) > job.most_payload_bytes:
+        log.error("agent returned too much", extra=job.facts | {"bytes": len(encoded)})
+        core = job.core
+        too_big = limit_hit("frame_bytes_out", core.limits.frame_bytes_out)
+        return outcome.failed(core.metrics.refused(too_big))
+    return outcome.succeeded(encoded)
+
+
+def _outcome_of_error(job: Job, error: BaseException) -> Outcome:
+    """Return the outcome of a job whose agent has raised `error`."""
+    cause = unwrapped(error)
+    known = cause if isinstance(cause, ArcpError) else explained(job, cause)
+    told = None if known is None else outcome.raised(known, job.most_payload_bytes)
+    if told is not None:
+        return told
+    # The text of any other exception may hold secrets: it goes into the log only (§12).
+    log.error("agent failed", extra=job.facts, exc_info=error)
+    missing = _wrong_loop(job.agent.loop, cause)
+    if missing is None and cause.__cause__ is not None:  # of another process, or of a library
+        missing = _wrong_loop(job.agent.loop, cause.__cause__)
+    return outcome.failed(InternalError(missing or "the agent failed; the runtime's log says why"))
+
+
+def _wrong_loop(loop: AgentLoop | None, error: BaseException) -> str | None:
+    """Return what an agent should say of its loop, if the error is that of a missing one."""
+    text = str(error)
+    calls_asyncio = isinstance(error, RuntimeError) and text == _NO_ASYNCIO
+    calls_asyncio |= isinstance(error, TypeError) and text.startswith(_NOT_TRIOS)
+    if calls_asyncio and loop != "asyncio":
+        how = "runs on Trio" if loop else "is a plain function"
+        return f'the agent calls asyncio and {how}: make it async def with loop="asyncio"'
+    if isinstance(error, RuntimeError) and text == _NO_TRIO and loop != "trio":
+        how = "runs under asyncio" if loop else "is a plain function"
+        return f'the agent calls Trio and {how}: make it async def without loop="asyncio"'
+    return None
+
+
+def _not_the_agents(error: BaseException) -> BaseException | None:
+    """Return the part of an exception that must go on: Ctrl-C, or a cancellation from outside."""
+    if not trio.lowlevel.in_trio_task():
+        return error  # the interpreter is closing the coroutine
+    beyond: tuple[type[BaseException], ...] = (KeyboardInterrupt,)
+    if trio.current_effective_deadline() == -math.inf:
+        # If nothing around the agent is cancelled, it raised a `Cancelled` that it had kept.
+        beyond = (*beyond, trio.Cancelled)
+    if isinstance(error, BaseExceptionGroup):
+        return cast("BaseExceptionGroup[BaseException]", error).subgroup(beyond)
+    return error if isinstance(error, beyond) else None

@@ -252,11 +252,23 @@ def _loop_of(function: Callable[..., Any], loop: AgentLoop, who: str) -> AgentLo
         raise TypeError(f"{who} is not an async function, nor a plain one, but a generator")
     if not is_async and loop == "asyncio":
         raise TypeError(f'{who} has loop="asyncio" and is not an async function')
+    if not _takes_a_job(function):
+        raise TypeError(f"{who} does not take one argument, its job")
     found = loop if is_async else None
     wanted = _context_named(function)
     if wanted is not None and wanted != _CONTEXTS[found]:
         raise TypeError(f"{who} gets a {_CONTEXTS[found]}, not a {wanted}: {_CURES[wanted]}")
     return found
+
+
+def _takes_a_job(function: Callable[..., Any]) -> bool:
+    try:
+        inspect.signature(function).bind(None)
+    except TypeError:
+        return False
+    except ValueError:  # of a function in C that does not tell
+        return True
+    return True
 
 
 _CURES: Final = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from arcp_trio.runtime.job import outcome
 from arcp_trio.runtime.wake import Wake
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ class Children:
     def __init__(self) -> None:
         self._jobs: dict[str, Job] = {}
         self._remembered: dict[str, Job] = {}
-        """Children whose results the agent may ask for."""
+        """Children whose results the agent may still read."""
         self._one_left = Wake()
         self._abandoned = False
 
@@ -37,12 +38,21 @@ class Children:
         self._one_left.set()
 
     def remember(self, child: Job) -> None:
-        """Keep a child in memory for its result, also after its end."""
+        """Keep a child in memory for its result, even after its end."""
         self._remembered[child.id] = child
 
     def remembered(self, child_id: str) -> Job | None:
         """Return a child that this run of the agent has delegated to."""
         return self._remembered.get(child_id)
+
+    def end_all(self, grace: float) -> None:
+        """End the children, whose agents have at most `grace` seconds to stop in."""
+        for child in self:
+            child.agent_run.shorten_grace(grace)
+            if child.lease_is_over:
+                child.expire()
+            else:
+                child.end(outcome.cancelled("the parent job ended"))
 
     async def none_left(self) -> None:
         """Wait until there are no children, or nobody waits for them any longer."""

@@ -15,11 +15,13 @@ from arcp_trio.runtime.credentials.credential import Credential
 from arcp_trio.runtime.job.blocks import Child, ResultStream, ToolCall
 from arcp_trio.runtime.job.desk import Desk
 from arcp_trio.runtime.job.durable.calls import DurableCalls
-from arcp_trio.runtime.job.durable.places import check_name, key_of
+from arcp_trio.runtime.job.durable.places import key_of
 from arcp_trio.runtime.job.files import file_of
 from arcp_trio.runtime.job.result_writer import Encoding
+from arcp_trio.wire.errors import Unanswered
 from arcp_trio.wire.json import Json
 from arcp_trio.wire.lease_request import Amount
+from arcp_trio.wire.questions import HUMAN_ASK
 
 if TYPE_CHECKING:
     from _typeshed import (
@@ -123,17 +125,22 @@ class AwaitableContext(DurableCalls):
                 `maxLength`, beside keywords that only describe.
             to: who is meant to answer, for people to read.
             expires_in: after how many seconds it is too late to answer.
-            name: tells apart what tasks ask side by side.
+            name: tells questions of tasks that run side by side apart; see `step`.
 
         Raises:
             Unanswered: nobody has answered in time.
             LeaseExpired, BudgetExhausted, PermissionDenied: the lease does not allow it.
             InternalError: the job asks too much at once.
             ValueError, TypeError: an argument is invalid.
+            ValueError: another task asks under the same name, or did.
         """
-        if name is not None:
-            check_name(name)
-        return await self._link.do(Desk.ask, prompt, options, schema, to, expires_in)
+        key = key_of(self._place().next_path(HUMAN_ASK if name is None else name))
+        asked = await self._link.do(Desk.ask, key, prompt, options, schema, to, expires_in)
+        if not asked["known"]:
+            self._go_live()
+        if "answer" not in asked:
+            raise Unanswered("nobody has answered the question in time")
+        return asked["answer"]
 
     # -- events (§8.2)
 
@@ -157,10 +164,8 @@ class AwaitableContext(DurableCalls):
         message: str | None = None,
     ) -> None:
         """Emit how far the work is (§8.2.1). `current` is at least 0; it may exceed `total`."""
-        await self._emit(
-            "progress",
-            {"current": current, "total": total, "units": units, "message": message},
-        )
+        body = {"current": current, "total": total, "units": units, "message": message}
+        await self._emit("progress", body)
 
     async def metric(
         self,

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 import attrs
 
 from arcp_trio.store.writes import KeepSpent
-from arcp_trio.wire.event_bodies import MetricBody
+from arcp_trio.wire.event_bodies import Number
 from arcp_trio.wire.events import REMAINING, InvalidEvent
 from arcp_trio.wire.json import dumps
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from arcp_trio.authority.budget import Budget
     from arcp_trio.runtime.job.job import Job
-    from arcp_trio.wire.json import JsonObject
+    from arcp_trio.wire.json import JsonLike, JsonObject
 
 
 @attrs.frozen
@@ -28,17 +28,19 @@ class Charge:
     """The budgets that have changed."""
 
 
-def charge(job: Job, metric: MetricBody) -> Charge | None:
+def charge(job: Job, metric: Mapping[str, JsonLike]) -> Charge | None:
     """Take a metric off the budgets of a job and its ancestors; None if it costs them nothing.
 
     Raises:
         InvalidEvent: an amount that cannot be counted exactly.
     """
-    currency = metric.unit
-    if currency is None or metric.name == REMAINING or not metric.name.startswith("cost."):
+    name, currency, value = metric["name"], metric.get("unit"), metric["value"]
+    if not isinstance(currency, str) or not isinstance(name, str) or not isinstance(value, Number):
+        return None  # a metric without a unit costs nothing
+    if name == REMAINING or not name.startswith("cost."):
         return None
     try:
-        budgets = job.authority.budget.charge(currency, metric.value)
+        budgets = job.authority.budget.charge(currency, value)
     except ValueError as error:
         raise InvalidEvent(f"metric: {error} @ $.value") from None
     return Charge(currency, budgets) if budgets else None
@@ -51,7 +53,7 @@ def spent(job: Job) -> bytes:
 
 
 def keep_spent(job: Job) -> None:
-    """Have what a durable job has spent stored together with the event that says so."""
+    """Store what a durable job has spent together with the event that tells of it."""
     each: Job | None = job
     while each is not None:
         if each.memory.durable and each.authority.budget.spent_anything:

@@ -16,6 +16,7 @@ from arcp_trio.runtime.job.draft import JobSource, Wanted
 from arcp_trio.runtime.job.durable import steps
 from arcp_trio.runtime.job.events import add_event, give_way
 from arcp_trio.runtime.job.granting import decided_lease
+from arcp_trio.runtime.job.refusing import refuse_if_ending, refuse_if_suspended
 from arcp_trio.runtime.job.stored_results import stored_result
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.store.records import Status
@@ -94,7 +95,7 @@ async def delegate(
     A durable job remembers the child under `key`: a later run gets the same.
     """
     need_mapping("budget", budget, '{"USD": "5.00"}')
-    parent.refuse_if_suspended()
+    refuse_if_suspended(parent)
     delegate_id = new_id("del_")
     if not parent.memory.durable:
         key = delegate_id  # nothing is remembered, so that a name may come twice
@@ -197,7 +198,7 @@ def _wanted(
         ArcpError: the parent may not delegate this.
     """
     core = parent.core
-    parent.refuse_if_ending()
+    refuse_if_ending(parent)
     found = _authorized(parent, agent)
     asked = Lease.read(request, expires_at, now=core.clock.now())
     wanted = Wanted(
@@ -207,7 +208,7 @@ def _wanted(
         max_runtime=None if max_runtime is None else _positive(max_runtime),
     )
     limits = core.limits
-    if parent.depth >= limits.delegation_depth:
+    if _depth(parent) >= limits.delegation_depth:
         raise limit_hit("delegation_depth", limits.delegation_depth)
     if len(parent.children) >= limits.children_per_job:
         helps = "try again when a child has ended"
@@ -224,6 +225,11 @@ def _lease(parent: Job, agent: Agent, asked: Lease) -> Lease:
     if decided is lease:
         return lease
     return narrowed(decided, above.lease, available, any_model=any_model)
+
+
+def _depth(job: Job) -> int:
+    """Return how many jobs are above this one."""
+    return 0 if job.parent is None else _depth(job.parent) + 1
 
 
 def _positive(seconds: float) -> float:

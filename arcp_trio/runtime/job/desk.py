@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import attrs
 
 from arcp_trio.runtime.credentials.credential import Credential
+from arcp_trio.runtime.job.asking import ask
 from arcp_trio.runtime.job.delegation import delegate, result_of
 from arcp_trio.runtime.job.durable import steps
 from arcp_trio.runtime.job.durable.places import Telling
 from arcp_trio.runtime.job.events import emit
 from arcp_trio.runtime.job.files import open_file
-from arcp_trio.runtime.job.questions import ask
 from arcp_trio.runtime.job.result_writer import Encoding, ResultWriter
 from arcp_trio.runtime.job.tools import OpenCall
 from arcp_trio.wire.json import JsonLike, JsonObject, JsonValue, loads
@@ -235,14 +235,16 @@ class Desk:
 
     async def ask(
         self,
+        key: str,
         prompt: str,
         options: Sequence[str] | None,
         schema: Mapping[str, JsonLike] | None,
         to: str | None,
         expires_in: float | None,
-    ) -> JsonValue:
-        """Ask people, and return the first valid answer."""
-        return await ask(self.job, prompt, options, schema, to, expires_in)
+    ) -> JsonObject:
+        """Ask people; return whether an earlier run had asked, and the answer, if any."""
+        known, done = await ask(self.job, key, prompt, options, schema, to, expires_in)
+        return {"known": known, **done}
 
     async def over(self) -> None:
         """Wait until the job has ended."""

@@ -8,10 +8,11 @@ import trio
 
 from arcp_trio.runtime.job import costs
 from arcp_trio.runtime.job.durable.places import Telling
+from arcp_trio.runtime.job.refusing import refuse_if_ended
 from arcp_trio.runtime.job.result_chunks import ResultChunks
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.wire import events
-from arcp_trio.wire.event_bodies import MetricBody, ResultChunkBody
+from arcp_trio.wire.event_bodies import ResultChunkBody
 from arcp_trio.wire.events import InvalidEvent
 from arcp_trio.wire.questions import QUESTION
 from arcp_trio.wire.timestamps import rfc3339
@@ -46,7 +47,7 @@ def add_event(
 ) -> None:
     """Add an event to the journal, and take what it says was spent off the budgets.
 
-    An event that an earlier run of a durable job has had told is passed over, and so is one of a
+    An event that an earlier run of a durable job has emitted is skipped, and so is one of a
     job that is suspended, unless it is a result `to_remember`.
 
     Raises:
@@ -62,7 +63,7 @@ def add_event(
         return
     if telling is Telling.UNLESS_TOLD and job.memory.passes_over(payload):
         return
-    charged = _charge(job, body) if kind == "metric" else None
+    charged = costs.charge(job, body) if kind == "metric" else None
     _append(job, kind, body, payload, once=telling is not Telling.ALWAYS)
     if kind == "metric":
         costs.keep_spent(job)
@@ -90,14 +91,8 @@ def _encoded(job: Job, kind: str, body: Mapping[str, JsonLike]) -> bytes:
     if len(payload) > job.most_payload_bytes:
         most = job.core.limits.frame_bytes_out
         raise job.core.metrics.refused(limit_hit("frame_bytes_out", most))
-    job.refuse_if_ended()
+    refuse_if_ended(job)
     return payload
-
-
-def _charge(job: Job, body: Mapping[str, JsonLike]) -> costs.Charge | None:
-    metric = events.read_body("metric", body)
-    assert isinstance(metric, MetricBody)
-    return costs.charge(job, metric)
 
 
 def _take_chunk(job: Job, body: Mapping[str, JsonLike]) -> bool:

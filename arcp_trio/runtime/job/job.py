@@ -17,10 +17,11 @@ from arcp_trio.runtime.job.journal import Journal
 from arcp_trio.runtime.job.last_event import LastEvent
 from arcp_trio.runtime.job.outcome import Outcome, log_end
 from arcp_trio.runtime.job.questions import Questions
+from arcp_trio.runtime.job.refusing import refuse_if_ended
 from arcp_trio.runtime.job.result_chunks import ResultChunks
 from arcp_trio.store.records import Status
 from arcp_trio.store.writes import StartJob
-from arcp_trio.wire.errors import ArcpError, InternalError, LeaseExpired
+from arcp_trio.wire.errors import LeaseExpired
 from arcp_trio.wire.json import dumps
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ class Job:
     revived: bool = False
     """An earlier runtime has begun it."""
     suspended: bool = False
-    """The next runtime calls its agent again: but for results of steps, nothing more is taken."""
+    """The next runtime calls its agent again. Until then only results of steps are taken."""
     wallet: Wallet | None = None
     """Its credentials, if it may have any (§9.8)."""
     chunks: ResultChunks | None = None
@@ -107,8 +108,7 @@ class Job:
 
         A job whose end was decided before its start does not call its agent.
         """
-        if self.lease_is_over:
-            self._decide_expired()
+        self.decide_if_late()
         if self._outcome is None and not self.suspended:
             if self.started_at is None:
                 self.status = Status.RUNNING
@@ -116,6 +116,7 @@ class Job:
                 self.core.store.put(StartJob(self.id, self.started_at))
                 warn_of_idle_grants(self)
             await self.agent_run.run(self)
+            await self.jobs.turn_for_result(self)
         await self._end()
 
     def suspend(self) -> None:
@@ -125,17 +126,17 @@ class Job:
         self.memory.suspend()
         self.agent_run.cancel("the runtime is shutting down")
         if self.revived or self.agent_run.begun:  # else its start is yet to come, or it is given up
-            self.jobs.start_stopping(self)
+            self._start_stopping()
 
     def _leave(self) -> None:
-        """Be gone from this runtime, which has suspended the job."""
+        """Remove the job, which is suspended, from this runtime."""
         if not self._over.is_set():
             log.info("job suspended", extra=self.facts)
             if self.wallet is not None:
                 self.wallet.close()
             self._over.set()
             self.leave_tree()
-            self.jobs.remove(self)
+            self.jobs.suspended(self)
             self.span.end({"arcp.job.outcome": "suspended"})
 
     @property
@@ -179,11 +180,15 @@ class Job:
 
     def let_end(self) -> None:
         """Bound the time that the agent has left, now that the end is decided; do not cancel it."""
-        self._end_children()
+        self.children.end_all(self.agent_run.grace)
         if not self.accepted:
             if self.wallet is not None:
                 self.wallet.close()  # so that no credentials are issued, and the job is given up
-        elif not self._is_stopping:
+        else:
+            self._start_stopping()
+
+    def _start_stopping(self) -> None:
+        if not self._is_stopping:
             self._is_stopping = True
             self.jobs.start_stopping(self)
 
@@ -197,6 +202,14 @@ class Job:
         """Whether its lease has expired, and the grace after that has passed."""
         deadline = self.authority.deadline
         return deadline is not None and trio.current_time() >= deadline
+
+    def decide_if_late(self) -> None:
+        """Decide the end of a job that must not go on, by the earlier of its deadlines."""
+        timed_out = self.agent_run.timed_out(self.authority.deadline)
+        if timed_out is not None:
+            self.decide(timed_out)
+        elif self.lease_is_over:
+            self._decide_expired()
 
     def expire(self) -> None:
         """End the job, whose lease is over (§9.5)."""
@@ -234,7 +247,7 @@ class Job:
 
     async def _finish(self) -> None:
         """Write the terminal, after the children's and the revocations, and have it stored."""
-        self._end_children()
+        self.children.end_all(self.agent_run.grace)
         if self.wallet is not None:
             self.wallet.close()
         await self.children.none_left()
@@ -266,24 +279,11 @@ class Job:
 
     # -- parent and children (§10)
 
-    @property
-    def depth(self) -> int:
-        """How many jobs are above this one."""
-        return 0 if self.parent is None else self.parent.depth + 1
-
     def leave_tree(self) -> None:
         """Release what the job held of its ancestors' budgets, and let its parent end."""
         self.authority.budget.close()
         if self.parent is not None:
             self.parent.children.remove(self)
-
-    def _end_children(self) -> None:
-        for child in self.children:
-            child.agent_run.shorten_grace(self.agent_run.grace)
-            if child.lease_is_over:
-                child.expire()
-            else:
-                child.end(outcome.cancelled("the parent job ended"))
 
     # -- what its agent may do
 
@@ -293,42 +293,10 @@ class Job:
         Raises:
             LeaseExpired, BudgetExhausted, PermissionDenied: the lease does not allow it.
         """
-        self.refuse_if_ended()
+        refuse_if_ended(self)
         try:
             self.authority.check(capability, target, now=trio.current_time(), also=also)
         except LeaseExpired:
             self._decide_expired()
             self.let_end()
             raise
-
-    def explained(self, error: BaseException) -> ArcpError | None:
-        """Return the job's error for one of an endpoint of its credentials (§9.6), or None."""
-        return None if self.wallet is None else self.wallet.explain(error)
-
-    def refuse_if_ending(self) -> None:
-        """Refuse to begin anything that would outlast the job.
-
-        Raises:
-            ArcpError: the job's end is decided.
-        """
-        if self._outcome is not None:
-            raise self._outcome.refusal()
-
-    def refuse_if_suspended(self) -> None:
-        """Refuse to begin anything that belongs to the next run.
-
-        Raises:
-            InternalError: the job is suspended.
-        """
-        if self.suspended:
-            raise InternalError("the runtime is shutting down, and the job goes on after that")
-
-    def refuse_if_ended(self) -> None:
-        """Refuse to add anything after the terminal.
-
-        Raises:
-            ArcpError: the job has ended.
-        """
-        if self.ended:
-            assert self._outcome is not None
-            raise self._outcome.refusal()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from arcp_trio.runtime.credentials.credential import Credential
 from arcp_trio.runtime.job.desk import Desk, JobFacts
-from arcp_trio.wire.json import Json, JsonValue, loads
+from arcp_trio.wire.json import Json, JsonText, JsonValue
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.job.link import Link
@@ -44,7 +44,7 @@ class JobView:
         """The input that the client submitted, or the delegating job gave."""
         # Decoded when it is first read: as objects it may take ten times the room.
         if self._input is None:
-            self._input = (loads(self._facts.input),)
+            self._input = (JsonText(self._facts.input).value,)
         return self._input[0]
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, deque
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import trio
 
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.job.outcome import Outcome
 
 log = logging.getLogger(__name__)
+
+
+LARGE: Final = 64 * 1024
+"""Bytes; reading or writing a larger value takes milliseconds, and so its principal's turn."""
 
 
 class AgentProcesses(Protocol):
@@ -53,6 +57,8 @@ class Jobs:
         self.revoker = revoker
         self.threads = AgentThreads(core)
         self.live: dict[str, Job] = {}
+        self._suspended: dict[str, Job] = {}
+        """Jobs that the next runtime goes on with. What they ask can still be answered."""
         self._workers = workers
         self._nursery = nursery
         self._count: Counter[str] = Counter()
@@ -101,6 +107,7 @@ class Jobs:
         del self.live[job.id]
         self.core.ledger.inputs.share(job.principal).give(len(job.input))
         job.input = b""  # a parent that goes on may still have the job, for its result
+        self.core.usages.of(job.principal).journal_bytes += job.journal.written
         self._count[job.principal] -= 1
         if not self._count[job.principal]:
             del self._count[job.principal]
@@ -108,6 +115,15 @@ class Jobs:
         if job.forget and job.finished_at is not None and not job.authority.budget.spent_anything:
             self._to_forget.append((job.finished_at, job.id))
         self._one_ended.set()
+
+    def suspended(self, job: Job) -> None:
+        """Note that a job is gone from this runtime, but not over."""
+        self.remove(job)
+        self._suspended[job.id] = job
+
+    def with_questions(self, job_id: str) -> Job | None:
+        """Return a job whose questions can be answered: one that is alive, or suspended."""
+        return self.live.get(job_id) or self._suspended.get(job_id)
 
     def take_forgotten(self, finished_before: float) -> list[str]:
         """Return the ids of jobs that are to be forgotten and ended before then, each once."""
@@ -142,8 +158,17 @@ class Jobs:
         if job.agent.loop != "trio":
             return await self.threads.run(desk)
         context = JobContext(DirectLink(desk), desk.facts(), job.agent_run.deadline)
+        if len(job.input) > LARGE:
+            async with self.core.long_steps.turn(job.principal):
+                _ = context.input  # which decodes it
         result: JsonLike = await job.agent.function(context)
         return result
+
+    async def turn_for_result(self, job: Job) -> None:
+        """Take a turn for having written a large result: how long it takes is known after it."""
+        if job.outcome is not None and len(job.outcome.result) > LARGE:
+            async with self.core.long_steps.turn(job.principal):
+                pass
 
     def start_beside(self, job: Job, work: Callable[[], Awaitable[None]], name: str) -> None:
         """Start a task beside a job's agent, which ends with the job at the latest."""

@@ -144,9 +144,7 @@ def cancelled(reason: str | None, *, stopped_by: str | None = None) -> Outcome:
 
 def timed_out(seconds: float) -> Outcome:
     """Return the outcome of a job that ran for longer than its submit allowed."""
-    return Outcome(
-        Status.TIMED_OUT, error=JobTimedOut(f"the job ran longer than {seconds:g} seconds")
-    )
+    return Outcome(Status.TIMED_OUT, error=JobTimedOut(f"the job ran longer than {seconds:g} s"))
 
 
 def log_end(job: Job, outcome: Outcome, budget_left: Mapping[str, Decimal]) -> None:
@@ -155,9 +153,9 @@ def log_end(job: Job, outcome: Outcome, budget_left: Mapping[str, Decimal]) -> N
     seconds = round(trio.current_time() - job.drafted_at, 3)
     # First what a line that is cut to the width of a terminal has to show.
     ended = {"agent": job.agent.ref, "outcome": outcome.status, "code": code}
-    log.info(
-        "job ended", extra={**ended, "seconds": seconds, **job.facts, "trace_id": job.trace_id}
-    )
+    facts = {**ended, "seconds": seconds, **job.facts, "trace_id": job.trace_id}
+    # Thousands of measurements would hide the other jobs here, as in listings.
+    log.log(logging.DEBUG if job.forget else logging.INFO, "job ended", extra=facts)
     attributes: dict[str, str | list[str]] = {"arcp.job.outcome": outcome.status}
     if budget_left:
         left = [f"{currency}:{amount}" for currency, amount in budget_left.items()]

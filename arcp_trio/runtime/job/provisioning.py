@@ -10,7 +10,8 @@ import trio
 from arcp_trio.runtime.credentials.provisioner import CredentialOrder
 from arcp_trio.runtime.credentials.wallet import Wallet
 from arcp_trio.runtime.job.events import add_event_with_holes
-from arcp_trio.wire.errors import InternalError
+from arcp_trio.runtime.job.refusing import refuse_if_ending
+from arcp_trio.wire.errors import ArcpError, InternalError
 from arcp_trio.wire.ids import new_id
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def wallet_for(job: Job) -> Wallet | None:
         revoker.provisioner,
         order=partial(_order, job),
         announce=partial(_announce, job),
-        refuse_if_ending=job.refuse_if_ending,
+        refuse_if_ending=partial(refuse_if_ending, job),
         issue_seconds=job.core.limits.issue_seconds,
         facts=job.facts,
     )
@@ -50,13 +51,18 @@ async def provide(job: Job) -> None:
     await job.wallet.issue()
     if job.core.closing:
         raise InternalError("the runtime is shutting down")
-    job.refuse_if_ending()
+    refuse_if_ending(job)
 
 
 def announce_all(job: Job) -> None:
     """Tell the submitter of credentials that were minted anew, after a restart."""
     for credential in [] if job.wallet is None else job.wallet.all():
         _announce(job, credential)
+
+
+def explained(job: Job, error: BaseException) -> ArcpError | None:
+    """Return the job's error for one of an endpoint of its credentials (§9.6), or None."""
+    return None if job.wallet is None else job.wallet.explain(error)
 
 
 def _order(job: Job) -> CredentialOrder:

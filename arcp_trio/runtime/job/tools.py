@@ -8,6 +8,7 @@ from arcp_trio.groups import unwrapped
 from arcp_trio.runtime.job.durable.places import Telling
 from arcp_trio.runtime.job.events import add_event, give_way
 from arcp_trio.runtime.job.outcome import sound_copy
+from arcp_trio.runtime.job.provisioning import explained
 from arcp_trio.runtime.tracing import NO_SPAN, Span
 from arcp_trio.wire.errors import CODES, ArcpError, InternalError, JobCancelled
 from arcp_trio.wire.events import InvalidEvent
@@ -90,7 +91,7 @@ class OpenCall:
         if isinstance(error, InvalidEvent):
             return InternalError("the tool's result cannot be sent")
         if isinstance(error, Exception):
-            known = self._job.explained(error)
+            known = explained(self._job, error)
             sound = None if known is None else self._sound(known)
             return sound or InternalError("the tool call failed")
         return JobCancelled("the tool call was given up")

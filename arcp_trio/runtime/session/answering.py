@@ -39,12 +39,13 @@ class Answering:
             InternalError: it is too large.
         """
         policy, principal = self._core.policy, self._session.principal
-        job = self._jobs.live.get(message.job_id)
+        job = self._jobs.with_questions(message.job_id)
         if job is None or not policy.may_observe(principal, job.principal):
             # The same work for a job of somebody else as for no job at all.
             await self._session.reads.owner(message.job_id)
             raise _no_question()
-        question = job.questions.find(job, message.question_id)
+        await job.memory.until_loaded()
+        question = job.questions.find(message.question_id)
         if question is None:
             raise _no_question()
         if not policy.may_answer(principal, job.principal):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from arcp_trio.runtime.session.outbox import AfterNumber, Promise
 from arcp_trio.runtime.session.session import Session
 from arcp_trio.runtime.session.watch import Watch
-from arcp_trio.store.records import Entry, Inline, LogItem, Mark, Range
+from arcp_trio.store.records import HOLES, Entry, Inline, LogItem, Mark, Range
 from arcp_trio.store.writes import AppendLog
 
 if TYPE_CHECKING:
@@ -157,3 +157,13 @@ class Batch:
             first_seq, first_index, count = self._run
             self._items.append(Range(first_seq, self._run_job, first_index, count))
             self._run = None
+
+
+def goes_to_anyone(entry: Entry) -> bool:
+    """Return whether any session gets the entry as it is, and the job goes on after it."""
+    return (
+        entry.feature is None
+        and entry.child is None
+        and not entry.terminal
+        and entry.tail[0] != HOLES
+    )

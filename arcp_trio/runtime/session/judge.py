@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
 
 import attrs
 
@@ -16,13 +17,16 @@ from arcp_trio.store.records import KeyRow
 from arcp_trio.wire.errors import DuplicateKey, InvalidRequest, JobNotFound
 from arcp_trio.wire.features import Feature
 from arcp_trio.wire.fingerprint import fingerprint
-from arcp_trio.wire.json import dumps, loads_exact, loads_object, object_in, text_in
+from arcp_trio.wire.json import loads_exact, loads_object, object_in, text_in
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.job.jobs import Jobs
     from arcp_trio.runtime.session.submission import Submission
     from arcp_trio.wire.messages import Submit
+
+_T = TypeVar("_T")
+_Ts = TypeVarTuple("_Ts")
 
 
 @attrs.frozen
@@ -51,7 +55,7 @@ class Judge:
         Raises:
             ArcpError: the reason why there is no job.
         """
-        wanted, source = self._wanted(submission), _source(submission)
+        wanted, source = self._wanted(submission), _source(submission, None)
         return _new(submission, accept_at_once(self._jobs, wanted, source))
 
     async def decide(self, submission: Submission) -> Decision:
@@ -79,7 +83,12 @@ class Judge:
     # -- a new job
 
     async def _accept(self, submission: Submission) -> Decision:
-        new = await accept(self._jobs, self._wanted(submission), _source(submission))
+        submit = submission.submit
+        key = None
+        if submit.idempotency_key is not None:
+            digest = await self._compare(submission, fingerprint, submit)
+            key = IdempotencyKey(submit.idempotency_key, digest)
+        new = await accept(self._jobs, self._wanted(submission), _source(submission, key))
         await new.stored()
         return _new(submission, new)
 
@@ -94,7 +103,7 @@ class Judge:
         return Wanted(
             lease=granted(self._core, submission.session.principal, agent, asked),
             agent=agent,
-            input=dumps(submit.input),
+            input=submit.input_text.text,
             max_runtime=submit.max_runtime_sec,
         )
 
@@ -109,7 +118,7 @@ class Judge:
 
         For another session the watch begins with the job's first event, while the job runs.
         """
-        if not _is_same(submission.submit, known):
+        if not await self._compare(submission, _is_same, submission.submit, known):
             raise DuplicateKey("this idempotency key came with other parameters before")
         session = submission.session
         tail = accepted_tail(loads_exact(known.accepted), submission.request.id)
@@ -129,7 +138,20 @@ class Judge:
                 f"{known.job_id}, the job of this idempotency_key, has ended, and its end is"
                 " no longer kept: another key starts another job"
             )
-        return Decision(tail, Watch(session, row.job_id, None, row.length - 1), again=again)
+        cursor: int | None = row.length - 1
+        if row.session_id == session.id and not again:
+            # Its own job, of which it was not told before the process died: it is owed everything.
+            cursor = await session.reads.index_after(row.job_id, 0)
+        return Decision(tail, Watch(session, row.job_id, None, cursor or 0), again=again)
+
+    async def _compare(
+        self, submission: Submission, compare: Callable[[*_Ts], _T], *values: *_Ts
+    ) -> _T:
+        """Look at the parameters of a submit; at large ones in the principal's turn."""
+        if not submission.submit.is_large:
+            return compare(*values)
+        async with self._core.long_steps.turn(submission.session.principal):
+            return compare(*values)
 
 
 def _is_same(submit: Submit, known: KeyRow) -> bool:
@@ -145,9 +167,8 @@ def _new(submission: Submission, new: NewJob) -> Decision:
     return Decision(new.tail, Watch(submission.session, new.job.id, new.job), new)
 
 
-def _source(submission: Submission) -> JobSource:
-    session, submit = submission.session, submission.submit
-    key = submit.idempotency_key
+def _source(submission: Submission, key: IdempotencyKey | None) -> JobSource:
+    session = submission.session
     return JobSource(
         principal=session.principal,
         session_id=session.id,
@@ -156,8 +177,8 @@ def _source(submission: Submission) -> JobSource:
         sends_chunks=Feature.RESULT_CHUNK in session.features,
         wants_credentials=submission.wants_credentials,
         request_id=submission.request.id,
-        key=None if key is None else IdempotencyKey(key, fingerprint(submit)),
-        forget=_is_forgotten(submit),
+        key=key,
+        forget=_is_forgotten(submission.submit),
     )
 
 

@@ -60,7 +60,7 @@ class Lister:
         page: list[tuple[JobRow, JsonObject]] = []
         room = core.limits.frame_bytes_out - PAGE_ALLOWANCE
         for row in found[: message.page_size]:
-            entry = to_json(self._entry(row))
+            entry = to_json(await self._entry(row))
             # The store counts acceptances: where it has stopped for their size, this stops, too.
             room -= max(len(dumps(entry)), len(row.accepted))
             if room < 0 and page:
@@ -95,7 +95,7 @@ class Lister:
             query = attrs.evolve(query, created_before=parse_rfc3339(wanted.created_before))
         return query
 
-    def _entry(self, row: JobRow) -> JobEntry:
+    async def _entry(self, row: JobRow) -> JobEntry:
         job = self._jobs.live.get(row.job_id)
         now = row if job is None else _as_it_is_now(row, job)
         accepted = loads_exact(row.accepted)
@@ -111,14 +111,16 @@ class Lister:
             trace_id=row.trace_id,
             last_event_seq=row.last_seq,
             brief=_brief(now, accepted),
-            waiting=None if job is None else self._waiting(job),
+            waiting=await self._waiting(row.job_id),
         )
 
-    def _waiting(self, job: Job) -> WaitingFor | None:
+    async def _waiting(self, job_id: str) -> WaitingFor | None:
         """Return what a job asks people, for clients that know questions."""
-        if Feature.QUESTIONS not in self._session.features:
+        job = self._jobs.with_questions(job_id)
+        if job is None or Feature.QUESTIONS not in self._session.features:
             return None
-        questions = job.questions.listed(job)
+        await job.memory.until_loaded()
+        questions = job.questions.listed()
         return WaitingFor(questions=questions) if questions else None
 
 

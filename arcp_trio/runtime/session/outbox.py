@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import attrs
-import trio
 
 from arcp_trio.runtime.farewell import Farewell
 from arcp_trio.runtime.wake import Wake
@@ -93,7 +91,7 @@ class Attach:
 class Leave:
     """The connection is to be closed after everything before this.
 
-    With `caught_up`, but after every event that the session is owed by then.
+    With `caught_up`, also after every event that the session is owed by then.
     """
 
     attachment: Attachment
@@ -101,23 +99,18 @@ class Leave:
     caught_up: bool = False
 
 
-@attrs.define(eq=False)
-class Look:
-    """Nothing is for the client, but the scribe may have to stop: the session is not needed."""
-
-
 Item = Promise | Answer | Repeat | Unwatch | Attach | Leave
 """What keeps its place and is never dropped."""
 
-OutboxItem = Hints | Item | Look
+OutboxItem = Hints | Item
 
 
 class Outbox:
-    """A memory channel with one consumer, the scribe.
+    """A queue with one consumer, the scribe.
 
-    The channel itself is not bounded. `hint` drops hints past `outbox_items` and the clerk waits in
-    `room_for_answers`, but a promise must always find its place. While the scribe is busy, hints of
-    one watch in a row share an item.
+    The queue itself is not bounded. `hint` drops hints past `outbox_items` and the clerk waits in
+    `room_for_answers`, but a promise must always find its place. Hints of one watch in a row share
+    an item.
     """
 
     def __init__(self, limits: Limits, share: Share) -> None:
@@ -137,8 +130,19 @@ class Outbox:
         self._last_hints: Hints | None = None
         """The last item, if the scribe has not taken it and entries may be added to it."""
         self._answered = Wake()
-        self._send, self.items = trio.open_memory_channel[OutboxItem](math.inf)
-        """`items` is where the scribe waits for the next one; `take` returns all that are there."""
+        self._items: list[OutboxItem] = []
+        self.plain = True
+        """Nothing but hints and promises is here, which the scribe numbers in one step."""
+        self.before_group: Callable[[], None] | None = None
+        """Has the scribe number what is here, if it is plain, before the store takes a group."""
+        self._announced = False
+        """The scribe is about to do so."""
+        self.scribe_sleeps = False
+        """The scribe's task waits in `wait`."""
+        self._wake_scribe = Wake()
+
+    def __len__(self) -> int:
+        return len(self._items)
 
     # -- its session's state
 
@@ -181,7 +185,7 @@ class Outbox:
             last.entries.append(entry)  # costs a fraction of another item
         else:
             last = self._last_hints = Hints(watch, [entry])
-            self._send.send_nowait(last)
+            self._add(last)
 
     def tell(self, item: Item) -> None:
         """Add an item after everything before it."""
@@ -191,13 +195,20 @@ class Outbox:
             self._told_bytes += size
             self._share.take(size)
         self._last_hints = None
-        self._send.send_nowait(item)
+        self.plain = self.plain and isinstance(item, Promise)
+        self._add(item)
 
-    def look(self) -> None:
-        """Have the scribe look whether the session is still needed."""
-        if not self.items.statistics().current_buffer_used:
-            self._last_hints = None
-            self._send.send_nowait(Look())
+    def _add(self, item: OutboxItem) -> None:
+        self._items.append(item)
+        if self.before_group is None or not self.plain:
+            self._wake_scribe.set()
+        elif not self._announced:
+            self._announced = True
+            self.before_group()
+
+    def wake_scribe(self) -> None:
+        """Have the scribe's task look what there is to do, and whether the session is needed."""
+        self._wake_scribe.set()
 
     def answer_due(self) -> None:
         """Count a request that waits for its turn to be answered like an answer."""
@@ -228,19 +239,25 @@ class Outbox:
 
     # -- emptying it
 
+    async def wait(self) -> None:
+        """Wait until there is something that only the scribe's task can do."""
+        self.scribe_sleeps = True
+        try:
+            await self._wake_scribe.wait()
+        finally:
+            self.scribe_sleeps = False
+
     def take(self) -> list[OutboxItem]:
         """Return everything that is there."""
-        taken: list[OutboxItem] = []
+        taken, self._items = self._items, []
         self._last_hints = None
-        try:
-            while True:
-                taken.append(self.items.receive_nowait())
-        except trio.WouldBlock:
-            return taken
+        self.plain = True
+        self._announced = False
+        return taken
 
-    def taken(self, hints: int) -> None:
-        """Stop counting `hints` entries: the scribe has dealt with them."""
-        self.hints -= hints
+    def numbered(self, items: Sequence[OutboxItem]) -> None:
+        """Stop counting the entries that were hinted at: the scribe has dealt with them."""
+        self.hints -= sum(len(item.entries) for item in items if isinstance(item, Hints))
 
     def dealt_with(self, told: Sequence[Item]) -> None:
         """Stop counting items other than hints: the scribe has dealt with them."""

@@ -43,21 +43,26 @@ class Publisher:
 
         Return as soon as the batch is being committed, so that the next one can be numbered.
         """
+        if batch.logged:
+            await self.put(batch).begun()
+        elif batch.series:
+            unsent = self._session.outbox.unsent
+            await self.all_stored()
+            if unsent is not None:
+                unsent.extend(batch.series)
+
+    def put(self, batch: Batch) -> Group:
+        """Have the log row of a batch stored, and the batch sent after that."""
         session = self._session
         unsent = session.outbox.unsent
         if unsent is not None and self._record.top > batch.after_seq:
             self._press(batch)
-        if batch.logged:
-            write = batch.write()
-            told = session.accepting.intersection(write.watched)
-            group = self._last = self._put(write, told)
-            session.hold()
-            group.then(partial(self._send, batch.series, unsent, write.top, told))
-            await group.begun()
-        elif batch.series:
-            await self.all_stored()
-            if unsent is not None:
-                unsent.extend(batch.series)
+        write = batch.write()
+        told = session.accepting.intersection(write.watched)
+        group = self._last = self._put(write, told)
+        session.hold()
+        group.then(partial(self._send, batch.series, unsent, write.top, told))
+        return group
 
     def _put(self, write: AppendLog, told: Iterable[str]) -> Group:
         session = self._session

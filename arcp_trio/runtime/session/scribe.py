@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Final
 
 from arcp_trio.runtime.farewell import Farewell
 from arcp_trio.runtime.notices import refusal, store_trouble
-from arcp_trio.runtime.session.batch import Batch
+from arcp_trio.runtime.session.batch import Batch, goes_to_anyone
 from arcp_trio.runtime.session.outbox import (
     Answer,
     Attach,
     Hints,
     Leave,
-    Look,
     OutboxItem,
     Promise,
     Repeat,
@@ -27,7 +26,7 @@ from arcp_trio.runtime.session.session import Session
 from arcp_trio.runtime.session.watch import Watch
 from arcp_trio.store.errors import StoreError
 from arcp_trio.store.interface import JournalTrimmed, Owed
-from arcp_trio.store.records import HOLES, Entry
+from arcp_trio.store.records import Entry
 from arcp_trio.transport.close_codes import CloseCode
 from arcp_trio.wire.errors import ResumeWindowExpired
 
@@ -48,6 +47,9 @@ class Scribe:
     A hint below its watch's cursor is skipped, and one at the cursor is numbered. A hint above it
     means that the session is behind: then the scribe reads the journals, merged in the order in
     which the jobs emitted, until the session is owed nothing.
+
+    Most often nothing has to be waited for. Then the task sleeps on, and the store's writer has the
+    scribe number what is in the outbox in one step, before each group.
     """
 
     def __init__(self, core: Core, jobs: Jobs, session: Session) -> None:
@@ -59,23 +61,66 @@ class Scribe:
         self._publisher = Publisher(core, session)
         self._leave: Leave | None = None
         """Carried out once the session is caught up."""
+        self._failure: Exception | None = None
+        """What the task is to fail with: a step before a group of the store failed."""
 
     async def run(self) -> None:
         """Consume the outbox for as long as the session is needed in memory."""
         session, outbox = self._session, self._outbox
+        outbox.before_group = self._have_numbered
         while session.needed:
             items = outbox.take()
-            if not items and not self._catching_up:
-                items = [await outbox.items.receive(), *outbox.take()]
-            await self._take(items)
+            if items or self._catching_up:
+                await self._take(items)
+            else:
+                await outbox.wait()
+            if self._failure is not None:
+                raise self._failure
             if self._catching_up:
-                await (
-                    self._publisher.all_stored()
-                )  # the journals to be read are stored, even a new job's
+                # The journals to be read are stored then, even a new job's.
+                await self._publisher.all_stored()
             if outbox.unsent is not None:
                 await outbox.unsent.room()
             if self._catching_up:
                 await self._catch_up()
+
+    # -- numbering without a wait
+
+    def _have_numbered(self) -> None:
+        """Number what is in the outbox before the store takes its next group."""
+        if self._store.trouble is None:
+            self._store.before_group(self._number_at_once)
+        else:
+            self._outbox.wake_scribe()  # which tells the client of the trouble
+
+    def _number_at_once(self) -> None:
+        """Number hints and promises in one step, so that events and numbers share a group.
+
+        Whatever has to wait for something is left to the task.
+        """
+        outbox = self._outbox
+        if not outbox.scribe_sleeps:
+            return  # the task takes what is there before it sleeps
+        has_room = outbox.unsent is None or outbox.unsent.has_room
+        if not outbox.plain or self._catching_up or not has_room:
+            outbox.wake_scribe()
+            return
+        try:
+            self._number_plain(outbox.take())
+        except Exception as error:  # noqa: BLE001 - it is for this session, and not for the store
+            self._failure = error
+        if self._failure is not None or self._catching_up:
+            outbox.wake_scribe()
+
+    def _number_plain(self, items: Sequence[OutboxItem]) -> None:
+        batch = Batch(self._session, self._live)
+        for item in items:
+            assert isinstance(item, Hints | Promise)
+            self._add(batch, item)
+        self._outbox.numbered(items)
+        if batch.logged:
+            self._publisher.put(batch)
+        self._dealt_with(items)
 
     @property
     def _catching_up(self) -> bool:
@@ -85,39 +130,42 @@ class Scribe:
     def _owed_something(self) -> bool:
         return any(watch.behind for watch in self._session.watches.values())
 
+    # -- numbering in the task
+
     async def _take(self, items: Sequence[OutboxItem]) -> None:
-        session, outbox = self._session, self._outbox
-        batch = Batch(session, self._live)
-        hints = 0
-        told = [item for item in items if not isinstance(item, Hints | Look)]
+        batch = Batch(self._session, self._live)
         for item in items:
             match item:
-                case Hints():
-                    hints += len(item.entries)
-                    if not outbox.behind:
-                        self._number_all(batch, item.watch, item.entries)
-                case Look():
-                    pass
-                case Answer() | Promise():
-                    self._say(batch, item)
+                case Hints() | Answer() | Promise():
+                    self._add(batch, item)
                 case Repeat():
                     # First the row of the log in which the watch may have ended.
                     await self._publisher.publish(batch)
-                    batch = Batch(session, self._live)
+                    batch = Batch(self._session, self._live)
                     self._repeat(batch, item)
                 case Unwatch():
                     batch.unwatch(item.watch)
                     await self._publisher.publish(batch)
-                    batch = Batch(session, self._live)
+                    batch = Batch(self._session, self._live)
                 case Attach() | Leave():
                     await self._publisher.publish(batch)
-                    batch = Batch(session, self._live)
+                    batch = Batch(self._session, self._live)
                     await self._publisher.all_stored()
                     self._switch(item)
-        outbox.taken(hints)  # before the wait, during which the outbox fills again
+        self._outbox.numbered(items)  # before the wait, during which the outbox fills again
         await self._publisher.publish(batch)
-        outbox.dealt_with(told)
-        session.release(len(told))
+        self._dealt_with(items)
+
+    def _add(self, batch: Batch, item: Hints | Answer | Promise) -> None:
+        if not isinstance(item, Hints):
+            self._say(batch, item)
+        elif not self._outbox.behind:
+            self._number_all(batch, item.watch, item.entries)
+
+    def _dealt_with(self, items: Sequence[OutboxItem]) -> None:
+        told = [item for item in items if not isinstance(item, Hints)]
+        self._outbox.dealt_with(told)
+        self._session.release(len(told))
 
     async def _catch_up(self) -> None:
         session = self._session
@@ -131,7 +179,7 @@ class Scribe:
                 return
             except StoreError:
                 log.exception("catching up failed", extra=session.facts)
-                self._lose_connection()
+                self._session.lose_connection(store_trouble())
                 return
             if not owed:
                 await self._store.flushed()
@@ -160,7 +208,7 @@ class Scribe:
     def _number_all(self, batch: Batch, watch: Watch, entries: Sequence[Entry]) -> None:
         """Number consecutive entries of a job; in one step, if all of them are ordinary events."""
         outbox = self._outbox
-        tails = [entry.tail for entry in entries if _goes_to_anyone(entry)]
+        tails = [entry.tail for entry in entries if goes_to_anyone(entry)]
         if (
             len(tails) == len(entries)
             and entries[0].index == watch.cursor
@@ -225,13 +273,6 @@ class Scribe:
         else:
             unsent.end(item.farewell)
 
-    def _lose_connection(self) -> None:
-        """End the connection and number no more: the next connection is sent what is owed."""
-        session = self._session
-        if session.attached is not None:
-            session.attached.fail(store_trouble(), CloseCode.FAILED)
-        session.stop_numbering()
-
     async def _give_up(self, gone: JournalTrimmed) -> None:
         """Tell the client that events it is owed are gone, rather than go on with a hole.
 
@@ -254,13 +295,3 @@ class Scribe:
         outbox.caught_up()
         if outbox.unsent is not None:
             outbox.unsent.end(Farewell(CloseCode.POLICY, "events are gone", told))
-
-
-def _goes_to_anyone(entry: Entry) -> bool:
-    """Whether any session gets the entry as it is, and the job goes on after it."""
-    return (
-        entry.feature is None
-        and entry.child is None
-        and not entry.terminal
-        and entry.tail[0] != HOLES
-    )

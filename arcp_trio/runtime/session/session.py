@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.session.clerk import Command
     from arcp_trio.runtime.session.watch import Watch
     from arcp_trio.store.records import SessionRow
+    from arcp_trio.wire.errors import ArcpError
 
 
 class Session:
@@ -159,6 +160,12 @@ class Session:
             self._detached.set()
             self._look_whether_needed()
 
+    def lose_connection(self, error: ArcpError) -> None:
+        """End the connection and number no more: the next connection is sent what is owed."""
+        if self.attached is not None:
+            self.attached.fail(error, CloseCode.FAILED)
+        self.stop_numbering()
+
     def stop_numbering(self) -> None:
         """Have the scribe number nothing: what the session is owed stays in the journals."""
         self.outbox.detach()
@@ -190,7 +197,7 @@ class Session:
     def _look_whether_needed(self) -> None:
         # Every command and answer comes by here: the scribe is woken only when it has to stop.
         if not self.needed:
-            self.outbox.look()
+            self.outbox.wake_scribe()
 
     @property
     def needed(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import count, repeat
 from typing import TYPE_CHECKING
 
@@ -38,6 +38,8 @@ class Unsent:
         self._share = share
         self.wake_sender = Wake()
         """Wakes the sender."""
+        self.send_at_once: Callable[[], None] | None = None
+        """Sends what is here, or wakes the sender; None while the sender is awake."""
         self._wake_scribe = Wake()
         self.wake_clerk = Wake()
         """Wakes the clerk, which takes no command while too much waits to be sent."""
@@ -81,7 +83,10 @@ class Unsent:
                 if not first_seq:
                     self._answer_bytes += size
             self._share.take(self._bytes - before)
-            self.wake_sender.set()
+            if self.send_at_once is None:
+                self.wake_sender.set()
+            else:
+                self.send_at_once()
 
     def end(self, farewell: Farewell) -> None:
         """Have the sender close the connection after the frames that are here."""

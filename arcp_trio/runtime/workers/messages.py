@@ -18,7 +18,6 @@ from arcp_trio.wire.errors import (
     JobCancelled,
     JobFailed,
     JobTimedOut,
-    Unanswered,
     error_from_payload,
 )
 from arcp_trio.wire.events import InvalidEvent
@@ -158,10 +157,9 @@ _OF_PYTHON: Final[dict[str, type[Exception]]] = {
     each.__name__: each
     for each in (InvalidEvent, ValueError, TypeError, KeyError, AssertionError, RuntimeError)
 }
-_OF_CLASSES: Final[dict[str, type[ArcpError]]] = {
-    each.__name__: each for each in (JobFailed, JobCancelled, JobTimedOut, Unanswered)
+_OF_CHILDREN: Final[dict[str, type[ArcpError]]] = {
+    each.__name__: each for each in (JobFailed, JobCancelled, JobTimedOut)
 }
-"""Errors whose code does not tell their class."""
 
 
 class ErrorInProcess(Exception):  # noqa: N818 - what it stands for may be anything
@@ -195,7 +193,7 @@ def error_of(data: bytes) -> BaseException:
     name = str(fields["class"])
     if "arcp" in fields:
         error = error_from_payload(object_in(fields["arcp"]))
-        kind = _OF_CLASSES.get(name)
+        kind = _OF_CHILDREN.get(name)
         if kind is None or type(error) is kind:
             return error
         return kind(

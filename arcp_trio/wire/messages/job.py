@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Final
 import attrs
 
 from arcp_trio.wire.errors import ArcpError
-from arcp_trio.wire.json import JsonObject, JsonValue
+from arcp_trio.wire.json import JsonObject, JsonText, JsonValue, dumps
 from arcp_trio.wire.rules import (
     KEEP_NULL,
     VENDOR,
@@ -63,6 +63,17 @@ class Submit:
     idempotency_key: Identifier | None = None
     max_runtime_sec: PositiveInt | None = None
     extras: SubmitExtras | None = attrs.field(default=None, metadata={WIRE_NAME: VENDOR})
+
+    @property
+    def input_text(self) -> JsonText:
+        """The input as JSON; a large one is nothing else."""
+        given: object = self.input
+        return given if isinstance(given, JsonText) else JsonText(dumps(self.input))
+
+    @property
+    def is_large(self) -> bool:
+        """Whether the input is not decoded, because that may take milliseconds."""
+        return isinstance(self.input, JsonText)
 
 
 @attrs.frozen(kw_only=True)

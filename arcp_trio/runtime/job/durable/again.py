@@ -83,7 +83,7 @@ def revive(
         agent_run=AgentRun(
             grace=core.limits.cancel_grace_seconds,
             max_runtime=durability.max_runtime,
-            used=0.0 if row.started_at is None else core.clock.now() - row.started_at,
+            deadline=_deadline(core, row, durability),
         ),
         memory=Memory(
             core,
@@ -91,6 +91,7 @@ def revive(
             durable=True,
             run=durability.run,
             fruitless_runs=durability.fruitless_runs,
+            loaded=trio.Event(),
         ),
         sends_chunks=durability.sends_chunks,
         parent=parent,
@@ -114,6 +115,14 @@ def revive(
     return job
 
 
+def _deadline(core: Core, row: JobRow, durability: Durability) -> float | None:
+    """Return the end of the job's time limit, which counts from its first run on."""
+    if durability.max_runtime is None or row.started_at is None:
+        return None
+    used = core.clock.now() - row.started_at
+    return trio.current_time() + durability.max_runtime - used
+
+
 def _lease(accepted: JsonObject) -> Lease:
     lease, constraints = accepted["lease"], accepted.get("lease_constraints")
     assert isinstance(lease, dict)
@@ -134,6 +143,12 @@ class Beginnings:
 
     async def run(self, waiting: Sequence[Job]) -> None:
         """Begin each job: first those that may end the process, one by one, then all others."""
+        async with trio.open_nursery() as nursery:
+            # At once, not at the pace: what they ask can be answered before they are begun.
+            nursery.start_soon(_remember_all, waiting, name="memories of durable jobs")
+            await self._begin_all(waiting)
+
+    async def _begin_all(self, waiting: Sequence[Job]) -> None:
         pause = 1 / self._core.limits.jobs_begun_per_second
         suspects = [job for job in waiting if job.memory.fruitless_runs >= ALONE]
         others = [job for job in waiting if job.memory.fruitless_runs < ALONE]
@@ -152,6 +167,7 @@ class Beginnings:
 async def _call_again(job: Job) -> None:
     """Call a job's agent again, or end the job if it must not go on."""
     try:
+        job.decide_if_late()
         if job.outcome is None:
             await _prepare(job)
     except Exception as error:  # a fence: what fails here ends the job alone
@@ -164,16 +180,17 @@ async def _call_again(job: Job) -> None:
 
 
 async def _prepare(job: Job) -> None:
-    """Read what the job remembers, get its credentials, and store that it runs again.
+    """Wait until the job remembers, get its credentials, and store that it runs again.
 
     A job that is to end while it waits is not prepared any further.
     """
     with trio.CancelScope() as scope:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_until_decided, job, scope, name=f"end of the wait of {job.id}")
-            await _remember(job)
+            await job.memory.until_loaded()
             _refuse_if_fruitless(job)
             await _get_credentials(job)
+            job.decide_if_late()
             if job.outcome is None and not job.suspended:
                 await _store_run(job)
             nursery.cancel_scope.cancel(reason="the job is prepared")
@@ -181,16 +198,27 @@ async def _prepare(job: Job) -> None:
 
 async def _until_decided(job: Job, scope: trio.CancelScope) -> None:
     """Cancel the preparation once the job is to end: at a time limit, or because it is asked to."""
-    run, lease_ends = job.agent_run, job.authority.deadline
-    limit_ends = math.inf
-    if run.max_runtime is not None:
-        limit_ends = trio.current_time() + run.max_runtime - run.used
-    with trio.move_on_at(min(limit_ends, math.inf if lease_ends is None else lease_ends)):
+    deadlines = (job.agent_run.deadline, job.authority.deadline)
+    with trio.move_on_at(min((each for each in deadlines if each is not None), default=math.inf)):
         await job.decided.wait()
     scope.cancel(reason="the job is to end")
 
 
-async def _remember(job: Job) -> None:
+async def _remember_all(jobs: Sequence[Job]) -> None:
+    """Give each job what its earlier runs have left, and the questions that they have asked."""
+    for job in jobs:
+        try:
+            if job.outcome is None:
+                await _load(job)
+                job.questions.restore(job)
+        except Exception:  # a fence, as in `_call_again`
+            log.exception("memos cannot be read", extra=job.facts)
+            job.decide(outcome.failed(InternalError("the job could not be begun again")))
+        assert job.memory.loaded is not None
+        job.memory.loaded.set()
+
+
+async def _load(job: Job) -> None:
     pause = FIRST_PAUSE_SECONDS
     while True:
         try:
@@ -204,10 +232,10 @@ async def _remember(job: Job) -> None:
 
 
 def _refuse_if_fruitless(job: Job) -> None:
-    """Refuse to call an agent that has ended the process again and again.
+    """Refuse to call an agent that has ended the process several times.
 
     Raises:
-        InternalError: it has.
+        InternalError: it has ended the process too often.
     """
     most = job.core.limits.runs_without_progress
     if job.memory.fruitless_runs >= most:
@@ -217,7 +245,7 @@ def _refuse_if_fruitless(job: Job) -> None:
 
 
 async def _get_credentials(job: Job) -> None:
-    """Have credentials minted anew; an upstream that does not answer is asked again."""
+    """Mint new credentials; ask again an upstream that does not answer."""
     if job.wallet is None:
         return
     pause = FIRST_PAUSE_SECONDS

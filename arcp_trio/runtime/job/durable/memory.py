@@ -1,4 +1,4 @@
-"""What a job remembers: its memos by key, and the events that it has had told."""
+"""What a job remembers: its memos by key, and the events that it has emitted."""
 
 from __future__ import annotations
 
@@ -35,13 +35,15 @@ class Memory:
     run: int = 1
     """Which call of the agent this is."""
     fruitless_runs: int = 1
-    """How many runs in a row, up to this one, have come to no memo and to no wait."""
+    """How many runs in a row, up to this one, have made no memo and reached no wait."""
+    loaded: trio.Event | None = None
+    """Set once what earlier runs have left is read; None if there were none."""
     progressed: trio.Event = attrs.field(factory=trio.Event)
-    """Set once this run has come to a new memo, or to a wait."""
+    """Set once this run has made a memo, or waits."""
     _known: dict[str, Memo] = attrs.field(factory=dict[str, Memo])
-    """The memos of earlier runs that this one has not come to."""
+    """The memos of earlier runs that this one has not reached."""
     _asked: set[str] = attrs.field(factory=set[str])
-    """The keys that this run has come to."""
+    """The keys that this run has used."""
     _open: dict[str, tuple[str, JsonObject]] = attrs.field(
         factory=dict[str, tuple[str, "JsonObject"]]
     )
@@ -51,17 +53,23 @@ class Memory:
     _size: int = 0
     """Bytes of all memos."""
     _told: dict[bytes, list[int]] = attrs.field(factory=dict[bytes, list[int]])
-    """Indexes of events that earlier runs had told and this one has not come to, by digest."""
+    """Indexes of events that earlier runs have emitted and this one has not, by digest."""
     _last: Group | None = None
     """The store's group in which the newest memo is."""
 
     # -- from earlier runs
+
+    async def until_loaded(self) -> None:
+        """Wait until what earlier runs have left is read, if there were any."""
+        if self.loaded is not None:
+            await self.loaded.wait()
 
     async def load(self, reads: Reads) -> None:
         """Read what earlier runs have left."""
         for memo in await reads.memos(self.job_id):
             self._known[memo.key] = memo
             self._note_size(memo)
+        self._told.clear()  # the store may have failed in between, before
         index: int | None = 0
         while index is not None:
             piece, index = await reads.said(self.job_id, index)
@@ -69,7 +77,7 @@ class Memory:
                 self._told.setdefault(known, []).append(at)
 
     def passes_over(self, event: bytes) -> bool:
-        """Return whether an earlier run has had this event told; each of its events is one here."""
+        """Return whether an earlier run has emitted this event; each of its events counts once."""
         if not self._told:
             return False
         known = digest(event)
@@ -87,22 +95,35 @@ class Memory:
         finished = [key for key, memo in self._known.items() if b'"done":' in memo.value]
         return named(finished[-1]) if finished else None
 
-    def not_come_to(self) -> str | None:
-        """Say what earlier runs have come to and this one has not; None without it."""
+    def unfinished(self, kind: str) -> list[tuple[str, JsonObject]]:
+        """Return keys and states of what earlier runs have begun of a kind and not finished."""
+        states = [
+            (key, loads_object(memo.value))
+            for key, memo in self._known.items()
+            if memo.kind == kind
+        ]
+        return [(key, state) for key, state in states if "done" not in state]
+
+    def warn_of_the_rest(self, facts: Mapping[str, object]) -> None:
+        """Warn of what earlier runs have done and this one, which has returned, has not."""
         if self._known:
-            return named(next(iter(self._known)))
-        if self._told:
-            return f"the event at index {min(min(each) for each in self._told.values())}"
-        return None
+            place = named(next(iter(self._known)))
+        elif self._told:
+            place = f"the event at index {min(map(min, self._told.values()))}"
+        else:
+            return
+        log.warning(
+            "agent has not reached what it did in an earlier run", extra={**facts, "place": place}
+        )
 
     # -- keys
 
     def begin(self, key: str, kind: str) -> JsonObject | None:
-        """Come to a key, and return its state if an earlier run has left one.
+        """Begin what a key stands for; return the state that an earlier run has left, or None.
 
         Raises:
-            ValueError: this run has come to the key before.
-            RuntimeError: it was something else in an earlier run.
+            ValueError: this run has used the key before.
+            RuntimeError: the key stood for something else in an earlier run.
         """
         if key in self._asked:
             raise ValueError(
@@ -136,7 +157,7 @@ class Memory:
         self._open[key] = kind, state
 
     def reset(self, key: str, index: int) -> None:
-        """Have a later run begin anew what has failed."""
+        """Let a later run begin again what has failed."""
         kind, _ = self._open.pop(key)
         self._keep(Memo(key, kind, index, b"{}"))
 
@@ -147,17 +168,27 @@ class Memory:
             InternalError: it is too much.
         """
         kind, _ = self._open[key]
-        rest = dumps(dict(also))[1:-1]
-        value = b'{%b%b"done":%b}' % (rest, b"," if rest else b"", done)
-        self._keep(Memo(key, kind, index, value))
+        self._keep(Memo(key, kind, index, done_value(done, also)))
         del self._open[key]
 
-    def state_of(self, key: str) -> JsonObject:
-        """Return the state of something that is open."""
-        return self._open[key][1]
+    def settle(self, key: str, index: int, value: bytes) -> None:
+        """Remember the outcome of a question, whether or not this run has reached it.
+
+        Raises:
+            InternalError: it is too much.
+        """
+        if key in self._open:
+            kind, _ = self._open[key]
+            self._keep(Memo(key, kind, index, value))
+            del self._open[key]
+        else:
+            # This is not progress: the run may still be a fruitless one.
+            memo = Memo(key, self._known[key].kind, index, value)
+            self._store(memo)
+            self._known[key] = memo
 
     def refuse_if_too_large(self, key: str, value: bytes) -> None:
-        """Refuse what is too much to remember.
+        """Refuse a memo that exceeds the limits.
 
         Raises:
             InternalError: a limit is reached.
@@ -170,11 +201,14 @@ class Memory:
             raise metrics.refused(limit_hit("memos_bytes", limits.memos_bytes))
 
     def _keep(self, memo: Memo) -> None:
+        self._store(memo)
+        self.note_progress()
+
+    def _store(self, memo: Memo) -> None:
         self.refuse_if_too_large(memo.key, memo.value)
         self._note_size(memo)
         if self.durable:
             self._last = self.core.store.put(KeepMemo(self.job_id, memo))
-        self.note_progress()
 
     def _note_size(self, memo: Memo) -> None:
         size = memo_size(memo)
@@ -191,7 +225,7 @@ class Memory:
     # -- runs
 
     def note_progress(self) -> None:
-        """Note that this run has come to something: it does not count as fruitless."""
+        """Note that this run has made progress: it does not count as fruitless."""
         if not self.progressed.is_set():
             self.progressed.set()
             self.fruitless_runs = 0
@@ -205,9 +239,15 @@ class Memory:
         return self.core.store.put(KeepRun(self.job_id, self.run, self.fruitless_runs))
 
     def suspend(self) -> None:
-        """Store that this run was ended in order, and counts for nothing."""
+        """Store that this run was ended in order: it does not count as fruitless."""
         if self.fruitless_runs:
             self.core.store.put(KeepRun(self.job_id, self.run, self.fruitless_runs - 1))
+
+
+def done_value(done: bytes, also: Mapping[str, JsonValue]) -> bytes:
+    """Return the value of a memo of something that is done: its result, as JSON, and more."""
+    rest = dumps(dict(also))[1:-1]
+    return b'{%b%b"done":%b}' % (rest, b"," if rest else b"", done)
 
 
 def named(key: str) -> str:

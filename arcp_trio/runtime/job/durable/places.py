@@ -21,14 +21,14 @@ MOST_NAME: Final = 200  # characters
 
 
 class Telling(enum.IntEnum):
-    """How an event is told, by the place at which a durable job emits it."""
+    """Whether a later run repeats an event, by the place at which the job emits it."""
 
     ALWAYS = 0
-    """Inside of a step, or by the runtime: a later run has it told again."""
+    """Inside of a step, or by the runtime: a later run emits it again."""
     ONCE = 1
-    """Outside of steps, by code that no run before has come to."""
+    """Outside of steps, by code that no earlier run has reached."""
     UNLESS_TOLD = 2
-    """Outside of steps: it is passed over if a run before has had it told."""
+    """Outside of steps: it is skipped if an earlier run has emitted it."""
 
 
 @attrs.define(eq=False)
@@ -55,13 +55,13 @@ class TaskPlace:
     tool: str | None = None
     """The tool of the `tool_call` block that the code is in."""
     live: bool = False
-    """The task has come to something that no run before has come to."""
+    """The task does something that no earlier run has done."""
     names: Counter[str] = attrs.field(factory=Counter[str])
     """How often each name has come, in this task and this step."""
 
     @property
     def telling(self) -> Telling:
-        """How an event is told that is emitted here."""
+        """How the events that are emitted here are repeated."""
         if self.step is not None:
             return Telling.ALWAYS
         return Telling.ONCE if self.live else Telling.UNLESS_TOLD
@@ -107,14 +107,14 @@ def here(task: object) -> TaskPlace:
 
 
 def go_live(place: TaskPlace) -> None:
-    """Note that the task at this place comes to something new."""
+    """Note that the task at this place does something new."""
     if not place.live:
         _here.set(attrs.evolve(place, live=True))
 
 
 @contextmanager
 def inside(task: object, path: tuple[str | int, ...]) -> Generator[None]:
-    """Be inside of a step for the length of the block."""
+    """Mark the block as the inside of a step."""
     outer = here(task)
     step = OpenStep(path)
     _here.set(TaskPlace(task, step, live=outer.live))
@@ -126,14 +126,14 @@ def inside(task: object, path: tuple[str | int, ...]) -> Generator[None]:
 
 
 def enter_tool(task: object, tool: str) -> TaskPlace:
-    """Be inside of a `tool_call` block from here on; return the place to which `leave` returns."""
+    """Enter a `tool_call` block; return the place to give to `leave`."""
     outer = here(task)
     _here.set(attrs.evolve(outer, tool=tool))
     return outer
 
 
 def leave(outer: TaskPlace) -> None:
-    """Be where the code was before."""
+    """Leave the block, for the place before it."""
     _here.set(outer)
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
+from arcp_trio.runtime.job.refusing import refuse_if_ending, refuse_if_suspended
 from arcp_trio.runtime.job.tools import OpenCall
 from arcp_trio.wire.errors import ArcpError
 from arcp_trio.wire.events import InvalidEvent
@@ -23,10 +24,10 @@ CHILD: Final = "delegation"
 
 
 async def begin(job: Job, key: str, kind: str) -> JsonObject | None:
-    """Come to a key; return its state if an earlier run has left one."""
+    """Begin what a key stands for; return the state that an earlier run has left, or None."""
     await trio.lowlevel.checkpoint_if_cancelled()
-    job.refuse_if_suspended()
-    job.refuse_if_ending()
+    refuse_if_suspended(job)
+    refuse_if_ending(job)
     return job.memory.begin(key, kind)
 
 
@@ -36,7 +37,7 @@ def finish(job: Job, key: str, result: bytes) -> None:
     Raises:
         ArcpError: the job's end is decided, or the result is too large.
     """
-    job.refuse_if_ending()
+    refuse_if_ending(job)
     job.memory.finish(key, job.journal.length, result, {})
 
 
@@ -44,7 +45,7 @@ def fail(job: Job, key: str, failed: int, pause: float) -> float:
     """Remember that a call of a step's function has failed; return when it is to be tried again."""
     again_at = job.core.clock.now() + pause
     if not job.suspended:
-        job.refuse_if_ending()
+        refuse_if_ending(job)
         job.memory.change(key, job.journal.length, failed=failed, again_at=again_at)
     return again_at
 
@@ -116,7 +117,7 @@ def finish_call(job: Job, key: str, call: OpenCall, result: JsonLike, encoded: b
     Raises:
         ArcpError: the job's end is decided, or the result is too large.
     """
-    job.refuse_if_ending()
+    refuse_if_ending(job)
     try:
         job.memory.refuse_if_too_large(key, encoded)
         call.finish(result, to_remember=True)

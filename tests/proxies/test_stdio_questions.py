@@ -1,0 +1,67 @@
+"""Questions of a program are questions of its job: people answer them, and the program goes on."""
+
+from __future__ import annotations
+
+import pytest
+
+from arcp_trio import JobCancelled, Json, Question
+from tests.proxies.runtimes import connected, events_of
+
+MAY_ASK = {"tool.call": ["human.ask"]}
+SCHEMA = {"type": "integer", "minimum": 2}
+
+
+@pytest.mark.parametrize(
+    ("question", "value"),
+    [
+        ({"prompt": "Go?", "options": ["yes", "no"], "to": "Ann", "expires_in": 60}, "no"),
+        ({"prompt": "How many?", "schema": SCHEMA}, 3),
+        ({"prompt": "What?"}, {"any": ["json"]}),
+    ],
+)
+async def test_people_answer_a_program(question: dict[str, Json], value: Json) -> None:
+    """The job asks as the program does, once, and the answer reaches the program."""
+    async with connected() as client:
+        seen: list[Question] = []
+
+        @client.on_question
+        async def answer(asked: Question) -> None:
+            seen.append(asked)
+            await asked.answer(value)
+
+        handle = await client.submit("curious", question, lease=MAY_ASK)
+        events = await events_of(handle)
+        assert await handle.result() == {"answer": value}
+    (asked,) = seen
+    assert (asked.prompt, asked.to) == (question["prompt"], question.get("to"))
+    assert (asked.options, asked.schema) == (question.get("options"), question.get("schema"))
+    kinds = [kind for kind, _ in events]
+    assert kinds == ["tool_call", "x-vendor.arcp-trio.question", "tool_result"]
+    assert events[2][1]["result"] == {"answer": value, "by": "alice"}
+
+
+async def test_a_program_that_may_not_ask() -> None:
+    """A question that the lease does not allow is a tool call that is refused, and told as one."""
+    async with connected() as client:
+        handle = await client.submit("curious", {"prompt": "Go?"})
+        events = await events_of(handle)
+        assert await handle.result() == {"code": "PERMISSION_DENIED"}
+    assert [kind for kind, _ in events] == ["tool_call", "tool_result"]
+
+
+async def test_nobody_answers_a_program() -> None:
+    """The end of the time reaches the program, and the job's question is over, too."""
+    async with connected() as client:
+        handle = await client.submit("curious", {"prompt": "Go?", "expires_in": 1}, lease=MAY_ASK)
+        assert await handle.result() == {"code": "TIMEOUT"}
+        assert [info.waiting async for info in client.jobs()] == [[]]
+
+
+async def test_a_cancelled_job_of_a_program_that_asks() -> None:
+    """A job that is cancelled while its program asks ends as cancelled."""
+    async with connected() as client:
+        handle = await client.submit("curious", {"prompt": "Go?"}, lease=MAY_ASK)
+        await anext(handle.questions())
+        await handle.cancel()
+        with pytest.raises(JobCancelled):
+            await handle.result()

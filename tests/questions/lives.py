@@ -1,0 +1,162 @@
+"""A durable agent that asks, and runtimes that are killed and started again over what it stored."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from typing import Final
+
+import trio
+
+from arcp_trio import Agents, JobContext, Json, Limits, MemoryStore, Policy, Runtime, Unanswered
+from arcp_trio.store.writes import Write
+from arcp_trio.testing import Peer, open_peer, open_peers
+from arcp_trio.testing.frames import Frame
+from arcp_trio.wire.features import CLIENT_FEATURES
+from tests.durability.stores import copy_into
+from tests.durable.stage import DurableStore
+from tests.jobs.doer import SteppedClock
+from tests.questions.support import MAY_ASK, QUESTION, WAITING, answer
+from tests.stage import make_runtime, simple_agents, stubborn_agents
+
+agents: Final = Agents()
+
+LATE: Final = "Late?"
+"""A question that nobody answers."""
+
+
+@agents.agent("curious", durable=True)
+async def curious(job: JobContext) -> Json:
+    """Ask what the input lists, one after the other, and return the answers."""
+    await job.log("begun")
+    answers: list[Json] = []
+    for question in job.input:
+        try:
+            answers.append(await job.ask(**question))
+        except Unanswered:
+            answers.append("nobody")
+        await job.log(f"{len(answers)} answered")
+    return answers
+
+
+@agents.agent("stepper", durable=True)
+async def stepper(job: JobContext) -> Json:
+    """Ask inside of a step, with words before and after the question."""
+
+    async def talk() -> Json:
+        await job.log("thinking")
+        answer = await job.ask("a?")
+        await job.log("heard")
+        return [answer, await job.ask("b?")]
+
+    return await job.step("talk", talk)
+
+
+@agents.agent("stubborn-asker", durable=True)
+async def stubborn_asker(job: JobContext) -> Json:
+    """Ask, and wait for the answer also when the job is suspended."""
+    with trio.CancelScope(shield=True):
+        try:
+            return await job.ask(LATE, expires_in=10)
+        except Unanswered:
+            return "nobody"
+
+
+class Snapshots(DurableStore):
+    """A store that keeps a copy of what is committed after each group."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.taken: list[DurableStore] = []
+
+    @classmethod
+    def of(cls, store: DurableStore) -> Snapshots:
+        """Return one with what is in another store."""
+        return copy_into(cls(), store)
+
+    async def _commit(self, writes: Sequence[Write]) -> None:
+        await super()._commit(writes)
+        self.taken.append(copied(self))
+
+
+def copied(store: MemoryStore) -> DurableStore:
+    """Return what is stored now, as the next process finds it if this one is killed."""
+    return copy_into(DurableStore(), store)
+
+
+@asynccontextmanager
+async def life(
+    store: MemoryStore, limits: Limits | None = None
+) -> AsyncGenerator[tuple[Runtime, Peer]]:
+    """Run a runtime over a store for the length of the block, with a client of alice's."""
+    runtime = make_runtime(
+        agents,
+        simple_agents,
+        stubborn_agents,
+        store=store,
+        clock=SteppedClock(),
+        limits=limits,
+        policy=Policy(approvers={"bob"}, observers={"auditor"}),
+        operators=["operator"],
+    )
+    async with runtime, open_peers(runtime) as peers:
+        peer = await peers.connect()
+        await peer.hello(features=tuple(CLIENT_FEATURES))
+        yield runtime, peer
+
+
+async def begun(peer: Peer, *questions: Frame) -> str:
+    """Submit a job that asks these questions, and return its id."""
+    accepted = await peer.submit("curious", list(questions), lease_request=MAY_ASK)
+    return str(accepted["job_id"])
+
+
+async def waiting(peer: Peer, job_id: str) -> list[Frame]:
+    """Return what a job asks, as a listing has it, with the job's id."""
+    request = await peer.send("session.list_jobs", {})
+    for entry in (await peer.answer("session.jobs", request))["jobs"]:
+        if entry["job_id"] == job_id:
+            asked = entry.get(WAITING, {"questions": []})["questions"]
+            return [{**question, "job_id": job_id} for question in asked]
+    return []
+
+
+async def history(runtime: Runtime, job_id: str) -> list[str]:
+    """Follow a job from its first event to its end; return all that was told, in short."""
+    async with open_peer(runtime) as peer:
+        await peer.hello(features=tuple(CLIENT_FEATURES))
+        peer.patience = 1_000
+        request = await peer.send("job.subscribe", {"job_id": job_id, "history": True})
+        await peer.answer("job.subscribed", request)
+        end = await peer.until_terminal(job_id)
+        events = [frame for frame in peer.seen if frame["type"] == "job.event"]
+        result = end["payload"].get("result", end["payload"].get("code"))
+        bodies = [frame["payload"] for frame in events]
+        return [*(in_short(each["kind"], each["body"]) for each in bodies), str(result)]
+
+
+def in_short(kind: str, body: Json) -> str:
+    """Return an event in a few words."""
+    match kind:
+        case "log":
+            return str(body["message"])
+        case "status":
+            return f"{body['phase']} {body['run']}"
+        case "tool_call":
+            return f"call {body['args']['prompt']}"
+        case "tool_result":
+            return str(body.get("result") or body["error"]["code"])
+        case _:
+            assert kind == QUESTION
+            return f"asks {body['prompt']}"
+
+
+async def answered(runtime: Runtime, job_id: str) -> None:
+    """Answer what a job asks, each with its own words, until cancelled; not what is `LATE`."""
+    async with open_peer(runtime) as peer:
+        await peer.hello(features=tuple(CLIENT_FEATURES))
+        while True:
+            for question in await waiting(peer, job_id):
+                if question["prompt"] != LATE:
+                    await answer(peer, question, f"to {question['prompt']}")
+            await trio.sleep(0.5)
