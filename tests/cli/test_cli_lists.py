@@ -100,8 +100,11 @@ def test_ping_as_json(commands: Commands) -> None:
 
 
 def test_bench(commands: Commands) -> None:
-    """Each figure of `bench` has a value and a unit."""
+    """Each figure of `bench` has a value and a unit; its jobs are not listed afterwards."""
+    before = commands.run("jobs", "--all").out
     figures = commands.run("bench", "--json").objects
+    after = commands.run("jobs", "--all").out
+    assert [after.count(agent) - before.count(agent) for agent in ("echo@", "chatty@")] == [0, 0]
     assert [figure["unit"] for figure in figures] == ["ms", "ms", "1/s", "1/s"]
     assert all(figure["value"] > 0 for figure in figures)
 
