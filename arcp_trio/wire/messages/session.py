@@ -97,7 +97,7 @@ class AgentInfo:
     versions: list[str] | None = None
     default: str | None = None
     durable: list[str] | None = attrs.field(default=None, metadata={WIRE_NAME: DURABLE})
-    """The versions whose jobs survive the runtime; None if there are none."""
+    """The versions whose jobs survive the runtime; None without such versions."""
 
 
 @attrs.frozen(kw_only=True)
