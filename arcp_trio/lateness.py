@@ -1,7 +1,8 @@
-"""Sleeping in a loop that may be held: a late task must not count the delay as silence."""
+"""Waiting for signs of life in a loop that may be held: what was not heard then does not count."""
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 import trio
@@ -10,8 +11,41 @@ LATE_SECONDS: Final = 0.2
 """A loop that is late by more than this was held by something that did not give way."""
 
 
-async def sleep_until(deadline: float) -> bool:
-    """Sleep until `deadline`, and return whether the loop was late."""
-    due = max(deadline, trio.current_time())
-    await trio.sleep_until(deadline)
-    return trio.current_time() - due > LATE_SECONDS
+class HeldTime:
+    """How long the loop was held, as a task notices that sleeps again and again."""
+
+    def __init__(self) -> None:
+        self.total = 0.0
+        """In seconds."""
+        self.before = 0.0
+        """The total before the last sleep."""
+
+    async def sleep_until(self, deadline: float) -> None:
+        """Sleep until `deadline`, and count how much later than that it is."""
+        self.before = self.total
+        due = max(deadline, trio.current_time())
+        await trio.sleep_until(deadline)
+        late = trio.current_time() - due
+        if late > LATE_SECONDS:
+            self.total += late
+
+
+class Patience:
+    """A peer is lost after two intervals without a sign of life.
+
+    Time in which the loop was held does not count, and after such a time the peer has one interval
+    more. So a loop that is late at every interval puts the loss off, but not for ever.
+    """
+
+    def __init__(self, held: HeldTime, interval: float) -> None:
+        self._held = held
+        self._interval = interval
+        self._since = math.inf
+        self._held_before = 0.0
+
+    def ends(self, since: float) -> float:
+        """Return when the peer is lost if there has been no sign of life since then."""
+        if since != self._since:
+            self._since, self._held_before = since, self._held.before
+        held = self._held.total - self._held_before
+        return since + 2 * self._interval + (held + self._interval if held else 0)

@@ -10,6 +10,7 @@ from typing import Final
 import attrs
 
 from bench import report
+from bench.booking import booking
 from bench.clients import clients
 from bench.fanning_out import fan_out
 from bench.figures import FULL, QUICK, USUAL, Family, Row, compare
@@ -43,6 +44,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
     "start": Family(start, most_runs=2, usual=False),
     "leases": Family(leases, sides=(MEMORY,), usual=False),
     "places": Family(placing, sides=(MEMORY,), usual=False),
+    "ledger": Family(booking, sides=(MEMORY,), usual=False),
 }
 """The families, in the order of their rows."""
 

@@ -9,6 +9,9 @@ import attrs
 
 from arcp_trio import Runtime
 
+NAMING_PRINCIPALS = ("arcp_held_most", "arcp_used_most_total")
+"""The metrics that name principals."""
+
 _NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
 _COMMENT = re.compile(rf"# (HELP|TYPE) ({_NAME}) (.+)")
 _SAMPLE = re.compile(rf"({_NAME})(?:\{{(.*)\}})? (\S+)")

@@ -180,7 +180,7 @@ class Client:
             idempotency_key: by default a fresh one.
             max_runtime: after how many seconds the job ends, `timed_out`.
             trace_id: 32 hexadecimal digits; by default fresh ones (§11).
-            forget: have the job leave listings soon after its end, as a measurement or a probe
+            forget: have the job leave listings at its end, as a measurement or a probe
                 may; only the runtime of this project does so, without a lease, and if the job has
                 reported no cost.
 
@@ -289,12 +289,9 @@ class Client:
             ArcpError: while iterating, the class of the refusal's code.
         """
         self._session.require(Feature.LIST_JOBS)
-        filters: dict[str, JsonLike] = {"status": None if status is None else list(status)}
-        filters |= {
-            "agent": agent,
-            "created_after": created_after,
-            "created_before": created_before,
-        }
+        statuses = None if status is None else list(status)
+        created = {"created_after": created_after, "created_before": created_before}
+        filters: dict[str, JsonLike] = {"status": statuses, "agent": agent, **created}
 
         async def page(cursor: str | None) -> JobListing:
             return await self._session.call(list_call(filters, cursor))

@@ -12,7 +12,7 @@ import trio
 from arcp_trio.client.errors import Gap, ProtocolError, Silence
 from arcp_trio.client.events import Event, decode_event
 from arcp_trio.client.unread import UnreadEvents
-from arcp_trio.lateness import sleep_until
+from arcp_trio.lateness import HeldTime, Patience
 from arcp_trio.transport.base import Transport, TransportClosed
 from arcp_trio.wire import envelope
 from arcp_trio.wire.envelope import Envelope, MalformedFrame
@@ -63,7 +63,8 @@ class ClientConnection:
         self._queue, self._queued = trio.open_memory_channel[bytes](math.inf)
         self._heard_at = self._sent_at = trio.current_time()
         self._reading = True
-        self._not_before = -math.inf
+        self._held = HeldTime()
+        self._patience = Patience(self._held, interval)
         self._scope = trio.CancelScope()
         self._why: Exception | None = None
 
@@ -171,10 +172,9 @@ class ClientConnection:
         """Ping when nothing was sent for an interval; end the connection after two silent ones."""
         interval = self._interval
         while True:
-            was_late = await sleep_until(min(self._sent_at + interval, self._lost_at))
+            # This program may hold its own loop, and then cannot hear the runtime.
+            await self._held.sleep_until(min(self._sent_at + interval, self._lost_at))
             now = trio.current_time()
-            if was_late:  # this program's own loop was held, and could not hear the runtime
-                self._not_before = now + interval
             if self._lost_at <= now:
                 self._end(Silence(f"nothing was heard for {2 * interval:g} seconds"))
             elif self._sent_at + interval <= now:
@@ -187,4 +187,4 @@ class ClientConnection:
         silent_since = self._heard_at if self._reading else math.inf
         stuck_since = self._transport.writing_since
         since = silent_since if stuck_since is None else min(silent_since, stuck_since)
-        return max(since + 2 * self._interval, self._not_before)
+        return self._patience.ends(since)

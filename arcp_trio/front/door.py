@@ -18,7 +18,7 @@ from arcp_trio.front import pages
 from arcp_trio.front.origins import Origins
 from arcp_trio.front.pages import Page
 from arcp_trio.front.repeats import Repeats
-from arcp_trio.front.request import BadRequest, Head, read_head
+from arcp_trio.front.request import BadRequest, BadUpgrade, Head, read_head
 from arcp_trio.front.waiting import Visitor, WaitingRoom
 from arcp_trio.runtime.runtime import Runtime
 from arcp_trio.transport import HandshakeFailed, TransportClosed, accept, close_forcefully
@@ -105,7 +105,7 @@ class Door:
         page = pages.page_for(head, self.runtime)
         if page is None:
             await self._attend(stream, head, caller, visitor)
-        elif head.upgrades:  # most likely a client with a wrong URL
+        elif head.upgrade_key is not None:  # most likely a client with a wrong URL
             where = f"a WebSocket at {head.path[:_QUOTED_CHARS]!r}"
             raise _TurnedAway("path", where, page.encode(head))
         else:
@@ -117,12 +117,14 @@ class Door:
         self, stream: trio.abc.Stream, head: Head, caller: Caller, visitor: Visitor
     ) -> None:
         """Open the WebSocket, and have the runtime attend to it."""
+        assert head.upgrade_key is not None, "without one there is a page"
         limits, deadline = self.runtime.limits, visitor.scope.deadline
         welcomed = partial(self.room.leave, visitor)
         try:
             async with accept(
                 stream,
-                received=head.received,
+                key=head.upgrade_key,
+                received=head.rest,
                 max_bytes=limits.frame_bytes_in,
                 first_bytes=limits.first_frame_bytes,
                 peer=caller.peer,
@@ -167,8 +169,9 @@ async def _read_head(stream: trio.abc.Stream) -> Head | None:
     try:
         return await read_head(stream)
     except BadRequest as error:
-        page = Page(error.status, f"{error}\n")
-        raise _TurnedAway("request", str(error), page.encode()) from error
+        reason = "websocket" if isinstance(error, BadUpgrade) else "request"
+        page = Page(error.status, f"{error}\n", headers=error.headers)
+        raise _TurnedAway(reason, str(error), page.encode()) from error
     except trio.BrokenResourceError as error:
         if isinstance(error.__cause__, ssl.SSLError):
             raise _TurnedAway("tls", f"TLS broke off: {error.__cause__}") from error

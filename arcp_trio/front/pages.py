@@ -93,7 +93,7 @@ def page_for(head: Head, runtime: Runtime) -> Page | None:
 def _no_socket(head: Head) -> Page | None:
     if head.method != "GET":
         return _not_allowed("GET")
-    if head.upgrades:
+    if head.upgrade_key is not None:
         return None
     headers = (("Upgrade", "websocket"), ("Connection", "Upgrade"))
     return Page(426, "This is the address of a WebSocket.\n", headers=headers)

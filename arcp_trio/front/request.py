@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import attrs
@@ -20,9 +20,16 @@ _SCHEMES: Final = ("http://", "https://", "ws://", "wss://")
 class BadRequest(Exception):  # noqa: N818 - the name of its HTTP status
     """The peer sent something other than a valid request; `status` is the answer to it."""
 
-    def __init__(self, status: int, message: str) -> None:
+    def __init__(
+        self, status: int, message: str, headers: tuple[tuple[str, str], ...] = ()
+    ) -> None:
         super().__init__(message)
         self.status = status
+        self.headers = headers
+
+
+class BadUpgrade(BadRequest):
+    """The peer sent half an opening handshake of a WebSocket."""
 
 
 @attrs.frozen(kw_only=True)
@@ -36,10 +43,10 @@ class Head:
     """The host that the client asks for; None from an HTTP/1.0 client that names none."""
     origin: str | None
     """The web page that makes the request, as a browser names it; None if not a browser."""
-    upgrades: bool
-    """Whether the request asks for a WebSocket."""
-    received: bytes
-    """All bytes read so far: the head, and perhaps the beginning of what follows."""
+    upgrade_key: str | None
+    """The key of a request for a WebSocket; None if the request is for something else."""
+    rest: bytes
+    """What was read after the head: the beginning of what follows."""
 
 
 async def read_head(stream: trio.abc.Stream) -> Head | None:
@@ -52,22 +59,22 @@ async def read_head(stream: trio.abc.Stream) -> Head | None:
     """
     # h11 checks its bound only while a head is incomplete, so it is given no more than that.
     connection = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES - 1)
-    received = bytearray()
+    left = HEAD_BYTES
     try:
         while True:
-            data = await stream.receive_some(HEAD_BYTES - len(received))
+            data = await stream.receive_some(left)
             connection.receive_data(bytes(data))
-            received += data
+            left -= len(data)
             event = connection.next_event()
             if isinstance(event, h11.Request):
-                return _head(event, bytes(received))
+                return _head(event, connection.trailing_data[0])
             if event is not h11.NEED_DATA:
                 return None
     except h11.RemoteProtocolError as error:
         raise BadRequest(error.error_status_hint, "This is not an HTTP request.") from error
 
 
-def _head(request: h11.Request, received: bytes) -> Head:
+def _head(request: h11.Request, rest: bytes) -> Head:
     if not request.http_version.startswith(b"1."):
         raise BadRequest(505, "Only HTTP/1.1 is spoken here.")
     headers = [(name, value.decode("latin-1")) for name, value in request.headers]
@@ -81,31 +88,33 @@ def _head(request: h11.Request, received: bytes) -> Head:
     if authority is not None and host is None:
         raise BadRequest(400, "The Host header is malformed.")
     # There is no upgrade from HTTP/1.0 (RFC 9110 §7.8).
-    upgrades = request.http_version > b"1.0" and "websocket" in _tokens(
-        value for name, value in headers if name == b"upgrade"
-    )
-    if upgrades:
-        _check_upgrade(headers)
+    upgrades = request.http_version > b"1.0" and "websocket" in _tokens(b"upgrade", headers)
     return Head(
         method=request.method.decode("latin-1"),
         path=path.partition("?")[0],
         host=host,
         origin=origins[0] if origins else None,
-        upgrades=upgrades,
-        received=received,
+        upgrade_key=_upgrade_key(headers) if upgrades else None,
+        rest=rest,
     )
 
 
-def _check_upgrade(headers: Iterable[tuple[bytes, str]]) -> None:
-    """Raise BadRequest for an upgrade that the WebSocket library would not answer properly.
-
-    It fails on headers that are not ASCII, and would take a body for frames.
-    """
+def _upgrade_key(headers: Sequence[tuple[bytes, str]]) -> str:
+    """Check a client's part of the opening handshake (RFC 6455 §4.2.1), and return its key."""
     for name, value in headers:
         if name == b"transfer-encoding" or (name == b"content-length" and int(value)):
             raise BadRequest(400, "A request for a WebSocket has no body.")
         if (name == b"connection" or name.startswith(b"sec-websocket-")) and not value.isascii():
             raise BadRequest(400, f"{name.decode()} is not in ASCII.")
+    if "upgrade" not in _tokens(b"connection", headers):
+        raise BadUpgrade(400, "The header 'Connection: Upgrade' is missing.")
+    if "13" not in _tokens(b"sec-websocket-version", headers):
+        version = ("Sec-WebSocket-Version", "13")
+        raise BadUpgrade(426, "Only version 13 of WebSockets is spoken here.", (version,))
+    key = next((value for name, value in headers if name == b"sec-websocket-key"), "")
+    if not key:
+        raise BadUpgrade(400, "The header 'Sec-WebSocket-Key' is missing.")
+    return key
 
 
 def _split(target: str) -> tuple[str, str | None]:
@@ -121,5 +130,7 @@ def _split(target: str) -> tuple[str, str | None]:
     return target, None
 
 
-def _tokens(values: Iterable[str]) -> set[str]:
+def _tokens(wanted: bytes, headers: Iterable[tuple[bytes, str]]) -> set[str]:
+    """Return the words in all headers of a name, in lower case."""
+    values = [value for name, value in headers if name == wanted]
     return {token.strip().lower() for value in values for token in value.split(",")}

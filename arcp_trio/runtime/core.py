@@ -15,6 +15,7 @@ from arcp_trio.runtime.ledger import Ledger
 from arcp_trio.runtime.limits import Limits
 from arcp_trio.runtime.metrics import Metrics
 from arcp_trio.runtime.tracing import Tracer
+from arcp_trio.runtime.usage import Usages
 from arcp_trio.runtime.workload import Workloads
 from arcp_trio.store.interface import Store
 
@@ -39,6 +40,9 @@ class Core:
     metrics: Metrics = attrs.field(factory=Metrics)
     ledger: Ledger = attrs.field(
         init=False, default=attrs.Factory(lambda core: Ledger(core.limits), takes_self=True)
+    )
+    usages: Usages = attrs.field(
+        init=False, default=attrs.Factory(lambda core: Usages(core.limits), takes_self=True)
     )
     long_steps: Rounds = attrs.field(factory=lambda: Rounds(passes_after=8))
     """The turns of work that holds the loop for milliseconds: what is large is read and written."""

@@ -88,8 +88,8 @@ class Limits:
     subscriptions_per_session: int = 1_000
     malformed_frames: int = 1_000
     """Per ten seconds and connection; past it the connection is closed with 1008."""
-    messages_per_second: int = 1_000
-    """Per connection, with a burst of four seconds' worth; past it the reader waits."""
+    messages_per_second: int = 4_000
+    """Per principal, with a burst of four seconds' worth; past it its readers wait."""
     failed_auth_per_minute: int = 60
     """Wrong bearer tokens per address; past it wrong ones get this limit as their error."""
     idempotency_seconds: float = 86_400

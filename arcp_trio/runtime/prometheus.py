@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
+from arcp_trio.runtime.usage import KINDS
 from arcp_trio.store.records import Status
 
 if TYPE_CHECKING:
@@ -15,9 +16,10 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.ledger import Ledger
     from arcp_trio.runtime.metrics import Histogram
     from arcp_trio.runtime.session.sessions import Sessions
+    from arcp_trio.runtime.usage import Usages
 
 LARGEST: Final = 5
-"""How many principals are named for each pool."""
+"""How many principals are named for each pool, and for each kind of use."""
 
 Labels = Mapping[str, str]
 Sample = tuple[Labels, float]
@@ -86,6 +88,12 @@ def _lines(core: Core, sessions: Sessions, connections: int) -> Iterator[str]:
         "What the principals that hold most of a pool hold of it.",
         _largest(core.ledger),
     )
+    yield from _family(
+        "arcp_used_most_total",
+        "counter",
+        "What the principals that have used most have used, by kind.",
+        _most_used(core.usages),
+    )
     yield from _histogram(
         "arcp_store_commit_seconds",
         "Seconds to store a group of writes, including failed attempts.",
@@ -118,6 +126,14 @@ def _largest(ledger: Ledger) -> Iterable[Sample]:
         ({"pool": pool.name, "principal": share.principal}, share.held)
         for pool in ledger
         for share in pool.largest(LARGEST)
+    ]
+
+
+def _most_used(usages: Usages) -> Iterable[Sample]:
+    return [
+        ({"kind": kind, "principal": usage.principal}, getattr(usage, kind))
+        for kind in KINDS
+        for usage in usages.largest(kind, LARGEST)
     ]
 
 

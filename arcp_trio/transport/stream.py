@@ -68,7 +68,8 @@ class FrameStream(trio.abc.Stream):
     ) -> None:
         """Begin with `received`, which has been read from `stream` already.
 
-        With `first_bytes`, not much more than that is read before a second message is asked for.
+        A server's stream begins after the client's request, which the caller has read. With
+        `first_bytes`, not much more than that is read before a second message is asked for.
         """
         self.gauge: Final = MessageGauge(max_bytes, first_bytes)
         self.writing_since: float | None = None
@@ -81,9 +82,9 @@ class FrameStream(trio.abc.Stream):
         self._unwritten = b""  # the rest of frames that were begun without waiting
         self._close_passed = False
         self._torn = False
-        self._switched = trio.Event()  # set after 101: from there on, frames instead of HTTP
-        self._head = bytearray()  # of the incoming request or response
-        self._head_over = False
+        self._switched = not client  # whether frames come, instead of the response's HTTP
+        self._head = bytearray()  # of the response
+        self._head_over = not client
         self._held = b""  # bytes after the head that were read with it
         self._passing = b""  # frames for trio-websocket whose turn has not come
         self._turn_at = -math.inf  # when more frames may be looked at
@@ -137,14 +138,11 @@ class FrameStream(trio.abc.Stream):
         try:
             if self._close_passed:
                 return  # no frame may follow a Close (RFC 6455 §5.5.1)
-            opening = not self._switched.is_set()
-            if not opening and data[0] == CLOSE:
+            if self._switched and data[0] == CLOSE:
                 self._close_passed = True
             await self._write(data)
         finally:
             self._write_lock.release()
-        if opening and not self._client and bytes(data[: len(_SWITCHING)]) == _SWITCHING:
-            self._switched.set()
 
     async def _begin_write(self) -> None:
         """Take the lock; a free one without a checkpoint, as the write itself has one."""
@@ -191,12 +189,8 @@ class FrameStream(trio.abc.Stream):
             return b""
         if not self._head_over:
             return self._split_head(await self._read(max_bytes))
-        if not self._client:
-            # trio-websocket would lose frames that a client sends with its request, so they are
-            # held until the request is answered.
-            await self._switched.wait()
         held, self._held = self._held, b""
-        if not self._switched.is_set():
+        if not self._switched:
             return held or await self._read(max_bytes)  # the body of a refusal
         if not self._passing:
             self._passing = self._pick(held)
@@ -292,8 +286,7 @@ class FrameStream(trio.abc.Stream):
         if blank is None:
             return data
         self._head_over = True
-        if self._client and self._head.startswith(_SWITCHING):
-            self._switched.set()
+        self._switched = self._head.startswith(_SWITCHING)
         cut = blank.end() - before
         self._head.clear()
         self._held = data[cut:]

@@ -1,5 +1,9 @@
 """WebSocket transports; the only module that imports trio-websocket.
 
+A server has trio-websocket handle frames from the first unusual one on, most often the Close:
+ordinary texts are taken before. A client has it from the beginning,
+for the opening handshake.
+
 A peer can make trio-websocket's reader task raise, and other tasks then wait for ever. Here that
 task has a fence around it: however it ends, the user of the transport gets `TransportClosed`, and
 no other part of the program is affected.
@@ -8,9 +12,10 @@ no other part of the program is affected.
 from __future__ import annotations
 
 import logging
-import re
+from base64 import b64encode
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from hashlib import sha1
 from typing import Final, cast
 
 import trio
@@ -20,8 +25,9 @@ from trio_websocket import (
     ConnectionRejected,
     WebSocketConnection,
     wrap_client_stream,
-    wrap_server_stream,
 )
+from wsproto import ConnectionType, WSConnection
+from wsproto.connection import Connection
 
 from arcp_trio.addresses import WEBSOCKET_PATH
 from arcp_trio.transport.base import (
@@ -38,60 +44,60 @@ log = logging.getLogger(__name__)
 
 _READ_BYTES: Final = 64 * 1024
 
-_HOST: Final = re.compile(rb"^Host:[^\r\n]*", re.IGNORECASE | re.MULTILINE)
+_GUID: Final = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+"""Shows that a server knows WebSockets (RFC 6455 §1.3)."""
+_SWITCHING: Final = (
+    "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    "Sec-WebSocket-Accept: {}\r\n\r\n"
+)
 
 _FOUND_BY_LIBRARY: Final = frozenset((CloseCode.PROTOCOL_ERROR, CloseCode.INVALID_TEXT))
 """The errors that trio-websocket finds, and for which it leaves the Close to this module."""
 
-_Handshake = Callable[[trio.Nursery, FrameStream], Awaitable[WebSocketConnection]]
+_ABNORMAL: Final = CloseReason(1006, None)
+"""Says that a connection has ended without a Close."""
 
 
 def accept(
     stream: trio.abc.Stream,
     *,
+    key: str,
     received: bytes = b"",
     max_bytes: int,
     first_bytes: int | None = None,
     peer: str,
     private: bool = False,
 ) -> AbstractAsyncContextManager[Transport]:
-    """Do the server's part of the opening handshake on `stream`; the block gets the transport.
+    """Answer a client's request for a WebSocket on `stream`; the block gets the transport.
 
     Leaving the block closes `stream` by force; call `Transport.close` before for a closing
     handshake. An error of the peer shows as `TransportClosed` from the transport and nowhere else;
     what the block raises is not wrapped in a group.
 
     Args:
-        received: what has been read from `stream` already. The path in the request is not checked:
-            the caller has done so.
+        key: the `Sec-WebSocket-Key` of the request, which the caller has read and checked.
+        received: what has been read from `stream` after the request.
         max_bytes: the largest message that is received, in bytes.
         first_bytes: the largest first message, if that is less. Little more is read before a
             second message is asked for.
         peer: the address of the peer, for logs.
         private: whether `stream` is known to be encrypted, or to stay within the machine.
 
-    Cancellation: the handshake has no timeout, so set one: open a cancel scope around the whole
-    block, and lift its deadline inside.
+    Cancellation: the answer has no timeout, so set one: open a cancel scope around the whole block,
+    and lift its deadline inside.
 
     Raises:
-        HandshakeFailed: on entering, when the peer does not do its part of the handshake.
+        HandshakeFailed: on entering, when the peer has gone.
     """
-
-    async def answer(nursery: trio.Nursery, frames: FrameStream) -> WebSocketConnection:
-        request = await wrap_server_stream(
-            nursery,
-            frames,
-            message_queue_size=QUEUED_MESSAGES,
-            max_message_size=max_bytes,
-            receive_buffer_size=_READ_BYTES,
-        )
-        return await request.accept()
-
-    # wsproto fails on some valid hosts, such as xn--p1ai:7777, and its host is not used here.
-    received = _HOST.sub(b"Host: localhost", received, count=1)
     frames = FrameStream(
         stream, client=False, max_bytes=max_bytes, first_bytes=first_bytes, received=received
     )
+
+    async def answer(reader: _FrameReader) -> None:
+        proof = b64encode(sha1((key + _GUID).encode(), usedforsecurity=False).digest()).decode()
+        await frames.send_all(_SWITCHING.format(proof).encode())
+        reader.read_as_server(max_bytes)
+
     return _open(frames, answer, peer, private=private)
 
 
@@ -105,13 +111,16 @@ def connect(
 ) -> AbstractAsyncContextManager[Transport]:
     """Do the client's part of the opening handshake on `stream`; otherwise like `accept`.
 
+    Cancellation: as there.
+
     Raises:
         HandshakeFailed: on entering, when the server refuses or closes the connection.
     """
+    frames = FrameStream(stream, client=True, max_bytes=max_bytes, first_bytes=first_bytes)
 
-    async def ask(nursery: trio.Nursery, frames: FrameStream) -> WebSocketConnection:
-        return await wrap_client_stream(
-            nursery,
+    async def ask(reader: _FrameReader) -> None:
+        reader.websocket = await wrap_client_stream(
+            cast("trio.Nursery", reader),
             cast("trio.SocketStream", frames),  # its annotation is narrower than what it takes
             host,
             path,
@@ -120,22 +129,59 @@ def connect(
             receive_buffer_size=_READ_BYTES,
         )
 
-    frames = FrameStream(stream, client=True, max_bytes=max_bytes, first_bytes=first_bytes)
     return _open(frames, ask, host)
 
 
 class _FrameReader:
-    """Stands in for the nursery in which trio-websocket starts its only task, the reader."""
+    """Reads a connection's frames, in a task of its own.
+
+    For a client it stands in for the nursery in which trio-websocket starts its only task.
+    """
 
     def __init__(self, nursery: trio.Nursery, frames: FrameStream) -> None:
         self.ended = trio.Event()
         self.handshake = trio.CancelScope()  # the handshake waits for the reader
         self.failure: Exception | None = None
+        self.websocket: WebSocketConnection | None = None
+        """What handles unusual frames, once there are any."""
+        self._has_websocket = trio.Event()
         self._nursery = nursery
         self._frames = frames
 
+    async def get_message(self) -> str | bytes:
+        """Return the next message that trio-websocket has read."""
+        if self.websocket is None:
+            await self._has_websocket.wait()
+        if self.websocket is None:
+            raise ConnectionClosed(_ABNORMAL)
+        return await self.websocket.get_message()
+
     def start_soon(self, read: Callable[[], Awaitable[None]]) -> None:
+        """Start the task."""
         self._nursery.start_soon(self._run, read, name="WebSocket reader")
+
+    def read_as_server(self, max_bytes: int) -> None:
+        """Start the task of a server, whose handshake is over."""
+        self.start_soon(lambda: self._read_as_server(max_bytes))
+
+    async def _read_as_server(self, max_bytes: int) -> None:
+        try:
+            unusual = await self._frames.receive_some(_READ_BYTES)
+        except GONE:
+            return
+        if unusual:
+            protocol = WSConnection(ConnectionType.SERVER)
+            protocol.connection = Connection(ConnectionType.SERVER, trailing_data=unusual)
+            self.websocket = WebSocketConnection(
+                self._frames,
+                protocol,
+                message_queue_size=QUEUED_MESSAGES,
+                max_message_size=max_bytes,
+                receive_buffer_size=_READ_BYTES,
+            )
+            self._has_websocket.set()
+            # What its own functions do as well, after a handshake that has been done here.
+            await self.websocket._reader_task()  # noqa: SLF001
 
     async def _run(self, read: Callable[[], Awaitable[None]]) -> None:
         try:
@@ -145,6 +191,7 @@ class _FrameReader:
             self.failure = error
         finally:
             self.ended.set()
+            self._has_websocket.set()
             self._frames.shut_tap()
             self.handshake.cancel()
 
@@ -152,7 +199,7 @@ class _FrameReader:
 @asynccontextmanager
 async def _open(
     frames: FrameStream,
-    handshake: _Handshake,
+    handshake: Callable[[_FrameReader], Awaitable[None]],
     peer: str,
     *,
     private: bool = False,
@@ -162,8 +209,8 @@ async def _open(
         async with trio.open_nursery() as nursery:
             reader = _FrameReader(nursery, frames)
             try:
-                websocket = await _shake_hands(reader, frames, handshake)
-                yield _WebSocketTransport(websocket, frames, reader.ended, peer, private=private)
+                await _shake_hands(reader, handshake)
+                yield _WebSocketTransport(reader, frames, peer, private=private)
             except BaseException as error:  # noqa: ASYNC103, BLE001
                 raised = error
             # Only the reader is left. Shielded, so that a cancellation from outside cannot replace
@@ -177,10 +224,11 @@ async def _open(
 
 
 async def _shake_hands(
-    reader: _FrameReader, frames: FrameStream, handshake: _Handshake
-) -> WebSocketConnection:
-    with reader.handshake, suppress(ConnectionClosed):
-        return await handshake(cast("trio.Nursery", reader), frames)
+    reader: _FrameReader, handshake: Callable[[_FrameReader], Awaitable[None]]
+) -> None:
+    with reader.handshake, suppress(ConnectionClosed, *GONE):
+        await handshake(reader)
+        return
     if isinstance(reader.failure, ConnectionRejected):
         status = reader.failure.status_code
         raise HandshakeFailed(f"refused with HTTP status {status}", status=status)
@@ -192,18 +240,16 @@ class _WebSocketTransport:
 
     def __init__(
         self,
-        websocket: WebSocketConnection,
+        reader: _FrameReader,
         frames: FrameStream,
-        reader_ended: trio.Event,
         peer: str,
         *,
         private: bool,
     ) -> None:
         self.peer: Final = peer
         self.private: Final = private
-        self._websocket = websocket
+        self._reader = reader
         self._frames = frames
-        self._reader_ended = reader_ended
         self._closing = False
         self._end_lock = trio.Lock()  # many tasks may close it, and one of them reads the rest
 
@@ -226,7 +272,7 @@ class _WebSocketTransport:
         return message
 
     async def _get_message(self) -> str | bytes:
-        message = await self._websocket.get_message()
+        message = await self._reader.get_message()
         self._frames.received(message)
         return message
 
@@ -257,7 +303,7 @@ class _WebSocketTransport:
                 while True:  # messages still on their way come before the peer's Close
                     await self._get_message()
             if not self._frames.gauge.saw_close:
-                await self._reader_ended.wait()
+                await self._reader.ended.wait()
                 async with self._end_lock:
                     await self._frames.discard()
 

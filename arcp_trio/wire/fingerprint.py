@@ -24,12 +24,21 @@ def fingerprint(submit: Submit, *, expires_at: str | None = None) -> bytes:
     """
     parameters = {
         "agent": submit.agent,
-        "input": _canonical(submit.input_text.value if submit.is_large else submit.input),
+        "input": _decode(submit.input_text.text) if submit.is_large else _canonical(submit.input),
         "lease_request": submit.lease_request or {},
         "lease_constraints": {} if expires_at is None else {"expires_at": expires_at},
         "max_runtime_sec": submit.max_runtime_sec,
     }
     return hashlib.sha256(msgspec.json.encode(parameters, order="deterministic")).digest()
+
+
+def _number(digits: str) -> int | float:
+    number = float(digits)
+    return int(number) if number.is_integer() else number
+
+
+_decode = msgspec.json.Decoder(float_hook=_number).decode
+"""Reads a text as `_canonical` would have its value; a large one in a part of the time."""
 
 
 def _canonical(value: JsonValue) -> JsonValue:

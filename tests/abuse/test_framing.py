@@ -10,11 +10,22 @@ import pytest
 import trio
 
 from arcp_trio import Limits
-from arcp_trio.transport import accept, memory_streams
+from arcp_trio.transport import memory_streams
 from tests.abuse.support import agents, expect_text, raw_session, serving
 from tests.protocol.support import text_of
 from tests.stage import make_runtime
-from tests.transport.peers import BINARY, CLOSE, PING, PONG, TEXT, RawPeer, closing, frame, request
+from tests.transport.peers import (
+    BINARY,
+    CLOSE,
+    PING,
+    PONG,
+    TEXT,
+    RawPeer,
+    answer,
+    closing,
+    frame,
+    request,
+)
 
 pytestmark = pytest.mark.real_tcp
 
@@ -204,7 +215,7 @@ async def test_many_fragments_take_no_memory_beyond_their_message() -> None:
     await far.send_all(request())
     with trio.fail_after(60):
         async with (
-            accept(near, max_bytes=mib, peer="raw") as server,
+            answer(near, max_bytes=mib) as server,
             trio.open_nursery() as nursery,
         ):
             tracemalloc.start()

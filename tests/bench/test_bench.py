@@ -87,6 +87,11 @@ ROWS: Final[dict[str, dict[str, frozenset[str]]]] = {
         **{f"subset, {stars} times ** in each": frozenset({"memory"}) for stars in (5, 10, 20, 40)},
     },
     "places": {f"submit to result, {place}: p50": frozenset({"memory"}) for place in PLACES},
+    "ledger": {
+        f"{what}, {how}": frozenset({"memory"})
+        for what in ("event", "short job")
+        for how in ("booked in the ledger", "not booked")
+    },
 }
 """The sides that have each row, by family."""
 

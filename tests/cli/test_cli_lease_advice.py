@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from arcp_trio.cli.client.lease_advice import missing_options
+from arcp_trio.wire.json import JsonObject
 from tests.cli.clients import HOSTILE, Commands
 
 DENIED = "PERMISSION_DENIED"
@@ -42,6 +43,15 @@ def test_a_refusal_that_the_agent_catches(commands: Commands) -> None:
     assert done.err.splitlines()[-1] == "the lease lacks: --lease tool.call=shop.buy"
 
 
+def test_what_the_lease_has_already() -> None:
+    """What the job has, and only a child of it was not given, is not called lacking."""
+    details: JsonObject = {"capability": "fs.write", "target": "/a/b"}
+    assert missing_options(DENIED, details, {"fs.write": ["/a/*"]}) == []
+    others: list[JsonObject] = [{"fs.write": ["/b/*"]}, {"fs.read": ["/a/*"]}, {"fs.write": "/a/*"}]
+    for other in others:
+        assert missing_options(DENIED, details, other) == ["--lease fs.write=/a/b"]
+
+
 @pytest.mark.parametrize(
     ("code", "details", "words"),
     [
@@ -66,7 +76,7 @@ def test_a_refusal_that_the_agent_catches(commands: Commands) -> None:
 )
 def test_options(code: str, details: Any, words: str) -> None:
     """Each kind of operation has its option, quoted for a shell."""
-    assert "; ".join(missing_options(code, details)) == words
+    assert "; ".join(missing_options(code, details, {})) == words
 
 
 @pytest.mark.parametrize(
@@ -90,4 +100,4 @@ def test_options(code: str, details: Any, words: str) -> None:
 )
 def test_no_option_helps(code: str, details: Any) -> None:
     """Where no option is known to help, none is named."""
-    assert missing_options(code, details) == []
+    assert missing_options(code, details, {}) == []

@@ -111,6 +111,8 @@ def test_ctrl_c_comes_first(asking: Commands) -> None:
         on.type("g\n")
         while on.raw.count("answer: ") < 2:
             on.read_more()
+        confirmed = "going on; Ctrl-C asks again\r\n"
+        assert confirmed in on.raw.rpartition("answer: ")[0], "before the question"
         on.type("yes\n")
         assert on.end() == 0
 

@@ -15,9 +15,10 @@ from arcp_trio import JobContext, Limits, MemoryStore, Runtime, StaticTokens
 from arcp_trio.front.serve import serve_stream
 from arcp_trio.testing import TrioClock
 from arcp_trio.testing.frames import Frame
-from arcp_trio.transport import Transport, TransportClosed, accept, memory_streams
+from arcp_trio.transport import Transport, TransportClosed, memory_streams
 from arcp_trio.wire.ids import new_id, resume_token
 from arcp_trio.wire.json import Json
+from tests.transport.peers import answer
 
 TOKEN = "s3cret"
 MAX_BYTES = 4 * 1024 * 1024
@@ -205,7 +206,7 @@ class Scripted:
 
     async def _serve(self, stream: trio.abc.Stream, script: Script) -> None:
         with suppress(TransportClosed):
-            async with accept(stream, max_bytes=MAX_BYTES, peer="client") as transport:
+            async with answer(stream, max_bytes=MAX_BYTES, peer="client") as transport:
                 wire = Wire(transport, self._session_id, token=self._token)
                 self.wires.append(wire)
                 await script(wire)

@@ -15,6 +15,9 @@ BUDGET = {"cost.budget": ["USD:10"]}
 class World:
     """The agents of one script, and how often each of their side effects has happened."""
 
+    seconds = 1.0
+    """How long everything takes."""
+
     def __init__(self) -> None:
         self.done: Counter[str] = Counter()
         self.agents = Agents()
@@ -23,7 +26,7 @@ class World:
 
     async def effect(self, what: str) -> Json:
         """Take a second, and have an effect."""
-        await trio.sleep(1)
+        await trio.sleep(self.seconds)
         self.done[what] += 1
         return {"did": what}
 
@@ -34,7 +37,7 @@ class World:
             await job.log("in outer")
             await job.step("inner", self.effect, "inner")
             await job.metric("cost.inner", 1, unit="USD")
-            await trio.sleep(1)
+            await trio.sleep(self.seconds)
             return "outer is done"
 
         await job.log("begin")
@@ -43,7 +46,7 @@ class World:
         nested = await job.step("outer", outer)
         child = await job.delegate("child", {"n": 1}, lease={"tool.call": ["*"]})
         await job.status("sleeping")
-        await job.sleep(5)
+        await job.sleep(5 * self.seconds)
         second = await job.call_tool("search.web", self.effect, what="second tool")
         async with trio.open_nursery() as nursery:
             for n in range(2):
@@ -51,7 +54,7 @@ class World:
         got = await child.result()
         async with job.stream_result() as out:
             await out.write(f"{first} {nested} {second} ")
-            await trio.sleep(1)
+            await trio.sleep(self.seconds)
             await out.write(f"{got}")
 
     async def side(self, job: JobContext, number: int) -> None:

@@ -14,6 +14,7 @@ from arcp_trio.testing.frames import TERMINAL, Frame
 from arcp_trio.transport import TransportClosed
 from arcp_trio.wire.features import ALL_FEATURES
 from tests.durability.stores import copy_into
+from tests.durable.comparing import in_short
 from tests.stage import make_runtime
 
 
@@ -101,31 +102,12 @@ class Life:
 
     def told(self, job_id: str) -> list[str]:
         """Return what the client was told of a job, in short: kinds, and what they say."""
-        return [in_short(frame) for frame in self.events(job_id)]
+        payloads = [frame["payload"] for frame in self.events(job_id)]
+        return [in_short(payload["kind"], payload["body"]) for payload in payloads]
 
     def events(self, job_id: str) -> list[Frame]:
         """Return the events of a job that the client was told of, in order."""
         return self._recorder.events(job_id)
-
-
-def in_short(frame: Frame) -> str:
-    """Return an event in a few words."""
-    kind, body = frame["payload"]["kind"], frame["payload"]["body"]
-    match kind:
-        case "log":
-            return str(body["message"])
-        case "status":
-            return f"{body['phase']} {body['run']}" if "run" in body else str(body["phase"])
-        case "tool_call":
-            return f"call {body['tool']}"
-        case "tool_result":
-            return f"result {body.get('result', body.get('error', {}).get('code'))}"
-        case "metric":
-            return f"{body['name']} {body['value']}"
-        case "delegate":
-            return f"delegate {body['agent']}"
-        case _:
-            return str(kind)
 
 
 def result(frame: Frame) -> object:

@@ -9,22 +9,9 @@ import pytest
 from trio.testing import MockClock
 
 from arcp_trio.wire.json import loads_object
+from tests.durable.comparing import FROM_INSIDE, outside
 from tests.durable.mortal import Story
 from tests.durable.script import EFFECTS, RESULT
-
-FROM_INSIDE = ("in outer", "cost.inner 1")
-"""What is emitted inside of a step, and is told again if the step was interrupted."""
-
-
-def outside(told: list[str], *, ordered: bool = False) -> list[str]:
-    """Return what is emitted outside of steps; `ordered`: by the agent's first task alone."""
-    return [
-        text
-        for text in told
-        if text not in (*FROM_INSIDE, "result_chunk")
-        and not text.startswith(("resumed", "cost.budget.remaining"))
-        and not (ordered and text.startswith(("side", "call", "result")))
-    ]
 
 
 async def check(story: Story, plain: Story) -> None:

@@ -46,6 +46,8 @@ class Bob:
     served: Serve
     url: str
     peer: Peer
+    folder: Path
+    """Where the runtime keeps its store."""
 
     def delays(self) -> Delays:
         """Measure how long he waits for pongs, and for the results of short jobs."""
@@ -85,6 +87,12 @@ class Bob:
         pages = int(Path(f"/proc/{self.served.process.pid}/statm").read_text().split()[1])
         return pages * 4_096 / MIB
 
+    @property
+    def stored_mib(self) -> float:
+        """How much disk the store takes."""
+        files = [path for path in self.folder.rglob("*") if path.is_file()]
+        return sum(path.stat().st_size for path in files) / MIB
+
 
 def _waited_for_processor(pid: int) -> float:
     """Return the seconds in which threads of a process could run but had no processor to run on.
@@ -105,7 +113,7 @@ def _p99(delays: list[float]) -> float:
 
 
 @contextmanager
-def served(lifetime: float, *options: str) -> Iterator[Bob]:
+def served(lifetime: float, **limits: int) -> Iterator[Bob]:
     """Serve in a process for the block, with a store whose disk is memory if there is such a one.
 
     The time that a real disk takes depends on the machine, and on what else writes to it.
@@ -115,13 +123,15 @@ def served(lifetime: float, *options: str) -> Iterator[Bob]:
         tempfile.TemporaryDirectory(dir=folder) as data,
         starter(Path(data), lifetime=lifetime) as start,
     ):
+        config = Path(data) / "limits.toml"
+        config.write_text("\n".join(["[limits]", *(f"{k} = {v}" for k, v in limits.items())]))
         process = start(
-            *("serve", "--port", "0", "--data", "data", *options),
+            *("serve", "--port", "0", "--data", "data", "--config", str(config)),
             *("--token", f"alice={ALICE}", "--token", f"bob={BOB}"),
         )
         url = process.url()
         with peer(url, BOB) as bob:
-            yield Bob(process, url, bob)
+            yield Bob(process, url, bob, Path(data))
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from arcp_trio.testing import Peer
 from arcp_trio.testing.peer import TEST_TOKEN
 from arcp_trio.wire.errors import CODES, ArcpError, InternalError
 from tests.inside import set_version
-from tests.metrics import scrape
+from tests.metrics import NAMING_PRINCIPALS, scrape
 from tests.reading import close_code, refusal
 from tests.sessions.support import Stage, open_stage
 from tests.stage import hello_payload
@@ -173,11 +173,11 @@ KNOWN = {
 
 
 def shown(stage: Stage) -> set[str]:
-    """Return the values of all labels but those of the metric that names principals."""
+    """Return the values of all labels but those of the metrics that name principals."""
     return {
         value
         for family in scrape(stage.runtime).families.values()
-        if family.name != "arcp_held_most"
+        if family.name not in NAMING_PRINCIPALS
         for _, labels in family.samples
         for _, value in labels
     }

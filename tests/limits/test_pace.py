@@ -5,10 +5,11 @@ from __future__ import annotations
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from arcp_trio.runtime.connection.reader import BURST_SECONDS, Pace
+from arcp_trio.runtime.usage import BURST_SECONDS, Pace
 from arcp_trio.testing import Peer
 from tests.metrics import scrape
 from tests.sessions.support import open_stage
+from tests.stage import BOB
 
 
 async def flood(peer: Peer, pings: int) -> None:
@@ -56,7 +57,7 @@ async def test_who_was_quiet_may_burst_again(autojump_clock: MockClock) -> None:
 
 
 async def test_nobody_else_waits(autojump_clock: MockClock) -> None:
-    """Another connection, even of the same principal, has a pace of its own."""
+    """Another principal has a pace of its own, and what is sent to a hasty one goes on."""
     async with open_stage(messages_per_second=1) as stage, trio.open_nursery() as nursery:
         hasty = await stage.welcomed()
         await hasty.submit("puppet")
@@ -65,12 +66,27 @@ async def test_nobody_else_waits(autojump_clock: MockClock) -> None:
         began = trio.current_time()
         await stage.puppet.say("a line")
         await hasty.expect("job.event", event_seq=1)
-        other = await stage.welcomed()
+        other = await stage.welcomed(token=BOB)
         await flood(other, 3)
         await answered_at(other, 3)
         assert trio.current_time() == began
         assert stage.puppet.runs == 1
         nursery.cancel_scope.cancel()
+
+
+async def test_all_connections_of_a_principal_have_one_pace(autojump_clock: MockClock) -> None:
+    """A hundred sessions may send as much as one, and what they have sent is counted."""
+    async with open_stage(messages_per_second=50) as stage:
+        peers = [await stage.welcomed() for _ in range(100)]
+        began = trio.current_time()
+        async with trio.open_nursery() as nursery:
+            for peer in peers:
+                nursery.start_soon(flood, peer, 10)
+                nursery.start_soon(answered_at, peer, 10)
+        assert 13 <= trio.current_time() - began <= 18  # (1,000 - 200 - 100) / 50 and more
+        used = scrape(stage.runtime)
+        assert used("used_most_total", kind="messages", principal="alice") == 1_000
+        assert 50_000 < used("used_most_total", kind="message_bytes", principal="alice") < 500_000
 
 
 async def test_waiting_is_not_silence(autojump_clock: MockClock) -> None:
@@ -84,10 +100,10 @@ async def test_waiting_is_not_silence(autojump_clock: MockClock) -> None:
         await peer.submit("puppet")
 
 
-async def test_the_default_is_a_thousand_and_four_thousand(autojump_clock: MockClock) -> None:
+async def test_the_default_is_four_thousand_a_second(autojump_clock: MockClock) -> None:
     """The default pace is the documented one."""
     async with open_stage() as stage:
-        assert stage.runtime.limits.messages_per_second * BURST_SECONDS == 4_000
+        assert stage.runtime.limits.messages_per_second * BURST_SECONDS == 16_000
     pace = Pace(1_000)
     assert max(pace.step() for _ in range(4_000)) <= 1e-9
     assert pace.step() > 0.0009

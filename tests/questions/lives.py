@@ -52,6 +52,22 @@ async def stepper(job: JobContext) -> Json:
     return await job.step("talk", talk)
 
 
+@agents.agent("stubborn-asker", durable=True)
+async def stubborn_asker(job: JobContext) -> Json:
+    """Ask, and wait for the answer also when the job is suspended."""
+    with trio.CancelScope(shield=True):
+        try:
+            return await job.ask(LATE, expires_in=10)
+        except Unanswered:
+            return "nobody"
+
+
+@agents.agent("forgetful")
+async def forgetful(job: JobContext) -> Json:
+    """Ask, in a job that is not durable."""
+    return await job.ask("a?")
+
+
 class Snapshots(DurableStore):
     """A store that keeps a copy of what is committed after each group."""
 

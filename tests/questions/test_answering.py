@@ -28,6 +28,7 @@ from tests.questions.support import (
     next_question,
     outcome,
 )
+from tests.reading import until_end
 from tests.stage import AUDITOR, BOB, OPERATOR
 
 
@@ -165,6 +166,15 @@ async def test_an_answer_that_fits_into_no_frame(autojump_clock: MockClock) -> N
             await answer(peer, question, deep)
         await answer(peer, question, "short")
         assert await outcome(peer, question["job_id"]) == {"answer": "short"}
+
+
+async def test_a_question_that_fits_into_no_frame(autojump_clock: MockClock) -> None:
+    """A question that is too large for a frame is refused to its agent, and nothing is told."""
+    async with AskingStage.asking(limits=Limits(frame_bytes_out=4_096)) as stage:
+        peer = await stage.welcomed()
+        job = await peer.submit("asker", {"prompt": "x" * 5_000}, lease_request=MAY_ASK)
+        (end,) = await until_end(peer, job["job_id"])
+        assert end["payload"]["result"]["details"]["limit"] == "frame_bytes_out"
 
 
 async def test_what_a_job_asks_at_once_is_bounded(autojump_clock: MockClock) -> None:

@@ -9,7 +9,6 @@ import trio
 from trio.testing import MockClock
 
 from arcp_trio import JobNotFound, Limits, Question, Runtime, connect
-from arcp_trio.testing import Peer
 from arcp_trio.testing.frames import Frame
 from arcp_trio.testing.pair import open_stream
 from arcp_trio.testing.peer import TEST_TOKEN
@@ -128,35 +127,6 @@ async def test_an_answer_before_the_job_is_begun_again(
             assert told[3:] == ["resumed 2", "TIMEOUT", "1 answered", "['nobody']"]
 
 
-async def test_an_answer_to_a_suspended_job(autojump_clock: MockClock) -> None:
-    """While a runtime shuts down, what its suspended jobs ask is answered, for the next one."""
-    store = DurableStore()
-    async with life(store) as (runtime, peer):
-        await peer.submit("stubborn", 20)
-        job_id = await begun(peer, {"prompt": "a?"}, {"prompt": "b?"})
-        question = await next_question(peer, job_id)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(runtime.shutdown, 30)
-            await trio.sleep(5)
-            assert await waiting(peer, job_id) == [question]
-            await answer(peer, question, "meanwhile")
-            assert await waiting(peer, job_id) == []
-    async with life(copied(store)) as (runtime, peer):
-        second = await asks(peer, job_id)
-        assert second["prompt"] == "b?"
-        await answer(peer, second, "then")
-        assert (await history(runtime, job_id))[-1] == "['meanwhile', 'then']"
-
-
-async def asks(peer: Peer, job_id: str) -> Frame:
-    """Wait until a job asks, and return what it asks."""
-    for _ in range(100):
-        if asked := await waiting(peer, job_id):
-            return asked[0]
-        await trio.sleep(0.1)
-    raise AssertionError(f"{job_id} does not ask")
-
-
 async def test_the_time_goes_on_while_the_runtime_is_down(autojump_clock: MockClock) -> None:
     """An answer after the end of the time is too late, before the job is begun again, too."""
     store = DurableStore()
@@ -198,7 +168,9 @@ async def test_an_answer_that_is_too_large_to_remember(autojump_clock: MockClock
             await answer(peer, question, "x" * 1_000)
         assert refusal.value.details["limit"] == "memo_bytes"
         await answer(peer, question, "x" * 800)
-        assert (await history(runtime, job_id))[-1] == str(["x" * 800])
+        told = await history(runtime, job_id)
+        assert told[-1] == str(["x" * 800])
+        assert sum(each.startswith("{'answer'") for each in told) == 1
 
 
 @pytest.mark.logs_error("agent failed")
@@ -226,6 +198,20 @@ async def test_a_question_inside_of_a_step(autojump_clock: MockClock) -> None:
         assert told[-1] == "[1, 2]"
         assert [told.count(f"asks {prompt}") for prompt in ("a?", "b?")] == [1, 1]
         assert told.count("thinking") == told.count("heard") == 2
+
+
+async def test_a_job_that_is_not_durable(autojump_clock: MockClock) -> None:
+    """A restart ends a job that is not durable, and with it what the job has asked."""
+    store = DurableStore()
+    async with life(store) as (_, peer):
+        job_id = (await peer.submit("forgetful", lease_request=MAY_ASK))["job_id"]
+        question = await next_question(peer, job_id)
+        left = copied(store)
+    async with life(left) as (runtime, peer):
+        assert await waiting(peer, job_id) == []
+        with pytest.raises(JobNotFound):
+            await answer(peer, question, 1)
+        assert await history(runtime, job_id) == ["call a?", "asks a?", "INTERNAL_ERROR"]
 
 
 class FaultyDurableStore(FaultyStore):

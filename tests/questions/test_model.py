@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
-from typing import Final, Literal, TypeAlias
+from typing import Final, TypeAlias
 
 import attrs
 import trio
@@ -30,9 +30,8 @@ QUESTIONS: Final[list[Frame]] = [
 ]
 """Every other one has an end of its time."""
 
-Step: TypeAlias = (
-    tuple[Literal["answer"], str, int, str] | tuple[Literal["wait"], float] | tuple[Literal["stop"]]
-)
+Step: TypeAlias = tuple[str, str, int, str] | tuple[str, float] | tuple[str]
+"""An answer, by a principal to a question with a value; a wait; or a stop."""
 # Sums of these waits meet no end of a question's time: which comes first is not left to chance.
 STEPS: Final[st.SearchStrategy[Step]] = st.one_of(
     st.tuples(

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 import trio
 from trio.testing import MockClock
 
 from arcp_trio import Agents, JobContext, Json, connect
+from arcp_trio.store.memos import Memo
 from arcp_trio.store.writes import KeepMemo, Write
 from arcp_trio.testing import open_peer
 from arcp_trio.testing.peer import TEST_TOKEN
 from arcp_trio.wire.features import CLIENT_FEATURES
 from tests.client.support import Network
+from tests.durability.stores import copy_into
 from tests.durable.stage import DurableStore
-from tests.questions.lives import copied, life
-from tests.questions.support import ANSWER, ANSWERED, MAY_ASK, next_question
+from tests.questions.lives import begun, copied, history, life, waiting
+from tests.questions.support import ANSWER, ANSWERED, MAY_ASK, answer, next_question
 from tests.slow_stores import PausingStore
 from tests.stage import make_runtime
 
@@ -54,6 +58,29 @@ async def test_nothing_comes_of_an_answer_before_it_is_stored(
         await peer.answer(ANSWERED, request)
         await peer.until_terminal(job_id)
         assert went_on == [1]
+
+
+class SlowMemos(DurableStore):
+    """A store that takes its time to read what a job remembers."""
+
+    async def memos(self, job_id: str) -> Sequence[Memo]:
+        """Wait, and return what the job remembers."""
+        await trio.sleep(5)
+        return await super().memos(job_id)
+
+
+async def test_an_answer_before_the_job_has_its_memory(autojump_clock: MockClock) -> None:
+    """Right after a start, an answer and a listing wait until it is known what the job asks."""
+    store = DurableStore()
+    async with life(store) as (_, peer):
+        job_id = await begun(peer, {"prompt": "a?"})
+        question = await next_question(peer, job_id)
+        left = copy_into(SlowMemos(), store)
+    async with life(left) as (runtime, peer):
+        assert await waiting(peer, job_id) == [question]
+    async with life(copy_into(SlowMemos(), store)) as (runtime, peer):
+        await answer(peer, question, 1)
+        assert (await history(runtime, job_id))[-1] == "[1]"
 
 
 class CutOff(DurableStore):

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import logging
+import time
 
 import pytest
+import trio
 from trio.testing import MockClock
 
 from arcp_trio import JobContext, Limits
+from arcp_trio.lateness import HeldTime, Patience
 from arcp_trio.testing import open_pair
 from arcp_trio.testing.peer import TEST_TOKEN
+from arcp_trio.wire.timestamps import rfc3339
 from tests.metrics import scrape
 from tests.sessions.support import open_stage
 from tests.stage import make_runtime
@@ -60,3 +64,52 @@ async def test_a_peer_that_stays_silent_is_lost_all_the_same(autojump_clock: Moc
         peer = await stage.welcomed(answer_pings=False)
         await peer.submit("holder")
         await peer.expect("session.error", code="HEARTBEAT_LOST")
+
+
+async def hold_always(clock: MockClock) -> None:
+    """Hold the loop for half a second, again and again."""
+    while True:
+        await trio.sleep(0.01)
+        clock.jump(0.5)
+
+
+async def test_a_loop_that_is_always_late_does_not_hide_a_loss(autojump_clock: MockClock) -> None:
+    """Silence is noticed although the loop is held for a moment at every interval."""
+    async with open_stage(heartbeat_seconds=5) as stage, trio.open_nursery() as nursery:
+        peer = await stage.welcomed(answer_pings=False)
+        began = trio.current_time()
+        nursery.start_soon(hold_always, autojump_clock)
+        await peer.expect("session.error", code="HEARTBEAT_LOST")
+        assert trio.current_time() - began < 60
+        nursery.cancel_scope.cancel()
+
+
+async def test_patience_ends(autojump_clock: MockClock) -> None:
+    """Patience lasts two intervals; three if the loop was held, and as long as it was."""
+    held = HeldTime()
+    patience = Patience(held, 5)
+    async with trio.open_nursery() as nursery:
+        for begins, most in ((0, 10), (100, 20)):
+            while (ends := patience.ends(begins)) > trio.current_time():
+                await held.sleep_until(min(trio.current_time() + 5, ends))
+            assert trio.current_time() - begins <= most
+            await trio.sleep_until(100)
+            nursery.start_soon(hold_always, autojump_clock)
+        assert trio.current_time() >= 115
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_lease_ends_although_the_loop_is_held(autojump_clock: MockClock) -> None:
+    """An agent that blocks beyond the end of its lease, and then returns, does not succeed."""
+    async with open_stage() as stage:
+
+        @stage.runtime.agent("holder")
+        async def holder(_job: JobContext) -> str:
+            autojump_clock.jump(100)
+            return "done"
+
+        peer = await stage.welcomed()
+        ends = rfc3339(time.time() + 50)  # of day, at which the clock of the runtime begins
+        job = await peer.submit("holder", lease_constraints={"expires_at": ends})
+        end = await peer.until_terminal(job["job_id"])
+        assert end["payload"]["code"] == "LEASE_EXPIRED"

@@ -8,7 +8,8 @@ from itertools import pairwise
 
 import trio
 
-from arcp_trio.transport import Transport, accept, connect, memory_streams
+from arcp_trio.front.request import read_head
+from arcp_trio.transport import Transport, TransportClosed, accept, connect, memory_streams
 
 TEXT, BINARY, CLOSE, PING, PONG = 0x81, 0x82, 0x88, 0x89, 0x8A
 
@@ -104,6 +105,21 @@ class RawPeer:
 
 
 @asynccontextmanager
+async def answer(
+    stream: trio.abc.Stream, *, max_bytes: int, peer: str = "raw"
+) -> AsyncGenerator[Transport, None]:
+    """Read a client's request as the front does, and open the server's transport."""
+    head = await read_head(stream)
+    if head is None:
+        raise TransportClosed
+    assert head.upgrade_key is not None
+    async with accept(
+        stream, key=head.upgrade_key, received=head.rest, max_bytes=max_bytes, peer=peer
+    ) as transport:
+        yield transport
+
+
+@asynccontextmanager
 async def open_pair(
     max_bytes: int = MAX_BYTES,
 ) -> AsyncGenerator[tuple[Transport, Transport], None]:
@@ -113,7 +129,7 @@ async def open_pair(
     ready, done = trio.Event(), trio.Event()
 
     async def hold_open() -> None:
-        async with accept(near, max_bytes=max_bytes, peer="client") as server:
+        async with answer(near, max_bytes=max_bytes, peer="client") as server:
             servers.append(server)
             ready.set()
             await done.wait()
@@ -141,6 +157,6 @@ async def open_raw(
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(shake_hands)
-        async with accept(near, max_bytes=max_bytes, peer="raw") as server:
+        async with answer(near, max_bytes=max_bytes) as server:
             await shaken.wait()
             yield server, peer

@@ -9,7 +9,8 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from arcp_trio.transport import Transport, TransportClosed, accept, connect, memory_streams
+from arcp_trio.transport import Transport, TransportClosed, connect, memory_streams
+from tests.transport.peers import answer
 
 
 @asynccontextmanager
@@ -33,7 +34,7 @@ async def _open(kind: str) -> AsyncGenerator[tuple[Transport, Transport]]:
 
             @nursery.start_soon
             async def serve() -> None:
-                async with accept(near, max_bytes=10**8, peer="test") as server:
+                async with answer(near, max_bytes=10**8) as server:
                     open_ones.append(server)
                     opened.set()
                     await over.wait()

@@ -25,7 +25,6 @@ from arcp_trio.transport.stream import WRITE_SLICE, FrameStream
 from tests.transport.peers import BINARY, CLOSE, PING, PONG, TEXT, chop, closing, frame
 
 SIZES = st.sampled_from((0, 1, 125, 126, 127, 65535, 65536, 70000)) | st.integers(0, 2000)
-SWITCHING = b"HTTP/1.1 101 Switching Protocols\r\n\r\n"
 
 
 def parse(data: bytes, *, side: Side) -> list[Frame]:
@@ -119,18 +118,15 @@ def test_empty_fragments_are_counted() -> None:
     assert gauge.exceeded, "for good"
 
 
-async def switched(stream: trio.abc.Stream, far: trio.abc.Stream) -> FrameStream:
+def server_frames(stream: trio.abc.Stream) -> FrameStream:
     """Return a server's frame stream whose opening handshake is done."""
-    frames = FrameStream(stream, client=False, max_bytes=1000)
-    await frames.send_all(SWITCHING)
-    assert await far.receive_some() == SWITCHING
-    return frames
+    return FrameStream(stream, client=False, max_bytes=1000)
 
 
 async def test_nothing_follows_a_close() -> None:
     """After a Close, texts are refused, and control frames of trio-websocket are dropped."""
     near, far = memory_streams()
-    frames = await switched(near, far)
+    frames = server_frames(near)
     await frames.send_close(1001, "bye")
     with pytest.raises(trio.ClosedResourceError):
         await frames.send_texts([b"{}"])
@@ -144,7 +140,7 @@ async def test_nothing_follows_a_close() -> None:
 async def test_a_text_that_waits_for_a_close_is_refused() -> None:
     """A text that waits for the write lock while a Close is written is refused."""
     near, far = memory_streams()
-    frames = await switched(near, far)
+    frames = server_frames(near)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(frames.send_texts, [bytes(100_000)])
         await wait_all_tasks_blocked()
@@ -166,7 +162,7 @@ async def test_a_text_that_waits_for_a_close_is_refused() -> None:
 async def test_nothing_is_written_after_a_torn_frame(autojump_clock: MockClock) -> None:
     """A write that is cut off closes the stream, and writes that waited for it are refused."""
     near, far = memory_streams()
-    frames = await switched(near, far)
+    frames = server_frames(near)
     async with trio.open_nursery() as nursery:
 
         @nursery.start_soon
@@ -193,7 +189,7 @@ async def test_nothing_is_written_after_a_torn_frame(autojump_clock: MockClock) 
 async def test_a_stalled_write_can_be_seen(autojump_clock: MockClock) -> None:
     """`writing_since` is the time of the last progress of a write, and None without a write."""
     near, far = memory_streams()
-    frames = await switched(near, far)
+    frames = server_frames(near)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(frames.send_texts, [bytes(4 * WRITE_SLICE)])
         await trio.sleep(10)
@@ -210,24 +206,17 @@ async def test_a_stalled_write_can_be_seen(autojump_clock: MockClock) -> None:
 
 @pytest.mark.parametrize("size", [0, 10, 100, 60_000])
 async def test_bytes_sent_along_with_the_handshake_are_kept(size: int) -> None:
-    """Frames that come in one packet with the request are held until it is answered."""
+    """Frames that come in one packet with a server's answer are held until it has been read."""
     near, far = memory_streams()
-    head = b"GET /arcp HTTP/1.1\r\nHost: x\r\nX: " + b"y" * 60 + b"\r\n\r\n"
-    eager = frame(BINARY, os.urandom(size))
+    head = b"HTTP/1.1 101 Switching Protocols\r\nX: " + b"y" * 60 + b"\r\n\r\n"
+    eager = frame(BINARY, os.urandom(size), masked=False)
     await far.send_all(head + eager)
-    frames = FrameStream(near, client=False, max_bytes=1 << 20)
+    frames = FrameStream(near, client=True, max_bytes=1 << 20)
     read = bytearray()
     while len(read) < len(head):
         read += await frames.receive_some(37)
     assert read == head
-    async with trio.open_nursery() as nursery:
-
-        @nursery.start_soon
-        async def rest() -> None:
-            received = bytearray()
-            while len(received) < len(eager):
-                received += await frames.receive_some(37)
-            assert received == eager
-
-        await wait_all_tasks_blocked()
-        await frames.send_all(SWITCHING)
+    received = bytearray()
+    while len(received) < len(eager):
+        received += await frames.receive_some(37)
+    assert received == eager

@@ -11,8 +11,8 @@ import pytest
 import trio
 from websockets.sync.client import connect as sync_connect
 
-from arcp_trio.transport import TransportClosed, accept
-from tests.transport.peers import MAX_BYTES, TEXT, RawPeer
+from arcp_trio.transport import TransportClosed
+from tests.transport.peers import MAX_BYTES, TEXT, RawPeer, answer
 
 pytestmark = pytest.mark.real_tcp
 
@@ -71,7 +71,7 @@ async def test_another_implementation_reads_batches_in_order_with_pings_in_fligh
                 assert code == 1001
 
             stream = await listener.accept()
-            async with accept(stream, max_bytes=MAX_BYTES, peer="client") as server:
+            async with answer(stream, max_bytes=MAX_BYTES, peer="client") as server:
                 for batch in batches:
                     await server.send([text.encode() for text in batch])
                 assert await server.receive() == "enough"
@@ -115,7 +115,7 @@ async def one_cancelled_write(
 
     async with peer.stream, trio.open_nursery() as nursery:
         nursery.start_soon(read)
-        async with accept(await listener.accept(), max_bytes=100, peer="client") as server:
+        async with answer(await listener.accept(), max_bytes=100, peer="client") as server:
             with sending:
                 while True:
                     await server.send(batch)

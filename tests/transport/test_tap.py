@@ -14,7 +14,7 @@ from websockets.frames import Frame, Opcode
 from websockets.protocol import OPEN, Protocol, Side
 from websockets.sync.client import connect as sync_connect
 
-from arcp_trio.transport import accept, memory_streams
+from arcp_trio.transport import memory_streams
 from arcp_trio.transport.memory import PIPE_BYTES
 from arcp_trio.transport.stream import QUEUED_MESSAGES
 from arcp_trio.transport.tap import TextTap
@@ -26,6 +26,7 @@ from tests.transport.peers import (
     PONG,
     TEXT,
     RawPeer,
+    answer,
     chop,
     closing,
     frame,
@@ -207,7 +208,7 @@ def test_messages_of_all_kinds_arrive_in_order(
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(speak)
-            async with accept(near, max_bytes=MAX_BYTES, peer="client") as server:
+            async with answer(near, max_bytes=MAX_BYTES, peer="client") as server:
                 received = [await server.receive() for _ in messages]
                 assert received == messages
                 await answered.wait()
@@ -247,7 +248,7 @@ async def test_another_implementation_sends_all_sorts() -> None:
         async with listener, trio.open_nursery() as nursery:
             nursery.start_soon(trio.to_thread.run_sync, speak)
             stream = await listener.accept()
-            async with accept(stream, max_bytes=MAX_BYTES, peer="client") as server:
+            async with answer(stream, max_bytes=MAX_BYTES, peer="client") as server:
                 for n, text in enumerate(texts):
                     is_text = n < 2_000 or n % 3 < 2
                     assert await server.receive() == (text if is_text else text.encode())

@@ -7,12 +7,14 @@ import trio
 from trio.testing import MockClock
 
 from arcp_trio.transport import Transport, TransportClosed, accept, connect, memory_streams
+from arcp_trio.transport.memory import PIPE_BYTES
 from tests.transport.peers import (
     BINARY,
     PING,
     PONG,
     TEXT,
     RawPeer,
+    answer,
     frame,
     open_pair,
     open_raw,
@@ -121,60 +123,40 @@ async def test_a_text_in_many_fragments() -> None:
 # --- the opening handshake ---
 
 
-async def test_bytes_read_before_are_the_beginning() -> None:
-    """`received` may be any part of the request, or the request and frames after it."""
-    data = request() + frame(TEXT, b"hello")
-    for cut in (1, len(request()) - 3, len(request()), len(request()) + 3, len(data)):
-        near, far = memory_streams()
-        await far.send_all(data[cut:] or frame(TEXT, b"more"))
-        async with accept(near, received=data[:cut], max_bytes=100, peer="raw") as server:
-            assert await server.receive() == "hello"
-
-
-@pytest.mark.parametrize("host", ["xn--p1ai:7777", "[::1]:7777", "a" * 63 + ":7777", "x"])
-async def test_any_host_may_be_asked_for(host: str) -> None:
-    """Any Host passes, as the caller of `accept` has checked it."""
-    near, far = memory_streams()
-    data = request().replace(b"Host: localhost", f"hOSt: {host}".encode())
-    async with accept(near, received=data, max_bytes=100, peer="raw"):
-        assert (await RawPeer(far).read_head()).startswith(b"HTTP/1.1 101 ")
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"GET /arcp HTTP/1.1\r\nHost: x\r\n\r\n",
-        b"\x16\x03\x01 this is TLS, or garbage\r\n\r\n",
-        b"\r\n\r\n",
-        b"GET /arcp HTTP/1.1\r\n" + b"X-Endless: and so on\r\n" * 2000,
-    ],
-    ids=["plain HTTP", "garbage", "blank lines", "endless head"],
-)
-async def test_a_wrong_handshake_is_refused_at_once(data: bytes, autojump_clock: MockClock) -> None:
-    """A client that does not do its part of the handshake gets 400, and the stream closes."""
+@pytest.mark.parametrize("cut", [0, 3, 11, 20])
+async def test_bytes_read_before_are_the_beginning(cut: int) -> None:
+    """`received` may be any part of what follows the request."""
+    data = frame(TEXT, b"hello") + frame(PING, b"?") + frame(TEXT, b"again")
     near, far = memory_streams()
     peer = RawPeer(far)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(far.send_all, data)
-        with pytest.raises(TransportClosed, match="handshake"):
-            async with accept(near, max_bytes=100, peer="raw"):
-                pytest.fail("accepted")
-        assert (await peer.read_to_end()).startswith(b"HTTP/1.1 400 ")
-    assert trio.current_time() == 0
+    await far.send_all(data[cut:])
+    async with accept(near, key="a key", received=data[:cut], max_bytes=100, peer="raw") as server:
+        assert (await peer.read_head()).startswith(b"HTTP/1.1 101 ")
+        assert await server.receive() == "hello"
+        assert await peer.receive() == (PONG, b"?")
+        assert await server.receive() == "again"
 
 
-@pytest.mark.parametrize("sent", [0, 10, len(request())])
+@pytest.mark.spec("1.0/4.1-2")
+async def test_the_answer_proves_that_the_server_knows_websockets() -> None:
+    """The answer to the key in RFC 6455 §1.3 is the one that stands there."""
+    near, far = memory_streams()
+    async with accept(near, key="dGhlIHNhbXBsZSBub25jZQ==", max_bytes=100, peer="raw"):
+        head = await RawPeer(far).read_head()
+    assert b"Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=" in head
+
+
 @pytest.mark.parametrize("server", [True, False])
 async def test_a_peer_that_leaves_during_the_handshake(
-    autojump_clock: MockClock, *, sent: int, server: bool
+    autojump_clock: MockClock, *, server: bool
 ) -> None:
     """A peer that closes during the handshake ends it at once."""
     near, far = memory_streams()
-    if server:
-        await far.send_all(request()[:sent])
-        opening = accept(near, max_bytes=100, peer="raw")
-    else:
-        opening = connect(near, max_bytes=100)
+    opening = (
+        accept(near, key="a key", max_bytes=100, peer="raw")
+        if server
+        else connect(near, max_bytes=100)
+    )
     await far.aclose()
     with pytest.raises(TransportClosed, match="handshake"):
         async with opening:
@@ -182,16 +164,17 @@ async def test_a_peer_that_leaves_during_the_handshake(
     assert trio.current_time() == 0
 
 
-async def test_a_silent_peer_is_bounded_by_a_scope_around_the_block(
+async def test_a_peer_that_does_not_read_is_bounded_by_a_scope_around_the_block(
     autojump_clock: MockClock,
 ) -> None:
     """A cancelled handshake closes the stream."""
     near, far = memory_streams()
+    await near.send_all(bytes(PIPE_BYTES))
     with trio.move_on_after(10) as scope:
-        async with accept(near, max_bytes=100, peer="raw"):
+        async with accept(near, key="a key", max_bytes=100, peer="raw"):
             pytest.fail("accepted")
     assert scope.cancelled_caught
-    assert await far.receive_some() == b""
+    assert await RawPeer(far).read_to_end() == bytes(PIPE_BYTES)
 
 
 async def test_frames_sent_along_with_the_request_are_not_lost() -> None:
@@ -217,7 +200,7 @@ async def test_the_block_s_exception_is_raised_unchanged(*, cancelled: bool) -> 
     boom = BoomError()
 
     async def block(outside: trio.CancelScope) -> None:
-        async with accept(near, max_bytes=100, peer="raw"):
+        async with answer(near, max_bytes=100):
             if cancelled:
                 outside.cancel()
             raise boom
@@ -233,7 +216,7 @@ async def test_a_cancelled_block_is_left_cancelled(autojump_clock: MockClock) ->
     near, far = memory_streams()
     await far.send_all(request())
     with trio.move_on_after(30) as scope:
-        async with accept(near, max_bytes=100, peer="raw") as server:
+        async with answer(near, max_bytes=100) as server:
             await server.receive()
     assert scope.cancelled_caught
     assert (await RawPeer(far).read_to_end()).startswith(b"HTTP/1.1 101 ")
@@ -248,7 +231,7 @@ async def test_a_deadline_can_be_lifted_once_the_handshake_is_done(
     near, far = memory_streams()
     await far.send_all(request())
     with trio.move_on_after(10) as scope:
-        async with accept(near, max_bytes=100, peer="raw") as server:
+        async with answer(near, max_bytes=100) as server:
             scope.deadline = float("inf")
             await trio.sleep(100)
             await server.send([b"still here"])

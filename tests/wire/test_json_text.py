@@ -78,3 +78,15 @@ def test_a_large_input_is_handed_on_as_it_came() -> None:
     assert not read.is_large
     assert loads(kept.input_text.text) == read.input == loads(read.input_text.text)
     assert fingerprint(kept) == fingerprint(read)
+
+
+@given(values)
+def test_fingerprints_do_not_depend_on_the_size(value: object) -> None:
+    """Equal inputs have one fingerprint, whether or not they were decoded."""
+    text = filled(json.dumps(value))
+    if refusal(json.dumps(value), 0) is not None:
+        return
+    kept, read = parse(decode(frame(text), large=100)), parse(decode(frame(text)))
+    assert isinstance(kept, Submit)
+    assert isinstance(read, Submit)
+    assert fingerprint(kept) == fingerprint(read)

@@ -121,6 +121,7 @@ class PeopleDisplay:
         self._begun = trio.current_time()
         # When a job began that was submitted elsewhere is not known.
         self._at_work = "running" if isinstance(job, JobHandle) else "watching"
+        self._teller.lease(job.lease)
         self._teller.budget(_granted(job.lease), job.budget)
         await self.screen.add([f"{safe_line(job.id)}  {safe_line(job.agent)}".rstrip()])
 

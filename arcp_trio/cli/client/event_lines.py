@@ -59,6 +59,7 @@ class Teller:
         self._status = ""
         self._tools: dict[str, str] = {}
         self._delegations: dict[str, str] = {}
+        self._lease: Mapping[str, JsonValue] = {}
         self._purse = Purse()
         self._missing: dict[str, None] = {}
         """The options of `submit` that the lease lacks, in the order in which this was found."""
@@ -76,6 +77,10 @@ class Teller:
             "result_chunk": self._note_chunk,
             QUESTION: lambda _: [],  # it is asked
         }
+
+    def lease(self, lease: Mapping[str, JsonValue]) -> None:
+        """Note what the job may do."""
+        self._lease = lease
 
     def budget(self, granted: Mapping[str, Decimal], left: Mapping[str, Decimal]) -> None:
         """Note what the job may spend, and what is left of it, by currency."""
@@ -107,7 +112,7 @@ class Teller:
 
     def refused(self, error: JsonObject) -> None:
         """Note an error of the job, or of one of its operations."""
-        for option in missing_options(_text(error, "code"), error.get("details")):
+        for option in missing_options(_text(error, "code"), error.get("details"), self._lease):
             if len(self._missing) < _MOST_MISSING:
                 self._missing[option] = None
 
@@ -118,9 +123,8 @@ class Teller:
         lines = [f"{safe_line(label)}: {first}", *(f"  {line}" for line in others)]
         return [paint(line, colour, colours=self._colours) for line in lines]
 
-    def _short(self, label: str, text: str, colour: str | None = None) -> list[str]:
-        line = self._shorten(safe_line(f"{label}: {text}"))
-        return [paint(line, colour, colours=self._colours)]
+    def _short(self, label: str, text: str) -> list[str]:
+        return [self._shorten(safe_line(f"{label}: {text}"))]
 
     def _passing(self, label: str, text: str) -> list[str]:
         """Return a line for what the live line shows, if there is no live line."""

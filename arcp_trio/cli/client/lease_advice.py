@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 
 from arcp_trio.authority.lease import BUDGET, Lease
 from arcp_trio.authority.targets import forms
@@ -10,9 +11,10 @@ from arcp_trio.wire.errors import InvalidRequest, LeaseSubsetViolation, Permissi
 from arcp_trio.wire.json import JsonValue, list_in, object_in
 
 
-def missing_options(code: str, details: JsonValue) -> list[str]:
+def missing_options(code: str, details: JsonValue, lease: Mapping[str, JsonValue]) -> list[str]:
     """Return which options of `submit` a refused operation needs; no options if none would help.
 
+    None helps against the refusal of what `lease` allows already: a child was given less of it.
     The details may be of any form, as the runtime may be another vendor's.
     """
     missing: list[JsonValue] = []
@@ -20,13 +22,16 @@ def missing_options(code: str, details: JsonValue) -> list[str]:
         missing = [details]
     elif code == LeaseSubsetViolation.code:
         missing = list_in(object_in(details).get("beyond"))
-    options = [_option(each) for each in missing]
+    options = [_option(each, lease) for each in missing]
     return options if all(options) else []
 
 
-def _option(missing: JsonValue) -> str:
+def _option(missing: JsonValue, lease: Mapping[str, JsonValue]) -> str:
     match missing:
-        case {"capability": str(capability), "target": str(target)} if _grants(capability, target):
+        case {"capability": str(capability), "target": str(target)}:
+            helps = _allows({capability: [target]}, capability, target)
+            if not helps or _allows(lease, capability, target):
+                return ""
             return f"--lease {shlex.quote(f'{capability}={target}')}"
         case {"capability": str(capability), "pattern": str(pattern)}:
             return f"--lease {shlex.quote(f'{capability}={pattern}')}"
@@ -36,10 +41,10 @@ def _option(missing: JsonValue) -> str:
             return ""
 
 
-def _grants(capability: str, target: str) -> bool:
-    """Return whether a lease whose pattern is the target allows it."""
+def _allows(lease: Mapping[str, JsonValue], capability: str, target: str) -> bool:
+    patterns = [pattern for pattern in list_in(lease.get(capability)) if isinstance(pattern, str)]
     try:
-        lease = Lease.read({capability: [target]})
-        return capability != BUDGET and lease.allows(capability, forms(capability, target))
+        read = Lease.read({capability: patterns})
+        return capability != BUDGET and read.allows(capability, forms(capability, target))
     except (InvalidRequest, ValueError):
         return False

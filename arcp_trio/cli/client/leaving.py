@@ -61,10 +61,8 @@ class Leaving:
             nursery.cancel_scope.cancel()
         if answer == "cancel":
             await self._try_to_cancel()
-        elif answer != "leave":
+        elif not answer:
             self._interrupts.ask = self._ask
-        if answer == "go on":
-            await self._screen.add(["going on; Ctrl-C asks again"])
         return answer == "leave"
 
     async def _withdraw_at_end(self, asking: trio.CancelScope) -> None:
@@ -78,13 +76,19 @@ class Leaving:
             if lost:
                 await self._screen.add([_LOST])
             wide = len(_QUESTION) < self._screen.columns and not lost
-            typed = await self._screen.ask(_QUESTION if wide else _SHORT_QUESTION)
+            question = _QUESTION if wide else _SHORT_QUESTION
+            typed = await self._screen.ask(question, self._reply)
             if typed is None:  # the keyboard is gone
                 return "leave"
-            for answer in ("cancel", "leave", "go on"):
-                if typed.lower() in (answer, answer[0]):
-                    return answer
+            if meant := _meant(typed):
+                return meant
             await self._screen.add(["please type c, l or g"])
+
+    def _reply(self, typed: str) -> str:
+        if _meant(typed) != "go on":
+            return ""
+        self._interrupts.ask = self._ask  # before it is said
+        return "going on; Ctrl-C asks again"
 
     async def _try_to_cancel(self) -> None:
         when = "" if self._client.connected else " once the connection is back"
@@ -99,6 +103,12 @@ class Leaving:
             refusal = safe_line(f"the job is not cancelled: {error.code}: {error.message}")
             await self._screen.add([refusal])
             self._interrupts.ask = self._ask
+
+
+def _meant(typed: str) -> str:
+    """Return the answer that was typed, whole or as its first letter, or no text."""
+    answers = ("cancel", "leave", "go on")
+    return next((each for each in answers if typed.lower() in (each, each[0])), "")
 
 
 def print_unknown() -> None:

@@ -8,11 +8,13 @@ import attrs
 
 from arcp_trio.cli import defaults
 from arcp_trio.cli.options import argument, log_level, option, optional_argument, repeatable, switch
-from arcp_trio.cli.value_kinds import COUNT, DURATION, NUMBER, TEXT, WHOLE_SECONDS
+from arcp_trio.cli.value_kinds import COUNT, DURATION, NUMBER, TEXT, WHOLE_SECONDS, one_of
 
 URL_VARIABLE: Final = "ARCP_URL"
 TOKEN_VARIABLE: Final = "ARCP_TOKEN"  # noqa: S105 - its name
 
+STATES: Final = ("pending", "running", "success", "error", "cancelled", "timed_out")
+"""The states of a job (§7.3)."""
 NEWEST: Final = 50
 """The number of jobs that `jobs` lists without --all."""
 
@@ -93,7 +95,7 @@ class JobsOptions(OutputOptions):
     """What `jobs` can be asked for."""
 
     status: tuple[str, ...] = repeatable(
-        TEXT, "STATUS", "only jobs in this state, such as running or success", default=()
+        one_of(STATES), "STATE", "only jobs in this state, such as running or success", default=()
     )
     agent: str | None = option(TEXT, "AGENT", "only jobs of this agent", default=None)
     waiting: bool = switch("only jobs that ask something, and what they ask")

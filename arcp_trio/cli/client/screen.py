@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import trio
@@ -115,14 +115,20 @@ class Screen:
             self.clear()
         return answer.strip() if answer else None
 
-    async def ask(self, question: str) -> str | None:
+    async def ask(self, question: str, reply: Callable[[str], str]) -> str | None:
         """Ask a question, and show nothing else until a line is typed, which is returned.
 
         The result is None if no more can be typed. What `prompt` asks is asked again afterwards.
+
+        Args:
+            reply: returns what is said below an answer before anything else is; perhaps no text.
         """
         self._prompted.cancel()
         async with self._keyboard, self._turn:
-            return await self._ask(question)
+            typed = await self._ask(question)
+            if typed is not None and (said := reply(typed)):
+                await self._err.write(f"{said}\n")
+            return typed
 
     async def _ask(self, question: str) -> str | None:
         start = ERASE if self._err.obeys and not self._open else "\n"

@@ -48,6 +48,7 @@ class Conversation:
         self._transport = transport
         self._reader = reader
         self._session = opened.session
+        self._usage = core.usages.of(opened.session.principal)
         self._attachment = opened.attachment
         self._closing = opened.attachment.closing
         self._fresh = opened.fresh
@@ -79,7 +80,7 @@ class Conversation:
                 self._heard()
                 if not await self._see_to(received):
                     return
-                await self._reader.keep_pace()
+                await self._keep_pace(received)
         except TooManyMalformed:
             self._heard()
             self._core.metrics.connection_failed(Failure.MALFORMED_FRAMES)
@@ -90,6 +91,13 @@ class Conversation:
             await self._part("message too big", code=CloseCode.TOO_BIG, last=refusal(error))
         except TransportClosed:
             self._closing.now(CloseCode.NORMAL, "")
+
+    async def _keep_pace(self, received: Received) -> None:
+        """Count a frame, and wait as long as `messages_per_second` asks for after it."""
+        pause = self._usage.count_message(received.size)
+        if pause > 0:
+            with self._heartbeat.not_listening():
+                await trio.sleep(pause)
 
     def _heard(self) -> None:
         self._heartbeat.heard()

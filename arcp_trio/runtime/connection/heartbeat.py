@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from arcp_trio.lateness import sleep_until
+from arcp_trio.lateness import HeldTime, Patience
 
 if TYPE_CHECKING:
     from arcp_trio.transport.base import Transport
@@ -31,8 +31,9 @@ class Heartbeat:
         self._transport = transport
         self._heard_at = trio.current_time()
         self._listening = True
-        self._not_before = -math.inf
-        """No peer is lost before then: the loop was held, and could not hear it."""
+        self._held = HeldTime()
+        self._silence = Patience(self._held, interval)
+        self._stuckness = Patience(self._held, interval)
 
     def heard(self) -> None:
         """Note that a frame came."""
@@ -49,16 +50,13 @@ class Heartbeat:
     async def lost(self, *, negotiated: bool, ping: Callable[[], None]) -> Loss:
         """Ping every interval, if that was negotiated; return once the peer is lost.
 
-        A write that makes no progress is a loss in any case. After the loop was held, the peer has
-        one interval more.
+        A write that makes no progress is a loss in any case.
         """
         next_ping = trio.current_time() + self._interval
         while True:
             silent_at = self._silent_at if negotiated else math.inf
-            was_late = await sleep_until(min(next_ping, silent_at, self._stuck_at))
+            await self._held.sleep_until(min(next_ping, silent_at, self._stuck_at))
             now = trio.current_time()
-            if was_late:
-                self._not_before = now + self._interval
             if self._stuck_at <= now:
                 return Loss.STUCK
             if negotiated and self._silent_at <= now:
@@ -71,10 +69,8 @@ class Heartbeat:
     @property
     def _stuck_at(self) -> float:
         since = self._transport.writing_since
-        stuck_at = math.inf if since is None else since + 2 * self._interval
-        return max(stuck_at, self._not_before)
+        return math.inf if since is None else self._stuckness.ends(since)
 
     @property
     def _silent_at(self) -> float:
-        silent_at = self._heard_at + 2 * self._interval if self._listening else math.inf
-        return max(silent_at, self._not_before)
+        return self._silence.ends(self._heard_at) if self._listening else math.inf

@@ -1,4 +1,4 @@
-"""Frames as they come in on a connection: their size, their shape, and their pace."""
+"""Frames as they come in on a connection: their size and their shape."""
 
 from __future__ import annotations
 
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
 LARGE_FRAME: Final = 64 * 1024
 """Characters; a larger frame waits for its turn to be decoded, which may take milliseconds."""
-BURST_SECONDS: Final = 4.0
-"""A client that was quiet may send this many seconds' worth of messages at once."""
-
 MALFORMED_SECONDS: Final = 10.0
 """The span in which `malformed_frames` are counted."""
 
@@ -67,7 +64,6 @@ class Reader:
         self._limits = limits
         self._long_steps = long_steps
         self._malformed = Malformed(limits.malformed_frames)
-        self._pace = Pace(limits.messages_per_second)
 
     async def first(self) -> Envelope:
         """Return the frame that asks for a session.
@@ -110,15 +106,6 @@ class Reader:
         """Count a malformed frame; return whether there are now more than `malformed_frames`."""
         return self._malformed.too_many()
 
-    async def keep_pace(self) -> None:
-        """Wait as long as `messages_per_second` asks for after a frame.
-
-        The wait is at most a second, shorter than any silence that counts as a loss.
-        """
-        pause = self._pace.step()
-        if pause > 0:
-            await trio.sleep(pause)
-
     def _decode(self, text: str | bytes) -> Envelope:
         if isinstance(text, bytes):
             raise InvalidRequest("a binary frame: ARCP frames are text")
@@ -145,20 +132,6 @@ def _checked(message: Message | None) -> Message | None:
 def _size(text: str | bytes) -> int:
     """Return the size in bytes; text that is all ASCII knows it without being encoded."""
     return len(text) if isinstance(text, bytes) or text.isascii() else len(text.encode())
-
-
-class Pace:
-    """A token bucket: messages may come faster than `per_second`, but not for long."""
-
-    def __init__(self, per_second: float) -> None:
-        self._interval = 1 / per_second
-        self._due = trio.current_time() - BURST_SECONDS
-
-    def step(self) -> float:
-        """Count a message; return how long to wait before reading the next, if above 0."""
-        now = trio.current_time()
-        self._due = max(self._due, now - BURST_SECONDS) + self._interval
-        return self._due - now
 
 
 class Malformed:

@@ -81,13 +81,15 @@ class AgentRun:
                 result = await job.jobs.call_agent(job)
                 if not job.suspended:
                     job.memory.warn_of_the_rest(job.facts)
-                    job.decide(self.timed_out() or _outcome_of_return(job, result))
+                    job.decide_if_late()  # the agent may have held the loop beyond its time
+                    job.decide(_outcome_of_return(job, result))
         except BaseException as error:  # noqa: ASYNC103, BLE001 - see above
             rest = _not_the_agents(error)
             if rest is not None:
                 raise rest from None  # noqa: ASYNC104
             if not job.suspended:
-                job.decide(self.timed_out() or _outcome_of_error(job, error))
+                job.decide_if_late()
+                job.decide(_outcome_of_error(job, error))
 
     def timed_out(self, lease_ends: float | None = None) -> Outcome | None:
         """Return the time-out if the job ran for too long, and its lease has not ended before.

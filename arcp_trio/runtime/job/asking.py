@@ -50,8 +50,14 @@ async def ask(
         question = job.questions.restored(question_id)
     else:
         question = _question(job, key, question_id, prompt, options, schema, to, expires_in)
+    _announce(question, state)
     try:
-        await _ask(question, state)
+        if "question" in state:
+            job.memory.note_progress()
+        else:
+            await question.call.check(HUMAN_ASK)
+            job.questions.ask(question)
+            await give_way(job)
         await question.wait()
     except BaseException as error:
         # A question that is answered is settled, even if its agent is cancelled before it knows.
@@ -59,7 +65,7 @@ async def ask(
             question.give_up(error)
         raise
     else:
-        if not question.answered.is_set():
+        if not (question.answered.is_set() or job.suspended):
             question.time_out()
     finally:
         if not job.suspended:
@@ -68,8 +74,8 @@ async def ask(
     return "question" in state, question.done
 
 
-async def _ask(question: OpenQuestion, state: JsonObject) -> None:
-    """Take the steps of asking that an earlier run, which left `state`, has not taken."""
+def _announce(question: OpenQuestion, state: JsonObject) -> None:
+    """Emit the tool call, unless an earlier run, which has left `state`, has."""
     job, args = question.job, to_json(question.body)
     question_id = args.pop("question_id")
     if "call_id" in state:
@@ -77,12 +83,6 @@ async def _ask(question: OpenQuestion, state: JsonObject) -> None:
     else:
         question.call.announce(HUMAN_ASK, args)
         job.memory.change(question.key, job.journal.length, call_id=question_id)
-    if "question" in state:
-        job.memory.note_progress()
-    else:
-        await question.call.check(HUMAN_ASK)
-        job.questions.ask(question)
-        await give_way(job)
 
 
 # -- what an agent asks

@@ -160,6 +160,11 @@ class Journal:
         if self.length % SEGMENT_ENTRIES == 0:
             self._segments.append((self.length, self._bytes))
 
+    @property
+    def written(self) -> int:
+        """How many bytes of events were ever added."""
+        return self._bytes
+
     # -- the bound
 
     @property

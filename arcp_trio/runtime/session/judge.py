@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
 
 import attrs
-import trio
 
 from arcp_trio.authority.lease import Lease
 from arcp_trio.runtime.job.acceptance import NewJob, accept, accept_at_once, accepted_tail
@@ -139,16 +138,20 @@ class Judge:
                 f"{known.job_id}, the job of this idempotency_key, has ended, and its end is"
                 " no longer kept: another key starts another job"
             )
-        return Decision(tail, Watch(session, row.job_id, None, row.length - 1), again=again)
+        cursor: int | None = row.length - 1
+        if row.session_id == session.id and not again:
+            # Its own job, of which it was not told before the process died: it is owed everything.
+            cursor = await session.reads.index_after(row.job_id, 0)
+        return Decision(tail, Watch(session, row.job_id, None, cursor or 0), again=again)
 
     async def _compare(
         self, submission: Submission, compare: Callable[[*_Ts], _T], *values: *_Ts
     ) -> _T:
-        """Look at the parameters of a submit; at large ones beside the loop, in turn."""
+        """Look at the parameters of a submit; at large ones in the principal's turn."""
         if not submission.submit.is_large:
             return compare(*values)
         async with self._core.long_steps.turn(submission.session.principal):
-            return await trio.to_thread.run_sync(compare, *values)
+            return compare(*values)
 
 
 def _is_same(submit: Submit, known: KeyRow) -> bool:

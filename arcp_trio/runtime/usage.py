@@ -1,0 +1,86 @@
+"""What each principal has used of what all share, and how fast it may send."""
+
+from __future__ import annotations
+
+import heapq
+from collections import OrderedDict
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import trio
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from arcp_trio.runtime.limits import Limits
+
+MOST_PRINCIPALS: Final = 10_000
+"""Principals that are remembered; past it the one that was not seen for longest is forgotten."""
+
+
+BURST_SECONDS: Final = 4.0
+"""A principal that was quiet may send this many seconds' worth of messages at once."""
+
+
+class Pace:
+    """A token bucket: messages may come faster than `per_second`, but not for long."""
+
+    def __init__(self, per_second: float) -> None:
+        self._interval = 1 / per_second
+        self._due = trio.current_time() - BURST_SECONDS
+
+    def step(self) -> float:
+        """Count a message; return how long to wait before reading the next, if above 0."""
+        now = trio.current_time()
+        self._due = max(self._due, now - BURST_SECONDS) + self._interval
+        return self._due - now
+
+
+@attrs.define(eq=False)
+class Usage:
+    """What one principal has used since the runtime began, whatever number of sessions it has."""
+
+    principal: str
+    pace: Pace
+    """Of the messages on all its connections."""
+    messages: int = 0
+    """Messages that its clients have sent."""
+    message_bytes: int = 0
+    journal_bytes: int = 0
+    """Bytes of the events of its jobs that have ended, as they were stored."""
+
+    def count_message(self, size: int) -> float:
+        """Count a message; return how long to wait before reading the next, if above 0."""
+        self.messages += 1
+        self.message_bytes += size
+        return self.pace.step()
+
+
+KINDS: Final = ("messages", "message_bytes", "journal_bytes")
+"""What is counted: the names of attributes of `Usage`."""
+
+
+class Usages:
+    """The usage of all principals."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._per_second = limits.messages_per_second
+        self._usages: OrderedDict[str, Usage] = OrderedDict()
+
+    def of(self, principal: str) -> Usage:
+        """Return a principal's usage; a session and a job ask for it once, and keep it."""
+        usage = self._usages.get(principal)
+        if usage is None:
+            usage = self._usages[principal] = Usage(principal, Pace(self._per_second))
+            if len(self._usages) > MOST_PRINCIPALS:
+                self._usages.popitem(last=False)
+        self._usages.move_to_end(principal)
+        return usage
+
+    def largest(self, kind: str, count: int) -> Sequence[Usage]:
+        """Return the usages of those that have used most."""
+        used = attrgetter(kind)
+        return [
+            each for each in heapq.nlargest(count, self._usages.values(), key=used) if used(each)
+        ]
