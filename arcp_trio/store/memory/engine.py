@@ -182,6 +182,8 @@ class _MemoryReplay:
         self._place = place
 
     async def next(self, frames: int, size: int) -> Sequence[NumberedTail]:
+        if self._place.over:
+            return ()
         await trio.lowlevel.checkpoint()
         return self._place.read(self._tables, frames, size)
 
