@@ -70,11 +70,13 @@ def test_agents(commands: Commands) -> None:
     lines = [line.split() for line in commands.run("agents").out.splitlines()]
     assert lines[0] == ["AGENT", "VERSIONS"]
     assert ["echo", "1.0.0"] in lines
+    assert ["hiker", "1.0.0", "durable"] in lines
     (waiting,) = (line for line in lines if line[0] == "waiting")
     assert sorted(waiting[1:]) in (["1,", "2*"], ["1", "2*,"])
     agents = {agent["name"]: agent for agent in commands.run("agents", "--json").objects}
     assert sorted(agents["waiting"]["versions"]) == ["1", "2"]
     assert agents["waiting"]["default"] == "2"
+    assert (agents["hiker"]["durable"], agents["echo"]["durable"]) == (["1.0.0"], [])
 
 
 def test_ping(commands: Commands) -> None:
