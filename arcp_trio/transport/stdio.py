@@ -14,6 +14,7 @@ import trio
 
 from arcp_trio.transport.base import GONE, MessageTooBig, TransportClosed
 from arcp_trio.transport.close_codes import CloseCode
+from arcp_trio.transport.pace import PartsPace
 from arcp_trio.wire.errors import clip
 
 LEAVE_SECONDS: Final = 2.0
@@ -202,6 +203,9 @@ class LineTransport:
         self._searched = 0
         self._torn = False
         self._lock = trio.StrictFIFOLock()
+
+    def share_pace(self, pace: PartsPace) -> None:
+        """Do nothing: lines have no parts."""
 
     @property
     def unread(self) -> int:
