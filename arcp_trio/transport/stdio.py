@@ -13,6 +13,7 @@ import trio
 
 from arcp_trio.transport.base import GONE, MessageTooBig, TransportClosed
 from arcp_trio.transport.close_codes import CloseCode
+from arcp_trio.transport.pace import PartsPace
 from arcp_trio.transport.starting import StartedProcess, start
 from arcp_trio.wire.errors import clip
 
@@ -192,6 +193,9 @@ class LineTransport:
         self._searched = 0
         self._torn = False
         self._lock = trio.StrictFIFOLock()
+
+    def share_pace(self, pace: PartsPace) -> None:
+        """Do nothing: lines have no parts."""
 
     @property
     def unread(self) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from itertools import takewhile
 from typing import TYPE_CHECKING, Final, Protocol
 
 import trio
@@ -65,7 +64,7 @@ class Jobs:
         self._count: Counter[str] = Counter()
         """How many jobs each principal has."""
         self.to_forget: dict[str, float] = {}
-        """When each of the jobs ended that are to be forgotten, in that order; none is listed."""
+        """When each of the jobs ended that are to be forgotten, and that no listing has."""
         self._ordinal = 0
         self._one_ended = Wake()
         self._closed = False
@@ -128,9 +127,7 @@ class Jobs:
 
     def take_forgotten(self, finished_before: float) -> list[str]:
         """Return the ids of jobs that are to be forgotten and ended before then, each once."""
-        taken = list(
-            takewhile(lambda each: self.to_forget[each] <= finished_before, self.to_forget)
-        )
+        taken = [job_id for job_id, at in self.to_forget.items() if at <= finished_before]
         for job_id in taken:
             del self.to_forget[job_id]
         return taken
