@@ -61,7 +61,7 @@ async def start(
     await trio.lowlevel.checkpoint_if_cancelled()
     tell = trio.lowlevel.current_trio_token().run_sync_soon
     started, exited = trio.Event(), trio.Event()
-    made: list[subprocess.Popen[bytes] | BaseException] = []
+    made: list[subprocess.Popen[bytes] | Exception] = []
 
     def live() -> None:
         try:
@@ -75,7 +75,7 @@ async def start(
                 env=environment,
                 start_new_session=True,
             )
-        except BaseException as error:  # noqa: BLE001 - raised to the caller
+        except Exception as error:  # noqa: BLE001 - raised to the caller
             made.append(error)
             _tell(tell, started)
             return
@@ -88,7 +88,7 @@ async def start(
     with trio.CancelScope(shield=True):
         await started.wait()
     (found,) = made
-    if isinstance(found, BaseException):
+    if isinstance(found, Exception):
         raise found
     return StartedProcess(found, exited)
 
