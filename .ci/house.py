@@ -1,6 +1,7 @@
 """Checks that names and prose keep to the house's rules; `make lint` runs it.
 
 - No name of a class or of a type exists twice in the package: wherever it is read, it means one.
+  `acp` has the words of its own protocol; outside of it they are written `acp.Session`.
 - docs/glossary.md has each word once, in order, and every class and module that it names exists.
 - Constants of modules are annotated as Final.
 - `Json`, which is Any, is named only where programs meet the package.
@@ -50,6 +51,8 @@ MEETS_PROGRAMS = {
         "client/questions.py",
         *("runtime/job/agents.py", "runtime/job/job_view.py", "runtime/job/context.py"),
         "runtime/job/durable/calls.py",
+        *(f"acp/{name}.py" for name in ("agent", "errors", "requests", "running", "session")),
+        "acp/updates.py",
         *("runtime/job/blocking.py", "runtime/job/blocks.py"),
         *("runtime/credentials/credential.py", "runtime/credentials/provisioner.py"),
     )
@@ -90,10 +93,11 @@ def _glossary_words() -> Iterator[str]:
 def _class_names() -> Iterator[str]:
     places: dict[str, list[str]] = defaultdict(list)
     for path in sorted(PACKAGE.rglob("*.py")):
+        prefix = "acp." if path.is_relative_to(PACKAGE / "acp") else ""
         for node in ast.walk(ast.parse(path.read_text())):
             name = _name_of_type(node)
             if name is not None:
-                places[name.lstrip("_")].append(f"{path}:{node.lineno}")
+                places[prefix + name.lstrip("_")].append(f"{path}:{node.lineno}")
     for name, found in sorted(places.items()):
         if len(found) > 1:
             yield f"{found[-1]}: the type {name} exists already, at {found[0]}"

@@ -10,14 +10,16 @@ from typing import Final
 import attrs
 
 from bench import report
+from bench.booking import booking
 from bench.clients import clients
+from bench.durable import durable
 from bench.fanning_out import fan_out
 from bench.figures import FULL, QUICK, USUAL, Family, Row, compare
 from bench.growing import growth
 from bench.idling import idle
 from bench.leases import leases
 from bench.listing import listing
-from bench.peers import MEMORY
+from bench.peers import DURABLE, MEMORY
 from bench.placing import placing
 from bench.replaying import replay
 from bench.results import streamed_result
@@ -43,6 +45,8 @@ FAMILIES: Final[Mapping[str, Family]] = {
     "start": Family(start, most_runs=2, usual=False),
     "leases": Family(leases, sides=(MEMORY,), usual=False),
     "places": Family(placing, sides=(MEMORY,), usual=False),
+    "durable": Family(durable, most_runs=1, sides=(DURABLE,), usual=False),
+    "ledger": Family(booking, sides=(MEMORY,), usual=False),
 }
 """The families, in the order of their rows."""
 

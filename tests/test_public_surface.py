@@ -14,11 +14,17 @@ import attrs
 import pytest
 
 import arcp_trio
-from arcp_trio import testing
+from arcp_trio import acp, testing
 
 PUBLIC = {name: getattr(arcp_trio, name) for name in arcp_trio.__all__}
 TESTING = {name: getattr(testing, name) for name in testing.__all__}
-CLASSES = {value for value in (*PUBLIC.values(), *TESTING.values()) if isinstance(value, type)}
+ACP = {name: getattr(acp, name) for name in acp.__all__}
+NAMES = {
+    **PUBLIC,
+    **{f"testing.{name}": value for name, value in TESTING.items()},
+    **{f"acp.{name}": value for name, value in ACP.items()},
+}
+CLASSES = {value for value in NAMES.values() if isinstance(value, type)}
 ENDS = ("Reading", "Updating", "Writing")
 MODES = [f"Open{kind}" for kind in ("TextMode", *(f"BinaryMode{end}" for end in ENDS))]
 """Types of `open`'s modes, which only type checkers have."""
@@ -36,6 +42,8 @@ HANDED_OUT = {
         "ToolCall",
     ),
     *("testing.ConnectionRecord", "testing.Subscription"),
+    *("acp.Agent", "acp.Session", "acp.Turn"),
+    *("acp.FileRequest", "acp.PermissionRequest", "acp.Request", "acp.TerminalRequest"),
 }
 """Classes that a program is given and does not make: their constructors are internal."""
 FOR_THE_RUNTIME = {"MemoryStore", "SqliteStore", "Store"}
@@ -107,13 +115,12 @@ def named_annotations(name: str, thing: Any) -> Iterator[tuple[str, Any]]:
         yield name, thing
 
 
-@pytest.mark.parametrize("name", [*arcp_trio.__all__, *(f"testing.{n}" for n in testing.__all__)])
+@pytest.mark.parametrize("name", NAMES)
 def test_annotations_name_public_types(name: str) -> None:
-    """Each class that a public call returns or takes can be imported from the package."""
-    thing = TESTING[name.removeprefix("testing.")] if name.startswith("testing.") else PUBLIC[name]
+    """Each class that a public call returns or takes can be imported from where the call is."""
     hidden = {
         f"{where}: {named.__module__}.{named.__qualname__}"
-        for where, hint in named_annotations(name, thing)
+        for where, hint in named_annotations(name, NAMES[name])
         for named in named_types(hint)
         if named.__module__.startswith("arcp_trio") and named not in CLASSES
     }

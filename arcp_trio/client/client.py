@@ -180,7 +180,7 @@ class Client:
             idempotency_key: by default a fresh one.
             max_runtime: after how many seconds the job ends, `timed_out`.
             trace_id: 32 hexadecimal digits; by default fresh ones (§11).
-            forget: have the job leave listings soon after its end, as a measurement or a probe
+            forget: have the job leave listings at its end, as a measurement or a probe
                 may; only the runtime of this project does so, without a lease, and if the job has
                 reported no cost.
 

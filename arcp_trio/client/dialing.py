@@ -154,7 +154,7 @@ async def _by_url(
 def _first_attempt(error: OSError) -> OSError:
     """Return why the first of a host's addresses could not be reached."""
     attempts = error.__cause__
-    if not isinstance(attempts, ExceptionGroup):
+    if not isinstance(attempts, Exception):
         return error
     return next((each for each in leaves(attempts) if isinstance(each, OSError)), error)
 

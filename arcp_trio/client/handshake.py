@@ -17,6 +17,7 @@ from arcp_trio.wire.envelope import Envelope
 from arcp_trio.wire.errors import clip, error_from_payload
 from arcp_trio.wire.json import JsonLike, JsonValue, dumps, list_in, object_in, text_in
 from arcp_trio.wire.messages import AgentInfo
+from arcp_trio.wire.messages.session import DURABLE
 
 CLIENT_NAME: Final = "arcp_trio"
 MAX_WELCOME_VALUES: Final = 100_000
@@ -123,6 +124,7 @@ def _agents(inventory: list[JsonValue]) -> Iterable[AgentInfo]:
                 name=name,
                 versions=[v for v in list_in(fields.get("versions")) if isinstance(v, str)],
                 default=text_in(fields.get("default")),
+                durable=[v for v in list_in(fields.get(DURABLE)) if isinstance(v, str)] or None,
             )
 
 

@@ -25,7 +25,6 @@ from arcp_trio.wire.errors import (
     InternalError,
     ResumeWindowExpired,
     Unauthenticated,
-    clip,
 )
 from arcp_trio.wire.json import JsonValue
 
@@ -37,8 +36,6 @@ TERMINATE_SECONDS: Final = 0.5
 """The time between SIGTERM and SIGKILL, once the job's grace is over."""
 LAST_WORDS_SECONDS: Final = 0.5
 """How long standard error is read after the program ended: another process may hold it open."""
-MOST_LINE: Final = 8 * 1024
-"""The longest line of standard error that is logged whole; the rest comes in pieces, or is cut."""
 
 _HELD_TO: Final = Limits()
 """A program is a stranger as a client is: these bounds of clients are its bounds, too."""
@@ -195,20 +192,9 @@ class _Program:
             self._child.signal(signal.SIGKILL)
 
     async def _log_errors(self) -> None:
-        assert self._child.stderr is not None
-        rest = b""
-        async for data in self._child.stderr:
-            *lines, rest = (rest + data).split(b"\n")
-            if len(rest) > MOST_LINE:
-                lines, rest = [*lines, rest], b""
-            for line in lines:
-                self._log_line(line)
-        self._log_line(rest)
-
-    def _log_line(self, line: bytes) -> None:
-        text = clip(line.decode(errors="replace").rstrip(), MOST_LINE)
-        if text:
-            log.info("program says: %s", text, extra=self._facts)
+        await self._child.read_errors(
+            lambda line: log.info("program says: %s", line, extra=self._facts)
+        )
 
     def _lost(self, failure: Exception) -> InternalError:
         log.error(

@@ -139,6 +139,14 @@ class Limits:
         if self.chunk_bytes < LEAST_CHUNK_BYTES:
             raise ValueError(f"the limit chunk_bytes must be at least {LEAST_CHUNK_BYTES}")
 
+    def within(self, stored_bytes: float) -> Limits:
+        """Return these limits for a store that cannot keep more than that."""
+        if self.stored_bytes_total <= stored_bytes:
+            return self
+        most = int(stored_bytes)
+        each = min(self.stored_bytes_per_principal, most)
+        return attrs.evolve(self, stored_bytes_total=most, stored_bytes_per_principal=each)
+
 
 _MAY_BE_ZERO: Final = frozenset(
     {

@@ -91,7 +91,7 @@ class Runtime:
         self.agents = Agents()
         self.agent = self.agents.agent
         """Registers the function below as an agent; see `Agents.agent`."""
-        self.limits = limits or Limits()
+        self.limits = (limits or Limits()).within(store.most_bytes)
         self._core = Core(
             name=name,
             version=__version__,

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import trio
 
+from arcp_trio.transport.pace import PartsPace
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -44,6 +46,8 @@ class Usage:
     principal: str
     pace: Pace
     """Of the messages on all its connections."""
+    parts_pace: PartsPace = attrs.field(factory=PartsPace)
+    """Of what else they carry: fragments, pings and pongs."""
     messages: int = 0
     """Messages that its clients have sent."""
     message_bytes: int = 0

@@ -42,7 +42,10 @@ class Watchdog:
         thread = threading.Thread(
             target=self._watch, args=(token, loop_thread), name="watchdog", daemon=True
         )
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError as error:  # the system has no further thread
+            log.warning("no watchdog", extra={"error": str(error)})
         try:
             await trio.sleep_forever()
         finally:

@@ -152,6 +152,8 @@ class Store(WriteQueue, Reads):
     """Whether what is stored survives both the end of the process and a loss of power."""
     journal_bytes: float = math.inf
     """The most a job's journal may take in this store, whatever the runtime's limits allow."""
+    most_bytes: float = math.inf
+    """The same for all that is stored."""
 
     def files(self) -> Sequence[str]:
         """Return the paths of the files in which everything is kept; by default, no files."""

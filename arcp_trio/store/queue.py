@@ -11,7 +11,7 @@ import attrs
 import trio
 
 from arcp_trio.store.errors import StoreError
-from arcp_trio.store.writes import AppendJournal, Write
+from arcp_trio.store.writes import AppendJournal, FinishJob, Write
 
 log = logging.getLogger(__name__)
 
@@ -23,6 +23,9 @@ session's outbox: a session that keeps up need not read them back from the store
 """
 QUEUE_BYTES: Final = 2 * 1024 * 1024
 """Bytes of events that may wait; the same rule holds."""
+
+MUCH_BYTES: Final = 32 * 1024 * 1024
+"""Bytes of events after which it is time to look whether too much is kept."""
 
 KEPT_PLACES: Final = 4
 """Places that a full queue still has for each principal: where one principal's emitters fill every
@@ -85,6 +88,9 @@ class WriteQueue:
         self._trouble_began = trio.Event()
         self._trouble_ended = trio.Event()
         self._trouble_ended.set()
+        self._written = 0
+        """Bytes of events since `much_written` began to wait."""
+        self._much_written = trio.Event()
 
     def put(self, write: Write) -> Group:
         """Queue a write, without waiting, and return its group; its place in the order is fixed."""
@@ -92,7 +98,7 @@ class WriteQueue:
         if not group.writes:
             self._wake.set()
         group.writes.append(write)
-        if type(write) is AppendJournal:
+        if type(write) is AppendJournal or type(write) is FinishJob:
             group.size += len(write.entry.tail)
         return group
 
@@ -131,6 +137,11 @@ class WriteQueue:
         # With nothing queued, the writer may still be storing the last group it took.
         await (self._filling if self._filling.writes else self._taken).committed()
 
+    async def much_written(self) -> None:
+        """Wait until `MUCH_BYTES` more are stored; for one task, which then counts what is kept."""
+        self._written, self._much_written = 0, trio.Event()
+        await self._much_written.wait()
+
     async def troubled(self) -> None:
         """Wait until the store is in trouble."""
         await self._trouble_began.wait()
@@ -160,6 +171,9 @@ class WriteQueue:
             if timed is not None:
                 timed(trio.current_time() - began)
             group.stored.set()
+            self._written += group.size
+            if self._written >= MUCH_BYTES:
+                self._much_written.set()
             for act in group.acts:
                 act()
             # A session keeps its last group, and would keep all that is in it.

@@ -33,6 +33,8 @@ class ReplayPlace:
     """The next place to read: the log may change from one piece to the next."""
 
     def __init__(self, session_id: str, after: int, top: int, log_rows: int) -> None:
+        self.over = not log_rows
+        """Nothing is left to be read, as in the log of a new session."""
         self._session_id = session_id
         self._next = 2 * after + 1
         self._last = 2 * top + 1
@@ -41,6 +43,7 @@ class ReplayPlace:
     def read(self, log: LogReader, frames: int, size: int) -> Sequence[NumberedTail]:
         """Return the next frames; see `Replay.next`."""
         found: list[NumberedTail] = []
+        trimmed = False
         for item in log.log_from(self._session_id, self._next, self._last):
             full = len(found) >= frames or size <= 0
             # A full piece still takes the marks that stand right after its last number.
@@ -56,9 +59,11 @@ class ReplayPlace:
             except JournalTrimmed:
                 if not found:
                     raise
+                trimmed = True
                 break  # the frames before the gap are good; the next call meets the gap first
         if found and not found[-1][0]:
             self._next += 1  # the marks of one place go together: the number after them is next
+        self.over = not trimmed and len(found) < frames and size > 0
         return found
 
     def _frames(self, log: LogReader, item: LogItem, most: int) -> Iterator[NumberedTail]:

@@ -8,6 +8,7 @@ from arcp_trio.testing.frames import parse_frame
 from arcp_trio.testing.recorder import ConnectionRecord
 from arcp_trio.transport import Transport
 from arcp_trio.transport.close_codes import CloseCode
+from arcp_trio.transport.pace import PartsPace
 
 
 class RecordedTransport:
@@ -31,6 +32,10 @@ class RecordedTransport:
     def writing_since(self) -> float | None:
         """When the current write last made progress."""
         return self._transport.writing_since
+
+    def share_pace(self, pace: PartsPace) -> None:
+        """Count fragments, pings and pongs toward a pace that other transports have, too."""
+        self._transport.share_pace(pace)
 
     @property
     def unread(self) -> int:

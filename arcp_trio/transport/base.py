@@ -8,6 +8,7 @@ from typing import Final, Protocol
 import trio
 
 from arcp_trio.transport.close_codes import CloseCode
+from arcp_trio.transport.pace import PartsPace
 
 GONE: Final = (trio.BrokenResourceError, trio.ClosedResourceError)
 """The exceptions of a stream that is closed, whichever side closed it."""
@@ -62,6 +63,10 @@ class Transport(Protocol):
     @property
     def writing_since(self) -> float | None:
         """The Trio time at which the current write last made progress; None without a write."""
+        ...
+
+    def share_pace(self, pace: PartsPace) -> None:
+        """Count fragments, pings and pongs toward a pace that other transports have, too."""
         ...
 
     @property

@@ -7,17 +7,24 @@ import signal
 import subprocess
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Final
 
 import trio
 
 from arcp_trio.transport.base import GONE, MessageTooBig, TransportClosed
 from arcp_trio.transport.close_codes import CloseCode
+from arcp_trio.transport.pace import PartsPace
+from arcp_trio.wire.errors import clip
 
 LEAVE_SECONDS: Final = 2.0
 """How long a child may take to exit after its standard input is closed, and again after SIGTERM."""
 KILL_SECONDS: Final = 1.0
 """How long to wait for a killed process, which the kernel may keep."""
+
+MOST_ERROR_LINE: Final = 8 * 1024
+"""The longest line of standard error that is passed on whole; the rest comes in pieces, or is cut.
+"""
 
 _READ_BYTES: Final = 64 * 1024
 
@@ -28,8 +35,11 @@ async def spawn(
     *,
     max_bytes: int,
     first_bytes: int | None = None,
+    cwd: str | Path | None = None,
     environment: Mapping[str, str] | None = None,
     keep_stderr: bool = False,
+    leave_seconds: float = LEAVE_SECONDS,
+    terminate_seconds: float = LEAVE_SECONDS,
 ) -> AsyncGenerator[ChildProcess, None]:
     """Start `command` as a child process for the length of the block.
 
@@ -39,9 +49,12 @@ async def spawn(
         command: a program and its arguments.
         max_bytes: the largest line that is received, in bytes.
         first_bytes: the same for the first line, if that is less.
+        cwd: the folder that the child starts in, by default that of this process.
         environment: the child's variables, by default those of this process.
         keep_stderr: give the block the child's standard error, which otherwise goes to this
             process's.
+        leave_seconds: how long the child may take to exit after its standard input is closed.
+        terminate_seconds: how long it may take after SIGTERM.
 
     Raises:
         OSError: the program cannot be started.
@@ -51,10 +64,17 @@ async def spawn(
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE if keep_stderr else None,
+        cwd=cwd,
         env=environment,
         start_new_session=True,
     )
-    child = ChildProcess(process, max_bytes=max_bytes, first_bytes=first_bytes, name=command[0])
+    child = ChildProcess(
+        process,
+        max_bytes=max_bytes,
+        first_bytes=first_bytes,
+        name=command[0],
+        patience=(leave_seconds, terminate_seconds),
+    )
     try:
         yield child
     finally:
@@ -68,7 +88,13 @@ class ChildProcess:
     """A child process that leads a group, with a transport over its standard streams."""
 
     def __init__(
-        self, process: trio.Process, *, max_bytes: int, first_bytes: int | None, name: str
+        self,
+        process: trio.Process,
+        *,
+        max_bytes: int,
+        first_bytes: int | None,
+        name: str,
+        patience: tuple[float, float],
     ) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -79,8 +105,8 @@ class ChildProcess:
             first_bytes=first_bytes,
             peer=name,
         )
-        self.stderr: Final = process.stderr
         self._process = process
+        self._patience = patience
         self._over = False
         """Whether the process has been waited for: its number may belong to another by now."""
 
@@ -88,6 +114,23 @@ class ChildProcess:
     def returncode(self) -> int | None:
         """The exit code, or minus the number of the signal that ended the process."""
         return self._process.returncode
+
+    async def wait(self) -> None:
+        """Wait until the process has exited; others of its group may go on."""
+        await self._process.wait()
+
+    async def read_errors(self, take: Callable[[str], None]) -> None:
+        """Read standard error to its end, and call `take` with each line that is not blank."""
+        assert self._process.stderr is not None
+        rest = b""
+        with suppress(*GONE):  # closed at the end of the block
+            async for data in self._process.stderr:
+                *lines, rest = (rest + data).split(b"\n")
+                if len(rest) > MOST_ERROR_LINE:
+                    lines, rest = [*lines, rest], b""
+                for line in lines:
+                    _pass_on(line, take)
+        _pass_on(rest, take)
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the process group: the child and all it started that is still in it."""
@@ -103,16 +146,22 @@ class ChildProcess:
         """
         with trio.CancelScope(shield=True):
             await self.transport.close()
-            for number in (None, signal.SIGTERM):
+            for number, seconds in zip((None, signal.SIGTERM), self._patience, strict=True):
                 if number is not None:
                     self.signal(number)
-                with trio.move_on_after(LEAVE_SECONDS):
+                with trio.move_on_after(seconds):
                     await self._process.wait()
                     break
             self.signal(signal.SIGKILL)  # also for processes that it started and left behind
             with trio.move_on_after(KILL_SECONDS):
                 await self._process.wait()
                 self._over = True
+
+
+def _pass_on(line: bytes, take: Callable[[str], None]) -> None:
+    text = clip(line.decode(errors="replace").rstrip(), MOST_ERROR_LINE)
+    if text:
+        take(text)
 
 
 class LineTransport:
@@ -142,6 +191,8 @@ class LineTransport:
         self.peer: Final = peer
         self.private: Final = True
         self.writing_since: float | None = None
+        self.arrivals = 0
+        """How many reads have brought something."""
         self._incoming = incoming
         self._outgoing = outgoing
         self._max_bytes = max_bytes
@@ -152,6 +203,9 @@ class LineTransport:
         self._searched = 0
         self._torn = False
         self._lock = trio.StrictFIFOLock()
+
+    def share_pace(self, pace: PartsPace) -> None:
+        """Do nothing: lines have no parts."""
 
     @property
     def unread(self) -> int:
@@ -234,4 +288,5 @@ class LineTransport:
                 self._on_end()
                 await trio.sleep_forever()
             raise TransportClosed("the process closed its standard output")
+        self.arrivals += 1
         self._buffer += data

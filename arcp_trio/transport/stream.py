@@ -25,6 +25,7 @@ from arcp_trio.transport.frames import (
     close_frame,
     server_texts,
 )
+from arcp_trio.transport.pace import PARTS_PER_SECOND, PartsPace
 from arcp_trio.transport.tap import TextTap
 
 WRITE_SLICE: Final = 64 * 1024
@@ -34,13 +35,6 @@ QUEUED_MESSAGES: Final = 64
 
 FRAMES_A_TURN: Final = 64
 """Frames that trio-websocket is given at once: it handles all of them before others have a turn."""
-PARTS_PER_SECOND: Final = 2_000
-"""How fast it is given fragments, pings and pongs for long; whole messages are not counted.
-
-What is discarded is looked at no faster, with whole messages counted.
-"""
-BURST_SECONDS: Final = 1.0
-"""After a time with few of them, this many seconds' worth may come at once."""
 
 _DISCARD_BYTES: Final = 4 * 1024
 """Read at once when nothing is wanted any longer: a few hundred frames have to be looked at."""
@@ -73,6 +67,8 @@ class FrameStream(trio.abc.Stream):
         """
         self.gauge: Final = MessageGauge(max_bytes, first_bytes)
         self.writing_since: float | None = None
+        self.pace = PartsPace()
+        """Of the frames that trio-websocket is given; its owner may replace it."""
         self._stream = stream
         self._received = received
         self._client = client
@@ -87,7 +83,6 @@ class FrameStream(trio.abc.Stream):
         self._head_over = not client
         self._held = b""  # bytes after the head that were read with it
         self._passing = b""  # frames for trio-websocket whose turn has not come
-        self._turn_at = -math.inf  # when more frames may be looked at
         self._max_bytes = max_bytes
         self._received_bytes = 0  # of the messages that were received through trio-websocket
         # A peer that is not authenticated yet gets little memory: twice `first_bytes`, as frame
@@ -209,18 +204,16 @@ class FrameStream(trio.abc.Stream):
 
     async def _turn(self) -> bytes:
         """Return as many of the passing frames as trio-websocket handles in a short time."""
-        await trio.sleep_until(self._turn_at)
+        pace = self.pace
+        await pace.wait_for(FRAMES_A_TURN)
         gauge = self.gauge
         before = gauge.parts
         admitted, self._passing = gauge.admit_some(self._passing, FRAMES_A_TURN)
         if gauge.exceeded:  # nothing passes any longer
             gauge.admit(self._passing)
             self._passing = b""
-        self._next_turn_after((gauge.parts - before) / PARTS_PER_SECOND)
+        pace.give_back(FRAMES_A_TURN - min(FRAMES_A_TURN, gauge.parts - before))
         return admitted
-
-    def _next_turn_after(self, seconds: float) -> None:
-        self._turn_at = max(self._turn_at, trio.current_time() - BURST_SECONDS) + seconds
 
     async def _room(self) -> None:
         """Wait until the messages that were read and not received are within their bounds."""
@@ -309,9 +302,9 @@ class FrameStream(trio.abc.Stream):
             before = gauge.frames
             gauge.admit(data)
             frames = gauge.frames - before
-            self._next_turn_after(max(frames / PARTS_PER_SECOND, len(data) / _DISCARDED_PER_SECOND))
             if not gauge.saw_close:
-                await trio.sleep_until(self._turn_at)
+                seconds = len(data) / _DISCARDED_PER_SECOND
+                await self.pace.wait_for(max(frames, seconds * PARTS_PER_SECOND))
 
     # --- ending ---
 

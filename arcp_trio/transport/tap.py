@@ -38,7 +38,8 @@ class TextTap:
         self._mask_bit = MASKED if masked else 0
         self._key_bytes = _KEY_BYTES if masked else 0
         self._max_bytes = max_bytes
-        self._rest = b""  # kept for the next call: part of a frame, or frames after those that pass
+        # Kept for the next call: a part of a frame, or the frames after those that pass.
+        self._rest: bytes = b""
 
     def pick(self, data: bytes) -> bytes:
         """Take the texts at the beginning of `data`, and return the frames after them that pass.

@@ -38,6 +38,7 @@ from arcp_trio.transport.base import (
     TransportClosed,
 )
 from arcp_trio.transport.close_codes import CloseCode
+from arcp_trio.transport.pace import PartsPace
 from arcp_trio.transport.stream import QUEUED_MESSAGES, FrameStream
 
 log = logging.getLogger(__name__)
@@ -256,6 +257,9 @@ class _WebSocketTransport:
     @property
     def writing_since(self) -> float | None:
         return self._frames.writing_since
+
+    def share_pace(self, pace: PartsPace) -> None:
+        self._frames.pace = pace
 
     @property
     def unread(self) -> int:

@@ -54,7 +54,7 @@ def find_in_value(value: Any, depth: int) -> Fault | None:  # noqa: ANN401 - any
     for step, item in items:
         if kind is dict and not isinstance(step, str):
             return (f"key {clip(repr(step))} is not a string", [])
-        within = type(item)  # most items are plain, and cost no call
+        within = item.__class__  # most items are plain, and cost no call
         if not (
             within is str
             or (within is int and MIN_INT <= item <= MAX_INT)

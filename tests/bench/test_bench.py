@@ -87,6 +87,25 @@ ROWS: Final[dict[str, dict[str, frozenset[str]]]] = {
         **{f"subset, {stars} times ** in each": frozenset({"memory"}) for stars in (5, 10, 20, 40)},
     },
     "places": {f"submit to result, {place}: p50": frozenset({"memory"}) for place in PLACES},
+    "durable": dict.fromkeys(
+        (
+            *(
+                f"{what}: {wait}"
+                for what in ("insert into SQLite", "step of a durable job")
+                for wait in WAITS
+            ),
+            "200 steps in one job",
+            *("emit, streamer", "emit, durable-streamer"),
+            "restart with 20 jobs of 100 steps, until clients are let in",
+            "restart with 20 jobs of 100 steps, until all go on",
+        ),
+        frozenset({"durable"}),
+    ),
+    "ledger": {
+        f"{what}, {how}": frozenset({"memory"})
+        for what in ("event", "short job")
+        for how in ("booked in the ledger", "not booked")
+    },
 }
 """The sides that have each row, by family."""
 

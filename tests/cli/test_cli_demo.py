@@ -25,6 +25,7 @@ def test_they_are_announced(session: Peer) -> None:
     """The welcome lists each demo agent with its one version."""
     assert session.answer["payload"]["capabilities"]["agents"] == [
         {"name": name, "versions": ["1.0.0"], "default": "1.0.0"}
+        | ({"x-vendor.arcp-trio.durable": ["1.0.0"]} if name == "hiker" else {})
         for name in (
             *("echo", "countdown", "chatty", "report", "shopper", "team", "sleeper", "cook"),
             "hiker",

@@ -70,11 +70,13 @@ def test_agents(commands: Commands) -> None:
     lines = [line.split() for line in commands.run("agents").out.splitlines()]
     assert lines[0] == ["AGENT", "VERSIONS"]
     assert ["echo", "1.0.0"] in lines
+    assert ["hiker", "1.0.0", "durable"] in lines
     (waiting,) = (line for line in lines if line[0] == "waiting")
     assert sorted(waiting[1:]) in (["1,", "2*"], ["1", "2*,"])
     agents = {agent["name"]: agent for agent in commands.run("agents", "--json").objects}
     assert sorted(agents["waiting"]["versions"]) == ["1", "2"]
     assert agents["waiting"]["default"] == "2"
+    assert (agents["hiker"]["durable"], agents["echo"]["durable"]) == (["1.0.0"], [])
 
 
 def test_ping(commands: Commands) -> None:
@@ -98,8 +100,11 @@ def test_ping_as_json(commands: Commands) -> None:
 
 
 def test_bench(commands: Commands) -> None:
-    """Each figure of `bench` has a value and a unit."""
+    """Each figure of `bench` has a value and a unit; its jobs are not listed afterwards."""
+    before = commands.run("jobs", "--all").out
     figures = commands.run("bench", "--json").objects
+    after = commands.run("jobs", "--all").out
+    assert [after.count(agent) - before.count(agent) for agent in ("echo@", "chatty@")] == [0, 0]
     assert [figure["unit"] for figure in figures] == ["ms", "ms", "1/s", "1/s"]
     assert all(figure["value"] > 0 for figure in figures)
 

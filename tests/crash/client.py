@@ -13,6 +13,7 @@ import trio
 from arcp_trio.testing import Peer, WireRecorder
 from arcp_trio.testing.frames import TERMINAL, Frame
 from arcp_trio.transport.base import Transport, TransportClosed
+from arcp_trio.transport.pace import PartsPace
 from arcp_trio.transport.websocket import connect
 from tests.crash.process import Server, token_of
 
@@ -35,6 +36,9 @@ class _Tap:
         self.unread = 0
         self.sends_at_once = False
         self._transport = transport
+
+    def share_pace(self, pace: PartsPace) -> None:
+        raise NotImplementedError
 
     async def receive(self) -> str | bytes:
         self.last = ""

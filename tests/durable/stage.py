@@ -8,7 +8,7 @@ from typing import Self
 
 import trio
 
-from arcp_trio import Agents, Limits, MemoryStore, Policy, Runtime
+from arcp_trio import Agents, Limits, MemoryStore, Policy, Provisioner, Runtime
 from arcp_trio.testing import Peer, TrioClock, WireRecorder, open_peers
 from arcp_trio.testing.frames import TERMINAL, Frame
 from arcp_trio.transport import TransportClosed
@@ -58,12 +58,20 @@ class Life:
         clock: TrioClock | None = None,
         limits: Limits | None = None,
         policy: Policy | None = None,
+        provisioner: Provisioner | None = None,
     ) -> AsyncGenerator[Self]:
         """Run a runtime for the length of the block; its client resumes that of the life before."""
         store = store or DurableStore()
         if clock is None:
             clock = TrioClock() if before is None else before.clock
-        runtime = make_runtime(agents, store=store, clock=clock, limits=limits, policy=policy)
+        runtime = make_runtime(
+            agents,
+            store=store,
+            clock=clock,
+            limits=limits,
+            policy=policy,
+            provisioner=provisioner,
+        )
         async with runtime, open_peers(runtime) as peers:
             if before is not None:
                 peers.recorder = before._recorder

@@ -111,7 +111,7 @@ async def test_a_task_with_something_new_tells_all(autojump_clock: MockClock) ->
 async def test_other_code_loses_nothing(
     autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Of code that does otherwise everything is told, and what it does not come to is warned of."""
+    """All events of changed code are told, and a warning names what it does not reach."""
     caplog.set_level(logging.WARNING)
     agents = Agents()
 
@@ -126,7 +126,7 @@ async def test_other_code_loses_nothing(
 
     told = await over_a_kill(agents)
     assert told == ["run 1", "same", "resumed 2", "run 2", "same"]
-    (warning,) = [each for each in caplog.records if "not come to" in each.getMessage()]
+    (warning,) = [each for each in caplog.records if "not reached" in each.getMessage()]
     assert warning.__dict__["agent"] == "agent@1.0.0"
     assert warning.__dict__["place"] == "'step 1'"
 

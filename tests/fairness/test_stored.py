@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import trio
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
-from arcp_trio import JobContext, Json, Limits, MemoryStore
+from arcp_trio import JobContext, Json, Limits, MemoryStore, Runtime, StaticTokens
+from arcp_trio.runtime.limits import MIB
+from arcp_trio.store import queue
+from arcp_trio.store.memory.machine import most_bytes
 from arcp_trio.testing import Peer
 from arcp_trio.wire.errors import ArcpError
 from tests.flow.paging import listed
@@ -64,3 +69,29 @@ async def test_a_disk_is_shared(autojump_clock: MockClock, limit: str) -> None:
         await alice.until_terminal(job["job_id"])
         await trio.sleep(2 * SWEEP_SECONDS)
         await do(alice, 1)
+
+
+async def test_a_fast_writer_is_counted_as_it_writes(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is stored is counted when much was written, not only every few seconds."""
+    monkeypatch.setattr(queue, "MUCH_BYTES", 500 * KB)
+    async with Stage.open(MemoryStore(), limits=Limits(stored_bytes_total=1_000 * KB)) as stage:
+        stage.runtime.add(simple_agents)
+        alice = await stage.welcomed()
+        await do(alice, 30)
+        await wait_all_tasks_blocked()
+        assert trio.current_time() < SWEEP_SECONDS
+        assert scrape(stage.runtime)("held", pool="stored_bytes") < 1_600 * KB
+        assert len(await listed(alice)) < 16
+
+
+def test_a_store_in_memory_fits_into_the_machine() -> None:
+    """The bound on what a store in memory keeps is lower where the machine has little memory."""
+    words = Path("/proc/meminfo").read_text().split()
+    assert MIB <= most_bytes() <= int(words[words.index("MemTotal:") + 1]) * 1024 / 4
+    store = MemoryStore()
+    store.most_bytes = 100 * MIB
+    limits = Runtime(auth=StaticTokens({}), store=store).limits
+    assert limits.stored_bytes_total == limits.stored_bytes_per_principal == 100 * MIB
+    assert Limits().within(10**15) == Limits()

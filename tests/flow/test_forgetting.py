@@ -1,12 +1,12 @@
-"""Jobs that leave listings soon after their end, as a measurement's do."""
+"""Jobs that leave listings at their end, as a measurement's do."""
 
 from __future__ import annotations
 
 import pytest
 import trio
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
-from arcp_trio import Client, InvalidRequest, JobContext
+from arcp_trio import Client, InvalidRequest, JobContext, JobNotFound
 from arcp_trio.testing import open_pair
 from tests.stage import make_runtime
 
@@ -20,16 +20,20 @@ async def listed(client: Client) -> list[str]:
 
 
 async def test_a_job_is_forgotten_after_its_end(autojump_clock: MockClock) -> None:
-    """A job is listed while it runs, and not for long after its end; another one stays."""
+    """A job is listed while it runs, and not after its end; soon it is gone. Another one stays."""
     runtime = make_runtime()
     async with runtime, open_pair(runtime) as client:
         stays = await client.submit("echo", 1)
         goes = await client.submit("echo", 2, forget=True)
         runs = await client.submit("sleeper", forget=True)
         assert (await stays.result(), await goes.result()) == (1, 2)
-        assert await listed(client) == [runs.id, goes.id, stays.id]
+        await wait_all_tasks_blocked()
+        assert await listed(client) == [runs.id, stays.id]
+        assert (await client.subscribe(goes.id)).status == "success", "it is there for a while"
         await trio.sleep(SECONDS)
         assert await listed(client) == [runs.id, stays.id]
+        with pytest.raises(JobNotFound):
+            await client.subscribe(goes.id)
         await runs.cancel()
         await trio.sleep(SECONDS)
         assert await listed(client) == [stays.id]

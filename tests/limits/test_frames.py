@@ -190,3 +190,16 @@ async def test_the_worst_frame_is_answered_and_nobody_minds(
         assert len(error["message"]) < 1_000
         for served in (peer, other):
             await served.submit("sleeper", 0)
+
+
+# -- what is sent
+
+
+async def test_a_warning_that_is_too_large_is_left_out(autojump_clock: MockClock) -> None:
+    """A job whose lease grants nothing runs, even if no frame may be so large as to say so."""
+    async with open_stage(frame_bytes_out=1_000) as stage:
+        peer = await stage.welcomed()
+        idle = [f"relative{n}/{'x' * 60}" for n in range(9)]
+        job = await peer.submit("puppet", lease_request={"fs.read": idle})
+        await stage.puppet.finish()
+        assert (await peer.until_terminal(job["job_id"]))["type"] == "job.result"

@@ -62,6 +62,12 @@ async def stubborn_asker(job: JobContext) -> Json:
             return "nobody"
 
 
+@agents.agent("forgetful")
+async def forgetful(job: JobContext) -> Json:
+    """Ask, in a job that is not durable."""
+    return await job.ask("a?")
+
+
 class Snapshots(DurableStore):
     """A store that keeps a copy of what is committed after each group."""
 

@@ -55,6 +55,14 @@ async def crowd(job: JobContext) -> Json:
     return answers
 
 
+@agents.agent("impatient")
+async def impatient(job: JobContext) -> Json:
+    """Ask, and return after the seconds that the input says, whether or not there is an answer."""
+    with trio.move_on_after(job.input):
+        return await job.ask("Quick?")
+    return "left"
+
+
 @agents.agent("shielded")
 async def shielded(job: JobContext) -> Json:
     """Ask, and wait for the answer also when the job is to end; then ask once more."""

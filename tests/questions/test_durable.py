@@ -200,6 +200,20 @@ async def test_a_question_inside_of_a_step(autojump_clock: MockClock) -> None:
         assert told.count("thinking") == told.count("heard") == 2
 
 
+async def test_a_job_that_is_not_durable(autojump_clock: MockClock) -> None:
+    """A restart ends a job that is not durable, and with it what the job has asked."""
+    store = DurableStore()
+    async with life(store) as (_, peer):
+        job_id = (await peer.submit("forgetful", lease_request=MAY_ASK))["job_id"]
+        question = await next_question(peer, job_id)
+        left = copied(store)
+    async with life(left) as (runtime, peer):
+        assert await waiting(peer, job_id) == []
+        with pytest.raises(JobNotFound):
+            await answer(peer, question, 1)
+        assert await history(runtime, job_id) == ["call a?", "asks a?", "INTERNAL_ERROR"]
+
+
 class FaultyDurableStore(FaultyStore):
     """A durable store that fails."""
 

@@ -118,6 +118,27 @@ async def test_a_cancelled_agent_leaves_no_question(autojump_clock: MockClock) -
             await answer(peer, question, 1)
 
 
+@pytest.mark.parametrize(("early", "told"), [(0.001, ANSWERED), (0.0, "JOB_NOT_FOUND")])
+async def test_an_answer_and_the_end_of_the_job(
+    early: float, told: str, mock_clock: MockClock
+) -> None:
+    """An answer counts until the agent leaves its question and returns, and from then on none."""
+    async with AskingStage.asking() as stage:
+        peer = await stage.welcomed()
+        job_id = (await peer.submit("impatient", 10, lease_request=MAY_ASK))["job_id"]
+        question = await next_question(peer, job_id)
+        await trio.testing.wait_all_tasks_blocked()
+        mock_clock.jump(10 - early - trio.current_time())
+        if not early:
+            await peer.until_terminal(job_id)
+        assert await verdict(peer, await send(peer, question, "quick")) == told
+        result = await outcome(peer, job_id)
+        assert result == ("quick" if told == ANSWERED else "left")
+        tools = [each["payload"]["body"] for each in peer.seen if each["type"] == "job.event"]
+        assert tools[-1]["call_id"] == question["question_id"]
+        assert ("result" in tools[-1]) is (told == ANSWERED)
+
+
 async def test_an_answer_and_a_cancel(autojump_clock: MockClock) -> None:
     """An answer that is taken just before a cancel stays the call's one result."""
     async with AskingStage.asking() as stage:

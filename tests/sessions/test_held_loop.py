@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 
 import pytest
@@ -113,3 +114,19 @@ async def test_a_lease_ends_although_the_loop_is_held(autojump_clock: MockClock)
         job = await peer.submit("holder", lease_constraints={"expires_at": ends})
         end = await peer.until_terminal(job["job_id"])
         assert end["payload"]["code"] == "LEASE_EXPIRED"
+
+
+async def test_no_watchdog_is_no_loss(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A runtime whose watchdog gets no thread says so, and goes on."""
+
+    def no_thread(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", no_thread)
+    async with open_stage() as stage:
+        peer = await stage.welcomed()
+        await peer.send("session.ping", {"nonce": "n"})
+        await peer.expect("session.pong")
+    assert "no watchdog" in [record.message for record in caplog.records]

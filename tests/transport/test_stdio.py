@@ -179,8 +179,9 @@ async def test_a_child_in_an_environment_of_its_own() -> None:
             keep_stderr=True,
         ) as child:
             assert await child.transport.receive() == "LC_CTYPE ONLY"
-            assert child.stderr is not None
-            assert b"".join([data async for data in child.stderr]) == b"said"
+            said: list[str] = []
+            await child.read_errors(said.append)
+            assert said == ["said"]
         assert child.returncode == 0
 
 

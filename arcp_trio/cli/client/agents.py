@@ -32,7 +32,12 @@ async def _list(options: OutputOptions, interrupts: Interrupts) -> int:
 async def _write_json(agents: Sequence[AgentInfo]) -> None:
     out = stdout()
     for agent in agents:
-        entry = {"name": agent.name, "versions": agent.versions or [], "default": agent.default}
+        entry = {
+            "name": agent.name,
+            "versions": agent.versions or [],
+            "default": agent.default,
+            "durable": agent.durable or [],
+        }
         await out.write(json_line(entry))
 
 
@@ -47,7 +52,8 @@ async def _write_table(agents: Sequence[AgentInfo]) -> None:
 def _versions(agent: AgentInfo) -> str:
     """Return the versions in a row; of several, the default one is marked by a star."""
     versions = agent.versions or ()
+    starred = agent.default if len(versions) > 1 else None
     return ", ".join(
-        f"{version}*" if len(versions) > 1 and version == agent.default else version
+        version + "*" * (version == starred) + " durable" * (version in (agent.durable or ()))
         for version in versions
     )

@@ -1,7 +1,7 @@
 """`arcp-trio bench`: a few seconds of measurements at a runtime.
 
 They show what one installation can do, with its disk and the network up to it. `make bench` is what
-compares versions of the code. The jobs leave the list soon after their end.
+compares versions of the code. The jobs leave the list at their end.
 """
 
 from __future__ import annotations

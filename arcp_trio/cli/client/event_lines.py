@@ -123,9 +123,8 @@ class Teller:
         lines = [f"{safe_line(label)}: {first}", *(f"  {line}" for line in others)]
         return [paint(line, colour, colours=self._colours) for line in lines]
 
-    def _short(self, label: str, text: str, colour: str | None = None) -> list[str]:
-        line = self._shorten(safe_line(f"{label}: {text}"))
-        return [paint(line, colour, colours=self._colours)]
+    def _short(self, label: str, text: str) -> list[str]:
+        return [self._shorten(safe_line(f"{label}: {text}"))]
 
     def _passing(self, label: str, text: str) -> list[str]:
         """Return a line for what the live line shows, if there is no live line."""

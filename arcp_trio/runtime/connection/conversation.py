@@ -49,6 +49,7 @@ class Conversation:
         self._reader = reader
         self._session = opened.session
         self._usage = core.usages.of(opened.session.principal)
+        transport.share_pace(self._usage.parts_pace)
         self._attachment = opened.attachment
         self._closing = opened.attachment.closing
         self._fresh = opened.fresh

@@ -224,7 +224,12 @@ class Agents:
     def inventory(self) -> list[AgentInfo]:
         """Return what a welcome tells a client that negotiated `agent_versions` (§6.2)."""
         return [
-            AgentInfo(name=name, versions=list(versions), default=self.default(name))
+            AgentInfo(
+                name=name,
+                versions=list(versions),
+                default=self.default(name),
+                durable=[each.version for each in versions.values() if each.durable] or None,
+            )
             for name, versions in self._versions.items()
         ]
 

@@ -194,7 +194,7 @@ class AwaitableContext(DurableCalls):
 
     async def _emit(self, kind: str, body: Mapping[str, Json]) -> None:
         if self._facts.durable:
-            await self._link.do(Desk.emit, kind, body, int(self._place().telling))
+            await self._link.do(Desk.emit, kind, body, self._place().telling)
         else:
             await self._link.do(Desk.emit, kind, body)
 

@@ -159,7 +159,9 @@ class Desk:
         self, kind: str, body: Mapping[str, JsonLike], telling: int = Telling.ALWAYS
     ) -> None:
         """Emit an event."""
-        await emit(self.job, kind, body, Telling(telling))
+        # From another process it comes as a number.
+        how = telling if isinstance(telling, Telling) else Telling(telling)
+        await emit(self.job, kind, body, how)
 
     async def begin_call(
         self, call_id: str, tool: str, args: JsonLike, telling: int = Telling.ALWAYS

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from arcp_trio.runtime.job.events import add_event
@@ -56,7 +57,8 @@ def warn_of_idle_grants(job: Job) -> None:
     """Tell the job's clients of grants that allow nothing: most likely they are mistakes."""
     idle = job.authority.lease.idle()
     if idle is not None:
-        add_event(job, "log", {"level": "warn", "message": idle})
+        with suppress(ArcpError):  # frames may have to be smaller than the warning
+            add_event(job, "log", {"level": "warn", "message": idle})
 
 
 def reserved_paths(policy: Policy, store: Store) -> Sequence[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter, deque
+from collections import Counter
 from typing import TYPE_CHECKING, Final, Protocol
 
 import trio
@@ -63,8 +63,8 @@ class Jobs:
         self._nursery = nursery
         self._count: Counter[str] = Counter()
         """How many jobs each principal has."""
-        self._to_forget: deque[tuple[float, str]] = deque()
-        """Ends and ids of jobs that have ended and are to be forgotten."""
+        self.to_forget: dict[str, float] = {}
+        """When each of the jobs ended that are to be forgotten, and that no listing has."""
         self._ordinal = 0
         self._one_ended = Wake()
         self._closed = False
@@ -113,7 +113,7 @@ class Jobs:
             del self._count[job.principal]
         # What was spent stays on record.
         if job.forget and job.finished_at is not None and not job.authority.budget.spent_anything:
-            self._to_forget.append((job.finished_at, job.id))
+            self.to_forget[job.id] = job.finished_at
         self._one_ended.set()
 
     def suspended(self, job: Job) -> None:
@@ -127,9 +127,9 @@ class Jobs:
 
     def take_forgotten(self, finished_before: float) -> list[str]:
         """Return the ids of jobs that are to be forgotten and ended before then, each once."""
-        taken: list[str] = []
-        while self._to_forget and self._to_forget[0][0] <= finished_before:
-            taken.append(self._to_forget.popleft()[1])
+        taken = [job_id for job_id, at in self.to_forget.items() if at <= finished_before]
+        for job_id in taken:
+            del self.to_forget[job_id]
         return taken
 
     def remove_submitter(self, session_id: str) -> None:

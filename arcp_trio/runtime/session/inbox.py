@@ -40,7 +40,10 @@ class Inbox:
                 await self._share.wait(self._bytes_done)
             taken = size
             self.begun(taken)
-            await self._send.send(command)
+            try:
+                self._send.send_nowait(command)
+            except trio.WouldBlock:
+                await self._send.send(command)
         except BaseException:
             self.done(taken)
             raise

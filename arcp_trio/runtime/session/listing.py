@@ -72,7 +72,10 @@ class Lister:
             next_cursor=_cursor_after(page[-1][0]) if len(page) < len(found) else None,
         )
         entries = [
-            entry for row, entry in page if core.policy.may_observe(principal, row.principal)
+            entry
+            for row, entry in page
+            if core.policy.may_observe(principal, row.principal)
+            and row.job_id not in self._jobs.to_forget
         ]
         answer = frame("session.jobs", {**to_json(listing), "jobs": entries})
         self._session.tell(Answer(request.attachment, answer))

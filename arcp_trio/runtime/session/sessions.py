@@ -200,7 +200,7 @@ class Sessions:
             with trio.move_on_at(min(self._parking.next_deadline, now + SWEEP_SECONDS)):
                 await expired.committed()
                 await self._count_stored()
-                await trio.sleep_forever()
+                await core.store.much_written()
 
     async def _count_stored(self) -> None:
         try:

@@ -14,6 +14,7 @@ from arcp_trio.store.interface import JournalTrimmed, Owed, Replay, Said, Store
 from arcp_trio.store.job_query import JobQuery
 from arcp_trio.store.memory._tables import StoredJournal, Tables, last_place
 from arcp_trio.store.memory._writing import TableWriter
+from arcp_trio.store.memory.machine import most_bytes
 from arcp_trio.store.memos import JournalExtent, Memo, digests
 from arcp_trio.store.records import (
     JobRow,
@@ -37,6 +38,7 @@ class MemoryStore(Store):
         """Make an empty store that keeps at most `journal_bytes` bytes of events for each job."""
         super().__init__()
         self.journal_bytes = journal_bytes
+        self.most_bytes = most_bytes()
         self._tables = Tables()
         self._writer = TableWriter(self._tables)
 
@@ -180,6 +182,8 @@ class _MemoryReplay:
         self._place = place
 
     async def next(self, frames: int, size: int) -> Sequence[NumberedTail]:
+        if self._place.over:
+            return ()
         await trio.lowlevel.checkpoint()
         return self._place.read(self._tables, frames, size)
 

@@ -44,12 +44,14 @@ _place = attrgetter("first_place")
 
 def pack_entries(entries: Sequence[Entry]) -> bytes:
     """Pack consecutive entries of one journal."""
-    return _encode([_fields(entry) for entry in entries])
-
-
-def _fields(e: Entry) -> tuple[object, ...]:
-    fields = (e.ordinal, e.tail, e.feature, e.terminal, e.child)
-    return (*fields, True) if e.once else fields
+    return _encode(
+        [
+            (e.ordinal, e.tail, e.feature, e.terminal, e.child, True)
+            if e.once
+            else (e.ordinal, e.tail, e.feature, e.terminal, e.child)
+            for e in entries
+        ]
+    )
 
 
 def unpack_entries(first_index: int, packed: bytes) -> Iterator[Entry]:

@@ -82,11 +82,12 @@ def append_log(write: AppendLog, db: sqlite3.Connection) -> None:
             for job_id, cursor in write.cursors.items()
         ],
     )
-    db.executemany(
-        "DELETE FROM watch WHERE job_id = ?2"
-        " AND sid = (SELECT sid FROM session WHERE session_id = ?1)",
-        [(session_id, job_id) for job_id in write.ended],
-    )
+    if write.ended:
+        db.executemany(
+            "DELETE FROM watch WHERE job_id = ?2"
+            " AND sid = (SELECT sid FROM session WHERE session_id = ?1)",
+            [(session_id, job_id) for job_id in write.ended],
+        )
 
 
 def move_floor(write: MoveFloor, db: sqlite3.Connection) -> None:

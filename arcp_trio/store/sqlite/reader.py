@@ -150,6 +150,8 @@ class _SqliteReplay:
         self._place = place
 
     async def next(self, frames: int, size: int) -> _Frames:
+        if self._place.over:
+            return ()
         return await self._read(lambda db: self._place.read(Snapshot(db), frames, size))
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import attrs
 
 from arcp_trio.wire.errors import ArcpError
 from arcp_trio.wire.json import JsonObject, JsonValue
 from arcp_trio.wire.rules import (
+    VENDOR,
+    WIRE_NAME,
     Identifier,
     NonEmpty,
     Remark,
@@ -83,6 +85,10 @@ class Hello:
         )
 
 
+DURABLE: Final = f"{VENDOR}.durable"
+"""The field by which this project's runtimes say which agents are durable."""
+
+
 @attrs.frozen(kw_only=True)
 class AgentInfo:
     """One agent in the inventory of a runtime (§6.2)."""
@@ -90,6 +96,8 @@ class AgentInfo:
     name: NonEmpty
     versions: list[str] | None = None
     default: str | None = None
+    durable: list[str] | None = attrs.field(default=None, metadata={WIRE_NAME: DURABLE})
+    """The versions whose jobs survive the runtime; None without such versions."""
 
 
 @attrs.frozen(kw_only=True)

@@ -259,7 +259,6 @@ async def _get_credentials(job: Job) -> None:
             await trio.sleep(pause)
             pause = min(2 * pause, LAST_PAUSE_SECONDS)
         else:
-            announce_all(job)
             return
 
 
@@ -274,5 +273,6 @@ async def _store_run(job: Job) -> None:
             "run": job.memory.run,
         }
         add_event(job, "status", body)
+    announce_all(job)
     await group.committed()
     log.info("job begun again", extra=job.facts | {"run": job.memory.run})

@@ -187,10 +187,6 @@ class Memory:
             self._store(memo)
             self._known[key] = memo
 
-    def state_of(self, key: str) -> JsonObject:
-        """Return the state of something that is open."""
-        return self._open[key][1]
-
     def refuse_if_too_large(self, key: str, value: bytes) -> None:
         """Refuse a memo that exceeds the limits.
 

@@ -28,7 +28,7 @@ def encoded(value: object, returns: type | None, name: str) -> bytes:
         raise TypeError(f"step {name!r} returned what is not {wanted}: {error}") from error
 
 
-def decoded(stored: bytes, returns: type | None, name: str) -> object:
+def decoded(stored: bytes, returns: type[object] | None, name: str) -> object:
     """Return a stored result.
 
     Raises:

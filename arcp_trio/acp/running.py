@@ -1,0 +1,254 @@
+"""Running a session's tasks beside the program's block: over any streams, or with a process."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import trio
+
+from arcp_trio.acp.agent import Agent, initialize
+from arcp_trio.acp.connection import Peer
+from arcp_trio.acp.errors import AgentGone
+from arcp_trio.acp.limits import Limits
+from arcp_trio.acp.queue import Handlers
+from arcp_trio.acp.requests import (
+    FileRequest,
+    Handler,
+    PermissionRequest,
+    TerminalRequest,
+    refuse,
+)
+from arcp_trio.acp.session import UpdateHandler
+from arcp_trio.acp.sessions import Sessions
+from arcp_trio.transport import stdio
+from arcp_trio.wire.errors import clip
+from arcp_trio.wire.json import Json
+
+log = logging.getLogger(__name__)
+
+_PASSED_ON: Final = frozenset(
+    {"PATH", "HOME", "LANG", "TZ", "TMPDIR", "TERM", "USER", "LOGNAME", "SHELL"}
+)
+_LOCALE: Final = "LC_"
+_LAST_WORDS_SECONDS: Final = 0.5
+"""How long standard error is read after the program ended: another process may hold it open."""
+
+_DEFAULTS: Final = Limits()
+
+ErrorHandler: TypeAlias = Callable[[str], object]
+"""What takes lines of an agent's standard error."""
+
+
+@asynccontextmanager
+async def connect(
+    incoming: trio.abc.ReceiveStream,
+    outgoing: trio.abc.SendStream,
+    *,
+    permission: Handler[PermissionRequest] = refuse,
+    files: Handler[FileRequest] = None,
+    terminals: Handler[TerminalRequest] = None,
+    on_update: UpdateHandler | None = None,
+    limits: Limits = _DEFAULTS,
+    client_info: Mapping[str, Json] | None = None,
+) -> AsyncGenerator[Agent, None]:
+    """Speak with an agent over two streams for the length of the block, which closes them.
+
+    Args:
+        incoming: brings what the agent writes.
+        outgoing: takes what the agent reads.
+        permission: decides what the agent asks permission for; see `spawn` for the forms.
+        files: reads and writes files for the agent.
+        terminals: runs commands for the agent.
+        on_update: called with each session and update, one at a time for each session, in order.
+        limits: bounds on what the agent sends, and on how long it takes.
+        client_info: the program's `name` and `version`, for the agent.
+
+    Raises:
+        AcpFailure: the agent cannot be spoken with; a subclass says why.
+    """
+    handlers = Handlers(permission, files, terminals, on_update)
+    transport = stdio.LineTransport(
+        incoming, outgoing, max_bytes=limits.line_bytes, peer=_Stranger.name
+    )
+    try:
+        async with _speaking(transport, _Stranger(), handlers, limits, client_info) as agent:
+            yield agent
+    finally:
+        await transport.close()  # noqa: ASYNC102 - shields itself, and does not wait
+
+
+@asynccontextmanager
+async def spawn(
+    command: Sequence[str],
+    *,
+    cwd: str | Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    permission: Handler[PermissionRequest] = refuse,
+    files: Handler[FileRequest] = None,
+    terminals: Handler[TerminalRequest] = None,
+    on_update: UpdateHandler | None = None,
+    on_stderr: ErrorHandler | None = None,
+    limits: Limits = _DEFAULTS,
+    client_info: Mapping[str, Json] | None = None,
+) -> AsyncGenerator[Agent, None]:
+    """Start a program that speaks ACP, for the length of the block.
+
+    Leaving the block ends the program: its input is closed, then its process group gets SIGTERM,
+    then SIGKILL.
+
+    `permission`, `files` and `terminals` are each an async function of a request; or `STREAM`, and
+    requests are seen in the stream of the turn; or None, and the agent is told that this is not
+    offered.
+
+    Args:
+        command: a program and its arguments.
+        cwd: the folder that the program starts in, by default that of this process.
+        environment: the program's variables, by default those that say where and for whom it runs,
+            such as PATH, HOME and LANG.
+        permission: decides what the agent asks permission for.
+        files: reads and writes files for the agent.
+        terminals: runs commands for the agent.
+        on_update: called with each session and update, one at a time for each session, in order.
+        on_stderr: called with each line of the program's standard error, which is read in any case.
+        limits: bounds on what the agent sends, and on how long it takes.
+        client_info: the program's `name` and `version`, for the agent.
+
+    Raises:
+        OSError: the program cannot be started.
+        AcpFailure: the agent cannot be spoken with; a subclass says why.
+    """
+    if isinstance(command, str):
+        raise TypeError("the command must be a list: the program and its arguments")
+    handlers = Handlers(permission, files, terminals, on_update)
+    starting = stdio.spawn(
+        command,
+        max_bytes=limits.line_bytes,
+        cwd=cwd,
+        environment=_environment() if environment is None else environment,
+        keep_stderr=True,
+        leave_seconds=limits.leave_seconds,
+        terminate_seconds=limits.terminate_seconds,
+    )
+    async with _tasks_beside() as nursery, starting as child:
+        program = _Program(child, Path(command[0]).name, on_stderr, limits)
+        nursery.start_soon(program.read_errors, name="errors of an ACP agent")
+        async with _speaking(child.transport, program, handlers, limits, client_info) as agent:
+            yield agent
+
+
+@asynccontextmanager
+async def _speaking(
+    transport: stdio.LineTransport,
+    peer: Peer,
+    handlers: Handlers,
+    limits: Limits,
+    client_info: Mapping[str, Json] | None,
+) -> AsyncGenerator[Agent, None]:
+    async with _tasks_beside() as nursery:
+        sessions = Sessions(transport, peer, handlers, limits, nursery)
+        nursery.start_soon(sessions.connection.run, name="ACP connection")
+        info = None if client_info is None else dict(client_info)
+        try:
+            yield await initialize(sessions, peer.name, handlers, limits, info)
+        finally:
+            with trio.move_on_after(limits.leave_seconds, shield=True):
+                await sessions.connection.flush()
+
+
+@asynccontextmanager
+async def _tasks_beside() -> AsyncGenerator[trio.Nursery, None]:
+    """Open a nursery for tasks that end with the block.
+
+    An exception of the block leaves it as it is, and not in a group.
+    """
+    manager = trio.open_nursery()
+    nursery = await manager.__aenter__()
+    try:
+        yield nursery
+    finally:
+        # What cancels the block may not take the place of its exception.
+        nursery.cancel_scope.shield = True
+        nursery.cancel_scope.cancel(reason="the block is over")
+        await manager.__aexit__(None, None, None)  # noqa: ASYNC102 - its tasks are cancelled
+
+
+class _Stranger:
+    """The other end of two streams, of which nothing is known."""
+
+    name = "the agent"
+
+    async def exited(self) -> None:
+        await trio.sleep_forever()
+
+    async def explain(self) -> AgentGone:
+        await trio.lowlevel.checkpoint()
+        return AgentGone("the agent has closed the connection")
+
+
+class _Program:
+    """An agent's process, from outside: its errors, and its end."""
+
+    def __init__(
+        self,
+        child: stdio.ChildProcess,
+        name: str,
+        on_stderr: ErrorHandler | None,
+        limits: Limits,
+    ) -> None:
+        self.name: Final = name
+        self._child = child
+        self._on_stderr = on_stderr
+        self._limits = limits
+        self._last_words = ""
+        self._errors_read = trio.Event()
+
+    async def exited(self) -> None:
+        """Wait until the process has exited."""
+        await self._child.wait()
+
+    async def explain(self) -> AgentGone:
+        """Say how the process has ended, with the last line of its standard error."""
+        with trio.move_on_after(self._limits.leave_seconds):
+            await self._child.wait()
+            with trio.move_on_after(_LAST_WORDS_SECONDS):
+                await self._errors_read.wait()
+        words = f": {clip(self._last_words, 300)}" if self._last_words else ""
+        return AgentGone(
+            f"{self.name} {_how_it_ended(self._child.returncode)}{words}", self._child.returncode
+        )
+
+    async def read_errors(self) -> None:
+        """Read standard error, so that the program is not held up."""
+        await self._child.read_errors(self._take_error)
+        self._errors_read.set()
+
+    def _take_error(self, line: str) -> None:
+        self._last_words = line
+        if self._on_stderr is not None:
+            try:
+                self._on_stderr(line)
+            except Exception:
+                log.exception("handler of standard error failed", extra={"agent": self.name})
+
+
+def _how_it_ended(status: int | None) -> str:
+    if status is None:
+        return "has closed its output, and has not exited"
+    if status >= 0:
+        return f"has exited with status {status}"
+    known = -status in {each.value for each in signal.Signals}
+    return f"was ended by {signal.Signals(-status).name if known else f'signal {-status}'}"
+
+
+def _environment() -> dict[str, str]:
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name in _PASSED_ON or name.startswith(_LOCALE)
+    }
