@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 from typing import Final
@@ -17,15 +18,20 @@ from arcp_trio.store.interface import JournalTrimmed, LogTrimmed
 from arcp_trio.store.records import HOLES, NumberedTail, SessionRow
 from arcp_trio.store.sqlite import SqliteReader, open_read_only
 from arcp_trio.wire import envelope
+from arcp_trio.wire.json import dumps
 
 _PIECE_FRAMES: Final = 1_000
 _PIECE_BYTES: Final = 1024 * 1024
+
+_JOB: Final = re.compile(rb'"job_id":"([^"]+)"')
 
 
 def run(options: ReplayOptions) -> int:
     """Print the sessions, or the frames of one session, and return the exit code."""
     if options.session_id is None and options.after_seq is not None:
         raise CommandError("--after-seq belongs to one session; give its SESSION_ID, too")
+    if options.session_id is None and options.memos:
+        raise CommandError("--memos belongs to one session; give its SESSION_ID, too")
     try:
         trio.run(_print, options)
         sys.stdout.flush()
@@ -43,7 +49,9 @@ async def _print(options: ReplayOptions) -> None:
         if options.session_id is None:
             await _print_sessions(reader)
         else:
-            await _print_frames(reader, options.session_id, options.after_seq or 0)
+            jobs = await _print_frames(reader, options.session_id, options.after_seq or 0)
+            if options.memos:
+                await _print_memos(reader, jobs)
 
 
 async def _print_sessions(reader: SqliteReader) -> None:
@@ -61,7 +69,8 @@ async def _print_sessions(reader: SqliteReader) -> None:
         )
 
 
-async def _print_frames(reader: SqliteReader, session_id: str, after: int) -> None:
+async def _print_frames(reader: SqliteReader, session_id: str, after: int) -> Sequence[str]:
+    """Print the frames of a session; return the ids of the jobs that they are about."""
     row = await reader.session(session_id)
     if row is None:
         raise CommandError(
@@ -69,8 +78,9 @@ async def _print_frames(reader: SqliteReader, session_id: str, after: int) -> No
             f" {PROGRAM} replay without a SESSION_ID lists the sessions",
             exit_code=ExitCode.FAILED,
         )
+    jobs = dict.fromkeys(row.watches)
     if after > row.top:
-        return
+        return list(jobs)
     if after < row.floor:
         _remark(
             f"numbers up to {row.floor} are not kept: they were acknowledged, or beyond the limit"
@@ -80,6 +90,7 @@ async def _print_frames(reader: SqliteReader, session_id: str, after: int) -> No
     try:
         while frames := await replay.next(_PIECE_FRAMES, _PIECE_BYTES):
             sys.stdout.buffer.write(b"".join(_lines(row, frames)))
+            jobs |= dict.fromkeys(_jobs_in(frames))
             last = max(last, *(seq for seq, _ in frames))
         if await reader.owed(row.watches, 1, 0):
             _remark("events after these are numbered when the session is resumed")
@@ -90,6 +101,20 @@ async def _print_frames(reader: SqliteReader, session_id: str, after: int) -> No
             " a larger --after-seq may reach later ones",
             exit_code=ExitCode.FAILED,
         ) from gap
+    return list(jobs)
+
+
+async def _print_memos(reader: SqliteReader, jobs: Sequence[str]) -> None:
+    """Print memos, each with its place: the index of the entry that follows it in the journal."""
+    for job_id in jobs:
+        for memo in await reader.memos(job_id):
+            shown = b'{"job_id":%b,"memo":%b,"kind":%b,"index":%d,"value":%b}\n'
+            fields = dumps(job_id), memo.key.encode(), dumps(memo.kind), memo.index, memo.value
+            sys.stdout.buffer.write(shown % fields)
+
+
+def _jobs_in(frames: Sequence[NumberedTail]) -> list[str]:
+    return [found[1].decode() for _, tail in frames if (found := _JOB.search(tail))]
 
 
 def _lines(row: SessionRow, frames: Sequence[NumberedTail]) -> list[bytes]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from arcp_trio.cli import defaults
-from arcp_trio.cli.options import option, optional_argument
+from arcp_trio.cli.options import option, optional_argument, switch
 from arcp_trio.cli.value_kinds import NUMBER, TEXT
 
 
@@ -16,3 +16,4 @@ class ReplayOptions:
     session_id: str | None = optional_argument("SESSION_ID", "session whose frames to print")
     data: str = option(TEXT, "DIR", "folder of the store", default=defaults.DATA)
     after_seq: int | None = option(NUMBER, "N", "begin after this number", default=None, stated=0)
+    memos: bool = switch("print what the session's durable jobs remember, after its frames")

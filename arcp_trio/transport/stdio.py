@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -15,6 +14,7 @@ import trio
 from arcp_trio.transport.base import GONE, MessageTooBig, TransportClosed
 from arcp_trio.transport.close_codes import CloseCode
 from arcp_trio.transport.pace import PartsPace
+from arcp_trio.transport.starting import StartedProcess, start
 from arcp_trio.wire.errors import clip
 
 LEAVE_SECONDS: Final = 2.0
@@ -59,15 +59,7 @@ async def spawn(
     Raises:
         OSError: the program cannot be started.
     """
-    process = await trio.lowlevel.open_process(
-        list(command),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE if keep_stderr else None,
-        cwd=cwd,
-        env=environment,
-        start_new_session=True,
-    )
+    process = await start(command, cwd=cwd, environment=environment, keep_stderr=keep_stderr)
     child = ChildProcess(
         process,
         max_bytes=max_bytes,
@@ -89,15 +81,13 @@ class ChildProcess:
 
     def __init__(
         self,
-        process: trio.Process,
+        process: StartedProcess,
         *,
         max_bytes: int,
         first_bytes: int | None,
         name: str,
         patience: tuple[float, float],
     ) -> None:
-        assert process.stdin is not None
-        assert process.stdout is not None
         self.transport: Final = LineTransport(
             process.stdout,
             process.stdin,

@@ -95,6 +95,7 @@ async def test_errors_leave_the_block_bare(autojump_clock: MockClock) -> None:
         nursery.start_soon(actor.answer, "initialize", INITIALIZED)
         with trio.CancelScope() as scope, pytest.raises(acp.AgentGone):
             await converse(scope)
+        assert not scope.cancelled_caught, "the exception came out, and not the cancellation"
 
 
 async def test_cancelling_the_block(autojump_clock: MockClock) -> None:

@@ -16,9 +16,10 @@ import pytest
 import trio
 
 from arcp_trio.cli import main
+from arcp_trio.store.memos import Memo
 from arcp_trio.store.records import Entry, LogItem, Mark, Range
 from arcp_trio.store.sqlite import SqliteStore
-from arcp_trio.store.writes import AppendJournal, MoveFloor, TrimJournal
+from arcp_trio.store.writes import AppendJournal, KeepMemo, MoveFloor, TrimJournal
 from tests.cli.processes import ROOT, Peer, Starter, peer
 from tests.store.engines import Feeder, running
 
@@ -57,7 +58,7 @@ async def _fill(folder: Path) -> None:
         await store.flushed()
 
 
-async def _put(folder: Path, *writes: MoveFloor | TrimJournal) -> None:
+async def _put(folder: Path, *writes: MoveFloor | TrimJournal | KeepMemo) -> None:
     async with running(SqliteStore(folder / "arcp.db", synchronous="OFF")) as store:
         for write in writes:
             store.put(write)
@@ -103,6 +104,18 @@ def test_the_frames_of_a_session(
     assert out.splitlines() == FRAMES[skipped:]
     assert "numbered when the session is resumed" in err
     assert err.count("\n") == 1
+
+
+def test_memos_follow_the_frames(capfd: pytest.CaptureFixture[str], data: str) -> None:
+    """With --memos, what the session's durable jobs remember is printed, one memo a line."""
+    memo = Memo('["fetch",1]', "step", 2, b'{"done":7}')
+    trio.run(_put, Path(data), KeepMemo("J", memo))
+    code, out, _ = replay(capfd, "--data", data, "S", "--memos")
+    assert code == 0
+    assert out.splitlines()[-1] == (
+        '{"job_id":"J","memo":["fetch",1],"kind":"step","index":2,"value":{"done":7}}'
+    )
+    assert replay(capfd, "--data", data, "--memos")[0] == 2
 
 
 @pytest.mark.parametrize("after", ["3", "4", "9223372036854775807", "1" * 30])

@@ -185,6 +185,26 @@ async def test_a_child_in_an_environment_of_its_own() -> None:
         assert child.returncode == 0
 
 
+async def test_a_child_that_dies_with_its_parent_lives_on() -> None:
+    """A child that asks to be killed when its parent ends is not killed while this process lives.
+
+    Its parent is the thread that forked it. Trio ends a thread of its own after ten idle seconds.
+    """
+    script = (
+        "import ctypes, sys, time\n"
+        "ctypes.CDLL(None).prctl(1, 9)\n"  # PR_SET_PDEATHSIG, SIGKILL
+        "print('begun', flush=True)\n"
+        "time.sleep(12)\n"
+        "print('done', flush=True)\n"
+    )
+    with trio.fail_after(60):
+        async with spawn([sys.executable, "-c", script], max_bytes=MIB) as child:
+            assert await child.transport.receive() == "begun"
+            assert await child.transport.receive() == "done"
+            await child.wait()
+        assert child.returncode == 0
+
+
 async def test_nothing_of_a_child_is_left() -> None:
     """A child that ignores SIGTERM is killed and waited for, and so is what it has started."""
     script = (
