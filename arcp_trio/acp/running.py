@@ -27,6 +27,7 @@ from arcp_trio.acp.requests import (
 from arcp_trio.acp.session import UpdateHandler
 from arcp_trio.acp.sessions import Sessions
 from arcp_trio.transport import stdio
+from arcp_trio.under_trio import need_trio
 from arcp_trio.wire.errors import clip
 from arcp_trio.wire.json import Json
 
@@ -36,9 +37,6 @@ _PASSED_ON: Final = frozenset(
     {"PATH", "HOME", "LANG", "TZ", "TMPDIR", "TERM", "USER", "LOGNAME", "SHELL"}
 )
 _LOCALE: Final = "LC_"
-_LAST_WORDS_SECONDS: Final = 0.5
-"""How long standard error is read after the program ended: another process may hold it open."""
-
 _DEFAULTS: Final = Limits()
 
 ErrorHandler: TypeAlias = Callable[[str], object]
@@ -71,7 +69,9 @@ async def connect(
 
     Raises:
         AcpFailure: the agent cannot be spoken with; a subclass says why.
+        RuntimeError: the program does not run under Trio.
     """
+    need_trio("arcp_trio.acp.connect")
     handlers = Handlers(permission, files, terminals, on_update)
     transport = stdio.LineTransport(
         incoming, outgoing, max_bytes=limits.line_bytes, peer=_Stranger.name
@@ -122,9 +122,11 @@ async def spawn(
     Raises:
         OSError: the program cannot be started.
         AcpFailure: the agent cannot be spoken with; a subclass says why.
+        RuntimeError: the program does not run under Trio.
     """
     if isinstance(command, str):
         raise TypeError("the command must be a list: the program and its arguments")
+    need_trio("arcp_trio.acp.spawn")
     handlers = Handlers(permission, files, terminals, on_update)
     starting = stdio.spawn(
         command,
@@ -216,8 +218,7 @@ class _Program:
         """Say how the process has ended, with the last line of its standard error."""
         with trio.move_on_after(self._limits.leave_seconds):
             await self._child.wait()
-            with trio.move_on_after(_LAST_WORDS_SECONDS):
-                await self._errors_read.wait()
+            await self._errors_read.wait()  # another process may hold it open
         words = f": {clip(self._last_words, 300)}" if self._last_words else ""
         return AgentGone(
             f"{self.name} {_how_it_ended(self._child.returncode)}{words}", self._child.returncode
