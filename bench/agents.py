@@ -32,9 +32,12 @@ async def go(_job: JobContext) -> Json:
 
 @agents.agent("ticker")
 async def ticker(job: JobContext) -> None:
-    """Log the time `n` times, once every `interval` seconds, and catch up after being late."""
+    """Log the time `n` times, once every `interval` seconds, and catch up after being late.
+
+    The times are those of the machine's monotonic clock, which all processes share.
+    """
     given = job.input
-    due = time.monotonic() + given["delay"]
+    due = given["begin"]
     for _ in range(given["n"]):
         await trio.sleep(max(0, due - time.monotonic()))
         await job.log(f"sent {time.monotonic():020.9f} due {due:020.9f}")

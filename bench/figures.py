@@ -39,7 +39,7 @@ class Extent:
 
 
 QUICK: Final = Extent(runs=1, share=0.02, crowd=50, growth=1_000, complete=True)
-USUAL: Final = Extent(runs=3, share=0.2, growth=10_000)
+USUAL: Final = Extent(runs=3, share=0.1, growth=10_000)
 FULL: Final = Extent(runs=5, complete=True)
 
 

@@ -17,6 +17,7 @@ MORE_LOADS: Final = ((50, 50), (200, 50), (500, 20))
 """Sessions, and the milliseconds between two events of each."""
 SECONDS: Final = 10.0
 _LEAD: Final = 1.0
+_LEAD_PER_SESSION: Final = 0.005
 """Seconds until the first event, by which all jobs have been accepted."""
 _SENT: Final = b'"sent '
 _TIMES: Final = len(f"{0:020.9f} due {0:020.9f}")
@@ -41,9 +42,10 @@ def _deliver(server: Server, sessions: int, milliseconds: int, extent: Extent) -
             stack.enter_context(Client(server.url, token=server.principal(number)))
             for number in range(sessions)
         ]
+        begin = time.monotonic() + _LEAD + _LEAD_PER_SESSION * sessions
         for client in clients:
-            delay = _LEAD + phases.uniform(0, interval)
-            client.submit("ticker", {"n": events, "interval": interval, "delay": delay})
+            first = begin + phases.uniform(0, interval)
+            client.submit("ticker", {"n": events, "interval": interval, "begin": first})
         for client in clients:
             client.expect("job.accepted")
         with stopwatch(server) as watch:

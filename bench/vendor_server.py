@@ -57,7 +57,7 @@ async def go(_given: Json, _job: JobContext) -> None:
 
 async def ticker(given: Json, job: JobContext) -> None:
     """Log the time `n` times, once every `interval` seconds, and catch up after being late."""
-    due = time.monotonic() + given["delay"]
+    due = given["begin"]
     for _ in range(given["n"]):
         await asyncio.sleep(max(0, due - time.monotonic()))
         await job.log("info", f"sent {time.monotonic():020.9f} due {due:020.9f}")

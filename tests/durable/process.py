@@ -21,9 +21,10 @@ TOKEN: Final = "the-token-of-alice"
 class Server:
     """A data folder and, while it runs, the process that serves it, always at one port."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, agents: str) -> None:
         self.port = 0
         self._folder = folder
+        self._agents = agents
         self._process: trio.Process | None = None
 
     @property
@@ -40,7 +41,7 @@ class Server:
     async def start(self, *, die_at: int = 0, behind: bool = False) -> None:
         """Start a process, which dies at this commit, and wait until it listens."""
         command = [sys.executable, "-m", "arcp_trio", "serve", "--port", str(self.port)]
-        command += ["--agents", "tests.durable.killing_agents", "--data", str(self._folder)]
+        command += ["--agents", self._agents, "--data", str(self._folder)]
         more = {"DIE_AT": str(die_at), "EFFECTS": str(self._folder / "effects")}
         if behind:
             more["DIE_BEHIND"] = "1"
@@ -83,9 +84,11 @@ class Server:
 
 
 @asynccontextmanager
-async def server_in(folder: Path) -> AsyncGenerator[Server]:
+async def server_in(
+    folder: Path, agents: str = "tests.durable.killing_agents"
+) -> AsyncGenerator[Server]:
     """Provide a server that the block starts; its process is gone after the block."""
-    server = Server(folder)
+    server = Server(folder, agents)
     try:
         yield server
     finally:

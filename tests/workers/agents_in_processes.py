@@ -17,6 +17,7 @@ import trio
 from arcp_trio import (
     AgentCancelled,
     Agents,
+    ArcpError,
     AsyncioContext,
     BlockingContext,
     JobContext,
@@ -176,6 +177,16 @@ async def wrong_loop(_job: JobContext) -> Json:
 @agents.agent("nothing", process=True)
 async def nothing(_job: JobContext) -> Json:
     """Return at once."""
+
+
+@agents.agent("loud", process=True)
+def loud(job: BlockingContext) -> Json:
+    """Log more than fits into a frame, and say how that is refused; then log more calmly."""
+    try:
+        job.log("x" * job.input)
+    except (ArcpError, ValueError) as error:
+        job.log("calm")
+        return str(error)
 
 
 @agents.agent("busy", process=True)

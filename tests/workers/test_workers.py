@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import time
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -11,6 +12,9 @@ import pytest
 import trio
 
 from arcp_trio import Agents, BlockingContext, Limits, Runtime, StaticTokens, Workers
+from arcp_trio.runtime.limits import MIB
+from arcp_trio.runtime.workers.messages import Unpacker, WorkerFrame, packed
+from arcp_trio.runtime.workers.worker_job import FRAMES_A_TURN, Wire
 from arcp_trio.testing import Peer, open_peer
 from arcp_trio.testing.frames import Frame
 from arcp_trio.testing.peer import TEST_TOKEN
@@ -163,6 +167,40 @@ async def test_a_worker_that_sends_no_frames_is_ended(peer: Peer, byte: int) -> 
     assert (end["code"], end["message"]) == ("INTERNAL_ERROR", "the agent's process ended")
     assert time.monotonic() - began < 10
     assert (await run(peer, "about"))["final_status"] == "success"
+
+
+@pytest.mark.parametrize("size", [2_000_000, 5_000_000])
+async def test_a_call_that_is_too_large_is_refused(peer: Peer, size: int) -> None:
+    """The agent is told the bound, and goes on: in the worker, or by the runtime."""
+    job = await peer.submit("loud", size)
+    said = (await end_of(peer, job))["result"]
+    assert ("frame_bytes_out" if size < 4 * MIB else f"at most {4 * MIB} bytes") in said
+    bodies = [frame["payload"]["body"] for frame in peer.recorder.events(job["job_id"])]
+    assert [body["message"] for body in bodies] == ["calm"]
+
+
+async def test_frames_of_a_worker_are_looked_at_a_few_at_a_time() -> None:
+    """However many frames one read brings, others have their turns in between."""
+    count, turns = 3_000, 0
+    near, far = socket.socketpair()
+    done = trio.Event()
+    with far:
+        far.sendall(packed(WorkerFrame("drop")) * count)
+        wire = Wire(trio.socket.from_stdlib_socket(near))
+        unpacker = Unpacker(None)
+
+        async def receive() -> None:
+            for _ in range(count):
+                assert (await wire.receive(unpacker)).kind == "drop"
+            done.set()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(receive)
+            while not done.is_set():
+                await trio.lowlevel.checkpoint()
+                turns += 1
+        wire.close()
+    assert turns >= count // FRAMES_A_TURN
 
 
 async def test_workers_are_recycled(peer: Peer) -> None:

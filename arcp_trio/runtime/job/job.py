@@ -223,12 +223,12 @@ class Job:
 
     async def stop_agent(self) -> None:
         """Wait for the agent to stop within its grace; finish without it if it does not."""
-        if self.ended or not self.agent_run.begun:  # the agent was not called, nor will be
-            await self._end()
-        elif not await self.agent_run.stopped():
+        if not self.ended and self.agent_run.begun:  # else it was not called, nor will be
+            if await self.agent_run.stopped():
+                return
             log.warning("agent does not stop: cut off", extra=self.facts)
             self.agent_run.cancel("the job is over")
-            await self._end()
+        await self._end()
 
     async def _end(self) -> None:
         if self.suspended:

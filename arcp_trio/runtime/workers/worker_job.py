@@ -39,6 +39,8 @@ MOST_CALLS: Final = 64
 _Operation: TypeAlias = Callable[..., Any]
 
 _READ_BYTES: Final = 64 * 1024
+FRAMES_A_TURN: Final = 64
+"""Frames of a worker that are looked at before others have a turn."""
 
 _AT_ONCE: Final[Sequence[_Operation]] = (
     *(Desk.authorize, Desk.budget, Desk.credentials),
@@ -65,6 +67,8 @@ class Wire:
     def __init__(self, socket: trio.socket.SocketType) -> None:
         self._socket = socket
         self._sending = trio.StrictFIFOLock()
+        self._received = 0
+        """Frames since the last checkpoint."""
 
     async def send(self, frame: WorkerFrame, descriptor: int | None = None) -> None:
         """Send a frame, with a descriptor if it has one.
@@ -95,6 +99,7 @@ class Wire:
             while (frame := unpacker.next()) is None:
                 # Not recvmsg: descriptors that a worker might send are not taken.
                 data = await self._socket.recv(_READ_BYTES)
+                self._received = 0
                 if not data:
                     raise WorkerLost("the agent's process ended")
                 unpacker.feed(data)
@@ -102,6 +107,10 @@ class Wire:
             raise WorkerLost("the agent's process ended") from error
         except ValueError as error:
             raise WorkerLost(f"the agent's process sent {error}") from error
+        self._received += 1
+        if self._received >= FRAMES_A_TURN:
+            self._received = 0
+            await trio.lowlevel.checkpoint()
         return frame
 
     def close(self) -> None:
