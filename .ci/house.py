@@ -51,8 +51,8 @@ MEETS_PROGRAMS = {
         "client/questions.py",
         *("runtime/job/agents.py", "runtime/job/job_view.py", "runtime/job/context.py"),
         "runtime/job/durable/calls.py",
-        *(f"acp/{name}.py" for name in ("agent", "errors", "requests", "running", "session")),
-        "acp/updates.py",
+        *(f"acp/{name}.py" for name in ("agent", "connecting", "errors", "requests")),
+        *(f"acp/{name}.py" for name in ("session", "spawning", "updates")),
         *("runtime/job/blocking.py", "runtime/job/blocks.py"),
         *("runtime/credentials/credential.py", "runtime/credentials/provisioner.py"),
     )

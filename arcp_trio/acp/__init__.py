@@ -5,6 +5,7 @@ the order in which it said it, whatever handlers take; nothing else of arcp_trio
 """
 
 from arcp_trio.acp.agent import Agent, McpServers
+from arcp_trio.acp.connecting import connect
 from arcp_trio.acp.errors import (
     AcpFailure,
     AgentError,
@@ -28,8 +29,8 @@ from arcp_trio.acp.requests import (
     allow_once,
     refuse,
 )
-from arcp_trio.acp.running import ErrorHandler, connect, spawn
 from arcp_trio.acp.session import Prompt, Session, UpdateHandler
+from arcp_trio.acp.spawning import ErrorHandler, spawn
 from arcp_trio.acp.turn import Turn
 from arcp_trio.acp.updates import Chunk, Other, Plan, Role, ToolCall, Update, Usage
 

@@ -127,7 +127,7 @@ class Turn:
 
     def stop(self) -> None:
         """Have the agent end the turn; what it still says can be read."""
-        if not (self.stopping or self._over):
+        if not (self.stopping or self.answered.is_set()):
             self.stopping = True
             self._queue.cancel()
 

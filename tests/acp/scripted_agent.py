@@ -117,7 +117,8 @@ def step(prompt_id: Any, name: str, *args: Any) -> str | None:  # noqa: C901, PL
             write(said(str(os.getpid())))
             time.sleep(100)
         case "leave":  # a process that holds the output open
-            child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(100)"])
+            sleeping = [sys.executable, "-c", "import time; time.sleep(100)"]
+            child = subprocess.Popen(sleeping, start_new_session=args[0])
             write(said(str(child.pid)))
             os._exit(5)
         case "environment":

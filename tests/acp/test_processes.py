@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 import signal
 import sys
 import tracemalloc
@@ -18,6 +20,8 @@ from arcp_trio import acp
 from tests.acp.stage import text
 from tests.processes import alive, gone
 
+PATIENT = acp.Limits(leave_seconds=20)
+"""For ends whose reasons have to be found out, however slow the machine is."""
 AGENT = [sys.executable, str(Path(__file__).with_name("scripted_agent.py"))]
 
 pytestmark = pytest.mark.real_tcp
@@ -50,6 +54,7 @@ async def test_slow_handlers_finish_in_order() -> None:
 async def started(*args: str, **options: Any) -> AsyncGenerator[acp.Session, None]:
     """Start the agent, and begin a session."""
     with trio.fail_after(60):
+        options = {"limits": PATIENT, **options}
         async with acp.spawn([*AGENT, *args], **options) as agent:
             yield await agent.new_session("/")
 
@@ -97,7 +102,7 @@ async def test_an_agent_that_does_not_start() -> None:
             raise AssertionError
     script = "import sys; sys.exit('configuration is missing')"
     with pytest.raises(acp.AgentGone, match=r"status 1: configuration is missing") as caught:
-        async with acp.spawn([sys.executable, "-c", script]):
+        async with acp.spawn([sys.executable, "-c", script], limits=PATIENT):
             raise AssertionError
     assert caught.value.exit_status == 1
     with pytest.raises(TypeError, match="list"):
@@ -146,19 +151,35 @@ async def test_an_agent_that_does_not_want_to_end() -> None:
     await gone([pid])
 
 
-async def test_what_an_agent_leaves_behind() -> None:
-    """A process that an agent has left holding its output neither delays its end nor outlives it.
+@pytest.mark.parametrize("detached", [False, True], ids=["in the group", "detached"])
+async def test_what_an_agent_leaves_behind(detached: bool) -> None:  # noqa: FBT001
+    """A process that an agent has left holding its output does not delay the agent's end.
 
-    What the agent said before is seen.
+    What the agent said before is seen. The process is ended with the block if it is in the agent's
+    process group; one that has left the group lives on.
     """
     limits = acp.Limits(leave_seconds=0.5)
     async with started(limits=limits) as session:
-        turn = session.prompt(steps(["leave"]))
+        turn = session.prompt(steps(["leave", detached]))
         pid = int(text(await anext(turn)))
         with pytest.raises(acp.AgentGone, match="exited with status 5"):
             await turn
         assert alive(pid)
+    if detached:
+        assert alive(pid)
+        os.kill(pid, signal.SIGKILL)
     await gone([pid])
+
+
+def test_other_loops_are_refused() -> None:
+    """Under asyncio, the first call says that Trio is needed."""
+
+    async def main() -> None:
+        async with acp.spawn(AGENT):
+            raise AssertionError
+
+    with pytest.raises(RuntimeError, match="Trio"):
+        asyncio.run(main())
 
 
 async def test_standard_error() -> None:
@@ -193,7 +214,7 @@ async def test_a_flood_through_a_pipe() -> None:
     """Twenty thousand updates to a program that was deaf for a while: all of them, in order."""
     async with started() as session:
         turn = session.prompt(steps(["flood", 20_000, 500], ["say", "the end"]))
-        await trio.sleep(1)
+        await trio.sleep(2)
         count, last = 0, ""
         async for item in turn:
             count, last = count + 1, text(item)

@@ -90,6 +90,22 @@ async def test_a_turn_that_was_read_to_its_end_is_not_cancelled(autojump_clock: 
         assert await stage.actor.prompted()
 
 
+async def test_an_answered_turn_is_not_cancelled(autojump_clock: MockClock) -> None:
+    """A turn that is left when its answer has come, and is not delivered, cancels nothing."""
+
+    async def handle(session: acp.Session, update: acp.Update) -> None:
+        await trio.sleep(5)
+
+    async with staged(on_update=handle) as stage:
+        async with stage.session.prompt("go") as turn:
+            await stage.actor.say(said("a"), ended(await stage.actor.prompted()))
+            await turn.answered.wait()
+        assert not turn.over
+        following = stage.session.prompt("again")
+        await stage.actor.say(ended(await stage.actor.prompted()))
+        assert await following == "end_turn"
+
+
 async def test_cancelling_waits_for_the_agent(autojump_clock: MockClock) -> None:
     """`cancel` returns when the agent has ended the turn."""
     async with staged() as stage, trio.open_nursery() as nursery:

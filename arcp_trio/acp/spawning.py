@@ -1,4 +1,4 @@
-"""Running a session's tasks beside the program's block: over any streams, or with a process."""
+"""Starting a program that speaks ACP, and saying how it has ended."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Final, TypeAlias
 
 import trio
 
-from arcp_trio.acp.agent import Agent, initialize
-from arcp_trio.acp.connection import Peer
+from arcp_trio.acp.agent import Agent
+from arcp_trio.acp.connecting import DEFAULT_LIMITS, speaking, tasks_beside
 from arcp_trio.acp.errors import AgentGone
 from arcp_trio.acp.limits import Limits
 from arcp_trio.acp.queue import Handlers
@@ -25,8 +25,8 @@ from arcp_trio.acp.requests import (
     refuse,
 )
 from arcp_trio.acp.session import UpdateHandler
-from arcp_trio.acp.sessions import Sessions
 from arcp_trio.transport import stdio
+from arcp_trio.under_trio import need_trio
 from arcp_trio.wire.errors import clip
 from arcp_trio.wire.json import Json
 
@@ -36,51 +36,8 @@ _PASSED_ON: Final = frozenset(
     {"PATH", "HOME", "LANG", "TZ", "TMPDIR", "TERM", "USER", "LOGNAME", "SHELL"}
 )
 _LOCALE: Final = "LC_"
-_LAST_WORDS_SECONDS: Final = 0.5
-"""How long standard error is read after the program ended: another process may hold it open."""
-
-_DEFAULTS: Final = Limits()
-
 ErrorHandler: TypeAlias = Callable[[str], object]
 """What takes lines of an agent's standard error."""
-
-
-@asynccontextmanager
-async def connect(
-    incoming: trio.abc.ReceiveStream,
-    outgoing: trio.abc.SendStream,
-    *,
-    permission: Handler[PermissionRequest] = refuse,
-    files: Handler[FileRequest] = None,
-    terminals: Handler[TerminalRequest] = None,
-    on_update: UpdateHandler | None = None,
-    limits: Limits = _DEFAULTS,
-    client_info: Mapping[str, Json] | None = None,
-) -> AsyncGenerator[Agent, None]:
-    """Speak with an agent over two streams for the length of the block, which closes them.
-
-    Args:
-        incoming: brings what the agent writes.
-        outgoing: takes what the agent reads.
-        permission: decides what the agent asks permission for; see `spawn` for the forms.
-        files: reads and writes files for the agent.
-        terminals: runs commands for the agent.
-        on_update: called with each session and update, one at a time for each session, in order.
-        limits: bounds on what the agent sends, and on how long it takes.
-        client_info: the program's `name` and `version`, for the agent.
-
-    Raises:
-        AcpFailure: the agent cannot be spoken with; a subclass says why.
-    """
-    handlers = Handlers(permission, files, terminals, on_update)
-    transport = stdio.LineTransport(
-        incoming, outgoing, max_bytes=limits.line_bytes, peer=_Stranger.name
-    )
-    try:
-        async with _speaking(transport, _Stranger(), handlers, limits, client_info) as agent:
-            yield agent
-    finally:
-        await transport.close()  # noqa: ASYNC102 - shields itself, and does not wait
 
 
 @asynccontextmanager
@@ -94,7 +51,7 @@ async def spawn(
     terminals: Handler[TerminalRequest] = None,
     on_update: UpdateHandler | None = None,
     on_stderr: ErrorHandler | None = None,
-    limits: Limits = _DEFAULTS,
+    limits: Limits = DEFAULT_LIMITS,
     client_info: Mapping[str, Json] | None = None,
 ) -> AsyncGenerator[Agent, None]:
     """Start a program that speaks ACP, for the length of the block.
@@ -122,9 +79,11 @@ async def spawn(
     Raises:
         OSError: the program cannot be started.
         AcpFailure: the agent cannot be spoken with; a subclass says why.
+        RuntimeError: the program does not run under Trio.
     """
     if isinstance(command, str):
         raise TypeError("the command must be a list: the program and its arguments")
+    need_trio("arcp_trio.acp.spawn")
     handlers = Handlers(permission, files, terminals, on_update)
     starting = stdio.spawn(
         command,
@@ -135,60 +94,11 @@ async def spawn(
         leave_seconds=limits.leave_seconds,
         terminate_seconds=limits.terminate_seconds,
     )
-    async with _tasks_beside() as nursery, starting as child:
+    async with tasks_beside() as nursery, starting as child:
         program = _Program(child, Path(command[0]).name, on_stderr, limits)
         nursery.start_soon(program.read_errors, name="errors of an ACP agent")
-        async with _speaking(child.transport, program, handlers, limits, client_info) as agent:
+        async with speaking(child.transport, program, handlers, limits, client_info) as agent:
             yield agent
-
-
-@asynccontextmanager
-async def _speaking(
-    transport: stdio.LineTransport,
-    peer: Peer,
-    handlers: Handlers,
-    limits: Limits,
-    client_info: Mapping[str, Json] | None,
-) -> AsyncGenerator[Agent, None]:
-    async with _tasks_beside() as nursery:
-        sessions = Sessions(transport, peer, handlers, limits, nursery)
-        nursery.start_soon(sessions.connection.run, name="ACP connection")
-        info = None if client_info is None else dict(client_info)
-        try:
-            yield await initialize(sessions, peer.name, handlers, limits, info)
-        finally:
-            with trio.move_on_after(limits.leave_seconds, shield=True):
-                await sessions.connection.flush()
-
-
-@asynccontextmanager
-async def _tasks_beside() -> AsyncGenerator[trio.Nursery, None]:
-    """Open a nursery for tasks that end with the block.
-
-    An exception of the block leaves it as it is, and not in a group.
-    """
-    manager = trio.open_nursery()
-    nursery = await manager.__aenter__()
-    try:
-        yield nursery
-    finally:
-        # What cancels the block may not take the place of its exception.
-        nursery.cancel_scope.shield = True
-        nursery.cancel_scope.cancel(reason="the block is over")
-        await manager.__aexit__(None, None, None)  # noqa: ASYNC102 - its tasks are cancelled
-
-
-class _Stranger:
-    """The other end of two streams, of which nothing is known."""
-
-    name = "the agent"
-
-    async def exited(self) -> None:
-        await trio.sleep_forever()
-
-    async def explain(self) -> AgentGone:
-        await trio.lowlevel.checkpoint()
-        return AgentGone("the agent has closed the connection")
 
 
 class _Program:
@@ -216,8 +126,7 @@ class _Program:
         """Say how the process has ended, with the last line of its standard error."""
         with trio.move_on_after(self._limits.leave_seconds):
             await self._child.wait()
-            with trio.move_on_after(_LAST_WORDS_SECONDS):
-                await self._errors_read.wait()
+            await self._errors_read.wait()  # another process may hold it open
         words = f": {clip(self._last_words, 300)}" if self._last_words else ""
         return AgentGone(
             f"{self.name} {_how_it_ended(self._child.returncode)}{words}", self._child.returncode
