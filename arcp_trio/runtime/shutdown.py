@@ -37,8 +37,9 @@ async def end_jobs(core: Core, jobs: Jobs, *, store_failed: bool) -> None:
         jobs: all of them.
         store_failed: nothing will be stored any longer.
     """
-    if jobs.live:
-        log.info("ending jobs", extra={"jobs": len(jobs.live)})
+    ending = sum(not job.suspended for job in jobs.live.values())
+    if ending:
+        log.info("ending jobs", extra={"jobs": ending})
     error = InternalError("the runtime was shut down")
     revocations_end = trio.current_time() + REVOKE_SECONDS
     jobs.revoker.hurry(REVOKE_SECONDS)

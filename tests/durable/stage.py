@@ -86,10 +86,10 @@ class Life:
             while text not in self.told(job_id):
                 await self.peer.receive()
 
-    async def another(self) -> Peer:
-        """Return another client, with a session of its own."""
+    async def another(self, resume: Frame | None = None) -> Peer:
+        """Return another client, with a session of its own, or one that it resumes."""
         peer = await self._connect()
-        await peer.hello(features=ALL_FEATURES)
+        await peer.hello(features=ALL_FEATURES, resume=resume)
         return peer
 
     async def rest(self) -> list[Frame]:

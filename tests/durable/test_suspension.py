@@ -219,3 +219,36 @@ async def test_a_cancel_while_it_is_suspended_holds(autojump_clock: MockClock) -
     async with Life.begin(agents, life.store, before=life) as second:
         assert result(await second.peer.until_terminal(job_id)) == "CANCELLED"
         assert second.told(job_id) == []
+
+
+async def test_clients_find_a_suspended_job_during_the_drain(autojump_clock: MockClock) -> None:
+    """While other jobs are drained, it is listed, observed and given for its key, as running."""
+    agents = Agents()
+
+    @agents.agent("agent", durable=True)
+    async def agent(job: JobContext) -> Json:
+        await job.log("begin")
+        await trio.sleep(1_000 if job.run == 1 else 1)
+        return job.run
+
+    @agents.agent("plain")
+    async def plain(_: JobContext) -> None:
+        await trio.sleep_forever()
+
+    async with Life.begin(agents) as life:
+        job_id = (await life.peer.submit("agent", idempotency_key="k"))["job_id"]
+        await life.peer.submit("plain")
+        other = await life.another()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(life.runtime.shutdown, 20)
+            await trio.sleep(5)
+            await life.peer.send("session.list_jobs", {})
+            listed = (await life.peer.expect("session.jobs"))["payload"]["jobs"]
+            assert [job["status"] for job in listed] == ["running", "running"]
+            assert (await other.submit("agent", idempotency_key="k"))["job_id"] == job_id
+            await other.send("job.subscribe", {"job_id": job_id, "history": True})
+            resume = other.resume_from()
+    async with Life.begin(agents, life.store, before=life) as second:
+        assert result(await second.peer.until_terminal(job_id)) == 2
+        again = await second.another(resume=resume)
+        assert result(await again.until_terminal(job_id)) == 2

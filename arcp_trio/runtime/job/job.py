@@ -136,7 +136,7 @@ class Job:
                 self.wallet.close()
             self._over.set()
             self.leave_tree()
-            self.jobs.suspended(self)
+            self.jobs.one_is_left_alone()
             self.span.end({"arcp.job.outcome": "suspended"})
 
     @property
@@ -240,6 +240,11 @@ class Job:
         """Wait no longer for children, nor for a store that does not take the job's end."""
         self.children.abandon()
         self._store_scope.cancel(reason="the runtime is over")
+
+    @property
+    def agent_has_left(self) -> bool:
+        """Whether the job has ended, or is suspended and its agent has stopped."""
+        return self._over.is_set()
 
     async def over(self) -> None:
         """Wait until the job has ended."""

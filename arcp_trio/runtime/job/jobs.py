@@ -57,8 +57,6 @@ class Jobs:
         self.revoker = revoker
         self.threads = AgentThreads(core)
         self.live: dict[str, Job] = {}
-        self._suspended: dict[str, Job] = {}
-        """Jobs that the next runtime goes on with. What they ask can still be answered."""
         self._workers = workers
         self._nursery = nursery
         self._count: Counter[str] = Counter()
@@ -116,14 +114,9 @@ class Jobs:
             self.to_forget[job.id] = job.finished_at
         self._one_ended.set()
 
-    def suspended(self, job: Job) -> None:
-        """Note that a job is gone from this runtime, but not over."""
-        self.remove(job)
-        self._suspended[job.id] = job
-
-    def with_questions(self, job_id: str) -> Job | None:
-        """Return a job whose questions can be answered: one that is alive, or suspended."""
-        return self.live.get(job_id) or self._suspended.get(job_id)
+    def one_is_left_alone(self) -> None:
+        """Notice that the agent of a suspended job has stopped."""
+        self._one_ended.set()
 
     def take_forgotten(self, finished_before: float) -> list[str]:
         """Return the ids of jobs that are to be forgotten and ended before then, each once."""
@@ -200,8 +193,13 @@ class Jobs:
                 job.end(outcome)
 
     async def none_left(self, *, but_suspended: bool = False) -> None:
-        """Wait until no job is alive; with `but_suspended`, none but those that are suspended."""
-        while not all(but_suspended and job.suspended for job in self.live.values()):
+        """Wait until the agent of no job is at work; `but_suspended`: of none but suspended ones.
+
+        A suspended job stays alive to its clients until the runtime's end.
+        """
+        while not all(
+            job.suspended and (but_suspended or job.agent_has_left) for job in self.live.values()
+        ):
             await self._one_ended.wait()
 
     def abandon_all(self) -> None:

@@ -39,7 +39,7 @@ class Answering:
             InternalError: it is too large.
         """
         policy, principal = self._core.policy, self._session.principal
-        job = self._jobs.with_questions(message.job_id)
+        job = self._jobs.live.get(message.job_id)
         if job is None or not policy.may_observe(principal, job.principal):
             # The same work for a job of somebody else as for no job at all.
             await self._session.reads.owner(message.job_id)

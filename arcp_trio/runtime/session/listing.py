@@ -119,7 +119,7 @@ class Lister:
 
     async def _waiting(self, job_id: str) -> WaitingFor | None:
         """Return what a job asks people, for clients that know questions."""
-        job = self._jobs.with_questions(job_id)
+        job = self._jobs.live.get(job_id)
         if job is None or Feature.QUESTIONS not in self._session.features:
             return None
         await job.memory.until_loaded()

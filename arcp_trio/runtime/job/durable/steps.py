@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
+from arcp_trio.runtime.job.durable.memory import done_value
 from arcp_trio.runtime.job.refusing import refuse_if_ending, refuse_if_suspended
 from arcp_trio.runtime.job.tools import OpenCall
 from arcp_trio.wire.errors import ArcpError
@@ -118,18 +119,21 @@ def finish_call(job: Job, key: str, call: OpenCall, result: JsonLike, encoded: b
         ArcpError: the job's end is decided, or the result is too large.
     """
     refuse_if_ending(job)
+    also = {"call_id": call.id}
     try:
-        job.memory.refuse_if_too_large(key, encoded)
+        job.memory.refuse_if_too_large(key, done_value(encoded, also))
         call.finish(result, to_remember=True)
     except (InvalidEvent, ArcpError) as unfit:
         fail_call(job, key, call, unfit)
         raise
-    job.memory.finish(key, job.journal.length, encoded, {"call_id": call.id})
+    job.memory.finish(key, job.journal.length, encoded, also)
 
 
 def fail_call(job: Job, key: str, call: OpenCall, error: BaseException) -> None:
     """Emit a tool's error, with no checkpoint; a later run makes another call."""
-    if not job.suspended:
+    if job.suspended:
+        call.span.end({})
+    else:
         call.fail(error)
         if job.outcome is None:
             job.memory.reset(key, job.journal.length)
