@@ -211,11 +211,13 @@ class Connection:
 
     async def _take(self, line: str | bytes) -> None:
         message = parse(line, self._limits.depth)
+        # Most lines are ASCII, and need not be encoded to tell their size.
+        size = len(line if isinstance(line, bytes) or line.isascii() else line.encode())
         match message:
             case Notification():
-                await self._receiver.take_notification(message, len(line))
+                await self._receiver.take_notification(message, size)
             case IncomingRequest():
-                await self._receiver.take_request(message, len(line))
+                await self._receiver.take_request(message, size)
             case IncomingAnswer():
                 await self._take_answer(message)
 

@@ -88,9 +88,26 @@ class Request:
 class PermissionOption:
     """One of the answers that the agent offers."""
 
-    id: str
-    name: str
-    kind: str
+    raw: dict[str, Json]
+
+    @property
+    def id(self) -> str:
+        """The name by which the answer is given."""
+        return self._text("optionId")
+
+    @property
+    def name(self) -> str:
+        """The words for people."""
+        return self._text("name")
+
+    @property
+    def kind(self) -> str:
+        """Either of `allow_once`, `allow_always`, `reject_once` and `reject_always`."""
+        return self._text("kind")
+
+    def _text(self, key: str) -> str:
+        text = self.raw.get(key)
+        return text if isinstance(text, str) else ""
 
 
 class PermissionRequest(Request):
@@ -105,7 +122,11 @@ class PermissionRequest(Request):
     def options(self) -> list[PermissionOption]:
         """The answers to choose from."""
         options = self.params.get("options")
-        return [_option(each) for each in options if is_object(each)] if is_list(options) else []
+        return (
+            [PermissionOption(each) for each in options if is_object(each)]
+            if is_list(options)
+            else []
+        )
 
     def option(self, *kinds: str) -> PermissionOption | None:
         """Return an option of the first of these kinds that there is one of."""
@@ -159,12 +180,6 @@ class FileRequest(Request):
 
 class TerminalRequest(Request):
     """The agent asks for a terminal, or for something of one: `method` says what."""
-
-
-def _option(raw: JsonObject) -> PermissionOption:
-    id_, name, kind = (raw.get(key) for key in ("optionId", "name", "kind"))
-    texts = (each if isinstance(each, str) else "" for each in (id_, name, kind))
-    return PermissionOption(*texts)
 
 
 async def refuse(request: PermissionRequest) -> None:

@@ -157,9 +157,12 @@ async def test_what_a_permission_shows(autojump_clock: MockClock) -> None:
     full, poor = requests
     assert full.tool.id == "1"
     assert full.tool.raw["kind"] == "edit"
-    assert full.option("made_up", NO, ONCE) == acp.PermissionOption(f"o-{NO}", NO, NO)
+    option = full.option("made_up", NO, ONCE)
+    assert option is not None
+    assert (option.id, option.name, option.kind) == (f"o-{NO}", NO, NO)
     assert poor.tool.raw == {}
-    assert poor.options == [acp.PermissionOption("", "", "")]
+    assert poor.options == [acp.PermissionOption({"optionId": 7})]
+    assert (poor.options[0].id, poor.options[0].kind) == ("", "")
     assert poor.option(ONCE) is None
 
 

@@ -8,7 +8,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from arcp_trio import Agents, InternalError, JobContext, Json, Limits
+from arcp_trio import Agents, ArcpError, InternalError, JobContext, Json, Limits
 from tests.durable.stage import DurableStore, Life, result
 
 
@@ -124,3 +124,38 @@ async def test_a_suspect_goes_on_alone(autojump_clock: MockClock) -> None:
         assert len(times) == 3
         assert times[1] - times[0] >= 29
         assert times[2] - times[1] >= 29
+
+
+@pytest.mark.parametrize("vain", ["tool call", "question", "delegation"])
+async def test_what_fails_again_is_no_progress(vain: str, autojump_clock: MockClock) -> None:
+    """A job that tries in each run what fails, and then ends the process, is ended, too."""
+    agents = Agents()
+
+    async def fail() -> None:
+        raise ConnectionError
+
+    @agents.agent("deadly", durable=True)
+    async def deadly(job: JobContext) -> None:
+        try:
+            if vain == "tool call":
+                await job.call_tool("web", fail)
+            elif vain == "question":
+                await job.ask("Who?")
+            else:
+                await job.delegate("nobody")
+        except (ArcpError, ConnectionError):
+            await trio.sleep_forever()
+
+    limits = Limits(runs_without_progress=3)
+    async with Life.begin(agents, limits=limits) as life:
+        submitted = await life.peer.submit("deadly", lease={"tool.call": ["web"]})
+        await trio.sleep(1)
+        left = life.killed()
+    for _ in range(3):
+        async with Life.begin(agents, left, before=life, limits=limits) as life:
+            await trio.sleep(1)
+            left = life.killed()
+    async with Life.begin(agents, left, before=life, limits=limits) as last:
+        with trio.fail_after(10):
+            end = await last.peer.until_terminal(submitted["job_id"])
+    assert result(end) == "INTERNAL_ERROR"

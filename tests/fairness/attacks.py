@@ -22,7 +22,10 @@ from websockets.sync.client import ClientConnection, connect
 ALICE = "alice-token"
 BIG = json.dumps([[] for _ in range(24_000)])
 """A JSON text whose objects take far more room than its bytes, just within `json_values`."""
-TEXT = 0x1
+BEGIN = bytes([0x1, 0x80, 0, 0, 0, 0])
+"""The first fragment of a text, which is empty."""
+GO_ON = bytes([0x0, 0x80, 0, 0, 0, 0]) * 10_000
+"""More fragments, and no last one."""
 
 
 def attack_silent_reader(url: str) -> None:
@@ -85,9 +88,14 @@ def attack_echoes(url: str) -> None:
 def attack_fragments(url: str) -> None:
     """Send empty fragments of a message that never ends, without a session."""
     stream = _upgraded(url)
-    stream.sendall(bytes([TEXT, 0x80, 0, 0, 0, 0]))
-    more = bytes([0x0, 0x80, 0, 0, 0, 0]) * 10_000
-    threading.Thread(target=_send_for_ever, args=(url, stream, more), daemon=True).start()
+    stream.sendall(BEGIN)
+    threading.Thread(target=_send_for_ever, args=(url, stream, GO_ON), daemon=True).start()
+
+
+def attack_fragments_in_sessions(url: str) -> None:
+    """Send empty fragments in many sessions."""
+    for _ in range(20):
+        threading.Thread(target=_fragments, args=(url,), daemon=True).start()
 
 
 def attack_connects(url: str) -> None:
@@ -176,7 +184,15 @@ def _send_for_ever(url: str, stream: socket.socket, data: bytes) -> None:
                 stream.sendall(data)
         with suppress(OSError):
             stream = _upgraded(url)
-            stream.sendall(bytes([TEXT, 0x80, 0, 0, 0, 0]))
+            stream.sendall(BEGIN)
+
+
+def _fragments(url: str) -> None:
+    while True:
+        with suppress(ConnectionClosed, OSError), _session(url) as connection:
+            connection.socket.sendall(BEGIN)
+            while True:
+                connection.socket.sendall(GO_ON)
 
 
 def _connect_for_ever(url: str) -> None:

@@ -73,13 +73,16 @@ class Bob:
         The attacker, the runtime, bob and whatever else the machine runs share its processors, but
         the time in which bob or a thread of the runtime waits for one says nothing of the runtime.
         """
-        waited, began = self._waited(), time.perf_counter()
+        before, began = self._waited(), time.perf_counter()
         act()
         took = time.perf_counter() - began
-        return max(0.0, took - (self._waited() - waited))
+        # A thread that has ended meanwhile is not in `after`.
+        after = self._waited()
+        return max(0.0, took - sum(after[each] - before.get(each, 0) for each in after))
 
-    def _waited(self) -> float:
-        return _waited_for_processor(self.served.process.pid) + _waited_for_processor(os.getpid())
+    def _waited(self) -> dict[str, float]:
+        processes = (self.served.process.pid, os.getpid())
+        return {thread: s for each in processes for thread, s in _waited_for_processor(each)}
 
     @property
     def memory_mib(self) -> float:
@@ -94,18 +97,15 @@ class Bob:
         return sum(path.stat().st_size for path in files) / MIB
 
 
-def _waited_for_processor(pid: int) -> float:
+def _waited_for_processor(pid: int) -> Iterator[tuple[str, float]]:
     """Return the seconds in which threads of a process could run but had no processor to run on.
 
     A system that does not count this has no such file, or zeros in it.
     """
-    nanoseconds = 0
     with suppress(FileNotFoundError):
         for thread in Path(f"/proc/{pid}/task").iterdir():
             with suppress(FileNotFoundError, ProcessLookupError):
-                stat = (thread / "schedstat").read_text().split()
-                nanoseconds += int(stat[1])
-    return nanoseconds / 1e9
+                yield thread.name, int((thread / "schedstat").read_text().split()[1]) / 1e9
 
 
 def _p99(delays: list[float]) -> float:

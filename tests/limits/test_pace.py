@@ -7,9 +7,12 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from arcp_trio.runtime.usage import BURST_SECONDS, Pace
 from arcp_trio.testing import Peer
+from arcp_trio.transport.pace import PARTS_PER_SECOND
+from arcp_trio.wire import envelope
 from tests.metrics import scrape
 from tests.sessions.support import open_stage
 from tests.stage import BOB
+from tests.transport.peers import frame
 
 
 async def flood(peer: Peer, pings: int) -> None:
@@ -87,6 +90,27 @@ async def test_all_connections_of_a_principal_have_one_pace(autojump_clock: Mock
         used = scrape(stage.runtime)
         assert used("used_most_total", kind="messages", principal="alice") == 1_000
         assert 50_000 < used("used_most_total", kind="message_bytes", principal="alice") < 500_000
+
+
+async def test_so_have_their_fragments(autojump_clock: MockClock) -> None:
+    """Sessions of one principal share the pace of fragments; another principal has its own."""
+    ping = envelope.encode("session.ping", b'{"nonce":"n"}', id="p")
+    fragments = frame(0x01, ping) + frame(0x00) * 1_500 + frame(0x80)
+
+    async def seconds(*peers: Peer) -> float:
+        began = trio.current_time()
+        async with trio.open_nursery() as nursery:
+            for peer in peers:
+                nursery.start_soon(peer.stream.send_all, fragments)
+                nursery.start_soon(peer.expect, "session.pong")
+        return trio.current_time() - began
+
+    async with open_stage() as stage:
+        alices = [await stage.welcomed() for _ in range(4)]
+        bobs = [await stage.welcomed(token=BOB)]
+        await trio.sleep(10)
+        assert await seconds(*bobs) == 0
+        assert await seconds(*alices) >= 4 * 1_500 / PARTS_PER_SECOND - 1.1
 
 
 async def test_waiting_is_not_silence(autojump_clock: MockClock) -> None:

@@ -19,12 +19,14 @@ from arcp_trio.cli.client.figures import duration
 from arcp_trio.cli.client.output import Output, json_line, stderr, stdout
 from arcp_trio.cli.client.screen import Screen
 from arcp_trio.cli.client.streamed_result import StreamedResult
+from arcp_trio.cli.errors import PROGRAM, CommandError, ExitCode
 from arcp_trio.cli.text import fitted, safe_json, safe_line, safe_lines
 from arcp_trio.wire.json import JsonObject, JsonValue, dumps, list_in
 
 _REDRAW_SECONDS: Final = 0.1
 _SILENT_SECONDS: Final = 1.0
 """How long a job may say nothing until the live line shows that it goes on."""
+_UNDER_WAY: Final = ("pending", "running")
 CONNECTION_LOST: Final = "connection lost, trying again"
 NOTHING_MISSED: Final = "; nothing is missed"
 
@@ -110,6 +112,7 @@ class PeopleDisplay:
         self.screen = screen
         self._out = out
         self._client: Client | None = None
+        self._job_id = ""
         self._begun = math.inf
         self._at_work = ""
         self._result = StreamedResult(out, screen)
@@ -118,12 +121,15 @@ class PeopleDisplay:
     async def begin(self, client: Client, job: JobHandle | ObservedJob) -> None:
         """Show the id of the job and its agent."""
         self._client = client
+        self._job_id = safe_line(job.id)
         self._begun = trio.current_time()
         # When a job began that was submitted elsewhere is not known.
         self._at_work = "running" if isinstance(job, JobHandle) else "watching"
         self._teller.lease(job.lease)
         self._teller.budget(_granted(job.lease), job.budget)
-        await self.screen.add([f"{safe_line(job.id)}  {safe_line(job.agent)}".rstrip()])
+        if isinstance(job, ObservedJob) and job.status not in _UNDER_WAY:
+            self._result.wait_for_the_end()  # those of runs that a restart cut off are there, too
+        await self.screen.add([f"{self._job_id}  {safe_line(job.agent)}".rstrip()])
 
     async def event(self, event: Event) -> None:
         """Show an event as lines, or as part of the live line."""
@@ -161,12 +167,21 @@ class PeopleDisplay:
         succeeded = terminal["type"] == "job.result"
         streamed = "result_id" in terminal and isinstance(value, str | bytes)
         if succeeded and streamed:
-            await self._result.finish(cast("str | bytes", value))
+            await self._finish_streamed(cast("str | bytes", value))
         self._teller.refused(terminal)
         await self.screen.add(self._teller.closing(), "")
         if succeeded and not streamed:
             await self._out.write(self._shown(value))
         return succeeded
+
+    async def _finish_streamed(self, value: str | bytes) -> None:
+        if not await self._result.finish(value):
+            raise CommandError(
+                f"{self._job_id} succeeded, but its agent has begun the result anew after a"
+                " restart, and what was written is the beginning of the other one;"
+                f" {PROGRAM} watch {self._job_id} writes the result",
+                exit_code=ExitCode.FAILED,
+            )
 
     def _shown(self, value: JsonValue) -> str:
         if isinstance(value, str):

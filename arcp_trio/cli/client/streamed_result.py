@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import binascii
 from base64 import b64decode
+from hashlib import sha256
 
 from arcp_trio.cli.client.output import Output
 from arcp_trio.cli.client.screen import Screen
@@ -16,8 +17,8 @@ from arcp_trio.wire.json import JsonValue
 class StreamedResult:
     """Writes text and bytes to a file or a pipe as they are, and safe text to a terminal.
 
-    What cannot be written when its chunk comes, because the chunks are not in order, is written
-    when the whole result is known.
+    What cannot be written when its chunk comes is written when the whole result is known: chunks
+    that are not in order, and those of a result that the agent begins anew after a restart.
     """
 
     def __init__(self, out: Output, screen: Screen) -> None:
@@ -27,6 +28,8 @@ class StreamedResult:
         self._result_id: str | None = None
         self._next = 0
         self._written = 0  # characters to a terminal, else bytes
+        self._digest = sha256()
+        """Of what is written."""
         self._stopped = False
         """Whether the rest waits for the end."""
 
@@ -34,6 +37,10 @@ class StreamedResult:
     def on_screen(self) -> bool:
         """Whether a part of the result is on the terminal."""
         return self._out.is_terminal and self._written > 0
+
+    def wait_for_the_end(self) -> None:
+        """Write nothing before the whole result is known."""
+        self._stopped = True
 
     async def add(self, body: JsonValue) -> None:
         """Write a chunk, if it is the next one."""
@@ -56,17 +63,46 @@ class StreamedResult:
     async def _write(self, data: str | bytes) -> None:
         if self._out.is_terminal:
             if isinstance(data, str):
-                self._written += len(data)
+                self._note(data.encode(), len(data))
                 await self._screen.pass_on(self._out, self._safe.add(data))
             else:
                 self._stopped = True
             return
         encoded = data.encode() if isinstance(data, str) else data
-        self._written += len(encoded)
+        self._note(encoded, len(encoded))
         await self._out.write(encoded)
 
-    async def finish(self, value: str | bytes) -> None:
-        """Write the part of the whole result that is not written yet."""
+    def _note(self, written: bytes, length: int) -> None:
+        self._written += length
+        self._digest.update(written)
+
+    def _is_begun(self, value: str | bytes) -> bool:
+        """Return whether what is written is the beginning of this result."""
+        if self._out.is_terminal and isinstance(value, bytes):
+            return True  # of bytes, a terminal is told only how many they are
+        if isinstance(value, str) and not self._out.is_terminal:
+            value = value.encode()
+        begun = value[: self._written]
+        encoded = begun.encode() if isinstance(begun, str) else begun
+        return sha256(encoded).digest() == self._digest.digest()
+
+    async def finish(self, value: str | bytes) -> bool:
+        """Write the part of the whole result that is not written yet.
+
+        Of a result that does not begin with what is written, a terminal is shown the whole.
+
+        Returns:
+            False if a file or a pipe has the beginning of another result: nothing more is written.
+        """
+        if not self._is_begun(value):
+            if not self._out.is_terminal:
+                return False
+            self._safe, self._written = SafeText(), 0
+            await self._screen.add(["the agent has begun its result anew after a restart:"], "")
+        await self._write_rest(value)
+        return True
+
+    async def _write_rest(self, value: str | bytes) -> None:
         if not self._out.is_terminal:
             encoded = value.encode() if isinstance(value, str) else value
             await self._out.write(encoded[self._written :])

@@ -52,12 +52,11 @@ async def ask(
         question = _question(job, key, question_id, prompt, options, schema, to, expires_in)
     _announce(question, state)
     try:
-        if "question" in state:
-            job.memory.note_progress()
-        else:
+        if "question" not in state:
             await question.call.check(HUMAN_ASK)
             job.questions.ask(question)
             await give_way(job)
+        job.memory.note_progress()
         await question.wait()
     except BaseException as error:
         # A question that is answered is settled, even if its agent is cancelled before it knows.

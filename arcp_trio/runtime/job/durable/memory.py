@@ -153,13 +153,16 @@ class Memory:
         """
         kind, state = self._open[key]
         state = {**state, **changes}
-        self._keep(Memo(key, kind, index, dumps(state)))
+        new = key not in self._sizes
+        self._store(Memo(key, kind, index, dumps(state)))
         self._open[key] = kind, state
+        if new:  # else each run could come to it, fail, and count as progress
+            self.note_progress()
 
     def reset(self, key: str, index: int) -> None:
         """Let a later run begin again what has failed."""
         kind, _ = self._open.pop(key)
-        self._keep(Memo(key, kind, index, b"{}"))
+        self._store(Memo(key, kind, index, b"{}"))
 
     def finish(self, key: str, index: int, done: bytes, also: Mapping[str, JsonValue]) -> None:
         """Remember the result of something that is open, as JSON.
