@@ -6,7 +6,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from arcp_trio import Agents, JobContext, Json
+from arcp_trio import Agents, ArcpError, JobContext, Json
 from arcp_trio.wire.timestamps import rfc3339
 from tests.durable.stage import DurableStore, Life, result
 
@@ -123,7 +123,11 @@ async def test_a_key_gives_the_same_job(autojump_clock: MockClock) -> None:
         assert result(await second.peer.until_terminal(job_id)) == 2
 
 
-async def test_a_step_and_a_cancel_race(autojump_clock: MockClock) -> None:
+@pytest.mark.parametrize(
+    ("end", "code"),
+    [("cancel", "CANCELLED"), ("limit", "TIMEOUT"), ("lease", "LEASE_EXPIRED")],
+)
+async def test_a_step_races_an_end(end: str, code: str, autojump_clock: MockClock) -> None:
     """A result that comes after the end is decided is not remembered, and does no harm."""
     agents, errors = Agents(), list[str]()
 
@@ -137,17 +141,21 @@ async def test_a_step_and_a_cancel_race(autojump_clock: MockClock) -> None:
         await job.log("begin")
         try:
             await job.step("late", shielded)
-        except Exception as error:
-            errors.append(str(error))
+        except ArcpError as error:
+            errors.append(error.code)
             raise
 
     async with Life.begin(agents) as life:
-        job_id = (await life.peer.submit("agent"))["job_id"]
+        submit: dict[str, Json] = {"max_runtime_sec": 2} if end == "limit" else {}
+        if end == "lease":
+            submit["lease_constraints"] = {"expires_at": rfc3339(life.clock.now() + 2)}
+        job_id = (await life.peer.submit("agent", **submit))["job_id"]
         await life.until_told(job_id, "begin")
-        await life.peer.send("job.cancel", {"job_id": job_id})
-        assert result(await life.peer.until_terminal(job_id)) == "CANCELLED"
+        if end == "cancel":
+            await life.peer.send("job.cancel", {"job_id": job_id})
+        assert result(await life.peer.until_terminal(job_id)) == code
         assert await life.store.memos(job_id) == []
-    assert errors == ["the job was cancelled"]
+    assert errors == [code]
 
 
 async def test_a_store_that_is_not_durable(
