@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import count
 
 import pytest
@@ -78,6 +79,29 @@ async def test_a_slow_handler_holds_a_flood_up(autojump_clock: MockClock) -> Non
         assert flood.bytes <= 2 * PIPE_BYTES + 12 * flood.line
         await trio.sleep(301)
         assert handled == [str(number) for number in range(300)]
+
+
+async def test_bytes_are_counted_and_not_characters(autojump_clock: MockClock) -> None:
+    """Text of characters of three bytes takes three times as much room."""
+    line = json.dumps(said("漢" * 30_000), ensure_ascii=False).encode() + b"\n"
+    taken = 0
+    async with (
+        staged(limits=acp.Limits(queue_bytes=100_000)) as stage,
+        trio.open_nursery() as nursery,
+    ):
+        stage.session.prompt("go")
+        await stage.actor.prompted()
+
+        async def act() -> None:
+            nonlocal taken
+            while True:
+                await stage.actor.raw(line)
+                taken += len(line)
+
+        nursery.start_soon(act)
+        await wait_all_tasks_blocked()
+        assert taken <= 2 * PIPE_BYTES + 3 * len(line)
+        nursery.cancel_scope.cancel()
 
 
 async def test_a_single_large_update_passes(autojump_clock: MockClock) -> None:
