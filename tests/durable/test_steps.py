@@ -251,7 +251,7 @@ async def test_an_error_is_not_kept(autojump_clock: MockClock) -> None:
 
 @BOTH
 async def test_times_that_never_come(autojump_clock: MockClock, *, durable: bool) -> None:
-    """What is no number of seconds, or has no end, is refused, and the job goes on."""
+    """A time that is not a finite number is refused, and the job goes on."""
     agents = Agents()
 
     @agents.agent("agent", durable=durable)
