@@ -32,15 +32,19 @@ async def test_random_programs_under_random_signals(tmp_path: Path) -> None:
     try:
         async with server_in(tmp_path, "tests.durable.program_agents") as server:
             await server.start()
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(disturb, server, random.Random(seed))
-                async with trio.open_nursery() as clients:
-                    for number in range(CLIENTS):
-                        clients.start_soon(one_client, server, seed + number, done)
-                nursery.cancel_scope.cancel()
-            assert "Traceback" not in server.log, server.log
+            try:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(disturb, server, random.Random(seed))
+                    async with trio.open_nursery() as clients:
+                        for number in range(CLIENTS):
+                            clients.start_soon(one_client, server, seed + number, done)
+                    nursery.cancel_scope.cancel()
+                assert "Traceback" not in server.log
+            except BaseException as error:
+                error.add_note(f"after {len(done)} jobs; the end of the log: {server.log[-9_000:]}")
+                raise
     except BaseException as error:
-        error.add_note(f"seed {seed}, after {len(done)} jobs")
+        error.add_note(f"seed {seed}")
         raise
     assert len(done) >= CLIENTS
 
