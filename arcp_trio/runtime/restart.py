@@ -70,7 +70,7 @@ async def take_over(core: Core, sessions: Sessions, beginnings: Beginnings) -> N
 
 def _end_of(core: Core, jobs: Jobs, row: JobRow, found: Recovered) -> Outcome | None:
     """Return the outcome of a job that cannot go on; None if it can."""
-    if row.job_id in found.durable and core.store.durable and _has_its_parent(jobs, row):
+    if row.job_id in found.durable and core.store.outlasts_process and _has_its_parent(jobs, row):
         try:
             if jobs.agents.resolve(row.agent).durable:
                 return None

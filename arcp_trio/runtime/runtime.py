@@ -263,7 +263,7 @@ class Runtime:
                         keep_running, self._sessions.mind_store, name="store trouble"
                     )
                     sessions.start_soon(self._workers.run, name="worker processes")
-                    if self.agents.durable() and not core.store.durable:
+                    if self.agents.durable() and not core.store.outlasts_process:
                         log.warning("durable jobs end with this process: the store is not durable")
                     sessions.start_soon(Watchdog(core.metrics).run, name="watchdog")
                     self._nursery = sessions

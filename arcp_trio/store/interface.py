@@ -155,6 +155,11 @@ class Store(WriteQueue, Reads):
     most_bytes: float = math.inf
     """The same for all that is stored."""
 
+    @property
+    def outlasts_process(self) -> bool:
+        """Whether what is stored survives the end of the process, however that ends."""
+        return self.durable
+
     def files(self) -> Sequence[str]:
         """Return the paths of the files in which everything is kept; by default, no files."""
         return ()

@@ -100,7 +100,8 @@ async def test_bytes_are_counted_and_not_characters(autojump_clock: MockClock) -
 
         nursery.start_soon(act)
         await wait_all_tasks_blocked()
-        assert taken <= 2 * PIPE_BYTES + 3 * len(line)
+        # One in the queue, one that waits for room, and what fits into the pipe and the buffer.
+        assert taken <= 3 * len(line)
         nursery.cancel_scope.cancel()
 
 

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Literal
+
 import pytest
 import trio
 from trio.testing import MockClock
 
-from arcp_trio import Agents, ArcpError, JobContext, Json
+from arcp_trio import (
+    Agents,
+    ArcpError,
+    JobContext,
+    Json,
+    Runtime,
+    SqliteStore,
+    StaticTokens,
+)
+from arcp_trio.testing import open_pair
 from arcp_trio.wire.timestamps import rfc3339
 from tests.durable.stage import DurableStore, Life, result
 
@@ -174,3 +186,31 @@ async def test_a_store_that_is_not_durable(
     assert any("not durable" in each.getMessage() for each in caplog.records)
     async with Life.begin(agents, left, before=life) as second:
         assert result(await second.peer.until_terminal(job_id)) == "INTERNAL_ERROR"
+
+
+@pytest.mark.parametrize("synchronous", ["NORMAL", "OFF"])
+async def test_a_file_that_is_not_synced(
+    synchronous: Literal["NORMAL", "OFF"], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A store that a loss of power may harm outlasts the process, and so do the jobs in it."""
+    agents = Agents()
+
+    @agents.agent("agent", durable=True)
+    async def agent(job: JobContext) -> Json:
+        if job.run == 1:
+            await job.step("once", trio.lowlevel.checkpoint)
+            await job.log("asleep")
+            await trio.sleep_forever()
+        return job.run
+
+    for run in (1, 2):
+        store = SqliteStore(tmp_path / "db", synchronous=synchronous)
+        runtime = Runtime(auth=StaticTokens({"test": "alice"}), store=store)
+        runtime.add(agents)
+        async with runtime, open_pair(runtime, token="test") as client:
+            job = await client.submit("agent", idempotency_key="the one")
+            if run == 1:
+                await anext(aiter(job.events()))
+            else:
+                assert await job.result() == 2
+    assert not any("not durable" in each.getMessage() for each in caplog.records)

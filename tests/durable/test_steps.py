@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 
@@ -246,3 +247,23 @@ async def test_an_error_is_not_kept(autojump_clock: MockClock) -> None:
     async with Life.begin(agents, left, before=life) as second:
         assert result(await second.peer.until_terminal(job_id)) == ["a", "b"]
     assert calls == ["a", "b", "b"]
+
+
+@BOTH
+async def test_times_that_never_come(autojump_clock: MockClock, *, durable: bool) -> None:
+    """A time that is not a finite number is refused, and the job goes on."""
+    agents = Agents()
+
+    @agents.agent("agent", durable=durable)
+    async def agent(job: JobContext) -> Json:
+        for seconds in (-1.0, math.nan, math.inf):
+            with pytest.raises(ValueError, match="0 or more"):
+                await job.sleep(seconds)
+        for time in (math.nan, math.inf, -math.inf):
+            with pytest.raises(ValueError, match=r"time\.time"):
+                await job.sleep_until(time)
+        return "went on"
+
+    async with Life.begin(agents) as life:
+        job_id = (await life.peer.submit("agent"))["job_id"]
+        assert result(await life.peer.until_terminal(job_id)) == "went on"

@@ -128,7 +128,7 @@ class PeopleDisplay:
         self._teller.lease(job.lease)
         self._teller.budget(_granted(job.lease), job.budget)
         if isinstance(job, ObservedJob) and job.status not in _UNDER_WAY:
-            self._result.wait_for_the_end()  # those of runs that a restart cut off are there, too
+            self._result.wait_for_the_end()  # there are chunks of earlier runs, too
         await self.screen.add([f"{self._job_id}  {safe_line(job.agent)}".rstrip()])
 
     async def event(self, event: Event) -> None:

@@ -130,7 +130,7 @@ def draft(jobs: Jobs, wanted: Wanted, source: JobSource) -> Job:
 def _is_durable(core: Core, wanted: Wanted, parent: Job | None) -> bool:
     """Return whether the job's agent is to be called again after a restart."""
     kept = parent is None or parent.memory.durable
-    return wanted.agent.durable and core.store.durable and kept
+    return wanted.agent.durable and core.store.outlasts_process and kept
 
 
 def job_span(

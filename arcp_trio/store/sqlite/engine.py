@@ -74,6 +74,11 @@ class SqliteStore(SqliteReader, Store):
         self._untidy = trio.Event()
         """Set when there may be work for housekeeping."""
 
+    @property
+    def outlasts_process(self) -> bool:
+        """Whether what is stored survives the end of the process: under each setting."""
+        return True
+
     def files(self) -> Sequence[str]:
         """Return the paths of the file, its write-ahead log, and its lock."""
         return [f"{self.path}{part}" for part in _file.PARTS]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import partial
@@ -139,7 +140,7 @@ class DurableCalls(JobView):
         Raises:
             ValueError: it is not a number of seconds, 0 or more.
         """
-        if not seconds >= 0:
+        if not 0 <= seconds < math.inf:  # refuses nan, too
             raise ValueError("expected a number of seconds, 0 or more")
         await self._sleep(name, float(seconds), None)
 
@@ -147,12 +148,14 @@ class DurableCalls(JobView):
         """Sleep until a time of day: an aware `datetime`, or seconds as `time.time()` has them.
 
         Raises:
-            ValueError: the `datetime` has no time zone.
+            ValueError: the `datetime` has no time zone, or the number is not finite.
         """
         if isinstance(time, datetime):
             if time.tzinfo is None:
                 raise ValueError("expected a datetime with a time zone")
             time = time.timestamp()
+        if not math.isfinite(time):
+            raise ValueError("expected seconds as time.time() has them, or a datetime")
         await self._sleep(name, None, float(time))
 
     async def _sleep(self, name: str, seconds: float | None, until: float | None) -> None:
