@@ -159,3 +159,50 @@ async def test_what_fails_again_is_no_progress(vain: str, autojump_clock: MockCl
         with trio.fail_after(10):
             end = await last.peer.until_terminal(submitted["job_id"])
     assert result(end) == "INTERNAL_ERROR"
+
+
+async def deadly(job: JobContext) -> None:
+    """Get nowhere."""
+    del job
+    await trio.sleep_forever()
+
+
+async def test_others_do_not_wait_for_ever(autojump_clock: MockClock) -> None:
+    """A suspect that is only slow holds up the other jobs for minutes, not for hours."""
+    agents, begun = Agents(), list[tuple[float, Json]]()
+
+    @agents.agent("slow", durable=True)
+    async def slow(job: JobContext) -> None:
+        begun.append((trio.current_time(), job.input))
+        await trio.sleep_forever()
+
+    store: DurableStore | None = None
+    life: Life | None = None
+    for _ in range(3):
+        begun.clear()
+        async with Life.begin(agents, store, before=life) as life:
+            for number in range(2) if store is None else ():
+                await life.peer.submit("slow", number)
+            await trio.sleep(400)
+            store = life.killed()
+    first, second = begun
+    assert 299 < second[0] - first[0] < 301
+
+
+async def test_a_suspension_before_its_turn_counts_for_nothing(autojump_clock: MockClock) -> None:
+    """A job that waits for its turn when the runtime ends is as near to its end as before."""
+    agents = Agents()
+    agents.agent("deadly", durable=True)(deadly)
+    limits = Limits(runs_without_progress=3)
+    left: DurableStore | None = None
+    life: Life | None = None
+    jobs: list[str] = []
+    for killed in (True, True, False, True, True):
+        async with Life.begin(agents, left, before=life, limits=limits) as life:
+            if not jobs:
+                jobs = [(await life.peer.submit("deadly"))["job_id"] for _ in range(2)]
+            await trio.sleep(1)
+            left = life.killed() if killed else life.store
+    async with Life.begin(agents, left, before=life, limits=limits) as last:
+        with trio.fail_after(10):
+            assert result(await last.peer.until_terminal(jobs[1])) == "INTERNAL_ERROR"

@@ -40,6 +40,9 @@ log = logging.getLogger(__name__)
 ALONE: Final = 2
 """A job whose last runs, as many as this, have failed to get on is begun alone."""
 
+ALONE_SECONDS: Final = 300.0
+"""How long the others wait for it, at most: it may be slow, and not deadly."""
+
 FIRST_PAUSE_SECONDS: Final = 1.0
 LAST_PAUSE_SECONDS: Final = 60.0
 """Between tries to read the store, or to have credentials issued; each is twice the one before."""
@@ -92,6 +95,7 @@ def revive(
             run=durability.run,
             fruitless_runs=durability.fruitless_runs,
             loaded=trio.Event(),
+            waits=True,
         ),
         sends_chunks=durability.sends_chunks,
         parent=parent,
@@ -154,7 +158,8 @@ class Beginnings:
         others = [job for job in waiting if job.memory.fruitless_runs < ALONE]
         for job in sorted(suspects, key=lambda job: job.memory.fruitless_runs):
             self._begin(job)
-            await first_of(job.memory.progressed.wait, job.over)
+            with trio.move_on_after(ALONE_SECONDS):
+                await first_of(job.memory.progressed.wait, job.over)
         for job in others:
             self._begin(job)
             await trio.sleep(pause)

@@ -38,6 +38,8 @@ class Memory:
     """How many runs in a row, up to this one, have made no memo and reached no wait."""
     loaded: trio.Event | None = None
     """Set once what earlier runs have left is read; None if there were none."""
+    waits: bool = False
+    """The agent is yet to be called again: its next run does not count, so far."""
     progressed: trio.Event = attrs.field(factory=trio.Event)
     """Set once this run has made a memo, or waits."""
     _known: dict[str, Memo] = attrs.field(factory=dict[str, Memo])
@@ -237,13 +239,14 @@ class Memory:
 
     def next_run(self, *, called: bool) -> Group:
         """Store that the agent is about to be called again; without `called` it never was."""
+        self.waits = False
         self.run += called
         self.fruitless_runs += 1
         return self.core.store.put(KeepRun(self.job_id, self.run, self.fruitless_runs))
 
     def suspend(self) -> None:
         """Store that this run was ended in order: it does not count as fruitless."""
-        if self.fruitless_runs:
+        if self.fruitless_runs and not self.waits:
             self.core.store.put(KeepRun(self.job_id, self.run, self.fruitless_runs - 1))
 
 
