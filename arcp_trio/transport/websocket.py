@@ -182,7 +182,7 @@ class _FrameReader:
             )
             self._has_websocket.set()
             # What its own functions do as well, after a handshake that has been done here.
-            await self.websocket._reader_task()  # noqa: SLF001
+            await self.websocket._reader_task()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 
     async def _run(self, read: Callable[[], Awaitable[None]]) -> None:
         try:
