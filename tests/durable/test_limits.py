@@ -9,6 +9,7 @@ import trio
 from trio.testing import MockClock
 
 from arcp_trio import Agents, ArcpError, InternalError, JobContext, Json, Limits
+from arcp_trio.wire.timestamps import rfc3339
 from tests.durable.stage import DurableStore, Life, result
 
 
@@ -148,7 +149,7 @@ async def test_what_fails_again_is_no_progress(vain: str, autojump_clock: MockCl
 
     limits = Limits(runs_without_progress=3)
     async with Life.begin(agents, limits=limits) as life:
-        submitted = await life.peer.submit("deadly", lease={"tool.call": ["web"]})
+        submitted = await life.peer.submit("deadly", lease_request={"tool.call": ["web"]})
         await trio.sleep(1)
         left = life.killed()
     for _ in range(3):
@@ -187,6 +188,31 @@ async def test_others_do_not_wait_for_ever(autojump_clock: MockClock) -> None:
             store = life.killed()
     first, second = begun
     assert 299 < second[0] - first[0] < 301
+
+
+@pytest.mark.parametrize("limit", ["time", "lease"])
+async def test_time_limits_hold_before_a_turn(limit: str, autojump_clock: MockClock) -> None:
+    """A job that waits for its turn ends when its time is over, and not later."""
+    agents = Agents()
+    agents.agent("deadly", durable=True)(deadly)
+    left: DurableStore | None = None
+    life: Life | None = None
+    late = ""
+    for _ in range(2):
+        async with Life.begin(agents, left, before=life) as life:
+            if not late:
+                ends = {"expires_at": rfc3339(life.clock.now() + 60)}
+                fields: dict[str, Json] = {"lease_constraints": ends}
+                if limit == "time":
+                    fields = {"max_runtime_sec": 60}
+                await life.peer.submit("deadly")
+                late = (await life.peer.submit("deadly", **fields))["job_id"]
+            await trio.sleep(10)
+            left = life.killed()
+    async with Life.begin(agents, left, before=life) as last:
+        with trio.fail_after(41):
+            end = result(await last.peer.until_terminal(late))
+    assert end == ("TIMEOUT" if limit == "time" else "LEASE_EXPIRED")
 
 
 async def test_a_suspension_before_its_turn_counts_for_nothing(autojump_clock: MockClock) -> None:

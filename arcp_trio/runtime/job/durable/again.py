@@ -150,7 +150,10 @@ class Beginnings:
         async with trio.open_nursery() as nursery:
             # At once, not at the pace: what they ask can be answered before they are begun.
             nursery.start_soon(_remember_all, waiting, name="memories of durable jobs")
-            await self._begin_all(waiting)
+            async with trio.open_nursery() as meanwhile:
+                meanwhile.start_soon(_end_late, waiting, name="time limits of waiting jobs")
+                await self._begin_all(waiting)
+                meanwhile.cancel_scope.cancel(reason="all jobs are begun")
 
     async def _begin_all(self, waiting: Sequence[Job]) -> None:
         pause = 1 / self._core.limits.jobs_begun_per_second
@@ -167,6 +170,21 @@ class Beginnings:
     def _begin(self, job: Job) -> None:
         if not self._core.closing:
             self._jobs.begin_again(job, _call_again)
+
+
+async def _end_late(jobs: Sequence[Job]) -> None:
+    """End each job whose time limit, or lease, ends while it waits for its turn."""
+    for job in sorted(jobs, key=_latest):
+        await trio.sleep_until(_latest(job))
+        if job.memory.waits and job.outcome is None:
+            job.decide_if_late()
+            job.wind_up()
+
+
+def _latest(job: Job) -> float:
+    """Return when the job must end, on Trio's clock."""
+    deadlines = (job.agent_run.deadline, job.authority.deadline)
+    return min((each for each in deadlines if each is not None), default=math.inf)
 
 
 async def _call_again(job: Job) -> None:
@@ -203,8 +221,7 @@ async def _prepare(job: Job) -> None:
 
 async def _until_decided(job: Job, scope: trio.CancelScope) -> None:
     """Cancel the preparation once the job is to end: at a time limit, or because it is asked to."""
-    deadlines = (job.agent_run.deadline, job.authority.deadline)
-    with trio.move_on_at(min((each for each in deadlines if each is not None), default=math.inf)):
+    with trio.move_on_at(_latest(job)):
         await job.decided.wait()
     scope.cancel(reason="the job is to end")
 
