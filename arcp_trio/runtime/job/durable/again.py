@@ -156,7 +156,6 @@ class Beginnings:
                 meanwhile.cancel_scope.cancel(reason="all jobs are begun")
 
     async def _begin_all(self, waiting: Sequence[Job]) -> None:
-        pause = 1 / self._core.limits.jobs_begun_per_second
         suspects = [job for job in waiting if job.memory.fruitless_runs >= ALONE]
         others = [job for job in waiting if job.memory.fruitless_runs < ALONE]
         for job in sorted(suspects, key=lambda job: job.memory.fruitless_runs):
@@ -165,7 +164,7 @@ class Beginnings:
                 await first_of(job.memory.progressed.wait, job.over)
         for job in others:
             self._begin(job)
-            await trio.sleep(pause)
+            await trio.sleep(1 / self._core.limits.jobs_begun_per_second)
 
     def _begin(self, job: Job) -> None:
         if not self._core.closing:
@@ -176,9 +175,10 @@ async def _end_late(jobs: Sequence[Job]) -> None:
     """End each job whose time limit, or lease, ends while it waits for its turn."""
     for job in sorted(jobs, key=_latest):
         await trio.sleep_until(_latest(job))
-        if job.memory.waits and job.outcome is None:
+        if job.memory.waits:
             job.decide_if_late()
-            job.wind_up()
+            if job.outcome is not None:
+                job.wind_up()
 
 
 def _latest(job: Job) -> float:
