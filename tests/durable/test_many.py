@@ -8,7 +8,16 @@ from pathlib import Path
 import pytest
 import trio
 
-from arcp_trio import Agents, JobContext, Json, Limits, Runtime, SqliteStore, StaticTokens
+from arcp_trio import (
+    Agents,
+    BlockingContext,
+    JobContext,
+    Json,
+    Limits,
+    Runtime,
+    SqliteStore,
+    StaticTokens,
+)
 from arcp_trio.testing import open_pair
 
 JOBS = 1_000
@@ -34,6 +43,36 @@ def runtime_on(path: Path) -> Runtime:
     runtime = Runtime(auth=StaticTokens({"test": "alice"}), store=store, limits=limits)
     runtime.add(agents)
     return runtime
+
+
+@pytest.mark.real_tcp
+async def test_newer_jobs_do_not_take_the_threads(tmp_path: Path) -> None:
+    """Jobs that go on get threads, although jobs submitted since the start have taken all."""
+    agents = Agents()
+
+    @agents.agent("in_a_thread", durable=True)
+    def in_a_thread(job: BlockingContext) -> Json:
+        job.log("begun")
+        if job.run == 1:
+            job.sleep(1_000)
+        return job.run
+
+    limits = Limits(agent_threads_per_principal=2, jobs_begun_per_second=2)
+    for run in (1, 2):
+        store = SqliteStore(tmp_path / "db")
+        runtime = Runtime(auth=StaticTokens({"test": "alice"}), store=store, limits=limits)
+        runtime.add(agents)
+        async with runtime, open_pair(runtime, token="test") as client:
+            if run == 2:
+                for _ in range(2):
+                    async for _ in (await client.submit("in_a_thread")).events():
+                        break  # one may be refused, if another has gone on before
+            for key in ("a", "b"):
+                job = await client.submit("in_a_thread", idempotency_key=key)
+                if run == 1:
+                    await anext(aiter(job.events()))
+                else:
+                    assert await job.result() == 2
 
 
 @pytest.mark.real_tcp

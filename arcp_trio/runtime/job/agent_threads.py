@@ -53,7 +53,8 @@ class AgentThreads:
         Raises:
             InternalError: a limit is reached.
         """
-        self._refuse_if_full(desk.job.principal)
+        if not desk.job.revived:  # what it has done must not be lost to jobs that came later
+            self._refuse_if_full(desk.job.principal)
         carrier = LoopCarrier(desk)
         thread = _Thread(self, desk.job.principal, _work(desk, carrier))
         async with trio.open_nursery() as around:
