@@ -42,18 +42,18 @@ async def take_over(core: Core, sessions: Sessions, beginnings: Beginnings) -> N
     jobs = sessions.jobs
     found = await core.store.recover()
     jobs.go_on_from(found.ordinal)
-    lost: list[FinishJob] = []
+    lost: list[tuple[JobRow, Outcome]] = []
     revived: list[Job] = []
     for row in found.unfinished:  # parents before their children
         end = _end_of(core, jobs, row, found)
         if end is not None:
-            lost.append(_lost(core, jobs, row, end, found))
+            lost.append((row, end))
         else:
             agent = jobs.agents.resolve(row.agent)
             revived.append(revive(jobs, agent, row, *found.durable[row.job_id], found.sessions))
-    for write in reversed(lost):
-        core.metrics.finished[write.status] += 1
-        core.store.put(write)
+    for row, end in reversed(lost):
+        core.metrics.finished[end.status] += 1
+        core.store.put(_lost(core, jobs, row, end, found))
     await core.store.flushed()
     await jobs.revoker.take_over(found.credentials)
     sessions.park_all(found.sessions)

@@ -283,7 +283,7 @@ async def test_reading_is_a_checkpoint(store: Store, feeder: Feeder) -> None:
         lambda: store.key("alice", "k", 0.0),
         lambda: store.owed({"J": 0}, 1, 1),
         lambda: store.covers("S", 0),
-        lambda: store.replay("S", 0, 0, 0).next(1, 1),
+        lambda: store.replay("S", 0, 0, 1).next(1, 1),
     ]
     for read in reads:
         with trio.CancelScope() as scope:

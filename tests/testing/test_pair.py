@@ -135,8 +135,14 @@ class _Stutter:
         return getattr(self._transport, name)
 
     async def send(self, frames: Sequence[bytes]) -> None:
-        wrong = [frame.replace(b'"event_seq":2,', b'"event_seq":1,') for frame in frames]
-        await self._transport.send(wrong)
+        await self._transport.send(_wrong(frames))
+
+    def send_at_once(self, frames: Sequence[bytes]) -> bool:
+        return self._transport.send_at_once(_wrong(frames))
+
+
+def _wrong(frames: Sequence[bytes]) -> list[bytes]:
+    return [frame.replace(b'"event_seq":2,', b'"event_seq":1,') for frame in frames]
 
 
 async def test_a_runtime_that_breaks_a_promise_is_found_out(
@@ -150,6 +156,5 @@ async def test_a_runtime_that_breaks_a_promise_is_found_out(
 
     monkeypatch.setattr(Runtime, "attend", stutter)
     async with open_pair(arcp_runtime) as client:
-        job = await client.submit("chatty", 3)
         with pytest.raises(AssertionError, match="event_seq 1 where 2 is due"):
-            await job.result()
+            await (await client.submit("chatty", 3)).result()
