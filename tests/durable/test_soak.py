@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 import trio
 
-from arcp_trio import Client, connect
+from arcp_trio import Client, InternalError, JobHandle, Json, connect
 from tests.durable.comparing import in_short
 from tests.durable.process import TOKEN, Server, server_in
 from tests.durable.programs import LEASE, check, numbered, random_shape
@@ -69,10 +69,21 @@ async def one_client(server: Server, seed: int, done: list[str]) -> None:
             done.append(key)
 
 
+async def submitted(client: Client, given: Json, key: str) -> JobHandle:
+    """Submit a program; again if the runtime refused it because it was being ended."""
+    while True:
+        try:
+            return await client.submit("program", given, lease=LEASE, idempotency_key=key)
+        except InternalError as refusal:
+            if refusal.message != "the runtime is shutting down":
+                raise
+        await trio.sleep(0.1)
+
+
 async def one_job(client: Client, server: Server, rng: random.Random, key: str) -> None:
     """Have a random program done, and compare what comes of it."""
     program = numbered(random_shape(rng), itertools.count())
-    job = await client.submit("program", [key, program], lease=LEASE, idempotency_key=key)
+    job = await submitted(client, [key, program], key)
     told = [in_short(event.kind, event.body) async for event in job.events()]
     result = await job.result()
     lines = [line.split() for line in server.effects]

@@ -131,6 +131,26 @@ async def test_other_code_loses_nothing(
     assert warning.__dict__["place"] == "'step 1'"
 
 
+async def test_the_inside_of_a_finished_step_is_not_missed(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A later run does not come to the steps inside of a finished one, and no warning says so."""
+    agents = Agents()
+
+    @agents.agent("agent", durable=True)
+    async def agent(job: JobContext) -> Json:
+        async def outer() -> Json:
+            await job.sleep(1)
+            return await job.step("inner", trio.lowlevel.checkpoint)
+
+        await job.step("outer", outer)
+        await job.sleep(10)
+        return None
+
+    assert await over_a_kill(agents) == ["resumed 2"]
+    assert not [each for each in caplog.records if "not reached" in each.getMessage()]
+
+
 async def test_what_was_trimmed_is_known(autojump_clock: MockClock) -> None:
     """Events and steps are known again also if their part of the journal was given up."""
     agents = Agents()

@@ -46,6 +46,8 @@ class Memory:
     """The memos of earlier runs that this one has not reached."""
     _asked: set[str] = attrs.field(factory=set[str])
     """The keys that this run has used."""
+    _recalled: set[str] = attrs.field(factory=set[str])
+    """Those of them that an earlier run had finished: nothing inside of these is reached."""
     _open: dict[str, tuple[str, JsonObject]] = attrs.field(
         factory=dict[str, tuple[str, "JsonObject"]]
     )
@@ -108,8 +110,9 @@ class Memory:
 
     def warn_of_the_rest(self, facts: Mapping[str, object]) -> None:
         """Warn of what earlier runs have done and this one, which has returned, has not."""
-        if self._known:
-            place = named(next(iter(self._known)))
+        missed = next((key for key in self._known if not self._is_inside_recalled(key)), None)
+        if missed is not None:
+            place = named(missed)
         elif self._told:
             place = f"the event at index {min(map(min, self._told.values()))}"
         else:
@@ -117,6 +120,11 @@ class Memory:
         log.warning(
             "agent has not reached what it did in an earlier run", extra={**facts, "place": place}
         )
+
+    def _is_inside_recalled(self, key: str) -> bool:
+        path = json_list(key)
+        above = (dumps(path[:end]).decode() for end in range(2, len(path), 2))
+        return any(each in self._recalled for each in above)
 
     # -- keys
 
@@ -143,7 +151,9 @@ class Memory:
                 " outside of steps must do the same in each run, or the agent get another version"
             )
         state = loads_object(memo.value)
-        if "done" not in state:
+        if "done" in state:
+            self._recalled.add(key)
+        else:
             self._open[key] = kind, state
         return state
 
