@@ -47,7 +47,7 @@ class Memory:
     _asked: set[str] = attrs.field(factory=set[str])
     """The keys that this run has used."""
     _recalled: set[str] = attrs.field(factory=set[str])
-    """Those of them that an earlier run had finished: nothing inside of these is reached."""
+    """The keys that an earlier run had finished: nothing inside of these is reached."""
     _open: dict[str, tuple[str, JsonObject]] = attrs.field(
         factory=dict[str, tuple[str, "JsonObject"]]
     )
