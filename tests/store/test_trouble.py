@@ -79,9 +79,10 @@ async def test_a_group_is_tried_again_until_it_is_stored(
 
 @in_trouble
 async def test_emitters_wait_while_it_lasts(
-    failing: FailingStore, feeding: Feeder, autojump_clock: trio.abc.Clock
+    failing: FailingStore, autojump_clock: trio.abc.Clock
 ) -> None:
     """A store in trouble is full, however little is queued; afterwards emitters go on."""
+    Feeder(failing).job("K")
     full_before = failing.full
     await failing.troubled()
     assert (full_before, failing.full) == (False, True)
