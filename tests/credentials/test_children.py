@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 import trio
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from arcp_trio.testing import Peer, open_peer
 from arcp_trio.testing.frames import Frame
@@ -108,6 +108,7 @@ async def test_a_parent_that_ends_while_its_child_is_issued(
                 nursery.start_soon(runtime.shutdown)
             await peer.until_terminal(accepted["job_id"])
             assert upstream.live == set()
+            await wait_all_tasks_blocked()  # the job is over once its credentials are, too
             assert not live_jobs(runtime)
         assert not [frame for frame in peer.seen if frame["type"] == "job.accepted"]
         if by != "shutdown":
