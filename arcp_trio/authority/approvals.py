@@ -27,7 +27,7 @@ def behind(capability: str) -> str:
     return asked if asked in ASKABLE else capability
 
 
-class ApprovalNeeded(PermissionDenied):  # noqa: N818 - a kind of PermissionDenied
+class ApprovalNeeded(PermissionDenied):
     """The lease allows the operation if a person agrees to it, and nobody has so far."""
 
 

@@ -49,9 +49,38 @@ _PATH_KEYS: Final = frozenset(
 _URL_KEYS: Final = frozenset({"url", "uri"})
 
 _RUNS_OTHERS: Final = frozenset(
-    "sh ash bash csh dash fish ksh mksh tcsh zsh busybox "
-    "chroot doas env ionice nice nohup nsenter parallel script setpriv setsid stdbuf su sudo time "
-    "timeout unshare watch xargs".split()
+    [
+        "sh",
+        "ash",
+        "bash",
+        "csh",
+        "dash",
+        "fish",
+        "ksh",
+        "mksh",
+        "tcsh",
+        "zsh",
+        "busybox",
+        "chroot",
+        "doas",
+        "env",
+        "ionice",
+        "nice",
+        "nohup",
+        "nsenter",
+        "parallel",
+        "script",
+        "setpriv",
+        "setsid",
+        "stdbuf",
+        "su",
+        "sudo",
+        "time",
+        "timeout",
+        "unshare",
+        "watch",
+        "xargs",
+    ]
 )
 """Programs that run whatever their arguments say."""
 _SHELL: Final = "terminal/sh"

@@ -124,7 +124,7 @@ def test_too_many_paths() -> None:
     ],
 )
 def test_commands(command: str, target: str) -> None:
-    """A program counts under its own name, unless it runs others or a shell has to read the line."""
+    """A program counts under its own name, unless it runs others or a shell has to read it."""
     assert needed_for_command([command, "-c", "x"]) == Need("tool.call", (target,))
 
 
