@@ -41,8 +41,11 @@ class Approval:
     """The principal that has agreed."""
     reason: str | None = None
 
-    def covers(self, capability: str, form: str) -> bool:
-        """Return whether this form of a target is one of those that were agreed to."""
+    def covers(self, capability: str, target_forms: Sequence[str]) -> bool:
+        """Return whether the target with these forms is one that was agreed to.
+
+        All forms count: who agrees to `/a%2Fb` has not agreed to `/a/b`.
+        """
         return capability == self.capability and any(
-            form in forms(capability, target) for target in self.targets
+            tuple(target_forms) == forms(capability, target) for target in self.targets
         )

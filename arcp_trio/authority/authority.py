@@ -92,7 +92,7 @@ class Authority:
             raise PermissionDenied(
                 f"the lease does not allow {capability} of {named}", details=details
             )
-        if not all(any(each.covers(capability, form) for each in approvals) for form in covered):
+        if not any(each.covers(capability, covered) for each in approvals):
             raise ApprovalNeeded(
                 f"{capability} of {named} needs the approval of a person", details=details
             )

@@ -1,6 +1,7 @@
 """What a request of an ACP agent names, and which capability of the lease decides it.
 
-Only paths, URLs and names count. A call's title is no evidence: a model wrote it.
+Only paths, URLs and names count. A call's title proves nothing: a model
+wrote it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Final
 import attrs
 
 from arcp_trio.wire.errors import PermissionDenied
-from arcp_trio.wire.json import Json, JsonObject, is_list, is_object, object_in
+from arcp_trio.wire.json import JsonObject, JsonValue, is_list, is_object, object_in
 
 MOST_NAMED: Final = 256
 """Paths or URLs of one request, at most; one that names more is refused."""
@@ -49,38 +50,9 @@ _PATH_KEYS: Final = frozenset(
 _URL_KEYS: Final = frozenset({"url", "uri"})
 
 _RUNS_OTHERS: Final = frozenset(
-    [
-        "sh",
-        "ash",
-        "bash",
-        "csh",
-        "dash",
-        "fish",
-        "ksh",
-        "mksh",
-        "tcsh",
-        "zsh",
-        "busybox",
-        "chroot",
-        "doas",
-        "env",
-        "ionice",
-        "nice",
-        "nohup",
-        "nsenter",
-        "parallel",
-        "script",
-        "setpriv",
-        "setsid",
-        "stdbuf",
-        "su",
-        "sudo",
-        "time",
-        "timeout",
-        "unshare",
-        "watch",
-        "xargs",
-    ]
+    {"sh", "ash", "bash", "csh", "dash", "fish", "ksh", "mksh", "tcsh", "zsh", "busybox", "chroot"}
+    | {"doas", "env", "ionice", "nice", "nohup", "nsenter", "parallel", "script", "setpriv"}
+    | {"setsid", "stdbuf", "su", "sudo", "time", "timeout", "unshare", "watch", "xargs"}
 )
 """Programs that run whatever their arguments say."""
 _SHELL: Final = "terminal/sh"
@@ -169,12 +141,12 @@ def _paths(call: JsonObject) -> Iterator[str]:
     yield from _texts(call.get("rawInput"), _PATH_KEYS)
 
 
-def _objects(value: Json) -> Iterator[JsonObject]:
+def _objects(value: JsonValue) -> Iterator[JsonObject]:
     if is_list(value):
         yield from (object_in(each) for each in value)
 
 
-def _texts(value: Json, keys: frozenset[str]) -> Iterator[str]:
+def _texts(value: JsonValue, keys: frozenset[str]) -> Iterator[str]:
     """Yield the texts under some keys, however deep in a value they are."""
     if is_object(value):
         for key, item in value.items():
@@ -186,7 +158,7 @@ def _texts(value: Json, keys: frozenset[str]) -> Iterator[str]:
             yield from _texts(item, keys)
 
 
-def _texts_under(value: Json) -> Iterator[str]:
+def _texts_under(value: JsonValue) -> Iterator[str]:
     for each in value if is_list(value) else [value]:
         if isinstance(each, str):
             yield each

@@ -91,7 +91,7 @@ def test_every_path_counts(named: list[tuple[str, str]], kind: str, title: str) 
     ],
 )
 def test_what_decides(call: JsonObject, need: Need) -> None:
-    """Without paths or URLs the tool's name decides; what is no name or path counts for nothing."""
+    """Without paths or URLs the tool's name decides; what has the wrong type counts for nothing."""
     assert needed_for_call(call, CWD) == need
     if need.capability == "tool.call":
         assert (tool_of(call),) == need.targets
