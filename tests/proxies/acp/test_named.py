@@ -17,8 +17,8 @@ from arcp_trio.proxies.acp.named import (
     tool_of,
     words_of,
 )
+from arcp_trio.testing.frames import Frame
 from arcp_trio.wire.errors import PermissionDenied
-from arcp_trio.wire.json import Json, JsonObject
 
 CWD = "/srv/shop"
 KEYS = [
@@ -28,7 +28,7 @@ KEYS = [
 PATHS = st.text("ab/.", min_size=1, max_size=6)
 
 
-def put(call: JsonObject, place: str, path: str) -> None:
+def put(call: Frame, place: str, path: str) -> None:
     """Have a call name a path in one of the places where calls name paths."""
     if place == "locations":
         call.setdefault("locations", []).append({"path": path, "line": 1})
@@ -53,7 +53,7 @@ PLACES = st.sampled_from(["locations", "diff", *KEYS, *(f"deep {key}" for key in
 )
 def test_every_path_counts(named: list[tuple[str, str]], kind: str, title: str) -> None:
     """All paths of a call have to be allowed, wherever they stand, and its title names none."""
-    call: JsonObject = {"toolCallId": "pending", "kind": kind, "title": title, "name": "Tool"}
+    call: Frame = {"toolCallId": "pending", "kind": kind, "title": title, "name": "Tool"}
     for place, path in named:
         put(call, place, path)
     need = needed_for_call(call, CWD)
@@ -90,7 +90,7 @@ def test_every_path_counts(named: list[tuple[str, str]], kind: str, title: str) 
         ),
     ],
 )
-def test_what_decides(call: JsonObject, need: Need) -> None:
+def test_what_decides(call: Frame, need: Need) -> None:
     """Without paths or URLs the tool's name decides; what has the wrong type counts for nothing."""
     assert needed_for_call(call, CWD) == need
     if need.capability == "tool.call":
@@ -99,7 +99,7 @@ def test_what_decides(call: JsonObject, need: Need) -> None:
 
 def test_too_many_paths() -> None:
     """A request that names paths without end is refused."""
-    call: Json = {"kind": "read", "rawInput": {"path": [f"/{n}" for n in range(MOST_NAMED + 1)]}}
+    call: Frame = {"kind": "read", "rawInput": {"path": [f"/{n}" for n in range(MOST_NAMED + 1)]}}
     with pytest.raises(PermissionDenied, match="names more than"):
         needed_for_call(call, CWD)
     call["rawInput"]["path"].pop()
