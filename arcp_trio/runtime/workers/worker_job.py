@@ -50,7 +50,7 @@ _AT_ONCE: Final[Sequence[_Operation]] = (
 _WITH_A_WAIT: Final[Sequence[_Operation]] = (
     *(Desk.open, Desk.delegate, Desk.child_result),
     *(Desk.rotate, Desk.ask, Desk.over),
-    *(Desk.begin_step, Desk.memos_kept, Desk.pause, Desk.sleep),
+    *(Desk.begin_step, Desk.memos_kept, Desk.pause, Desk.sleep, Desk.keep, Desk.kept),
 )
 _ALL: Final[Sequence[_Operation]] = (*_AT_ONCE, *_WITH_A_WAIT, *IN_ORDER)
 OPERATIONS: Final[Mapping[str, _Operation]] = {each.__name__: each for each in _ALL}

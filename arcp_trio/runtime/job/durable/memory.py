@@ -9,7 +9,7 @@ import attrs
 import trio
 
 from arcp_trio.runtime.limits import limit_hit
-from arcp_trio.store.memos import Memo, memo_size
+from arcp_trio.store.memos import NOTE, NOTE_KEY, Memo, memo_size
 from arcp_trio.store.writes import KeepMemo, KeepRun
 from arcp_trio.wire.events import digest
 from arcp_trio.wire.json import dumps, loads, loads_object
@@ -42,7 +42,7 @@ class Recall:
 
 @attrs.define(eq=False)
 class Memory:
-    """The memory of one job. Only that of a durable job is stored, and outlasts a run."""
+    """The memory of one job. Of a job that is not durable, only its note is stored."""
 
     core: Core
     job_id: str
@@ -93,7 +93,8 @@ class Memory:
     async def load(self, reads: Reads) -> None:
         """Read what earlier runs have left."""
         for memo in await reads.memos(self.job_id):
-            self._known[memo.key] = memo
+            if memo.kind != NOTE:
+                self._known[memo.key] = memo
             self._note_size(memo)
         self._told.clear()  # the store may have failed in between, before
         index: int | None = 0
@@ -224,6 +225,14 @@ class Memory:
             self._store(memo)
             self._known[key] = memo
 
+    def keep_note(self, index: int, value: bytes) -> None:
+        """Store the job's note, in place of the one before.
+
+        Raises:
+            InternalError: it is too much.
+        """
+        self._store(Memo(NOTE_KEY, NOTE, index, value))
+
     def refuse_if_too_large(self, key: str, value: bytes) -> None:
         """Refuse a memo that exceeds the limits.
 
@@ -244,7 +253,7 @@ class Memory:
     def _store(self, memo: Memo) -> None:
         self.refuse_if_too_large(memo.key, memo.value)
         self._note_size(memo)
-        if self.durable:
+        if self.durable or memo.kind == NOTE:
             self._last = self.core.store.put(KeepMemo(self.job_id, memo))
 
     def _note_size(self, memo: Memo) -> None:
