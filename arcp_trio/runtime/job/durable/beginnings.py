@@ -170,4 +170,5 @@ async def _store_run(job: Job) -> None:
         add_event(job, "status", body)
     announce_all(job)
     await group.committed()
+    job.core.metrics.begun_again += 1
     log.info("job begun again", extra=job.facts | {"run": job.memory.run})

@@ -30,9 +30,9 @@ class Recall:
     """How far the read of what earlier runs of a job have left has come."""
 
     tried: trio.Event = attrs.field(factory=trio.Event)
-    """It is read, or could not be read at the first try."""
+    """Set once it is read, or could not be read at the first try."""
     over: trio.Event = attrs.field(factory=trio.Event)
-    """It is read, or given up."""
+    """Set once it is read, or given up."""
 
     def end(self) -> None:
         """Let all go on that wait for it."""

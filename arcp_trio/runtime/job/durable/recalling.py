@@ -29,7 +29,7 @@ GIVEN_UP_AFTER: Final = 60.0
 async def recall_all(jobs: Sequence[Job]) -> None:
     """Give each job what its earlier runs have left, and the questions that they have asked.
 
-    A job whose memos cannot be read holds up no other: it is tried again behind them.
+    A job whose memos cannot be read holds up no other: it is tried again after all others.
     """
     unread, pause = list(jobs), FIRST_PAUSE_SECONDS
     patience_ends = trio.current_time() + GIVEN_UP_AFTER
