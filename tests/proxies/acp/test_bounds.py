@@ -42,7 +42,7 @@ async def test_a_line_has_a_bound() -> None:
 
 
 async def test_requests_by_the_thousand() -> None:
-    """An agent that waits for no answer has only so many open requests; all are answered."""
+    """The open requests of an agent that waits for no answer are bounded; all are answered."""
     async with connected(limits=Limits(agent_requests=8)) as client:
         handle = await begin(
             client, ["send", "terminal/create", {"command": "x"}, 1000], ["say", "end"]
@@ -51,7 +51,7 @@ async def test_requests_by_the_thousand() -> None:
 
 
 async def test_methods_that_are_not_offered() -> None:
-    """A request of an unknown method is refused, and is no event."""
+    """A request of an unknown method is refused, without an event."""
     async with connected() as client:
         handle = await begin(client, ["call", "fs/delete", {"path": "/x"}])
         assert json.loads(await handle.result())["code"] == -32601
