@@ -37,11 +37,10 @@ async def _cancel(options: CancelOptions, interrupts: Interrupts) -> int:
     async with connected(options, interrupts, patience=patience) as client:
         # Observed from before the cancel, so that the end cannot be missed.
         job = await _observed(client, job_id) if options.wait else None
-        try:
-            await _ask(client, options)
-        except InvalidRequest:
+        ended = await _ask(client, options)
+        if ended is not None:
             if job is None or not await _was_cancelled(job):
-                raise
+                raise ended
             return await _tell_end(_CANCELLED, options)
         said: JsonObject = {"type": "job.cancelled", "job_id": job_id}
         said |= {} if reason is None else {"reason": reason}
@@ -60,7 +59,8 @@ async def _observed(client: Client, job_id: str) -> ObservedJob | None:
         return None
 
 
-async def _ask(client: Client, options: CancelOptions) -> None:
+async def _ask(client: Client, options: CancelOptions) -> InvalidRequest | None:
+    """Ask for the end of the job; return the refusal if it has ended."""
     try:
         await client.stop(options.job_id, options.reason)
     except PermissionDenied as error:
@@ -71,6 +71,9 @@ async def _ask(client: Client, options: CancelOptions) -> None:
             error,
             "; press Ctrl-C where it was submitted, or wait until that session is over",
         ) from error
+    except InvalidRequest as refusal:
+        return refusal
+    return None
 
 
 async def _was_cancelled(job: ObservedJob) -> bool:
