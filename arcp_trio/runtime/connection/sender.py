@@ -12,6 +12,7 @@ from arcp_trio.runtime.wake import Wake
 from arcp_trio.store.errors import StoreError
 from arcp_trio.store.interface import JournalTrimmed, LogTrimmed
 from arcp_trio.store.records import HOLES, NumberedTail
+from arcp_trio.transport.base import SendsAtOnce
 from arcp_trio.transport.close_codes import CloseCode
 from arcp_trio.wire import envelope
 from arcp_trio.wire.dialects import Dialect
@@ -139,6 +140,7 @@ class FrameWriter:
         self.sent_seq = after_seq
         """The highest number that was handed to the transport."""
         self._transport = transport
+        self._at_once = transport if isinstance(transport, SendsAtOnce) else None
         self._dialect = dialect
         self._numbered = envelope.numbered_head(session_id, arcp)
         self._plain = envelope.plain_head(session_id, arcp)
@@ -184,12 +186,14 @@ class FrameWriter:
     @property
     def writes_at_once(self) -> bool:
         """Whether `write_at_once` can be called: nothing is to be written before, nor a pause."""
-        at_once = self._dialect.busy_after is None and self._transport.sends_at_once
-        return at_once and not self.has_something_to_say
+        if self._at_once is None or self._dialect.busy_after is not None:
+            return False
+        return self._at_once.sends_at_once and not self.has_something_to_say
 
     def write_at_once(self, frames: Sequence[NumberedTail]) -> bool:
         """Begin to write frames, without waiting; return whether all of it was written."""
-        self._has_begun = not self._transport.send_at_once(self._texts(frames))
+        assert self._at_once is not None
+        self._has_begun = not self._at_once.send_at_once(self._texts(frames))
         return not self._has_begun
 
     def _texts(self, frames: Sequence[NumberedTail]) -> Sequence[bytes]:
