@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
@@ -24,6 +24,8 @@ from arcp_trio.wire.messages import Ack, Bye, Close, Ping, Pong, SessionResume
 from arcp_trio.wire.timestamps import rfc3339
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from arcp_trio.runtime.connection.handshake import Opened
     from arcp_trio.runtime.connection.reader import Reader, Received
     from arcp_trio.runtime.core import Core
@@ -57,7 +59,7 @@ class Conversation:
         """Nothing was asked of the session: it may be exchanged for one to resume."""
         self._following: Envelope | None = None
         """A frame that asks for another session, and so ends this conversation."""
-        self._unheard: float = math.inf
+        self._unheard = 0
         """Messages that came before the client can have read its welcome."""
         pings = Feature.HEARTBEAT in opened.session.features
         self._heartbeat = Heartbeat(
@@ -69,11 +71,16 @@ class Conversation:
 
     async def run(self) -> Envelope | None:
         """Move frames until the connection ends, or a frame asks for another session: return it."""
-        name = self._session.id
+        name = f"sender of {self._session.id}"
         with self._heartbeat:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._send, nursery, name=f"sender of {name}")
-                await self._read()
+                try:
+                    await self._welcome(partial(nursery.start_soon, self._send, name=name))
+                    await self._read()
+                    if self._following is None:
+                        await trio.sleep_forever()  # until the connection is ended
+                finally:
+                    self._sender.let_go()
         return self._following
 
     # -- in
@@ -128,7 +135,6 @@ class Conversation:
                 return False
             case SessionResume() if self._fresh:
                 self._following = received.envelope
-                self._sender.let_go()
                 return False
             case message:
                 self._fresh = False
@@ -149,15 +155,19 @@ class Conversation:
 
     # -- out
 
-    async def _send(self, nursery: trio.Nursery) -> None:
+    async def _welcome(self, start_sender: Callable[[], None]) -> None:
         try:
-            await self._sender.begin()
+            await self._sender.say_welcome()
             self._unheard = self._transport.unread
+            self._sender.begin(start_sender)
+        except TransportClosed:
+            self._closing.now(CloseCode.NORMAL, "")
+
+    async def _send(self) -> None:
+        try:
             await self._sender.run()
         except TransportClosed:
             self._closing.now(CloseCode.NORMAL, "")
-        if self._following is not None:
-            nursery.cancel_scope.cancel(reason="another session is asked for")
 
     def _lost(self, loss: Loss) -> None:
         self._core.metrics.connection_failed(Failure.HEARTBEAT_LOST)
