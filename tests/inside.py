@@ -107,7 +107,7 @@ def hints(runtime: Runtime, session_id: str | None) -> int:
 def inbox(runtime: Runtime, session_id: str | None) -> Inbox:
     """Return the inbox of an awake session."""
     found = _awake_session(runtime, session_id).inbox
-    return Inbox(found.commands.statistics().current_buffer_used, found._bytes)
+    return Inbox(len(found), found._bytes)
 
 
 def _awake_session(runtime: Runtime, session_id: str | None) -> Session:
