@@ -128,6 +128,11 @@ def counted_addresses(runtime: Runtime) -> int:
     return len(runtime._core.wrong_tokens._counted)
 
 
+def looks_at_heartbeats(runtime: Runtime) -> int:
+    """Return how many times to look at a heartbeat are kept."""
+    return len(runtime._heartbeats._due)
+
+
 # -- the runtime as a whole
 
 

@@ -174,9 +174,7 @@ class Runtime:
         `welcomed` is called once the session is open. A deadline of `math.inf` means that the
         client cannot connect again: its malformed frames are answered instead of ending it.
         """
-        connection = Connection(
-            self._core, self._sessions, self._heartbeats, transport, welcomed
-        )
+        connection = Connection(self._core, self._sessions, self._heartbeats, transport, welcomed)
         self._attended.add(connection)
         try:
             await connection.run(deadline)
