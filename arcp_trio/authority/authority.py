@@ -7,6 +7,7 @@ from typing import Final
 
 import attrs
 
+from arcp_trio.authority.approvals import ASK, ASKABLE, Approval, ApprovalNeeded
 from arcp_trio.authority.budget import Budget
 from arcp_trio.authority.lease import BUDGET, MODEL, Lease, is_capability
 from arcp_trio.authority.patterns import FILES
@@ -29,16 +30,28 @@ class Authority:
     """The deployment's policy (§9.7): a lease that does not name `model.use` allows any model."""
     reserved: Sequence[str] = ()
     """Paths that no lease opens, with all that is below them."""
+    approvals: list[Approval] = attrs.field(factory=list[Approval])
+    """What people have agreed to for as long as the job runs."""
 
-    def check(self, capability: str, target: str, *, now: float, also: Sequence[str] = ()) -> None:
+    def check(
+        self,
+        capability: str,
+        target: str,
+        *,
+        now: float,
+        also: Sequence[str] = (),
+        approval: Approval | None = None,
+    ) -> None:
         """Return if the operation is allowed now; raise if it is not.
 
         Args:
             also: what else the target stands for, such as the real path to which a link leads.
+            approval: what a person has agreed to for this operation alone.
 
         Raises:
             LeaseExpired: the deadline has passed.
             BudgetExhausted: the budget is used up; raised if the lease has not expired.
+            ApprovalNeeded: the lease allows the operation only if a person agrees to it.
             PermissionDenied: the lease does not allow the operation; raised if the budget is left.
                 Its details are the capability and the target that a lease would have to name.
         """
@@ -51,13 +64,19 @@ class Authority:
             raise PermissionDenied(f"no such capability: {clip(repr(capability))}")
         named = clip(repr(target))
         known = {"capability": capability, "target": target} if len(target) <= MOST_TOLD else None
-        self._check_target(capability, target, named, known)
+        approvals = self.approvals if approval is None else [*self.approvals, approval]
+        self._check_target(capability, target, approvals, named, known)
         for each in also:
-            # The agent may not learn where a link leads.
-            self._check_target(capability, each, f"what {named} stands for", None)
+            # The agent may not learn where a link leads, and nobody was asked for that.
+            self._check_target(capability, each, approvals, f"what {named} stands for", None)
 
     def _check_target(
-        self, capability: str, target: str, named: str, details: Mapping[str, str] | None
+        self,
+        capability: str,
+        target: str,
+        approvals: Sequence[Approval],
+        named: str,
+        details: Mapping[str, str] | None,
     ) -> None:
         try:
             covered = forms(capability, target)
@@ -67,9 +86,15 @@ class Authority:
             raise PermissionDenied(f"no lease allows {capability} of {named}")
         if capability == MODEL and self.any_model and not self.lease.names(MODEL):
             return
-        if not self.lease.allows(capability, covered):
+        if self.lease.allows(capability, covered):
+            return
+        if capability not in ASKABLE or not self.lease.allows(f"{ASK}{capability}", covered):
             raise PermissionDenied(
                 f"the lease does not allow {capability} of {named}", details=details
+            )
+        if not any(each.covers(capability, covered) for each in approvals):
+            raise ApprovalNeeded(
+                f"{capability} of {named} needs the approval of a person", details=details
             )
 
     def _is_reserved(self, path: str) -> bool:

@@ -6,6 +6,7 @@ from typing import Final
 
 from arcp_trio.authority import urls
 from arcp_trio.authority.agent_patterns import AgentPattern
+from arcp_trio.authority.approvals import ASK, ASKABLE, behind
 from arcp_trio.authority.patterns import FILES, URLS, Pattern, check_characters
 
 DELEGATE: Final = "agent.delegate"
@@ -18,6 +19,7 @@ def parse_grant(capability: str, text: str) -> Pattern:
     same as its plainer spelling. Other patterns are taken as they are.
     """
     check_characters(text)
+    capability = behind(capability)
     if capability == URLS and not _anywhere(text):
         text = urls.canonical_glob(text)
     return AgentPattern.parse(text) if capability == DELEGATE else Pattern.parse(text)
@@ -29,6 +31,9 @@ def never_matches(capability: str, pattern: Pattern) -> str | None:
     The answer is a proof: files are named by absolute paths, and agents by names of §7.5. Of
     tools, models and URLs any name may come to exist.
     """
+    capability = behind(capability)
+    if capability.startswith(ASK):
+        return f"people can only be asked for {', '.join(ASKABLE)}"
     if capability in FILES and not (_anywhere(pattern.text) or pattern.text.startswith("/")):
         return "paths are absolute: begin with / or **/"
     if isinstance(pattern, AgentPattern) and not pattern.can_match:

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 import attrs
 
+from arcp_trio.authority.approvals import behind
 from arcp_trio.authority.lease import BUDGET, MAX_PROBLEMS, MODEL, Lease, listed
 from arcp_trio.authority.patterns import Pattern
 from arcp_trio.authority.subset import uncovered
@@ -59,11 +60,15 @@ def with_models_of(child: Lease, parent: Lease) -> Mapping[str, tuple[Pattern, .
 
 
 def wider_grants(child: Lease, parent: Lease, *, any_model: bool) -> Iterator[Excess]:
-    """Yield the capabilities of which the child has more than the parent, each with a pattern."""
+    """Yield the capabilities of which the child has more than the parent, each with a pattern.
+
+    What the parent may do at once, the child may do if a person agrees.
+    """
     for capability, patterns in child.grants.items():
         if capability == MODEL and any_model and not parent.names(MODEL):
             continue
-        pattern = uncovered(patterns, parent.grants.get(capability, ()))
+        names = {capability, behind(capability)}
+        pattern = uncovered(patterns, [p for name in names for p in parent.grants.get(name, ())])
         if pattern is not None:
             yield (
                 f"{capability} {clip(repr(pattern.text))}",

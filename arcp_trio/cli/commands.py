@@ -76,7 +76,7 @@ after the drain; the second one ends it at once. SIGHUP makes it read tokens and
 _REPLAY_NOTES: Final = """\
 Without SESSION_ID, each session is printed on one line: its principal, the last number that it has
 used, and how many jobs it watches. With SESSION_ID, the frames of this session are printed as a
-resume would repeat them, one JSON object per line; with --memos, what its durable jobs remember
+resume would repeat them, one JSON object per line; with --memos, what its jobs remember
 follows them. Nothing is changed. The runtime must not be running.
 """
 

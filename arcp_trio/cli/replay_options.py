@@ -16,4 +16,4 @@ class ReplayOptions:
     session_id: str | None = optional_argument("SESSION_ID", "session whose frames to print")
     data: str = option(TEXT, "DIR", "folder of the store", default=defaults.DATA)
     after_seq: int | None = option(NUMBER, "N", "begin after this number", default=None, stated=0)
-    memos: bool = switch("print what the session's durable jobs remember, after its frames")
+    memos: bool = switch("print what the session's jobs remember, after its frames")

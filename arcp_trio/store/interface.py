@@ -124,7 +124,11 @@ class Reads(ABC):
 
     @abstractmethod
     async def memos(self, job_id: str) -> Sequence[Memo]:
-        """Return what a durable job remembers, in the order in which it came to remember it."""
+        """Return what a job remembers, in the order in which it came to remember it."""
+
+    @abstractmethod
+    async def memo(self, job_id: str, key: str) -> Memo | None:
+        """Return what a job remembers under one key."""
 
     @abstractmethod
     async def said(self, job_id: str, index: int) -> Said:

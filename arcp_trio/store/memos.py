@@ -1,9 +1,9 @@
-"""What a store keeps of durable jobs, as values: enough to call their agents again."""
+"""What a store keeps of durable jobs, to call their agents again, and of notes, as values."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -14,16 +14,22 @@ if TYPE_CHECKING:
     from arcp_trio.store.records import Entry
 
 
+NOTE: Final = "note"
+"""The kind of the memo that any job may have: its note, for later jobs."""
+NOTE_KEY: Final = '["",1]'
+"""The key of a job's note. No step has it, as a step's name has at least one character."""
+
+
 @attrs.frozen
 class Memo:
-    """What a durable job remembers under one key, such as a step's result, from run to run.
+    """What a job remembers under one key, such as a step's result.
 
     It has a place in the job's journal, but takes no index there: no session is sent it.
     """
 
     key: str
     kind: str
-    """What the key stands for: a step, a sleep, a question."""
+    """What the key stands for: a step, a sleep, a question, the note."""
     index: int
     """Index of the journal's next entry when the key was remembered first."""
     value: bytes

@@ -148,7 +148,7 @@ class FinishJob:
 
 @attrs.define(eq=False)
 class KeepMemo:
-    """A durable job remembers something, in place of what it remembered under the key before."""
+    """A job remembers something, in place of what it remembered under the key before."""
 
     job_id: str
     memo: Memo

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import signal
+import subprocess
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -14,13 +14,11 @@ import trio
 from arcp_trio.transport.base import GONE, MessageTooBig, TransportClosed
 from arcp_trio.transport.close_codes import CloseCode
 from arcp_trio.transport.pace import PartsPace
-from arcp_trio.transport.starting import StartedProcess, start
+from arcp_trio.transport.starting import Start, StartedProcess, start
 from arcp_trio.wire.errors import clip
 
 LEAVE_SECONDS: Final = 2.0
 """How long a child may take to exit after its standard input is closed, and again after SIGTERM."""
-KILL_SECONDS: Final = 1.0
-"""How long to wait for a killed process, which the kernel may keep."""
 
 MOST_ERROR_LINE: Final = 8 * 1024
 """The longest line of standard error that is passed on whole; the rest comes in pieces, or is cut.
@@ -40,6 +38,7 @@ async def spawn(
     keep_stderr: bool = False,
     leave_seconds: float = LEAVE_SECONDS,
     terminate_seconds: float = LEAVE_SECONDS,
+    start: Start = start,
 ) -> AsyncGenerator[ChildProcess, None]:
     """Start `command` as a child process for the length of the block.
 
@@ -55,11 +54,13 @@ async def spawn(
             process's.
         leave_seconds: how long the child may take to exit after its standard input is closed.
         terminate_seconds: how long it may take after SIGTERM.
+        start: starts the process, by default as any child of this one.
 
     Raises:
         OSError: the program cannot be started.
     """
-    process = await start(command, cwd=cwd, environment=environment, keep_stderr=keep_stderr)
+    stderr = subprocess.PIPE if keep_stderr else None
+    process = await start(command, cwd=cwd, environment=environment, stderr=stderr)
     child = ChildProcess(
         process,
         max_bytes=max_bytes,
@@ -88,6 +89,7 @@ class ChildProcess:
         name: str,
         patience: tuple[float, float],
     ) -> None:
+        assert process.stdin is not None
         self.transport: Final = LineTransport(
             process.stdout,
             process.stdin,
@@ -97,8 +99,6 @@ class ChildProcess:
         )
         self._process = process
         self._patience = patience
-        self._over = False
-        """Whether the process has been waited for: its number may belong to another by now."""
 
     @property
     def returncode(self) -> int | None:
@@ -124,10 +124,7 @@ class ChildProcess:
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the process group: the child and all it started that is still in it."""
-        if self._over:
-            return
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, number)
+        self._process.signal(number)
 
     async def end(self) -> None:
         """Close the child's standard input, then send SIGTERM, then SIGKILL, until it exits.
@@ -142,10 +139,7 @@ class ChildProcess:
                 with trio.move_on_after(seconds):
                     await self._process.wait()
                     break
-            self.signal(signal.SIGKILL)  # also for processes that it started and left behind
-            with trio.move_on_after(KILL_SECONDS):
-                await self._process.wait()
-                self._over = True
+            await self._process.kill()  # also what it has started and left behind
 
 
 def _pass_on(line: bytes, take: Callable[[str], None]) -> None:

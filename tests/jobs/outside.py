@@ -29,6 +29,8 @@ def blocking(job: BlockingContext) -> Json:
     with job.open(Path(job.input) / "a.txt") as file:
         text = file.read()
     job.authorize("net.fetch", "https://example.com/a")
+    job.keep({"n": 1})
+    assert job.kept(job.id) == {"n": 1}
     child = job.delegate("echo", "to the child")
     return [text, child.result(), str(job.budget["USD"]), child.id != job.id, job.deadline is None]
 
@@ -50,6 +52,8 @@ async def awaiting(job: AsyncioContext) -> Json:
     async with job.open(Path(job.input) / "a.txt") as file:
         text = await file.read()
     job.authorize("net.fetch", "https://example.com/a")
+    await job.keep({"n": 1})
+    assert await job.kept(job.id) == {"n": 1}
     child = await job.delegate("echo", "to the child")
     result = await child.result()
     return [text, result, str(job.budget["USD"]), child.id != job.id, job.deadline is None]

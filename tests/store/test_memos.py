@@ -78,7 +78,10 @@ async def test_memos_are_kept_by_key(store: Store) -> None:
         store.put(KeepMemo("J", each))
     await store.flushed()
     assert await store.memos("J") == [memo("b", b"3"), memo("a", b"2", index=3)]
+    assert await store.memo("J", "a") == memo("a", b"2", index=3)
+    assert await store.memo("J", "c") is None
     assert await store.memos("K") == []
+    assert await store.memo("K", "a") is None
 
 
 async def test_no_session_is_owed_a_memo(store: Store, feeder: Feeder) -> None:

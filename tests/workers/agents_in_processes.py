@@ -52,6 +52,8 @@ async def on_trio(job: JobContext) -> Json:
     async with job.open(Path(job.input) / "a.txt") as file:
         text = await file.read()
     job.authorize("net.fetch", "https://example.com/a")
+    await job.keep({"n": 1})
+    assert await job.kept(job.id) == {"n": 1}
     child = await job.delegate("echo", "to the child")
     return [text, await child.result(), str(job.budget["USD"])]
 

@@ -89,6 +89,11 @@ class BlockingContext(JobView):
     rotate = _blocking(AwaitableContext.rotate)
     ask = _blocking(AwaitableContext.ask)
 
+    # -- notes for later jobs
+
+    keep = _blocking(AwaitableContext.keep)
+    kept = _blocking(AwaitableContext.kept)
+
     # -- work that is not to be done again after a restart
 
     step = _blocking(AwaitableContext.step)

@@ -16,6 +16,7 @@ from arcp_trio.runtime.job.durable import steps
 from arcp_trio.runtime.job.durable.places import Telling
 from arcp_trio.runtime.job.events import emit
 from arcp_trio.runtime.job.files import open_file
+from arcp_trio.runtime.job.notes import keep, kept
 from arcp_trio.runtime.job.result_writer import Encoding, ResultWriter
 from arcp_trio.runtime.job.tools import OpenCall
 from arcp_trio.wire.json import JsonLike, JsonObject, JsonValue, loads
@@ -76,6 +77,14 @@ class Desk:
         )
 
     # -- at once
+
+    def limits(self) -> Mapping[str, JsonLike]:
+        """Return the runtime's limits, by name."""
+        return attrs.asdict(self.job.core.limits)
+
+    def grace(self) -> float:
+        """Return how many seconds the agent has to stop in, once the job is to end."""
+        return self.job.agent_run.grace
 
     def budget(self) -> Mapping[str, Decimal]:
         """Return the rest of the job's own budget."""
@@ -144,6 +153,14 @@ class Desk:
     async def memos_kept(self) -> None:
         """Wait until what the job remembers is stored."""
         await self.job.memory.kept()
+
+    async def keep(self, note: str) -> None:
+        """Store the job's note, which is JSON."""
+        await keep(self.job, note)
+
+    async def kept(self, job_id: str) -> JsonValue:
+        """Return the note of a job of the same principal."""
+        return await kept(self.job, job_id)
 
     async def pause(self, until: float, most: float) -> None:
         """Wait until a step is to be tried again."""

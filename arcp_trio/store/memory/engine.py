@@ -142,6 +142,11 @@ class MemoryStore(Store):
         journal = self._tables.journals.get(job_id)
         return [] if journal is None else list(journal.memos.values())
 
+    async def memo(self, job_id: str, key: str) -> Memo | None:
+        await trio.lowlevel.checkpoint()
+        journal = self._tables.journals.get(job_id)
+        return None if journal is None else journal.memos.get(key)
+
     async def said(self, job_id: str, index: int) -> Said:
         await trio.lowlevel.checkpoint()
         journal = self._tables.journals.get(job_id)

@@ -131,6 +131,15 @@ def memos(db: sqlite3.Connection, job_id: str) -> list[Memo]:
     return [Memo(*row) for row in rows]
 
 
+def memo(db: sqlite3.Connection, job_id: str, key: str) -> Memo | None:
+    """Read what a job remembers under one key."""
+    row = db.execute(
+        f"SELECT key, kind, first_index, value FROM memo WHERE jid = {_JID} AND key = ?2",  # noqa: S608
+        (job_id, key),
+    ).fetchone()
+    return None if row is None else Memo(*row)
+
+
 def said(db: sqlite3.Connection, job_id: str, index: int) -> Said:
     """Read a piece of the events that are not to be said again."""
     job = db.execute("SELECT jid FROM job WHERE job_id = ?", (job_id,)).fetchone()

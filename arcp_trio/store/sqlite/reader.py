@@ -118,6 +118,9 @@ class SqliteReader(Reads):
     async def memos(self, job_id: str) -> Sequence[Memo]:
         return await self._read(_durable.memos, job_id)
 
+    async def memo(self, job_id: str, key: str) -> Memo | None:
+        return await self._read(_durable.memo, job_id, key)
+
     async def said(self, job_id: str, index: int) -> Said:
         return await self._read(_durable.said, job_id, index)
 

@@ -1,4 +1,4 @@
-"""The calls of a context that a durable job remembers: steps, tool calls that are steps, sleeps."""
+"""The calls of a context that the store remembers: steps, tool calls as steps, sleeps, notes."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from arcp_trio.runtime.job.durable.retry import Retry
 from arcp_trio.runtime.job.durable.steps import seconds_of
 from arcp_trio.runtime.job.durable.values import decoded, encoded
 from arcp_trio.runtime.job.job_view import JobView
+from arcp_trio.runtime.job.notes import note_of
 from arcp_trio.wire.json import Json, JsonValue, dumps
 
 _ONCE: Final = Retry(attempts=1)
@@ -40,9 +41,9 @@ class _Work:
 
 
 class DurableCalls(JobView):
-    """What a context offers for work that is not to be done again after a restart.
+    """What a context offers for work that is not to be done again after a restart, and notes.
 
-    Agents that are not durable have the same calls, of which nothing is stored.
+    Agents that are not durable have the same calls, of which only notes are stored.
     """
 
     async def step(
@@ -162,6 +163,27 @@ class DurableCalls(JobView):
         key = key_of(self._place().next_path(name))
         if not await self._link.do(Desk.sleep, key, seconds, until):
             self._go_live()
+
+    # -- notes for later jobs
+
+    async def keep(self, value: Json) -> None:
+        """Store a note for later jobs, in place of the one before; see `kept`.
+
+        It is stored when this returns, and kept for as long as the job is. No client is sent it.
+
+        Raises:
+            TypeError: it is not JSON.
+            ValueError: it is larger than 64 KiB.
+            InternalError: with it, the job remembers more than `memo_bytes` or `memos_bytes`.
+        """
+        await self._link.do(Desk.keep, note_of(value))
+
+    async def kept(self, job_id: str) -> Json:
+        """Return the note of an earlier job of the same principal, or of this one.
+
+        None if it has kept no note, is not known, or belongs to another principal.
+        """
+        return await self._link.do(Desk.kept, job_id)
 
     # -- where the agent is
 

@@ -9,7 +9,7 @@ import attrs
 import trio
 
 from arcp_trio.runtime.limits import limit_hit
-from arcp_trio.store.memos import Memo, memo_size
+from arcp_trio.store.memos import NOTE, NOTE_KEY, Memo, memo_size
 from arcp_trio.store.writes import KeepMemo, KeepRun
 from arcp_trio.wire.events import digest
 from arcp_trio.wire.json import dumps, loads, loads_object
@@ -26,8 +26,23 @@ log = logging.getLogger(__name__)
 
 
 @attrs.define(eq=False)
+class Recall:
+    """How far the read of what earlier runs of a job have left has come."""
+
+    tried: trio.Event = attrs.field(factory=trio.Event)
+    """Set once it is read, or could not be read at the first try."""
+    over: trio.Event = attrs.field(factory=trio.Event)
+    """Set once it is read, or given up."""
+
+    def end(self) -> None:
+        """Let all go on that wait for it."""
+        self.tried.set()
+        self.over.set()
+
+
+@attrs.define(eq=False)
 class Memory:
-    """The memory of one job. Only that of a durable job is stored, and outlasts a run."""
+    """The memory of one job. Of a job that is not durable, only its note is stored."""
 
     core: Core
     job_id: str
@@ -36,8 +51,8 @@ class Memory:
     """Which call of the agent this is."""
     fruitless_runs: int = 1
     """How many runs in a row, up to this one, have made no memo and reached no wait."""
-    loaded: trio.Event | None = None
-    """Set once what earlier runs have left is read; None if there were none."""
+    recall: Recall | None = None
+    """The read of what earlier runs have left; None if there were none."""
     waits: bool = False
     """The agent is yet to be called again: its next run does not count, so far."""
     progressed: trio.Event = attrs.field(factory=trio.Event)
@@ -63,15 +78,23 @@ class Memory:
 
     # -- from earlier runs
 
-    async def until_loaded(self) -> None:
-        """Wait until what earlier runs have left is read, if there were any."""
-        if self.loaded is not None:
-            await self.loaded.wait()
+    async def until_recalled(self) -> None:
+        """Wait until what earlier runs have left is read, or given up."""
+        if self.recall is not None:
+            await self.recall.over.wait()
+
+    async def is_known(self) -> bool:
+        """Return whether what earlier runs have left is read, after the first try at the latest."""
+        if self.recall is None:
+            return True
+        await self.recall.tried.wait()
+        return self.recall.over.is_set()
 
     async def load(self, reads: Reads) -> None:
         """Read what earlier runs have left."""
         for memo in await reads.memos(self.job_id):
-            self._known[memo.key] = memo
+            if memo.kind != NOTE:
+                self._known[memo.key] = memo
             self._note_size(memo)
         self._told.clear()  # the store may have failed in between, before
         index: int | None = 0
@@ -202,6 +225,14 @@ class Memory:
             self._store(memo)
             self._known[key] = memo
 
+    def keep_note(self, index: int, value: bytes) -> None:
+        """Store the job's note, in place of the one before.
+
+        Raises:
+            InternalError: it is too much.
+        """
+        self._store(Memo(NOTE_KEY, NOTE, index, value))
+
     def refuse_if_too_large(self, key: str, value: bytes) -> None:
         """Refuse a memo that exceeds the limits.
 
@@ -222,7 +253,7 @@ class Memory:
     def _store(self, memo: Memo) -> None:
         self.refuse_if_too_large(memo.key, memo.value)
         self._note_size(memo)
-        if self.durable:
+        if self.durable or memo.kind == NOTE:
             self._last = self.core.store.put(KeepMemo(self.job_id, memo))
 
     def _note_size(self, memo: Memo) -> None:

@@ -1,0 +1,51 @@
+"""Approvals: what a lease allows on the condition that a person agrees to it.
+
+Such operations stand in the lease under vendor capabilities, `x-vendor.arcp-trio.ask.fs.write` and
+the like, with patterns as for the capability behind. So an approval never widens a lease (§9.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import attrs
+
+from arcp_trio.authority.targets import forms
+from arcp_trio.wire.errors import PermissionDenied
+
+ASK: Final = "x-vendor.arcp-trio.ask."
+"""What stands before the name of a capability that may be asked for."""
+
+ASKABLE: Final = ("fs.read", "fs.write", "net.fetch", "tool.call")
+"""The capabilities that people can be asked for."""
+
+
+def behind(capability: str) -> str:
+    """Return the capability that is asked for under this one; itself if it is not one of those."""
+    asked = capability.removeprefix(ASK)
+    return asked if asked in ASKABLE else capability
+
+
+class ApprovalNeeded(PermissionDenied):
+    """The lease allows the operation if a person agrees to it, and nobody has so far."""
+
+
+@attrs.frozen(kw_only=True)
+class Approval:
+    """A person's agreement to operations of a job."""
+
+    capability: str
+    targets: Sequence[str]
+    by: str
+    """The principal that has agreed."""
+    reason: str | None = None
+
+    def covers(self, capability: str, target_forms: Sequence[str]) -> bool:
+        """Return whether the target with these forms is one that was agreed to.
+
+        All forms count: who agrees to `/a%2Fb` has not agreed to `/a/b`.
+        """
+        return capability == self.capability and any(
+            tuple(target_forms) == forms(capability, target) for target in self.targets
+        )

@@ -1,0 +1,164 @@
+"""What a request of an ACP agent names, and which capability of the lease decides it.
+
+Only paths, URLs and names count. A call's title proves nothing: a model
+wrote it.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Final
+
+import attrs
+
+from arcp_trio.wire.errors import PermissionDenied
+from arcp_trio.wire.json import JsonObject, JsonValue, is_list, is_object, object_in
+
+MOST_NAMED: Final = 256
+"""Paths or URLs of one request, at most; one that names more is refused."""
+
+KINDS: Final = frozenset(
+    {"read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode"}
+)
+"""Kinds of tool calls; any other is `other`."""
+
+_OF_PATHS: Final = {
+    "read": "fs.read",
+    "search": "fs.read",
+    "edit": "fs.write",
+    "delete": "fs.write",
+    "move": "fs.write",
+}
+_PATH_KEYS: Final = frozenset(
+    {
+        "path",
+        "file_path",
+        "filePath",
+        "filepath",
+        "abs_path",
+        "absolute_path",
+        "notebook_path",
+        "old_path",
+        "new_path",
+        "source",
+        "destination",
+        "target_file",
+    }
+)
+_URL_KEYS: Final = frozenset({"url", "uri"})
+
+_RUNS_OTHERS: Final = frozenset(
+    {"sh", "ash", "bash", "csh", "dash", "fish", "ksh", "mksh", "tcsh", "zsh", "busybox", "chroot"}
+    | {"doas", "env", "ionice", "nice", "nohup", "nsenter", "parallel", "script", "setpriv"}
+    | {"setsid", "stdbuf", "su", "sudo", "time", "timeout", "unshare", "watch", "xargs"}
+)
+"""Programs that run whatever their arguments say."""
+_SHELL: Final = "terminal/sh"
+_ORDINARY: Final = frozenset("%+,-./:=@_")
+"""Characters of a program's name that are not letters or digits and mean nothing to a shell."""
+
+
+@attrs.frozen
+class Need:
+    """What has to be allowed for a request."""
+
+    capability: str
+    targets: Sequence[str]
+
+
+def tool_of(call: JsonObject) -> str:
+    """Return the name under which the lease knows the tool of a call."""
+    name, kind = call.get("name"), call.get("kind")
+    if isinstance(name, str) and name:
+        return name
+    return f"acp/{kind}" if isinstance(kind, str) and kind in KINDS else "acp/other"
+
+
+def needed_for_call(call: JsonObject, cwd: str) -> Need:
+    """Return what has to be allowed for a tool call that the agent asks permission for.
+
+    Raises:
+        PermissionDenied: it names too much.
+    """
+    kind = call.get("kind")
+    if isinstance(kind, str) and kind in _OF_PATHS:
+        paths = _distinct(_absolute(path, cwd) for path in _paths(call))
+        if paths:
+            return Need(_OF_PATHS[kind], paths)
+    if kind == "fetch":
+        urls = _distinct(_texts(call.get("rawInput"), _URL_KEYS))
+        if urls:
+            return Need("net.fetch", urls)
+    return Need("tool.call", (tool_of(call),))
+
+
+def needed_for_command(words: Sequence[str]) -> Need:
+    """Return what has to be allowed for a program with its arguments in a terminal."""
+    name = words[0].rpartition("/")[2]
+    unclear = needs_shell(words[0]) or not name or runs_others(words[0])
+    return Need("tool.call", (_SHELL if unclear else f"terminal/{name}",))
+
+
+def needs_shell(command: str) -> bool:
+    """Return whether a command is a line that a shell would have to take apart."""
+    return not all(each.isalnum() or each in _ORDINARY for each in command)
+
+
+def runs_others(program: str) -> bool:
+    """Return whether a program is one that runs others: its own name says nothing."""
+    return program.rpartition("/")[2] in _RUNS_OTHERS
+
+
+def words_of(command: str, args: Sequence[str]) -> Sequence[str]:
+    """Return the program and the arguments that are to be run for a command with arguments."""
+    if not needs_shell(command):
+        return (command, *args)
+    return ("/bin/sh", "-c", f"{command} {shlex.join(args)}" if args else command)
+
+
+def _distinct(named: Iterable[str]) -> Sequence[str]:
+    first = tuple(islice(dict.fromkeys(named), MOST_NAMED + 1))
+    if len(first) > MOST_NAMED:
+        raise PermissionDenied(f"the request names more than {MOST_NAMED} paths or URLs")
+    return first
+
+
+def _absolute(path: str, cwd: str) -> str:
+    """Return an absolute path, or, of what is not a path for everybody, what no lease allows."""
+    if path.startswith(("/", "~")) or "://" in path:
+        return path
+    return f"{cwd}/{path}"
+
+
+def _paths(call: JsonObject) -> Iterator[str]:
+    for place in _objects(call.get("locations")):
+        yield from _texts_under(place.get("path"))
+    for content in _objects(call.get("content")):
+        if content.get("type") == "diff":
+            yield from _texts_under(content.get("path"))
+    yield from _texts(call.get("rawInput"), _PATH_KEYS)
+
+
+def _objects(value: JsonValue) -> Iterator[JsonObject]:
+    if is_list(value):
+        yield from (object_in(each) for each in value)
+
+
+def _texts(value: JsonValue, keys: frozenset[str]) -> Iterator[str]:
+    """Yield the texts under some keys, however deep in a value they are."""
+    if is_object(value):
+        for key, item in value.items():
+            if key in keys:
+                yield from _texts_under(item)
+            yield from _texts(item, keys)
+    elif is_list(value):
+        for item in value:
+            yield from _texts(item, keys)
+
+
+def _texts_under(value: JsonValue) -> Iterator[str]:
+    for each in value if is_list(value) else [value]:
+        if isinstance(each, str):
+            yield each

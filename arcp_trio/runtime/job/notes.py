@@ -1,0 +1,55 @@
+"""Notes: what a job keeps for later jobs of its principal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from arcp_trio.runtime.job.refusing import refuse_if_ended, refuse_if_suspended
+from arcp_trio.store.memos import NOTE_KEY
+from arcp_trio.wire.json import MAX_DEPTH, JsonLike, JsonValue, dumps, loads
+
+if TYPE_CHECKING:
+    from arcp_trio.runtime.job.job import Job
+
+NOTE_BYTES: Final = 64 * 1024
+"""How large a note is at most, as JSON."""
+
+
+def note_of(value: JsonLike) -> str:
+    """Return a note as JSON.
+
+    Raises:
+        TypeError: it is not JSON.
+        ValueError: it is too large.
+    """
+    try:
+        text = dumps(value, max_depth=MAX_DEPTH - 1)  # it stands in a list of arguments
+    except ValueError as error:
+        raise TypeError(f"a note is JSON: {error}") from error
+    if len(text) > NOTE_BYTES:
+        raise ValueError(f"a note has at most {NOTE_BYTES} bytes, not {len(text)}")
+    return text.decode()
+
+
+async def keep(job: Job, note: str) -> None:
+    """Store a job's note, in place of the one before, and return when that is done.
+
+    Raises:
+        ArcpError: the job has ended, or what it remembers is too large.
+    """
+    await trio.lowlevel.checkpoint_if_cancelled()
+    refuse_if_suspended(job)
+    refuse_if_ended(job)
+    job.memory.keep_note(job.journal.length, note.encode())
+    await job.memory.kept()
+
+
+async def kept(job: Job, job_id: str) -> JsonValue:
+    """Return the note of a job of the same principal; None if there is no such job or note."""
+    reads = job.core.store.for_principal(job.principal)
+    if await reads.owner(job_id) != job.principal:
+        return None
+    memo = await reads.memo(job_id, NOTE_KEY)
+    return None if memo is None else loads(memo.value)
