@@ -33,7 +33,7 @@ async def test_loop_stands_still_until_let_go(
 ) -> None:
     """Nothing else runs in the loop until the thread lets it go on; then everything does."""
     monkeypatch.setattr(_write_thread, "STANDSTILL_SECONDS", GUARD_SECONDS)
-    thread, goes_on = WriteThread(), threading.Event()
+    thread, token = WriteThread(), trio.lowlevel.current_trio_token()
 
     def act() -> int:
         before = len(passes)
@@ -41,18 +41,10 @@ async def test_loop_stands_still_until_let_go(
             threading.Event().wait(0.0001)  # as a statement does, it gives Python's lock up
         during = len(passes) - before
         thread.let_loop_go_on()
-        assert goes_on.wait(GUARD_SECONDS)
+        trio.from_thread.run_sync(passes.append, None, trio_token=token)
         return during
 
-    async with trio.open_nursery() as nursery:
-
-        @nursery.start_soon
-        async def _let_act_end() -> None:
-            while not thread.limiter.borrowed_tokens:
-                await trio.lowlevel.checkpoint()
-            goes_on.set()
-
-        assert await thread.run(act) == 0
+    assert await thread.run(act) == 0
 
 
 async def test_loop_goes_on_by_itself() -> None:
