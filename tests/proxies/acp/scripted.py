@@ -179,6 +179,12 @@ def environment() -> None:
     tell({"variables": {**os.environ}, "cwd": str(Path.cwd())})
 
 
+def run(script: str) -> None:
+    """Run a shell's script in this process, without asking, and say what it writes."""
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True)  # noqa: PLW1510
+    tell(done.stdout + done.stderr)
+
+
 def garbage(count: int, size: int, end: str = "\n") -> None:
     """Write lines, or one long line, that are not frames."""
     for _ in range(count):
@@ -309,7 +315,7 @@ STEPS: dict[str, Callable[..., None]] = {
     each.__name__: each
     for each in (
         *(say, think, updates, large, elsewhere, burst, flood, calls, cost, pid),
-        *(environment, garbage, errors, raw, call, send, terminal, wait, on_cancel, ignore),
+        *(environment, run, garbage, errors, raw, call, send, terminal, wait, on_cancel, ignore),
         *(deaf, answer_twice, end, fail, close, fork, setsid),
     )
 } | {
