@@ -188,6 +188,7 @@ async def test_no_program_outlives_the_process_of_its_runtime() -> None:
             assert alive(pid)
         finally:
             process.kill()
-            await process.wait()
-            await process.stdout.aclose()
+            with trio.move_on_after(10, shield=True):
+                await process.wait()
+                await process.stdout.aclose()
         await gone([pid])
