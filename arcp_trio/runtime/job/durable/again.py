@@ -13,6 +13,7 @@ from arcp_trio.authority.lease import Lease
 from arcp_trio.groups import unwrapped
 from arcp_trio.runtime.job import outcome
 from arcp_trio.runtime.job.agent_run import AgentRun
+from arcp_trio.runtime.job.asking import reopen_questions
 from arcp_trio.runtime.job.draft import authority_of, job_span
 from arcp_trio.runtime.job.durable.memory import Memory
 from arcp_trio.runtime.job.events import add_event
@@ -232,7 +233,7 @@ async def _remember_all(jobs: Sequence[Job]) -> None:
         try:
             if job.outcome is None:
                 await _load(job)
-                job.questions.restore(job)
+                reopen_questions(job)
         except Exception:  # a fence, as in `_call_again`
             log.exception("memos cannot be read", extra=job.facts)
             job.decide(outcome.failed(InternalError("the job could not be begun again")))
