@@ -108,6 +108,7 @@ if TYPE_CHECKING:
     from arcp_trio.wire.errors import (
         AgentNotAvailable,
         AgentVersionNotAvailable,
+        ApprovalNeeded,
         ArcpError,
         BudgetExhausted,
         DuplicateKey,
@@ -139,6 +140,7 @@ __all__ = [
     "AgentNotAvailable",
     "AgentVersionNotAvailable",
     "Agents",
+    "ApprovalNeeded",
     "ArcpError",
     "AsyncioAgentFunction",
     "AsyncioContext",

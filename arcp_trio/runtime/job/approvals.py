@@ -14,7 +14,7 @@ import trio
 
 from arcp_trio.authority.approvals import Approval
 from arcp_trio.runtime.job.events import add_event
-from arcp_trio.runtime.job.questions import ANSWER_PATH, UNANSWERED, OpenQuestion
+from arcp_trio.runtime.job.questions import ANSWER_PATH, OpenQuestion
 from arcp_trio.runtime.job.refusing import refuse_if_ending, refuse_if_suspended
 from arcp_trio.wire.errors import InvalidRequest, PermissionDenied, Unanswered, clip
 from arcp_trio.wire.json import JsonLike, JsonObject, dumps, loads
@@ -75,7 +75,10 @@ class OpenApproval(OpenQuestion):
             self.job.questions.close(self)
         approval = self.approval
         if approval is None:
-            raise Unanswered(UNANSWERED, details={"decision": DENY, "by": "timeout"})
+            raise Unanswered(
+                f"nobody has decided on {self.capability} in time",
+                details={"decision": DENY, "by": "timeout"},
+            )
         if not approval.allowed:
             words = f"{clip(repr(approval.by))} has denied {self.capability}"
             raise PermissionDenied(words, details=approval.told())

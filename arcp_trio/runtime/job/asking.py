@@ -17,7 +17,7 @@ import trio
 from arcp_trio.runtime.job.durable.memory import done_value
 from arcp_trio.runtime.job.durable.steps import begin
 from arcp_trio.runtime.job.events import give_way
-from arcp_trio.runtime.job.questions import ANSWER_PATH, UNANSWERED, OpenQuestion
+from arcp_trio.runtime.job.questions import ANSWER_PATH, OpenQuestion
 from arcp_trio.runtime.job.tools import OpenCall
 from arcp_trio.wire.answer_schema import AnswerSchema
 from arcp_trio.wire.errors import InvalidRequest, Unanswered, clip
@@ -95,7 +95,7 @@ class HumanQuestion(OpenQuestion):
 
     def time_out(self) -> None:
         """Tell that nobody has answered in time, and remember it."""
-        self.call.fail(Unanswered(UNANSWERED))
+        self.call.fail(Unanswered.to(self.body.prompt))
         if self.job.outcome is None:
             self.job.memory.settle(self.key, self.job.journal.length, self._value({}))
 

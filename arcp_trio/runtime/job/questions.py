@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.job.job import Job
     from arcp_trio.wire.messages import AnswerQuestion
 
-UNANSWERED: Final = "nobody has answered the question in time"
 ANSWER_PATH: Final = "$.payload.answer"
 """Where the answer stands in its message."""
 
