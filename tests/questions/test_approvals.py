@@ -200,7 +200,7 @@ async def test_what_the_lease_does_not_say_cannot_be_asked_for(autojump_clock: M
 
 
 async def test_who_submits_without_questions(autojump_clock: MockClock) -> None:
-    """A job of a client that knows no questions is refused at once, whoever else could answer."""
+    """A job of a client that knows no questions is refused at once, even if others could answer."""
     async with approving() as stage:
         peer = await stage.welcomed(features=WITHOUT)
         approver = await stage.welcomed(token=BOB)
@@ -260,7 +260,7 @@ async def test_files_and_links(tmp_path: Path) -> None:
 
 
 async def test_a_client_that_comes_back_finds_it(autojump_clock: MockClock) -> None:
-    """The question stands in the journal: whoever subscribes later is told of it, too."""
+    """The question stands in the journal: a later subscriber is told of it, too."""
     async with approving() as stage:
         peer, late = await stage.welcomed(), await stage.welcomed()
         question = await next_question(peer, await begun(peer, DEPLOY))
