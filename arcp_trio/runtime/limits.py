@@ -126,6 +126,13 @@ class Limits:
     approval_seconds: float = 600
     """How long people have for the decision on an approval."""
 
+    agent_start_seconds: float = 60
+    """From the start of an agent's program to its session, for agents that speak ACP."""
+    agent_line_bytes: int = 32 * MIB
+    """A line that such a program writes; a longer one ends its job."""
+    agent_requests: int = 64
+    """Requests of such a program that have no answer yet; further ones are refused."""
+
     issue_seconds: float = 10
     """How long an upstream may take to issue a job's credentials before the job is refused."""
     revoke_seconds: float = 5

@@ -72,9 +72,7 @@ async def spawn(
         yield child
     finally:
         await child.end()  # noqa: ASYNC102 - bounds and shields itself
-        if process.stderr is not None:
-            with trio.CancelScope(shield=True):  # closing by force does not wait
-                await trio.aclose_forcefully(process.stderr)
+        await process.close()  # noqa: ASYNC102 - does not wait
 
 
 class ChildProcess:
