@@ -9,6 +9,7 @@ import shutil
 import signal
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from pathlib import Path
 from typing import Final
 
 import trio
@@ -16,7 +17,7 @@ import trio
 from arcp_trio import acp
 from arcp_trio.acp.connecting import tasks_beside
 from arcp_trio.acp.queue import Handlers
-from arcp_trio.acp.spawning import own_environment, speaking_with
+from arcp_trio.acp.spawning import speaking_with
 from arcp_trio.proxies.acp.calls import Calls
 from arcp_trio.proxies.acp.costs import SessionCosts
 from arcp_trio.proxies.acp.deciding import Requests
@@ -25,9 +26,10 @@ from arcp_trio.proxies.acp.fitting import MOST_NAME
 from arcp_trio.proxies.acp.input import Content, read_input
 from arcp_trio.proxies.acp.mapping import Item, Ready, UpdateEvents
 from arcp_trio.proxies.acp.outside import OutsideItems
-from arcp_trio.proxies.acp.workplace import Workplace, folder
+from arcp_trio.proxies.acp.workplace import Workplace, Workplaces, folder
 from arcp_trio.runtime.job.agents import AgentFunction
 from arcp_trio.runtime.job.context import JobContext
+from arcp_trio.sandbox.containment import Containment, Mode
 from arcp_trio.transport import stdio
 from arcp_trio.wire.errors import ArcpError, BudgetExhausted, clip
 from arcp_trio.wire.json import JsonObject, JsonValue, text_in
@@ -38,20 +40,21 @@ LAST_UPDATES_SECONDS: Final = 10.0
 """How long an agent that is told to stop may take for its answer, if the job's grace allows it."""
 CLOSE_SECONDS: Final = 5.0
 """How long it may take to close what the agent has open."""
-ERROR_LINES: Final = 1_000
-"""Lines of one program's standard error that go to the log."""
+ERROR_BYTES: Final = 1024 * 1024
+"""About as much of one program's standard error goes to the log."""
 
 _SIGNALS: Final = ((0.7, signal.SIGTERM), (0.85, signal.SIGKILL))
 """What the program is sent after which part of the job's grace, if it has not ended by then."""
-_DIES_WITH_US: Final = ("setpriv", "--pdeathsig", "KILL", "prlimit", "--core=0", "--")
-"""The words before a command that have the kernel kill it once this process is gone."""
 
 
 def acp_agent(
     command: Sequence[str],
     *,
     environment: Mapping[str, str] | None = None,
-    home: str | None = None,
+    sandbox: Mode = "auto",
+    data: str | Path | None = None,
+    home: str | Path | None = None,
+    read: Sequence[str | Path] = (),
     mcp_servers: acp.McpServers = (),
     settle_seconds: float = 0.0,
 ) -> AgentFunction:
@@ -66,7 +69,12 @@ def acp_agent(
         command: a program and its arguments; the program is started in the folder of the job.
         environment: variables to add to those that say where and for whom a program runs, such as
             PATH, HOME and LANG.
-        home: the program's HOME, in place of that of this process.
+        sandbox: "auto" contains the program where bubblewrap works, "require" fails elsewhere, and
+            "off" never contains it.
+        data: a folder in which a contained program has its HOME, one for each principal; without
+            it, HOME is temporary.
+        home: the program's HOME, in place of those, or of that of this process.
+        read: files and folders that a contained program can read beside those that are leased.
         mcp_servers: MCP servers that the agent is to use, in the protocol's shape.
         settle_seconds: how long to wait for what the agent still tells after its answer.
     """
@@ -74,14 +82,20 @@ def acp_agent(
         raise TypeError("the command must be a list: the program and its arguments")
     if not command:
         raise ValueError("the command is empty")
-    words = tuple(command)
-    added = dict(environment or {}) | ({} if home is None else {"HOME": home})
+    words, added = tuple(command), dict(environment or {})
+    containment = Containment(sandbox, words, search=added.get("PATH"), read=read)
+    workplaces = Workplaces(
+        containment,
+        added=added,
+        data=None if data is None else Path(data, "homes"),
+        home=None if home is None else str(home),
+    )
     servers = tuple(mcp_servers)
 
     async def run(job: JobContext) -> JsonValue:
         given = read_input(job.input)
         async with folder(job, given.cwd) as cwd:
-            place = Workplace(cwd, own_environment() | added)
+            place = await workplaces.of(job, cwd, own_folder=given.cwd is None)
             life = _AgentLife(job, words, place, servers, settle_seconds)
             return await life.run(given.prompt)
 
@@ -124,7 +138,7 @@ class _AgentLife:
         self._over = False
         self._result: JsonValue = None
         self._failure: ArcpError | None = None
-        self._error_lines = 0
+        self._logged = 0
 
     async def run(self, prompt: Content) -> JsonValue:
         """Have the program do the job, end it, and return the result."""
@@ -191,7 +205,9 @@ class _AgentLife:
     # -- the program
 
     async def _live(self, prompt: Content) -> None:
-        await self._job.status("starting", "not contained")
+        await self._job.status(
+            "starting", "contained" if self._place.contained else "not contained"
+        )
         async with AsyncExitStack() as stack:
             try:
                 self._child = await stack.enter_async_context(self._start())
@@ -210,6 +226,7 @@ class _AgentLife:
             cwd=self._place.cwd,
             environment=self._place.environment,
             keep_stderr=True,
+            start=self._place.start,
         )
 
     def _speaking(self, child: stdio.ChildProcess) -> AbstractAsyncContextManager[acp.Agent]:
@@ -283,11 +300,11 @@ class _AgentLife:
         return end_of_agent(self._job.agent, failure)
 
     def _log_error(self, line: str) -> None:
-        self._error_lines += 1
-        if self._error_lines <= ERROR_LINES:
+        before, self._logged = self._logged, self._logged + len(line)
+        if before < ERROR_BYTES:
             log.info("program says: %s", line, extra=self._facts)
-        elif self._error_lines == ERROR_LINES + 1:
-            log.info("program says more, which is not logged", extra=self._facts)
+            if self._logged >= ERROR_BYTES:
+                log.info("program may say more, which is not logged", extra=self._facts)
 
 
 def _runnable(command: Sequence[str], environment: Mapping[str, str]) -> list[str]:
@@ -300,6 +317,4 @@ def _runnable(command: Sequence[str], environment: Mapping[str, str]) -> list[st
     program = shutil.which(command[0], path=path)
     if program is None:
         raise FileNotFoundError(f"{command[0]} is not a program that can be run")
-    found = [os.path.abspath(program), *command[1:]]  # noqa: PTH100 - links are not followed
-    helpers = [shutil.which(each) for each in ("setpriv", "prlimit")]
-    return [*_DIES_WITH_US, *found] if all(helpers) else found
+    return [os.path.abspath(program), *command[1:]]  # noqa: PTH100 - links are not followed

@@ -3,7 +3,8 @@
 Each step is a list: its name, and what it takes. The prompt is answered with `end_turn` after the
 last step, unless a step says otherwise. The program's argument, if there is one, is an object:
 `version`, `info` and `capabilities` of its answer to `initialize`, `silent` methods that it does
-not answer, `errors` by method, and `first`, the steps to do before anything is read.
+not answer, `errors` by method, `first`, the steps to do before anything is read, and the frames
+`before_session` and `after_session`, which are written together with the answer to `session/new`.
 """
 
 from __future__ import annotations
@@ -128,6 +129,17 @@ def updates(*raw_updates: Frame) -> None:
     write(*(notification(each) for each in raw_updates))
 
 
+def large(raw_update: Frame, field: str, size: int) -> None:
+    """Send an update with a long text in a field, of its content if it has one."""
+    raw_update.get("content", raw_update)[field] = "é" * size
+    updates(raw_update)
+
+
+def elsewhere(text: str) -> None:
+    """Say a text in a session that there is not."""
+    write(notification(said(text)["params"]["update"], "s-2"))
+
+
 def burst(count: int) -> NoReturn:
     """Say numbers, answer, and say one thing more, all in one write."""
     frames = [said(f"{number} ") for number in range(count)]
@@ -165,6 +177,12 @@ def pid() -> None:
 def environment() -> None:
     """Say the variables and the folder of this process."""
     tell({"variables": {**os.environ}, "cwd": str(Path.cwd())})
+
+
+def run(script: str) -> None:
+    """Run a shell's script in this process, without asking, and say what it writes."""
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True)  # noqa: PLW1510
+    tell(done.stdout + done.stderr)
 
 
 def garbage(count: int, size: int, end: str = "\n") -> None:
@@ -238,9 +256,16 @@ def on_cancel(*steps: list[Any]) -> None:
 
 
 def ignore() -> None:
-    """Ignore SIGTERM, the end of the input and everything else, after saying the process."""
+    """Ignore SIGTERM, the end of the input and everything else."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    pid()
+    while True:
+        time.sleep(1)
+
+
+def deaf() -> NoReturn:
+    """Answer the prompt, and then ignore SIGTERM, the end of the input and everything else."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    write({"id": prompt_id, "result": {"stopReason": "end_turn"}})
     while True:
         time.sleep(1)
 
@@ -248,6 +273,12 @@ def ignore() -> None:
 def end(reason: str) -> NoReturn:
     """Answer the prompt."""
     write({"id": prompt_id, "result": {"stopReason": reason}})
+    raise Answered
+
+
+def answer_twice(*reasons: str) -> NoReturn:
+    """Answer the prompt several times, in one write."""
+    write(*({"id": prompt_id, "result": {"stopReason": reason}} for reason in reasons))
     raise Answered
 
 
@@ -283,8 +314,9 @@ def kill(number: int) -> None:
 STEPS: dict[str, Callable[..., None]] = {
     each.__name__: each
     for each in (
-        *(say, think, updates, burst, flood, calls, cost, pid, environment, garbage, errors, raw),
-        *(call, send, terminal, wait, on_cancel, ignore, end, fail, close, fork, setsid),
+        *(say, think, updates, large, elsewhere, burst, flood, calls, cost, pid),
+        *(environment, run, garbage, errors, raw, call, send, terminal, wait, on_cancel, ignore),
+        *(deaf, answer_twice, end, fail, close, fork, setsid),
     )
 } | {
     "ask": may,
@@ -347,7 +379,10 @@ def main() -> None:
         elif method == "session/prompt":
             prompted(frame)
         else:
-            write({"id": frame["id"], "result": answered(method, frame["params"])})
+            answer = {"id": frame["id"], "result": answered(method, frame["params"])}
+            around = method == "session/new"
+            before = OPTIONS.get("before_session", []) if around else []
+            write(*before, answer, *(OPTIONS.get("after_session", []) if around else []))
 
 
 if __name__ == "__main__":
