@@ -11,6 +11,7 @@ from functools import partial
 import trio
 
 from arcp_trio import Client, JobHandle
+from arcp_trio.authority.approvals import ASK, ASKABLE
 from arcp_trio.authority.lease import CAPABILITIES, is_capability
 from arcp_trio.cli.client.connecting import connected
 from arcp_trio.cli.client.display import make_display
@@ -45,7 +46,7 @@ class _JobToSubmit:
         Raises:
             CommandError: a part is malformed, or cannot be read.
         """
-        self._lease = parse_lease(options.lease)
+        self._lease = parse_lease([*options.lease, *lease_items(options.ask)])
         self._budget = parse_budget(options.budget)
         try:
             lease_request(self._lease, self._budget)
@@ -131,6 +132,22 @@ def parse_lease(given: Sequence[str]) -> dict[str, list[str]]:
             )
         grants.setdefault(capability, []).append(pattern)
     return grants
+
+
+def lease_items(asks: Sequence[str]) -> list[str]:
+    """Return the items of a lease for what may be asked for.
+
+    Raises:
+        CommandError: an item is malformed, or nobody can be asked for its capability.
+    """
+    for text in asks:
+        capability, equals, pattern = text.partition("=")
+        if not (capability in ASKABLE and equals and pattern):
+            raise CommandError(
+                f"--ask {text} is not CAP=PATTERN, such as fs.write=/srv/**; CAP is one of"
+                f" {', '.join(ASKABLE)}"
+            )
+    return [f"{ASK}{text}" for text in asks]
 
 
 def parse_budget(given: Sequence[str]) -> dict[str, str]:
