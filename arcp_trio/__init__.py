@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from arcp_trio.client.question_handling import QuestionHandler
     from arcp_trio.client.questions import Question
     from arcp_trio.front.serve import serve
+    from arcp_trio.proxies.acp.agent import acp_agent
     from arcp_trio.proxies.stdio import stdio_agent
     from arcp_trio.runtime.access import Authenticator, Policy, StaticTokens
     from arcp_trio.runtime.clock import Clock, SystemClock
@@ -215,6 +216,7 @@ __all__ = [
     "Workers",
     "WrongPath",
     "__version__",
+    "acp_agent",
     "connect",
     "serve",
     "stdio_agent",
@@ -246,6 +248,7 @@ _NAMES: Final = {
     "client.question_handling": ("QuestionHandler",),
     "client.questions": ("Question",),
     "front.serve": ("serve",),
+    "proxies.acp.agent": ("acp_agent",),
     "proxies.stdio": ("stdio_agent",),
     "runtime.access": ("Authenticator", "Policy", "StaticTokens"),
     "runtime.clock": ("Clock", "SystemClock"),

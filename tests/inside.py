@@ -8,6 +8,7 @@ runtime that a check must find. A unit test of one module imports that module.
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -48,6 +49,12 @@ class Inbox:
 def live_jobs(runtime: Runtime) -> set[str]:
     """Return the ids of the jobs in memory, whose ends are not stored yet."""
     return set(runtime._jobs.live)
+
+
+def jobs_in_memory() -> int:
+    """Return how many jobs there are in this process, ended or not."""
+    gc.collect()
+    return sum(isinstance(each, Job) for each in gc.get_objects())
 
 
 def job_of(context: JobContext) -> object:

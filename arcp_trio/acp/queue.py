@@ -39,6 +39,9 @@ log = logging.getLogger(__name__)
 
 R = TypeVar("R", bound=Request)
 
+OutsideHandler: TypeAlias = "Callable[[Session, Update | Request], Awaitable[object]]"
+"""What is called with what comes outside of turns."""
+
 
 @frozen
 class Handlers:
@@ -48,6 +51,9 @@ class Handlers:
     files: Handler[FileRequest]
     terminals: Handler[TerminalRequest]
     on_update: UpdateHandler | None
+    outside: OutsideHandler | None = None
+    """Called with each update that belongs to no turn, and with each request that is to be seen in
+    the stream of its turn and has none; in order, one at a time for each session."""
 
     def of(self, kind: type[Request]) -> Handler[Request]:
         """Return the handler of one kind of requests."""
@@ -189,9 +195,11 @@ class SessionQueue:
         match item.what:
             case Update() as update:
                 await self._tell(session, update)
+                if item.turn is None:
+                    await self._see_outside(session, update)
                 return item.turn is not None and item.turn.put(update, item.size)
             case Request() as request:
-                return self._hand_over(request, item)
+                return await self._hand_over(session, request, item)
             case SentRequest() as sent:
                 sent.settled.set()
                 if item.turn is not None:
@@ -209,7 +217,19 @@ class SessionQueue:
                 "update handler failed", extra={"session": session.id, "kind": update.kind}
             )
 
-    def _hand_over(self, request: Request, item: _Item) -> bool:
+    async def _see_outside(self, session: Session, what: Update | Request) -> bool:
+        """Return whether the program has taken it."""
+        outside = self.surroundings.handlers.outside
+        if outside is None:
+            return False
+        try:
+            await outside(session, what)
+        except Exception:
+            log.exception("handler failed", extra={"session": session.id})
+            return False
+        return True
+
+    async def _hand_over(self, session: Session, request: Request, item: _Item) -> bool:
         if request.answered:
             return False
         if request.method == PERMISSION and item.turn is not None and item.turn.stopping:
@@ -219,7 +239,8 @@ class SessionQueue:
         if handler is None or isinstance(handler, Stream):
             if item.turn is not None and item.turn.put(request, item.size):
                 return True
-            request.give_up()
+            if item.turn is not None or not await self._see_outside(session, request):
+                request.give_up()
             return False
         name = f"handler of {request.method}"
         self.surroundings.nursery.start_soon(_handle, request, handler, name=name)

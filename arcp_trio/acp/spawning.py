@@ -85,23 +85,41 @@ async def spawn(
         raise TypeError("the command must be a list: the program and its arguments")
     need_trio("arcp_trio.acp.spawn")
     handlers = Handlers(permission, files, terminals, on_update)
+    name = Path(command[0]).name
     starting = stdio.spawn(
         command,
         max_bytes=limits.line_bytes,
         cwd=cwd,
-        environment=_environment() if environment is None else environment,
+        environment=own_environment() if environment is None else environment,
         keep_stderr=True,
         leave_seconds=limits.leave_seconds,
         terminate_seconds=limits.terminate_seconds,
     )
-    async with tasks_beside() as nursery, starting as child:
-        program = _Program(child, Path(command[0]).name, on_stderr, limits)
+    async with (
+        starting as child,
+        speaking_with(child, name, handlers, limits, on_stderr, client_info) as agent,
+    ):
+        yield agent
+
+
+@asynccontextmanager
+async def speaking_with(
+    child: stdio.ChildProcess,
+    name: str,
+    handlers: Handlers,
+    limits: Limits,
+    on_stderr: ErrorHandler | None = None,
+    client_info: Mapping[str, Json] | None = None,
+) -> AsyncGenerator[Agent, None]:
+    """Speak with a program for the length of the block; the caller has started it and ends it."""
+    program = _AgentProgram(child, name, on_stderr, limits)
+    async with tasks_beside() as nursery:
         nursery.start_soon(program.read_errors, name="errors of an ACP agent")
         async with speaking(child.transport, program, handlers, limits, client_info) as agent:
             yield agent
 
 
-class _Program:
+class _AgentProgram:
     """An agent's process, from outside: its errors, and its end."""
 
     def __init__(
@@ -155,7 +173,8 @@ def _how_it_ended(status: int | None) -> str:
     return f"was ended by {signal.Signals(-status).name if known else f'signal {-status}'}"
 
 
-def _environment() -> dict[str, str]:
+def own_environment() -> dict[str, str]:
+    """Return the variables of this process that say where and for whom a program runs."""
     return {
         name: value
         for name, value in os.environ.items()

@@ -69,6 +69,11 @@ class Turn:
         return self._over and not self._waiting
 
     @property
+    def ended(self) -> bool:
+        """Whether everything that the turn brings is known; some of it may not be taken yet."""
+        return self._over
+
+    @property
     def stop_reason(self) -> str | None:
         """Why the agent has ended the turn; None before, and if the turn has failed."""
         return self._stop_reason

@@ -124,6 +124,13 @@ class Limits:
     question_bytes: int = 64 * 1024
     """Of all questions of one job that wait for an answer: listings repeat them."""
 
+    agent_start_seconds: float = 60
+    """From the start of an agent's program to its session, for agents that speak ACP."""
+    agent_line_bytes: int = 32 * MIB
+    """A line that such a program writes; a longer one ends its job."""
+    agent_requests: int = 64
+    """Requests of such a program that have no answer yet; further ones are refused."""
+
     issue_seconds: float = 10
     """How long an upstream may take to issue a job's credentials before the job is refused."""
     revoke_seconds: float = 5

@@ -73,6 +73,8 @@ class Metrics:
     """How often the loop was held for more than a moment."""
     finished: dict[str, int] = attrs.field(factory=lambda: dict.fromkeys(ENDS, 0))
     """Jobs by how they ended."""
+    begun_again: int = 0
+    """Calls of durable jobs' agents after a restart."""
     refusals: dict[str, int] = attrs.field(
         factory=lambda: dict.fromkeys(sorted([*CODES, OTHER]), 0)
     )

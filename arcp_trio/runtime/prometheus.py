@@ -54,6 +54,17 @@ def _lines(core: Core, sessions: Sessions, connections: int) -> Iterator[str]:
         "Jobs that have ended, by their final status.",
         _by("outcome", metrics.finished),
     )
+    yield from _family(
+        "arcp_durable_jobs",
+        "gauge",
+        "Durable jobs that have not ended.",
+        _by("state", _durable_states(jobs)),
+    )
+    yield from _counter(
+        "arcp_jobs_begun_again_total",
+        "Durable jobs that went on after a restart of the runtime.",
+        metrics.begun_again,
+    )
     yield from _counter("arcp_events_total", "Events that jobs have emitted.", metrics.events)
     yield from _counter("arcp_event_bytes_total", "Bytes of these events.", metrics.event_bytes)
     yield from _gauge(
@@ -140,6 +151,14 @@ def _most_used(usages: Usages) -> Iterable[Sample]:
 def _states(jobs: Jobs) -> Mapping[str, int]:
     counted = Counter(job.status for job in jobs.live.values() if job.accepted)
     return {status: counted[status] for status in (Status.PENDING, Status.RUNNING)}
+
+
+def _durable_states(jobs: Jobs) -> Mapping[str, int]:
+    durable = [job for job in jobs.live.values() if job.accepted and job.memory.durable]
+    suspended = sum(job.suspended for job in durable)
+    waiting = sum(job.memory.waits and not job.suspended for job in durable)
+    running = len(durable) - suspended - waiting
+    return {"running": running, "waiting": waiting, "suspended": suspended}
 
 
 def _threads(jobs: Jobs) -> Mapping[str, int]:

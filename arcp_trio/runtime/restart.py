@@ -21,7 +21,7 @@ from arcp_trio.wire.timestamps import rfc3339
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.core import Core
-    from arcp_trio.runtime.job.durable.again import Beginnings
+    from arcp_trio.runtime.job.durable.beginnings import Beginnings
     from arcp_trio.runtime.job.job import Job
     from arcp_trio.runtime.job.jobs import Jobs
     from arcp_trio.runtime.job.outcome import Outcome

@@ -19,7 +19,7 @@ from arcp_trio.runtime.credentials.provisioner import Provisioner
 from arcp_trio.runtime.credentials.revocation import Revoker
 from arcp_trio.runtime.job import leftovers
 from arcp_trio.runtime.job.agents import Agents
-from arcp_trio.runtime.job.durable.again import Beginnings
+from arcp_trio.runtime.job.durable.beginnings import Beginnings
 from arcp_trio.runtime.job.granting import reserved_paths
 from arcp_trio.runtime.job.jobs import Jobs
 from arcp_trio.runtime.limits import Limits

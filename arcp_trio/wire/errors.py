@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, Self
+
+from arcp_trio.wire.plain_text import one_line
 
 _QUOTE_LIMIT: Final = 80  # characters of a peer's own text that an error message repeats
 
@@ -185,6 +187,11 @@ class Unanswered(ArcpError):
     """Nobody has answered a question in time."""
 
     code = "TIMEOUT"
+
+    @classmethod
+    def to(cls, prompt: str) -> Self:
+        """Return the error for this question."""
+        return cls(f"nobody has answered in time: {one_line(prompt, _QUOTE_LIMIT)}")
 
 
 class JobError(InternalError):

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from arcp_trio.cli.client.lease_advice import missing_options
+from arcp_trio.cli.client.lease_advice import joined_pattern, missing_options
 from arcp_trio.wire.json import JsonObject
 from tests.cli.clients import HOSTILE, Commands
 
 DENIED = "PERMISSION_DENIED"
 BEYOND = "LEASE_SUBSET_VIOLATION"
+LISTS: JsonObject = {"fs.read": ["/a,/b", 7], "tool.call": "a,b"}
 
 
 def lacking(commands: Commands, agent: str) -> str:
@@ -41,6 +42,18 @@ def test_a_refusal_that_the_agent_catches(commands: Commands) -> None:
     done = commands.run("submit", "shopper")
     assert done.code == 0
     assert done.err.splitlines()[-1] == "the lease lacks: --lease tool.call=shop.buy"
+
+
+@pytest.mark.real_tcp
+def test_patterns_joined_by_commas(commands: Commands) -> None:
+    """A list where one pattern stands is called one pattern, if it was to allow what is refused."""
+    done = commands.run("submit", "caller", "--lease", "tool.call=search,copy")
+    *_, lacks, joined, _ = done.err.splitlines()
+    assert lacks == "the lease lacks: --lease tool.call=copy"
+    assert joined == "the lease: tool.call=search,copy is one pattern; give --lease once for each"
+    assert joined_pattern(DENIED, {"capability": "fs.read", "target": "/c"}, LISTS) is None
+    assert joined_pattern(BEYOND, {"capability": "fs.read", "target": "/a"}, LISTS) is None
+    assert joined_pattern(DENIED, "strange", LISTS) is None
 
 
 def test_what_the_lease_has_already() -> None:

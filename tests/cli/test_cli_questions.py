@@ -90,7 +90,7 @@ def test_what_is_no_answer_is_asked_again(asking: Commands) -> None:
     with terminal(asking, "submit", "asker", "--input", OPEN, LEASE) as on:
         on.wait_for("answer: ")
         on.type("many\n")
-        on.wait_for("this is not an answer: expected integer @ $.payload.answer")
+        on.wait_for("this is not an answer: expected integer")
         on.wait_for('the answer is {"type":"integer","minimum":1}')
         while on.raw.count("answer: ") < 3:
             on.read_more()
@@ -224,5 +224,5 @@ def test_a_refused_answer(asking: Commands) -> None:
     job_id = asking.detached("asker", "--input", CHOICE, LEASE)
     waiting(asking, job_id)
     said = asking.refused(1, "answer", job_id, "perhaps")
-    assert said == ("refused: INVALID_REQUEST: expected one of 'yes', 'no' @ $.payload.answer")
+    assert said == ("refused: INVALID_REQUEST: answer: expected one of 'yes', 'no'")
     assert asking.run("answer", job_id, "yes").code == 0

@@ -194,7 +194,7 @@ def test_an_input_that_is_too_large(commands: Commands, tmp_path: Path) -> None:
 def test_advice_is_given_where_it_fits(commands: Commands) -> None:
     """The advice on quotes is not given for JSON that cannot be sent."""
     refused = commands.refused(2, "submit", "echo", "--input", '{"n": 99999999999999999999}')
-    assert refused == "--input cannot be sent: integer beyond 64 bits @ $.n"
+    assert refused == "--input cannot be sent: n: integer beyond 64 bits"
 
 
 @pytest.mark.parametrize(

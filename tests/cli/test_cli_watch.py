@@ -39,6 +39,11 @@ def test_cancel_and_wait(commands: Commands) -> None:
     assert (done.code, done.out) == (0, "")
     assert done.err == f"{job_id} is being cancelled\n{job_id} has ended: cancelled\n"
     assert job_id in commands.run("jobs", "--status", "cancelled").out
+    again = commands.run("cancel", job_id, "--wait")
+    assert (again.code, again.err) == (0, f"{job_id} has ended: cancelled\n")
+    job_id = commands.run("submit", "echo", "--detach").out.strip()
+    commands.run("watch", job_id)
+    assert "has ended: success" in commands.refused(1, "cancel", job_id, "--wait")
 
 
 @pytest.mark.parametrize("as_json", [False, True])

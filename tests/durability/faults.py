@@ -99,7 +99,7 @@ class _Faulty(sqlite3.Connection):
 async def passing_time(clock: MockClock, store: Store) -> AsyncGenerator[None, None]:
     """Let virtual time pass, but not while the store's threads are at work."""
     assert isinstance(store, SqliteStore)
-    limiters = store._writes, store._thread.limiter, store._checkpoints
+    limiters = store._writes.limiter, store._thread.limiter, store._checkpoints
 
     async def go_on() -> None:
         while True:

@@ -10,11 +10,13 @@ import attrs
 import trio
 
 from arcp_trio.store.writes import Write
-from arcp_trio.testing import TrioClock
-from arcp_trio.testing.frames import Frame
+from arcp_trio.testing import Peer, TrioClock
+from arcp_trio.testing.frames import TERMINAL, Frame
+from arcp_trio.wire.questions import QUESTION
 from tests.durability.stores import copy_into
-from tests.durable.script import BUDGET, EFFECTS, LEASE, World
+from tests.durable.script import ANSWER, BUDGET, EFFECTS, LEASE, World
 from tests.durable.stage import DurableStore, Life
+from tests.questions.support import WAITING
 
 
 class MortalStore(DurableStore):
@@ -63,7 +65,7 @@ class Story:
                 accepted = await life.peer.submit(
                     "script", lease_request={**LEASE, **BUDGET}, idempotency_key="k"
                 )
-                self.end = await life.peer.until_terminal(accepted["job_id"])
+                self.end = await answer_until_terminal(life.peer, accepted["job_id"])
                 self.commits = store.commits
 
     async def live_through(self, *deaths: int) -> None:
@@ -96,6 +98,30 @@ class Story:
             frame["payload"]["body"] for frame in self.life.events(self.end["job_id"])
         ]
         return "".join(body["data"] for body in bodies if body.get("result_id") == result_id)
+
+
+async def answer_until_terminal(peer: Peer, job_id: str) -> Frame:
+    """Answer what a job asks and has asked, until its end; return its terminal.
+
+    A question may be answered twice: the second answer is refused, and changes nothing.
+    """
+    await peer.send("session.list_jobs", {})
+    while True:
+        frame = await peer.receive()
+        payload, asked = frame["payload"], list[Frame]()
+        if frame["type"] == "session.jobs":
+            asked = [
+                {**question, "job_id": entry["job_id"]}
+                for entry in payload["jobs"]
+                for question in entry.get(WAITING, {"questions": []})["questions"]
+            ]
+        elif frame["type"] == "job.event" and payload["kind"] == QUESTION:
+            asked = [{**payload["body"], "job_id": job_id}]
+        elif frame["type"] in TERMINAL and frame["job_id"] == job_id:
+            return frame
+        for question in asked:
+            ids = {name: question[name] for name in ("job_id", "question_id")}
+            await peer.send("x-vendor.arcp-trio.answer", {**ids, "answer": ANSWER})
 
 
 def remembered(store: DurableStore) -> Counter[str]:

@@ -9,6 +9,7 @@ import trio
 from arcp_trio import Agents, JobContext, Json
 
 LEASE = {"tool.call": ["*"], "agent.delegate": ["*"]}
+ANSWER = "yes"
 BUDGET = {"cost.budget": ["USD:10"]}
 
 
@@ -31,7 +32,7 @@ class World:
         return {"did": what}
 
     async def script(self, job: JobContext) -> None:
-        """Use tools, nested steps, a child, a sleep, money and a streamed result."""
+        """Use tools, nested steps, a child, a sleep, a question, money and a streamed result."""
 
         async def outer() -> Json:
             await job.log("in outer")
@@ -47,13 +48,14 @@ class World:
         child = await job.delegate("child", {"n": 1}, lease={"tool.call": ["*"]})
         await job.status("sleeping")
         await job.sleep(5 * self.seconds)
+        answer = await job.ask("Go on?", options=[ANSWER, "no"])
         second = await job.call_tool("search.web", self.effect, what="second tool")
         async with trio.open_nursery() as nursery:
             for n in range(2):
                 nursery.start_soon(self.side, job, n)
         got = await child.result()
         async with job.stream_result() as out:
-            await out.write(f"{first} {nested} {second} ")
+            await out.write(f"{first} {nested} {answer} {second} ")
             await trio.sleep(self.seconds)
             await out.write(f"{got}")
 
@@ -72,4 +74,4 @@ class World:
 
 
 EFFECTS = {"first tool", "inner", "second tool", "side 0", "side 1", "child's work"}
-RESULT = "{'did': 'first tool'} outer is done {'did': 'second tool'} from the child"
+RESULT = "{'did': 'first tool'} outer is done yes {'did': 'second tool'} from the child"

@@ -12,7 +12,7 @@ from arcp_trio import Agents, Limits, MemoryStore, Policy, Provisioner, Runtime
 from arcp_trio.testing import Peer, TrioClock, WireRecorder, open_peers
 from arcp_trio.testing.frames import TERMINAL, Frame
 from arcp_trio.transport import TransportClosed
-from arcp_trio.wire.features import ALL_FEATURES
+from arcp_trio.wire.features import ALL_FEATURES, CLIENT_FEATURES
 from tests.durability.stores import copy_into
 from tests.durable.comparing import in_short
 from tests.stage import make_runtime
@@ -77,7 +77,7 @@ class Life:
                 peers.recorder = before._recorder
             peer = await peers.connect()
             resume = None if before is None else before.peer.resume_from()
-            await peer.hello(features=ALL_FEATURES, resume=resume)
+            await peer.hello(features=CLIENT_FEATURES, resume=resume)
             yield cls(runtime, store, peer, peers.recorder, clock, peers.connect)
 
     async def until_told(self, job_id: str, text: str) -> None:

@@ -9,10 +9,10 @@ import attrs
 import pytest
 import trio
 
-from arcp_trio import connect
+from arcp_trio import JobHandle, connect
 from tests.durable.comparing import FROM_INSIDE, in_short, outside
 from tests.durable.process import TOKEN, Server, server_in
-from tests.durable.script import BUDGET, EFFECTS, LEASE, RESULT
+from tests.durable.script import ANSWER, BUDGET, EFFECTS, LEASE, RESULT
 
 pytestmark = pytest.mark.real_tcp
 
@@ -42,10 +42,17 @@ async def run(folder: Path, die_at: int = 0, *, behind: bool = False) -> Seen:
                     job = await client.submit(
                         "script", lease={**LEASE, **BUDGET}, idempotency_key="k"
                     )
+                    nursery.start_soon(answer_all, job)
                     told = [in_short(event.kind, event.body) async for event in job.events()]
                     result = await job.result()
                 nursery.cancel_scope.cancel()
             return Seen(told, result, Counter(server.effects), len(deaths))
+
+
+async def answer_all(job: JobHandle) -> None:
+    """Answer what a job asks, through all deaths."""
+    async for question in job.questions():
+        await question.answer(ANSWER)
 
 
 async def revive(server: Server, deaths: list[int]) -> None:

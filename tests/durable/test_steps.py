@@ -13,7 +13,11 @@ import trio
 from trio.testing import MockClock
 
 from arcp_trio import Agents, JobContext, Json, Retry
+from arcp_trio.testing import open_pair
+from arcp_trio.testing.peer import TEST_TOKEN
 from tests.durable.stage import Life, result
+from tests.jobs.doer import SteppedClock
+from tests.stage import make_runtime
 
 LEASE = {"tool.call": ["*"]}
 BOTH = pytest.mark.parametrize("durable", [True, False], ids=["durable", "plain"])
@@ -247,6 +251,31 @@ async def test_an_error_is_not_kept(autojump_clock: MockClock) -> None:
     async with Life.begin(agents, left, before=life) as second:
         assert result(await second.peer.until_terminal(job_id)) == ["a", "b"]
     assert calls == ["a", "b", "b"]
+
+
+@BOTH
+async def test_a_machine_that_sleeps(autojump_clock: MockClock, *, durable: bool) -> None:
+    """A sleep is over by the wall clock, which goes on while Trio's clock stands still."""
+    agents, clock = Agents(), SteppedClock()
+
+    @agents.agent("agent", durable=durable)
+    async def agent(job: JobContext) -> Json:
+        began = trio.current_time()
+        await job.sleep(1_000)
+        return round(trio.current_time() - began)
+
+    async with (
+        make_runtime(agents, clock=clock) as runtime,
+        open_pair(runtime, token=TEST_TOKEN) as client,
+    ):
+        job = await client.submit("agent")
+        await trio.sleep(100)
+        clock.step = 850
+        assert 150 <= await job.result() <= 210
+        job = await client.submit("agent")
+        await trio.sleep(100)
+        clock.step = 0
+        assert await job.result() == 1_000
 
 
 @BOTH

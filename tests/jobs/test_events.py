@@ -52,7 +52,8 @@ async def test_any_kind_can_be_emitted(
         return None
 
     await play(runtime, peer, act)
-    assert said(peer) == [*before, (kind, body)]
+    # A call that is left open is ended with the job.
+    assert said(peer)[: len(before) + 1] == [*before, (kind, body)]
 
 
 @pytest.mark.parametrize(

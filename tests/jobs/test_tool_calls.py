@@ -321,3 +321,31 @@ async def test_the_client_reads_the_same_error_as_the_agent(
         _, bodies = await doer.whole(peer, job_id)
     assert [answer(bodies)["error"]["message"]] == said
     assert "shell.run" in said[0]
+
+
+@pytest.mark.parametrize("ended_by", ["return", "error", "cut off"])
+async def test_a_call_that_is_left_open_ends_with_the_job(
+    runtime: Runtime, ended_by: str, autojump_clock: MockClock
+) -> None:
+    """A call that was told by hand and not ended has a result before the job's end."""
+
+    async def act(job: JobContext) -> Json:
+        for call_id in ("ended", "open"):
+            await job.emit("tool_call", {"tool": "t", "call_id": call_id})
+        await job.emit("tool_result", {"call_id": "ended", "result": 1})
+        if ended_by == "error":
+            raise JobError("no")
+        if ended_by == "cut off":
+            with trio.CancelScope(shield=True):
+                await trio.sleep(100)
+
+    async with open_peer(runtime) as peer:
+        await peer.hello()
+        job_id = await start(runtime, peer, act, lease_request={})
+        if ended_by == "cut off":
+            await trio.sleep(1)
+            await peer.send("job.cancel", {"job_id": job_id})
+        _, bodies = await doer.whole(peer, job_id)
+    results = [body for body in bodies if "tool" not in body]
+    assert [body["call_id"] for body in results] == ["ended", "open"]
+    assert results[1]["error"]["code"] == "CANCELLED"

@@ -61,6 +61,9 @@ HIT_BY = {
         "jobs/test_submit.py::test_one_principal_does_not_use_up_the_places_of_another"
     ),
     "jobs": "jobs/test_submit.py::test_jobs_past_a_limit_are_refused_until_one_ends",
+    "agent_start_seconds": "proxies/acp/test_bounds.py::test_a_program_that_does_not_begin",
+    "agent_line_bytes": "proxies/acp/test_bounds.py::test_a_line_has_a_bound",
+    "agent_requests": "proxies/acp/test_bounds.py::test_requests_by_the_thousand",
     "agent_threads": "jobs/test_outside.py::test_all_threads_together_are_bounded",
     "agent_threads_per_principal": (
         "jobs/test_outside.py::test_the_threads_of_a_principal_are_bounded"

@@ -7,12 +7,13 @@ from pathlib import Path
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from arcp_trio import JobContext, JobError, __version__
+from arcp_trio import Agents, JobContext, JobError, Limits, __version__
 from arcp_trio.store.sqlite import SqliteStore
 from arcp_trio.testing import open_peer
 from tests.credentials.runtimes import LEASE, SafeStore, provided
 from tests.credentials.upstream import Upstream, down
 from tests.durability.support import agents
+from tests.durable.stage import Life
 from tests.inside import SWEEP_SECONDS
 from tests.metrics import NAMING_PRINCIPALS, scrape
 from tests.sessions.support import Stage, open_stage
@@ -24,6 +25,8 @@ TYPES = {
     "arcp_jobs": "gauge",
     "arcp_agent_threads": "gauge",
     "arcp_jobs_finished_total": "counter",
+    "arcp_durable_jobs": "gauge",
+    "arcp_jobs_begun_again_total": "counter",
     "arcp_events_total": "counter",
     "arcp_event_bytes_total": "counter",
     "arcp_session_lag_events_max": "gauge",
@@ -180,6 +183,37 @@ async def test_events_are_counted_with_their_bytes(autojump_clock: MockClock) ->
         metrics = scrape(stage.runtime)
         assert metrics("events_total") == 75
         assert 75 * 1_000 < metrics("event_bytes_total") < 75 * 1_400
+
+
+async def test_durable_jobs_are_counted_by_what_they_wait_for(autojump_clock: MockClock) -> None:
+    """They run, wait for their turn after a restart, and are suspended at the runtime's end."""
+    durable_agents = Agents()
+
+    @durable_agents.agent("sleeper", durable=True)
+    async def sleeper(job: JobContext) -> None:
+        await job.sleep(1_000)
+
+    async with Life.begin(durable_agents) as life:
+        for _ in range(3):
+            await life.peer.submit("sleeper")
+        await trio.sleep(1)
+        assert durable(life) == (3, 0, 0)
+        left = life.killed()
+    limits = Limits(jobs_begun_per_second=1)
+    async with Life.begin(durable_agents, left, before=life, limits=limits) as life:
+        await trio.sleep(0.5)
+        assert durable(life) == (1, 2, 0)
+        await trio.sleep(3)
+        assert durable(life) == (3, 0, 0)
+        assert scrape(life.runtime)("jobs_begun_again_total") == 3
+        await life.runtime.shutdown()
+        assert durable(life) == (0, 0, 3)
+
+
+def durable(life: Life) -> tuple[float, ...]:
+    """Return how many durable jobs run, wait, and are suspended."""
+    states = ("running", "waiting", "suspended")
+    return tuple(scrape(life.runtime)("durable_jobs", state=state) for state in states)
 
 
 # -- credentials

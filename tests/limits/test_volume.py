@@ -14,7 +14,7 @@ from arcp_trio.testing import Peer
 from tests.durability.stores import TABLES
 from tests.durability.story import World
 from tests.footprint import tasks
-from tests.inside import claimed_keys, live_jobs
+from tests.inside import claimed_keys, jobs_in_memory, live_jobs
 from tests.metrics import scrape
 from tests.reading import next_unrecorded
 
@@ -111,6 +111,37 @@ async def test_submits_that_are_refused(count: int, autojump_clock: MockClock) -
         assert kept(world) == held
         assert claimed_keys(world.runtime) == 0
         assert len(live_jobs(world.runtime)) == 1
+
+
+@sizes(200, 10_000)
+async def test_the_children_of_one_job(count: int, autojump_clock: MockClock) -> None:
+    """Children that have ended leave memory while their parent goes on; all results can be read."""
+    world = world_of()
+
+    @world.runtime.agent("parent")
+    async def parent(job: JobContext) -> list[int]:
+        before = jobs_in_memory()
+        children = [await job.delegate("echo", number) for number in range(10)]
+        for number in range(10, count):
+            children.append(await job.delegate("echo", number))
+            await children[number].result()
+        more = jobs_in_memory() - before
+        return [more, *[await child.result() for child in children]]
+
+    async with world.runtime:
+
+        @world.runtime.agent("echo")
+        async def echo(job: JobContext) -> Any:
+            return job.input
+
+        peer = await entered(world)
+        await peer.submit("parent", lease_request={"agent.delegate": ["*"]})
+        result: Any = None
+        while not isinstance(result, list):  # the children end first, with their numbers
+            result = (await next_unrecorded(peer, "job.result"))["payload"]["result"]
+        more, *results = result
+        assert more < 100
+        assert results == list(range(count))
 
 
 @sizes(20, 2_000)

@@ -181,7 +181,8 @@ class Client:
     def _drop(self, *, losing: bool) -> None:
         if self._line is not None:
             self._line.cut(losing=losing)
-            self._dropped = trio.current_time()
+            if self._racing is None:  # else the session may be attached to the other resume's
+                self._dropped = trio.current_time()
         self._gone()
 
     def _leave(self) -> None:

@@ -17,7 +17,17 @@ from hypothesis import strategies as st
 
 from tests import defects
 from tests.inside import set_back_pressure_lag, small_steps
-from tests.ordering.programs import Program, observations, overflows, programs
+from tests.ordering.programs import (
+    Bounds,
+    Drop,
+    Outlast,
+    Pause,
+    Program,
+    Resume,
+    observations,
+    overflows,
+    programs,
+)
 from tests.ordering.world import carry_out
 
 EXAMPLES = 2_000
@@ -54,6 +64,26 @@ def test_any_schedule(program: Program, turns: object) -> None:
 def test_very_many_schedules(program: Program, turns: object) -> None:
     """The same holds for as many schedules as fit into some minutes."""
     carry_out(program)
+
+
+_OVERTAKEN = Program(
+    bounds=Bounds(1, 1, 1, 1, 1),
+    features=(("ack",), ("ack",)),
+    steps=(
+        Drop(0, losing=True),
+        Pause(0.01),
+        Resume(0, 0, token_before=False, short=False, unheard=True),
+        Resume(0, 0, token_before=False, short=False, unheard=False),
+        Outlast(0),
+    ),
+)
+
+
+@settings(_schedules, max_examples=100)
+@given(_turns)
+def test_a_resume_that_is_overtaken_takes_the_session_over(turns: object) -> None:
+    """Of two resumes at once the later one to arrive has the session, for as long as it is open."""
+    carry_out(_OVERTAKEN)
 
 
 @pytest.mark.timeout(600)

@@ -36,6 +36,12 @@ async def asker(job: JobContext) -> Json:
         return {"class": type(error).__name__, "text": str(error)}
 
 
+@agents.agent("trusting")
+async def trusting(job: JobContext) -> Json:
+    """Ask, and catch nothing."""
+    return await job.ask(**job.input)
+
+
 @agents.agent("crowd")
 async def crowd(job: JobContext) -> Json:
     """Ask all that the input lists at once, and return the answers by prompt."""

@@ -77,6 +77,17 @@ async def test_nobody_answers_in_time(autojump_clock: MockClock) -> None:
         assert (kind, body["error"]["code"]) == ("tool_result", "TIMEOUT")
 
 
+async def test_an_agent_that_counts_on_an_answer(autojump_clock: MockClock) -> None:
+    """Its job fails in words that name the question: it has not run for too long itself."""
+    async with AskingStage.asking() as stage:
+        peer = await stage.welcomed()
+        given = {"prompt": "Publish?", "expires_in": 30}
+        job = await peer.submit("trusting", given, lease_request=MAY_ASK)
+        end = (await peer.until_terminal(job["job_id"]))["payload"]
+        assert (end["final_status"], end["code"]) == ("error", "INTERNAL_ERROR")
+        assert end["message"] == "nobody has answered in time: Publish?"
+
+
 async def test_a_lease_without_people(autojump_clock: MockClock) -> None:
     """A job whose lease does not allow `human.ask` is refused, and nobody is asked."""
     async with AskingStage.asking() as stage:

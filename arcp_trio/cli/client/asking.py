@@ -8,7 +8,7 @@ import trio
 
 from arcp_trio import InvalidRequest, Question
 from arcp_trio.cli.client.screen import Screen
-from arcp_trio.cli.errors import PROGRAM
+from arcp_trio.cli.errors import PROGRAM, plainly
 from arcp_trio.cli.text import safe_line, safe_lines
 from arcp_trio.wire import json
 from arcp_trio.wire.errors import ArcpError, JobNotFound
@@ -41,7 +41,8 @@ class Asking:
         try:
             await question.answer(typed_answer(question, _chosen(question, typed)))
         except InvalidRequest as error:
-            await self._screen.add([safe_line(f"this is not an answer: {error.message}")])
+            fault = plainly(error.message, within="$.payload.answer")
+            await self._screen.add([safe_line(f"this is not an answer: {fault}")])
             return False
         except JobNotFound:
             await self._screen.add(["the question is over"])

@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Final, TypeGuard
 
 from arcp_trio import Event
-from arcp_trio.cli.client.lease_advice import missing_options
+from arcp_trio.cli.client.lease_advice import joined_pattern, missing_options
 from arcp_trio.cli.client.purse import Purse
 from arcp_trio.cli.text import fitted, safe_line, safe_lines
 from arcp_trio.wire.events import REMAINING
@@ -63,6 +63,8 @@ class Teller:
         self._purse = Purse()
         self._missing: dict[str, None] = {}
         """The options of `submit` that the lease lacks, in the order in which this was found."""
+        self._joined: str | None = None
+        """A pattern of the lease that was meant to be several."""
         self._streamed = 0
         self._tellers: dict[str, Callable[[JsonObject], list[str]]] = {
             "log": self._log,
@@ -108,11 +110,16 @@ class Teller:
         lines += [paint(text, "yellow", colours=self._colours) for text in self._purse.unbounded()]
         if self._missing:
             lines += self._line("the lease lacks", " ".join(self._missing), "yellow")
+        if self._joined is not None:
+            said = f"{self._joined} is one pattern; give --lease once for each"
+            lines += self._line("the lease", said, "yellow")
         return lines
 
     def refused(self, error: JsonObject) -> None:
         """Note an error of the job, or of one of its operations."""
-        for option in missing_options(_text(error, "code"), error.get("details"), self._lease):
+        code, details = _text(error, "code"), error.get("details")
+        self._joined = self._joined or joined_pattern(code, details, self._lease)
+        for option in missing_options(code, details, self._lease):
             if len(self._missing) < _MOST_MISSING:
                 self._missing[option] = None
 

@@ -26,6 +26,21 @@ def missing_options(code: str, details: JsonValue, lease: Mapping[str, JsonValue
     return options if all(options) else []
 
 
+def joined_pattern(code: str, details: JsonValue, lease: Mapping[str, JsonValue]) -> str | None:
+    """Return the item of `lease` that would allow what was refused if its commas separated."""
+    match details:
+        case {"capability": str(capability), "target": str(target)} if (
+            code == PermissionDenied.code
+        ):
+            for pattern in list_in(lease.get(capability)):
+                parts: list[JsonValue] = [*pattern.split(",")] if isinstance(pattern, str) else []
+                if len(parts) > 1 and _allows({capability: parts}, capability, target):
+                    return f"{capability}={pattern}"
+        case _:
+            pass
+    return None
+
+
 def _option(missing: JsonValue, lease: Mapping[str, JsonValue]) -> str:
     match missing:
         case {"capability": str(capability), "target": str(target)}:

@@ -24,7 +24,7 @@ from arcp_trio.cli.client.options import SubmitOptions
 from arcp_trio.cli.client.output import STDOUT, json_line
 from arcp_trio.cli.client.runner import refused, run_client
 from arcp_trio.cli.client.signals import Interrupts
-from arcp_trio.cli.errors import CommandError, ExitCode, reason
+from arcp_trio.cli.errors import CommandError, ExitCode, plainly, reason
 from arcp_trio.wire import json
 from arcp_trio.wire.errors import AgentNotAvailable, InvalidRequest
 from arcp_trio.wire.json import JsonValue, dumps
@@ -146,8 +146,7 @@ def read_input(given: str | None) -> JsonValue:
     try:
         return json.loads(text)
     except InvalidRequest as error:
-        # The whole input is what is wrong, which needs no path.
-        fault = error.message.removesuffix(" @ $")
+        fault = plainly(error.message)
         if text is given and not text.startswith(_STRUCTURED) and fault.startswith(_NO_JSON):
             raise CommandError(_not_json(text)) from error
         bare = text is given and '"' not in text and fault.startswith(_NO_JSON)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from arcp_trio.runtime.job import outcome
 from arcp_trio.runtime.wake import Wake
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.job.job import Job
+
+
+MOST_ENDED: Final = 64
+"""How many children that have ended are kept in memory."""
 
 
 class Children:
@@ -38,8 +42,14 @@ class Children:
         self._one_left.set()
 
     def remember(self, child: Job) -> None:
-        """Keep a child in memory for its result, even after its end."""
+        """Keep a child in memory for its result, even after its end.
+
+        Of children that have ended the newest are kept; results of others are read from the store.
+        """
         self._remembered[child.id] = child
+        if len(self._remembered) - len(self._jobs) > MOST_ENDED:
+            ended = (each for each in self._remembered if each not in self._jobs)
+            del self._remembered[next(ended)]
 
     def remembered(self, child_id: str) -> Job | None:
         """Return a child that this run of the agent has delegated to."""

@@ -139,7 +139,7 @@ class AwaitableContext(DurableCalls):
         if not asked["known"]:
             self._go_live()
         if "answer" not in asked:
-            raise Unanswered("nobody has answered the question in time")
+            raise Unanswered.to(prompt)
         return asked["answer"]
 
     # -- events (§8.2)

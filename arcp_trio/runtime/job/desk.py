@@ -78,6 +78,14 @@ class Desk:
 
     # -- at once
 
+    def limits(self) -> Mapping[str, JsonLike]:
+        """Return the runtime's limits, by name."""
+        return attrs.asdict(self.job.core.limits)
+
+    def grace(self) -> float:
+        """Return how many seconds the agent has to stop in, once the job is to end."""
+        return self.job.agent_run.grace
+
     def budget(self) -> Mapping[str, Decimal]:
         """Return the rest of the job's own budget."""
         return self.job.authority.budget.remaining

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -12,6 +13,7 @@ from arcp_trio.runtime.job.refusing import refuse_if_ended
 from arcp_trio.runtime.job.result_chunks import ResultChunks
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.wire import events
+from arcp_trio.wire.errors import ArcpError, JobCancelled
 from arcp_trio.wire.event_bodies import ResultChunkBody
 from arcp_trio.wire.events import InvalidEvent
 from arcp_trio.wire.questions import QUESTION
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
 
     from arcp_trio.runtime.job.job import Job
     from arcp_trio.wire.json import JsonLike
+
+MOST_OPEN_CALLS: Final = 10_000
+"""Calls that one job is known to have begun and not ended, at most; they are ended in one step."""
 
 EMITS_PER_CHECKPOINT: Final = 64
 """How many emits of a job one checkpoint is for; the others only look for cancellation."""
@@ -65,6 +70,8 @@ def add_event(
         return
     charged = costs.charge(job, body) if kind == "metric" else None
     _append(job, kind, body, payload, once=telling is not Telling.ALWAYS)
+    if kind in ("tool_call", "tool_result"):
+        _note_call(job, kind, body["call_id"])
     if kind == "metric":
         costs.keep_spent(job)
     if kind != "result_chunk":
@@ -72,6 +79,22 @@ def add_event(
     if charged is not None:
         for each, metric in costs.remaining(job, charged):
             _append(each, "metric", metric, _encoded(each, "metric", metric))
+
+
+def _note_call(job: Job, kind: str, call_id: JsonLike) -> None:
+    assert isinstance(call_id, str), "the body was checked"
+    if kind == "tool_result":
+        job.open_calls.discard(call_id)
+    elif len(job.open_calls) < MOST_OPEN_CALLS:
+        job.open_calls.add(call_id)
+
+
+def close_calls(job: Job) -> None:
+    """End the calls that have no result, as the job is about to end (§8.2)."""
+    error = JobCancelled("the job has ended before this call").payload()
+    for call_id in sorted(job.open_calls):
+        with suppress(ArcpError):  # an id may leave no room for the error
+            add_event(job, "tool_result", {"call_id": call_id, "error": error})
 
 
 def _append(

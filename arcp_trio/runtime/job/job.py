@@ -12,6 +12,7 @@ from arcp_trio.runtime.job import costs, outcome
 from arcp_trio.runtime.job.agent_run import AgentRun
 from arcp_trio.runtime.job.agents import Agent
 from arcp_trio.runtime.job.children import Children
+from arcp_trio.runtime.job.events import close_calls
 from arcp_trio.runtime.job.granting import warn_of_idle_grants
 from arcp_trio.runtime.job.journal import Journal
 from arcp_trio.runtime.job.last_event import LastEvent
@@ -84,6 +85,8 @@ class Job:
     """Its result, once the agent has begun to stream one."""
     children: Children = attrs.field(factory=Children)
     """Jobs that it delegated to and that have not ended."""
+    open_calls: set[str] = attrs.field(factory=set[str])
+    """The ids of tool calls that were told of and have no result yet."""
     questions: Questions = attrs.field(factory=Questions)
     """What it asks people."""
     last_event: LastEvent = attrs.field(factory=LastEvent)
@@ -262,6 +265,7 @@ class Job:
             return
         outcome = self._outcome
         assert outcome is not None
+        close_calls(self)
         self.ended = True
         self.finished_at = now = self.core.clock.now()
         self.status = outcome.status

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from arcp_trio.runtime.credentials.credential import Credential
 from arcp_trio.runtime.job.desk import Desk, JobFacts
+from arcp_trio.runtime.limits import Limits
 from arcp_trio.wire.json import Json, JsonText, JsonValue
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ class JobView:
         self._facts = facts
         self._deadline = deadline
         self._input: tuple[JsonValue] | None = None
+        self._limits: Limits | None = None
 
     @property
     def id(self) -> str:
@@ -89,6 +91,21 @@ class JobView:
         The clock is `trio.current_time` under Trio, and `time.monotonic` elsewhere.
         """
         return self._deadline
+
+    @property
+    def grace(self) -> float:
+        """How many seconds the agent has to stop in, once the job is to end.
+
+        Fewer while the runtime shuts down.
+        """
+        return self._link.ask(Desk.grace)
+
+    @property
+    def limits(self) -> Limits:
+        """The runtime's limits."""
+        if self._limits is None:
+            self._limits = Limits(**self._link.ask(Desk.limits))  # type: ignore[arg-type]
+        return self._limits
 
     @property
     def credentials(self) -> list[Credential]:

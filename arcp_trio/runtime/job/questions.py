@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 REMEMBERED: Final = "question"
 """The kind of memos of questions."""
-UNANSWERED: Final = "nobody has answered the question in time"
 ANSWER_PATH: Final = "$.payload.answer"
 """Where the answer stands in its message."""
 
@@ -104,7 +103,7 @@ class OpenQuestion:
 
     def time_out(self) -> None:
         """Tell that nobody has answered in time, and remember it."""
-        self.call.fail(Unanswered(UNANSWERED))
+        self.call.fail(Unanswered.to(self.body.prompt))
         if self.job.outcome is None:
             self.job.memory.settle(self.key, self.job.journal.length, self._value({}))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from arcp_trio.runtime.notices import frame
+from arcp_trio.runtime.notices import frame, store_trouble
 from arcp_trio.runtime.session.outbox import Promise
 from arcp_trio.wire.errors import JobNotFound, PermissionDenied
 from arcp_trio.wire.messages import AnswerQuestion, QuestionAnswered
@@ -36,7 +36,7 @@ class Answering:
                 the job; the same words.
             PermissionDenied: the principal only observes the job.
             InvalidRequest: the answer is not what was asked for.
-            InternalError: it is too large.
+            InternalError: it is too large, or the question cannot be read from the store, yet.
         """
         policy, principal = self._core.policy, self._session.principal
         job = self._jobs.live.get(message.job_id)
@@ -44,7 +44,8 @@ class Answering:
             # The same work for a job of somebody else as for no job at all.
             await self._session.reads.owner(message.job_id)
             raise _no_question()
-        await job.memory.until_loaded()
+        if not await job.memory.is_known():
+            raise store_trouble()
         question = job.questions.find(message.question_id)
         if question is None:
             raise _no_question()

@@ -122,7 +122,7 @@ class Lister:
         job = self._jobs.live.get(job_id)
         if job is None or Feature.QUESTIONS not in self._session.features:
             return None
-        await job.memory.until_loaded()
+        await job.memory.is_known()
         questions = job.questions.listed()
         return WaitingFor(questions=questions) if questions else None
 

@@ -26,6 +26,21 @@ log = logging.getLogger(__name__)
 
 
 @attrs.define(eq=False)
+class Recall:
+    """How far the read of what earlier runs of a job have left has come."""
+
+    tried: trio.Event = attrs.field(factory=trio.Event)
+    """Set once it is read, or could not be read at the first try."""
+    over: trio.Event = attrs.field(factory=trio.Event)
+    """Set once it is read, or given up."""
+
+    def end(self) -> None:
+        """Let all go on that wait for it."""
+        self.tried.set()
+        self.over.set()
+
+
+@attrs.define(eq=False)
 class Memory:
     """The memory of one job. Of a job that is not durable, only its note is stored."""
 
@@ -36,8 +51,8 @@ class Memory:
     """Which call of the agent this is."""
     fruitless_runs: int = 1
     """How many runs in a row, up to this one, have made no memo and reached no wait."""
-    loaded: trio.Event | None = None
-    """Set once what earlier runs have left is read; None if there were none."""
+    recall: Recall | None = None
+    """The read of what earlier runs have left; None if there were none."""
     waits: bool = False
     """The agent is yet to be called again: its next run does not count, so far."""
     progressed: trio.Event = attrs.field(factory=trio.Event)
@@ -63,10 +78,17 @@ class Memory:
 
     # -- from earlier runs
 
-    async def until_loaded(self) -> None:
-        """Wait until what earlier runs have left is read, if there were any."""
-        if self.loaded is not None:
-            await self.loaded.wait()
+    async def until_recalled(self) -> None:
+        """Wait until what earlier runs have left is read, or given up."""
+        if self.recall is not None:
+            await self.recall.over.wait()
+
+    async def is_known(self) -> bool:
+        """Return whether what earlier runs have left is read, after the first try at the latest."""
+        if self.recall is None:
+            return True
+        await self.recall.tried.wait()
+        return self.recall.over.is_set()
 
     async def load(self, reads: Reads) -> None:
         """Read what earlier runs have left."""

@@ -23,6 +23,9 @@ SLEEP: Final = "sleep"
 CHILD: Final = "delegation"
 """Kinds of memos."""
 
+LOOK_SECONDS: Final = 60.0
+"""The time between two looks of a sleeping job at the wall clock."""
+
 
 async def begin(job: Job, key: str, kind: str) -> JsonObject | None:
     """Begin what a key stands for; return the state that an earlier run has left, or None."""
@@ -52,13 +55,19 @@ def fail(job: Job, key: str, failed: int, pause: float) -> float:
 
 
 async def pause(job: Job, until: float, most: float) -> None:
-    """Sleep until a time of day, for `most` seconds at most: clocks are set back."""
+    """Sleep until a time of day, for `most` seconds at most: clocks are set back.
+
+    Trio's clock stands still while the machine sleeps, so the wall clock is looked at meanwhile.
+    """
+    latest = trio.current_time() + most
     seconds = min(until - job.core.clock.now(), most)
     if seconds > 0:
         job.memory.note_progress()
-        await trio.sleep(seconds)
     else:
         await trio.lowlevel.checkpoint()
+    while seconds > 0:
+        await trio.sleep(min(seconds, LOOK_SECONDS))
+        seconds = min(until - job.core.clock.now(), latest - trio.current_time())
 
 
 async def sleep(job: Job, key: str, seconds: float | None, until: float | None) -> bool:

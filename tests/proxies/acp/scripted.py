@@ -1,0 +1,354 @@
+"""An ACP agent whose prompt is a list of steps, in JSON; a program of the standard library alone.
+
+Each step is a list: its name, and what it takes. The prompt is answered with `end_turn` after the
+last step, unless a step says otherwise. The program's argument, if there is one, is an object:
+`version`, `info` and `capabilities` of its answer to `initialize`, `silent` methods that it does
+not answer, `errors` by method, and `first`, the steps to do before anything is read.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+Frame = dict[str, Any]
+
+OPTIONS: Frame = json.loads(sys.argv[1]) if sys.argv[1:] else {}
+KINDS = ["allow_always", "allow_once", "reject_once", "reject_always"]
+SLEEPER = [sys.executable, "-c", "import time; time.sleep(100)"]
+
+unread: list[Frame] = []
+ids = itertools.count()
+session = "s-1"
+prompt_id: Any = None
+
+
+class Answered(Exception):  # noqa: N818 - no error
+    """The prompt has its answer; its further steps are not done."""
+
+
+# -- frames
+
+
+def write(*frames: Frame) -> None:
+    """Write frames in one write."""
+    raw("".join(json.dumps({"jsonrpc": "2.0", **frame}) + "\n" for frame in frames))
+
+
+def raw(text: str) -> None:
+    """Write what may be no frame at all."""
+    data = text.encode("utf-8", "surrogatepass")
+    while data:
+        data = data[os.write(1, data) :]
+
+
+def read() -> Frame:
+    """Return the next frame of the client; end at the end of the input."""
+    line = sys.stdin.buffer.readline()
+    if not line:
+        sys.exit(0)
+    frame: Frame = json.loads(line)
+    return frame
+
+
+def notification(raw_update: Any, session_id: str = session) -> Frame:
+    """Return an update, whatever it is."""
+    return {"method": "session/update", "params": {"sessionId": session_id, "update": raw_update}}
+
+
+def update(sort: str, **fields: Any) -> Frame:
+    """Return an update of the session."""
+    return notification({"sessionUpdate": sort, **fields})
+
+
+def said(text: str, kind: str = "agent_message_chunk") -> Frame:
+    """Return a chunk of a message."""
+    return update(kind, content={"type": "text", "text": text})
+
+
+def sent(method: str, params: Frame) -> Any:
+    """Send a request, and return its id."""
+    id_ = next(ids)
+    write({"id": id_, "method": method, "params": {"sessionId": session, **params}})
+    return id_
+
+
+def answer_to(id_: Any) -> Any:
+    """Wait for the answer to a request; other frames wait."""
+    for frame in unread:
+        if "method" not in frame and frame.get("id") == id_:
+            unread.remove(frame)
+            return frame.get("result", frame.get("error"))
+    while True:
+        frame = read()
+        if "method" not in frame and frame.get("id") == id_:
+            return frame.get("result", frame.get("error"))
+        unread.append(frame)
+
+
+def ask(method: str, params: Frame) -> Any:
+    """Send a request, and wait for its answer."""
+    return answer_to(sent(method, params))
+
+
+def permission(call: Frame, kinds: list[str] = KINDS) -> Frame:
+    """Return the params of a request for permission."""
+    options = [{"optionId": f"o-{each}", "name": each, "kind": each} for each in kinds]
+    return {"toolCall": {"toolCallId": "pending", **call}, "options": options}
+
+
+def tell(value: Any) -> None:
+    """Say a value, as JSON."""
+    write(said(json.dumps(value)))
+
+
+# -- steps: words
+
+
+def say(*texts: str) -> None:
+    """Say texts, in one write."""
+    write(*map(said, texts))
+
+
+def think(*texts: str) -> None:
+    """Tell thoughts, in one write."""
+    write(*(said(text, "agent_thought_chunk") for text in texts))
+
+
+def updates(*raw_updates: Frame) -> None:
+    """Send updates as they are, in one write."""
+    write(*(notification(each) for each in raw_updates))
+
+
+def burst(count: int) -> NoReturn:
+    """Say numbers, answer, and say one thing more, all in one write."""
+    frames = [said(f"{number} ") for number in range(count)]
+    write(*frames, {"id": prompt_id, "result": {"stopReason": "end_turn"}}, said("late"))
+    raise Answered
+
+
+def flood(count: int, size: int) -> None:
+    """Send many updates of a size, each in a write of its own."""
+    for number in range(count):
+        write(said(f"{number} ".ljust(size, "x")))
+
+
+def calls(count: int) -> None:
+    """Tell of tool calls, each of which ends."""
+    for number in range(count):
+        named = {"toolCallId": f"c{number}"}
+        write(
+            update("tool_call", **named, title="t", kind="read", status="pending"),
+            update("tool_call_update", **named, status="completed", rawOutput=number),
+        )
+
+
+def cost(amount: Any, currency: str = "USD", used: int = 100, size: int = 1000) -> None:
+    """Tell what the session has cost so far."""
+    told = {"amount": amount, "currency": currency}
+    write(update("usage_update", used=used, size=size, cost=told))
+
+
+def pid() -> None:
+    """Say the number of this process."""
+    tell(os.getpid())
+
+
+def environment() -> None:
+    """Say the variables and the folder of this process."""
+    tell({"variables": {**os.environ}, "cwd": str(Path.cwd())})
+
+
+def garbage(count: int, size: int, end: str = "\n") -> None:
+    """Write lines, or one long line, that are not frames."""
+    for _ in range(count):
+        raw("x" * size + end)
+
+
+def errors(count: int, size: int) -> None:
+    """Write to standard error."""
+    for _ in range(count):
+        os.write(2, b"e" * size)
+    os.write(2, b"\nthe last words\n")
+
+
+# -- steps: requests
+
+
+def call(method: str, params: Frame) -> None:
+    """Send a request, and say its answer."""
+    tell(ask(method, params))
+
+
+def send(method: str, params: Frame, count: int = 1) -> None:
+    """Send requests, and wait for no answer."""
+    for _ in range(count):
+        sent(method, params)
+
+
+def may(tool: Frame, kinds: list[str] = KINDS) -> None:
+    """Ask for permission, and say the answer."""
+    call("session/request_permission", permission(tool, kinds))
+
+
+def read_file(path: str, **place: Any) -> None:
+    """Have a file read, and say the answer."""
+    call("fs/read_text_file", {"path": path, **place})
+
+
+def write_file(path: str, content: str) -> None:
+    """Have a file written, and say the answer."""
+    call("fs/write_text_file", {"path": path, "content": content})
+
+
+def terminal(command: str, args: list[str] = [], **fields: Any) -> None:  # noqa: B006 - read only
+    """Run a command, and say how it was created, how it ended, and its output."""
+    created = ask("terminal/create", {"command": command, "args": args, **fields})
+    tell(created)
+    if "terminalId" in created:
+        named = {"terminalId": created["terminalId"]}
+        tell(ask("terminal/wait_for_exit", named))
+        tell(ask("terminal/output", named))
+        tell(ask("terminal/release", named))
+
+
+# -- steps: time and ends
+
+
+def wait() -> NoReturn:
+    """Wait for a cancel, and end the turn."""
+    while (unread.pop(0) if unread else read()).get("method") != "session/cancel":
+        pass
+    end("cancelled")
+
+
+def on_cancel(*steps: list[Any]) -> None:
+    """Wait for a cancel, and then do steps."""
+    while (unread.pop(0) if unread else read()).get("method") != "session/cancel":
+        pass
+    do(*steps)
+
+
+def ignore() -> None:
+    """Ignore SIGTERM, the end of the input and everything else, after saying the process."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    pid()
+    while True:
+        time.sleep(1)
+
+
+def end(reason: str) -> NoReturn:
+    """Answer the prompt."""
+    write({"id": prompt_id, "result": {"stopReason": reason}})
+    raise Answered
+
+
+def fail(code: int, message: str) -> NoReturn:
+    """Answer the prompt with an error."""
+    write({"id": prompt_id, "error": {"code": code, "message": message}})
+    raise Answered
+
+
+def close() -> None:
+    """Close the output, and live on."""
+    os.close(1)
+    while True:
+        time.sleep(1)
+
+
+def fork(*, setsid: bool = False) -> None:
+    """Start a process that holds the streams open, and say its number."""
+    tell(subprocess.Popen(SLEEPER, start_new_session=setsid).pid)
+
+
+def setsid() -> None:
+    """Start a process that leaves the group, and say its number."""
+    fork(setsid=True)
+
+
+def kill(number: int) -> None:
+    """End this process by a signal."""
+    os.kill(os.getpid(), number)
+    time.sleep(100)
+
+
+STEPS: dict[str, Callable[..., None]] = {
+    each.__name__: each
+    for each in (
+        *(say, think, updates, burst, flood, calls, cost, pid, environment, garbage, errors, raw),
+        *(call, send, terminal, wait, on_cancel, ignore, end, fail, close, fork, setsid),
+    )
+} | {
+    "ask": may,
+    "read": read_file,
+    "write": write_file,
+    "signal": kill,
+    "sleep": time.sleep,
+    "exit": os._exit,
+}
+
+
+def do(*steps: list[Any]) -> None:
+    """Do steps; an object at the end of one has arguments with names."""
+    for name, *args in steps:
+        named = args.pop() if name in NAMED and args and isinstance(args[-1], dict) else {}
+        STEPS[name](*args, **named)
+
+
+NAMED = {"read", "terminal", "fork"}
+
+
+# -- the protocol
+
+
+def prompted(frame: Frame) -> None:
+    """Do the steps of a prompt, and answer it."""
+    global prompt_id  # noqa: PLW0603 - a program of one session
+    prompt_id = frame["id"]
+    try:
+        do(*json.loads(frame["params"]["prompt"][0]["text"]))
+        end("end_turn")
+    except Answered:
+        pass
+
+
+def answered(method: str, params: Frame) -> Any:
+    """Return the answer to any other request."""
+    match method:
+        case "initialize":
+            return {
+                "protocolVersion": OPTIONS.get("version", 1),
+                "agentInfo": OPTIONS.get("info", {"name": "scripted", "version": "1"}),
+                "agentCapabilities": OPTIONS.get("capabilities", {}),
+            }
+        case "session/new":
+            return {"sessionId": session}
+    return {}
+
+
+def main() -> None:
+    """Answer one frame after the other."""
+    do(*OPTIONS.get("first", []))
+    while True:
+        frame = unread.pop(0) if unread else read()
+        method = frame.get("method")
+        if method is None or "id" not in frame or method in OPTIONS.get("silent", []):
+            continue
+        if method in OPTIONS.get("errors", {}):
+            write({"id": frame["id"], "error": OPTIONS["errors"][method]})
+        elif method == "session/prompt":
+            prompted(frame)
+        else:
+            write({"id": frame["id"], "result": answered(method, frame["params"])})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""An agent that sends too much, or takes too long, costs its own job only."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import trio
+
+from arcp_trio import JobFailed, Limits
+from tests.proxies.acp.stage import begin, command, connected, told
+
+pytestmark = pytest.mark.real_tcp
+
+PERMISSION = {"toolCall": {"toolCallId": "p"}, "options": []}
+
+
+@pytest.mark.parametrize("method", ["initialize", "session/new"])
+async def test_a_program_that_does_not_begin(method: str) -> None:
+    """A program that leaves a request of the beginning without an answer fails its job in time."""
+    limits = Limits(agent_start_seconds=3)
+    async with connected({"mute": command(silent=[method])}, limits=limits) as client:
+        begun = trio.current_time()
+        with pytest.raises(
+            JobFailed, match=f"^agent mute has not answered {method} in time"
+        ) as caught:
+            await (await client.submit("mute", "go")).result()
+        assert trio.current_time() - begun >= 3
+        assert caught.value.code == "INTERNAL_ERROR"
+
+
+async def test_a_line_has_a_bound() -> None:
+    """A line that is too long ends its job, with what came before it; others go on."""
+    async with connected(limits=Limits(agent_line_bytes=100_000)) as client:
+        other = await begin(client, ["say", "still here"], ["sleep", 1])
+        handle = await begin(client, ["say", "before"], ["garbage", 3, 50_000, ""])
+        with pytest.raises(JobFailed, match=r"^agent scripted: ") as caught:
+            await handle.result()
+        assert (caught.value.code, caught.value.retryable) == ("INTERNAL_ERROR", True)
+        assert [body["data"] for _, body in await told(handle)] == ["before"]
+        assert await other.result() == "still here"
+
+
+async def test_requests_by_the_thousand() -> None:
+    """The open requests of an agent that waits for no answer are bounded; all are answered."""
+    async with connected(limits=Limits(agent_requests=8)) as client:
+        handle = await begin(
+            client, ["send", "terminal/create", {"command": "x"}, 1000], ["say", "end"]
+        )
+        assert await handle.result() == "end"
+
+
+async def test_methods_that_are_not_offered() -> None:
+    """A request of an unknown method is refused, without an event."""
+    async with connected() as client:
+        handle = await begin(client, ["call", "fs/delete", {"path": "/x"}])
+        assert json.loads(await handle.result())["code"] == -32601
+        assert {kind for kind, _ in await told(handle)} == {"result_chunk"}
