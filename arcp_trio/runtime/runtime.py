@@ -14,6 +14,7 @@ from arcp_trio.groups import unwrapped
 from arcp_trio.runtime.access import Authenticator, Policy
 from arcp_trio.runtime.clock import Clock, SystemClock
 from arcp_trio.runtime.connection.connection import Connection
+from arcp_trio.runtime.connection.heartbeat import Heartbeats
 from arcp_trio.runtime.core import Core
 from arcp_trio.runtime.credentials.provisioner import Provisioner
 from arcp_trio.runtime.credentials.revocation import Revoker
@@ -110,6 +111,7 @@ class Runtime:
         if provisioner is not None and not self._revoker.offered:
             log.warning("provisioned_credentials is not offered: the store is not durable")
         self._nursery: trio.Nursery | None = None
+        self._heartbeats = Heartbeats(self.limits.heartbeat_seconds)
         self._attended: set[Connection] = set()
         self._one_left = Wake()
         self._over = trio.Event()
@@ -173,7 +175,7 @@ class Runtime:
         `welcomed` is called once the session is open. A deadline of `math.inf` means that the
         client cannot connect again: its malformed frames are answered instead of ending it.
         """
-        connection = Connection(self._core, self._sessions, transport, welcomed)
+        connection = Connection(self._core, self._sessions, self._heartbeats, transport, welcomed)
         self._attended.add(connection)
         try:
             await connection.run(deadline)
@@ -266,6 +268,7 @@ class Runtime:
                     sessions.start_soon(
                         keep_running, leftovers.sweep, core, self.agents, name="files of jobs"
                     )
+                    sessions.start_soon(keep_running, self._heartbeats.run, name="heartbeats")
                     sessions.start_soon(self._workers.run, name="worker processes")
                     if self.agents.durable() and not core.store.outlasts_process:
                         log.warning("durable jobs end with this process: the store is not durable")

@@ -77,7 +77,9 @@ class _Answering(BaseHTTPRequestHandler):
         """Return whether the answer is the call of the tool."""
         offered = json.dumps(asked.get("tools", []))
         said = json.dumps(asked.get("messages", asked.get("contents")))
-        done = any(word in said for word in ('"role": "tool"', '"tool_result"', '"functionResponse"'))
+        done = any(
+            word in said for word in ('"role": "tool"', '"tool_result"', '"functionResponse"')
+        )
         return f'"name": "{self.server.tool}"' in offered and not done
 
     def _stream(self, events: list[Body | None], *, named: bool) -> None:
@@ -130,8 +132,13 @@ def _anthropic(calls: bool, script: Script) -> list[Body | None]:  # noqa: FBT00
         block = {"type": "text", "text": ""}
         delta = {"type": "text_delta", "text": TEXT}
     message: Body = {
-        **{"id": "msg_1", "type": "message", "role": "assistant", "model": "claude-sonnet-4-5"},
-        **{"content": [], "stop_reason": None, "stop_sequence": None},
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "claude-sonnet-4-5",
+        "content": [],
+        "stop_reason": None,
+        "stop_sequence": None,
         "usage": {"input_tokens": 10, "output_tokens": 1},
     }
     reason = {"stop_reason": "tool_use" if calls else "end_turn", "stop_sequence": None}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
 from decimal import Decimal
@@ -10,6 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from arcp_trio.proxies.acp.costs import SessionCosts
+from arcp_trio.proxies.acp.workplace import check_folder
 from arcp_trio.wire.errors import InternalError, InvalidInput, JobNotFound
 from arcp_trio.wire.json import JsonObject, JsonValue, is_object, object_in
 
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
     from arcp_trio.proxies.acp.folders import Folders
     from arcp_trio.proxies.acp.input import JobInput
     from arcp_trio.runtime.job.context import JobContext
+
+log = logging.getLogger(__name__)
 
 _SESSION: Final = "acp_session"
 """The field by which a note is known to be one of a conversation."""
@@ -36,8 +41,8 @@ class Conversation:
     """Whether `cwd` was made for it, and is removed with it."""
     session_id: str | None = None
     """The agent's name for it, once the agent has begun it."""
-    costs: dict[str, Decimal] = attrs.field(factory=dict[str, Decimal])
-    """What the agent has reported for all of it so far, by currency."""
+    costs: SessionCosts = attrs.field(factory=SessionCosts)
+    """What the agent has reported for all of it so far."""
 
     @property
     def continued(self) -> bool:
@@ -59,26 +64,18 @@ class Conversation:
             session = await agent.continue_session(
                 self.session_id, self.cwd, mcp_servers=mcp_servers
             )
-        await self._keep()
+        await self.keep()
         return session
 
-    async def spent(self, currency: str, total: Decimal) -> Decimal:
-        """Keep what the agent reports for all of the conversation; return how much more it is."""
-        more = total - self.costs.get(currency, Decimal(0))
-        if more <= 0:
-            return Decimal(0)
-        self.costs[currency] = total
-        await self._keep()
-        return more
-
-    async def _keep(self) -> None:
+    async def keep(self) -> None:
+        """Store what a later job needs to go on."""
         note: JsonObject = {
             _SESSION: self.session_id,
             "agent": self.job.agent,
             "root": self.root,
             "cwd": self.cwd,
             "own_folder": self.own_folder,
-            "costs": {currency: str(total) for currency, total in self.costs.items()},
+            "costs": {currency: str(total) for currency, total in self.costs.known.items()},
         }
         await self.job.keep(note)
 
@@ -98,13 +95,24 @@ class Conversations:
         Raises:
             JobNotFound: the principal has no such job, or that has no conversation.
             InvalidInput: it is another agent's, or has another folder.
+            LeaseExpired, BudgetExhausted, PermissionDenied: the lease does not allow its folder.
             InternalError: it is another job's turn.
         """
         conversation = await self._wanted(job, wanted)
         with self._hold(conversation):
             if conversation.own_folder:
-                conversation.cwd = await self._folders.join(conversation.root, job.id)
+                conversation.cwd = await self._own_folder(conversation.root, job)
+            else:
+                await check_folder(job, conversation.cwd)
             yield conversation
+
+    async def _own_folder(self, root: str, job: JobContext) -> str:
+        try:
+            return await self._folders.join(root, job.id)
+        except OSError as error:
+            facts = {"job_id": job.id, "agent": job.agent, "error": str(error)}
+            log.warning("folder of a conversation cannot be made", extra=facts)
+            raise InternalError(f"agent {job.agent}: its folder cannot be made") from error
 
     async def _wanted(self, job: JobContext, wanted: JobInput) -> Conversation:
         if wanted.session is None:
@@ -155,5 +163,5 @@ def _read(job: JobContext, note: JsonValue) -> Conversation | None:
         cwd,
         note.get("own_folder") is True,
         session,
-        {currency: Decimal(str(total)) for currency, total in costs.items()},
+        SessionCosts({currency: Decimal(str(total)) for currency, total in costs.items()}),
     )

@@ -12,7 +12,6 @@ from arcp_trio.runtime.access import address_of
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.runtime.notices import frame, store_trouble
 from arcp_trio.runtime.session.attachment import Attachment
-from arcp_trio.runtime.session.outbox import Attach
 from arcp_trio.runtime.session.resuming import Resume, cannot_resume, check_resume
 from arcp_trio.runtime.session.unsent import Unsent
 from arcp_trio.store.errors import StoreError
@@ -58,7 +57,8 @@ class Opened:
     session: Session
     attachment: Attachment
     welcome: bytes
-    replay: Replay
+    replay: Replay | None
+    """None if the session is new, and so has nothing to repeat."""
     after_seq: int
     """The number that the replay follows."""
     fresh: bool = False
@@ -153,13 +153,13 @@ class Handshake:
         try:
             sessions.join(session, attachment)
             await stored.committed()
-            session.tell(Attach(attachment, after_seq=0))
+            session.begin(attachment)
             log.debug("session opened", extra=session.facts | {"peer": self._transport.peer})
             return Opened(
                 session=session,
                 attachment=attachment,
                 welcome=self._welcome(session, token),
-                replay=await attachment.begun(),
+                replay=None,
                 after_seq=0,
                 fresh=True,
             )
