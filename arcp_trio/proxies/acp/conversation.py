@@ -100,19 +100,26 @@ class Conversations:
         """
         conversation = await self._wanted(job, wanted)
         with self._hold(conversation):
-            if conversation.own_folder:
-                conversation.cwd = await self._own_folder(conversation.root, job)
-            else:
+            if not conversation.own_folder:
                 await check_folder(job, conversation.cwd)
+            try:
+                await self._join(conversation)
+            except OSError as error:
+                facts = {"job_id": job.id, "agent": job.agent, "error": str(error)}
+                log.warning("folder of a conversation cannot be made", extra=facts)
+                raise InternalError(f"agent {job.agent}: its folder cannot be made") from error
             yield conversation
 
-    async def _own_folder(self, root: str, job: JobContext) -> str:
-        try:
-            return await self._folders.join(root, job.id)
-        except OSError as error:
-            facts = {"job_id": job.id, "agent": job.agent, "error": str(error)}
-            log.warning("folder of a conversation cannot be made", extra=facts)
-            raise InternalError(f"agent {job.agent}: its folder cannot be made") from error
+    async def _join(self, conversation: Conversation) -> None:
+        """Have its folder, and its costs as the newest of its jobs knows them."""
+        job, root = conversation.job, conversation.root
+        for earlier in await self._folders.join(root, job.id):
+            note = _read(job, await job.kept(earlier))
+            if note is not None:
+                conversation.costs = note.costs
+                break
+        if conversation.own_folder:
+            conversation.cwd = await self._folders.to_work_in(root)
 
     async def _wanted(self, job: JobContext, wanted: JobInput) -> Conversation:
         if wanted.session is None:
