@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 
 import trio
 
@@ -65,10 +65,6 @@ class Transport(Protocol):
         """The Trio time at which the current write last made progress; None without a write."""
         ...
 
-    def share_pace(self, pace: PartsPace) -> None:
-        """Count fragments, pings and pongs toward a pace that other transports have, too."""
-        ...
-
     @property
     def unread(self) -> int:
         """How many messages are known to have arrived and are not received yet."""
@@ -97,6 +93,15 @@ class Transport(Protocol):
         """
         ...
 
+    async def close(self, code: int = CloseCode.NORMAL, reason: str = "") -> None:
+        """Send a Close and wait for the peer's; return at once if the connection is closed."""
+        ...
+
+
+@runtime_checkable
+class SendsAtOnce(Transport, Protocol):
+    """A transport that can send without waiting, if its stream can."""
+
     @property
     def sends_at_once(self) -> bool:
         """Whether `send_at_once` can be called now."""
@@ -110,8 +115,13 @@ class Transport(Protocol):
         """
         ...
 
-    async def close(self, code: int = CloseCode.NORMAL, reason: str = "") -> None:
-        """Send a Close and wait for the peer's; return at once if the connection is closed."""
+
+@runtime_checkable
+class SharesPace(Transport, Protocol):
+    """A transport whose peer can send parts of messages, and pings and pongs."""
+
+    def share_pace(self, pace: PartsPace) -> None:
+        """Count fragments, pings and pongs toward a pace that other transports have, too."""
         ...
 
 

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 import trio
 
 from arcp_trio.transport import TransportClosed
-from arcp_trio.transport.pace import PartsPace
 
 
 def line(room: float = math.inf) -> tuple[Line, Line]:
@@ -40,9 +39,6 @@ class Line:
         self._incoming = incoming
         self._rest: list[bytes] = []
         self.writing_since: float | None = None
-
-    def share_pace(self, pace: PartsPace) -> None:
-        """Do nothing: lines have no parts."""
 
     @property
     def unread(self) -> int:

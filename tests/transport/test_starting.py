@@ -42,9 +42,7 @@ async def output(process: StartedProcess) -> str:
     """Read standard output to its end, and close everything."""
     said = b"".join([data async for data in process.stdout])
     await process.kill()
-    for stream in (process.stdin, process.stdout, process.stderr):
-        if stream is not None:
-            await stream.aclose()
+    await process.close()
     return said.decode()
 
 

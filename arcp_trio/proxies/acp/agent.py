@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from arcp_trio import acp
-from arcp_trio.acp.spawning import own_environment
 from arcp_trio.proxies.acp.conversation import Conversations
 from arcp_trio.proxies.acp.folders import Folders
 from arcp_trio.proxies.acp.input import read_input
 from arcp_trio.proxies.acp.life import AgentLife
-from arcp_trio.proxies.acp.workplace import Workplace
+from arcp_trio.proxies.acp.workplace import Workplaces
 from arcp_trio.runtime.job.agents import AgentFunction
 from arcp_trio.runtime.job.context import JobContext
 from arcp_trio.runtime.job.leftovers import IsKept
+from arcp_trio.sandbox.containment import Containment, Mode
 from arcp_trio.wire.json import JsonValue
 
 
@@ -22,8 +22,10 @@ def acp_agent(
     command: Sequence[str],
     *,
     environment: Mapping[str, str] | None = None,
+    sandbox: Mode = "auto",
     data: str | Path | None = None,
-    home: str | None = None,
+    home: str | Path | None = None,
+    read: Sequence[str | Path] = (),
     mcp_servers: acp.McpServers = (),
     settle_seconds: float = 0.0,
 ) -> AgentFunction:
@@ -38,9 +40,13 @@ def acp_agent(
         command: a program and its arguments; the program is started in the folder of the job.
         environment: variables to add to those that say where and for whom a program runs, such as
             PATH, HOME and LANG.
-        data: the folder in which conversations have folders of their own, for jobs that name no
-            folder to work in; without it, they have them in one that goes with this process.
-        home: the program's HOME, in place of that of this process.
+        sandbox: "auto" contains the program where bubblewrap works, "require" fails elsewhere, and
+            "off" never contains it.
+        data: a folder in which a contained program has its HOME, one for each principal, and each
+            conversation a folder, for jobs that name no folder to work in. Without it, they are
+            in a temporary one that goes with this process.
+        home: the program's HOME, in place of those, or of that of this process.
+        read: files and folders that a contained program can read beside those that are leased.
         mcp_servers: MCP servers that the agent is to use, in the protocol's shape.
         settle_seconds: how long to wait for what the agent still tells after its answer.
     """
@@ -48,9 +54,16 @@ def acp_agent(
         raise TypeError("the command must be a list: the program and its arguments")
     if not command:
         raise ValueError("the command is empty")
-    added = dict(environment or {}) | ({} if home is None else {"HOME": home})
-    folders = Folders(None if data is None else Path(data) / "conversations")
-    return _AcpAgent(tuple(command), added, tuple(mcp_servers), settle_seconds, folders)
+    words, added = tuple(command), dict(environment or {})
+    containment = Containment(sandbox, words, search=added.get("PATH"), read=read)
+    workplaces = Workplaces(
+        containment,
+        added=added,
+        data=None if data is None else Path(data, "homes"),
+        home=None if home is None else str(home),
+    )
+    folders = Folders(None if data is None else Path(data, "conversations"))
+    return _AcpAgent(words, workplaces, folders, tuple(mcp_servers), settle_seconds)
 
 
 class _AcpAgent:
@@ -59,23 +72,25 @@ class _AcpAgent:
     def __init__(
         self,
         command: Sequence[str],
-        added: dict[str, str],
+        workplaces: Workplaces,
+        folders: Folders,
         mcp_servers: acp.McpServers,
         settle_seconds: float,
-        folders: Folders,
     ) -> None:
         self._command = command
-        self._added = added
-        self._mcp_servers = mcp_servers
-        self._settle_seconds = settle_seconds
+        self._workplaces = workplaces
         self._folders = folders
         self._conversations = Conversations(folders)
+        self._mcp_servers = mcp_servers
+        self._settle_seconds = settle_seconds
 
     async def __call__(self, job: JobContext) -> JsonValue:
         """Do a job."""
         given = read_input(job.input)
         async with self._conversations.turn(job, given) as conversation:
-            place = Workplace(conversation.cwd, own_environment() | self._added)
+            place = await self._workplaces.of(
+                job, conversation.cwd, own_folder=conversation.own_folder
+            )
             life = AgentLife(
                 conversation, self._command, place, self._mcp_servers, self._settle_seconds
             )

@@ -41,8 +41,6 @@ ERROR_LINES: Final = 1_000
 
 _SIGNALS: Final = ((0.7, signal.SIGTERM), (0.85, signal.SIGKILL))
 """What the program is sent after which part of the job's grace, if it has not ended by then."""
-_DIES_WITH_US: Final = ("setpriv", "--pdeathsig", "KILL", "prlimit", "--core=0", "--")
-"""The words before a command that have the kernel kill it once this process is gone."""
 
 
 class AgentLife:
@@ -149,7 +147,9 @@ class AgentLife:
     # -- the program
 
     async def _live(self, prompt: Content) -> None:
-        await self._job.status("starting", "not contained")
+        await self._job.status(
+            "starting", "contained" if self._place.contained else "not contained"
+        )
         async with AsyncExitStack() as stack:
             try:
                 self._child = await stack.enter_async_context(self._start())
@@ -168,6 +168,7 @@ class AgentLife:
             cwd=self._place.cwd,
             environment=self._place.environment,
             keep_stderr=True,
+            start=self._place.start,
         )
 
     def _speaking(self, child: stdio.ChildProcess) -> AbstractAsyncContextManager[acp.Agent]:
@@ -259,6 +260,4 @@ def _runnable(command: Sequence[str], environment: Mapping[str, str]) -> list[st
     program = shutil.which(command[0], path=path)
     if program is None:
         raise FileNotFoundError(f"{command[0]} is not a program that can be run")
-    found = [os.path.abspath(program), *command[1:]]  # noqa: PTH100 - links are not followed
-    helpers = [shutil.which(each) for each in ("setpriv", "prlimit")]
-    return [*_DIES_WITH_US, *found] if all(helpers) else found
+    return [os.path.abspath(program), *command[1:]]  # noqa: PTH100 - links are not followed

@@ -15,7 +15,7 @@ from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.runtime.metrics import Failure
 from arcp_trio.runtime.notices import frame, refusal
 from arcp_trio.runtime.session.clerk import Request
-from arcp_trio.transport.base import MessageTooBig, TransportClosed
+from arcp_trio.transport.base import MessageTooBig, SharesPace, TransportClosed
 from arcp_trio.transport.close_codes import CloseCode
 from arcp_trio.wire.errors import HeartbeatLost
 from arcp_trio.wire.features import Feature
@@ -52,7 +52,8 @@ class Conversation:
         self._reader = reader
         self._session = opened.session
         self._usage = core.usages.of(opened.session.principal)
-        transport.share_pace(self._usage.parts_pace)
+        if isinstance(transport, SharesPace):
+            transport.share_pace(self._usage.parts_pace)
         self._attachment = opened.attachment
         self._closing = opened.attachment.closing
         self._fresh = opened.fresh

@@ -78,6 +78,10 @@ class Desk:
 
     # -- at once
 
+    def reserved(self) -> Sequence[str]:
+        """Return the paths that no lease opens."""
+        return list(self.job.authority.reserved)
+
     def limits(self) -> Mapping[str, JsonLike]:
         """Return the runtime's limits, by name."""
         return attrs.asdict(self.job.core.limits)

@@ -178,6 +178,12 @@ def environment() -> None:
     tell({"variables": {**os.environ}, "cwd": str(Path.cwd())})
 
 
+def run(script: str) -> None:
+    """Run a shell's script in this process, without asking, and say what it writes."""
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True)  # noqa: PLW1510
+    tell(done.stdout + done.stderr)
+
+
 def garbage(count: int, size: int, end: str = "\n") -> None:
     """Write lines, or one long line, that are not frames."""
     for _ in range(count):
@@ -294,21 +300,8 @@ def kill(number: int) -> None:
 STEPS: dict[str, Callable[..., None]] = {
     each.__name__: each
     for each in (
-        *(
-            say,
-            think,
-            updates,
-            burst,
-            flood,
-            calls,
-            cost,
-            history,
-            pid,
-            environment,
-            garbage,
-            errors,
-            raw,
-        ),
+        *(say, think, updates, burst, flood, calls, cost, history),
+        *(pid, environment, run, garbage, errors, raw),
         *(call, send, terminal, wait, on_cancel, ignore, end, fail, close, fork, setsid),
     )
 } | {
