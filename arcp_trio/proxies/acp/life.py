@@ -36,8 +36,8 @@ LAST_UPDATES_SECONDS: Final = 10.0
 """How long an agent that is told to stop may take for its answer, if the job's grace allows it."""
 CLOSE_SECONDS: Final = 5.0
 """How long it may take to close what the agent has open."""
-ERROR_LINES: Final = 1_000
-"""Lines of one program's standard error that go to the log."""
+ERROR_BYTES: Final = 1024 * 1024
+"""About as much of one program's standard error goes to the log."""
 
 _SIGNALS: Final = ((0.7, signal.SIGTERM), (0.85, signal.SIGKILL))
 """What the program is sent after which part of the job's grace, if it has not ended by then."""
@@ -80,7 +80,7 @@ class AgentLife:
         self._over = False
         self._result: JsonValue = None
         self._failure: ArcpError | None = None
-        self._error_lines = 0
+        self._logged = 0
 
     async def run(self, prompt: Content) -> JsonValue:
         """Have the program do the job, end it, and return the result."""
@@ -243,11 +243,11 @@ class AgentLife:
         return end_of_agent(self._job.agent, failure)
 
     def _log_error(self, line: str) -> None:
-        self._error_lines += 1
-        if self._error_lines <= ERROR_LINES:
+        before, self._logged = self._logged, self._logged + len(line)
+        if before < ERROR_BYTES:
             log.info("program says: %s", line, extra=self._facts)
-        elif self._error_lines == ERROR_LINES + 1:
-            log.info("program says more, which is not logged", extra=self._facts)
+            if self._logged >= ERROR_BYTES:
+                log.info("program may say more, which is not logged", extra=self._facts)
 
 
 def _runnable(command: Sequence[str], environment: Mapping[str, str]) -> list[str]:

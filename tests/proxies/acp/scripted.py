@@ -3,8 +3,10 @@
 Each step is a list: its name, and what it takes. The prompt is answered with `end_turn` after the
 last step, unless a step says otherwise. The program's argument, if there is one, is an object:
 `version`, `info` and `capabilities` of its answer to `initialize`, `silent` methods that it does
-not answer, `errors` by method, `first`, the steps to do before anything is read, `store`, a folder
-in which its sessions are kept, and `replays`, the methods that tell the history of a session.
+not answer, `errors` by method, `first`, the steps to do before anything is read, the frames
+`before_session` and `after_session`, which are written together with the answer to `session/new`,
+`store`, a folder in which its sessions are kept, and `replays`, the methods that tell the history
+of a session.
 """
 
 from __future__ import annotations
@@ -134,6 +136,17 @@ def updates(*raw_updates: Frame) -> None:
     write(*(notification(each) for each in raw_updates))
 
 
+def large(raw_update: Frame, field: str, size: int) -> None:
+    """Send an update with a long text in a field, of its content if it has one."""
+    raw_update.get("content", raw_update)[field] = "é" * size
+    updates(raw_update)
+
+
+def elsewhere(text: str) -> None:
+    """Say a text in a session that there is not."""
+    write(notification(said(text)["params"]["update"], "s-2"))
+
+
 def burst(count: int) -> NoReturn:
     """Say numbers, answer, and say one thing more, all in one write."""
     frames = [said(f"{number} ") for number in range(count)]
@@ -255,9 +268,16 @@ def on_cancel(*steps: list[Any]) -> None:
 
 
 def ignore() -> None:
-    """Ignore SIGTERM, the end of the input and everything else, after saying the process."""
+    """Ignore SIGTERM, the end of the input and everything else."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    pid()
+    while True:
+        time.sleep(1)
+
+
+def deaf() -> NoReturn:
+    """Answer the prompt, and then ignore SIGTERM, the end of the input and everything else."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    write({"id": prompt_id, "result": {"stopReason": "end_turn"}})
     while True:
         time.sleep(1)
 
@@ -265,6 +285,12 @@ def ignore() -> None:
 def end(reason: str) -> NoReturn:
     """Answer the prompt."""
     write({"id": prompt_id, "result": {"stopReason": reason}})
+    raise Answered
+
+
+def answer_twice(*reasons: str) -> NoReturn:
+    """Answer the prompt several times, in one write."""
+    write(*({"id": prompt_id, "result": {"stopReason": reason}} for reason in reasons))
     raise Answered
 
 
@@ -300,9 +326,9 @@ def kill(number: int) -> None:
 STEPS: dict[str, Callable[..., None]] = {
     each.__name__: each
     for each in (
-        *(say, think, updates, burst, flood, calls, cost, history),
-        *(pid, environment, run, garbage, errors, raw),
-        *(call, send, terminal, wait, on_cancel, ignore, end, fail, close, fork, setsid),
+        *(say, think, updates, large, elsewhere, burst, flood, calls, cost, history, pid),
+        *(environment, run, garbage, errors, raw, call, send, terminal, wait, on_cancel, ignore),
+        *(deaf, answer_twice, end, fail, close, fork, setsid),
     )
 } | {
     "ask": may,
@@ -397,7 +423,10 @@ def main() -> None:
         elif method == "session/prompt":
             prompted(frame)
         else:
-            write({"id": frame["id"], "result": answered(method, frame["params"])})
+            answer = {"id": frame["id"], "result": answered(method, frame["params"])}
+            around = method == "session/new"
+            before = OPTIONS.get("before_session", []) if around else []
+            write(*before, answer, *(OPTIONS.get("after_session", []) if around else []))
 
 
 if __name__ == "__main__":

@@ -82,9 +82,10 @@ async def result_of(client: Client, *each: list[Any], **terms: Any) -> Any:
 
 
 async def told(handle: JobHandle) -> list[tuple[str, Any]]:
-    """Return a job's events up to its end, without those about the start of its agent."""
+    """Return a job's events up to its end, without those about its start and its client."""
     events = [(event.kind, event.body) async for event in handle.events()]
-    return [each for each in events if each[1].get("phase") not in ("starting", "session")]
+    left_out = ("starting", "session", "back_pressure")
+    return [each for each in events if each[1].get("phase") not in left_out]
 
 
 async def kinds(handle: JobHandle) -> list[str]:
