@@ -62,6 +62,15 @@ class SubmitOptions(OutputOptions):
         "input of the agent; @FILE reads a file, - reads standard input",
         default=None,
     )
+    prompt: str | None = option(
+        TEXT, "TEXT", "input of a coding agent, in place of --input", default=None
+    )
+    cwd: str | None = option(
+        TEXT, "DIR", "folder that a coding agent works in; its lease needs fs.read", default=None
+    )
+    session: str | None = option(
+        TEXT, "JOB_ID", "earlier job of a coding agent, whose conversation goes on", default=None
+    )
     lease: tuple[str, ...] = repeatable(
         TEXT, "CAP=PATTERN", "what the job may do, such as tool.call=search.*", default=()
     )
