@@ -49,7 +49,7 @@ _AT_ONCE: Final[Sequence[_Operation]] = (
 )
 _WITH_A_WAIT: Final[Sequence[_Operation]] = (
     *(Desk.open, Desk.delegate, Desk.child_result),
-    *(Desk.rotate, Desk.ask, Desk.over),
+    *(Desk.rotate, Desk.ask, Desk.ask_approval, Desk.decision, Desk.over),
     *(Desk.begin_step, Desk.memos_kept, Desk.pause, Desk.sleep, Desk.keep, Desk.kept),
 )
 _ALL: Final[Sequence[_Operation]] = (*_AT_ONCE, *_WITH_A_WAIT, *IN_ORDER)
