@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from arcp_trio import acp
-from arcp_trio.proxies.acp.conversation import Conversations
+from arcp_trio.proxies.acp.conversation import AgentConversations
 from arcp_trio.proxies.acp.folders import Folders
 from arcp_trio.proxies.acp.input import read_input
 from arcp_trio.proxies.acp.life import AgentLife
@@ -80,7 +80,7 @@ class _AcpAgent:
         self._command = command
         self._workplaces = workplaces
         self._folders = folders
-        self._conversations = Conversations(folders)
+        self._conversations = AgentConversations(folders)
         self._mcp_servers = mcp_servers
         self._settle_seconds = settle_seconds
 

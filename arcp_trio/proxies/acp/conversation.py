@@ -30,7 +30,7 @@ _SESSION: Final = "acp_session"
 
 
 @attrs.define(eq=False)
-class Conversation:
+class AgentConversation:
     """A conversation, held by the job whose turn it is."""
 
     job: JobContext
@@ -80,7 +80,7 @@ class Conversation:
         await self.job.keep(note)
 
 
-class Conversations:
+class AgentConversations:
     """The conversations of one agent: each is held by at most one job at a time."""
 
     def __init__(self, folders: Folders) -> None:
@@ -89,7 +89,7 @@ class Conversations:
         """Root and principal by the id of the job that holds a conversation."""
 
     @asynccontextmanager
-    async def turn(self, job: JobContext, wanted: JobInput) -> AsyncGenerator[Conversation]:
+    async def turn(self, job: JobContext, wanted: JobInput) -> AsyncGenerator[AgentConversation]:
         """Hold the conversation that a job begins or goes on with, for the block.
 
         Raises:
@@ -110,7 +110,7 @@ class Conversations:
                 raise InternalError(f"agent {job.agent}: its folder cannot be made") from error
             yield conversation
 
-    async def _join(self, conversation: Conversation) -> None:
+    async def _join(self, conversation: AgentConversation) -> None:
         """Have its folder, and its costs as the newest of its jobs knows them."""
         job, root = conversation.job, conversation.root
         for earlier in await self._folders.join(root, job.id):
@@ -121,9 +121,9 @@ class Conversations:
         if conversation.own_folder:
             conversation.cwd = await self._folders.to_work_in(root)
 
-    async def _wanted(self, job: JobContext, wanted: JobInput) -> Conversation:
+    async def _wanted(self, job: JobContext, wanted: JobInput) -> AgentConversation:
         if wanted.session is None:
-            return Conversation(job, job.id, wanted.cwd or "", wanted.cwd is None)
+            return AgentConversation(job, job.id, wanted.cwd or "", wanted.cwd is None)
         if (held := self._held.get(wanted.session)) is not None and held[1] == job.principal:
             self._refuse_if_held(held[0])
         note = await job.kept(wanted.session)
@@ -146,7 +146,7 @@ class Conversations:
                 )
 
     @contextmanager
-    def _hold(self, conversation: Conversation) -> Generator[None]:
+    def _hold(self, conversation: AgentConversation) -> Generator[None]:
         self._refuse_if_held(conversation.root)
         job = conversation.job
         self._held[job.id] = conversation.root, job.principal
@@ -156,7 +156,7 @@ class Conversations:
             del self._held[job.id]
 
 
-def _read(job: JobContext, note: JsonValue) -> Conversation | None:
+def _read(job: JobContext, note: JsonValue) -> AgentConversation | None:
     """Return the conversation of a note, if it is one with this job's agent."""
     if not is_object(note) or note.get("agent") != job.agent:
         return None
@@ -164,7 +164,7 @@ def _read(job: JobContext, note: JsonValue) -> Conversation | None:
     if not (isinstance(session, str) and isinstance(root, str) and isinstance(cwd, str)):
         return None
     costs = object_in(note.get("costs"))
-    return Conversation(
+    return AgentConversation(
         job,
         root,
         cwd,

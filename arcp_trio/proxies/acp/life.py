@@ -18,7 +18,7 @@ from arcp_trio.acp.connecting import tasks_beside
 from arcp_trio.acp.queue import Handlers
 from arcp_trio.acp.spawning import speaking_with
 from arcp_trio.proxies.acp.calls import Calls
-from arcp_trio.proxies.acp.conversation import Conversation
+from arcp_trio.proxies.acp.conversation import AgentConversation
 from arcp_trio.proxies.acp.deciding import Requests
 from arcp_trio.proxies.acp.ends import end_of_agent, end_of_turn, late
 from arcp_trio.proxies.acp.fitting import MOST_NAME
@@ -51,7 +51,7 @@ class AgentLife:
 
     def __init__(
         self,
-        conversation: Conversation,
+        conversation: AgentConversation,
         command: Sequence[str],
         place: Workplace,
         mcp_servers: acp.McpServers,

@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 from arcp_trio import acp
 from arcp_trio.proxies.acp.calls import Calls
-from arcp_trio.proxies.acp.conversation import Conversation
+from arcp_trio.proxies.acp.conversation import AgentConversation
 from arcp_trio.proxies.acp.fitting import MOST_NAME, fitted_text, room
 from arcp_trio.proxies.acp.result import SpokenResult, pieces
 from arcp_trio.proxies.acp.tool_calls import AgentToolCalls
@@ -40,7 +40,7 @@ Ready: TypeAlias = Callable[[], Item | None]
 class UpdateEvents:
     """Tells the updates of one job's agent."""
 
-    def __init__(self, job: JobContext, calls: Calls, conversation: Conversation) -> None:
+    def __init__(self, job: JobContext, calls: Calls, conversation: AgentConversation) -> None:
         self.result: Final = SpokenResult(job)
         self._job = job
         self._room: Final = room(job.limits)

@@ -120,7 +120,7 @@ async def test_an_agent_that_has_lost_the_session(tmp_path: Path) -> None:
 
 
 async def test_foreign_and_unknown_jobs_are_not_found(tmp_path: Path) -> None:
-    """The id of another principal's job, of no job, and what is no id: the same words."""
+    """Ids of another principal's job and of no job, and other texts: the same words."""
     words = command(store=str(tmp_path / "sessions"), capabilities=BOTH)
     runtime = runtime_of({"scripted": words}, data=tmp_path)
     with trio.fail_after(SECONDS):
