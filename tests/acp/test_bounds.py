@@ -291,5 +291,5 @@ async def test_large_lines_are_in_order() -> None:
         async with staged() as stage, trio.open_nursery() as nursery:
             turn = stage.session.prompt("go")
             id_ = await stage.actor.prompted()
-            nursery.start_soon(stage.actor.say, *map(said, words), ended(id_))
+            nursery.start_soon(stage.actor.raw, written(*map(said, words), ended(id_)))
             assert [text(item) async for item in turn] == words
