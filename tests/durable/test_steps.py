@@ -78,7 +78,7 @@ async def test_what_is_no_json_is_no_result(autojump_clock: MockClock, *, durabl
                 await job.step(f"bad {number}", give, value)
         with pytest.raises(TypeError, match="Page"):
             await job.step("page", give, {"title": 1}, returns=Page)
-        union: Any = int | None  # a checker says that it is no type
+        union: Any = int | None  # not a type to a checker
         assert await job.step("number", give, 7, returns=union) == 7
         with pytest.raises(TypeError, match=r"not a JSON int \| None"):
             await job.step("no number", give, object(), returns=union)
