@@ -15,9 +15,11 @@ from typing import Final
 import trio
 
 from arcp_trio import acp
-from arcp_trio.acp.connecting import tasks_beside
 from arcp_trio.acp.queue import Handlers
 from arcp_trio.acp.spawning import speaking_with
+from arcp_trio.authority.grants import parse_grant
+from arcp_trio.authority.patterns import URLS
+from arcp_trio.groups import tasks_beside
 from arcp_trio.proxies.acp.calls import Calls
 from arcp_trio.proxies.acp.costs import SessionCosts
 from arcp_trio.proxies.acp.deciding import Requests
@@ -55,6 +57,7 @@ def acp_agent(
     data: str | Path | None = None,
     home: str | Path | None = None,
     read: Sequence[str | Path] = (),
+    net: Sequence[str] = (),
     mcp_servers: acp.McpServers = (),
     settle_seconds: float = 0.0,
 ) -> AgentFunction:
@@ -75,6 +78,8 @@ def acp_agent(
             it, HOME is temporary.
         home: the program's HOME, in place of those, or of that of this process.
         read: files and folders that a contained program can read beside those that are leased.
+        net: patterns of URLs that a contained program can reach beside those that are leased, such
+            as "https://api.anthropic.com/**" for its model.
         mcp_servers: MCP servers that the agent is to use, in the protocol's shape.
         settle_seconds: how long to wait for what the agent still tells after its answer.
     """
@@ -89,6 +94,7 @@ def acp_agent(
         added=added,
         data=None if data is None else Path(data, "homes"),
         home=None if home is None else str(home),
+        net=[parse_grant(URLS, text) for text in net],
     )
     servers = tuple(mcp_servers)
 
@@ -209,6 +215,7 @@ class _AgentLife:
             "starting", "contained" if self._place.contained else "not contained"
         )
         async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self._place.serving())
             try:
                 self._child = await stack.enter_async_context(self._start())
             except OSError as error:
