@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import tempfile
 import weakref
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -28,8 +28,6 @@ from arcp_trio.wire.errors import PermissionDenied
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.job.context import JobContext
-
-_CLEAN_UP_SECONDS: Final = 10.0
 
 
 @attrs.frozen(kw_only=True)
@@ -132,28 +130,12 @@ class Workplaces:
         return str(home)
 
 
-@asynccontextmanager
-async def folder(job: JobContext, cwd: str | None) -> AsyncGenerator[str, None]:
-    """Give the block the folder that a job asks for, or an empty one for as long as it lasts.
+async def check_folder(job: JobContext, cwd: str) -> None:
+    """Return if an agent may work in a folder.
 
     Raises:
-        LeaseExpired, BudgetExhausted, PermissionDenied: the lease does not allow that folder.
+        LeaseExpired, BudgetExhausted, PermissionDenied: the lease does not allow it.
     """
-    if cwd is not None:
-        await _check(job, cwd)
-        yield cwd
-        return
-    path = await trio.to_thread.run_sync(partial(tempfile.mkdtemp, prefix="acp-"))
-    try:
-        yield path
-    finally:
-        with trio.move_on_after(_CLEAN_UP_SECONDS, shield=True):
-            await trio.to_thread.run_sync(
-                partial(rmtree, path, ignore_errors=True), abandon_on_cancel=True
-            )
-
-
-async def _check(job: JobContext, cwd: str) -> None:
     job.authorize("fs.read", cwd)
     real = await trio.to_thread.run_sync(os.path.realpath, cwd)
     job.authorize("fs.read", real)
