@@ -31,8 +31,8 @@ told = st.lists(st.tuples(st.one_of(words, modes), st.booleans()), max_size=30)
 
 def update(kind: str, text: str) -> acp.Update:
     """Return the update that tells this."""
-    content = {"content": {"type": "text", "text": text}} if kind in ROLES else {}
-    found = update_of({"sessionUpdate": kind, **content, "currentModeId": text})
+    content: dict[str, Any] = {"type": "text", "text": text} if kind in ROLES else {}
+    found = update_of({"sessionUpdate": kind, "content": content, "currentModeId": text})
     assert found is not None
     return found
 
