@@ -48,6 +48,10 @@ class RecordedTransport:
         self._record.saw(parse_frame(text))
         return text
 
+    def read_on(self) -> None:
+        """Read on while nobody receives."""
+        self._transport.read_on()
+
     def receive_unread(self) -> Sequence[str | bytes]:
         """Return the messages that have arrived, after checking them."""
         texts = self._transport.receive_unread()

@@ -83,6 +83,10 @@ class Transport(Protocol):
         """
         ...
 
+    def read_on(self) -> None:
+        """Read on while nobody receives, so that a peer's pings are answered, for instance."""
+        ...
+
     def receive_unread(self) -> Sequence[str | bytes]:
         """Return the messages that are known to have arrived, in order, without waiting."""
         ...

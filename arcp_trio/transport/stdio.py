@@ -205,6 +205,9 @@ class LineTransport:
                 except UnicodeDecodeError:
                     return line
 
+    def read_on(self) -> None:
+        """Do nothing: lines have no pings of their own."""
+
     def receive_unread(self) -> Sequence[str | bytes]:
         """Return nothing: lines are not split before they are received."""
         return ()

@@ -47,6 +47,9 @@ class _Tap:
         self.last = text
         return text
 
+    def read_on(self) -> None:
+        raise NotImplementedError
+
     def receive_unread(self) -> Sequence[str | bytes]:
         return ()
 

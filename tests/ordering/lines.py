@@ -60,6 +60,9 @@ class Line:
         way.changed.unpark_all()
         return way.frames.popleft()
 
+    def read_on(self) -> None:
+        """Do nothing: frames wait in the line."""
+
     def receive_unread(self) -> Sequence[str | bytes]:
         """Return no frames: each frame is received by itself."""
         return ()

@@ -46,6 +46,7 @@ async def _open(kind: str) -> AsyncGenerator[tuple[Transport, Transport]]:
 
 
 async def _talk_until_it_fails(server: Transport, client: Transport) -> None:
+    server.read_on()
     await client.close()
     while True:
         if server.sends_at_once:

@@ -108,6 +108,7 @@ class Conversation:
         """Count a frame, and wait as long as `messages_per_second` asks for after it."""
         pause = self._usage.count_message(received.size)
         if pause > 0:
+            self._transport.read_on()
             with self._heartbeat.not_listening():
                 await trio.sleep(pause)
 
@@ -141,6 +142,8 @@ class Conversation:
                 request = Request(
                     self._attachment, received.id, received.trace, message, received.size
                 )
+                if not self._session.inbox.has_room(request.size):
+                    self._transport.read_on()
                 with self._heartbeat.not_listening():
                     await self._session.command(request)
                 return not isinstance(message, Close)

@@ -178,6 +178,8 @@ class Handshake:
         features: frozenset[str] | None,
         dialect: Dialect | None,
     ) -> Opened:
+        # A frame that comes before the new token is sent does not show that the client has it.
+        self._transport.read_on()
         digest = token_digest(resume.resume_token)
         # Clients that give no bearer token have one turn together until their session is known.
         reads = self._core.store.for_principal(principal or "", urgent=True)
