@@ -18,6 +18,7 @@ from arcp_trio.runtime.connection.heartbeat import Heartbeats
 from arcp_trio.runtime.core import Core
 from arcp_trio.runtime.credentials.provisioner import Provisioner
 from arcp_trio.runtime.credentials.revocation import Revoker
+from arcp_trio.runtime.job import leftovers
 from arcp_trio.runtime.job.agents import Agents
 from arcp_trio.runtime.job.durable.beginnings import Beginnings
 from arcp_trio.runtime.job.granting import reserved_paths
@@ -263,6 +264,9 @@ class Runtime:
                     sessions.start_soon(keep_running, self._sessions.sweep, name="sweep")
                     sessions.start_soon(
                         keep_running, self._sessions.mind_store, name="store trouble"
+                    )
+                    sessions.start_soon(
+                        keep_running, leftovers.sweep, core, self.agents, name="files of jobs"
                     )
                     sessions.start_soon(keep_running, self._heartbeats.run, name="heartbeats")
                     sessions.start_soon(self._workers.run, name="worker processes")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import subprocess
@@ -21,6 +22,8 @@ from arcp_trio.sandbox.plan import Mount, leased
 from arcp_trio.sandbox.program import program_mounts
 from arcp_trio.transport.starting import Start, StartedProcess, start
 from arcp_trio.wire.errors import clip
+
+log = logging.getLogger(__name__)
 
 TRY_SECONDS: Final = 10.0
 """How long the program may take with which sandboxes are tried."""
@@ -101,8 +104,11 @@ class Containment:
         ]
         self.reason: Final = "it is turned off" if mode == "off" else self._why_not()
         """Why programs are not contained; None if they are."""
-        if mode == "require" and self.reason is not None:
-            raise NoSandbox(self.reason)
+        if mode != "off" and self.reason is not None:
+            if mode == "require":
+                raise NoSandbox(self.reason)
+            facts = {"program": command[0], "why": self.reason}
+            log.warning("agent's program will not be contained", extra=facts)
 
     def starter(self, lease: Lease, reserved: Sequence[str], own: Sequence[str]) -> Start:
         """Return what starts the programs of one job.

@@ -34,7 +34,9 @@ from arcp_trio.addresses import WEBSOCKET_PATH
 from arcp_trio.transport.base import (
     GONE,
     HandshakeFailed,
+    HasPings,
     MessageTooBig,
+    SendsAtOnce,
     Transport,
     TransportClosed,
 )
@@ -237,7 +239,7 @@ def _not_finished() -> HandshakeFailed:
     return HandshakeFailed("the peer did not finish the opening handshake")
 
 
-class _WebSocketTransport:
+class _WebSocketTransport(SendsAtOnce, HasPings):
     """One side of an open WebSocket."""
 
     def __init__(
@@ -248,12 +250,20 @@ class _WebSocketTransport:
         *,
         private: bool,
     ) -> None:
-        self.peer: Final = peer
-        self.private: Final = private
+        self._peer = peer
+        self._private = private
         self._reader = reader
         self._frames = frames
         self._closing = False
         self._end_lock = trio.Lock()  # many tasks may close it, and one of them reads the rest
+
+    @property
+    def peer(self) -> str:
+        return self._peer
+
+    @property
+    def private(self) -> bool:
+        return self._private
 
     @property
     def writing_since(self) -> float | None:

@@ -13,7 +13,6 @@ import trio
 from arcp_trio.testing import Peer, WireRecorder
 from arcp_trio.testing.frames import TERMINAL, Frame
 from arcp_trio.transport.base import Transport, TransportClosed
-from arcp_trio.transport.pace import PartsPace
 from arcp_trio.transport.websocket import connect
 from tests.crash.process import Server, token_of
 
@@ -34,11 +33,7 @@ class _Tap:
         self.private = transport.private
         self.writing_since = None
         self.unread = 0
-        self.sends_at_once = False
         self._transport = transport
-
-    def share_pace(self, pace: PartsPace) -> None:
-        raise NotImplementedError
 
     async def receive(self) -> str | bytes:
         self.last = ""
@@ -47,17 +42,11 @@ class _Tap:
         self.last = text
         return text
 
-    def read_on(self) -> None:
-        raise NotImplementedError
-
     def receive_unread(self) -> Sequence[str | bytes]:
         return ()
 
     async def send(self, frames: Sequence[bytes]) -> None:
         await self._transport.send(frames)
-
-    def send_at_once(self, frames: Sequence[bytes]) -> bool:
-        raise NotImplementedError
 
     async def close(self, code: int = 1000, reason: str = "") -> None:
         await self._transport.close(code, reason)

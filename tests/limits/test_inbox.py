@@ -54,6 +54,7 @@ async def test_large_commands_wait_before_they_are_read(
         go_on = hold_up(stage, "owner")
         await peer.send("job.cancel", {"job_id": "job_unknown"})
         nursery.start_soon(submit, peer, sizes)
+        await trio.sleep(20)  # the loop rests after each large frame
         await wait_all_tasks_blocked()
         found = inbox(stage.runtime, peer.session_id)
         assert found.waiting == (3 if sizes is FEW else 0)
@@ -91,6 +92,7 @@ async def test_submits_that_take_time_count_until_they_are_answered(
         peer = await stage.welcomed()
         go_on = hold_up(stage, "key")
         nursery.start_soon(submit, peer, sizes)
+        await trio.sleep(20)  # the loop rests after each large frame
         await wait_all_tasks_blocked()
         held = inbox(stage.runtime, peer.session_id).held_bytes
         assert 90 * KB < held <= max(100 * KB, sizes[0] + KB)

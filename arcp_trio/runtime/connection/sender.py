@@ -12,6 +12,7 @@ from arcp_trio.runtime.wake import Wake
 from arcp_trio.store.errors import StoreError
 from arcp_trio.store.interface import JournalTrimmed, LogTrimmed
 from arcp_trio.store.records import HOLES, NumberedTail
+from arcp_trio.transport.base import SendsAtOnce
 from arcp_trio.transport.close_codes import CloseCode
 from arcp_trio.wire import envelope
 from arcp_trio.wire.dialects import Dialect
@@ -156,6 +157,7 @@ class FrameWriter:
         self.sent_seq = after_seq
         """The highest number that was handed to the transport."""
         self._transport = transport
+        self._at_once = transport if isinstance(transport, SendsAtOnce) else None
         self._dialect = dialect
         self._numbered = envelope.numbered_head(session_id, arcp)
         self._plain = envelope.plain_head(session_id, arcp)
@@ -201,16 +203,15 @@ class FrameWriter:
     @property
     def writes_at_once(self) -> bool:
         """Whether `write_at_once` can be called: nothing is to be written before, nor a pause."""
-        return (
-            self._dialect.busy_after is None
-            and not self._has_begun
-            and self._transport.sends_at_once
-        )
+        if self._at_once is None or self._dialect.busy_after is not None:
+            return False
+        return not self._has_begun and self._at_once.sends_at_once
 
     def write_at_once(self, frames: Sequence[NumberedTail]) -> None:
         """Begin to write frames, without waiting; if there is a rest, there is something to say."""
+        assert self._at_once is not None
         if frames or self._control:
-            self._has_begun = not self._transport.send_at_once(self._texts(frames))
+            self._has_begun = not self._at_once.send_at_once(self._texts(frames))
 
     def _texts(self, frames: Sequence[NumberedTail]) -> Sequence[bytes]:
         numbered, plain, translate = self._numbered, self._plain, self._dialect.translate

@@ -228,6 +228,38 @@ class JobContext(AwaitableContext):
     only every few dozen events.
     """
 
+    async def ask_approval(
+        self, call_id: str, tool: str, args: Json, capability: str, targets: Sequence[str]
+    ) -> None:
+        """Ask people for leave to do what the lease allows on that condition; see `decision`.
+
+        Args:
+            call_id: the id of the tool call that waits for the decision; it was told already.
+            tool: its tool.
+            args: its arguments, for people to read.
+            capability: what is asked for, such as `fs.write`.
+            targets: what it is asked for; `x-vendor.arcp-trio.ask.…` allows each.
+
+        Raises:
+            PermissionDenied: the client that submitted the job knows no questions.
+            InternalError: the job asks too much at once, or is ending.
+        """
+        await self._link.do(Desk.ask_approval, call_id, tool, args, capability, targets)
+
+    async def decision(self, call_id: str) -> Mapping[str, Json]:
+        """Wait for what people decide, and return if the operation is allowed: do it at once.
+
+        Returns:
+            What the `tool_result` of the call is to say beside its own: `decision`, `by` and, if
+            one was given, the `reason`.
+
+        Raises:
+            PermissionDenied: somebody has denied it; the details say what is returned otherwise.
+            Unanswered: nobody has decided in time.
+            LeaseExpired, BudgetExhausted: the lease does not allow it any longer.
+        """
+        return await self._link.do(Desk.decision, call_id)
+
     @overload
     def open(
         self,
@@ -237,21 +269,34 @@ class JobContext(AwaitableContext):
         encoding: str | None = None,
         errors: str | None = None,
         newline: str | None = None,
+        approved: str | None = None,
     ) -> AbstractAsyncContextManager[AsyncIOWrapper[io.TextIOWrapper]]: ...
 
     @overload
     def open(
-        self, path: str | os.PathLike[str], mode: OpenBinaryModeReading
+        self,
+        path: str | os.PathLike[str],
+        mode: OpenBinaryModeReading,
+        *,
+        approved: str | None = None,
     ) -> AbstractAsyncContextManager[AsyncIOWrapper[io.BufferedReader]]: ...
 
     @overload
     def open(
-        self, path: str | os.PathLike[str], mode: OpenBinaryModeWriting
+        self,
+        path: str | os.PathLike[str],
+        mode: OpenBinaryModeWriting,
+        *,
+        approved: str | None = None,
     ) -> AbstractAsyncContextManager[AsyncIOWrapper[io.BufferedWriter]]: ...
 
     @overload
     def open(
-        self, path: str | os.PathLike[str], mode: OpenBinaryModeUpdating
+        self,
+        path: str | os.PathLike[str],
+        mode: OpenBinaryModeUpdating,
+        *,
+        approved: str | None = None,
     ) -> AbstractAsyncContextManager[AsyncIOWrapper[io.BufferedRandom]]: ...
 
     def open(
@@ -262,19 +307,21 @@ class JobContext(AwaitableContext):
         encoding: str | None = None,
         errors: str | None = None,
         newline: str | None = None,
+        approved: str | None = None,
     ) -> AbstractAsyncContextManager[AsyncIOWrapper[IO[Any]]]:
         """Open a regular file as Trio's async file: `async with job.open("/ws/a.txt") as file:`.
 
         Needs `fs.read` for `r`, `fs.write` for `w`, `a` and `x`, and both with `+`: for the path
         and for the real path that its links lead to. The file that is opened is the one that was
-        authorised, even if the path changes meanwhile. The parameters are those of Python's `open`.
+        authorised, even if the path changes meanwhile. The parameters are those of Python's `open`,
+        beside `approved`: the id of the tool call whose approval by a person allows it.
 
         Raises:
             LeaseExpired, BudgetExhausted, PermissionDenied: the lease does not allow it, or the
                 path is not a regular file.
             OSError: the file cannot be opened.
         """
-        return _opened(self._link, os.fspath(path), mode, encoding, errors, newline)
+        return _opened(self._link, os.fspath(path), mode, encoding, errors, newline, approved)
 
 
 @asynccontextmanager
@@ -285,9 +332,10 @@ async def _opened(
     encoding: str | None,
     errors: str | None,
     newline: str | None,
+    approved: str | None,
 ) -> AsyncGenerator[AsyncIOWrapper[IO[Any]], None]:
     make = file_of(path, mode, encoding=encoding, errors=errors, newline=newline)
-    file = make(await link.do(Desk.open, path, mode))
+    file = make(await link.do(Desk.open, path, mode, approved))
     try:
         yield trio.wrap_file(file)
     finally:
