@@ -275,7 +275,7 @@ class FrameStream(trio.abc.Stream):
         return self._tap.texts.popleft()
 
     async def _read_text(self, start_reader: Callable[[], None]) -> None:
-        """Read what arrives, in the task that receives; start the reader's if it is something else."""
+        """Read, in the task that receives; for anything but texts, start the reader's."""
         self.reads_text = True
         try:
             more = not self._passing and await self._read_and_pick(READ_BYTES)
