@@ -100,7 +100,7 @@ async def test_odd_values(value: str) -> None:
 
 async def test_many_values() -> None:
     """A call with too many arguments is told with some of them, and says so."""
-    raw_input = {f"k{number}": [] for number in range(60_000)}
+    raw_input: dict[str, list[None]] = {f"k{number}": [] for number in range(60_000)}
     call = {"sessionUpdate": "tool_call", "toolCallId": "c", "kind": "read", "rawInput": raw_input}
     async with connected() as client:
         handle = await begin(client, ["updates", call])
