@@ -149,7 +149,7 @@ class Lease:
         return lease
 
     def constraints(self) -> dict[str, str] | None:
-        """Return the `lease_constraints` of `job.accepted`; None if there are none."""
+        """Return the `lease_constraints` of `job.accepted`; None without any."""
         found = {} if self.expires_at is None else {"expires_at": self.expires_at}
         if self.sandbox:
             found[SANDBOX] = SANDBOX_REQUIRED
