@@ -137,7 +137,7 @@ def counted_addresses(runtime: Runtime) -> int:
 
 def looks_at_heartbeats(runtime: Runtime) -> int:
     """Return how many times to look at a heartbeat are kept."""
-    return len(runtime._heartbeats._due)
+    return len(runtime._attendance._heartbeats._due)
 
 
 # -- the runtime as a whole

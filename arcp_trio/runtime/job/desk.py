@@ -89,6 +89,10 @@ class Desk:
         """Return the runtime's limits, by name."""
         return attrs.asdict(self.job.core.limits)
 
+    def sends_chunks(self) -> bool:
+        """Return whether chunks of a streamed result are sent."""
+        return self.job.sends_chunks
+
     def grace(self) -> float:
         """Return how many seconds the agent has to stop in, once the job is to end."""
         return self.job.agent_run.grace

@@ -192,10 +192,23 @@ async def test_jobs_beside_each_other() -> None:
 
 
 async def test_a_client_without_chunks() -> None:
-    """A client that takes no chunks has the whole result at the end."""
+    """A client that takes no chunks has the whole result at the end, as far as a frame has room."""
     async with peers_of() as peers:
         peer = await peers.connect()
         await peer.hello(token="tok", features=("heartbeat",))
         job_id = (await peer.submit("scripted", steps(["say", "a"], ["say", "b"])))["job_id"]
         end = await peer.until_terminal(job_id)
         assert end["payload"]["result"] == "ab"
+        flood = steps(["flood", 3_000, 1_000])
+        job_id = (await peer.submit("scripted", flood))["job_id"]
+        end = await peer.until_terminal(job_id)
+        assert end["payload"]["final_status"] == "success"
+        numbers = counted(end["payload"]["result"].replace("x", " "))
+        assert numbers == list(range(len(numbers)))
+        assert 800 < len(numbers) < 1_100
+        (warning,) = [
+            frame["payload"]["body"]
+            for frame in peers.recorder.events(job_id)
+            if frame["payload"]["kind"] == "log"
+        ]
+        assert "does not fit" in warning["message"]
