@@ -17,6 +17,7 @@ from attrs import frozen
 from arcp_trio.authority.lease import Lease
 from arcp_trio.sandbox.bwrap import TMP, arguments
 from arcp_trio.sandbox.gate import start_inside
+from arcp_trio.sandbox.network.network import Network
 from arcp_trio.sandbox.pinning import pinned
 from arcp_trio.sandbox.plan import Mount, leased
 from arcp_trio.sandbox.program import program_mounts
@@ -45,6 +46,8 @@ class Sandbox:
     reserved: Sequence[str]
     own: Sequence[Mount]
     """What is mounted beside what is leased."""
+    network: Network | None = None
+    """What can be reached; None: nothing."""
 
     async def start(
         self,
@@ -56,6 +59,9 @@ class Sandbox:
         stderr: int | None = None,
     ) -> StartedProcess:
         """Start a program; see `starting.start`."""
+        given = {**(environment or {}), "TMPDIR": TMP}
+        if self.network is not None:
+            given |= self.network.variables()
         with pinned(leased(self.lease, self.reserved)) as pins:
             mounts = [*self.own, *(pin.mount for pin in pins)]
             return await start_inside(
@@ -63,16 +69,16 @@ class Sandbox:
                 bwrap=self.bwrap,
                 arguments=arguments(mounts, self.reserved, str(cwd or TMP)),
                 pins=pins,
-                environment={**(environment or {}), "TMPDIR": TMP},
+                environment=given,
                 stdin=stdin,
                 stderr=stderr,
-                at_the_gate=_go_on,
+                at_the_gate=_nothing if self.network is None else self.network.open,
             )
 
 
-async def _go_on(pid: int) -> None:
-    del pid
-    await trio.lowlevel.checkpoint_if_cancelled()
+async def _nothing(pid: int, process: StartedProcess) -> None:
+    del pid, process
+    await trio.lowlevel.checkpoint()
 
 
 class Containment:
@@ -110,22 +116,32 @@ class Containment:
             facts = {"program": command[0], "why": self.reason}
             log.warning("agent's program will not be contained", extra=facts)
 
-    def starter(self, lease: Lease, reserved: Sequence[str], own: Sequence[str]) -> Start:
+    def starter(
+        self,
+        lease: Lease,
+        reserved: Sequence[str],
+        own: Sequence[str],
+        network: Network | None = None,
+    ) -> Start:
         """Return what starts the programs of one job.
 
         Args:
             lease: what the job may do.
             reserved: paths that no lease opens.
             own: folders that are the job's own, and writable.
+            network: what they can reach; None: nothing.
         """
         if self.reason is not None:
             return start_uncontained
         folders = [Mount(path=folder, writable=True) for folder in own]
-        return self._sandbox(lease, reserved, folders).start
-
-    def _sandbox(self, lease: Lease, reserved: Sequence[str], folders: Sequence[Mount]) -> Sandbox:
-        own = [*self._own, *folders]
-        return Sandbox(bwrap=self._bwrap, lease=lease, reserved=reserved, own=own)
+        sandbox = Sandbox(
+            bwrap=self._bwrap,
+            lease=lease,
+            reserved=reserved,
+            own=[*self._own, *folders],
+            network=network,
+        )
+        return sandbox.start
 
     def _why_not(self) -> str | None:
         if not self._bwrap:
@@ -142,7 +158,7 @@ class Containment:
         return found[0]
 
     async def _try(self) -> str | None:
-        sandbox = self._sandbox(Lease(), (), ())
+        sandbox = Sandbox(bwrap=self._bwrap, lease=Lease(), reserved=(), own=self._own)
         try:
             process = await sandbox.start(
                 ["true"], cwd=None, environment=None, stderr=subprocess.STDOUT

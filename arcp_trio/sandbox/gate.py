@@ -30,8 +30,8 @@ LAST_WORDS_SECONDS: Final = 0.5
 _LOOK_SECONDS: Final = 0.002
 _READ_BYTES: Final = 4096
 
-AtTheGate = Callable[[int], Awaitable[None]]
-"""Called with the sandbox's first process while its program does not run yet."""
+AtTheGate = Callable[[int, StartedProcess], Awaitable[None]]
+"""Called with the sandbox's first process, and with bubblewrap's, before the program runs."""
 
 
 class SandboxFailed(OSError):  # noqa: N818 - says what has happened
@@ -101,7 +101,7 @@ async def _prepare(
             if path is not None:
                 raise SandboxFailed(f"a path was replaced while it was mounted: {path}")
             _limit(pid)
-            await at_the_gate(pid)
+            await at_the_gate(pid, process)
         ready = True
     except (OSError, trio.TooSlowError) as error:
         await process.kill()  # noqa: ASYNC120 - shields itself

@@ -212,7 +212,7 @@ def test_a_reader_that_has_had_enough(data: str) -> None:
             check=False,
             stdout=pipe,
             stderr=subprocess.PIPE,
-            timeout=30,
+            timeout=60,
         )
     assert (done.returncode, done.stderr) == (0, b"")
 

@@ -10,7 +10,7 @@ import trio
 from arcp_trio.store.sqlite import _write_thread
 from arcp_trio.store.sqlite._write_thread import WriteThread
 
-GUARD_SECONDS = 20.0
+GUARD_SECONDS = 60.0
 """A wait that lasts so long shows a defect."""
 
 

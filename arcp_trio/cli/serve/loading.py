@@ -12,6 +12,8 @@ from pathlib import Path, PurePath
 from types import ModuleType
 from typing import Final, cast
 
+from arcp_trio.authority.grants import parse_grant
+from arcp_trio.authority.patterns import URLS
 from arcp_trio.cli.errors import CommandError, one_line
 from arcp_trio.cli.serve.demo import demo_agents
 from arcp_trio.cli.serve.options import ServeOptions
@@ -103,6 +105,11 @@ def _acp_agent(words: Sequence[str], options: ServeOptions) -> AgentFunction:
     for path in options.sandbox_read:
         if not Path(path).exists():
             raise CommandError(f"--sandbox-read {path}: there is no such file")
+    for url in options.sandbox_net:
+        try:
+            parse_grant(URLS, url)
+        except ValueError as error:
+            raise CommandError(f"--sandbox-net {url}: {error}") from error
     try:
         return acp_agent(
             words,
@@ -111,6 +118,7 @@ def _acp_agent(words: Sequence[str], options: ServeOptions) -> AgentFunction:
             data=None if options.memory else Path(options.data, _DATA).absolute(),
             home=options.agent_home and Path(options.agent_home).absolute(),
             read=[Path(path).absolute() for path in options.sandbox_read],
+            net=options.sandbox_net,
         )
     except NoSandbox as error:
         raise CommandError(f"--sandbox {options.sandbox}: {error}") from error

@@ -110,6 +110,12 @@ class ServeOptions:
         "a file or folder that contained agents may read beside their lease",
         default=(),
     )
+    sandbox_net: tuple[str, ...] = repeatable(
+        TEXT,
+        "URL",
+        "what contained agents may reach beside their lease, such as 'https://api.example/**'",
+        default=(),
+    )
     agent_env: tuple[str, ...] = repeatable(
         TEXT,
         "NAME[=VALUE]",

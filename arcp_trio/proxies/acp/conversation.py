@@ -49,21 +49,24 @@ class AgentConversation:
         """Whether an earlier job has begun it."""
         return self.root != self.job.id
 
-    async def open(self, agent: Agent, mcp_servers: McpServers = ()) -> Session:
+    async def open(self, agent: Agent, cwd: str, mcp_servers: McpServers = ()) -> Session:
         """Begin the agent's session, or go on with it, and keep what a later job needs for that.
 
         The agent's words come after this, so a job that is killed can be followed up.
+
+        Args:
+            agent: the agent.
+            cwd: the folder, as the agent sees it.
+            mcp_servers: MCP servers that the agent is to use.
 
         Raises:
             AcpFailure: the agent does not begin it, or neither resumes nor loads it.
         """
         if self.session_id is None:
-            session = await agent.new_session(self.cwd, mcp_servers=mcp_servers)
+            session = await agent.new_session(cwd, mcp_servers=mcp_servers)
             self.session_id = session.id
         else:
-            session = await agent.continue_session(
-                self.session_id, self.cwd, mcp_servers=mcp_servers
-            )
+            session = await agent.continue_session(self.session_id, cwd, mcp_servers=mcp_servers)
         await self.keep()
         return session
 

@@ -14,9 +14,9 @@ from typing import Final
 import trio
 
 from arcp_trio import acp
-from arcp_trio.acp.connecting import tasks_beside
 from arcp_trio.acp.queue import Handlers
 from arcp_trio.acp.spawning import speaking_with
+from arcp_trio.groups import tasks_beside
 from arcp_trio.proxies.acp.calls import Calls
 from arcp_trio.proxies.acp.conversation import AgentConversation
 from arcp_trio.proxies.acp.deciding import Requests
@@ -151,6 +151,7 @@ class AgentLife:
             "starting", "contained" if self._place.contained else "not contained"
         )
         async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self._place.serving())
             try:
                 self._child = await stack.enter_async_context(self._start())
             except OSError as error:
@@ -186,7 +187,7 @@ class AgentLife:
         self._requests = Requests(self._job, self._calls, nursery, self._place, self._limits)
         continued = self._conversation.continued
         self._asked = "session/resume or session/load" if continued else "session/new"
-        session = await self._conversation.open(agent, self._mcp_servers)
+        session = await self._conversation.open(agent, self._place.cwd, self._mcp_servers)
         self._scope.deadline = math.inf
         await self._tell_session(agent)
         await self._outside.tell_early()

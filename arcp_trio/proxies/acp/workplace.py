@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import tempfile
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from shutil import rmtree
@@ -16,8 +18,11 @@ import trio
 
 from arcp_trio.acp.spawning import own_environment
 from arcp_trio.authority.lease import Lease
-from arcp_trio.authority.patterns import FILES
+from arcp_trio.authority.patterns import FILES, URLS, Pattern
+from arcp_trio.authority.sites import at_and_below
 from arcp_trio.sandbox.containment import Containment
+from arcp_trio.sandbox.network.network import Network
+from arcp_trio.sandbox.network.reach import Reach
 from arcp_trio.transport.starting import Start
 from arcp_trio.wire.errors import PermissionDenied
 
@@ -33,7 +38,17 @@ class Workplace:
     environment: Mapping[str, str]
     start: Start
     """Starts them, in a sandbox if they are contained."""
-    contained: bool
+    network: Network | None
+    """What the contained ones reach."""
+
+    @property
+    def contained(self) -> bool:
+        """Whether the operating system holds them to the job's lease."""
+        return self.network is not None
+
+    def serving(self) -> AbstractAsyncContextManager[None]:
+        """Return the block in which the network of what is started here is served."""
+        return nullcontext() if self.network is None else self.network.serving()
 
 
 class Workplaces:
@@ -46,6 +61,7 @@ class Workplaces:
         added: Mapping[str, str],
         data: Path | None,
         home: str | None,
+        net: Sequence[Pattern],
     ) -> None:
         """Contain jobs, or not.
 
@@ -55,11 +71,13 @@ class Workplaces:
             data: where contained jobs have their homes, one for each agent and principal; without
                 it, in a temporary folder that goes with this process.
             home: the only home, in place of those.
+            net: what contained jobs can reach beside what is leased to them.
         """
         self._containment: Final = containment
         self._added: Final = added
         self._data = data
         self._home: Final = home
+        self._net: Final = net
 
     async def of(self, job: JobContext, cwd: str, *, own_folder: bool) -> Workplace:
         """Return the workplace of a job.
@@ -85,13 +103,22 @@ class Workplaces:
         if home is not None:
             environment["HOME"] = home
         patterns = {name: cast("list[str]", each) for name, each in job.lease.items()}
-        lease = Lease.read({name: patterns[name] for name in FILES if name in patterns})
+        outside = {*FILES, URLS}
+        lease = Lease.read({name: patterns[name] for name in patterns if name in outside})
+        network = Network(self._reach(job, lease)) if contained else None
         return Workplace(
             cwd=cwd,
             environment={**environment, **self._added},
-            start=self._containment.starter(lease, job.reserved, own),
-            contained=contained,
+            start=self._containment.starter(lease, job.reserved, own, network),
+            network=network,
         )
+
+    def _reach(self, job: JobContext, lease: Lease) -> Reach:
+        def added() -> Sequence[Pattern]:
+            endpoints = [each.endpoint for each in job.credentials]
+            return [*self._net, *(pattern for url in endpoints for pattern in at_and_below(url))]
+
+        return Reach(lease=lease, authorize=partial(job.authorize, URLS), added=added)
 
     def _make_home(self, agent: str, principal: str) -> str:
         if self._data is None:

@@ -15,9 +15,12 @@ import itertools
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -197,6 +200,29 @@ def run(script: str) -> None:
     tell(done.stdout + done.stderr)
 
 
+def dial(port: int, text: str, host: str = "127.0.0.1") -> None:
+    """Connect to a port, send a text, and say what comes back, or why nothing does."""
+    try:
+        with socket.create_connection((host, port), timeout=50) as peer:
+            peer.sendall(text.encode())
+            parts = iter(lambda: peer.recv(65536), b"")
+            tell(b"".join(parts).decode())
+    except OSError as error:
+        tell(f"{type(error).__name__}: {error}")
+
+
+def fetch(url: str, body: str | None = None) -> None:
+    """Fetch a URL as Python does, and say the status and the body, or what is wrong."""
+    data = body.encode() if body else None
+    try:
+        with urllib.request.urlopen(url, data, timeout=50) as answer:
+            tell([answer.status, answer.read().decode()])
+    except urllib.error.HTTPError as error:
+        tell([error.code, error.read().decode()])
+    except OSError as error:
+        tell([0, str(error)])
+
+
 def garbage(count: int, size: int, end: str = "\n") -> None:
     """Write lines, or one long line, that are not frames."""
     for _ in range(count):
@@ -328,7 +354,7 @@ STEPS: dict[str, Callable[..., None]] = {
     for each in (
         *(say, think, updates, large, elsewhere, burst, flood, calls, cost, history, pid),
         *(environment, run, garbage, errors, raw, call, send, terminal, wait, on_cancel, ignore),
-        *(deaf, answer_twice, end, fail, close, fork, setsid),
+        *(deaf, answer_twice, end, fail, close, fork, setsid, dial, fetch),
     )
 } | {
     "ask": may,
