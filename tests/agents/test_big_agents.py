@@ -119,7 +119,7 @@ async def test_a_file_is_written_under_a_lease(
             terms["home"] = tmp_path / "home"
             terms["home"].mkdir()
         else:
-            terms["net"] = [model.url]
+            terms["net"] = [f"{model.url}/**"]
         async with serving(words, tmp_path, environment=environment, **terms) as client:
             given = {"prompt": "write the file", "cwd": str(work)}
             lease = {**tree, "fs.write": [f"{work}/**"], "cost.budget": ["USD:5"]}
