@@ -29,6 +29,8 @@ class Coder:
     """How it calls itself, without its version."""
     costs: bool = False
     """Whether it tells what it costs."""
+    creates: bool = True
+    """Whether it can create files through a client; if not, it can only change them."""
 
 
 def _opencode(url: str) -> dict[str, str]:
@@ -78,6 +80,7 @@ CODERS = {
         path="file_path",
         variables=lambda url: {"GOOGLE_GEMINI_BASE_URL": url, "GEMINI_API_KEY": "none"},
         session="gemini-cli",
+        creates=False,  # it takes it for a failure that the file to be created is not there
     ),
     "qwen": Coder(
         command="qwen",
@@ -112,6 +115,8 @@ async def test_a_file_is_written_under_a_lease(
     words = [installed(f"{name}/node_modules/.bin/{coder.command}"), *coder.arguments]
     arguments = {coder.path: str(work / "a.txt"), "content": f"by {name}\n"}
     tree = {"fs.read": [str(work), f"{work}/**"]}
+    if not coder.creates:
+        (work / "a.txt").write_text("before\n")
     terms: dict[str, Any] = {"sandbox": sandbox}
     with scripted_model(coder.tool, arguments) as model:
         environment = coder.variables(model.url)
@@ -141,6 +146,8 @@ async def test_what_the_lease_does_not_allow(tmp_path: Path, work: Path, name: s
     """It asks, before it writes or for the write itself, and is refused."""
     coder = CODERS[name]
     words = [installed(f"{name}/node_modules/.bin/{coder.command}"), *coder.arguments]
+    if not coder.creates:
+        (work / "a.txt").write_text("before\n")
     arguments = {coder.path: str(work / "a.txt"), "content": "no\n"}
     with scripted_model(coder.tool, arguments) as model:
         environment = {**coder.variables(model.url), "HOME": str(tmp_path)}
@@ -149,7 +156,8 @@ async def test_what_the_lease_does_not_allow(tmp_path: Path, work: Path, name: s
             lease = {"fs.read": [str(work), f"{work}/**"]}
             events = await told(await client.submit("coder", given, lease=lease))
     assert "PERMISSION_DENIED" in errors(events)
-    assert not (work / "a.txt").exists()
+    written = [path.read_text() for path in work.iterdir()]
+    assert written == ([] if coder.creates else ["before\n"])
 
 
 async def test_codex_wants_a_login(tmp_path: Path) -> None:
