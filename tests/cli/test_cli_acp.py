@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from arcp_trio.cli.errors import ExitCode
+from tests.cli.clients import Commands
 from tests.cli.processes import ROOT, Starter, assert_refused, peer
 
 AGENT = f"coder=acp:{sys.executable} {shlex.quote(str(ROOT / 'tests/proxies/acp/scripted.py'))}"
@@ -69,6 +71,19 @@ def test_not_contained(start: Starter, tmp_path: Path) -> None:
         message, variables = said(client.run("coder", json.dumps([["environment"]])))
         assert message == "not contained"
         assert variables["HOME"] == f"{tmp_path}/home"
+
+
+@pytest.mark.sandbox
+def test_a_job_that_requires_a_sandbox(start: Starter, tmp_path: Path) -> None:
+    """`submit --contained` is done by a contained agent, and ends at once with another one."""
+    prompt = json.dumps(json.dumps([["say", "hello"]]))
+    for sandbox, code in (("require", ExitCode.SUCCESS), ("off", ExitCode.FAILED)):
+        url = serving(start, "--memory", "--sandbox", sandbox)
+        commands = Commands(url, tmp_path, token="s3cret")
+        done = commands.run("submit", "coder", "--input", prompt, "--contained")
+        assert done.code == code, done.err
+        assert ("hello" in done.out) == (sandbox == "require")
+        assert ("requires a sandbox" in done.err) == (sandbox == "off")
 
 
 def test_without_bubblewrap(start: Starter, tmp_path: Path) -> None:

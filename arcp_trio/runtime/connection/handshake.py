@@ -15,6 +15,7 @@ from arcp_trio.runtime.session.attachment import Attachment
 from arcp_trio.runtime.session.resuming import Resume, cannot_resume, check_resume
 from arcp_trio.runtime.session.unsent import Unsent
 from arcp_trio.store.errors import StoreError
+from arcp_trio.transport.base import HasPings, Transport
 from arcp_trio.wire.dialects import Dialect, named, recognise
 from arcp_trio.wire.envelope import Envelope
 from arcp_trio.wire.errors import ArcpError, InternalError, Unauthenticated
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.session.session import Session
     from arcp_trio.runtime.session.sessions import Sessions
     from arcp_trio.store.interface import Replay
-    from arcp_trio.transport.base import Transport
 
 FREE_MISTAKES: Final = 5
 """Wrong tokens of an address in a minute that are answered at once."""
@@ -178,6 +178,9 @@ class Handshake:
         features: frozenset[str] | None,
         dialect: Dialect | None,
     ) -> Opened:
+        # A frame that comes before the new token is sent does not show that the client has it.
+        if isinstance(self._transport, HasPings):
+            self._transport.read_on()
         digest = token_digest(resume.resume_token)
         # Clients that give no bearer token have one turn together until their session is known.
         reads = self._core.store.for_principal(principal or "", urgent=True)
