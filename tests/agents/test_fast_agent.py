@@ -12,7 +12,6 @@ import pytest
 from arcp_trio import Client, JobHandle
 from tests.agents.stage import errors, installed, phases, serving, told
 
-SANDBOX = pytest.mark.parametrize("sandbox", ["off", "auto"])
 ASK = "x-vendor.arcp-trio.ask"
 
 
@@ -54,7 +53,7 @@ async def submit(client: Client, prompt: str, work: Path, *more: str, **terms: A
     return await client.submit("coder", {"prompt": prompt, "cwd": str(work), **terms}, lease=lease)
 
 
-@SANDBOX
+@pytest.mark.parametrize("sandbox", ["off", "auto"])
 async def test_files(tmp_path: Path, work: Path, sandbox: str) -> None:
     """It writes and reads a file through the runtime, and is told what the lease does not allow."""
     async with serving(command(), tmp_path, sandbox=sandbox) as client:
@@ -71,11 +70,10 @@ async def test_files(tmp_path: Path, work: Path, sandbox: str) -> None:
         assert not outside.exists()
 
 
-@SANDBOX
-async def test_a_command(tmp_path: Path, work: Path, sandbox: str) -> None:
+async def test_a_command(tmp_path: Path, work: Path) -> None:
     """It runs a command in a terminal of the runtime, if the lease has the shell."""
     prompt = call("execute", command="echo $((6 * 7)) > said; cat said")
-    async with serving(command(), tmp_path, sandbox=sandbox) as client:
+    async with serving(command(), tmp_path) as client:
         job = await submit(client, prompt, work, "acp/execute", "terminal/sh")
         events = await told(job)
         assert "42" in await job.result()
@@ -104,13 +102,12 @@ async def test_an_approved_edit(tmp_path: Path, work: Path, answer: str) -> None
     assert (work / "a.txt").exists() is (answer == "allow")
 
 
-@SANDBOX
-async def test_a_conversation(tmp_path: Path, sandbox: str) -> None:
+async def test_a_conversation(tmp_path: Path) -> None:
     """It goes on in a later job of another runtime over the same data; its replay is not told."""
-    async with serving(command(), tmp_path, sandbox=sandbox) as client:
+    async with serving(command(), tmp_path) as client:
         first = await client.submit("coder", "the first words")
         assert await first.result() == "the first words"
-    async with serving(command(), tmp_path, sandbox=sandbox) as client:
+    async with serving(command(), tmp_path) as client:
         job = await client.submit("coder", {"prompt": "the second words", "session": first.id})
         events = await told(job)
         assert await job.result() == "the second words"

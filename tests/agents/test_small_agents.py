@@ -9,10 +9,8 @@ import pytest
 
 from tests.agents.stage import errors, installed, phases, serving, told
 
-SANDBOX = pytest.mark.parametrize("sandbox", ["off", "auto"])
 
-
-@SANDBOX
+@pytest.mark.parametrize("sandbox", ["off", "auto"])
 async def test_echo(tmp_path: Path, sandbox: str) -> None:
     """The example of the Python SDK, which says nothing of itself, says the prompt."""
     script = installed("echo/examples/echo_agent.py")
