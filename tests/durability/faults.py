@@ -99,7 +99,16 @@ class _Faulty(sqlite3.Connection):
 async def passing_time(clock: MockClock, store: Store) -> AsyncGenerator[None, None]:
     """Let virtual time pass, but not while the store's threads are at work."""
     assert isinstance(store, SqliteStore)
-    limiters = store._writes, store._thread.limiter, store._checkpoints
+    limiters = store._thread.limiter, store._checkpoints
+    write, writes = store._writing.run, 0
+
+    async def counted(act: Callable[[], _T]) -> _T:
+        nonlocal writes
+        writes += 1
+        try:
+            return await write(act)
+        finally:
+            writes -= 1
 
     async def go_on() -> None:
         while True:
@@ -109,11 +118,15 @@ async def passing_time(clock: MockClock, store: Store) -> AsyncGenerator[None, N
             for limiter in busy:
                 async with limiter:  # after the work that holds it
                     pass
-            if not busy and pause < math.inf:
+            if writes:
+                await write(lambda: None)  # after them
+            elif not busy and pause < math.inf:
                 clock.jump(max(0, pause))
             elif not busy:
                 await trio.to_thread.run_sync(lambda: None)  # the file is being opened
 
-    async with background_tasks() as nursery:
-        nursery.start_soon(go_on, name="time")
-        yield
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store._writing, "run", counted)
+        async with background_tasks() as nursery:
+            nursery.start_soon(go_on, name="time")
+            yield

@@ -16,6 +16,7 @@ from arcp_trio.store.errors import StoreError, UnwritableStore
 from arcp_trio.store.interface import Store
 from arcp_trio.store.sqlite import _file
 from arcp_trio.store.sqlite._cleaning import clean_piece, shrink_piece
+from arcp_trio.store.sqlite._work_thread import WorkThread
 from arcp_trio.store.sqlite._writing import GroupWriter
 from arcp_trio.store.sqlite.reader import SqliteReader
 from arcp_trio.store.writes import Write
@@ -67,7 +68,7 @@ class SqliteStore(SqliteReader, Store):
         self._resources = ExitStack()
         self._writer: sqlite3.Connection
         self._checkpointer: sqlite3.Connection
-        self._writes = trio.CapacityLimiter(1)
+        self._writing = WorkThread("store writer")
         self._checkpoints = trio.CapacityLimiter(1)
         self._committed = 0
         """Number of the last group that is known to be stored."""
@@ -87,16 +88,17 @@ class SqliteStore(SqliteReader, Store):
 
     @asynccontextmanager
     async def _opened(self) -> AsyncGenerator[None]:
-        await trio.to_thread.run_sync(self._open)
-        try:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._keep_house, name="store housekeeping")
-                yield
-                nursery.cancel_scope.cancel(reason="the store is being closed")
-        finally:
-            with trio.move_on_after(CLOSE_SECONDS, shield=True):
-                async with self._thread.rounds.turn(""):
-                    await trio.to_thread.run_sync(self._close, limiter=self._writes)
+        with self._writing:
+            await self._writing.run(self._open)
+            try:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._keep_house, name="store housekeeping")
+                    yield
+                    nursery.cancel_scope.cancel(reason="the store is being closed")
+            finally:
+                with trio.move_on_after(CLOSE_SECONDS, shield=True):
+                    async with self._thread.rounds.turn(""):
+                        await self._writing.run(self._close)
 
     def _open(self) -> None:
         path = self.path
@@ -135,7 +137,7 @@ class SqliteStore(SqliteReader, Store):
             with _file.store_errors(self.path):
                 return act(self._writer)
 
-        return await trio.to_thread.run_sync(in_thread, limiter=self._writes)
+        return await self._writing.run(in_thread)
 
     def _store_group(self, db: sqlite3.Connection, writes: Sequence[Write]) -> None:
         number = self._committed + 1
