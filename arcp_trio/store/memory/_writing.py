@@ -6,7 +6,7 @@ from bisect import bisect_left, insort
 from collections.abc import Sequence
 from functools import singledispatchmethod
 
-import attrs
+from msgspec.structs import replace
 
 from arcp_trio.store.first_numbers import end_index, extend
 from arcp_trio.store.memory._retention import Retention
@@ -81,7 +81,7 @@ class TableWriter:
         self._forget_tokens(log.row)
         for digest in (write.token_digest, *write.spare_digests):
             self._tables.tokens[digest] = write.session_id
-        log.row = attrs.evolve(
+        log.row = replace(
             log.row,
             token_digest=write.token_digest,
             spare_digests=write.spare_digests,
@@ -97,7 +97,7 @@ class TableWriter:
                 self._number(write.session_id, item)
             last = log.items[-1] if log.items else None
             if type(last) is Range and last.goes_on_in(item):
-                log.items[-1] = attrs.evolve(last, count=last.count + item.count)
+                log.items[-1] = replace(last, count=last.count + item.count)
             else:
                 log.items.append(item)
         watches = log.row.watches
@@ -110,7 +110,7 @@ class TableWriter:
         for job_id in write.ended:
             watches.pop(job_id, None)
             self._unwatch(job_id, write.session_id)
-        log.row = attrs.evolve(
+        log.row = replace(
             log.row,
             top=write.top,
             log_rows=write.row + 1,
@@ -128,7 +128,7 @@ class TableWriter:
     def _move_floor(self, write: MoveFloor) -> None:
         log = self._tables.sessions[write.session_id]
         self._tables.book(log.row.principal, write.log_bytes - log.row.log_bytes)
-        log.row = attrs.evolve(
+        log.row = replace(
             log.row,
             floor=write.floor,
             acked=log.row.acked or write.acked,
@@ -192,23 +192,23 @@ class TableWriter:
         if journal is None:
             return  # the job's retention ended in the meantime
         submitters = journal.row.submitters | {write.session_id}
-        journal.row = attrs.evolve(journal.row, submitters=submitters)
+        journal.row = replace(journal.row, submitters=submitters)
 
     @_apply.register
     def _start_job(self, write: StartJob) -> None:
         journal = self._tables.journals[write.job_id]
-        journal.row = attrs.evolve(journal.row, status=Status.RUNNING, started_at=write.started_at)
+        journal.row = replace(journal.row, status=Status.RUNNING, started_at=write.started_at)
 
     @_apply.register
     def _cancel_job(self, write: CancelJob) -> None:
         journal = self._tables.journals[write.job_id]
-        journal.row = attrs.evolve(journal.row, cancelled=write.reason, stopped_by=write.stopped_by)
+        journal.row = replace(journal.row, cancelled=write.reason, stopped_by=write.stopped_by)
 
     @_apply.register
     def _finish_job(self, write: FinishJob) -> None:
         journal = self._tables.journals[write.job_id]
         self._append(journal, write.entry)
-        journal.row = attrs.evolve(
+        journal.row = replace(
             journal.row,
             status=write.status,
             finished_at=write.finished_at,
@@ -239,7 +239,7 @@ class TableWriter:
         journal, memo = self._tables.journals[write.job_id], write.memo
         before = journal.memos.get(memo.key)
         if before is not None:
-            memo = attrs.evolve(memo, index=before.index)
+            memo = replace(memo, index=before.index)
             self._tables.grow(journal, -memo_size(before))
         journal.memos[memo.key] = memo
         self._tables.grow(journal, memo_size(memo))
@@ -248,7 +248,7 @@ class TableWriter:
     def _keep_run(self, write: KeepRun) -> None:
         journal = self._tables.journals.get(write.job_id)
         if journal is not None and journal.durability is not None:
-            journal.durability = attrs.evolve(
+            journal.durability = replace(
                 journal.durability, run=write.run, fruitless_runs=write.fruitless_runs
             )
 
@@ -256,7 +256,7 @@ class TableWriter:
     def _keep_spent(self, write: KeepSpent) -> None:
         journal = self._tables.journals.get(write.job_id)
         if journal is not None and journal.durability is not None:
-            journal.durability = attrs.evolve(journal.durability, spent=write.spent)
+            journal.durability = replace(journal.durability, spent=write.spent)
 
     @_apply.register
     def _trim_journal(self, write: TrimJournal) -> None:
