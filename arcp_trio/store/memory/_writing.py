@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Sequence
-from functools import singledispatchmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -47,7 +47,24 @@ class TableWriter:
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
         self._retention = Retention(tables)
-        self._apply_write = self._apply  # bound once: every look-up of it builds a function
+        self._functions: Mapping[type[Write], Callable[[Any], None]] = {
+            PutSession: self._put_session,
+            RotateToken: self._rotate_token,
+            AppendLog: self._append_log,
+            MoveFloor: self._move_floor,
+            DropSession: self._drop_session,
+            AcceptJob: self._accept_job,
+            AddSubmitter: self._add_submitter,
+            StartJob: self._start_job,
+            CancelJob: self._cancel_job,
+            FinishJob: self._finish_job,
+            KeepMemo: self._keep_memo,
+            KeepRun: self._keep_run,
+            KeepSpent: self._keep_spent,
+            TrimJournal: self._trim_journal,
+            KeepCredentials: self._keep_credentials,
+            Expire: self._expire,
+        }
 
     def apply(self, writes: Sequence[Write]) -> None:
         """Apply `writes`, in order."""
@@ -56,26 +73,20 @@ class TableWriter:
             if type(write) is AppendJournal:
                 self._append(journals[write.job_id], write.entry)
             else:
-                self._apply_write(write)
+                self._functions[type(write)](write)
 
     def _append(self, journal: StoredJournal, entry: Entry) -> None:
         journal.entries.append(entry)
         self._tables.grow(journal, len(entry.tail))
 
-    @singledispatchmethod
-    def _apply(self, write: Write) -> None:
-        raise AssertionError(write)
-
     # -- sessions
 
-    @_apply.register
     def _put_session(self, write: PutSession) -> None:
         self._tables.sessions[write.row.session_id] = SessionLog(write.row)
         self._tables.book(write.row.principal, ROW_BYTES + write.row.log_bytes)
         for digest in (write.row.token_digest, *write.row.spare_digests):
             self._tables.tokens[digest] = write.row.session_id
 
-    @_apply.register
     def _rotate_token(self, write: RotateToken) -> None:
         log = self._tables.sessions[write.session_id]
         self._forget_tokens(log.row)
@@ -89,7 +100,6 @@ class TableWriter:
             dialect=write.dialect,
         )
 
-    @_apply.register
     def _append_log(self, write: AppendLog) -> None:
         log = self._tables.sessions[write.session_id]
         for item in write.items:
@@ -124,7 +134,6 @@ class TableWriter:
             extend(journal.numbers, (item.first_seq, item.first_index, item.count))
             journal.last_seq = item.last_seq
 
-    @_apply.register
     def _move_floor(self, write: MoveFloor) -> None:
         log = self._tables.sessions[write.session_id]
         self._tables.book(log.row.principal, write.log_bytes - log.row.log_bytes)
@@ -136,7 +145,6 @@ class TableWriter:
         )
         del log.items[: bisect_left(log.items, 2 * write.floor + 1, key=last_place)]
 
-    @_apply.register
     def _drop_session(self, write: DropSession) -> None:
         log = self._tables.sessions.pop(write.session_id)
         self._tables.book(log.row.principal, -ROW_BYTES - log.row.log_bytes)
@@ -157,7 +165,6 @@ class TableWriter:
 
     # -- jobs
 
-    @_apply.register
     def _accept_job(self, write: AcceptJob) -> None:
         row = write.row
         journal = self._tables.journals[row.job_id] = StoredJournal(row)
@@ -186,7 +193,6 @@ class TableWriter:
                 row.watches[job_id] = 0
                 self._tables.journals[job_id].watchers.add(session_id)
 
-    @_apply.register
     def _add_submitter(self, write: AddSubmitter) -> None:
         journal = self._tables.journals.get(write.job_id)
         if journal is None:
@@ -194,17 +200,14 @@ class TableWriter:
         submitters = journal.row.submitters | {write.session_id}
         journal.row = replace(journal.row, submitters=submitters)
 
-    @_apply.register
     def _start_job(self, write: StartJob) -> None:
         journal = self._tables.journals[write.job_id]
         journal.row = replace(journal.row, status=Status.RUNNING, started_at=write.started_at)
 
-    @_apply.register
     def _cancel_job(self, write: CancelJob) -> None:
         journal = self._tables.journals[write.job_id]
         journal.row = replace(journal.row, cancelled=write.reason, stopped_by=write.stopped_by)
 
-    @_apply.register
     def _finish_job(self, write: FinishJob) -> None:
         journal = self._tables.journals[write.job_id]
         self._append(journal, write.entry)
@@ -234,7 +237,6 @@ class TableWriter:
                 self._retention.begin(child)
         journal.keeps.clear()
 
-    @_apply.register
     def _keep_memo(self, write: KeepMemo) -> None:
         journal, memo = self._tables.journals[write.job_id], write.memo
         before = journal.memos.get(memo.key)
@@ -244,7 +246,6 @@ class TableWriter:
         journal.memos[memo.key] = memo
         self._tables.grow(journal, memo_size(memo))
 
-    @_apply.register
     def _keep_run(self, write: KeepRun) -> None:
         journal = self._tables.journals.get(write.job_id)
         if journal is not None and journal.durability is not None:
@@ -252,13 +253,11 @@ class TableWriter:
                 journal.durability, run=write.run, fruitless_runs=write.fruitless_runs
             )
 
-    @_apply.register
     def _keep_spent(self, write: KeepSpent) -> None:
         journal = self._tables.journals.get(write.job_id)
         if journal is not None and journal.durability is not None:
             journal.durability = replace(journal.durability, spent=write.spent)
 
-    @_apply.register
     def _trim_journal(self, write: TrimJournal) -> None:
         journal = self._tables.journals.get(write.job_id)
         if journal is None:
@@ -273,13 +272,11 @@ class TableWriter:
         below = bisect_left(journal.numbers, write.base, key=end_index)
         del journal.numbers[: min(below, len(journal.numbers) - 1)]
 
-    @_apply.register
     def _keep_credentials(self, write: KeepCredentials) -> None:
         for row_id in write.gone:
             self._tables.credentials.pop(row_id, None)
         for row in write.rows:
             self._tables.credentials[row.row_id] = row
 
-    @_apply.register
     def _expire(self, write: Expire) -> None:
         self._retention.expire(write)

@@ -43,7 +43,6 @@ class MemoryStore(Store):
         self._writer = TableWriter(self._tables)
 
     async def _commit(self, writes: Sequence[Write]) -> None:
-        await trio.lowlevel.checkpoint()
         self._writer.apply(writes)
 
     # -- reading

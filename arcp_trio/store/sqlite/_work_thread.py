@@ -22,33 +22,34 @@ class WorkThread:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._calls: SimpleQueue[_Call[Any] | None] = SimpleQueue()
+        self._errands: SimpleQueue[_Errand[Any] | None] = SimpleQueue()
         self._thread: threading.Thread
 
     def __enter__(self) -> None:
         # A daemon: if the loop itself breaks, nobody is left to end the thread.
-        self._thread = threading.Thread(target=self._make_calls, name=self._name, daemon=True)
+        self._thread = threading.Thread(target=self._run_errands, name=self._name, daemon=True)
         self._thread.start()
 
     def __exit__(self, *_: object) -> None:
-        self._calls.put(None)
-        self._thread.join()  # at once: every call was waited for
+        self._errands.put(None)
+        self._thread.join()  # at once: every errand was waited for
 
+    @trio.lowlevel.enable_ki_protection  # else Ctrl-C could leave an errand without its task
     async def run(self, act: Callable[[], _T]) -> _T:
         """Call `act` in the thread, and return what it returns; a cancel waits until it is done."""
         await trio.lowlevel.checkpoint_if_cancelled()
-        call = _Call(act)
-        self._calls.put(call)
+        errand = _Errand(act)
+        self._errands.put(errand)
         await trio.lowlevel.wait_task_rescheduled(_not_yet)
-        return call.result()
+        return errand.result()
 
-    def _make_calls(self) -> None:
-        while (call := self._calls.get()) is not None:
-            call.make()
-            del call  # what it holds is not kept until the next one
+    def _run_errands(self) -> None:
+        while (errand := self._errands.get()) is not None:
+            errand.run()
+            del errand  # what it holds is not kept until the next one
 
 
-class _Call(Generic[_T]):
+class _Errand(Generic[_T]):
     """What a task wants to be called, and what came of it."""
 
     def __init__(self, act: Callable[[], _T]) -> None:
@@ -58,7 +59,7 @@ class _Call(Generic[_T]):
         self._error: BaseException | None = None
         self._result: _T
 
-    def make(self) -> None:
+    def run(self) -> None:
         """Make the call, and wake the task; in the thread."""
         try:
             self._result = self._act()
