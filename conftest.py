@@ -31,12 +31,15 @@
   test, too.
 - How fast the runtime is shows in counts, not in times: `tests/speed` counts what it does for each
   event, job and session.
+- `sandbox` marks tests that build sandboxes. Where that is not possible, they are skipped, and the
+  summary says why.
 - `alone` marks tests that measure delays: `make test` runs them after the others, one at a time.
 - `soak` marks tests that run for minutes: `make soak` runs them, `make test` does not.
 """
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import re
@@ -46,6 +49,7 @@ import hypothesis
 import pytest
 
 from arcp_trio.log_lines import TextFormatter
+from arcp_trio.sandbox.containment import Containment
 
 pytest_plugins = ["pytester", "tests.conformance.plugin"]
 
@@ -57,6 +61,19 @@ hypothesis.settings.register_profile(
     "ci", deadline=None, derandomize=True, database=None, print_blob=True
 )
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "dev")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test that needs a sandbox where none can be built."""
+    if item.get_closest_marker("sandbox") is not None:
+        reason = _why_no_sandbox()
+        if reason is not None:
+            pytest.skip(f"no sandbox: {reason}")
+
+
+@functools.cache
+def _why_no_sandbox() -> str | None:
+    return Containment("auto", ["sh"]).reason
 
 
 class _Errors(logging.Handler):

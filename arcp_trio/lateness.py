@@ -17,12 +17,9 @@ class HeldTime:
     def __init__(self) -> None:
         self.total = 0.0
         """In seconds."""
-        self.before = 0.0
-        """The total before the last sleep."""
 
     async def sleep_until(self, deadline: float) -> None:
         """Sleep until `deadline`, and count how much later than that it is."""
-        self.before = self.total
         due = max(deadline, trio.current_time())
         await trio.sleep_until(deadline)
         late = trio.current_time() - due
@@ -37,15 +34,24 @@ class Patience:
     more. So a loop that is late at every interval puts the loss off, but not for ever.
     """
 
+    __slots__ = ("_held", "_held_before", "_interval", "_seen", "_since")
+
     def __init__(self, held: HeldTime, interval: float) -> None:
         self._held = held
         self._interval = interval
-        self._since = math.inf
-        self._held_before = 0.0
+        self._since: float | None = None
+        self._held_before = self._seen = held.total
 
-    def ends(self, since: float) -> float:
-        """Return when the peer is lost if there has been no sign of life since then."""
+    def ends(self, since: float | None) -> float:
+        """Return when the peer is lost if there has been no sign of life since then.
+
+        None means that no sign of life is due. Call this before and after each sleep: what was held
+        since the call before may have been held after a `since` that is new.
+        """
+        seen, self._seen = self._seen, self._held.total
         if since != self._since:
-            self._since, self._held_before = since, self._held.before
+            self._since, self._held_before = since, seen
+        if since is None:
+            return math.inf
         held = self._held.total - self._held_before
         return since + 2 * self._interval + (held + self._interval if held else 0)

@@ -1,4 +1,4 @@
-"""Opening plain files only: a named pipe in the place of a file is refused and not waited for."""
+"""Opening what a path is meant to be: plain files and no named pipes; paths without any link."""
 
 from __future__ import annotations
 
@@ -6,7 +6,12 @@ import errno
 import os
 import stat
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Final
+
+# With O_PATH, passing through a directory does not need the permission to list it.
+_O_PATH: Final[int] = getattr(os, "O_PATH", os.O_RDONLY)
+_DIRECTORY: Final = _O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_PLACE: Final = _O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class NotPlain(OSError):  # noqa: N818 - says what it is
@@ -37,3 +42,33 @@ def read_plain(path: Path) -> bytes:
     """
     with open_plain(path) as file:
         return file.read()
+
+
+def open_parent(real: str) -> tuple[int, str]:
+    """Open the folder of an absolute path without following any link; return the last name, too.
+
+    Raises:
+        OSError: there is a link on the path to the folder, or the folder is not there.
+    """
+    *directories, name = real.split("/")[1:]
+    parent = os.open("/", _DIRECTORY)
+    for each in directories:
+        above = parent
+        try:
+            parent = os.open(each, _DIRECTORY, dir_fd=above)
+        finally:
+            os.close(above)
+    return parent, name or "."
+
+
+def open_place(real: str) -> int:
+    """Open what is at an absolute path, a last link included, only to keep hold of it.
+
+    Raises:
+        OSError: there is a link on the path to its folder, or nothing is there.
+    """
+    parent, name = open_parent(real)
+    try:
+        return os.open(name, _PLACE, dir_fd=parent)
+    finally:
+        os.close(parent)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -21,27 +22,39 @@ class Rounds:
     turn: it does not wait for all the other work, and does not hold it up either.
     """
 
-    def __init__(self, passes_after: int = 0) -> None:
-        """Have `passes_after` further passes after each turn: for work that holds the loop.
+    def __init__(self, *, rests: bool = False) -> None:
+        """Make the rounds of one kind of work.
 
-        What others do takes several steps, and each would wait for a piece of such work.
+        Args:
+            rests: whether the next turn begins only after a rest as long as the work before it has
+                held the loop. What others do takes several steps, and each would wait for a piece
+                of such work; so half of the loop's time is theirs.
         """
-        self._passes_after = passes_after
+        self._rests = rests
         self._taken = False
         self._ordinary: _Lane = {}
         self._urgent: _Lane = {}
         self._urgent_next = True
 
     @asynccontextmanager
-    async def turn(self, principal: str, *, urgent: bool = False) -> AsyncGenerator[None]:
-        """Wait for the principal's turn, and have it for the block."""
+    async def turn(
+        self, principal: str, *, urgent: bool = False, held: float = 0
+    ) -> AsyncGenerator[None]:
+        """Wait for the principal's turn, and have it for the block.
+
+        Args:
+            principal: whose turn it is.
+            urgent: whether to wait in the lane for what is urgent.
+            held: the seconds for which the work has held the loop already.
+        """
         if self._taken:
             await self._wait(self._urgent if urgent else self._ordinary, principal)
         self._taken = True
         try:
+            began = time.thread_time()
             yield
-            for _ in range(self._passes_after):
-                await trio.lowlevel.checkpoint()
+            if self._rests:
+                await trio.sleep(held + time.thread_time() - began)
         finally:
             self._pass_on()
 

@@ -114,7 +114,7 @@ def hints(runtime: Runtime, session_id: str | None) -> int:
 def inbox(runtime: Runtime, session_id: str | None) -> Inbox:
     """Return the inbox of an awake session."""
     found = _awake_session(runtime, session_id).inbox
-    return Inbox(found.commands.statistics().current_buffer_used, found._bytes)
+    return Inbox(len(found), found._bytes)
 
 
 def _awake_session(runtime: Runtime, session_id: str | None) -> Session:
@@ -133,6 +133,11 @@ def connected_principals(runtime: Runtime) -> dict[str, int]:
 def counted_addresses(runtime: Runtime) -> int:
     """Return how many addresses have wrong tokens counted against them."""
     return len(runtime._core.wrong_tokens._counted)
+
+
+def looks_at_heartbeats(runtime: Runtime) -> int:
+    """Return how many times to look at a heartbeat are kept."""
+    return len(runtime._attendance._heartbeats._due)
 
 
 # -- the runtime as a whole

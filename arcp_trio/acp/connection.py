@@ -17,6 +17,7 @@ from arcp_trio.acp.errors import AgentGone, NotAcp, TimedOut
 from arcp_trio.acp.jsonrpc import (
     IncomingAnswer,
     IncomingRequest,
+    Message,
     Notification,
     notification_line,
     parse,
@@ -31,6 +32,8 @@ from arcp_trio.wire.json import JsonLike, JsonValue
 
 log = logging.getLogger(__name__)
 
+LARGE_LINE: Final = 1024 * 1024
+"""A larger line is read in a thread, as it takes some hundredths of a second."""
 _WRITE_BYTES: Final = 256 * 1024
 """About as much is given to one write."""
 
@@ -210,7 +213,7 @@ class Connection:
         self._reading.deadline = trio.current_time() + seconds
 
     async def _take(self, line: str | bytes) -> None:
-        message = parse(line, self._limits.depth)
+        message = await self._parsed(line)
         # Most lines are ASCII, and need not be encoded to tell their size.
         size = len(line if isinstance(line, bytes) or line.isascii() else line.encode())
         match message:
@@ -220,6 +223,13 @@ class Connection:
                 await self._receiver.take_request(message, size)
             case IncomingAnswer():
                 await self._take_answer(message)
+
+    async def _parsed(self, line: str | bytes) -> Message:
+        bounds = self._limits.depth, self._limits.values
+        if len(line) <= LARGE_LINE:
+            return parse(line, *bounds)
+        # The loop goes on meanwhile; the next line waits.
+        return await trio.to_thread.run_sync(parse, line, *bounds, abandon_on_cancel=True)
 
     async def _take_answer(self, answer: IncomingAnswer) -> None:
         if not isinstance(answer.id, int):

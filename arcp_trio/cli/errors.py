@@ -46,3 +46,16 @@ def one_line(error: BaseException) -> str:
 def reason(error: OSError) -> str:
     """Return why the system refused, without the error number and the path."""
     return (error.strerror or str(error)).lower()
+
+
+def plainly(message: str, within: str = "$.payload") -> str:
+    """Return an error's message with its place, the path after `@`, as a word before it.
+
+    Args:
+        within: the part of the path that people need not be told.
+    """
+    fault, at, path = message.rpartition(" @ ")
+    if not at or not path.startswith("$") or " " in path:
+        return message
+    place = path.removeprefix(within).removeprefix("$").removeprefix(".")
+    return f"{place}: {fault}" if place else fault

@@ -111,9 +111,13 @@ def stop_call(job_id: str, reason: str | None) -> Call[None]:
     return Call(STOP, dumps(payload), job_id=job_id)
 
 
-def answer_call(job_id: str, question_id: str, answer: JsonLike) -> Call[None]:
+def answer_call(
+    job_id: str, question_id: str, answer: JsonLike, *, scope: str | None, reason: str | None
+) -> Call[None]:
     """Make an `x-vendor.arcp-trio.answer`; `ValueError` if the answer is not JSON."""
     payload = {"job_id": job_id, "question_id": question_id, "answer": answer}
+    given = {"scope": scope, "reason": reason}
+    payload.update({name: value for name, value in given.items() if value is not None})
     return Call(ANSWER, dumps(payload), job_id=job_id)
 
 

@@ -184,7 +184,5 @@ class ClientConnection:
     @property
     def _lost_at(self) -> float:
         """The time at which the connection counts as lost, if nothing is heard until then."""
-        silent_since = self._heard_at if self._reading else math.inf
-        stuck_since = self._transport.writing_since
-        since = silent_since if stuck_since is None else min(silent_since, stuck_since)
-        return self._patience.ends(since)
+        signs = (self._heard_at if self._reading else None, self._transport.writing_since)
+        return self._patience.ends(min((at for at in signs if at is not None), default=None))

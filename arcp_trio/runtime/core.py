@@ -44,7 +44,7 @@ class Core:
     usages: Usages = attrs.field(
         init=False, default=attrs.Factory(lambda core: Usages(core.limits), takes_self=True)
     )
-    long_steps: Rounds = attrs.field(factory=lambda: Rounds(passes_after=8))
+    long_steps: Rounds = attrs.field(factory=lambda: Rounds(rests=True))
     """The turns of work that holds the loop for milliseconds: what is large is read and written."""
     workloads: Workloads = attrs.field(factory=Workloads)
     taken_over: trio.Event = attrs.field(factory=trio.Event)

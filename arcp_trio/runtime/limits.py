@@ -123,6 +123,8 @@ class Limits:
     """Questions of one job that wait for an answer."""
     question_bytes: int = 64 * 1024
     """Of all questions of one job that wait for an answer: listings repeat them."""
+    approval_seconds: float = 600
+    """How long people have for the decision on an approval."""
 
     agent_start_seconds: float = 60
     """From the start of an agent's program to its session, for agents that speak ACP."""

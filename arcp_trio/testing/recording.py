@@ -8,7 +8,6 @@ from arcp_trio.testing.frames import parse_frame
 from arcp_trio.testing.recorder import ConnectionRecord
 from arcp_trio.transport import Transport
 from arcp_trio.transport.close_codes import CloseCode
-from arcp_trio.transport.pace import PartsPace
 
 
 class RecordedTransport:
@@ -33,10 +32,6 @@ class RecordedTransport:
         """When the current write last made progress."""
         return self._transport.writing_since
 
-    def share_pace(self, pace: PartsPace) -> None:
-        """Count fragments, pings and pongs toward a pace that other transports have, too."""
-        self._transport.share_pace(pace)
-
     @property
     def unread(self) -> int:
         """How many messages have arrived and are not received yet."""
@@ -57,22 +52,9 @@ class RecordedTransport:
 
     async def send(self, frames: Sequence[bytes]) -> None:
         """Send frames, and record what they ask for."""
-        self._record_sent(frames)
-        await self._transport.send(frames)
-
-    @property
-    def sends_at_once(self) -> bool:
-        """Whether frames can be sent without waiting."""
-        return self._transport.sends_at_once
-
-    def send_at_once(self, frames: Sequence[bytes]) -> bool:
-        """Begin to send frames, and record what they ask for."""
-        self._record_sent(frames)
-        return self._transport.send_at_once(frames)
-
-    def _record_sent(self, frames: Sequence[bytes]) -> None:
         for frame in frames:
             self._record.sent(parse_frame(frame.decode()))
+        await self._transport.send(frames)
 
     async def close(self, code: int = CloseCode.NORMAL, reason: str = "") -> None:
         """Close the transport."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Final, Protocol
 
@@ -65,10 +66,6 @@ class Transport(Protocol):
         """The Trio time at which the current write last made progress; None without a write."""
         ...
 
-    def share_pace(self, pace: PartsPace) -> None:
-        """Count fragments, pings and pongs toward a pace that other transports have, too."""
-        ...
-
     @property
     def unread(self) -> int:
         """How many messages are known to have arrived and are not received yet."""
@@ -97,22 +94,38 @@ class Transport(Protocol):
         """
         ...
 
-    @property
-    def sends_at_once(self) -> bool:
-        """Whether `send_at_once` can be called now."""
+    async def close(self, code: int = CloseCode.NORMAL, reason: str = "") -> None:
+        """Send a Close and wait for the peer's; return at once if the connection is closed."""
         ...
 
+
+class SendsAtOnce(Transport):
+    """A transport that can send without waiting, if its stream can."""
+
+    @property
+    @abstractmethod
+    def sends_at_once(self) -> bool:
+        """Whether `send_at_once` can be called now."""
+
+    @abstractmethod
     def send_at_once(self, frames: Sequence[bytes]) -> bool:
         """Begin to send text messages, without waiting; return whether all of it was sent.
 
         The rest, if there is one, goes out with the next `send`, also of no frames. That one also
         raises what went wrong here.
         """
-        ...
 
-    async def close(self, code: int = CloseCode.NORMAL, reason: str = "") -> None:
-        """Send a Close and wait for the peer's; return at once if the connection is closed."""
-        ...
+
+class HasPings(Transport):
+    """A transport whose peer can send parts of messages, and pings and pongs of the transport."""
+
+    @abstractmethod
+    def share_pace(self, pace: PartsPace) -> None:
+        """Count fragments, pings and pongs toward a pace that other transports have, too."""
+
+    @abstractmethod
+    def read_on(self) -> None:
+        """Read on while nobody receives, so that pings are answered meanwhile."""
 
 
 async def close_forcefully(stream: trio.abc.Stream) -> None:

@@ -20,6 +20,8 @@ from typing import Final, Protocol
 
 import trio
 
+_SIGNALS: Final = frozenset(signal.Signals)
+
 KILL_SECONDS: Final = 1.0
 """How long to wait for a killed process, which the kernel may keep."""
 
@@ -39,11 +41,25 @@ class StartedProcess:
             if pipe is not None:
                 pipe.close()
         self._parent = parent
+        self._sandboxed = False
+        self._first_inside: int | None = None
+
+    def keeps_sandbox(self, first_inside: int) -> None:
+        """Take the pidfd of the first process of the sandbox that this process keeps.
+
+        Its end is that of all others in the sandbox.
+        """
+        self._sandboxed = True
+        self._first_inside = first_inside
 
     @property
     def returncode(self) -> int | None:
         """The exit code, or minus the number of the signal that ended the process."""
-        return self._parent.returncode
+        code = self._parent.returncode
+        # Of a program in a sandbox, an end by a signal is told as shells do.
+        if self._sandboxed and code is not None and code - 128 in _SIGNALS:
+            return 128 - code
+        return code
 
     async def wait(self) -> None:
         """Wait until the process has exited; others of its group may go on."""
@@ -52,12 +68,16 @@ class StartedProcess:
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the process group: the process and all it started that is still in it.
 
-        Nothing is sent once the process has been killed by `kill`.
+        A sandbox passes no signals on: all in it is killed. Nothing is sent once the process has
+        been killed by `kill`.
         """
         if self._parent.released.is_set():
             return
         with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, number)
+            if self._first_inside is None:
+                os.killpg(self.pid, number)
+            else:
+                signal.pidfd_send_signal(self._first_inside, signal.SIGKILL)
 
     async def kill(self) -> None:
         """Kill the process group, and wait until the process has exited.
@@ -67,10 +87,26 @@ class StartedProcess:
 
         Cancellation: has no effect; the wait is bounded.
         """
-        self.signal(signal.SIGKILL)
-        self._parent.released.set()
-        with trio.CancelScope(deadline=trio.current_time() + KILL_SECONDS, shield=True):
-            await self._parent.over.wait()
+        with trio.CancelScope(shield=True):
+            self.signal(signal.SIGKILL)
+            inside, self._first_inside = self._first_inside, None
+            if inside is not None:
+                with trio.move_on_after(KILL_SECONDS):
+                    # It is the last to end in there; this process may have ended before it.
+                    await trio.lowlevel.wait_readable(inside)
+                    await self.wait()
+                os.close(inside)
+            self.signal(signal.SIGKILL)
+            self._parent.released.set()
+            with trio.move_on_after(KILL_SECONDS):
+                await self._parent.over.wait()
+
+    async def close(self) -> None:
+        """Close the pipes."""
+        with trio.CancelScope(shield=True):  # closing by force does not wait
+            for stream in (self.stdin, self.stdout, self.stderr):
+                if stream is not None:
+                    await trio.aclose_forcefully(stream)
 
 
 class Start(Protocol):

@@ -13,7 +13,6 @@ import trio
 
 from arcp_trio.transport.base import GONE, MessageTooBig, TransportClosed
 from arcp_trio.transport.close_codes import CloseCode
-from arcp_trio.transport.pace import PartsPace
 from arcp_trio.transport.starting import Start, StartedProcess, start
 from arcp_trio.wire.errors import clip
 
@@ -72,9 +71,7 @@ async def spawn(
         yield child
     finally:
         await child.end()  # noqa: ASYNC102 - bounds and shields itself
-        if process.stderr is not None:
-            with trio.CancelScope(shield=True):  # closing by force does not wait
-                await trio.aclose_forcefully(process.stderr)
+        await process.close()  # noqa: ASYNC102 - does not wait
 
 
 class ChildProcess:
@@ -149,7 +146,11 @@ def _pass_on(line: bytes, take: Callable[[str], None]) -> None:
 
 
 class LineTransport:
-    """A transport whose frames are lines, in UTF-8 whatever the locale."""
+    """A transport whose frames are lines, in UTF-8 whatever the locale.
+
+    It cannot send at once: a pipe may belong to another program, which must not find it
+    non-blocking.
+    """
 
     def __init__(
         self,
@@ -188,9 +189,6 @@ class LineTransport:
         self._torn = False
         self._lock = trio.StrictFIFOLock()
 
-    def share_pace(self, pace: PartsPace) -> None:
-        """Do nothing: lines have no parts."""
-
     @property
     def unread(self) -> int:
         """How many whole lines have arrived and are not received yet."""
@@ -225,15 +223,6 @@ class LineTransport:
                 raise TransportClosed("the peer no longer reads") from error
             finally:
                 self.writing_since = None
-
-    @property
-    def sends_at_once(self) -> bool:
-        """Never: a pipe may belong to another program, which must not be made non-blocking."""
-        return False
-
-    def send_at_once(self, frames: Sequence[bytes]) -> bool:
-        """Not called."""
-        raise NotImplementedError
 
     async def close(self, code: int = CloseCode.NORMAL, reason: str = "") -> None:
         """Close both streams; lines have no Close, so `code` and `reason` are not sent.

@@ -93,7 +93,7 @@ def test_where_every_task_stands(served: Serve) -> None:
     assert lines.index(inside) == lines.index(job) + 1
     assert depth(inside) == depth(job) + 2
     session_id = session.answer["session_id"]
-    for task in ("sender of", "clerk of", "session"):
+    for task in ("clerk of", "session"):
         assert "/arcp_trio/" in named[f"{task} {session_id}"]
     assert depth(lines[0]) == 0
     assert all(depth(line) > 0 for line in lines[1:])

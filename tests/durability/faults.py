@@ -100,15 +100,6 @@ async def passing_time(clock: MockClock, store: Store) -> AsyncGenerator[None, N
     """Let virtual time pass, but not while the store's threads are at work."""
     assert isinstance(store, SqliteStore)
     limiters = store._thread.limiter, store._checkpoints
-    write, writes = store._writing.run, 0
-
-    async def counted(act: Callable[[], _T]) -> _T:
-        nonlocal writes
-        writes += 1
-        try:
-            return await write(act)
-        finally:
-            writes -= 1
 
     async def go_on() -> None:
         while True:
@@ -118,15 +109,13 @@ async def passing_time(clock: MockClock, store: Store) -> AsyncGenerator[None, N
             for limiter in busy:
                 async with limiter:  # after the work that holds it
                     pass
-            if writes:
-                await write(lambda: None)  # after them
+            if store._writes.waiting:
+                await store._writes.run(int)  # after what they wait for
             elif not busy and pause < math.inf:
                 clock.jump(max(0, pause))
             elif not busy:
                 await trio.to_thread.run_sync(lambda: None)  # the file is being opened
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(store._writing, "run", counted)
-        async with background_tasks() as nursery:
-            nursery.start_soon(go_on, name="time")
-            yield
+    async with background_tasks() as nursery:
+        nursery.start_soon(go_on, name="time")
+        yield

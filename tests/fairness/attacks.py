@@ -109,10 +109,6 @@ ATTACKS: dict[str, Callable[[str], None]] = {
     for name, function in list(globals().items())
     if name.startswith("attack_")
 }
-HELD_OFF = sorted(ATTACKS.keys() - {"big_inputs", "one_key"})
-"""The attacks that bob does not notice. He does notice the two others: 99 of 100 of his jobs end
-within 10 to 50 ms beside `big_inputs`, and within 3 to 45 ms beside `one_key`."""
-
 Requests = Iterator[tuple[str, dict[str, object]]]
 
 

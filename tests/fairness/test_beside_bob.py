@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from tests.fairness.attacks import HELD_OFF
+from tests.fairness.attacks import ATTACKS
 from tests.fairness.beside import attacked, served
 
 TRIES = 6
@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.alone, pytest.mark.real_tcp]
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("name", HELD_OFF)
+@pytest.mark.parametrize("name", ATTACKS)
 def test_bob_notices_nothing(name: str) -> None:
     """An attack neither delays bob's requests nor fills the memory."""
     with served(280) as bob:

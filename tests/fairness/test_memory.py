@@ -17,6 +17,8 @@ from tests.stage import BOB, Stage
 KB = 1_000
 WIDE_LEASE = {"tool.call": [f"{number:03}{'x' * 400}" for number in range(150)]}
 """A lease of nearly the most bytes that it may have."""
+REST_SECONDS = 20
+"""A virtual time in which every large frame is decoded, with the rests between them."""
 
 
 class World(Stage[MemoryStore]):
@@ -167,6 +169,7 @@ async def test_what_one_principal_sends_holds_up_no_other(
 
         for peer in peers:
             nursery.start_soon(send, peer)
+        await trio.sleep(REST_SECONDS)
         await wait_all_tasks_blocked()
         assert most <= world.held("received_bytes") <= most + 101 * KB
         await echoes(bob)

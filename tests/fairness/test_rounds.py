@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+import time
 from functools import partial
 
 import trio
@@ -90,18 +90,27 @@ def test_everybody_is_served(asked: str, gone: list[int]) -> None:
     trio.run(main, clock=MockClock(autojump_threshold=0))
 
 
-async def test_what_holds_the_loop_lets_others_take_several_steps() -> None:
-    """Between two turns, a task that does something else is at work as often as was asked for."""
-    rounds, steps, seen = Rounds(passes_after=8), 0, list[int]()
+async def test_what_holds_the_loop_lets_others_have_as_long(autojump_clock: MockClock) -> None:
+    """Between two turns goes as much time as the work of the first one has held the loop."""
+    rounds, begun = Rounds(rests=True), list[float]()
 
-    async def hold() -> None:
-        async with rounds.turn("alice"):
-            seen.append(steps)
+    async def hold(seconds: float) -> None:
+        async with rounds.turn("alice", held=seconds):
+            begun.append(trio.current_time())
 
-    async with trio.open_nursery() as nursery:
-        for _ in range(5):
-            nursery.start_soon(hold)
-        while len(seen) < 5:
-            await trio.lowlevel.checkpoint()
-            steps += 1
-    assert all(after - before >= 8 for before, after in itertools.pairwise(seen))
+    for seconds in (5, 3, 0):
+        await hold(seconds)
+    first, second, third = begun
+    assert second - first >= 5
+    assert third - second >= 3
+
+
+async def test_a_rest_is_as_long_as_the_work(autojump_clock: MockClock) -> None:
+    """Work that holds the loop in its turn is measured."""
+    rounds, work_seconds = Rounds(rests=True), 0.02
+    async with rounds.turn("alice"):
+        end = time.thread_time() + work_seconds
+        while time.thread_time() < end:
+            pass
+        ended = trio.current_time()
+    assert trio.current_time() - ended >= work_seconds

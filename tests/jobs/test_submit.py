@@ -95,6 +95,7 @@ async def test_a_bad_submit_is_refused_and_leaves_no_trace(
     runtime: Runtime, peer: Peer, fields: dict[str, Json], code: str, autojump_clock: MockClock
 ) -> None:
     """A bad submit is refused with code and request, and leaves no job and no task."""
+    await peer.answer("session.jobs", await peer.send("session.list_jobs"))  # one task stays
     await wait_all_tasks_blocked()
     before = tasks()
     request = await peer.send("job.submit", fields)

@@ -94,6 +94,7 @@ HIT_BY = {
         "jobs/test_refused_delegations.py::test_a_child_that_is_refused_keeps_none_of_the_money"
     ),
     "questions_per_job": "questions/test_answering.py::test_what_a_job_asks_at_once_is_bounded",
+    "approval_seconds": "questions/test_approvals.py::test_nobody_decides",
     "question_bytes": "questions/test_answering.py::test_what_a_job_asks_at_once_is_bounded",
     "memo_bytes": "durable/test_limits.py::test_what_a_job_remembers_is_bounded",
     "memos_bytes": "durable/test_limits.py::test_what_a_job_remembers_is_bounded",

@@ -13,6 +13,7 @@ from trio.testing import MockClock
 from arcp_trio import BudgetExhausted, Client, Event, JobContext, LeaseExpired, Runtime
 from arcp_trio.testing import TrioClock, WireRecorder, open_pair
 from arcp_trio.transport import Transport
+from arcp_trio.transport.base import SendsAtOnce
 from arcp_trio.wire.errors import JobFailed, Unauthenticated
 
 
@@ -138,6 +139,7 @@ class _Stutter:
         await self._transport.send(_wrong(frames))
 
     def send_at_once(self, frames: Sequence[bytes]) -> bool:
+        assert isinstance(self._transport, SendsAtOnce)
         return self._transport.send_at_once(_wrong(frames))
 
 

@@ -10,7 +10,8 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from arcp_trio.transport import Transport, TransportClosed, connect, memory_streams
-from tests.transport.peers import answer
+from arcp_trio.transport.base import SendsAtOnce
+from tests.transport.peers import answer, read_on
 
 
 @asynccontextmanager
@@ -27,14 +28,15 @@ async def _pipes() -> AsyncGenerator[tuple[trio.abc.Stream, trio.abc.Stream]]:
 
 
 @asynccontextmanager
-async def _open(kind: str) -> AsyncGenerator[tuple[Transport, Transport]]:
+async def _open(kind: str) -> AsyncGenerator[tuple[SendsAtOnce, Transport]]:
     async with _sockets() if kind == "sockets" else _pipes() as (near, far):
-        opened, open_ones, over = trio.Event(), list[Transport](), trio.Event()
+        opened, open_ones, over = trio.Event(), list[SendsAtOnce](), trio.Event()
         async with trio.open_nursery() as nursery:
 
             @nursery.start_soon
             async def serve() -> None:
                 async with answer(near, max_bytes=10**8) as server:
+                    assert isinstance(server, SendsAtOnce)
                     open_ones.append(server)
                     opened.set()
                     await over.wait()
@@ -45,7 +47,8 @@ async def _open(kind: str) -> AsyncGenerator[tuple[Transport, Transport]]:
             over.set()
 
 
-async def _talk_until_it_fails(server: Transport, client: Transport) -> None:
+async def _talk_until_it_fails(server: SendsAtOnce, client: Transport) -> None:
+    read_on(server)
     await client.close()
     while True:
         if server.sends_at_once:

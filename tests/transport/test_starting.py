@@ -30,7 +30,8 @@ import sys, time, trio
 from arcp_trio.transport.starting import start
 
 async def main():
-    process = await start(["sleep", "1000"])
+    process = await start(["sh", "-c", "echo runs; exec sleep 1000"])
+    await process.stdout.receive_some()  # from here on it is tied to this one
     print(process.pid, flush=True)
     await trio.sleep_forever()
 
@@ -42,9 +43,7 @@ async def output(process: StartedProcess) -> str:
     """Read standard output to its end, and close everything."""
     said = b"".join([data async for data in process.stdout])
     await process.kill()
-    for stream in (process.stdin, process.stdout, process.stderr):
-        if stream is not None:
-            await stream.aclose()
+    await process.close()
     return said.decode()
 
 

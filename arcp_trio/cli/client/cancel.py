@@ -22,6 +22,9 @@ from arcp_trio.wire.json import JsonObject
 _AGAIN_SECONDS: Final = 0.5
 """How often the end of a job that cannot be observed is asked for."""
 
+_CANCELLED: Final[JsonObject] = {"type": "job.error", "final_status": "cancelled"}
+"""What is known of the end of a job that was cancelled, if its terminal is not."""
+
 
 def run(options: CancelOptions) -> int:
     """Cancel the job, and return the exit code."""
@@ -34,7 +37,11 @@ async def _cancel(options: CancelOptions, interrupts: Interrupts) -> int:
     async with connected(options, interrupts, patience=patience) as client:
         # Observed from before the cancel, so that the end cannot be missed.
         job = await _observed(client, job_id) if options.wait else None
-        await _ask(client, options)
+        ended = await _ask(client, options)
+        if ended is not None:
+            if job is None or not await _was_cancelled(job):
+                raise ended
+            return await _tell_end(_CANCELLED, options)
         said: JsonObject = {"type": "job.cancelled", "job_id": job_id}
         said |= {} if reason is None else {"reason": reason}
         await _tell(f"{job_id} is being cancelled", said if options.json else None)
@@ -52,7 +59,8 @@ async def _observed(client: Client, job_id: str) -> ObservedJob | None:
         return None
 
 
-async def _ask(client: Client, options: CancelOptions) -> None:
+async def _ask(client: Client, options: CancelOptions) -> InvalidRequest | None:
+    """Ask for the end of the job; return the refusal if it has ended."""
     try:
         await client.stop(options.job_id, options.reason)
     except PermissionDenied as error:
@@ -63,6 +71,17 @@ async def _ask(client: Client, options: CancelOptions) -> None:
             error,
             "; press Ctrl-C where it was submitted, or wait until that session is over",
         ) from error
+    except InvalidRequest as refusal:
+        return refusal
+    return None
+
+
+async def _was_cancelled(job: ObservedJob) -> bool:
+    """Return whether a job that is said to have ended was cancelled."""
+    if job.status in ("pending", "running"):  # it has ended since it is observed
+        with trio.move_on_after(PATIENCE_SECONDS):
+            return (await wait_for_end(job))["final_status"] == "cancelled"
+    return job.status == "cancelled"
 
 
 async def _wait_unseen(client: Client, options: CancelOptions) -> JsonObject:
@@ -75,7 +94,7 @@ async def _wait_unseen(client: Client, options: CancelOptions) -> JsonObject:
         try:
             await client.stop(options.job_id, options.reason)
         except (InvalidRequest, JobNotFound):
-            return {"type": "job.error", "final_status": "cancelled"}
+            return _CANCELLED
 
 
 async def _tell_end(terminal: JsonObject, options: CancelOptions) -> ExitCode:

@@ -10,7 +10,7 @@ import trio
 from arcp_trio import ConnectionFailed
 from arcp_trio.cli.client.options import ClientOptions
 from arcp_trio.cli.client.signals import SIGNALS, Interrupted, Interrupts
-from arcp_trio.cli.errors import PROGRAM, CommandError, ExitCode, reason
+from arcp_trio.cli.errors import PROGRAM, CommandError, ExitCode, plainly, reason
 from arcp_trio.cli.logs import set_up
 from arcp_trio.groups import leaves
 from arcp_trio.wire.errors import ArcpError, ResumeWindowExpired
@@ -87,5 +87,5 @@ def _refusal(error: ArcpError) -> CommandError:
 def refused(error: ArcpError, advice: str) -> CommandError:
     """Return the failure that says what the runtime has refused, with advice after it."""
     return CommandError(
-        f"refused: {error.code}: {error.message}{advice}", exit_code=ExitCode.FAILED
+        f"refused: {error.code}: {plainly(error.message)}{advice}", exit_code=ExitCode.FAILED
     )

@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 from arcp_trio import acp
 from arcp_trio.proxies.acp.calls import Calls
-from arcp_trio.proxies.acp.costs import SessionCosts
+from arcp_trio.proxies.acp.conversation import AgentConversation
 from arcp_trio.proxies.acp.fitting import MOST_NAME, fitted_text, room
 from arcp_trio.proxies.acp.result import SpokenResult, pieces
 from arcp_trio.proxies.acp.tool_calls import AgentToolCalls
@@ -40,12 +40,12 @@ Ready: TypeAlias = Callable[[], Item | None]
 class UpdateEvents:
     """Tells the updates of one job's agent."""
 
-    def __init__(self, job: JobContext, calls: Calls, costs: SessionCosts) -> None:
+    def __init__(self, job: JobContext, calls: Calls, conversation: AgentConversation) -> None:
         self.result: Final = SpokenResult(job)
         self._job = job
         self._room: Final = room(job.limits)
         self._tool_calls: Final = AgentToolCalls(job, calls)
-        self._costs: Final = costs
+        self._conversation: Final = conversation
         self._passed_over: set[str] = set()
 
     async def take(self, update: acp.Update, ready: Ready) -> Item | None:
@@ -125,8 +125,9 @@ class UpdateEvents:
             await self._job.metric("acp.context.used", usage.used, "tokens", dimensions)
         if usage.cost is not None:
             amount, currency = usage.cost
-            more = self._costs.increase(amount, currency[:MOST_NAME])
+            more = self._conversation.costs.increase(amount, currency[:MOST_NAME])
             if more:
+                await self._conversation.keep()
                 left = self._job.budget.get(currency)
                 await self._job.metric("cost.inference", more, currency[:MOST_NAME])
                 if left is not None and left <= 0:

@@ -12,7 +12,7 @@ from arcp_trio.proxies.acp.calls import Calls
 from arcp_trio.proxies.acp.fitting import MOST_NAME, Fitted, fitted, room
 from arcp_trio.runtime.job.context import JobContext
 from arcp_trio.wire.errors import InternalError, JobCancelled
-from arcp_trio.wire.json import JsonObject, JsonValue, is_list, object_in, text_in
+from arcp_trio.wire.json import JsonObject, JsonValue, is_list, is_object, text_in
 
 MOST_CALLS: Final = 100_000
 """Calls of one job that are told; it has to be known which of them have ended."""
@@ -25,6 +25,8 @@ _KINDS: Final = frozenset(
     {"read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode"}
 )
 _SHOWN: Final = ("title", "kind", "name", "status", "content", "locations", "rawInput", "rawOutput")
+_WORDS: Final = ("text", "message", "error", "content")
+"""The fields of a result in which its words are."""
 _LARGE: Final = ("content", "rawInput", "rawOutput")
 
 
@@ -153,8 +155,6 @@ def _words(value: JsonValue) -> str:
         return value
     if is_list(value):
         return "\n".join(filter(None, map(_words, value)))
-    fields = object_in(value)
-    return next(filter(None, (_words(fields.get(name)) for name in _WORDS)), "")
-
-
-_WORDS: Final = ("text", "message", "error", "content")
+    if is_object(value):
+        return next(filter(None, (_words(value.get(name)) for name in _WORDS)), "")
+    return ""

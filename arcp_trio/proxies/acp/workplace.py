@@ -1,56 +1,141 @@
-"""Where the program of a job works: its folder, and its variables."""
+"""Where the program of a job works: its folder, its variables, and its sandbox."""
 
 from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+import weakref
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
+from hashlib import sha256
+from pathlib import Path
 from shutil import rmtree
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import attrs
 import trio
 
+from arcp_trio.acp.spawning import own_environment
+from arcp_trio.authority.lease import Lease
+from arcp_trio.authority.patterns import FILES, URLS, Pattern
+from arcp_trio.authority.sites import at_and_below
+from arcp_trio.sandbox.containment import Containment
+from arcp_trio.sandbox.network.network import Network
+from arcp_trio.sandbox.network.reach import Reach
+from arcp_trio.transport.starting import Start
 from arcp_trio.wire.errors import PermissionDenied
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.job.context import JobContext
 
-_CLEAN_UP_SECONDS: Final = 10.0
 
-
-@attrs.frozen
+@attrs.frozen(kw_only=True)
 class Workplace:
-    """The folder in which an agent and its commands start, and their variables."""
+    """Where an agent and its commands start: in which folder, with which variables, and how."""
 
     cwd: str
     environment: Mapping[str, str]
+    start: Start
+    """Starts them, in a sandbox if they are contained."""
+    network: Network | None
+    """What the contained ones reach."""
+
+    @property
+    def contained(self) -> bool:
+        """Whether the operating system holds them to the job's lease."""
+        return self.network is not None
+
+    def serving(self) -> AbstractAsyncContextManager[None]:
+        """Return the block in which the network of what is started here is served."""
+        return nullcontext() if self.network is None else self.network.serving()
 
 
-@asynccontextmanager
-async def folder(job: JobContext, cwd: str | None) -> AsyncGenerator[str, None]:
-    """Give the block the folder that a job asks for, or an empty one for as long as it lasts.
+class Workplaces:
+    """The workplaces of one agent's jobs."""
+
+    def __init__(
+        self,
+        containment: Containment,
+        *,
+        added: Mapping[str, str],
+        data: Path | None,
+        home: str | None,
+        net: Sequence[Pattern],
+    ) -> None:
+        """Contain jobs, or not.
+
+        Args:
+            containment: says whether.
+            added: variables that programs get beside those that say where and for whom they run.
+            data: where contained jobs have their homes, one for each agent and principal; without
+                it, in a temporary folder that goes with this process.
+            home: the only home, in place of those.
+            net: what contained jobs can reach beside what is leased to them.
+        """
+        self._containment: Final = containment
+        self._added: Final = added
+        self._data = data
+        self._home: Final = home
+        self._net: Final = net
+
+    async def of(self, job: JobContext, cwd: str, *, own_folder: bool) -> Workplace:
+        """Return the workplace of a job.
+
+        Args:
+            job: the job.
+            cwd: the folder that it works in.
+            own_folder: whether the folder is the job's own, so that no lease has to open it.
+
+        Raises:
+            OSError: the job's home cannot be made.
+        """
+        contained = self._containment.reason is None
+        own = [cwd] if own_folder else []
+        environment = own_environment()
+        home = self._home
+        if contained:
+            # A link on the way to the folder is not in the sandbox.
+            cwd = await trio.to_thread.run_sync(os.path.realpath, cwd)
+            if home is None:
+                home = await trio.to_thread.run_sync(self._make_home, job.agent, job.principal)
+            own = [*map(os.path.realpath, own), home]
+        if home is not None:
+            environment["HOME"] = home
+        patterns = {name: cast("list[str]", each) for name, each in job.lease.items()}
+        outside = {*FILES, URLS}
+        lease = Lease.read({name: patterns[name] for name in patterns if name in outside})
+        network = Network(self._reach(job, lease)) if contained else None
+        return Workplace(
+            cwd=cwd,
+            environment={**environment, **self._added},
+            start=self._containment.starter(lease, job.reserved, own, network),
+            network=network,
+        )
+
+    def _reach(self, job: JobContext, lease: Lease) -> Reach:
+        def added() -> Sequence[Pattern]:
+            endpoints = [each.endpoint for each in job.credentials]
+            return [*self._net, *(pattern for url in endpoints for pattern in at_and_below(url))]
+
+        return Reach(lease=lease, authorize=partial(job.authorize, URLS), added=added)
+
+    def _make_home(self, agent: str, principal: str) -> str:
+        if self._data is None:
+            self._data = Path(tempfile.mkdtemp(prefix="arcp-homes-"))
+            weakref.finalize(self, rmtree, self._data, ignore_errors=True)
+        name = sha256(principal.encode()).hexdigest()[:32]
+        home = self._data.resolve() / agent / name
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return str(home)
+
+
+async def check_folder(job: JobContext, cwd: str) -> None:
+    """Return if an agent may work in a folder.
 
     Raises:
-        LeaseExpired, BudgetExhausted, PermissionDenied: the lease does not allow that folder.
+        LeaseExpired, BudgetExhausted, PermissionDenied: the lease does not allow it.
     """
-    if cwd is not None:
-        await _check(job, cwd)
-        yield cwd
-        return
-    path = await trio.to_thread.run_sync(partial(tempfile.mkdtemp, prefix="acp-"))
-    try:
-        yield path
-    finally:
-        with trio.move_on_after(_CLEAN_UP_SECONDS, shield=True):
-            await trio.to_thread.run_sync(
-                partial(rmtree, path, ignore_errors=True), abandon_on_cancel=True
-            )
-
-
-async def _check(job: JobContext, cwd: str) -> None:
     job.authorize("fs.read", cwd)
     real = await trio.to_thread.run_sync(os.path.realpath, cwd)
     job.authorize("fs.read", real)

@@ -28,6 +28,7 @@ from arcp_trio.wire.ids import new_id
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from arcp_trio.runtime.connection.heartbeat import Heartbeats
     from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.session.attachment import Attachment
     from arcp_trio.runtime.session.session import Session
@@ -45,11 +46,13 @@ class Connection:
         self,
         core: Core,
         sessions: Sessions,
+        heartbeats: Heartbeats,
         transport: Transport,
         welcomed: Callable[[], None] | None = None,
     ) -> None:
         self._core = core
         self._sessions = sessions
+        self._heartbeats = heartbeats
         self._transport = transport
         self._welcomed = welcomed
         self._closing = Closing()
@@ -99,7 +102,13 @@ class Connection:
                 self._welcomed()
             jobs = self._sessions.jobs
             conversation = Conversation(
-                self._core, jobs, self._transport, self._reader, opened, self._arcp
+                self._core,
+                jobs,
+                self._heartbeats,
+                self._transport,
+                self._reader,
+                opened,
+                self._arcp,
             )
             del opened  # its welcome is large, and the conversation may be long
             asked = await conversation.run()

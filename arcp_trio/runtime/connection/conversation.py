@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
+from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
 
-from arcp_trio.runtime.connection.heartbeat import Heartbeat, Loss
+from arcp_trio.runtime.connection.heartbeat import Heartbeat, Heartbeats, Loss
 from arcp_trio.runtime.connection.reader import TooManyMalformed
 from arcp_trio.runtime.connection.sender import FrameWriter, Sender
 from arcp_trio.runtime.farewell import Farewell
@@ -15,7 +15,7 @@ from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.runtime.metrics import Failure
 from arcp_trio.runtime.notices import frame, refusal
 from arcp_trio.runtime.session.clerk import Request
-from arcp_trio.transport.base import MessageTooBig, TransportClosed
+from arcp_trio.transport.base import HasPings, MessageTooBig, TransportClosed
 from arcp_trio.transport.close_codes import CloseCode
 from arcp_trio.wire.errors import HeartbeatLost
 from arcp_trio.wire.features import Feature
@@ -24,6 +24,8 @@ from arcp_trio.wire.messages import Ack, Bye, Close, Ping, Pong, SessionResume
 from arcp_trio.wire.timestamps import rfc3339
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from arcp_trio.runtime.connection.handshake import Opened
     from arcp_trio.runtime.connection.reader import Reader, Received
     from arcp_trio.runtime.core import Core
@@ -39,6 +41,7 @@ class Conversation:
         self,
         core: Core,
         jobs: Jobs,
+        heartbeats: Heartbeats,
         transport: Transport,
         reader: Reader,
         opened: Opened,
@@ -49,27 +52,37 @@ class Conversation:
         self._reader = reader
         self._session = opened.session
         self._usage = core.usages.of(opened.session.principal)
-        transport.share_pace(self._usage.parts_pace)
+        self._with_pings = transport if isinstance(transport, HasPings) else None
+        if self._with_pings is not None:
+            self._with_pings.share_pace(self._usage.parts_pace)
         self._attachment = opened.attachment
         self._closing = opened.attachment.closing
         self._fresh = opened.fresh
         """Nothing was asked of the session: it may be exchanged for one to resume."""
         self._following: Envelope | None = None
         """A frame that asks for another session, and so ends this conversation."""
-        self._unheard: float = math.inf
+        self._unheard = 0
         """Messages that came before the client can have read its welcome."""
-        self._heartbeat = Heartbeat(core.limits.heartbeat_seconds, transport)
+        pings = Feature.HEARTBEAT in opened.session.features
+        self._heartbeat = Heartbeat(
+            heartbeats, transport, ping=self._ping if pings else None, lost=self._lost
+        )
         dialect = opened.attachment.dialect
         self._writer = FrameWriter(transport, opened.session.id, arcp, dialect, opened.after_seq)
         self._sender = Sender(opened, self._writer, jobs.live)
 
     async def run(self) -> Envelope | None:
         """Move frames until the connection ends, or a frame asks for another session: return it."""
-        name = self._session.id
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._send, nursery, name=f"sender of {name}")
-            nursery.start_soon(self._beat, name=f"heartbeat of {name}")
-            await self._read()
+        name = f"sender of {self._session.id}"
+        with self._heartbeat:
+            async with trio.open_nursery() as nursery:
+                try:
+                    await self._welcome(partial(nursery.start_soon, self._send, name=name))
+                    await self._read()
+                    if self._following is None:
+                        await trio.sleep_forever()  # until the connection is ended
+                finally:
+                    self._sender.let_go()
         return self._following
 
     # -- in
@@ -85,11 +98,11 @@ class Conversation:
         except TooManyMalformed:
             self._heard()
             self._core.metrics.connection_failed(Failure.MALFORMED_FRAMES)
-            await self._part("malformed_frames")
+            self._part("malformed_frames")
         except MessageTooBig:
             self._core.metrics.connection_failed(Failure.FRAME_BYTES_IN)
             error = limit_hit("frame_bytes_in", self._core.limits.frame_bytes_in)
-            await self._part("message too big", code=CloseCode.TOO_BIG, last=refusal(error))
+            self._part("message too big", code=CloseCode.TOO_BIG, last=refusal(error))
         except TransportClosed:
             self._closing.now(CloseCode.NORMAL, "")
 
@@ -97,6 +110,7 @@ class Conversation:
         """Count a frame, and wait as long as `messages_per_second` asks for after it."""
         pause = self._usage.count_message(received.size)
         if pause > 0:
+            self._read_on()
             with self._heartbeat.not_listening():
                 await trio.sleep(pause)
 
@@ -124,17 +138,23 @@ class Conversation:
                 return False
             case SessionResume() if self._fresh:
                 self._following = received.envelope
-                self._sender.let_go()
                 return False
             case message:
                 self._fresh = False
                 request = Request(
                     self._attachment, received.id, received.trace, message, received.size
                 )
+                if not self._session.inbox.has_room(request.size):
+                    self._read_on()
                 with self._heartbeat.not_listening():
                     await self._session.command(request)
                 return not isinstance(message, Close)
         return True
+
+    def _read_on(self) -> None:
+        """Have the transport's pings answered while no frame is received."""
+        if self._with_pings is not None:
+            self._with_pings.read_on()
 
     async def _pong(self, ping: Ping) -> None:
         received_at = rfc3339(self._core.clock.now())
@@ -145,34 +165,37 @@ class Conversation:
 
     # -- out
 
-    async def _send(self, nursery: trio.Nursery) -> None:
+    async def _welcome(self, start_sender: Callable[[], None]) -> None:
         try:
-            await self._sender.begin()
+            await self._sender.say_welcome()
             self._unheard = self._transport.unread
+            self._sender.begin(start_sender)
+        except TransportClosed:
+            self._closing.now(CloseCode.NORMAL, "")
+
+    async def _send(self) -> None:
+        try:
             await self._sender.run()
         except TransportClosed:
             self._closing.now(CloseCode.NORMAL, "")
-        if self._following is not None:
-            nursery.cancel_scope.cancel(reason="another session is asked for")
 
-    async def _beat(self) -> None:
-        negotiated = Feature.HEARTBEAT in self._session.features
-        loss = await self._heartbeat.lost(negotiated=negotiated, ping=self._ping)
+    def _lost(self, loss: Loss) -> None:
         self._core.metrics.connection_failed(Failure.HEARTBEAT_LOST)
-        if loss is Loss.SILENT:
+        if loss is Loss.STUCK:
+            self._closing.now(CloseCode.POLICY, "heartbeat lost")
+        else:
             # Announced, though it may reach nobody (§6.4); the jobs notice nothing.
             self._sender.say(refusal(HeartbeatLost(loss.value)))
-            await self._part("heartbeat lost")
-        self._closing.now(CloseCode.POLICY, "heartbeat lost")
+            self._part("heartbeat lost")
 
     def _ping(self) -> None:
         sent_at = rfc3339(self._core.clock.now())
         self._sender.say(frame("session.ping", {"nonce": new_id("p_"), "sent_at": sent_at}))
 
-    async def _part(
+    def _part(
         self, reason: str, *, code: int = CloseCode.POLICY, last: bytes | None = None
     ) -> None:
         """End the connection after what is on its way: a write cut off would cost it its Close."""
         self._attachment.unsent.end(Farewell(code, reason, last))
-        await trio.sleep(self._core.limits.close_seconds)
-        self._closing.now(code, reason)
+        self._closing.with_farewell(code, reason)
+        self._closing.within(self._core.limits.close_seconds)

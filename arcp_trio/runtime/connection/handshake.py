@@ -12,10 +12,10 @@ from arcp_trio.runtime.access import address_of
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.runtime.notices import frame, store_trouble
 from arcp_trio.runtime.session.attachment import Attachment
-from arcp_trio.runtime.session.outbox import Attach
 from arcp_trio.runtime.session.resuming import Resume, cannot_resume, check_resume
 from arcp_trio.runtime.session.unsent import Unsent
 from arcp_trio.store.errors import StoreError
+from arcp_trio.transport.base import HasPings, Transport
 from arcp_trio.wire.dialects import Dialect, named, recognise
 from arcp_trio.wire.envelope import Envelope
 from arcp_trio.wire.errors import ArcpError, InternalError, Unauthenticated
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.session.session import Session
     from arcp_trio.runtime.session.sessions import Sessions
     from arcp_trio.store.interface import Replay
-    from arcp_trio.transport.base import Transport
 
 FREE_MISTAKES: Final = 5
 """Wrong tokens of an address in a minute that are answered at once."""
@@ -58,7 +57,8 @@ class Opened:
     session: Session
     attachment: Attachment
     welcome: bytes
-    replay: Replay
+    replay: Replay | None
+    """None if the session is new, and so has nothing to repeat."""
     after_seq: int
     """The number that the replay follows."""
     fresh: bool = False
@@ -153,13 +153,13 @@ class Handshake:
         try:
             sessions.join(session, attachment)
             await stored.committed()
-            session.tell(Attach(attachment, after_seq=0))
+            session.begin(attachment)
             log.debug("session opened", extra=session.facts | {"peer": self._transport.peer})
             return Opened(
                 session=session,
                 attachment=attachment,
                 welcome=self._welcome(session, token),
-                replay=await attachment.begun(),
+                replay=None,
                 after_seq=0,
                 fresh=True,
             )
@@ -178,6 +178,9 @@ class Handshake:
         features: frozenset[str] | None,
         dialect: Dialect | None,
     ) -> Opened:
+        # A frame that comes before the new token is sent does not show that the client has it.
+        if isinstance(self._transport, HasPings):
+            self._transport.read_on()
         digest = token_digest(resume.resume_token)
         # Clients that give no bearer token have one turn together until their session is known.
         reads = self._core.store.for_principal(principal or "", urgent=True)

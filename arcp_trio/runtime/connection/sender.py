@@ -12,17 +12,19 @@ from arcp_trio.runtime.wake import Wake
 from arcp_trio.store.errors import StoreError
 from arcp_trio.store.interface import JournalTrimmed, LogTrimmed
 from arcp_trio.store.records import HOLES, NumberedTail
+from arcp_trio.transport.base import SendsAtOnce
 from arcp_trio.transport.close_codes import CloseCode
 from arcp_trio.wire import envelope
 from arcp_trio.wire.dialects import Dialect
 from arcp_trio.wire.errors import ResumeWindowExpired
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from arcp_trio.runtime.connection.handshake import Opened
     from arcp_trio.runtime.farewell import Farewell
     from arcp_trio.runtime.job.job import Job
+    from arcp_trio.store.interface import Replay
     from arcp_trio.transport.base import Transport
 
 log = logging.getLogger(__name__)
@@ -43,42 +45,73 @@ MOST_CONTROL: Final = 256
 
 
 class Sender:
-    """Sends a session's frames on one connection, in order; only stored frames come here."""
+    """Sends a session's frames on one connection, in order; only stored frames come here.
+
+    A few frames are sent in the step that hands them over. A task sends what needs a wait: it is
+    started when there is such a thing, and ends when everything is sent.
+    """
 
     def __init__(self, opened: Opened, writer: FrameWriter, live: Mapping[str, Job]) -> None:
         self._session = opened.session
         self._attachment = opened.attachment
         self._unsent = opened.attachment.unsent
+        self._welcome = opened.welcome
         self._replay = opened.replay
         self._writer = writer
         self._live = live
-        self._letting_go = False
-        # Before anything else: a client may have sent a ping after its hello.
-        writer.say(opened.welcome)
+        self._start_task: Callable[[], None] | None = None
+        """None until the sender begins, and after it was let go."""
+        self._has_task = False
+
+    async def say_welcome(self) -> None:
+        """Send the welcome, before any other frame."""
+        self._writer.say(self._welcome)
+        self._welcome = b""  # it is large
+        await self._writer.write(())
+
+    def begin(self, start_task: Callable[[], None]) -> None:
+        """Send everything else; `start_task` starts a task that calls `run`."""
+        self._start_task = start_task
+        self._unsent.send = self._send
+        self._send()
 
     def say(self, tail: bytes) -> None:
         """Send a frame of the connection itself, before all others."""
         self._writer.say(tail)
-        self._unsent.wake_sender.set()
+        self._send()
 
     def let_go(self) -> None:
         """Stop after the write that is under way."""
-        self._letting_go = True
-        self._unsent.wake_sender.set()
+        self._start_task = None
 
-    async def begin(self) -> None:
-        """Send the welcome, before any other frame."""
-        await self._writer.write(())
+    def _send(self) -> None:
+        """Send what there is: a little of it at once, and what is left in the task."""
+        if self._has_task or self._start_task is None:
+            return
+        if self._replay is None and self._writer.writes_at_once:
+            self._writer.write_at_once(self._unsent.take(AT_ONCE_FRAMES, AT_ONCE_BYTES))
+        if self._has_work:
+            self._has_task = True
+            self._start_task()
+
+    @property
+    def _has_work(self) -> bool:
+        unsent = self._unsent
+        has_frames = unsent.frames > 0 or self._writer.has_something_to_say
+        return has_frames or self._replay is not None or unsent.farewell is not None
 
     async def run(self) -> None:
-        """Send everything else, until the farewell is sent or the session is let go."""
-        if await self._send_replay():
-            await self._send_unsent()
+        """Send everything there is, in a task."""
+        if self._replay is not None and not await self._send_replay(self._replay):
+            return
+        self._replay = None
+        await self._send_unsent()
+        self._has_task = False
 
-    async def _send_replay(self) -> bool:
+    async def _send_replay(self, replay: Replay) -> bool:
         session = self._session
         try:
-            while frames := await self._replay.next(WRITE_FRAMES, WRITE_BYTES):
+            while frames := await replay.next(WRITE_FRAMES, WRITE_BYTES):
                 if any(tail[0] == HOLES for _, tail in frames):
                     live = self._live
                     frames = [(seq, session.with_secrets(tail, live)) for seq, tail in frames]
@@ -99,30 +132,15 @@ class Sender:
 
     async def _send_unsent(self) -> None:
         unsent, writer = self._unsent, self._writer
-        while True:
+        while self._start_task is not None:
             frames = unsent.take(WRITE_FRAMES, WRITE_BYTES)
             if frames or writer.has_something_to_say:
                 await writer.write(frames)
             elif unsent.farewell is not None:
                 await self._say_farewell(unsent.farewell)
                 return
-            elif self._letting_go:
-                return
             else:
-                unsent.send_at_once = self._send_at_once
-                try:
-                    await unsent.wake_sender.wait()
-                finally:
-                    unsent.send_at_once = None
-
-    def _send_at_once(self) -> None:
-        """Send a few frames without a turn of the task, which sends what is left."""
-        unsent, writer = self._unsent, self._writer
-        begun = writer.writes_at_once and writer.write_at_once(
-            unsent.take(AT_ONCE_FRAMES, AT_ONCE_BYTES)
-        )
-        if not begun or unsent.frames:
-            unsent.wake_sender.set()
+                return
 
     async def _say_farewell(self, farewell: Farewell) -> None:
         if farewell.last is not None:
@@ -139,6 +157,7 @@ class FrameWriter:
         self.sent_seq = after_seq
         """The highest number that was handed to the transport."""
         self._transport = transport
+        self._at_once = transport if isinstance(transport, SendsAtOnce) else None
         self._dialect = dialect
         self._numbered = envelope.numbered_head(session_id, arcp)
         self._plain = envelope.plain_head(session_id, arcp)
@@ -184,13 +203,15 @@ class FrameWriter:
     @property
     def writes_at_once(self) -> bool:
         """Whether `write_at_once` can be called: nothing is to be written before, nor a pause."""
-        at_once = self._dialect.busy_after is None and self._transport.sends_at_once
-        return at_once and not self.has_something_to_say
+        if self._at_once is None or self._dialect.busy_after is not None:
+            return False
+        return not self._has_begun and self._at_once.sends_at_once
 
-    def write_at_once(self, frames: Sequence[NumberedTail]) -> bool:
-        """Begin to write frames, without waiting; return whether all of it was written."""
-        self._has_begun = not self._transport.send_at_once(self._texts(frames))
-        return not self._has_begun
+    def write_at_once(self, frames: Sequence[NumberedTail]) -> None:
+        """Begin to write frames, without waiting; if there is a rest, there is something to say."""
+        assert self._at_once is not None
+        if frames or self._control:
+            self._has_begun = not self._at_once.send_at_once(self._texts(frames))
 
     def _texts(self, frames: Sequence[NumberedTail]) -> Sequence[bytes]:
         numbered, plain, translate = self._numbered, self._plain, self._dialect.translate

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
@@ -44,6 +45,8 @@ class AgentRun:
     """The agent was called."""
     deadline: float | None = None
     """The end of `max_runtime` on Trio's clock, from the agent's first call on."""
+    encoding_seconds: float = 0
+    """How long it has held the loop to write the result."""
     _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     _grace_scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     """The scope of the wait for the agent to stop."""
@@ -82,7 +85,9 @@ class AgentRun:
                 if not job.suspended:
                     job.memory.warn_of_the_rest(job.facts)
                     job.decide_if_late()  # the agent may have held the loop beyond its time
+                    began = time.thread_time()
                     job.decide(_outcome_of_return(job, result))
+                    self.encoding_seconds = time.thread_time() - began
         except BaseException as error:  # noqa: ASYNC103, BLE001 - see above
             rest = _not_the_agents(error)
             if rest is not None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from arcp_trio.runtime.credentials.credential import Credential
+from arcp_trio.runtime.job.approvals import OpenApproval, ask_approval
 from arcp_trio.runtime.job.asking import ask
 from arcp_trio.runtime.job.delegation import delegate, result_of
 from arcp_trio.runtime.job.durable import steps
@@ -57,6 +58,8 @@ class Desk:
         self._calls: dict[str, OpenCall] = {}
         self._children: set[str] = set()
         """Ids of the jobs that the agent has delegated to."""
+        self._approvals: dict[str, OpenApproval] = {}
+        """What people were asked for, by the ids of the calls that wait, or are allowed now."""
         self._writer: ResultWriter | None = None
 
     def facts(self) -> JobFacts:
@@ -78,9 +81,17 @@ class Desk:
 
     # -- at once
 
+    def reserved(self) -> Sequence[str]:
+        """Return the paths that no lease opens."""
+        return list(self.job.authority.reserved)
+
     def limits(self) -> Mapping[str, JsonLike]:
         """Return the runtime's limits, by name."""
         return attrs.asdict(self.job.core.limits)
+
+    def sends_chunks(self) -> bool:
+        """Return whether chunks of a streamed result are sent."""
+        return self.job.sends_chunks
 
     def grace(self) -> float:
         """Return how many seconds the agent has to stop in, once the job is to end."""
@@ -198,9 +209,10 @@ class Desk:
         if (call := self._calls.pop(call_id, None)) is not None:
             await call.end(result)
 
-    async def open(self, path: str, mode: str) -> int:
+    async def open(self, path: str, mode: str, approved: str | None = None) -> int:
         """Open a file that the lease allows, and return its descriptor, which the caller owns."""
-        return await open_file(self.job, path, mode)
+        approval = None if approved is None else self._approvals.pop(approved).approval
+        return await open_file(self.job, path, mode, approval)
 
     async def begin_result(self, encoding: Encoding) -> None:
         """Begin the streamed result."""
@@ -264,6 +276,21 @@ class Desk:
         """Ask people; return whether an earlier run had asked, and the answer, if any."""
         known, done = await ask(self.job, key, prompt, options, schema, to, expires_in)
         return {"known": known, **done}
+
+    async def ask_approval(
+        self, call_id: str, tool: str, args: JsonLike, capability: str, targets: Sequence[str]
+    ) -> None:
+        """Ask people for leave to do something."""
+        question = ask_approval(self.job, call_id, tool, args, capability, targets)
+        self._approvals[call_id] = question
+
+    async def decision(self, call_id: str) -> JsonObject:
+        """Wait for what people decide; return what is to be told of it."""
+        try:
+            return await self._approvals[call_id].decision()
+        except BaseException:
+            del self._approvals[call_id]
+            raise
 
     async def over(self) -> None:
         """Wait until the job has ended."""

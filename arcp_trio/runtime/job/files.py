@@ -22,14 +22,13 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 import trio
 
+from arcp_trio.plainfile import open_parent
 from arcp_trio.wire.errors import PermissionDenied, clip
 
 if TYPE_CHECKING:
+    from arcp_trio.authority.approvals import Approval
     from arcp_trio.runtime.job.job import Job
 
-# With O_PATH, passing through a directory does not need the permission to list it.
-_O_PATH: Final[int] = getattr(os, "O_PATH", os.O_RDONLY)
-_DIRECTORY: Final = _O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Non-blocking: opening a FIFO would wait for its other end.
 _FILE: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
@@ -42,7 +41,7 @@ _FLAGS: Final = {
 """What the first letter of a mode adds to the way of access."""
 
 
-async def open_file(job: Job, path: str, mode: str) -> int:
+async def open_file(job: Job, path: str, mode: str, approval: Approval | None = None) -> int:
     """Authorise and open a regular file, and return its descriptor; see `JobContext.open`."""
     named = _absolute(path)
     flags = _flags(mode)
@@ -50,7 +49,7 @@ async def open_file(job: Job, path: str, mode: str) -> int:
 
     def authorize(*also: str) -> None:
         for capability in capabilities:
-            job.authorize(capability, named, also=also)
+            job.authorize(capability, named, also=also, approval=approval)
 
     def opening() -> int:
         real = _real_path(named, new=bool(flags & os.O_EXCL))
@@ -116,7 +115,7 @@ def _real_path(path: str, *, new: bool) -> str:
 def _open_regular(real: str, flags: int, named: str) -> int:
     """Open a real path without following any link; `named` is the path that errors name."""
     try:
-        directory, name = _open_parent(real)
+        directory, name = open_parent(real)
         try:
             if not flags & os.O_EXCL:
                 # Checked before it is opened: opening a device may have effects.
@@ -138,18 +137,6 @@ def _open_regular(real: str, flags: int, named: str) -> int:
         error.filename = named
         raise
     return file
-
-
-def _open_parent(real: str) -> tuple[int, str]:
-    *directories, name = real.split("/")[1:]
-    parent = os.open("/", _DIRECTORY)
-    for each in directories:
-        above = parent
-        try:
-            parent = os.open(each, _DIRECTORY, dir_fd=above)
-        finally:
-            os.close(above)
-    return parent, name or "."
 
 
 def _check(found: os.stat_result, named: str) -> None:

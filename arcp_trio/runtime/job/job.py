@@ -29,6 +29,7 @@ from arcp_trio.wire.json import dumps
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from arcp_trio.authority.approvals import Approval
     from arcp_trio.authority.authority import Authority
     from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.credentials.wallet import Wallet
@@ -65,6 +66,8 @@ class Job:
     memory: Memory
     sends_chunks: bool
     """Whether chunks of its result go on the wire; if not, they are kept for an inline result."""
+    knows_questions: bool = False
+    """Whether the client that submitted it can be asked for approvals."""
     parent: Job | None = None
     """The job that delegated to it (§10)."""
     delegate_id: str | None = None
@@ -295,7 +298,14 @@ class Job:
 
     # -- what its agent may do
 
-    def authorize(self, capability: str, target: str, *, also: Sequence[str] = ()) -> None:
+    def authorize(
+        self,
+        capability: str,
+        target: str,
+        *,
+        also: Sequence[str] = (),
+        approval: Approval | None = None,
+    ) -> None:
         """Return if the lease allows the operation (§9.3); an expired lease ends the job (§9.5).
 
         Raises:
@@ -303,7 +313,8 @@ class Job:
         """
         refuse_if_ended(self)
         try:
-            self.authority.check(capability, target, now=trio.current_time(), also=also)
+            now = trio.current_time()
+            self.authority.check(capability, target, now=now, also=also, approval=approval)
         except LeaseExpired:
             self._decide_expired()
             self.let_end()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -101,11 +101,21 @@ class JobView:
         return self._link.ask(Desk.grace)
 
     @property
+    def sends_chunks(self) -> bool:
+        """Whether a streamed result is sent in chunks; if not, it is sent whole, in one frame."""
+        return self._link.ask(Desk.sends_chunks)
+
+    @property
     def limits(self) -> Limits:
         """The runtime's limits."""
         if self._limits is None:
             self._limits = Limits(**self._link.ask(Desk.limits))  # type: ignore[arg-type]
         return self._limits
+
+    @property
+    def reserved(self) -> Sequence[str]:
+        """The paths that no lease opens, with all that is below them."""
+        return self._link.ask(Desk.reserved)
 
     @property
     def credentials(self) -> list[Credential]:

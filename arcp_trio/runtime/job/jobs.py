@@ -160,7 +160,8 @@ class Jobs:
     async def turn_for_result(self, job: Job) -> None:
         """Take a turn for having written a large result: how long it takes is known after it."""
         if job.outcome is not None and len(job.outcome.result) > LARGE:
-            async with self.core.long_steps.turn(job.principal):
+            held = job.agent_run.encoding_seconds
+            async with self.core.long_steps.turn(job.principal, held=held):
                 pass
 
     def start_beside(self, job: Job, work: Callable[[], Awaitable[None]], name: str) -> None:

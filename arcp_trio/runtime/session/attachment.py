@@ -64,7 +64,7 @@ class Attachment:
             finally:
                 self._waits.discard(scope)
 
-    def begin(self, replay: Replay) -> None:
+    def begin(self, replay: Replay | None) -> None:
         """Let the connection send: first the frames of `replay`, then those in `unsent`."""
         self._replay = replay
         self.closing.session_has_it = True

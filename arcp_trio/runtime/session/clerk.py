@@ -87,7 +87,7 @@ class Clerk:
         session = self._session
         while True:
             await session.outbox.room_for_answers()
-            command = await session.inbox.commands.receive()
+            command = await session.inbox.take()
             try:
                 if isinstance(command, Request):
                     async with session.workload:

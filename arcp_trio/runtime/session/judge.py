@@ -175,6 +175,7 @@ def _source(submission: Submission, key: IdempotencyKey | None) -> JobSource:
         submitters={session.id},
         trace=submission.request.trace,
         sends_chunks=Feature.RESULT_CHUNK in session.features,
+        knows_questions=Feature.QUESTIONS in session.features,
         wants_credentials=submission.wants_credentials,
         request_id=submission.request.id,
         key=key,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hmac
-from collections import deque
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -146,7 +145,7 @@ class LogSize:
         """
         self.held = 0
         self._most = most
-        self._steps: deque[_Step] = deque()
+        self._steps: list[_Step] = []
         self._add(floor, held)
 
     def add(self, items: Iterable[LogItem]) -> None:
@@ -167,7 +166,7 @@ class LogSize:
     def let_go(self, floor: int) -> None:
         """Stop counting what the log no longer has above this floor."""
         while self._steps and self._steps[0].floor <= floor:
-            self.held -= self._steps.popleft().size
+            self.held -= self._steps.pop(0).size
 
     @property
     def too_large(self) -> bool:

@@ -143,6 +143,12 @@ class Session:
         if self.holder is not None:
             self.holder.closing.now(CloseCode.NORMAL, "the session was resumed elsewhere")
 
+    def begin(self, attachment: Attachment) -> None:
+        """Attach a new session to its first connection: it is owed nothing yet."""
+        self.attach(attachment)
+        self.outbox.caught_up()
+        attachment.begin(None)
+
     def attach(self, attachment: Attachment) -> None:
         """Have the scribe number for this connection."""
         self.attached = attachment

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -120,13 +121,11 @@ class Sessions:
     async def _keep(self, session: Session) -> None:
         """Run a session's tasks for as long as it is needed in memory; then park it."""
         core = self._core
-        clerk = Clerk(core, self.jobs, session, self._submissions)
-        scribe = Scribe(core, self.jobs, session)
         try:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(clerk.run, name=f"clerk of {session.id}")
-                await scribe.run()
-                self._begin_to_part(session)
+                with session.inbox.clerk_starts_by(partial(self._start_clerk, session, nursery)):
+                    await Scribe(core, self.jobs, session).run()
+                    self._begin_to_part(session)
                 nursery.cancel_scope.cancel(reason="nobody needs the session awake")
         except Exception:
             log.exception("session failed", extra=session.facts)
@@ -139,6 +138,10 @@ class Sessions:
         # A session that wakes is read from its row, which must have everything by then.
         await core.store.flushed()
         self._part(session)
+
+    def _start_clerk(self, session: Session, nursery: trio.Nursery) -> None:
+        clerk = Clerk(self._core, self.jobs, session, self._submissions)
+        nursery.start_soon(clerk.run, name=f"clerk of {session.id}")
 
     def _begin_to_part(self, session: Session) -> None:
         del self._awake[session.id]

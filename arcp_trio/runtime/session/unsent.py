@@ -36,10 +36,8 @@ class Unsent:
         self._answer_bytes = 0
         self._limits = limits
         self._share = share
-        self.wake_sender = Wake()
-        """Wakes the sender."""
-        self.send_at_once: Callable[[], None] | None = None
-        """Sends what is here, or wakes the sender; None while the sender is awake."""
+        self.send: Callable[[], None] | None = None
+        """Has the sender send what is here; None until it begins."""
         self._wake_scribe = Wake()
         self.wake_clerk = Wake()
         """Wakes the clerk, which takes no command while too much waits to be sent."""
@@ -83,15 +81,16 @@ class Unsent:
                 if not first_seq:
                     self._answer_bytes += size
             self._share.take(self._bytes - before)
-            if self.send_at_once is None:
-                self.wake_sender.set()
-            else:
-                self.send_at_once()
+            self._send()
 
     def end(self, farewell: Farewell) -> None:
         """Have the sender close the connection after the frames that are here."""
         self.farewell = farewell
-        self.wake_sender.set()
+        self._send()
+
+    def _send(self) -> None:
+        if self.send is not None:
+            self.send()
 
     def take(self, frames: int, size: int) -> list[NumberedTail]:
         """Take the next frames: at most `frames`, and up to the one that completes `size` bytes."""

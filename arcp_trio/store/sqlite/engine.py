@@ -16,7 +16,7 @@ from arcp_trio.store.errors import StoreError, UnwritableStore
 from arcp_trio.store.interface import Store
 from arcp_trio.store.sqlite import _file
 from arcp_trio.store.sqlite._cleaning import clean_piece, shrink_piece
-from arcp_trio.store.sqlite._work_thread import WorkThread
+from arcp_trio.store.sqlite._write_thread import WriteThread
 from arcp_trio.store.sqlite._writing import GroupWriter
 from arcp_trio.store.sqlite.reader import SqliteReader
 from arcp_trio.store.writes import Write
@@ -68,7 +68,7 @@ class SqliteStore(SqliteReader, Store):
         self._resources = ExitStack()
         self._writer: sqlite3.Connection
         self._checkpointer: sqlite3.Connection
-        self._writing = WorkThread("store writer")
+        self._writes = WriteThread()
         self._checkpoints = trio.CapacityLimiter(1)
         self._committed = 0
         """Number of the last group that is known to be stored."""
@@ -90,8 +90,8 @@ class SqliteStore(SqliteReader, Store):
 
     @asynccontextmanager
     async def _opened(self) -> AsyncGenerator[None]:
-        with self._writing:
-            await self._writing.run(self._open)
+        with self._writes:
+            await self._writes.run(self._open)
             try:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._keep_house, name="store housekeeping")
@@ -100,7 +100,7 @@ class SqliteStore(SqliteReader, Store):
             finally:
                 with trio.move_on_after(CLOSE_SECONDS, shield=True):
                     async with self._thread.rounds.turn(""):
-                        await self._writing.run(self._close)
+                        await self._writes.run(self._close)
 
     def _open(self) -> None:
         path = self.path
@@ -139,7 +139,7 @@ class SqliteStore(SqliteReader, Store):
             with _file.store_errors(self.path):
                 return act(self._writer)
 
-        return await self._writing.run(in_thread)
+        return await self._writes.run(in_thread)
 
     def _store_group(self, db: sqlite3.Connection, writes: Sequence[Write]) -> None:
         number = self._committed + 1
@@ -155,6 +155,7 @@ class SqliteStore(SqliteReader, Store):
                         "UPDATE state SET committed = ?, ordinal = max(ordinal, ?)",
                         (number, ordinal),
                     )
+            self._writes.let_loop_go_on()
         self._committed, self._in_doubt = number, False
 
     # -- housekeeping

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Final
+from typing import Annotated, ClassVar, Final, Literal
 
 import attrs
 
@@ -145,6 +145,10 @@ class AnswerQuestion:
     job_id: Identifier
     question_id: Identifier
     answer: JsonValue = attrs.field(metadata={KEEP_NULL: always})
+    scope: Literal["once", "job"] | None = None
+    """Of an approval: whether it counts for this time, or for as long as the job runs."""
+    reason: Remark | None = None
+    """Of an approval: why it was given, or denied."""
 
 
 @attrs.frozen(kw_only=True)

@@ -3,7 +3,10 @@
 Each step is a list: its name, and what it takes. The prompt is answered with `end_turn` after the
 last step, unless a step says otherwise. The program's argument, if there is one, is an object:
 `version`, `info` and `capabilities` of its answer to `initialize`, `silent` methods that it does
-not answer, `errors` by method, and `first`, the steps to do before anything is read.
+not answer, `errors` by method, `first`, the steps to do before anything is read, the frames
+`before_session` and `after_session`, which are written together with the answer to `session/new`,
+`store`, a folder in which its sessions are kept, and `replays`, the methods that tell the history
+of a session.
 """
 
 from __future__ import annotations
@@ -12,9 +15,13 @@ import itertools
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
@@ -23,6 +30,7 @@ Frame = dict[str, Any]
 
 OPTIONS: Frame = json.loads(sys.argv[1]) if sys.argv[1:] else {}
 KINDS = ["allow_always", "allow_once", "reject_once", "reject_always"]
+STORE = Path(OPTIONS["store"]) if "store" in OPTIONS else None
 SLEEPER = [sys.executable, "-c", "import time; time.sleep(100)"]
 
 unread: list[Frame] = []
@@ -59,9 +67,12 @@ def read() -> Frame:
     return frame
 
 
-def notification(raw_update: Any, session_id: str = session) -> Frame:
+def notification(raw_update: Any, session_id: str | None = None) -> Frame:
     """Return an update, whatever it is."""
-    return {"method": "session/update", "params": {"sessionId": session_id, "update": raw_update}}
+    return {
+        "method": "session/update",
+        "params": {"sessionId": session_id or session, "update": raw_update},
+    }
 
 
 def update(sort: str, **fields: Any) -> Frame:
@@ -128,6 +139,17 @@ def updates(*raw_updates: Frame) -> None:
     write(*(notification(each) for each in raw_updates))
 
 
+def large(raw_update: Frame, field: str, size: int) -> None:
+    """Send an update with a long text in a field, of its content if it has one."""
+    raw_update.get("content", raw_update)[field] = "é" * size
+    updates(raw_update)
+
+
+def elsewhere(text: str) -> None:
+    """Say a text in a session that there is not."""
+    write(notification(said(text)["params"]["update"], "s-2"))
+
+
 def burst(count: int) -> NoReturn:
     """Say numbers, answer, and say one thing more, all in one write."""
     frames = [said(f"{number} ") for number in range(count)]
@@ -157,6 +179,11 @@ def cost(amount: Any, currency: str = "USD", used: int = 100, size: int = 1000) 
     write(update("usage_update", used=used, size=size, cost=told))
 
 
+def history() -> None:
+    """Say what the session was prompted with so far, one list of names of steps for each prompt."""
+    tell([[name for name, *_ in json.loads(text)] for text in prompts()])
+
+
 def pid() -> None:
     """Say the number of this process."""
     tell(os.getpid())
@@ -165,6 +192,35 @@ def pid() -> None:
 def environment() -> None:
     """Say the variables and the folder of this process."""
     tell({"variables": {**os.environ}, "cwd": str(Path.cwd())})
+
+
+def run(script: str) -> None:
+    """Run a shell's script in this process, without asking, and say what it writes."""
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True)  # noqa: PLW1510
+    tell(done.stdout + done.stderr)
+
+
+def dial(port: int, text: str, host: str = "127.0.0.1") -> None:
+    """Connect to a port, send a text, and say what comes back, or why nothing does."""
+    try:
+        with socket.create_connection((host, port), timeout=50) as peer:
+            peer.sendall(text.encode())
+            parts = iter(lambda: peer.recv(65536), b"")
+            tell(b"".join(parts).decode())
+    except OSError as error:
+        tell(f"{type(error).__name__}: {error}")
+
+
+def fetch(url: str, body: str | None = None) -> None:
+    """Fetch a URL as Python does, and say the status and the body, or what is wrong."""
+    data = body.encode() if body else None
+    try:
+        with urllib.request.urlopen(url, data, timeout=50) as answer:
+            tell([answer.status, answer.read().decode()])
+    except urllib.error.HTTPError as error:
+        tell([error.code, error.read().decode()])
+    except OSError as error:
+        tell([0, str(error)])
 
 
 def garbage(count: int, size: int, end: str = "\n") -> None:
@@ -238,9 +294,16 @@ def on_cancel(*steps: list[Any]) -> None:
 
 
 def ignore() -> None:
-    """Ignore SIGTERM, the end of the input and everything else, after saying the process."""
+    """Ignore SIGTERM, the end of the input and everything else."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    pid()
+    while True:
+        time.sleep(1)
+
+
+def deaf() -> NoReturn:
+    """Answer the prompt, and then ignore SIGTERM, the end of the input and everything else."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    write({"id": prompt_id, "result": {"stopReason": "end_turn"}})
     while True:
         time.sleep(1)
 
@@ -248,6 +311,12 @@ def ignore() -> None:
 def end(reason: str) -> NoReturn:
     """Answer the prompt."""
     write({"id": prompt_id, "result": {"stopReason": reason}})
+    raise Answered
+
+
+def answer_twice(*reasons: str) -> NoReturn:
+    """Answer the prompt several times, in one write."""
+    write(*({"id": prompt_id, "result": {"stopReason": reason}} for reason in reasons))
     raise Answered
 
 
@@ -283,8 +352,9 @@ def kill(number: int) -> None:
 STEPS: dict[str, Callable[..., None]] = {
     each.__name__: each
     for each in (
-        *(say, think, updates, burst, flood, calls, cost, pid, environment, garbage, errors, raw),
-        *(call, send, terminal, wait, on_cancel, ignore, end, fail, close, fork, setsid),
+        *(say, think, updates, large, elsewhere, burst, flood, calls, cost, history, pid),
+        *(environment, run, garbage, errors, raw, call, send, terminal, wait, on_cancel, ignore),
+        *(deaf, answer_twice, end, fail, close, fork, setsid, dial, fetch),
     )
 } | {
     "ask": may,
@@ -309,12 +379,42 @@ NAMED = {"read", "terminal", "fork"}
 # -- the protocol
 
 
+def prompts() -> list[str]:
+    """Return what the session was prompted with so far."""
+    assert STORE is not None
+    return (STORE / session).read_text().splitlines()
+
+
+def begun() -> Frame:
+    """Begin a session."""
+    global session  # noqa: PLW0603 - a program of one session
+    if STORE is not None:
+        session = f"s-{uuid.uuid4().hex}"
+        STORE.mkdir(exist_ok=True)
+        (STORE / session).touch()
+    return {"sessionId": session}
+
+
+def gone_on_with(method: str, session_id: str) -> Frame:
+    """Go on with a session of an earlier process."""
+    global session  # noqa: PLW0603 - a program of one session
+    session = session_id
+    if method in OPTIONS.get("replays", ["session/load"]):
+        for text in prompts():
+            write(said(text, "user_message_chunk"), said(f"again: {text}"))
+    return {}
+
+
 def prompted(frame: Frame) -> None:
     """Do the steps of a prompt, and answer it."""
     global prompt_id  # noqa: PLW0603 - a program of one session
     prompt_id = frame["id"]
+    text = frame["params"]["prompt"][0]["text"]
+    if STORE is not None:
+        with (STORE / session).open("a") as file:
+            file.write(f"{text}\n")
     try:
-        do(*json.loads(frame["params"]["prompt"][0]["text"]))
+        do(*json.loads(text))
         end("end_turn")
     except Answered:
         pass
@@ -330,7 +430,9 @@ def answered(method: str, params: Frame) -> Any:
                 "agentCapabilities": OPTIONS.get("capabilities", {}),
             }
         case "session/new":
-            return {"sessionId": session}
+            return begun()
+        case "session/load" | "session/resume":
+            return gone_on_with(method, params["sessionId"])
     return {}
 
 
@@ -347,7 +449,10 @@ def main() -> None:
         elif method == "session/prompt":
             prompted(frame)
         else:
-            write({"id": frame["id"], "result": answered(method, frame["params"])})
+            answer = {"id": frame["id"], "result": answered(method, frame["params"])}
+            around = method == "session/new"
+            before = OPTIONS.get("before_session", []) if around else []
+            write(*before, answer, *(OPTIONS.get("after_session", []) if around else []))
 
 
 if __name__ == "__main__":

@@ -38,7 +38,11 @@ def runtime_of(
     policy: Policy | None = None,
     **terms: Any,
 ) -> Runtime:
-    """Return a runtime with the scripted agent, or with agents of these commands."""
+    """Return a runtime with the scripted agent, or with agents of these commands.
+
+    Unless a test is about sandboxes, programs have none, so that their processes can be seen.
+    """
+    terms = {"sandbox": "off", **terms}
     runtime = Runtime(auth=TOKENS, limits=limits, policy=policy)
     for name, words in (agents or {"scripted": command()}).items():
         runtime.agent(name)(acp_agent(words, **terms))
@@ -52,6 +56,7 @@ async def connected(
     limits: Limits | None = None,
     policy: Policy | None = None,
     recorder: PairingRecorder | None = None,
+    token: str = "tok",
     **terms: Any,
 ) -> AsyncGenerator[Client, None]:
     """Connect a client to such a runtime, in real time; each frame is checked."""
@@ -59,7 +64,7 @@ async def connected(
     with trio.fail_after(SECONDS):
         async with (
             runtime,
-            open_pair(runtime, token="tok", recorder=recorder or PairingRecorder()) as client,
+            open_pair(runtime, token=token, recorder=recorder or PairingRecorder()) as client,
         ):
             yield client
 
@@ -77,9 +82,10 @@ async def result_of(client: Client, *each: list[Any], **terms: Any) -> Any:
 
 
 async def told(handle: JobHandle) -> list[tuple[str, Any]]:
-    """Return a job's events up to its end, without those about the start of its agent."""
+    """Return a job's events up to its end, without those about its start and its client."""
     events = [(event.kind, event.body) async for event in handle.events()]
-    return [each for each in events if each[1].get("phase") not in ("starting", "session")]
+    left_out = ("starting", "session", "back_pressure")
+    return [each for each in events if each[1].get("phase") not in left_out]
 
 
 async def kinds(handle: JobHandle) -> list[str]:

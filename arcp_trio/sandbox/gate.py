@@ -1,0 +1,172 @@
+"""Starting a program in a sandbox: it waits at a gate until the sandbox is found to be right.
+
+Bubblewrap tells its first process, builds the sandbox, and waits for a byte. Meanwhile mounts are
+checked, limits are set, and sockets are opened in the sandbox.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Final
+
+import trio
+
+from arcp_trio.sandbox.pinning import Pin, moved
+from arcp_trio.transport.starting import StartedProcess, start
+from arcp_trio.wire.errors import clip
+from arcp_trio.wire.json import loads_object
+
+BUILD_SECONDS: Final = 30.0
+"""How long building a sandbox may take."""
+OPEN_FILES: Final = 4096
+"""How many files a contained process may have open."""
+MOST_WORDS: Final = 300
+"""Characters of the reason why a sandbox could not be built."""
+LAST_WORDS_SECONDS: Final = 0.5
+"""How long its standard error is read then."""
+_LOOK_SECONDS: Final = 0.002
+_READ_BYTES: Final = 4096
+
+AtTheGate = Callable[[int, StartedProcess], Awaitable[None]]
+"""Called with the sandbox's first process, and with bubblewrap's, before the program runs."""
+
+
+class SandboxFailed(OSError):  # noqa: N818 - says what has happened
+    """The sandbox could not be built, so the program has not run."""
+
+
+async def start_inside(
+    command: Sequence[str],
+    *,
+    bwrap: str,
+    arguments: Sequence[str],
+    pins: Sequence[Pin],
+    environment: Mapping[str, str],
+    stdin: int,
+    stderr: int | None,
+    at_the_gate: AtTheGate,
+) -> StartedProcess:
+    """Start a program in a sandbox of its own.
+
+    Args:
+        command: the program and its arguments.
+        bwrap: bubblewrap's own program.
+        arguments: say what the sandbox is.
+        pins: what the mounts in it have to be.
+        environment: the program's variables.
+        stdin: as `start` has it.
+        stderr: as `start` has it.
+        at_the_gate: called before the program runs.
+
+    Raises:
+        SandboxFailed: says why the program has not run.
+    """
+    told, tell = os.pipe()
+    held, let_go = os.pipe()
+    words = _as_file(arguments)
+    theirs = [words, tell, held]
+    try:
+        # Their ends are closed here only once bubblewrap has them.
+        try:
+            process = await start(
+                [bwrap, *_options(words, tell, held), "--", *command],
+                environment=environment,
+                stdin=stdin,
+                stderr=stderr,
+                pass_fds=theirs,
+            )
+        finally:
+            _close(theirs)
+        await _prepare(process, told, pins, at_the_gate)
+        with suppress(BrokenPipeError):  # it has ended since, as others see
+            os.write(let_go, b"\n")
+    finally:
+        _close([told, let_go])
+    return process
+
+
+async def _prepare(
+    process: StartedProcess, told: int, pins: Sequence[Pin], at_the_gate: AtTheGate
+) -> None:
+    ready = False
+    try:
+        with trio.fail_after(BUILD_SECONDS):
+            pid = await _first_process(told)
+            process.keeps_sandbox(os.pidfd_open(pid))
+            await _built(pid, process)
+            path = moved(pins, f"/proc/{pid}/root")
+            if path is not None:
+                raise SandboxFailed(f"a path was replaced while it was mounted: {path}")
+            _limit(pid)
+            await at_the_gate(pid, process)
+        ready = True
+    except (OSError, trio.TooSlowError) as error:
+        await process.kill()  # noqa: ASYNC120 - shields itself
+        words = await _last_words(process)  # noqa: ASYNC120 - the same
+        why = words or str(error) or "it has taken too long"
+        raise SandboxFailed(clip(why, MOST_WORDS)) from error
+    finally:
+        if not ready:
+            await process.kill()  # noqa: ASYNC102 - bounds and shields itself
+            await process.close()  # noqa: ASYNC102 - does not wait
+
+
+def _options(words: int, tell: int, held: int) -> Sequence[str]:
+    return ("--args", str(words), "--info-fd", str(tell), "--block-fd", str(held))
+
+
+def _as_file(arguments: Sequence[str]) -> int:
+    """Write arguments to a file without a name: on a command line, others could read them."""
+    descriptor = os.memfd_create("arguments")
+    with open(descriptor, "wb", closefd=False) as file:
+        file.write(b"".join(os.fsencode(each) + b"\0" for each in arguments))
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
+
+
+def _close(descriptors: Sequence[int]) -> None:
+    for each in descriptors:
+        os.close(each)
+
+
+async def _last_words(process: StartedProcess) -> str:
+    """Return what a process that has ended wrote last; nothing if its errors are not kept."""
+    words = b""
+    with trio.move_on_after(LAST_WORDS_SECONDS, shield=True):
+        words = await (process.stderr or process.stdout).receive_some(_READ_BYTES)
+    return words.decode(errors="replace").strip()
+
+
+async def _first_process(told: int) -> int:
+    """Read which process is the first in the sandbox."""
+    async with trio.lowlevel.FdStream(os.dup(told)) as stream:
+        text = b""
+        while not text.rstrip().endswith(b"}"):
+            part = await stream.receive_some(_READ_BYTES)
+            if not part:
+                raise SandboxFailed("bwrap has ended")
+            text += part
+    pid = loads_object(text)["child-pid"]
+    assert isinstance(pid, int)
+    return pid
+
+
+async def _built(pid: int, process: StartedProcess) -> None:
+    """Wait until all is mounted: until then, the process has no /proc of its own."""
+    ours = os.stat("/proc").st_dev  # noqa: PTH116
+    while process.returncode is None:
+        with suppress(FileNotFoundError):
+            if os.stat(f"/proc/{pid}/root/proc").st_dev != ours:  # noqa: PTH116
+                return
+        await trio.sleep(_LOOK_SECONDS)
+    raise SandboxFailed("bwrap has ended")
+
+
+def _limit(pid: int) -> None:
+    resource.prlimit(pid, resource.RLIMIT_CORE, (0, 0))
+    _, most = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    files = OPEN_FILES if most == resource.RLIM_INFINITY else min(OPEN_FILES, most)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (files, files))

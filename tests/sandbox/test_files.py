@@ -1,0 +1,166 @@
+"""What a contained program can read and write: what is leased to it, and nothing else of others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from arcp_trio.sandbox import gate
+from arcp_trio.sandbox.gate import SandboxFailed
+from arcp_trio.transport import starting
+from arcp_trio.transport.starting import StartedProcess
+from tests.sandbox.inside import Inside
+
+pytestmark = [pytest.mark.sandbox, pytest.mark.real_tcp]
+
+
+def names(folder: Path) -> list[str]:
+    """Return the names of what is in a folder."""
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    """Return a folder with files in it, and a secret beside it."""
+    (tmp_path / "secret").write_text("the secret")
+    work = tmp_path / "work"
+    (work / "out").mkdir(parents=True)
+    (work / "main.py").write_text("the program")
+    (work / "key.pem").write_text("the key")
+    return work
+
+
+async def test_what_is_only_read_cannot_be_written(work: Path) -> None:
+    """A leased tree is read-only; a part of it that may be written, too, is writable."""
+    lease = {"fs.read": [f"{work}/**"], "fs.write": [f"{work}/out/**"]}
+    said = await Inside(lease=lease, cwd=work).run(
+        "cat main.py; echo changed > main.py; rm main.py; echo new > new; chmod 777 .;"
+        "echo new > out/new; cat out/new; mv out o"
+    )
+    assert said.startswith("the program")
+    assert "new\n" in said
+    assert names(work) == ["key.pem", "main.py", "out"]
+    assert (work / "main.py").read_text() == "the program"
+    assert (work / "out/new").read_text() == "new\n"
+
+
+async def test_writing_without_reading(work: Path) -> None:
+    """What may be written and not read is not there: a writable folder could be read."""
+    said = await Inside(lease={"fs.write": [f"{work}/**"]}).run(f"echo x > {work}/main.py")
+    assert "main.py" in said
+    assert (work / "main.py").read_text() == "the program"
+
+
+async def test_files_beside_a_leased_one(work: Path) -> None:
+    """A single file is seen alone, and a pattern within a name shows nothing at all."""
+    lease = {"fs.read": [f"{work}/main.py", f"{work}/out/*.py"]}
+    said = await Inside(lease=lease).run(
+        f"cat {work}/main.py; echo; ls -A {work} {work}/.. /; ls /root"
+    )
+    assert "the program" in said
+    assert "key.pem" not in said
+    assert "secret" not in said
+    assert "out" not in said
+    said = await Inside(lease={"fs.read": [f"{work}/*.py"]}).run(f"ls -A {work}")
+    assert "No such file" in said
+
+
+async def test_everything_else_is_read_only() -> None:
+    """Nothing can be written at the root, nor the system's folders; /tmp is the sandbox's own."""
+    said = await Inside().run(
+        "for each in / /usr /etc /dev /dev/shm /tmp;"
+        "do touch $each/new && echo wrote $each; done; rm /tmp/new;"
+        "ls -A /tmp; df --output=size -B1 /tmp | tail -1; cat /etc/shadow; ls -d /home /var /sys"
+    )
+    assert said.count("Read-only") == 4
+    assert "wrote /dev/shm\nwrote /tmp\n1073741824\n" in said
+    assert said.count("No such file") == 4
+
+
+async def test_each_sandbox_has_a_tmp_of_its_own() -> None:
+    """What one program writes to /tmp, another one does not see."""
+    inside = Inside()
+    assert await inside.run("echo a > /tmp/a; ls -A /tmp") == "a\n"
+    assert await inside.run("ls -A /tmp") == ""
+
+
+async def test_links_out_of_a_leased_folder(work: Path) -> None:
+    """A leased path that is a link, or has one on it, is not mounted; links inside lead nowhere."""
+    (work / "link").symlink_to(work.parent / "secret")
+    (work.parent / "linked").symlink_to(work.parent)
+    lease = {
+        "fs.read": [f"{work}/link", f"{work.parent}/linked/**", f"{work.parent}/linked/work/**"]
+    }
+    said = await Inside(lease=lease).run(
+        f"cat {work}/link {work.parent}/linked/secret {work.parent}/linked/work/main.py; ls {work}"
+    )
+    assert said.count("No such file") == 4
+    said = await Inside(lease={"fs.read": [f"{work}/**"]}).run(f"cat {work}/link")
+    assert "No such file" in said
+
+
+async def test_a_path_that_is_replaced_meanwhile(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If a leased path is another one by the time it is mounted, the program does not run."""
+    inside = Inside(lease={"fs.read": [f"{work}/**"]})
+    assert "the program" in await inside.run(f"cat {work}/main.py")
+
+    def replace() -> None:
+        work.rename(work.parent / "moved")
+        work.symlink_to(work.parent)
+
+    async def start(command: Sequence[str], **options: Any) -> StartedProcess:
+        if command[-1] != "true":  # with which sandboxes are tried
+            replace()
+        return await starting.start(command, **options)
+
+    monkeypatch.setattr(gate, "start", start)
+    with pytest.raises(SandboxFailed, match="was replaced while it was mounted"):
+        await inside.run(f"cat {work}/secret")
+
+
+async def test_what_is_reserved(work: Path) -> None:
+    """What no lease opens is hidden below what is leased; a job's own folder in it is seen."""
+    data = work / "data"
+    (data / "home").mkdir(parents=True)
+    (data / "arcp.db").write_text("everything")
+    lease = {"fs.read": ["/**"], "fs.write": [f"{work}/**"]}
+    inside = Inside(lease=lease, reserved=[str(data), f"{work}/key.pem"], own=[f"{data}/home"])
+    said = await inside.run(
+        f"cat {data}/arcp.db; echo a > {data}/new; echo b > {data}/home/kept; cat {data}/home/kept;"
+        f"ls -A {data}; cat {work}/key.pem; cat {work}/main.py; ls -A /sys; ls /proc/1/root/sys"
+    )
+    assert "everything" not in said
+    assert "the key" not in said
+    assert "b\nhome\n" in said
+    assert said.endswith("the program")
+    assert (data / "home/kept").read_text() == "b\n"
+    assert names(data) == ["arcp.db", "home"]
+
+
+async def test_where_the_program_starts(work: Path) -> None:
+    """The folder that a program starts in is empty if it is not leased as a tree."""
+    assert await Inside(lease={"fs.read": [str(work)]}, cwd=work).run("pwd; ls -A") == f"{work}\n"
+    assert "Read-only" in await Inside(cwd="/home/agent").run("touch x")
+
+
+async def test_what_the_operator_adds(work: Path) -> None:
+    """Files that the operator shows to an agent are read-only."""
+    said = await Inside(read=[work]).run(f"cat {work}/main.py; echo x > {work}/main.py")
+    assert said.startswith("the program")
+    assert "Read-only" in said
+
+
+async def test_many_patterns(work: Path) -> None:
+    """A lease of very many files shows some of them, and costs no more than those."""
+    for number in range(400):
+        (work / f"{number}.txt").write_text("x")
+    lease = {"fs.read": [f"{work}/{number}.txt" for number in range(400)]}
+    with trio.fail_after(60):
+        said = await Inside(lease=lease).run(f"ls {work} | wc -l")
+    assert said == "256\n"

@@ -1,0 +1,142 @@
+"""What contained processes are given, and how they end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+import trio
+
+from arcp_trio.sandbox.containment import Containment, NoSandbox
+from tests.footprint import descriptors
+from tests.processes import has_children
+from tests.sandbox.inside import Inside
+
+pytestmark = [pytest.mark.sandbox, pytest.mark.real_tcp]
+
+
+def command_lines() -> list[bytes]:
+    """Return the command lines of all processes, as `ps` shows them."""
+    found: list[bytes] = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            found.append(path.read_bytes())
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    return found
+
+
+async def test_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program has the variables that it is given, and no others; `ps` does not show them."""
+    monkeypatch.setenv("SECRET_OF_THE_SERVER", "1")
+    inside = Inside(environment={"KEY": "the-key-of-a-job"})
+    with trio.fail_after(60):
+        async with inside.started("sh", "-c", "env; sleep 1000") as process:
+            said = b""
+            while b"KEY=the-key-of-a-job" not in said:
+                said += await process.stdout.receive_some()
+            assert b"SECRET" not in said
+            assert not any(b"the-key-of-a-job" in each for each in command_lines())
+            while not any(b"sleep\0001000" in each for each in command_lines()):  # noqa: ASYNC110
+                await trio.sleep(0.01)
+            assert not any(b"the-key-of-a-job" in each for each in command_lines())
+
+
+async def test_descriptors_and_rights() -> None:
+    """A program has its three streams and no other descriptor, no rights, and makes no namespaces.
+
+    It leaves no core, and has 4,096 files open at most.
+    """
+    said = await Inside().run(
+        "ls /proc/self/fd; ulimit -n; ulimit -c; grep -E 'CapEff|NoNewPrivs' /proc/self/status;"
+        "unshare -U true; mount -t tmpfs none /tmp; hostname"
+    )
+    lines = said.split("\n")
+    assert lines[:6] == ["0", "1", "2", "3", "4096", "0"], said
+    assert lines[6].split() == ["CapEff:", "0" * 16]
+    assert lines[7].split() == ["NoNewPrivs:", "1"]
+    assert "unshare failed" in said
+    assert "agent" in lines
+
+
+async def test_all_ends_with_the_program() -> None:
+    """When a sandbox is killed, so is what has left the group of its program, and holds its output.
+
+    Nothing of it is left when `kill` returns.
+    """
+    name = f"sleep\0{1000 + os.getpid()}".encode()
+    with trio.fail_after(60):
+        script = f"setsid sleep {1000 + os.getpid()} & echo begun; wait"
+        async with Inside().started("sh", "-c", script) as process:
+            assert await process.stdout.receive_some() == b"begun\n"
+            while not any(name in each for each in command_lines()):  # noqa: ASYNC110
+                await trio.sleep(0.01)
+            await process.kill()
+            assert not any(name in each for each in command_lines())
+
+
+@pytest.mark.parametrize(
+    ("script", "code"), [("exit 3", 3), ("kill -TERM $$", -signal.SIGTERM), ("true", 0)]
+)
+async def test_the_exit_code(script: str, code: int) -> None:
+    """The end of a program is known, also by which signal."""
+    with trio.fail_after(60):
+        async with Inside().started("sh", "-c", script) as process:
+            await process.wait()
+            assert process.returncode == code
+
+
+async def test_a_contained_program_outlives_idle_threads() -> None:
+    """A contained program works for longer than Trio keeps an idle thread."""
+    assert await Inside().run("sleep 13; echo done") == "done\n"
+
+
+async def test_nothing_stays_behind() -> None:
+    """After fifty sandboxes there are no more descriptors, threads or processes."""
+    await Inside().run("true")
+    before = descriptors()
+    for _ in range(50):
+        assert await Inside().run("echo a") == "a\n"
+    assert descriptors() == before
+    assert not has_children()
+    with trio.fail_after(10):
+        while any("parent of" in each.name for each in threading.enumerate()):  # noqa: ASYNC110
+            await trio.sleep(0.01)
+
+
+async def test_a_start_that_is_cancelled() -> None:
+    """A start that is cancelled at any time leaves nothing behind."""
+    before = descriptors()
+    for step in range(20):
+        with trio.move_on_after(step * 0.002):
+            await Inside().run("sleep 1000")
+    assert descriptors() == before
+    assert not has_children()
+
+
+def test_without_bubblewrap(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Without bubblewrap, the reason is known, and a sandbox that is required is refused."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "no program bwrap" in (Containment("auto", ["sh"]).reason or "")
+    with pytest.raises(NoSandbox, match="no program bwrap"):
+        Containment("require", ["sh"])
+    bwrap = tmp_path / "bwrap"
+    bwrap.write_text("#!/bin/sh\necho 'bwrap: Creating new namespace failed: ENOSPC' >&2; exit 1\n")
+    bwrap.chmod(0o755)
+    assert "namespace failed: ENOSPC" in (Containment("auto", ["sh"]).reason or "")
+    assert Containment("off", ["sh"]).reason == "it is turned off"
+
+
+def test_without_privileges() -> None:
+    """Sandboxes need no privileges: they are built by the user nobody as well."""
+    script = Path(__file__).with_name("as_nobody.py")
+    done = subprocess.run(
+        [sys.executable, script], capture_output=True, text=True, timeout=100, check=False
+    )
+    assert done.stderr == ""
+    assert done.stdout == "writes\nreads only\n"

@@ -1,0 +1,75 @@
+"""The files of a command: found through links and first lines, with where they are installed."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from arcp_trio.sandbox.program import program_mounts
+
+
+def paths(*command: str, search: str | None = None) -> set[str]:
+    """Return the paths that are mounted for a command."""
+    return {mount.path for mount in program_mounts(command, search)}
+
+
+def script(path: Path, first_line: str) -> Path:
+    """Write a program."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"{first_line}\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_a_virtual_environment(tmp_path: Path) -> None:
+    """A script of a virtual environment comes with its folder and that of its Python."""
+    python = script(tmp_path / "python/bin/python3", "a program")
+    (tmp_path / "venv/bin").mkdir(parents=True)
+    (tmp_path / "venv/bin/python").symlink_to(python)
+    script(tmp_path / "venv/bin/agent", f"#!{tmp_path}/venv/bin/python")
+    found = paths("agent", "--quiet", search=f"{tmp_path}/venv/bin")
+    assert found == {f"{tmp_path}/venv", f"{tmp_path}/python"}
+
+
+def test_a_tree_of_npm(tmp_path: Path) -> None:
+    """A link into node_modules comes with all of it, and with what runs the script."""
+    script(tmp_path / "app/node_modules/agent/dist/main.js", "#!/usr/bin/env -S node --quiet")
+    (tmp_path / "app/node_modules/.bin").mkdir()
+    (tmp_path / "app/node_modules/.bin/agent").symlink_to("../agent/dist/main.js")
+    script(tmp_path / "node/bin/node", "a program")
+    search = f"{tmp_path}/app/node_modules/.bin:{tmp_path}/node/bin"
+    found = paths("agent", search=search)
+    assert {f"{tmp_path}/app/node_modules", f"{tmp_path}/node"} <= found
+    assert not any(path in found for path in (str(tmp_path), f"{tmp_path}/app"))
+
+
+def test_a_file_alone(tmp_path: Path) -> None:
+    """A file that is not installed anywhere comes alone, and nothing beside it."""
+    agent = script(tmp_path / "agent.py", "print()")
+    found = program_mounts([sys.executable, str(agent), f"{tmp_path}/missing", "relative"])
+    assert [each for each in found if each.path.startswith(str(tmp_path))] == [
+        each for each in found if each.path == str(agent) and not each.is_tree
+    ]
+    assert not any(each.writable for each in found)
+
+
+def test_never_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program in ~/bin comes alone, and neither the home nor the root is mounted for a word."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    agent = script(tmp_path / "bin/agent", "#!/bin/sh")
+    (tmp_path / "agent").symlink_to(agent)
+    found = paths(str(tmp_path / "agent"), "/", str(tmp_path))
+    assert str(agent) in found
+    assert not {"/", str(tmp_path), os.path.dirname(tmp_path)} & found  # noqa: PTH120
+
+
+def test_what_cannot_be_read(tmp_path: Path) -> None:
+    """Links in a circle, pipes and missing programs do not hold it up."""
+    (tmp_path / "a").symlink_to(tmp_path / "b")
+    (tmp_path / "b").symlink_to(tmp_path / "a")
+    os.mkfifo(tmp_path / "pipe")
+    assert paths("no-such-program") == set()
+    assert f"{tmp_path}/pipe" in paths("sh", f"{tmp_path}/a", f"{tmp_path}/pipe")
