@@ -89,7 +89,7 @@ class _Errand(Generic[_T]):
         """Make the call, in the thread."""
         try:
             self._result = self._act()
-        except BaseException as error:  # noqa: BLE001 - it is the task's
+        except BaseException as error:  # noqa: ASYNC103, BLE001 - it is the task's
             self._error = error
 
     def wake_task(self) -> None:
