@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import sys
+import time
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -61,6 +64,46 @@ def test_contained(start: Starter, tmp_path: Path) -> None:
         result = told(client.run("coder", json.dumps([["run", script]])))
         assert result.startswith("for agentsagents\n")
         assert "arcp.db: No such file" in result
+
+
+@pytest.mark.sandbox
+def test_the_server_is_not_reached(start: Starter) -> None:
+    """A contained agent does not reach the server that has started it."""
+    url = serving(start, "--memory", "--sandbox", "require")
+    with peer(url, "s3cret") as client:
+        steps = [["dial", urlsplit(url).port, "GET / HTTP/1.1"], ["dial", 3128, "GET / HTTP/1.1"]]
+        for step in steps:
+            assert "refused" in told(client.run("coder", json.dumps([step])))
+
+
+@pytest.mark.parametrize("sandbox", ["off", pytest.param("require", marks=pytest.mark.sandbox)])
+def test_no_agent_outlives_the_server(start: Starter, sandbox: str) -> None:
+    """When the server is killed, so are its agents, contained or not."""
+    mark = f"{os.getpid()}-{sandbox}"
+    token = ("--token", "me=s3cret", "--memory", "--sandbox", sandbox)
+    agent = f"{AGENT} {shlex.quote(json.dumps({'info': {'name': mark}}))}"
+    served = start("serve", "--port", "0", *token, "--agent", agent)
+    with peer(served.url(), "s3cret") as client:
+        client.submit("coder", json.dumps([["say", "a"], ["sleep", 1000]]))
+        while client.receive()["payload"].get("kind") != "result_chunk":
+            pass
+        assert running(mark) > 1  # the server and the agent
+        served.process.kill()
+        until = time.monotonic() + 30
+        while running(mark):
+            assert time.monotonic() < until
+            time.sleep(0.05)
+
+
+def running(mark: str) -> int:
+    """Return how many processes have a word in their command lines."""
+    count = 0
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            count += mark in path.read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    return count
 
 
 def test_not_contained(start: Starter, tmp_path: Path) -> None:
