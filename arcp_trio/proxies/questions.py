@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import trio
 
 from arcp_trio.wire.errors import ApprovalNeeded, ArcpError, PermissionDenied
-from arcp_trio.wire.json import JsonObject, JsonValue, object_in
+from arcp_trio.wire.json import JsonObject, JsonValue, object_in, text_in
 from arcp_trio.wire.questions import ALLOW, APPROVAL, DENY, HUMAN_ASK, QUESTION
 from arcp_trio.wire.timestamps import parse_rfc3339
 
@@ -36,7 +36,7 @@ class ForwardedQuestions:
         self._announced: defaultdict[str, trio.Event] = defaultdict(trio.Event)
         """Set once the call that waits for an approval is told, by its id."""
         self._decided_by: dict[str, str] = {}
-        """The principals that have decided on approvals, by the ids of the calls that wait for it."""
+        """The principals that have decided on approvals, by the ids of the calls."""
 
     async def ask(self, question: Question) -> None:
         """Ask people, and pass on their answer; the other runtime minds the end of the time."""
@@ -74,7 +74,7 @@ class ForwardedQuestions:
         if "by" in told:
             self._decided_by[call_id] = str(told["by"])
         with suppress(ArcpError):  # it is over
-            await question.answer(told["decision"], reason=told.get("reason"))
+            await question.answer(told["decision"], reason=text_in(told.get("reason")))
 
     async def _decision(self, question: Question, capability: str) -> Mapping[str, JsonValue]:
         call_id, targets = question.question_id, question.targets
