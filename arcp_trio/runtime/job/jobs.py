@@ -213,6 +213,6 @@ class Jobs:
             await self._one_ended.wait()
 
     def abandon_all(self) -> None:
-        """Wait no longer for jobs to be stored as ended; the next start ends them."""
+        """Have jobs wait no longer for their children; the next start ends what is not stored."""
         for job in self.live.values():
             job.abandon()
