@@ -82,7 +82,7 @@ CODERS = {
         path="file_path",
         variables=lambda url: {"GOOGLE_GEMINI_BASE_URL": url, "GEMINI_API_KEY": "none"},
         session="gemini-cli",
-        goes_on=False,  # it offers to load sessions, and then answers that there are none
+        goes_on=False,  # it offers to load sessions, and then does not find its own
         creates=False,  # it takes it for a failure that the file to be created is not there
     ),
     "qwen": Coder(
