@@ -149,4 +149,6 @@ def test_without_privileges() -> None:
         [sys.executable, script], capture_output=True, text=True, timeout=100, check=False
     )
     assert done.stderr == ""
+    if done.stdout == "no Python for nobody\n":
+        pytest.skip("no Python that the user nobody can start")
     assert done.stdout == "writes\nreads only\n"
