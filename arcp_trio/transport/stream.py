@@ -98,6 +98,8 @@ class FrameStream(trio.abc.Stream):
         """
         self.reads_text = False
         """Whether it is reading now."""
+        self.at_end = False
+        """Whether nothing more will arrive."""
         self._tap = TextTap(masked=not client, max_bytes=max_bytes)
         self._texts_changed = trio.lowlevel.ParkingLot()
 
@@ -149,7 +151,7 @@ class FrameStream(trio.abc.Stream):
             self._write_lock.release()
 
     async def _begin_write(self) -> None:
-        """Take the lock; a free one without a checkpoint, as the write itself has one."""
+        """Take the lock; a free one without a checkpoint."""
         await trio.lowlevel.checkpoint_if_cancelled()  # during the write it would tear a frame
         try:
             self._write_lock.acquire_nowait()
@@ -161,6 +163,10 @@ class FrameStream(trio.abc.Stream):
             raise trio.BrokenResourceError("an earlier write was cut off")
         if self._unwritten:
             data, self._unwritten = self._unwritten + data, b""
+        if self._write_at_once is not None and len(data) <= WRITE_SLICE:
+            data = data[self._write_at_once(bytes(data)) :]
+            if not data:
+                return
         self.writing_since = trio.current_time()
         try:
             if len(data) <= WRITE_SLICE:
@@ -212,6 +218,7 @@ class FrameStream(trio.abc.Stream):
         else:
             data = await self._read(max_bytes)
             if not data:
+                self.at_end = True
                 return False
             self._early_bytes -= len(data)
         self._passing = self._pick(data)
@@ -264,10 +271,10 @@ class FrameStream(trio.abc.Stream):
         if self._tap.texts:
             await trio.lowlevel.checkpoint()
         while not self._tap.texts:
+            if self._tap.shut or self.at_end:
+                return None
             if self.start_reader is not None:
                 await self._read_text(self.start_reader)
-            elif self._tap.shut:
-                return None
             else:
                 await self._texts_changed.park()
         if len(self._tap.texts) == QUEUED_MESSAGES:
@@ -278,12 +285,13 @@ class FrameStream(trio.abc.Stream):
         """Read, in the task that receives; for anything but texts, start the reader's."""
         self.reads_text = True
         try:
-            more = not self._passing and await self._read_and_pick(READ_BYTES)
+            if not self._passing:
+                await self._read_and_pick(READ_BYTES)
         except GONE:
-            more = False
+            self.at_end = True
         finally:
             self.reads_text = False
-        if self._passing or not more:
+        if self._passing:
             start_reader()
 
     def take_texts(self) -> list[str]:
@@ -329,7 +337,7 @@ class FrameStream(trio.abc.Stream):
         """
         gauge = self.gauge
         data, self._passing = self._passing + self._pick(b""), b""
-        while not gauge.saw_close and (data := data or await self._read(_DISCARD_BYTES)):
+        while not (gauge.saw_close or self.at_end) and (data := data or await self._read(_DISCARD_BYTES)):
             before = gauge.frames
             gauge.admit(data[:_DISCARD_BYTES])
             data = data[_DISCARD_BYTES:]

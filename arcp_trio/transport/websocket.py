@@ -161,7 +161,7 @@ class _FrameReader:
 
     async def get_message(self) -> str | bytes:
         """Return the next message that trio-websocket has read."""
-        if self.websocket is None:
+        if self.websocket is None and not self._frames.at_end:
             await self._has_websocket.wait()
         if self.websocket is None:
             raise ConnectionClosed(_ABNORMAL)

@@ -136,6 +136,7 @@ class Sender:
             frames = unsent.take(WRITE_FRAMES, WRITE_BYTES)
             if frames or writer.has_something_to_say:
                 await writer.write(frames)
+                await trio.lowlevel.checkpoint()
             elif unsent.farewell is not None:
                 await self._say_farewell(unsent.farewell)
                 return
