@@ -15,9 +15,11 @@ import trio
 from attrs import frozen
 
 from arcp_trio.authority.lease import Lease
+from arcp_trio.authority.sites import at_and_below
 from arcp_trio.sandbox.bwrap import TMP, arguments
 from arcp_trio.sandbox.gate import start_inside
 from arcp_trio.sandbox.network.network import Network
+from arcp_trio.sandbox.network.reach import Reach
 from arcp_trio.sandbox.pinning import pinned
 from arcp_trio.sandbox.plan import Mount, leased
 from arcp_trio.sandbox.program import program_mounts
@@ -28,6 +30,9 @@ log = logging.getLogger(__name__)
 
 TRY_SECONDS: Final = 10.0
 """How long the program may take with which sandboxes are tried."""
+
+_HERE: Final = "http://127.0.0.1"
+"""What a sandbox is made to reach to see whether its network can be entered."""
 
 Mode: TypeAlias = Literal["auto", "require", "off"]
 """Contain programs where that is possible; nowhere else start them; or never contain them."""
@@ -158,22 +163,35 @@ class Containment:
         return found[0]
 
     async def _try(self) -> str | None:
-        sandbox = Sandbox(bwrap=self._bwrap, lease=Lease(), reserved=(), own=self._own)
-        try:
-            process = await sandbox.start(
-                ["true"], cwd=None, environment=None, stderr=subprocess.STDOUT
-            )
-        except OSError as error:
-            return f"bwrap does not work here: {error}"
-        words = b""
-        with trio.move_on_after(TRY_SECONDS):
-            words = b"".join([part async for part in process.stdout])
-            await process.wait()
-        await process.kill()
-        await process.close()
-        if process.returncode == 0:
-            return None
-        return f"bwrap does not work here: {clip(words.decode(errors='replace').strip())}"
+        network = Network(Reach(lease=Lease(), authorize=_allow, added=lambda: at_and_below(_HERE)))
+        sandbox = Sandbox(
+            bwrap=self._bwrap, lease=Lease(), reserved=(), own=self._own, network=network
+        )
+        async with network.serving():
+            return await _try(sandbox)
+
+
+def _allow(url: str) -> None:
+    del url
+
+
+async def _try(sandbox: Sandbox) -> str | None:
+    """Run a program that does nothing, and return why that is not possible."""
+    try:
+        process = await sandbox.start(
+            ["true"], cwd=None, environment=None, stderr=subprocess.STDOUT
+        )
+    except OSError as error:
+        return f"bwrap does not work here: {error}"
+    words = b""
+    with trio.move_on_after(TRY_SECONDS):
+        words = b"".join([part async for part in process.stdout])
+        await process.wait()
+    await process.kill()
+    await process.close()
+    if process.returncode == 0:
+        return None
+    return f"bwrap does not work here: {clip(words.decode(errors='replace').strip())}"
 
 
 async def start_uncontained(

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import sys
+import time
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
+from arcp_trio.cli.errors import ExitCode
+from tests.cli.clients import Commands
 from tests.cli.processes import ROOT, Starter, assert_refused, peer
 
 AGENT = f"coder=acp:{sys.executable} {shlex.quote(str(ROOT / 'tests/proxies/acp/scripted.py'))}"
@@ -61,6 +66,46 @@ def test_contained(start: Starter, tmp_path: Path) -> None:
         assert "arcp.db: No such file" in result
 
 
+@pytest.mark.sandbox
+def test_the_server_is_not_reached(start: Starter) -> None:
+    """A contained agent does not reach the server that has started it."""
+    url = serving(start, "--memory", "--sandbox", "require")
+    with peer(url, "s3cret") as client:
+        steps = [["dial", urlsplit(url).port, "GET / HTTP/1.1"], ["dial", 3128, "GET / HTTP/1.1"]]
+        for step in steps:
+            assert "refused" in told(client.run("coder", json.dumps([step])))
+
+
+@pytest.mark.parametrize("sandbox", ["off", pytest.param("require", marks=pytest.mark.sandbox)])
+def test_no_agent_outlives_the_server(start: Starter, sandbox: str) -> None:
+    """When the server is killed, so are its agents, contained or not."""
+    mark = f"{os.getpid()}-{sandbox}"
+    token = ("--token", "me=s3cret", "--memory", "--sandbox", sandbox)
+    agent = f"{AGENT} {shlex.quote(json.dumps({'info': {'name': mark}}))}"
+    served = start("serve", "--port", "0", *token, "--agent", agent)
+    with peer(served.url(), "s3cret") as client:
+        client.submit("coder", json.dumps([["say", "a"], ["sleep", 1000]]))
+        while client.receive()["payload"].get("kind") != "result_chunk":
+            pass
+        assert running(mark) > 1  # the server and the agent
+        served.process.kill()
+        until = time.monotonic() + 30
+        while running(mark):
+            assert time.monotonic() < until
+            time.sleep(0.05)
+
+
+def running(mark: str) -> int:
+    """Return how many processes have a word in their command lines."""
+    count = 0
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            count += mark in path.read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    return count
+
+
 def test_not_contained(start: Starter, tmp_path: Path) -> None:
     """With `--sandbox off` each job says that it is not contained; a home may be named."""
     (tmp_path / "home").mkdir()
@@ -69,6 +114,19 @@ def test_not_contained(start: Starter, tmp_path: Path) -> None:
         message, variables = said(client.run("coder", json.dumps([["environment"]])))
         assert message == "not contained"
         assert variables["HOME"] == f"{tmp_path}/home"
+
+
+@pytest.mark.sandbox
+def test_a_job_that_requires_a_sandbox(start: Starter, tmp_path: Path) -> None:
+    """`submit --contained` is done by a contained agent, and ends at once with another one."""
+    prompt = json.dumps(json.dumps([["say", "hello"]]))
+    for sandbox, code in (("require", ExitCode.SUCCESS), ("off", ExitCode.FAILED)):
+        url = serving(start, "--memory", "--sandbox", sandbox)
+        commands = Commands(url, tmp_path, token="s3cret")
+        done = commands.run("submit", "coder", "--input", prompt, "--contained")
+        assert done.code == code, done.err
+        assert ("hello" in done.out) == (sandbox == "require")
+        assert ("requires a sandbox" in done.err) == (sandbox == "off")
 
 
 def test_without_bubblewrap(start: Starter, tmp_path: Path) -> None:

@@ -292,7 +292,7 @@ async def test_closing_does_not_wait_for_queued_messages(autojump_clock: MockClo
 
         @nursery.start_soon
         async def speak() -> None:
-            for _ in range(3_000):
+            for _ in range(20 * QUEUED_MESSAGES):
                 await peer.send(TEXT, bytes(100))
             await peer.send(CLOSE, closing(1000))
 

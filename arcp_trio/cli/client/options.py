@@ -92,6 +92,7 @@ class SubmitOptions(OutputOptions):
     max_runtime: int | None = option(
         WHOLE_SECONDS, "SEC", "time until the job is ended as timed_out", default=None
     )
+    contained: bool = switch("end the job at once unless a sandbox holds its agent to the lease")
     detach: bool = switch("print the job's id and leave")
 
 

@@ -25,6 +25,7 @@ from arcp_trio.cli.client.signals import Interrupts
 from arcp_trio.cli.errors import CommandError, ExitCode
 from arcp_trio.wire.errors import AgentNotAvailable
 from arcp_trio.wire.lease_request import lease_request
+from arcp_trio.wire.rules import SANDBOX
 
 
 def run(options: SubmitOptions) -> int:
@@ -62,6 +63,9 @@ class _JobToSubmit:
         """Submit the job, and show it unless --detach is given."""
         async with connected(options, interrupts, patience=None) as client:
             self._job = job = await self._submit(client, options)
+            if options.contained and SANDBOX not in job.lease_constraints:
+                await job.cancel(CANCEL_REASON)
+                raise CommandError("--contained: this runtime does not know sandboxes")
             if options.detach:
                 return ExitCode.SUCCESS
             display = make_display(as_json=options.json)
@@ -82,6 +86,7 @@ class _JobToSubmit:
                 expires_in=options.expires_in,
                 idempotency_key=options.key,
                 max_runtime=options.max_runtime,
+                contained=options.contained,
             )
         except trio.Cancelled:
             self._asked = True

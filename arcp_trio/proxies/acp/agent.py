@@ -90,6 +90,11 @@ class _AcpAgent:
         self._mcp_servers = mcp_servers
         self._settle_seconds = settle_seconds
 
+    @property
+    def contained(self) -> bool:
+        """Whether the operating system holds the program to the lease of its job."""
+        return self._workplaces.contained
+
     async def __call__(self, job: JobContext) -> JsonValue:
         """Do a job."""
         given = read_input(job.input)

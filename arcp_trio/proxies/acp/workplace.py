@@ -79,6 +79,11 @@ class Workplaces:
         self._home: Final = home
         self._net: Final = net
 
+    @property
+    def contained(self) -> bool:
+        """Whether what is started in them is contained."""
+        return self._containment.reason is None
+
     async def of(self, job: JobContext, cwd: str, *, own_folder: bool) -> Workplace:
         """Return the workplace of a job.
 
@@ -90,11 +95,10 @@ class Workplaces:
         Raises:
             OSError: the job's home cannot be made.
         """
-        contained = self._containment.reason is None
         own = [cwd] if own_folder else []
         environment = own_environment()
         home = self._home
-        if contained:
+        if self.contained:
             # A link on the way to the folder is not in the sandbox.
             cwd = await trio.to_thread.run_sync(os.path.realpath, cwd)
             if home is None:
@@ -105,7 +109,7 @@ class Workplaces:
         patterns = {name: cast("list[str]", each) for name, each in job.lease.items()}
         outside = {*FILES, URLS}
         lease = Lease.read({name: patterns[name] for name in patterns if name in outside})
-        network = Network(self._reach(job, lease)) if contained else None
+        network = Network(self._reach(job, lease)) if self.contained else None
         return Workplace(
             cwd=cwd,
             environment={**environment, **self._added},

@@ -56,6 +56,11 @@ class Agent:
         return f"{self.name}@{self.version}"
 
     @property
+    def contained(self) -> bool:
+        """Whether the operating system holds it to the leases of its jobs, as its function says."""
+        return getattr(self.function, "contained", False) is True
+
+    @property
     def importable(self) -> str | None:
         """Where another process finds the function, as `module:name`; None if it cannot."""
         module: object = getattr(self.function, "__module__", None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -106,8 +107,6 @@ class Job:
     _is_stopping: bool = False
     """A task waits for the agent to stop."""
     _over: trio.Event = attrs.field(factory=trio.Event)
-    _store_scope: trio.CancelScope = attrs.field(factory=lambda: trio.CancelScope(shield=True))
-    """The scope of the wait for the terminal to be stored."""
 
     async def run(self) -> None:
         """Run the agent, then finish, unless `stop_agent` had to finish before.
@@ -243,9 +242,8 @@ class Job:
             await self._finish()
 
     def abandon(self) -> None:
-        """Wait no longer for children, nor for a store that does not take the job's end."""
+        """Wait no longer for children."""
         self.children.abandon()
-        self._store_scope.cancel(reason="the runtime is over")
 
     @property
     def agent_has_left(self) -> bool:
@@ -257,7 +255,10 @@ class Job:
         await self._over.wait()
 
     async def _finish(self) -> None:
-        """Write the terminal, after the children's and the revocations, and have it stored."""
+        """Write the terminal, after the children's and the revocations.
+
+        The job stays among those alive until it is stored.
+        """
         self.children.end_all(self.agent_run.grace)
         if self.wallet is not None:
             self.wallet.close()
@@ -285,9 +286,7 @@ class Job:
         self._over.set()
         self.leave_tree()
         log_end(self, outcome, budget_left)
-        with self._store_scope:
-            await group.committed()
-            self.jobs.remove(self)
+        group.then(partial(self.jobs.remove, self))
 
     # -- parent and children (§10)
 

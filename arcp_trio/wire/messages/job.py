@@ -11,6 +11,7 @@ from arcp_trio.wire.errors import ArcpError
 from arcp_trio.wire.json import JsonObject, JsonText, JsonValue, dumps
 from arcp_trio.wire.rules import (
     KEEP_NULL,
+    SANDBOX,
     VENDOR,
     WIRE_NAME,
     Identifier,
@@ -39,6 +40,8 @@ class LeaseConstraints:
     """Bounds of a lease as a whole (§9.5)."""
 
     expires_at: UtcTimestamp | None = None
+    sandbox: Literal["required"] | None = attrs.field(default=None, metadata={WIRE_NAME: SANDBOX})
+    """The operating system is to hold the job's agent to the lease."""
 
 
 @attrs.frozen(kw_only=True)

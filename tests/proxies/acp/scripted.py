@@ -244,6 +244,14 @@ def call(method: str, params: Frame) -> None:
     tell(ask(method, params))
 
 
+def take_back() -> None:
+    """Ask for permission, take the request back, and say the answer."""
+    id_ = sent("session/request_permission", permission({"kind": "think"}))
+    time.sleep(1)
+    write({"method": "$/cancel_request", "params": {"requestId": id_}})
+    tell(answer_to(id_))
+
+
 def send(method: str, params: Frame, count: int = 1) -> None:
     """Send requests, and wait for no answer."""
     for _ in range(count):
@@ -274,6 +282,27 @@ def terminal(command: str, args: list[str] = [], **fields: Any) -> None:  # noqa
         tell(ask("terminal/wait_for_exit", named))
         tell(ask("terminal/output", named))
         tell(ask("terminal/release", named))
+
+
+def left(command: str, args: list[str] = []) -> None:  # noqa: B006 - read only
+    """Run a command, say how it was created, and do not release it once it has ended."""
+    created = ask("terminal/create", {"command": command, "args": args})
+    ask("terminal/wait_for_exit", {"terminalId": created["terminalId"]})
+    tell(created)
+
+
+def killed(command: str, args: list[str] = []) -> None:  # noqa: B006 - read only
+    """Kill a command, say what is known of it before and after, and after it is released."""
+    named = ask("terminal/create", {"command": command, "args": args})
+    tell(ask("terminal/output", named))
+    tell(ask("terminal/kill", named))
+    tell(ask("terminal/wait_for_exit", named))
+    tell(ask("terminal/output", named))
+    tell(ask("terminal/release", named))
+    tell(ask("terminal/output", named))
+    other = ask("terminal/create", {"command": command, "args": args})
+    tell(ask("terminal/release", other))
+    tell(ask("terminal/wait_for_exit", other))
 
 
 # -- steps: time and ends
@@ -354,6 +383,7 @@ STEPS: dict[str, Callable[..., None]] = {
     for each in (
         *(say, think, updates, large, elsewhere, burst, flood, calls, cost, history, pid),
         *(environment, run, garbage, errors, raw, call, send, terminal, wait, on_cancel, ignore),
+        *(left, killed, take_back),
         *(deaf, answer_twice, end, fail, close, fork, setsid, dial, fetch),
     )
 } | {

@@ -98,6 +98,18 @@ async def test_odd_values(value: str) -> None:
         )
 
 
+async def test_many_values() -> None:
+    """A call with too many arguments is told with some of them, and says so."""
+    raw_input: dict[str, list[None]] = {f"k{number}": [] for number in range(60_000)}
+    call = {"sessionUpdate": "tool_call", "toolCallId": "c", "kind": "read", "rawInput": raw_input}
+    async with connected() as client:
+        handle = await begin(client, ["updates", call])
+        await handle.result()
+        (_, told_of), _ = await told(handle)
+        assert told_of["truncated"] is True
+        assert 1_000 < len(told_of["args"]) < 50_000
+
+
 @pytest.mark.parametrize("text", ["\udc00", "a\ud83d", "\x00\x1f\u2028", "\ufffe"])
 async def test_odd_text(text: str) -> None:
     """Text with half characters is mended, and control characters are passed on."""
