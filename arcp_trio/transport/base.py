@@ -85,7 +85,7 @@ class Transport(Protocol):
         ...
 
     async def send(self, frames: Sequence[bytes]) -> None:
-        """Send text messages, given in UTF-8, in one write; it waits only if it has to.
+        """Send text messages, given in UTF-8, in one write.
 
         Cancellation: a write that is cut off leaves a torn frame, so it closes the transport.
 

@@ -115,6 +115,7 @@ class FrameStream(trio.abc.Stream):
             await self._write(data)
         finally:
             self._write_lock.release()
+        await trio.lowlevel.cancel_shielded_checkpoint()
 
     @property
     def takes_texts_at_once(self) -> bool:
@@ -136,10 +137,18 @@ class FrameStream(trio.abc.Stream):
 
     async def send_close(self, code: int, reason: str) -> None:
         """Write a Close, the last frame of this side, unless one has been written."""
-        await self.send_all(close_frame(code, reason, client=self._client))
+        await self._send(close_frame(code, reason, client=self._client))
+
+    async def send_answer(self, answer: bytes) -> None:
+        """Write a server's answer to the request for a WebSocket."""
+        await self._send(answer)
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         """Write part of the handshake, or a control frame."""
+        await self._send(data)
+        await trio.lowlevel.cancel_shielded_checkpoint()
+
+    async def _send(self, data: bytes | bytearray | memoryview) -> None:
         await self._begin_write()
         try:
             if self._close_passed:
@@ -159,6 +168,7 @@ class FrameStream(trio.abc.Stream):
             await self._write_lock.acquire()
 
     async def _write(self, data: bytes | bytearray | memoryview) -> None:
+        """Write with the lock; what the stream takes at once without a checkpoint."""
         if self._torn:
             raise trio.BrokenResourceError("an earlier write was cut off")
         if self._unwritten:
@@ -337,7 +347,9 @@ class FrameStream(trio.abc.Stream):
         """
         gauge = self.gauge
         data, self._passing = self._passing + self._pick(b""), b""
-        while not (gauge.saw_close or self.at_end) and (data := data or await self._read(_DISCARD_BYTES)):
+        while not (gauge.saw_close or self.at_end) and (
+            data := data or await self._read(_DISCARD_BYTES)
+        ):
             before = gauge.frames
             gauge.admit(data[:_DISCARD_BYTES])
             data = data[_DISCARD_BYTES:]
