@@ -17,6 +17,7 @@ import attrs
 import trio
 
 from arcp_trio.acp.spawning import own_environment
+from arcp_trio.authority.approvals import ASK
 from arcp_trio.authority.lease import Lease
 from arcp_trio.authority.patterns import FILES, URLS, Pattern
 from arcp_trio.authority.sites import at_and_below
@@ -107,7 +108,7 @@ class Workplaces:
         if home is not None:
             environment["HOME"] = home
         patterns = {name: cast("list[str]", each) for name, each in job.lease.items()}
-        outside = {*FILES, URLS}
+        outside = {*FILES, URLS, f"{ASK}{URLS}"}
         lease = Lease.read({name: patterns[name] for name in patterns if name in outside})
         network = Network(self._reach(job, lease)) if self.contained else None
         return Workplace(
@@ -122,7 +123,12 @@ class Workplaces:
             endpoints = [each.endpoint for each in job.credentials]
             return [*self._net, *(pattern for url in endpoints for pattern in at_and_below(url))]
 
-        return Reach(lease=lease, authorize=partial(job.authorize, URLS), added=added)
+        return Reach(
+            lease=lease,
+            authorize=partial(job.authorize, URLS),
+            added=added,
+            approved=partial(job.approved, URLS),
+        )
 
     def _make_home(self, agent: str, principal: str) -> str:
         if self._data is None:

@@ -69,6 +69,10 @@ class JobContext(AwaitableContext):
         """
         return await self._link.do(Desk.decision, call_id)
 
+    def approved(self, capability: str) -> Sequence[str]:
+        """Return what people have allowed of a capability for as long as the job runs."""
+        return self._link.ask(Desk.approved, capability)
+
     @overload
     def open(
         self,
