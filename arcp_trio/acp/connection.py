@@ -38,6 +38,19 @@ _WRITE_BYTES: Final = 256 * 1024
 """About as much is given to one write."""
 
 
+_limiter: Final = trio.lowlevel.RunVar[trio.CapacityLimiter]("large lines of ACP agents")
+
+
+def _one_at_a_time() -> trio.CapacityLimiter:
+    """Return the limiter of all threads that read lines, which slow each other and the loop."""
+    try:
+        return _limiter.get()
+    except LookupError:
+        limiter = trio.CapacityLimiter(1)
+        _limiter.set(limiter)
+        return limiter
+
+
 class Receiver(Protocol):
     """Takes what the peer sends; the next line is read when a call has returned."""
 
@@ -228,8 +241,10 @@ class Connection:
         bounds = self._limits.depth, self._limits.values
         if len(line) <= LARGE_LINE:
             return parse(line, *bounds)
-        # The loop goes on meanwhile; the next line waits.
-        return await trio.to_thread.run_sync(parse, line, *bounds, abandon_on_cancel=True)
+        # The loop goes on meanwhile; the next line waits, and so do large lines of other agents.
+        return await trio.to_thread.run_sync(
+            parse, line, *bounds, abandon_on_cancel=True, limiter=_one_at_a_time()
+        )
 
     async def _take_answer(self, answer: IncomingAnswer) -> None:
         if not isinstance(answer.id, int):

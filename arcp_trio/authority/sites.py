@@ -21,6 +21,16 @@ def reaches(patterns: Iterable[Pattern], url: str) -> bool:
     return any(_at_site(pattern).matches(site) for pattern in patterns)
 
 
+def shares_site(url: str, others: Iterable[str]) -> bool:
+    """Return whether a URL is at the same site as one of the others, which are URLs, too.
+
+    Raises:
+        ValueError: one of them is not a URL.
+    """
+    site = urls.parse(url).site
+    return any(urls.parse(each).site == site for each in others)
+
+
 def at_and_below(url: str) -> list[Pattern]:
     """Return the patterns of a URL and of all that is below it; none if this is not a URL."""
     try:

@@ -55,6 +55,14 @@ async def hasty(job: JobContext) -> None:
             nursery.start_soon(do, job, capability, target)
 
 
+@agents.agent("manager")
+async def manager(job: JobContext) -> Json:
+    """Have another agent do what the input lists, as far as this one may ask for it."""
+    patterns = {name: each for name, each in job.lease.items() if name.startswith(ASK)}
+    child = await job.delegate("careful", job.input, lease=patterns)
+    return await child.result()
+
+
 @asynccontextmanager
 async def approving(**options: Json) -> AsyncGenerator[AskingStage]:
     """Run a runtime with these agents."""

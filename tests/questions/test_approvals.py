@@ -213,6 +213,18 @@ async def test_who_submits_without_questions(autojump_clock: MockClock) -> None:
         assert await listed(approver, job_id) is None
 
 
+async def test_a_delegated_job_asks(autojump_clock: MockClock) -> None:
+    """A child may ask for what its parent may ask for, and its submitter's people decide."""
+    async with approving() as stage:
+        peer = await stage.welcomed()
+        lease = {f"{ASK}tool.call": ["deploy"], "agent.delegate": ["careful"]}
+        job = await peer.submit("manager", [list(DEPLOY)], lease_request=lease)
+        child = (await peer.expect("job.accepted", parent_job_id=job["job_id"]))["payload"]
+        assert child["lease"] == {f"{ASK}tool.call": ["deploy"]}
+        await answer(peer, await next_question(peer, child["job_id"]), "allow")
+        assert await outcome(peer, job["job_id"]) == ["done"]
+
+
 async def test_cancelled_while_open(autojump_clock: MockClock) -> None:
     """Once the end of the job is decided, a decision comes too late."""
     async with approving() as stage:

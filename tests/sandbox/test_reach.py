@@ -47,6 +47,29 @@ def reach_of(*texts: str, added: tuple[str, ...] = (), error: ArcpError | None =
     return Reach(lease=lease, authorize=authorize, added=lambda: patterns(*added))
 
 
+def test_what_people_have_allowed() -> None:
+    """The site of an allowed URL may be connected to; what may be asked for makes a network."""
+    asking = Lease.read({"x-vendor.arcp-trio.ask.net.fetch": ["https://a.example/**"]})
+
+    def authorize(url: str) -> None:
+        if url != "https://a.example/x":
+            raise PermissionDenied("nobody has allowed it")
+
+    reach = Reach(
+        lease=asking,
+        authorize=authorize,
+        added=list,
+        approved=lambda: ["https://a.example/x"],
+    )
+    assert reach.anything
+    assert allowed(reach.check, "https://a.example/x")
+    assert not allowed(reach.check, "https://a.example/y")
+    assert allowed(reach.check_site, "https://a.example:443")
+    assert not allowed(reach.check_site, "https://b.example")
+    nobody = Reach(lease=asking, authorize=authorize, added=list)
+    assert not allowed(nobody.check_site, "https://a.example:443")
+
+
 @pytest.mark.parametrize(
     ("pattern", "url", "expected"),
     [

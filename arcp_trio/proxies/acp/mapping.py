@@ -13,7 +13,7 @@ from arcp_trio.proxies.acp.fitting import MOST_NAME, fitted_text, room
 from arcp_trio.proxies.acp.result import SpokenResult, pieces
 from arcp_trio.proxies.acp.tool_calls import AgentToolCalls
 from arcp_trio.runtime.job.context import JobContext
-from arcp_trio.wire.errors import BudgetExhausted, clip
+from arcp_trio.wire.errors import BudgetExhausted, InternalError, clip
 from arcp_trio.wire.events import InvalidEvent
 from arcp_trio.wire.json import JsonObject, is_list, object_in, text_in
 
@@ -62,6 +62,10 @@ class UpdateEvents:
             await self._tell(update)
         except (ValueError, InvalidEvent) as error:
             await self._pass_over(update.kind, str(error))
+        except InternalError as error:
+            if "limit" not in error.details:
+                raise
+            await self._pass_over(update.kind, error.message)
         return None
 
     async def _tell(self, update: acp.Update) -> None:

@@ -117,8 +117,12 @@ class Workplaces:
             endpoints = [each.endpoint for each in job.credentials]
             return [*self._net, *(pattern for url in endpoints for pattern in at_and_below(url))]
 
-        lease = authority_behind(job).lease
-        return Reach(lease=lease, authorize=partial(job.authorize, URLS), added=added)
+        return Reach(
+            lease=authority_behind(job).lease,
+            authorize=partial(job.authorize, URLS),
+            added=added,
+            approved=partial(job.approved, URLS),
+        )
 
     def _make_home(self, agent: str, principal: str) -> str:
         if self._data is None:

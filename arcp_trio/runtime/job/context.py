@@ -70,6 +70,10 @@ class JobContext(AwaitableContext):
         """
         return await self._link.do(Desk.decision, call_id)
 
+    def approved(self, capability: str) -> Sequence[str]:
+        """Return what people have allowed of a capability for as long as the job runs."""
+        return self._link.ask(Desk.approved, capability)
+
     @overload
     def open(
         self,
@@ -136,7 +140,7 @@ class JobContext(AwaitableContext):
 
 def authority_behind(job: JobContext) -> Authority:
     """Return what a job may do, as the runtime checks it; for agents in the runtime's own loop."""
-    return job._link.ask(Desk.authority)  # noqa: SLF001 - the context's own module
+    return job._link.ask(Desk.authority)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
 
 
 @asynccontextmanager

@@ -110,6 +110,12 @@ class Desk:
         """Return if the lease allows an operation."""
         self.job.authorize(capability, target)
 
+    def approved(self, capability: str) -> list[str]:
+        """Return what people have allowed of a capability for as long as the job runs."""
+        decided = self.job.authority.approvals
+        found = [each for each in decided if each.capability == capability and each.allowed]
+        return [target for each in found for target in each.targets]
+
     def fail_call(self, call_id: str, error: BaseException) -> None:
         """End a tool call with an error."""
         if (call := self._calls.pop(call_id, None)) is not None:

@@ -43,7 +43,15 @@ FRAMES_A_TURN: Final = 64
 """Frames of a worker that are looked at before others have a turn."""
 
 _AT_ONCE: Final[Sequence[_Operation]] = (
-    *(Desk.authorize, Desk.budget, Desk.credentials, Desk.grace, Desk.limits, Desk.sends_chunks),
+    *(
+        Desk.approved,
+        Desk.authorize,
+        Desk.budget,
+        Desk.credentials,
+        Desk.grace,
+        Desk.limits,
+        Desk.sends_chunks,
+    ),
     *(Desk.fail_call, Desk.leave_result, Desk.summarize),
     *(Desk.finish_step, Desk.fail_step, Desk.finish_tool, Desk.fail_tool),
 )

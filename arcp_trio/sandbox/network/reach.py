@@ -10,9 +10,10 @@ import attrs
 import trio
 
 from arcp_trio.authority import urls
+from arcp_trio.authority.approvals import ASK
 from arcp_trio.authority.lease import Lease
 from arcp_trio.authority.patterns import URLS, Pattern
-from arcp_trio.authority.sites import loopback_ports, reaches
+from arcp_trio.authority.sites import loopback_ports, reaches, shares_site
 from arcp_trio.authority.targets import forms
 from arcp_trio.wire.errors import ArcpError, PermissionDenied
 
@@ -33,10 +34,12 @@ class Reach:
     """Returns if the job may fetch a URL now, and raises an `ArcpError` if it may not."""
     added: Callable[[], Sequence[Pattern]]
     """Returns what the operator lets them reach beside that, and the job's credentials."""
+    approved: Callable[[], Sequence[str]] = tuple
+    """Returns the URLs that people have allowed for as long as the job runs."""
 
     @property
     def anything(self) -> bool:
-        """Whether there is anything to reach."""
+        """Whether there is anything to reach, or may be if people allow it."""
         return bool(self._patterns())
 
     def ports(self) -> list[int]:
@@ -69,7 +72,7 @@ class Reach:
         try:
             if reaches(self.added(), url):
                 return
-            covered = reaches(self._granted, url)
+            covered = reaches(self._granted, url) or shares_site(url, self.approved())
         except ValueError as error:
             raise Refused(str(error)) from None
         try:
@@ -85,7 +88,8 @@ class Reach:
         return self.lease.grants.get(URLS, ())
 
     def _patterns(self) -> Sequence[Pattern]:
-        return [*self._granted, *self.added()]
+        asked = self.lease.grants.get(f"{ASK}{URLS}", ())
+        return [*self._granted, *asked, *self.added()]
 
 
 def host_and_port(url: str) -> tuple[str, int]:

@@ -258,6 +258,13 @@ def send(method: str, params: Frame, count: int = 1) -> None:
         sent(method, params)
 
 
+def send_long(count: int, size: int) -> None:
+    """Send requests whose answers are long, as each repeats its id; read no answer."""
+    for number in range(count):
+        id_ = str(number).ljust(size, "x")
+        write({"id": id_, "method": "fs/delete", "params": {"sessionId": session}})
+
+
 def may(tool: Frame, kinds: list[str] = KINDS) -> None:
     """Ask for permission, and say the answer."""
     call("session/request_permission", permission(tool, kinds))
@@ -382,8 +389,8 @@ STEPS: dict[str, Callable[..., None]] = {
     each.__name__: each
     for each in (
         *(say, think, updates, large, elsewhere, burst, flood, calls, cost, history, pid),
-        *(environment, run, garbage, errors, raw, call, send, terminal, wait, on_cancel, ignore),
-        *(left, killed, take_back),
+        *(environment, run, garbage, errors, raw, call, send, send_long),
+        *(terminal, wait, on_cancel, ignore, left, killed, take_back),
         *(deaf, answer_twice, end, fail, close, fork, setsid, dial, fetch),
     )
 } | {

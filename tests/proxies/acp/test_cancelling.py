@@ -115,6 +115,16 @@ async def test_a_shutdown_during_a_cancel() -> None:
         await gone([pid])
 
 
+async def test_a_time_limit_that_is_ignored() -> None:
+    """An agent that never answers, whatever it is told, is gone when its job has timed out."""
+    async with connected(limits=Limits(cancel_grace_seconds=2)) as client:
+        handle = await begin(client, ["pid"], ["ignore"], max_runtime=START_SECONDS)
+        pid = await first_word(handle)
+        with pytest.raises(JobTimedOut):
+            await handle.result()
+        await gone([pid])
+
+
 async def test_a_job_without_grace() -> None:
     """A job that has no grace ends at once, and its calls with it; its process is killed."""
     async with connected(limits=Limits(cancel_grace_seconds=0)) as client:

@@ -11,7 +11,8 @@ import pytest
 import trio
 
 from arcp_trio import JobFailed
-from tests.proxies.acp.stage import begin, command, connected, result_of, told
+from tests.processes import gone
+from tests.proxies.acp.stage import begin, command, connected, first_word, result_of, told
 
 pytestmark = pytest.mark.real_tcp
 
@@ -176,8 +177,17 @@ async def test_names_without_end() -> None:
         assert all(len(json.dumps(body)) < 1_000 for body in calls)
 
 
-async def test_an_agent_that_does_not_read() -> None:
-    """An agent that reads nothing of what it is sent is told no more than a bound, and ended."""
+async def test_an_agent_that_reads_later() -> None:
+    """Answers that an agent does not read at once wait for it, and hold up nothing else."""
     async with connected() as client:
         handle = await begin(client, ["send", "fs/delete", {"x": "y" * 100}, 20_000], ["say", "x"])
         assert await handle.result() == "x"
+
+
+async def test_an_agent_that_does_not_read() -> None:
+    """For an agent that reads nothing, a bounded number of bytes waits; then it is ended."""
+    async with connected() as client:
+        handle = await begin(client, ["pid"], ["send_long", 100, 1_000_000], ["sleep", 100])
+        with pytest.raises(JobFailed, match="its process no longer reads or writes"):
+            await handle.result()
+        await gone([await first_word(handle)])

@@ -169,6 +169,22 @@ async def test_what_comes_before_the_turn() -> None:
         assert phases == ["starting", "session", *["acp.current_mode_update"] * 3]
 
 
+ASKS = {
+    "id": "early",
+    "method": "session/request_permission",
+    "params": {"sessionId": "s-1", "toolCall": {"toolCallId": "t", "kind": "edit"}, "options": []},
+}
+
+
+async def test_a_request_before_the_turn() -> None:
+    """A request that comes before the agent is prompted is decided as any other."""
+    async with connected({"hasty": command(after_session=[ASKS])}) as client:
+        handle = await begin(client, ["say", "x"], agent="hasty")
+        assert await handle.result() == "x"
+        kinds = [(kind, body.get("tool")) for kind, body in await told(handle)]
+        assert kinds[:2] == [("tool_call", "session/request_permission"), ("tool_result", None)]
+
+
 async def test_what_comes_after_the_turn() -> None:
     """An update after the answer is the job's if its agent is given time to settle."""
     async with connected(settle_seconds=3) as client:
