@@ -98,6 +98,8 @@ class FrameStream(trio.abc.Stream):
         """
         self.reads_text = False
         """Whether it is reading now."""
+        self.at_end = False
+        """Whether nothing more will arrive."""
         self._tap = TextTap(masked=not client, max_bytes=max_bytes)
         self._texts_changed = trio.lowlevel.ParkingLot()
 
@@ -113,6 +115,7 @@ class FrameStream(trio.abc.Stream):
             await self._write(data)
         finally:
             self._write_lock.release()
+        await trio.lowlevel.cancel_shielded_checkpoint()
 
     @property
     def takes_texts_at_once(self) -> bool:
@@ -134,10 +137,18 @@ class FrameStream(trio.abc.Stream):
 
     async def send_close(self, code: int, reason: str) -> None:
         """Write a Close, the last frame of this side, unless one has been written."""
-        await self.send_all(close_frame(code, reason, client=self._client))
+        await self._send(close_frame(code, reason, client=self._client))
+
+    async def send_answer(self, answer: bytes) -> None:
+        """Write a server's answer to the request for a WebSocket."""
+        await self._send(answer)
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         """Write part of the handshake, or a control frame."""
+        await self._send(data)
+        await trio.lowlevel.cancel_shielded_checkpoint()
+
+    async def _send(self, data: bytes | bytearray | memoryview) -> None:
         await self._begin_write()
         try:
             if self._close_passed:
@@ -149,7 +160,7 @@ class FrameStream(trio.abc.Stream):
             self._write_lock.release()
 
     async def _begin_write(self) -> None:
-        """Take the lock; a free one without a checkpoint, as the write itself has one."""
+        """Take the lock; a free one without a checkpoint."""
         await trio.lowlevel.checkpoint_if_cancelled()  # during the write it would tear a frame
         try:
             self._write_lock.acquire_nowait()
@@ -157,10 +168,15 @@ class FrameStream(trio.abc.Stream):
             await self._write_lock.acquire()
 
     async def _write(self, data: bytes | bytearray | memoryview) -> None:
+        """Write with the lock; what the stream takes at once without a checkpoint."""
         if self._torn:
             raise trio.BrokenResourceError("an earlier write was cut off")
         if self._unwritten:
             data, self._unwritten = self._unwritten + data, b""
+        if self._write_at_once is not None and len(data) <= WRITE_SLICE:
+            data = data[self._write_at_once(bytes(data)) :]
+            if not data:
+                return
         self.writing_since = trio.current_time()
         try:
             if len(data) <= WRITE_SLICE:
@@ -212,6 +228,7 @@ class FrameStream(trio.abc.Stream):
         else:
             data = await self._read(max_bytes)
             if not data:
+                self.at_end = True
                 return False
             self._early_bytes -= len(data)
         self._passing = self._pick(data)
@@ -264,10 +281,10 @@ class FrameStream(trio.abc.Stream):
         if self._tap.texts:
             await trio.lowlevel.checkpoint()
         while not self._tap.texts:
+            if self._tap.shut or self.at_end:
+                return None
             if self.start_reader is not None:
                 await self._read_text(self.start_reader)
-            elif self._tap.shut:
-                return None
             else:
                 await self._texts_changed.park()
         if len(self._tap.texts) == QUEUED_MESSAGES:
@@ -278,12 +295,13 @@ class FrameStream(trio.abc.Stream):
         """Read, in the task that receives; for anything but texts, start the reader's."""
         self.reads_text = True
         try:
-            more = not self._passing and await self._read_and_pick(READ_BYTES)
+            if not self._passing:
+                await self._read_and_pick(READ_BYTES)
         except GONE:
-            more = False
+            self.at_end = True
         finally:
             self.reads_text = False
-        if self._passing or not more:
+        if self._passing:
             start_reader()
 
     def take_texts(self) -> list[str]:
@@ -329,7 +347,9 @@ class FrameStream(trio.abc.Stream):
         """
         gauge = self.gauge
         data, self._passing = self._passing + self._pick(b""), b""
-        while not gauge.saw_close and (data := data or await self._read(_DISCARD_BYTES)):
+        while not (gauge.saw_close or self.at_end) and (
+            data := data or await self._read(_DISCARD_BYTES)
+        ):
             before = gauge.frames
             gauge.admit(data[:_DISCARD_BYTES])
             data = data[_DISCARD_BYTES:]

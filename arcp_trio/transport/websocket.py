@@ -98,7 +98,7 @@ def accept(
     async def answer(reader: _FrameReader) -> None:
         proof = b64encode(sha1((key + _GUID).encode(), usedforsecurity=False).digest()).decode()
         try:
-            await frames.send_all(_SWITCHING.format(proof).encode())
+            await frames.send_answer(_SWITCHING.format(proof).encode())
         except GONE as error:
             raise _not_finished() from error
         frames.start_reader = partial(reader.read_as_server, max_bytes)
@@ -161,7 +161,7 @@ class _FrameReader:
 
     async def get_message(self) -> str | bytes:
         """Return the next message that trio-websocket has read."""
-        if self.websocket is None:
+        if self.websocket is None and not self._frames.at_end:
             await self._has_websocket.wait()
         if self.websocket is None:
             raise ConnectionClosed(_ABNORMAL)
