@@ -51,7 +51,8 @@ class JobContext(AwaitableContext):
             targets: what it is asked for; `x-vendor.arcp-trio.ask.…` allows each.
 
         Raises:
-            PermissionDenied: the client that submitted the job knows no questions.
+            PermissionDenied: the lease does not allow it, whatever people say; or the client that
+                submitted the job knows no questions.
             InternalError: the job asks too much at once, or is ending.
         """
         await self._link.do(Desk.ask_approval, call_id, tool, args, capability, targets)

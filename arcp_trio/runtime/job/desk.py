@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import attrs
+import msgspec
 
 from arcp_trio.runtime.credentials.credential import Credential
 from arcp_trio.runtime.job.approvals import OpenApproval, ask_approval
@@ -28,8 +29,7 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.job.job import Job
 
 
-@attrs.frozen(kw_only=True)
-class JobFacts:
+class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What an agent may know of its job, and what does not change while the agent runs."""
 
     id: str
