@@ -16,7 +16,6 @@ from tests.ordering import programs
 from tests.ordering.clients import WINDOW_SECONDS, Client
 from tests.ordering.lines import Line, line
 from tests.ordering.programs import Burst, Emitted, Program, Script, Step
-from tests.slow_stores import SlowStore
 from tests.stage import make_runtime
 
 HEARTBEAT_SECONDS = 20
@@ -68,7 +67,6 @@ class World:
         bounds = program.bounds
         self.runtime = make_runtime(
             Agents(),
-            store=SlowStore(),  # other tasks run while a group is stored
             limits=Limits(
                 outbox_items=bounds.outbox_items,
                 inbox_items=bounds.inbox_items,

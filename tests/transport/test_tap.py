@@ -31,6 +31,7 @@ from tests.transport.peers import (
     closing,
     frame,
     open_raw,
+    read_on,
 )
 
 KEY = b"\x01\x80\xff\x55"
@@ -211,6 +212,7 @@ def test_messages_of_all_kinds_arrive_in_order(
             async with answer(near, max_bytes=MAX_BYTES, peer="client") as server:
                 received = [await server.receive() for _ in messages]
                 assert received == messages
+                read_on(server)  # pings may follow the last message
                 await answered.wait()
 
     trio.run(main, clock=MockClock(autojump_threshold=0))

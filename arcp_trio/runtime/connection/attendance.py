@@ -10,6 +10,7 @@ import trio
 
 from arcp_trio.runtime.connection.connection import Connection
 from arcp_trio.runtime.connection.heartbeat import Heartbeats
+from arcp_trio.runtime.connection.welcomes import Welcomes
 from arcp_trio.runtime.metrics import Failure
 from arcp_trio.runtime.tasks import start_clean
 from arcp_trio.runtime.wake import Wake
@@ -31,6 +32,7 @@ class Attendance:
         self._sessions = sessions
         self._nursery = nursery
         self._heartbeats = Heartbeats(core.limits.heartbeat_seconds)
+        self._welcomes = Welcomes(core, sessions.jobs)
         self._connections: set[Connection] = set()
         self._one_left = Wake()
 
@@ -53,7 +55,9 @@ class Attendance:
         self, transport: Transport, deadline: float, welcomed: Callable[[], None] | None
     ) -> None:
         """Run one connection until it ends."""
-        connection = Connection(self._core, self._sessions, self._heartbeats, transport, welcomed)
+        connection = Connection(
+            self._core, self._sessions, self._heartbeats, self._welcomes, transport, welcomed
+        )
         self._connections.add(connection)
         try:
             await connection.run(deadline)

@@ -202,6 +202,11 @@ class Agents:
         """Return the agents whose jobs survive the runtime, as `name@version`."""
         return tuple(agent.ref for agent in self if agent.durable)
 
+    @property
+    def count(self) -> int:
+        """How many are registered, each version by itself; none is ever removed."""
+        return sum(map(len, self._versions.values()))
+
     def names(self) -> tuple[str, ...]:
         """Return the names that are taken, in the order of their registration."""
         return tuple(self._versions)

@@ -43,6 +43,7 @@ class MemoryStore(Store):
         self._writer = TableWriter(self._tables)
 
     async def _commit(self, writes: Sequence[Write]) -> None:
+        await trio.lowlevel.checkpoint()
         self._writer.apply(writes)
 
     # -- reading
