@@ -122,6 +122,14 @@ async def test_a_program_that_closes_its_output_and_lives() -> None:
         await gone([await first_word(handle)])
 
 
+@pytest.mark.sandbox
+async def test_a_contained_program_that_closes_its_output_and_lives() -> None:
+    """Nobody keeps the output of a contained program open in its place."""
+    async with connected(sandbox="require") as client:
+        handle = await begin(client, ["say", "x"], ["close"])
+        assert (await failure(handle)).message.endswith("its process no longer reads or writes")
+
+
 async def test_a_program_that_does_not_want_to_end() -> None:
     """A program that has answered, and ignores the end of its input and SIGTERM, is killed."""
     async with connected() as client:
