@@ -57,7 +57,7 @@ async def test_a_line_has_a_bound() -> None:
 
 
 async def test_requests_by_the_thousand() -> None:
-    """The open requests of an agent are bounded: further ones are refused, and are no events."""
+    """The open requests of an agent are bounded: further ones are refused, without an event."""
     lease = {"x-vendor.arcp-trio.ask.tool.call": ["acp/think"]}
     async with connected(limits=Limits(agent_requests=8)) as client:
         asked = ["send", "session/request_permission", PERMISSION, 1_000]
