@@ -26,7 +26,7 @@ help: ## List the targets
 	@while IFS= read -r line; do \
 		if [[ $$line =~ ^([a-z-]+):.*\#\#\ (.*) ]]; then printf '  %-12s %s\n' "$${BASH_REMATCH[@]:1}"; fi; \
 	done < $(firstword $(MAKEFILE_LIST))
-	@echo 'serve, test, bench, soak and conformance take ARGS="…": make test ARGS="-k resume"'
+	@echo 'serve, test, bench, soak, agents and conformance take ARGS="…": make test ARGS="-k resume"'
 
 .PHONY: serve
 serve: $(RUN) ## Start a runtime on ws://127.0.0.1:7777/arcp with the demo agents
@@ -72,6 +72,11 @@ conformance: $(DEV) ## Run the tests of the specification's clauses and write do
 .PHONY: soak
 soak: $(DEV) ## Run the long tests
 	@$(BIN)/python -m pytest -m soak --timeout 3600 $(ARGS)
+
+.PHONY: agents
+agents: $(DEV) ## Install the coding agents of docs/coding-agents.md, 2 GB, and test with them
+	@.ci/agents all
+	@$(BIN)/python -m pytest tests/agents $(ARGS)
 
 .PHONY: clean
 clean: ## Remove .venv and everything else that can be made again

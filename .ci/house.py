@@ -50,6 +50,7 @@ MEETS_PROGRAMS = {
         *("client/client.py", "client/events.py", "client/handles.py", "client/listing.py"),
         "client/questions.py",
         *("runtime/job/agents.py", "runtime/job/job_view.py", "runtime/job/context.py"),
+        "runtime/job/awaitable_context.py",
         "runtime/job/durable/calls.py",
         *(f"acp/{name}.py" for name in ("agent", "connecting", "errors", "requests")),
         *(f"acp/{name}.py" for name in ("session", "spawning", "updates")),

@@ -109,6 +109,7 @@ if TYPE_CHECKING:
     from arcp_trio.wire.errors import (
         AgentNotAvailable,
         AgentVersionNotAvailable,
+        ApprovalNeeded,
         ArcpError,
         BudgetExhausted,
         DuplicateKey,
@@ -140,6 +141,7 @@ __all__ = [
     "AgentNotAvailable",
     "AgentVersionNotAvailable",
     "Agents",
+    "ApprovalNeeded",
     "ArcpError",
     "AsyncioAgentFunction",
     "AsyncioContext",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import gc
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Final
@@ -137,7 +137,7 @@ def counted_addresses(runtime: Runtime) -> int:
 
 def looks_at_heartbeats(runtime: Runtime) -> int:
     """Return how many times to look at a heartbeat are kept."""
-    return len(runtime._heartbeats._due)
+    return len(runtime._attendance._heartbeats._due)
 
 
 # -- the runtime as a whole
@@ -234,8 +234,8 @@ def spend_after_each_authorization(patch: pytest.MonkeyPatch) -> None:
     """Spend a dollar of a job's budget right after each authorization."""
     authorize: Callable[..., None] = Job.authorize
 
-    def spending(job: Job, capability: str, target: str, *, also: Sequence[str] = ()) -> None:
-        authorize(job, capability, target, also=also)
+    def spending(job: Job, capability: str, target: str, **more: object) -> None:
+        authorize(job, capability, target, **more)
         events.add_event(job, "metric", {"name": "cost.own", "value": 1, "unit": "USD"})
 
     patch.setattr(Job, "authorize", spending)

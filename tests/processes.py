@@ -21,15 +21,15 @@ def alive(pid: int) -> bool:
 
 async def gone(pids: Sequence[int]) -> None:
     """Wait until none of the processes exists."""
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         while any(map(alive, pids)):  # noqa: ASYNC110 - nothing tells of another's child
             await trio.sleep(0.02)
 
 
 def has_children() -> bool:
-    """Return whether this process has children, zombies included."""
+    """Return whether this process has children, zombies included; each keeps its exit code."""
     try:
-        os.waitpid(-1, os.WNOHANG)
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
         return False
     return True

@@ -103,7 +103,7 @@ def test_the_container_serves_is_probed_and_stops(tmp_path: Path) -> None:
         def healthy() -> bool:
             words = [word.replace(":7777/", f":{port[1]}/") for word in probe]
             done = subprocess.run(
-                [sys.executable, *words], capture_output=True, timeout=20, check=False
+                [sys.executable, *words], capture_output=True, timeout=60, check=False
             )
             return done.returncode == 0
 

@@ -186,6 +186,7 @@ class Agent:
         deliver: Deliver = settle,
         opened: OpenSession | None = None,
     ) -> JsonValue:
+        self._sessions.check_place()
         connection = self._sessions.connection
         sent = connection.request(method, params, deliver)
         heard = None if opened is None else lambda: opened.queue.last_heard

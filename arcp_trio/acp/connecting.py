@@ -22,6 +22,7 @@ from arcp_trio.acp.requests import (
 )
 from arcp_trio.acp.session import UpdateHandler
 from arcp_trio.acp.sessions import Sessions
+from arcp_trio.groups import tasks_beside
 from arcp_trio.transport.stdio import LineTransport
 from arcp_trio.under_trio import need_trio
 from arcp_trio.wire.json import Json
@@ -85,23 +86,6 @@ async def speaking(
         finally:
             with trio.move_on_after(limits.leave_seconds, shield=True):
                 await sessions.connection.flush()
-
-
-@asynccontextmanager
-async def tasks_beside() -> AsyncGenerator[trio.Nursery, None]:
-    """Open a nursery for tasks that end with the block.
-
-    An exception of the block leaves it as it is, and not in a group.
-    """
-    manager = trio.open_nursery()
-    nursery = await manager.__aenter__()
-    try:
-        yield nursery
-    finally:
-        # What cancels the block may not take the place of its exception.
-        nursery.cancel_scope.shield = True
-        nursery.cancel_scope.cancel(reason="the block is over")
-        await manager.__aexit__(None, None, None)  # noqa: ASYNC102 - its tasks are cancelled
 
 
 class _Stranger:

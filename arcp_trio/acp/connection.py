@@ -17,6 +17,7 @@ from arcp_trio.acp.errors import AgentGone, NotAcp, TimedOut
 from arcp_trio.acp.jsonrpc import (
     IncomingAnswer,
     IncomingRequest,
+    Message,
     Notification,
     notification_line,
     parse,
@@ -31,8 +32,23 @@ from arcp_trio.wire.json import JsonLike, JsonValue
 
 log = logging.getLogger(__name__)
 
+LARGE_LINE: Final = 1024 * 1024
+"""A larger line is read in a thread, as it takes some hundredths of a second."""
 _WRITE_BYTES: Final = 256 * 1024
 """About as much is given to one write."""
+
+
+_limiter: Final = trio.lowlevel.RunVar[trio.CapacityLimiter]("large lines of ACP agents")
+
+
+def _one_at_a_time() -> trio.CapacityLimiter:
+    """Return the limiter of all threads that read lines, which slow each other and the loop."""
+    try:
+        return _limiter.get()
+    except LookupError:
+        limiter = trio.CapacityLimiter(1)
+        _limiter.set(limiter)
+        return limiter
 
 
 class Receiver(Protocol):
@@ -210,7 +226,7 @@ class Connection:
         self._reading.deadline = trio.current_time() + seconds
 
     async def _take(self, line: str | bytes) -> None:
-        message = parse(line, self._limits.depth)
+        message = await self._parsed(line)
         # Most lines are ASCII, and need not be encoded to tell their size.
         size = len(line if isinstance(line, bytes) or line.isascii() else line.encode())
         match message:
@@ -220,6 +236,15 @@ class Connection:
                 await self._receiver.take_request(message, size)
             case IncomingAnswer():
                 await self._take_answer(message)
+
+    async def _parsed(self, line: str | bytes) -> Message:
+        bounds = self._limits.depth, self._limits.values
+        if len(line) <= LARGE_LINE:
+            return parse(line, *bounds)
+        # The loop goes on meanwhile; the next line waits, and so do large lines of other agents.
+        return await trio.to_thread.run_sync(
+            parse, line, *bounds, abandon_on_cancel=True, limiter=_one_at_a_time()
+        )
 
     async def _take_answer(self, answer: IncomingAnswer) -> None:
         if not isinstance(answer.id, int):

@@ -9,7 +9,7 @@ from attrs import frozen
 
 from arcp_trio.acp.errors import INTERNAL_ERROR
 from arcp_trio.wire.errors import InvalidRequest, clip
-from arcp_trio.wire.faults import MAX_INT, MIN_INT
+from arcp_trio.wire.faults import MAX_INT, MIN_INT, has_more_values
 from arcp_trio.wire.json import (
     JsonLike,
     JsonObject,
@@ -66,7 +66,7 @@ class IncomingAnswer:
 Message: TypeAlias = Notification | IncomingRequest | IncomingAnswer
 
 
-def parse(line: str | bytes, max_depth: int) -> Message:
+def parse(line: str | bytes, max_depth: int, max_values: int) -> Message:
     """Return what a line says.
 
     Text that cannot be passed on is mended: what is not UTF-8 and lone surrogates become U+FFFD,
@@ -75,7 +75,10 @@ def parse(line: str | bytes, max_depth: int) -> Message:
     Raises:
         ValueError: names why the line is not a message.
     """
-    value = _read(line if isinstance(line, str) else line.decode(errors="replace"), max_depth)
+    text = line if isinstance(line, str) else line.decode(errors="replace")
+    if has_more_values(text, max_values):
+        raise ValueError("too many values")
+    value = _read(text, max_depth)
     if not is_object(value):
         raise ValueError("not an object")
     id_ = value.get("id")

@@ -17,6 +17,8 @@ class Limits:
     """The longest line; a longer one ends the connection, as it may have been an answer."""
     depth: int = 128
     """Levels of nesting in a line; a deeper one is passed over."""
+    values: int = 200_000
+    """Values in a line: a line of many small ones takes seconds to read; it is passed over."""
     bad_lines: int = 1000
     """Lines that are not ACP and are passed over, such as banners; one more ends the connection."""
     queue_items: int = 1024

@@ -48,6 +48,8 @@ class Request:
         self.session: Final = session
         self.life: Final = trio.CancelScope()
         """Of the handler: cancelled when the agent no longer wants an answer."""
+        self.taken_back = False
+        """Whether the agent has said that it wants no answer."""
         self._id = id_
         self._send = send
         self._answered = False
@@ -244,7 +246,9 @@ class OpenRequests:
     def withdraw(self, id_: Json) -> None:
         """End a request that the agent wants no answer for; others are not known."""
         if isinstance(id_, str | int | None) and not isinstance(id_, bool) and id_ in self._open:
-            self._open.pop(id_)[0].withdraw()
+            request, _ = self._open.pop(id_)
+            request.taken_back = True
+            request.withdraw()
 
     def end(self) -> None:
         """End them all, as nobody waits for an answer."""

@@ -92,6 +92,14 @@ class Sessions:
             if not self._beginning:
                 self._early.clear()
 
+    def check_place(self) -> None:
+        """Raise `RuntimeError` in an update handler, as what comes after its update waits for it.
+
+        That includes tasks that the handler waits for.
+        """
+        for opened in self._open.values():
+            opened.queue.check_place()
+
     async def adopt(self, queue: SessionQueue) -> None:
         """Give a new session what has come about it before."""
         early = [each for each in self._early if each.session_id == queue.session_id]

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 import trio
 
 from arcp_trio.acp.agent import Agent
-from arcp_trio.acp.connecting import DEFAULT_LIMITS, speaking, tasks_beside
+from arcp_trio.acp.connecting import DEFAULT_LIMITS, speaking
 from arcp_trio.acp.errors import AgentGone
 from arcp_trio.acp.limits import Limits
 from arcp_trio.acp.queue import Handlers
@@ -25,6 +25,7 @@ from arcp_trio.acp.requests import (
     refuse,
 )
 from arcp_trio.acp.session import UpdateHandler
+from arcp_trio.groups import tasks_beside
 from arcp_trio.transport import stdio
 from arcp_trio.under_trio import need_trio
 from arcp_trio.wire.errors import clip

@@ -12,7 +12,6 @@ from typing import Final
 import attrs
 
 from arcp_trio.authority.targets import forms
-from arcp_trio.wire.errors import PermissionDenied
 
 ASK: Final = "x-vendor.arcp-trio.ask."
 """What stands before the name of a capability that may be asked for."""
@@ -27,25 +26,27 @@ def behind(capability: str) -> str:
     return asked if asked in ASKABLE else capability
 
 
-class ApprovalNeeded(PermissionDenied):
-    """The lease allows the operation if a person agrees to it, and nobody has so far."""
-
-
 @attrs.frozen(kw_only=True)
 class Approval:
-    """A person's agreement to operations of a job."""
+    """What a person has decided on operations of a job."""
 
     capability: str
     targets: Sequence[str]
     by: str
-    """The principal that has agreed."""
+    """The principal that has decided."""
+    allowed: bool = True
     reason: str | None = None
 
     def covers(self, capability: str, target_forms: Sequence[str]) -> bool:
-        """Return whether the target with these forms is one that was agreed to.
+        """Return whether the target with these forms is one that was decided on.
 
-        All forms count: who agrees to `/a%2Fb` has not agreed to `/a/b`.
+        All forms count: who allows `/a%2Fb` has not allowed `/a/b`.
         """
         return capability == self.capability and any(
             tuple(target_forms) == forms(capability, target) for target in self.targets
         )
+
+    def told(self) -> dict[str, str]:
+        """Return what the result of the operation's tool call says of the decision."""
+        told = {"decision": "allow" if self.allowed else "deny", "by": self.by}
+        return told if self.reason is None else {**told, "reason": self.reason}

@@ -7,12 +7,18 @@ from typing import Final
 
 import attrs
 
-from arcp_trio.authority.approvals import ASK, ASKABLE, Approval, ApprovalNeeded
+from arcp_trio.authority.approvals import ASK, ASKABLE, Approval
 from arcp_trio.authority.budget import Budget
 from arcp_trio.authority.lease import BUDGET, MODEL, Lease, is_capability
 from arcp_trio.authority.patterns import FILES
 from arcp_trio.authority.targets import forms
-from arcp_trio.wire.errors import BudgetExhausted, LeaseExpired, PermissionDenied, clip
+from arcp_trio.wire.errors import (
+    ApprovalNeeded,
+    BudgetExhausted,
+    LeaseExpired,
+    PermissionDenied,
+    clip,
+)
 
 MOST_TOLD: Final = 1000
 """The characters of a target that the details of a refusal repeat, at most."""
@@ -31,7 +37,7 @@ class Authority:
     reserved: Sequence[str] = ()
     """Paths that no lease opens, with all that is below them."""
     approvals: list[Approval] = attrs.field(factory=list[Approval])
-    """What people have agreed to for as long as the job runs."""
+    """What people have decided for as long as the job runs; the last decision counts."""
 
     def check(
         self,
@@ -46,7 +52,7 @@ class Authority:
 
         Args:
             also: what else the target stands for, such as the real path to which a link leads.
-            approval: what a person has agreed to for this operation alone.
+            approval: what a person has decided for this operation alone.
 
         Raises:
             LeaseExpired: the deadline has passed.
@@ -92,10 +98,14 @@ class Authority:
             raise PermissionDenied(
                 f"the lease does not allow {capability} of {named}", details=details
             )
-        if not any(each.covers(capability, covered) for each in approvals):
+        decided = [each for each in approvals if each.covers(capability, covered)]
+        if not decided:
             raise ApprovalNeeded(
                 f"{capability} of {named} needs the approval of a person", details=details
             )
+        if not decided[-1].allowed:
+            by = clip(repr(decided[-1].by))
+            raise PermissionDenied(f"{by} has denied {capability} of {named} for this job")
 
     def _is_reserved(self, path: str) -> bool:
         return any(path == each or path.startswith(f"{each}/") for each in self.reserved)

@@ -18,6 +18,7 @@ from arcp_trio.authority.budget import CURRENCY, add
 from arcp_trio.authority.grants import DELEGATE, never_matches, parse_grant
 from arcp_trio.authority.patterns import Pattern
 from arcp_trio.wire.errors import InvalidRequest, clip
+from arcp_trio.wire.rules import SANDBOX, SANDBOX_REQUIRED
 from arcp_trio.wire.timestamps import parse_utc
 
 BUDGET: Final = "cost.budget"
@@ -83,6 +84,8 @@ class Lease:
     """The time of its expiry, as it was given."""
     expires: float | None = None
     """The time of its expiry in Unix seconds."""
+    sandbox: bool = False
+    """Whether the operating system has to hold the job's agent to the lease."""
 
     @classmethod
     def read(
@@ -91,6 +94,7 @@ class Lease:
         expires_at: str | None = None,
         *,
         now: float = -math.inf,
+        sandbox: bool = False,
     ) -> Lease:
         """Read a `lease_request` and an `expires_at`, which must be after `now`.
 
@@ -105,6 +109,7 @@ class Lease:
             budget=None if amounts is None else _read_budget(amounts, problems),
             expires_at=expires_at,
             expires=_read_expiry(expires_at, now, problems),
+            sandbox=sandbox,
         )
         if problems:
             raise InvalidRequest(listed(problems))
@@ -144,8 +149,11 @@ class Lease:
         return lease
 
     def constraints(self) -> dict[str, str] | None:
-        """Return the `lease_constraints` of `job.accepted`; None if the lease does not expire."""
-        return None if self.expires_at is None else {"expires_at": self.expires_at}
+        """Return the `lease_constraints` of `job.accepted`; None without any."""
+        found = {} if self.expires_at is None else {"expires_at": self.expires_at}
+        if self.sandbox:
+            found[SANDBOX] = SANDBOX_REQUIRED
+        return found or None
 
 
 def _matched(patterns: Sequence[Pattern], form: str) -> bool:

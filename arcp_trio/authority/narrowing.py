@@ -47,6 +47,8 @@ def narrowed(
             details={"beyond": [details for _, details in excess[:MAX_PROBLEMS]]},
         )
     grants = with_models_of(child, parent)
+    if parent.sandbox:
+        child = attrs.evolve(child, sandbox=True)
     if child.expires is None:
         child = attrs.evolve(child, expires_at=parent.expires_at, expires=parent.expires)
     return attrs.evolve(child, grants=grants)

@@ -27,7 +27,7 @@ class AskedQuestion:
     body: QuestionBody
     over: trio.Event = attrs.field(factory=trio.Event, init=False)
     result: JsonObject = attrs.field(factory=dict[str, JsonValue], init=False)
-    """What the question came to: the answer and who gave it, if anybody did."""
+    """What the question came to: the answer or decision and who gave it, if anybody did."""
 
 
 class AskedQuestions:
@@ -60,7 +60,9 @@ class AskedQuestions:
         """Take the result of a tool call, which may be a question's."""
         question = self.open.pop(str(body.get("call_id")), None)
         if question is not None:
-            question.result = object_in(body.get("result"))
+            # What became of an approval that was not given is among the details of an error.
+            failure = object_in(body.get("error"))
+            question.result = object_in(body.get("result")) or object_in(failure.get("details"))
             question.over.set()
 
     def end(self) -> None:

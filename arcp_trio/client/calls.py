@@ -15,7 +15,7 @@ from arcp_trio.wire.ids import new_id
 from arcp_trio.wire.json import JsonLike, dumps
 from arcp_trio.wire.lease_request import Amount, decimal_text, lease_request, need_mapping
 from arcp_trio.wire.messages import Accepted, JobListing, Subscribed
-from arcp_trio.wire.rules import VENDOR
+from arcp_trio.wire.rules import SANDBOX, SANDBOX_REQUIRED, VENDOR
 from arcp_trio.wire.timestamps import rfc3339
 
 NO_REASON: Final = "no longer needed"
@@ -68,6 +68,7 @@ def submit_call(
     max_runtime: int | None,
     trace_id: str,
     forget: bool,
+    contained: bool,
 ) -> Call[tuple[JobStream, Accepted]]:
     """Make a `job.submit` (§7.1); `ValueError` or `TypeError` if an argument is invalid."""
     payload: dict[str, JsonLike] = {
@@ -79,8 +80,13 @@ def submit_call(
     amounts = {currency: decimal_text(amount) for currency, amount in (budget or {}).items()}
     if request := lease_request(lease, amounts or None):
         payload["lease_request"] = request
+    constraints: dict[str, JsonLike] = {}
     if expires_at is not None:
-        payload["lease_constraints"] = {"expires_at": rfc3339(expires_at)}
+        constraints["expires_at"] = rfc3339(expires_at)
+    if contained:
+        constraints[SANDBOX] = SANDBOX_REQUIRED
+    if constraints:
+        payload["lease_constraints"] = constraints
     if max_runtime is not None:
         payload["max_runtime_sec"] = max_runtime
     if forget:
@@ -111,9 +117,13 @@ def stop_call(job_id: str, reason: str | None) -> Call[None]:
     return Call(STOP, dumps(payload), job_id=job_id)
 
 
-def answer_call(job_id: str, question_id: str, answer: JsonLike) -> Call[None]:
+def answer_call(
+    job_id: str, question_id: str, answer: JsonLike, *, scope: str | None, reason: str | None
+) -> Call[None]:
     """Make an `x-vendor.arcp-trio.answer`; `ValueError` if the answer is not JSON."""
     payload = {"job_id": job_id, "question_id": question_id, "answer": answer}
+    given = {"scope": scope, "reason": reason}
+    payload.update({name: value for name, value in given.items() if value is not None})
     return Call(ANSWER, dumps(payload), job_id=job_id)
 
 

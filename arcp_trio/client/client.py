@@ -165,6 +165,7 @@ class Client:
         max_runtime: int | None = None,
         trace_id: str | None = None,
         forget: bool = False,
+        contained: bool = False,
     ) -> JobHandle:
         """Submit a job (§7.1).
 
@@ -183,6 +184,9 @@ class Client:
             forget: have the job leave listings at its end, as a measurement or a probe
                 may; only the runtime of this project does so, without a lease, and if the job has
                 reported no cost.
+            contained: have the job end as PERMISSION_DENIED, before its agent does anything, unless
+                the operating system holds the agent to the lease. A runtime that knows this repeats
+                it in the handle's `lease_constraints`.
 
         Cancellation: the job may have been submitted.
 
@@ -205,6 +209,7 @@ class Client:
             max_runtime=max_runtime,
             trace_id=trace_id or secrets.token_hex(16),
             forget=forget,
+            contained=contained,
         )
         stream, accepted = await self._session.call(call)
         stream.about = {"agent": accepted.agent or agent, "idempotency_key": key}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import trio
 
@@ -11,7 +11,7 @@ from arcp_trio.client.asked_questions import AskedQuestion
 from arcp_trio.client.calls import answer_call
 from arcp_trio.wire.errors import JobNotFound
 from arcp_trio.wire.json import Json
-from arcp_trio.wire.questions import QuestionBody
+from arcp_trio.wire.questions import APPROVAL, QuestionBody
 
 if TYPE_CHECKING:
     from arcp_trio.client.job_stream import JobStream
@@ -39,6 +39,15 @@ class Question:
         """The person or the group that is meant to answer."""
         self.expires_at = body.expires_at
         """The time from which on it is too late to answer."""
+        self.kind = body.kind
+        """`approval` if the job asks for leave to do what its lease allows on that condition."""
+        self.capability = body.capability
+        """Of an approval: the capability that is asked for, such as `fs.write`."""
+        self.targets: Sequence[str] = body.targets or ()
+        """Of an approval: what it is asked for."""
+        self.tool = body.tool
+        self.args: Json = body.args
+        """Of an approval: the tool call that waits for it."""
         self.wants_text = body.wants_text
         """Whether the answer is a text."""
         self._session = session
@@ -47,8 +56,19 @@ class Question:
     def __repr__(self) -> str:
         return f"<Question {self.question_id} of {self.job_id}: {self.prompt!r}>"
 
-    async def answer(self, value: Json) -> None:
-        """Answer the question, and return when the answer is stored.
+    async def answer(
+        self,
+        value: Json,
+        *,
+        scope: Literal["once", "job"] | None = None,
+        reason: str | None = None,
+    ) -> None:
+        """Answer the question, and return when the answer counts, and is stored.
+
+        Args:
+            value: the answer; to an approval, `allow` or `deny`.
+            scope: of an approval: `job` decides the same for the rest of the job, `once` does not.
+            reason: of an approval: told to all that watch the job.
 
         Raises:
             InvalidRequest: it is not what was asked for; the question stays open.
@@ -57,7 +77,7 @@ class Question:
             ArcpError: the class of the refusal's code.
             ValueError: the answer is not JSON.
         """
-        call = answer_call(self.job_id, self.question_id, value)
+        call = answer_call(self.job_id, self.question_id, value, scope=scope, reason=reason)
         try:
             await self._session.call(call)
         except JobNotFound as error:
@@ -74,7 +94,8 @@ class Question:
             return False
         with self._session.unread.waiting():
             await asked.over.wait()
-        return "answer" in asked.result and asked.result["answer"] == value
+        told = "decision" if self.kind == APPROVAL else "answer"
+        return told in asked.result and asked.result[told] == value
 
 
 class QuestionIterator:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import defaultdict
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, TypeAlias
 
-from arcp_trio.wire.errors import ArcpError
-from arcp_trio.wire.json import JsonObject
-from arcp_trio.wire.questions import HUMAN_ASK, QUESTION
+import trio
+
+from arcp_trio.wire.errors import ApprovalNeeded, ArcpError, PermissionDenied
+from arcp_trio.wire.json import JsonObject, JsonValue, object_in, text_in
+from arcp_trio.wire.questions import ALLOW, APPROVAL, DENY, HUMAN_ASK, QUESTION
 from arcp_trio.wire.timestamps import parse_rfc3339
 
 if TYPE_CHECKING:
@@ -28,9 +33,16 @@ class ForwardedQuestions:
         self._calls: dict[str, JsonObject] = {}
         """Bodies of calls of `human.ask` of which it is not known whether people are asked."""
         self._asked: set[str] = set()
+        self._announced: defaultdict[str, trio.Event] = defaultdict(trio.Event)
+        """Set once the call that waits for an approval is told, by its id."""
+        self._decided_by: dict[str, str] = {}
+        """The principals that have decided on approvals, by the ids of the calls."""
 
     async def ask(self, question: Question) -> None:
         """Ask people, and pass on their answer; the other runtime minds the end of the time."""
+        if question.kind == APPROVAL:
+            await self._ask_approval(question)
+            return
         left = None
         if question.expires_at is not None:
             left = max(parse_rfc3339(question.expires_at) - time.time(), 0.001)
@@ -48,11 +60,43 @@ class ForwardedQuestions:
             facts = {"job_id": self._job.id, "code": error.code, "error": error.message}
             log.info("question not answered", extra=facts)
 
+    async def _ask_approval(self, question: Question) -> None:
+        call_id, capability = question.question_id, question.capability or ""
+        await self._announced[call_id].wait()
+        del self._announced[call_id]
+        try:
+            told = await self._decision(question, capability)
+        except PermissionDenied as refusal:
+            told = {"decision": DENY, **refusal.details}
+        except ArcpError as error:  # nobody has decided, and the other runtime tells so
+            log.info("approval not decided", extra={"job_id": self._job.id, "code": error.code})
+            return
+        if "by" in told:
+            self._decided_by[call_id] = str(told["by"])
+        with suppress(ArcpError):  # it is over
+            await question.answer(told["decision"], reason=text_in(told.get("reason")))
+
+    async def _decision(self, question: Question, capability: str) -> Mapping[str, JsonValue]:
+        call_id, targets = question.question_id, question.targets
+        try:
+            for target in targets:
+                self._job.authorize(capability, target)
+        except ApprovalNeeded:
+            tool, args = question.tool or "", question.args
+            await self._job.ask_approval(call_id, tool, args, capability, targets)
+            return await self._job.decision(call_id)
+        return {"decision": ALLOW}
+
     def instead_of(self, kind: str, body: JsonObject) -> _Events:
         """Return the events to tell in place of one of the other job's."""
         call_id = str(body.get("call_id"))
         if kind == "tool_call" and body.get("tool") == HUMAN_ASK:
             self._calls[call_id] = body
+            return []
+        if kind == "status" and body.get("phase") == APPROVAL:
+            return []  # the job tells of it, if it has to ask
+        if kind == QUESTION and body.get("kind") == APPROVAL:
+            self._announced[str(body.get("question_id"))].set()
             return []
         if kind == QUESTION:
             question_id = str(body.get("question_id"))
@@ -62,6 +106,17 @@ class ForwardedQuestions:
         if kind == "tool_result" and call_id in self._asked:
             self._asked.discard(call_id)
             return []
+        if kind == "tool_result" and call_id in self._decided_by:
+            return [(kind, _by(body, self._decided_by.pop(call_id)))]
         if kind == "tool_result" and call_id in self._calls:  # the call was refused
             return [("tool_call", self._calls.pop(call_id)), (kind, body)]
         return [(kind, body)]
+
+
+def _by(body: JsonObject, principal: str) -> JsonObject:
+    """Return a `tool_result` that names who has decided, in place of this runtime."""
+    if "error" not in body:
+        return {**body, "result": {**object_in(body.get("result")), "by": principal}}
+    error = object_in(body["error"])
+    details = {**object_in(error.get("details")), "by": principal}
+    return {**body, "error": {**error, "details": details}}

@@ -123,6 +123,8 @@ class Limits:
     """Questions of one job that wait for an answer."""
     question_bytes: int = 64 * 1024
     """Of all questions of one job that wait for an answer: listings repeat them."""
+    approval_seconds: float = 600
+    """How long people have for the decision on an approval."""
 
     agent_start_seconds: float = 60
     """From the start of an agent's program to its session, for agents that speak ACP."""
@@ -130,6 +132,12 @@ class Limits:
     """A line that such a program writes; a longer one ends its job."""
     agent_requests: int = 64
     """Requests of such a program that have no answer yet; further ones are refused."""
+    agent_file_bytes: int = 16 * MIB
+    """Of a file that such a program has read or written for it."""
+    terminals_per_job: int = 16
+    """Commands of such a program that run; those that have ended make room for new ones."""
+    terminal_bytes: int = MIB
+    """Of the output of one command: only the newest is kept."""
 
     issue_seconds: float = 10
     """How long an upstream may take to issue a job's credentials before the job is refused."""

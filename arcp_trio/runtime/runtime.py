@@ -13,24 +13,22 @@ import trio
 from arcp_trio.groups import unwrapped
 from arcp_trio.runtime.access import Authenticator, Policy
 from arcp_trio.runtime.clock import Clock, SystemClock
-from arcp_trio.runtime.connection.connection import Connection
-from arcp_trio.runtime.connection.heartbeat import Heartbeats
+from arcp_trio.runtime.connection.attendance import Attendance
 from arcp_trio.runtime.core import Core
 from arcp_trio.runtime.credentials.provisioner import Provisioner
 from arcp_trio.runtime.credentials.revocation import Revoker
+from arcp_trio.runtime.job import leftovers
 from arcp_trio.runtime.job.agents import Agents
 from arcp_trio.runtime.job.durable.beginnings import Beginnings
 from arcp_trio.runtime.job.granting import reserved_paths
 from arcp_trio.runtime.job.jobs import Jobs
 from arcp_trio.runtime.limits import Limits
-from arcp_trio.runtime.metrics import Failure
 from arcp_trio.runtime.prometheus import exposition
 from arcp_trio.runtime.restart import take_over
 from arcp_trio.runtime.session.sessions import Sessions
 from arcp_trio.runtime.shutdown import end_connections, end_jobs
-from arcp_trio.runtime.tasks import first_of, keep_running, start_clean
+from arcp_trio.runtime.tasks import first_of, keep_running
 from arcp_trio.runtime.tracing import FencedTracer, NoTracer, Tracer
-from arcp_trio.runtime.wake import Wake
 from arcp_trio.runtime.watchdog import Watchdog
 from arcp_trio.runtime.workers.pool import WorkerPool
 from arcp_trio.runtime.workers.settings import Workers
@@ -54,6 +52,7 @@ class Runtime:
 
     _jobs: Jobs
     _sessions: Sessions
+    _attendance: Attendance
     # Made on entry: they need the runtime's nurseries.
 
     def __init__(
@@ -110,9 +109,6 @@ class Runtime:
         if provisioner is not None and not self._revoker.offered:
             log.warning("provisioned_credentials is not offered: the store is not durable")
         self._nursery: trio.Nursery | None = None
-        self._heartbeats = Heartbeats(self.limits.heartbeat_seconds)
-        self._attended: set[Connection] = set()
-        self._one_left = Wake()
         self._over = trio.Event()
         self._running: AbstractAsyncContextManager[None] | None = None
         self._block = trio.CancelScope()
@@ -136,15 +132,7 @@ class Runtime:
     def start_connection(self, serve: Callable[[], Awaitable[None]], name: str) -> None:
         """Run a connection in the runtime's nursery: its failure ends nothing else."""
         assert self._nursery is not None, "serve has made sure of it"
-        start_clean(self._nursery, self._fence, serve, name, name=name)
-
-    async def _fence(self, serve: Callable[[], Awaitable[None]], name: str) -> None:
-        try:
-            await serve()
-        except Exception:
-            # An exception boundary: nothing that a peer sends may end more than its connection.
-            log.exception("connection failed", extra={"task": name})
-            self.connection_failed(Failure.FAULT)
+        self._attendance.start(serve, name)
 
     @property
     def entered(self) -> bool:
@@ -174,13 +162,7 @@ class Runtime:
         `welcomed` is called once the session is open. A deadline of `math.inf` means that the
         client cannot connect again: its malformed frames are answered instead of ending it.
         """
-        connection = Connection(self._core, self._sessions, self._heartbeats, transport, welcomed)
-        self._attended.add(connection)
-        try:
-            await connection.run(deadline)
-        finally:
-            self._attended.remove(connection)
-            self._one_left.set()
+        await self._attendance.attend(transport, deadline, welcomed)
 
     # -- figures
 
@@ -199,7 +181,7 @@ class Runtime:
     def exposition(self) -> str:
         """Return the metrics for Prometheus (text format 0.0.4)."""
         assert self._nursery is not None, "the runtime has not been entered"
-        return exposition(self._core, self._sessions, len(self._attended))
+        return exposition(self._core, self._sessions, len(self._attendance))
 
     # -- its life
 
@@ -255,6 +237,7 @@ class Runtime:
                 async with trio.open_nursery() as sessions, trio.open_nursery() as jobs:
                     self._jobs = Jobs(core, self.agents, self._revoker, self._workers, jobs)
                     self._sessions = Sessions(core, self._jobs, sessions)
+                    self._attendance = Attendance(core, self._sessions, sessions)
                     sessions.start_soon(keep_running, self._revoker.run, name="revocations")
                     beginnings = Beginnings(core, self._jobs)
                     sessions.start_soon(take_over, core, self._sessions, beginnings, name="restart")
@@ -264,7 +247,10 @@ class Runtime:
                     sessions.start_soon(
                         keep_running, self._sessions.mind_store, name="store trouble"
                     )
-                    sessions.start_soon(keep_running, self._heartbeats.run, name="heartbeats")
+                    sessions.start_soon(
+                        keep_running, leftovers.sweep, core, self.agents, name="files of jobs"
+                    )
+                    sessions.start_soon(keep_running, self._attendance.beat, name="heartbeats")
                     sessions.start_soon(self._workers.run, name="worker processes")
                     if self.agents.durable() and not core.store.outlasts_process:
                         log.warning("durable jobs end with this process: the store is not durable")
@@ -314,7 +300,4 @@ class Runtime:
         with trio.move_on_after(drain):
             await jobs.none_left(but_suspended=True)
         await end_jobs(core, jobs, store_failed=self._store_failure is not None)
-        end_connections(core, sessions, self._attended)
-        with trio.CancelScope(deadline=core.farewells_end):
-            while self._attended:
-                await self._one_left.wait()
+        await end_connections(core, sessions, self._attendance)

@@ -13,9 +13,7 @@ from arcp_trio.transport.close_codes import CloseCode
 from arcp_trio.wire.errors import InternalError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from arcp_trio.runtime.connection.connection import Connection
+    from arcp_trio.runtime.connection.attendance import Attendance
     from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.job.jobs import Jobs
     from arcp_trio.runtime.session.sessions import Sessions
@@ -56,12 +54,13 @@ async def end_jobs(core: Core, jobs: Jobs, *, store_failed: bool) -> None:
     jobs.abandon_all()
 
 
-def end_connections(core: Core, sessions: Sessions, attended: Collection[Connection]) -> None:
-    """Have each connection end, after everything its session is owed; and bound the time for it."""
+async def end_connections(core: Core, sessions: Sessions, attended: Attendance) -> None:
+    """Have each connection end, after everything its session is owed; wait for that in bounds."""
     core.farewells_end = trio.current_time() + core.limits.close_seconds
     if attended:
         log.info("closing connections", extra={"connections": len(attended)})
     farewell = Farewell(CloseCode.GOING_AWAY, "the runtime is shutting down")
     sessions.say_goodbye(farewell)
-    for connection in attended:
-        connection.end_without_session(farewell)
+    attended.end_without_session(farewell)
+    with trio.CancelScope(deadline=core.farewells_end):
+        await attended.none_left()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import subprocess
@@ -14,16 +15,24 @@ import trio
 from attrs import frozen
 
 from arcp_trio.authority.lease import Lease
+from arcp_trio.authority.sites import at_and_below
 from arcp_trio.sandbox.bwrap import TMP, arguments
 from arcp_trio.sandbox.gate import start_inside
+from arcp_trio.sandbox.network.network import Network
+from arcp_trio.sandbox.network.reach import Reach
 from arcp_trio.sandbox.pinning import pinned
 from arcp_trio.sandbox.plan import Mount, leased
 from arcp_trio.sandbox.program import program_mounts
 from arcp_trio.transport.starting import Start, StartedProcess, start
 from arcp_trio.wire.errors import clip
 
+log = logging.getLogger(__name__)
+
 TRY_SECONDS: Final = 10.0
 """How long the program may take with which sandboxes are tried."""
+
+_HERE: Final = "http://127.0.0.1"
+"""What a sandbox is made to reach to see whether its network can be entered."""
 
 Mode: TypeAlias = Literal["auto", "require", "off"]
 """Contain programs where that is possible; nowhere else start them; or never contain them."""
@@ -42,6 +51,8 @@ class Sandbox:
     reserved: Sequence[str]
     own: Sequence[Mount]
     """What is mounted beside what is leased."""
+    network: Network | None = None
+    """What can be reached; None: nothing."""
 
     async def start(
         self,
@@ -53,6 +64,9 @@ class Sandbox:
         stderr: int | None = None,
     ) -> StartedProcess:
         """Start a program; see `starting.start`."""
+        given = {**(environment or {}), "TMPDIR": TMP}
+        if self.network is not None:
+            given |= self.network.variables()
         with pinned(leased(self.lease, self.reserved)) as pins:
             mounts = [*self.own, *(pin.mount for pin in pins)]
             return await start_inside(
@@ -60,16 +74,16 @@ class Sandbox:
                 bwrap=self.bwrap,
                 arguments=arguments(mounts, self.reserved, str(cwd or TMP)),
                 pins=pins,
-                environment={**(environment or {}), "TMPDIR": TMP},
+                environment=given,
                 stdin=stdin,
                 stderr=stderr,
-                at_the_gate=_go_on,
+                at_the_gate=_nothing if self.network is None else self.network.open,
             )
 
 
-async def _go_on(pid: int) -> None:
-    del pid
-    await trio.lowlevel.checkpoint_if_cancelled()
+async def _nothing(pid: int, process: StartedProcess) -> None:
+    del pid, process
+    await trio.lowlevel.checkpoint()
 
 
 class Containment:
@@ -101,25 +115,38 @@ class Containment:
         ]
         self.reason: Final = "it is turned off" if mode == "off" else self._why_not()
         """Why programs are not contained; None if they are."""
-        if mode == "require" and self.reason is not None:
-            raise NoSandbox(self.reason)
+        if mode != "off" and self.reason is not None:
+            if mode == "require":
+                raise NoSandbox(self.reason)
+            facts = {"program": command[0], "why": self.reason}
+            log.warning("agent's program will not be contained", extra=facts)
 
-    def starter(self, lease: Lease, reserved: Sequence[str], own: Sequence[str]) -> Start:
+    def starter(
+        self,
+        lease: Lease,
+        reserved: Sequence[str],
+        own: Sequence[str],
+        network: Network | None = None,
+    ) -> Start:
         """Return what starts the programs of one job.
 
         Args:
             lease: what the job may do.
             reserved: paths that no lease opens.
             own: folders that are the job's own, and writable.
+            network: what they can reach; None: nothing.
         """
         if self.reason is not None:
             return start_uncontained
         folders = [Mount(path=folder, writable=True) for folder in own]
-        return self._sandbox(lease, reserved, folders).start
-
-    def _sandbox(self, lease: Lease, reserved: Sequence[str], folders: Sequence[Mount]) -> Sandbox:
-        own = [*self._own, *folders]
-        return Sandbox(bwrap=self._bwrap, lease=lease, reserved=reserved, own=own)
+        sandbox = Sandbox(
+            bwrap=self._bwrap,
+            lease=lease,
+            reserved=reserved,
+            own=[*self._own, *folders],
+            network=network,
+        )
+        return sandbox.start
 
     def _why_not(self) -> str | None:
         if not self._bwrap:
@@ -136,22 +163,35 @@ class Containment:
         return found[0]
 
     async def _try(self) -> str | None:
-        sandbox = self._sandbox(Lease(), (), ())
-        try:
-            process = await sandbox.start(
-                ["true"], cwd=None, environment=None, stderr=subprocess.STDOUT
-            )
-        except OSError as error:
-            return f"bwrap does not work here: {error}"
-        words = b""
-        with trio.move_on_after(TRY_SECONDS):
-            words = b"".join([part async for part in process.stdout])
-            await process.wait()
-        await process.kill()
-        await process.close()
-        if process.returncode == 0:
-            return None
-        return f"bwrap does not work here: {clip(words.decode(errors='replace').strip())}"
+        network = Network(Reach(lease=Lease(), authorize=_allow, added=lambda: at_and_below(_HERE)))
+        sandbox = Sandbox(
+            bwrap=self._bwrap, lease=Lease(), reserved=(), own=self._own, network=network
+        )
+        async with network.serving():
+            return await _try(sandbox)
+
+
+def _allow(url: str) -> None:
+    del url
+
+
+async def _try(sandbox: Sandbox) -> str | None:
+    """Run a program that does nothing, and return why that is not possible."""
+    try:
+        process = await sandbox.start(
+            ["true"], cwd=None, environment=None, stderr=subprocess.STDOUT
+        )
+    except OSError as error:
+        return f"bwrap does not work here: {error}"
+    words = b""
+    with trio.move_on_after(TRY_SECONDS):
+        words = b"".join([part async for part in process.stdout])
+        await process.wait()
+    await process.kill()
+    await process.close()
+    if process.returncode == 0:
+        return None
+    return f"bwrap does not work here: {clip(words.decode(errors='replace').strip())}"
 
 
 async def start_uncontained(

@@ -30,8 +30,8 @@ LAST_WORDS_SECONDS: Final = 0.5
 _LOOK_SECONDS: Final = 0.002
 _READ_BYTES: Final = 4096
 
-AtTheGate = Callable[[int], Awaitable[None]]
-"""Called with the sandbox's first process while its program does not run yet."""
+AtTheGate = Callable[[int, StartedProcess], Awaitable[None]]
+"""Called with the sandbox's first process, and with bubblewrap's, before the program runs."""
 
 
 class SandboxFailed(OSError):  # noqa: N818 - says what has happened
@@ -66,14 +66,14 @@ async def start_inside(
     """
     told, tell = os.pipe()
     held, let_go = os.pipe()
-    words = _as_file(arguments)
+    words = _as_file([*_variables(environment), *arguments])
     theirs = [words, tell, held]
     try:
         # Their ends are closed here only once bubblewrap has them.
         try:
             process = await start(
                 [bwrap, *_options(words, tell, held), "--", *command],
-                environment=environment,
+                environment={},
                 stdin=stdin,
                 stderr=stderr,
                 pass_fds=theirs,
@@ -101,7 +101,7 @@ async def _prepare(
             if path is not None:
                 raise SandboxFailed(f"a path was replaced while it was mounted: {path}")
             _limit(pid)
-            await at_the_gate(pid)
+            await at_the_gate(pid, process)
         ready = True
     except (OSError, trio.TooSlowError) as error:
         await process.kill()  # noqa: ASYNC120 - shields itself
@@ -112,6 +112,18 @@ async def _prepare(
         if not ready:
             await process.kill()  # noqa: ASYNC102 - bounds and shields itself
             await process.close()  # noqa: ASYNC102 - does not wait
+
+
+def _variables(environment: Mapping[str, str]) -> list[str]:
+    """Return the arguments for a program's variables.
+
+    Bubblewrap itself runs outside of the sandbox, and has none of them: some make libraries load
+    code.
+    """
+    words = ["--clearenv"]
+    for name, value in environment.items():
+        words += ["--setenv", name, value]
+    return words
 
 
 def _options(words: int, tell: int, held: int) -> Sequence[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-import attrs
+import msgspec
 
 from arcp_trio.wire.envelope import payload_of
 from arcp_trio.wire.events import digest
@@ -20,8 +20,7 @@ NOTE_KEY: Final = '["",1]'
 """The key of a job's note. No step has it, as a step's name has at least one character."""
 
 
-@attrs.frozen
-class Memo:
+class Memo(msgspec.Struct, frozen=True):
     """What a job remembers under one key, such as a step's result.
 
     It has a place in the job's journal, but takes no index there: no session is sent it.
@@ -46,8 +45,7 @@ def digests(entries: Iterable[Entry]) -> list[tuple[int, bytes]]:
     return [(e.index, digest(payload_of(e.tail))) for e in entries if e.once]
 
 
-@attrs.frozen(kw_only=True)
-class Durability:
+class Durability(msgspec.Struct, frozen=True, kw_only=True):
     """What it takes to call the agent of a durable job again; gone once the job has ended."""
 
     input: bytes
@@ -64,8 +62,7 @@ class Durability:
     """What the job and those below it have spent, by currency, as JSON."""
 
 
-@attrs.frozen
-class JournalExtent:
+class JournalExtent(msgspec.Struct, frozen=True):
     """What of a journal is kept."""
 
     first: int

@@ -49,8 +49,6 @@ class Group:
     """Bytes of events."""
     taken: trio.Event = attrs.field(factory=trio.Event)
     stored: trio.Event = attrs.field(factory=trio.Event)
-    kept_places: Counter[str] = attrs.field(factory=Counter[str])
-    """How many of its kept places each principal has taken."""
     acts: list[Callable[[], None]] = attrs.field(factory=list[Callable[[], None]])
 
     def then(self, act: Callable[[], None]) -> None:
@@ -82,6 +80,8 @@ class WriteQueue:
         self._filling = Group()
         self._taken = Group()
         self._taken.stored.set()
+        self._kept_places: Counter[str] = Counter()
+        """How many of the places that a full group keeps for it each principal has taken."""
         self._before: list[Callable[[], None]] = []
         """What is called before the next group is taken."""
         self._wake = trio.Event()
@@ -125,12 +125,11 @@ class WriteQueue:
         while self.full:
             await self.recovered()
             if self.full:
-                filling = self._filling
-                if filling.kept_places[principal] < KEPT_PLACES:
-                    filling.kept_places[principal] += 1
+                if self._kept_places[principal] < KEPT_PLACES:
+                    self._kept_places[principal] += 1
                     await trio.lowlevel.checkpoint()
                     return
-                await filling.taken.wait()
+                await self._filling.taken.wait()
 
     async def flushed(self) -> None:
         """Wait until everything put so far is stored."""
@@ -164,6 +163,7 @@ class WriteQueue:
             if not self._filling.writes:
                 continue
             group, self._filling = self._filling, Group()
+            self._kept_places.clear()
             self._taken = group
             group.taken.set()
             began = trio.current_time()

@@ -11,7 +11,6 @@ import enum
 from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias, TypeGuard
 
-import attrs
 import msgspec
 
 from arcp_trio.store.memos import Durability, JournalExtent
@@ -62,8 +61,7 @@ NumberedTail: TypeAlias = tuple[int, bytes]
 """A frame as a session sends it: its number, 0 for a frame without one, and its tail."""
 
 
-@attrs.frozen
-class Range:
+class Range(msgspec.Struct, frozen=True, gc=False):
     """`count` numbers of a session, and the entries of one journal that they were given to."""
 
     first_seq: int
@@ -101,8 +99,7 @@ class Range:
         )
 
 
-@attrs.frozen
-class Inline:
+class Inline(msgspec.Struct, frozen=True, gc=False):
     """A numbered frame that belongs to one session alone, kept whole."""
 
     seq: int
@@ -124,8 +121,7 @@ class Inline:
         return len(self.tail)
 
 
-@attrs.frozen
-class Mark:
+class Mark(msgspec.Struct, frozen=True, gc=False):
     """A promise: a frame without a number, such as `job.accepted`, that a resume repeats.
 
     A resume from number `after_seq`, or from an earlier one, repeats it.
@@ -156,8 +152,7 @@ LogItem: TypeAlias = Range | Inline | Mark
 """A log is ordered by place: number n stands at place 2n, the marks after it at place 2n + 1."""
 
 
-@attrs.frozen(kw_only=True)
-class SessionRow:
+class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
     """A session as it is stored; a parked session exists only as this row."""
 
     session_id: str
@@ -182,14 +177,13 @@ class SessionRow:
     """Length of the log in rows; each batch is one row."""
     acked: bool = False
     """Whether the client has ever acknowledged anything."""
-    watches: dict[str, int] = attrs.field(factory=dict[str, int])
+    watches: dict[str, int] = msgspec.field(default_factory=dict[str, int])
     """Cursor by job id."""
     observed: frozenset[str] = frozenset()
     """The watched jobs that the session subscribed to, and did not submit (§7.6)."""
 
 
-@attrs.frozen(kw_only=True)
-class JobRow:
+class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     """A job as it is stored."""
 
     job_id: str
@@ -226,8 +220,7 @@ class JobRow:
     """Its last event before its end, in words."""
 
 
-@attrs.frozen(kw_only=True)
-class KeyRow:
+class KeyRow(msgspec.Struct, frozen=True, kw_only=True):
     """An idempotency key and the acceptance it stands for (§7.2)."""
 
     principal: str
@@ -249,8 +242,7 @@ class CredentialState(enum.StrEnum):
     """The upstream refuses to revoke it: an operator has to do so by hand."""
 
 
-@attrs.frozen(kw_only=True)
-class CredentialRow:
+class CredentialRow(msgspec.Struct, frozen=True, kw_only=True):
     """What revoking a credential needs; the value of the credential is never stored."""
 
     row_id: str
@@ -265,8 +257,7 @@ class CredentialRow:
     """The id that clients know."""
 
 
-@attrs.frozen(kw_only=True)
-class Recovered:
+class Recovered(msgspec.Struct, frozen=True, kw_only=True):
     """What a runtime that starts has to know of what is stored."""
 
     ordinal: int
@@ -277,7 +268,7 @@ class Recovered:
     """Jobs that were alive when the previous runtime ended."""
     credentials: Sequence[CredentialRow] = ()
     """Credentials that are not revoked yet, oldest first."""
-    durable: Mapping[str, tuple[Durability, JournalExtent]] = attrs.field(
-        factory=dict[str, tuple[Durability, JournalExtent]]
+    durable: Mapping[str, tuple[Durability, JournalExtent]] = msgspec.field(
+        default_factory=dict[str, tuple[Durability, JournalExtent]]
     )
     """The durable ones among `unfinished`, by job id."""

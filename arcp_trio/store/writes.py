@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-import attrs
+import msgspec
 
 from arcp_trio.store.memos import Durability, Memo
 from arcp_trio.store.records import (
@@ -20,16 +20,14 @@ from arcp_trio.store.records import (
 )
 
 
-@attrs.define(eq=False)
-class AppendJournal:
+class AppendJournal(msgspec.Struct, eq=False, gc=False):
     """A job emitted an event."""
 
     job_id: str
     entry: Entry
 
 
-@attrs.define(eq=False)
-class AppendLog:
+class AppendLog(msgspec.Struct, eq=False):
     """A session numbered a batch: ranges, marks, cursors and top number are stored together."""
 
     session_id: str
@@ -48,15 +46,13 @@ class AppendLog:
     """See `SessionRow`."""
 
 
-@attrs.define(eq=False)
-class PutSession:
+class PutSession(msgspec.Struct, eq=False):
     """A session was opened."""
 
     row: SessionRow
 
 
-@attrs.define(eq=False)
-class RotateToken:
+class RotateToken(msgspec.Struct, eq=False):
     """A session was attached to a connection, and its client got another resume token."""
 
     session_id: str
@@ -66,8 +62,7 @@ class RotateToken:
     dialect: str
 
 
-@attrs.define(eq=False)
-class MoveFloor:
+class MoveFloor(msgspec.Struct, eq=False):
     """Numbers up to `floor` will no longer be replayed (§6.5)."""
 
     session_id: str
@@ -77,15 +72,13 @@ class MoveFloor:
     """See `SessionRow`."""
 
 
-@attrs.define(eq=False)
-class DropSession:
+class DropSession(msgspec.Struct, eq=False):
     """A session is forgotten, with its log and its watches."""
 
     session_id: str
 
 
-@attrs.define(eq=False)
-class AcceptJob:
+class AcceptJob(msgspec.Struct, eq=False):
     """A job was accepted, and its idempotency key is taken.
 
     A session that watches the job's parent, because it submitted the parent, watches the job from
@@ -101,24 +94,21 @@ class AcceptJob:
     """The job is kept until its parent's end, which may be called again and ask for it."""
 
 
-@attrs.define(eq=False)
-class AddSubmitter:
+class AddSubmitter(msgspec.Struct, eq=False):
     """A session's log has the acceptance of a job that was submitted under a key (§7.2)."""
 
     job_id: str
     session_id: str
 
 
-@attrs.define(eq=False)
-class StartJob:
+class StartJob(msgspec.Struct, eq=False):
     """The agent of a job was called."""
 
     job_id: str
     started_at: float
 
 
-@attrs.define(eq=False)
-class CancelJob:
+class CancelJob(msgspec.Struct, eq=False):
     """A cancel was accepted: the job will end as cancelled, also after a restart (§7.4)."""
 
     job_id: str
@@ -127,8 +117,7 @@ class CancelJob:
     """The principal that has stopped the job; None for a `job.cancel`."""
 
 
-@attrs.define(eq=False)
-class FinishJob:
+class FinishJob(msgspec.Struct, eq=False):
     """A job ended: status, time and terminal entry are stored together."""
 
     job_id: str
@@ -146,16 +135,14 @@ class FinishJob:
     durable: bool = False
 
 
-@attrs.define(eq=False)
-class KeepMemo:
+class KeepMemo(msgspec.Struct, eq=False):
     """A job remembers something, in place of what it remembered under the key before."""
 
     job_id: str
     memo: Memo
 
 
-@attrs.define(eq=False)
-class KeepRun:
+class KeepRun(msgspec.Struct, eq=False):
     """The agent of a durable job is about to be called, or its run has come to something."""
 
     job_id: str
@@ -163,16 +150,14 @@ class KeepRun:
     fruitless_runs: int
 
 
-@attrs.define(eq=False)
-class KeepSpent:
+class KeepSpent(msgspec.Struct, eq=False):
     """A durable job, or one below it, has spent something."""
 
     job_id: str
     spent: bytes
 
 
-@attrs.define(eq=False)
-class TrimJournal:
+class TrimJournal(msgspec.Struct, eq=False):
     """Entries before index `base` are given up: the journal exceeds its bound.
 
     Memos stay, and so does what it takes to know again the events that a durable job has said.
@@ -182,8 +167,7 @@ class TrimJournal:
     base: int
 
 
-@attrs.define(eq=False)
-class KeepCredentials:
+class KeepCredentials(msgspec.Struct, eq=False):
     """The state of credentials that are to be revoked, and the end of those that were."""
 
     rows: Sequence[CredentialRow] = ()
@@ -191,8 +175,7 @@ class KeepCredentials:
     """Ids of the rows of credentials that are revoked, or were never minted."""
 
 
-@attrs.define(eq=False)
-class Expire:
+class Expire(msgspec.Struct, eq=False):
     """Forget finished jobs past their retention, by age, count and bytes, and expired keys."""
 
     now: float

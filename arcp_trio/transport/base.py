@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Final, Protocol, runtime_checkable
+from typing import Final, Protocol
 
 import trio
 
@@ -98,31 +99,33 @@ class Transport(Protocol):
         ...
 
 
-@runtime_checkable
-class SendsAtOnce(Transport, Protocol):
+class SendsAtOnce(Transport):
     """A transport that can send without waiting, if its stream can."""
 
     @property
+    @abstractmethod
     def sends_at_once(self) -> bool:
         """Whether `send_at_once` can be called now."""
-        ...
 
+    @abstractmethod
     def send_at_once(self, frames: Sequence[bytes]) -> bool:
         """Begin to send text messages, without waiting; return whether all of it was sent.
 
         The rest, if there is one, goes out with the next `send`, also of no frames. That one also
         raises what went wrong here.
         """
-        ...
 
 
-@runtime_checkable
-class SharesPace(Transport, Protocol):
-    """A transport whose peer can send parts of messages, and pings and pongs."""
+class HasPings(Transport):
+    """A transport whose peer can send parts of messages, and pings and pongs of the transport."""
 
+    @abstractmethod
     def share_pace(self, pace: PartsPace) -> None:
         """Count fragments, pings and pongs toward a pace that other transports have, too."""
-        ...
+
+    @abstractmethod
+    def read_on(self) -> None:
+        """Read on while nobody receives, so that pings are answered meanwhile."""
 
 
 async def close_forcefully(stream: trio.abc.Stream) -> None:

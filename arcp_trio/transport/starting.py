@@ -47,7 +47,7 @@ class StartedProcess:
     def keeps_sandbox(self, first_inside: int) -> None:
         """Take the pidfd of the first process of the sandbox that this process keeps.
 
-        Its end is that of all others in the sandbox, and then of this process.
+        Its end is that of all others in the sandbox.
         """
         self._sandboxed = True
         self._first_inside = first_inside
@@ -88,12 +88,14 @@ class StartedProcess:
         Cancellation: has no effect; the wait is bounded.
         """
         with trio.CancelScope(shield=True):
-            if self._first_inside is not None:
-                self.signal(signal.SIGKILL)
+            self.signal(signal.SIGKILL)
+            inside, self._first_inside = self._first_inside, None
+            if inside is not None:
                 with trio.move_on_after(KILL_SECONDS):
+                    # It is the last to end in there; this process may have ended before it.
+                    await trio.lowlevel.wait_readable(inside)
                     await self.wait()
-                os.close(self._first_inside)
-                self._first_inside = None
+                os.close(inside)
             self.signal(signal.SIGKILL)
             self._parent.released.set()
             with trio.move_on_after(KILL_SECONDS):

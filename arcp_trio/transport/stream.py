@@ -17,7 +17,7 @@ from typing import Final
 import trio
 
 from arcp_trio.transport.at_once import writer_of
-from arcp_trio.transport.base import close_forcefully
+from arcp_trio.transport.base import GONE, close_forcefully
 from arcp_trio.transport.frames import (
     CLOSE,
     MessageGauge,
@@ -28,6 +28,8 @@ from arcp_trio.transport.frames import (
 from arcp_trio.transport.pace import PARTS_PER_SECOND, PartsPace
 from arcp_trio.transport.tap import TextTap
 
+READ_BYTES: Final = 64 * 1024
+"""The most bytes of one read."""
 WRITE_SLICE: Final = 64 * 1024
 """The most bytes of one write to the stream below; `writing_since` shows progress by slices."""
 QUEUED_MESSAGES: Final = 64
@@ -89,6 +91,15 @@ class FrameStream(trio.abc.Stream):
         # headers and control frames have to fit, too.
         self._early_bytes = math.inf if first_bytes is None else 2 * first_bytes
         self._asked = False  # whether a first message has been asked for
+        self.start_reader: Callable[[], None] | None = None
+        """Starts a task that gives trio-websocket its frames; None once there is one.
+
+        Before, texts are read by the task that receives them.
+        """
+        self.reads_text = False
+        """Whether it is reading now."""
+        self.at_end = False
+        """Whether nothing more will arrive."""
         self._tap = TextTap(masked=not client, max_bytes=max_bytes)
         self._texts_changed = trio.lowlevel.ParkingLot()
 
@@ -104,6 +115,7 @@ class FrameStream(trio.abc.Stream):
             await self._write(data)
         finally:
             self._write_lock.release()
+        await trio.lowlevel.cancel_shielded_checkpoint()
 
     @property
     def takes_texts_at_once(self) -> bool:
@@ -125,10 +137,18 @@ class FrameStream(trio.abc.Stream):
 
     async def send_close(self, code: int, reason: str) -> None:
         """Write a Close, the last frame of this side, unless one has been written."""
-        await self.send_all(close_frame(code, reason, client=self._client))
+        await self._send(close_frame(code, reason, client=self._client))
+
+    async def send_answer(self, answer: bytes) -> None:
+        """Write a server's answer to the request for a WebSocket."""
+        await self._send(answer)
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         """Write part of the handshake, or a control frame."""
+        await self._send(data)
+        await trio.lowlevel.cancel_shielded_checkpoint()
+
+    async def _send(self, data: bytes | bytearray | memoryview) -> None:
         await self._begin_write()
         try:
             if self._close_passed:
@@ -140,7 +160,7 @@ class FrameStream(trio.abc.Stream):
             self._write_lock.release()
 
     async def _begin_write(self) -> None:
-        """Take the lock; a free one without a checkpoint, as the write itself has one."""
+        """Take the lock; a free one without a checkpoint."""
         await trio.lowlevel.checkpoint_if_cancelled()  # during the write it would tear a frame
         try:
             self._write_lock.acquire_nowait()
@@ -148,10 +168,15 @@ class FrameStream(trio.abc.Stream):
             await self._write_lock.acquire()
 
     async def _write(self, data: bytes | bytearray | memoryview) -> None:
+        """Write with the lock; what the stream takes at once without a checkpoint."""
         if self._torn:
             raise trio.BrokenResourceError("an earlier write was cut off")
         if self._unwritten:
             data, self._unwritten = self._unwritten + data, b""
+        if self._write_at_once is not None and len(data) <= WRITE_SLICE:
+            data = data[self._write_at_once(bytes(data)) :]
+            if not data:
+                return
         self.writing_since = trio.current_time()
         try:
             if len(data) <= WRITE_SLICE:
@@ -190,17 +215,24 @@ class FrameStream(trio.abc.Stream):
         if not self._passing:
             self._passing = self._pick(held)
         while not self._passing:
-            await self._room()
-            if self._tap.has_more:
-                await trio.lowlevel.checkpoint()
-                self._passing = self._pick(b"")
-                continue
+            if not await self._read_and_pick(max_bytes):
+                return b""
+        return await self._turn()
+
+    async def _read_and_pick(self, max_bytes: int | None) -> bool:
+        """Take texts from what arrives, and let frames pass; return False at the end."""
+        await self._room()
+        if self._tap.has_more:
+            await trio.lowlevel.checkpoint()
+            data = b""
+        else:
             data = await self._read(max_bytes)
             if not data:
-                return b""
+                self.at_end = True
+                return False
             self._early_bytes -= len(data)
-            self._passing = self._pick(data)
-        return await self._turn()
+        self._passing = self._pick(data)
+        return True
 
     async def _turn(self) -> bytes:
         """Return as many of the passing frames as trio-websocket handles in a short time."""
@@ -249,12 +281,28 @@ class FrameStream(trio.abc.Stream):
         if self._tap.texts:
             await trio.lowlevel.checkpoint()
         while not self._tap.texts:
-            if self._tap.shut:
+            if self._tap.shut or self.at_end:
                 return None
-            await self._texts_changed.park()
+            if self.start_reader is not None:
+                await self._read_text(self.start_reader)
+            else:
+                await self._texts_changed.park()
         if len(self._tap.texts) == QUEUED_MESSAGES:
             self._texts_changed.unpark_all()
         return self._tap.texts.popleft()
+
+    async def _read_text(self, start_reader: Callable[[], None]) -> None:
+        """Read, in the task that receives; for anything but texts, start the reader's."""
+        self.reads_text = True
+        try:
+            if not self._passing:
+                await self._read_and_pick(READ_BYTES)
+        except GONE:
+            self.at_end = True
+        finally:
+            self.reads_text = False
+        if self._passing:
+            start_reader()
 
     def take_texts(self) -> list[str]:
         """Return all texts that can be received without waiting."""
@@ -298,12 +346,16 @@ class FrameStream(trio.abc.Stream):
         Closing a socket with unread data resets it, and a reset can overtake this side's Close.
         """
         gauge = self.gauge
-        while not gauge.saw_close and (data := await self._read(_DISCARD_BYTES)):
+        data, self._passing = self._passing + self._pick(b""), b""
+        while not (gauge.saw_close or self.at_end) and (
+            data := data or await self._read(_DISCARD_BYTES)
+        ):
             before = gauge.frames
-            gauge.admit(data)
+            gauge.admit(data[:_DISCARD_BYTES])
+            data = data[_DISCARD_BYTES:]
             frames = gauge.frames - before
             if not gauge.saw_close:
-                seconds = len(data) / _DISCARDED_PER_SECOND
+                seconds = _DISCARD_BYTES / _DISCARDED_PER_SECOND
                 await self.pace.wait_for(max(frames, seconds * PARTS_PER_SECOND))
 
     # --- ending ---

@@ -15,6 +15,7 @@ import logging
 from base64 import b64encode
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from functools import partial
 from hashlib import sha1
 from typing import Final, cast
 
@@ -33,17 +34,17 @@ from arcp_trio.addresses import WEBSOCKET_PATH
 from arcp_trio.transport.base import (
     GONE,
     HandshakeFailed,
+    HasPings,
     MessageTooBig,
+    SendsAtOnce,
     Transport,
     TransportClosed,
 )
 from arcp_trio.transport.close_codes import CloseCode
 from arcp_trio.transport.pace import PartsPace
-from arcp_trio.transport.stream import QUEUED_MESSAGES, FrameStream
+from arcp_trio.transport.stream import QUEUED_MESSAGES, READ_BYTES, FrameStream
 
 log = logging.getLogger(__name__)
-
-_READ_BYTES: Final = 64 * 1024
 
 _GUID: Final = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 """Shows that a server knows WebSockets (RFC 6455 §1.3)."""
@@ -96,8 +97,11 @@ def accept(
 
     async def answer(reader: _FrameReader) -> None:
         proof = b64encode(sha1((key + _GUID).encode(), usedforsecurity=False).digest()).decode()
-        await frames.send_all(_SWITCHING.format(proof).encode())
-        reader.read_as_server(max_bytes)
+        try:
+            await frames.send_answer(_SWITCHING.format(proof).encode())
+        except GONE as error:
+            raise _not_finished() from error
+        frames.start_reader = partial(reader.read_as_server, max_bytes)
 
     return _open(frames, answer, peer, private=private)
 
@@ -120,15 +124,21 @@ def connect(
     frames = FrameStream(stream, client=True, max_bytes=max_bytes, first_bytes=first_bytes)
 
     async def ask(reader: _FrameReader) -> None:
-        reader.websocket = await wrap_client_stream(
-            cast("trio.Nursery", reader),
-            cast("trio.SocketStream", frames),  # its annotation is narrower than what it takes
-            host,
-            path,
-            message_queue_size=QUEUED_MESSAGES,
-            max_message_size=max_bytes,
-            receive_buffer_size=_READ_BYTES,
-        )
+        with reader.handshake, suppress(ConnectionClosed, *GONE):
+            reader.websocket = await wrap_client_stream(
+                cast("trio.Nursery", reader),
+                cast("trio.SocketStream", frames),  # its annotation is narrower than what it takes
+                host,
+                path,
+                message_queue_size=QUEUED_MESSAGES,
+                max_message_size=max_bytes,
+                receive_buffer_size=READ_BYTES,
+            )
+            return
+        if isinstance(reader.failure, ConnectionRejected):
+            status = reader.failure.status_code
+            raise HandshakeFailed(f"refused with HTTP status {status}", status=status)
+        raise _not_finished()
 
     return _open(frames, ask, host)
 
@@ -151,7 +161,7 @@ class _FrameReader:
 
     async def get_message(self) -> str | bytes:
         """Return the next message that trio-websocket has read."""
-        if self.websocket is None:
+        if self.websocket is None and not self._frames.at_end:
             await self._has_websocket.wait()
         if self.websocket is None:
             raise ConnectionClosed(_ABNORMAL)
@@ -163,11 +173,12 @@ class _FrameReader:
 
     def read_as_server(self, max_bytes: int) -> None:
         """Start the task of a server, whose handshake is over."""
-        self.start_soon(lambda: self._read_as_server(max_bytes))
+        self._frames.start_reader = None
+        self.start_soon(partial(self._read_as_server, max_bytes))
 
     async def _read_as_server(self, max_bytes: int) -> None:
         try:
-            unusual = await self._frames.receive_some(_READ_BYTES)
+            unusual = await self._frames.receive_some(READ_BYTES)
         except GONE:
             return
         if unusual:
@@ -178,7 +189,7 @@ class _FrameReader:
                 protocol,
                 message_queue_size=QUEUED_MESSAGES,
                 max_message_size=max_bytes,
-                receive_buffer_size=_READ_BYTES,
+                receive_buffer_size=READ_BYTES,
             )
             self._has_websocket.set()
             # What its own functions do as well, after a handshake that has been done here.
@@ -210,7 +221,7 @@ async def _open(
         async with trio.open_nursery() as nursery:
             reader = _FrameReader(nursery, frames)
             try:
-                await _shake_hands(reader, handshake)
+                await handshake(reader)
                 yield _WebSocketTransport(reader, frames, peer, private=private)
             except BaseException as error:  # noqa: ASYNC103, BLE001
                 raised = error
@@ -224,19 +235,11 @@ async def _open(
         raise raised
 
 
-async def _shake_hands(
-    reader: _FrameReader, handshake: Callable[[_FrameReader], Awaitable[None]]
-) -> None:
-    with reader.handshake, suppress(ConnectionClosed, *GONE):
-        await handshake(reader)
-        return
-    if isinstance(reader.failure, ConnectionRejected):
-        status = reader.failure.status_code
-        raise HandshakeFailed(f"refused with HTTP status {status}", status=status)
-    raise HandshakeFailed("the peer did not finish the opening handshake")
+def _not_finished() -> HandshakeFailed:
+    return HandshakeFailed("the peer did not finish the opening handshake")
 
 
-class _WebSocketTransport:
+class _WebSocketTransport(SendsAtOnce, HasPings):
     """One side of an open WebSocket."""
 
     def __init__(
@@ -247,12 +250,20 @@ class _WebSocketTransport:
         *,
         private: bool,
     ) -> None:
-        self.peer: Final = peer
-        self.private: Final = private
+        self._peer = peer
+        self._private = private
         self._reader = reader
         self._frames = frames
         self._closing = False
         self._end_lock = trio.Lock()  # many tasks may close it, and one of them reads the rest
+
+    @property
+    def peer(self) -> str:
+        return self._peer
+
+    @property
+    def private(self) -> bool:
+        return self._private
 
     @property
     def writing_since(self) -> float | None:
@@ -266,6 +277,8 @@ class _WebSocketTransport:
         return self._frames.unread_texts
 
     async def receive(self) -> str | bytes:
+        if self._closing and self._frames.start_reader is not None:
+            raise TransportClosed
         try:
             text = await self._frames.receive_text()
             message = await self._get_message() if text is None else text
@@ -279,6 +292,10 @@ class _WebSocketTransport:
         message = await self._reader.get_message()
         self._frames.received(message)
         return message
+
+    def read_on(self) -> None:
+        if self._frames.start_reader is not None and not self._frames.reads_text:
+            self._frames.start_reader()
 
     def receive_unread(self) -> Sequence[str | bytes]:
         return () if self._closing else self._frames.take_texts()
@@ -303,13 +320,15 @@ class _WebSocketTransport:
             code, reason = CloseCode.TOO_BIG, self._too_big
         with suppress(*GONE):
             await self._frames.send_close(code, reason)
-            with suppress(ConnectionClosed):
-                while True:  # messages still on their way come before the peer's Close
-                    await self._get_message()
-            if not self._frames.gauge.saw_close:
+            if self._frames.start_reader is None or self._frames.reads_text:
+                with suppress(ConnectionClosed):
+                    while True:  # messages still on their way come before the peer's Close
+                        await self._get_message()
+                if self._frames.gauge.saw_close:
+                    return
                 await self._reader.ended.wait()
-                async with self._end_lock:
-                    await self._frames.discard()
+            async with self._end_lock:
+                await self._frames.discard()
 
     async def _end(self, reason: CloseReason | None) -> TransportClosed:
         """Return the exception to raise, after a Close to the peer if this side found an error."""

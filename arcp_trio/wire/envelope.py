@@ -26,6 +26,7 @@ from arcp_trio.wire.json import (
 )
 from arcp_trio.wire.rules import Identifier
 from arcp_trio.wire.schema import described, schema_of
+from arcp_trio.wire.traces import trace_of
 
 VERSION: Final = "1.1"
 
@@ -56,12 +57,12 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def trace_id(self) -> str | None:
         """The 32 hex digits of the trace id; None if `trace` is not a trace id (§11)."""
-        return _trace(self.trace)[0]
+        return trace_of(self.trace)[0]
 
     @property
     def traceparent(self) -> str | None:
         """The whole `traceparent` (W3C Trace Context) in which the trace id came, if it did."""
-        return _trace(self.trace)[1]
+        return trace_of(self.trace)[1]
 
 
 class MalformedFrame(InvalidRequest):
@@ -161,20 +162,6 @@ _HANDED_ON: Final = {"job.submit": "input"}
 
 _SMALL: Final = 4 * 1024
 """Bytes; as objects, a value of this size takes little room and time."""
-
-_TRACE_ID: Final = re.compile(r"[0-9a-f]{32}")
-_TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}(?:-.*)?")
-
-
-def _trace(value: JsonValue) -> tuple[str | None, str | None]:
-    """Return the 32 hex digits of a trace id, and the `traceparent` around them, if any (§11)."""
-    if not isinstance(value, str):
-        return None, None
-    traceparent = _TRACEPARENT.fullmatch(value)
-    trace_id = traceparent[1] if traceparent else value
-    if _TRACE_ID.fullmatch(trace_id) is None or trace_id == "0" * 32:
-        return None, None
-    return trace_id, traceparent and value
 
 
 # --- naming what is wrong --------------------------------------------------------------------

@@ -72,6 +72,10 @@ class PermissionDenied(ArcpError):
     code = "PERMISSION_DENIED"
 
 
+class ApprovalNeeded(PermissionDenied):
+    """The lease allows the operation if a person agrees to it, and nobody has so far."""
+
+
 class LeaseSubsetViolation(ArcpError):
     """A delegation asked for more than its parent has (§9.4)."""
 

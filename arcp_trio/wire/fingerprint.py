@@ -22,13 +22,16 @@ def fingerprint(submit: Submit, *, expires_at: str | None = None) -> bytes:
         expires_at: the expiry of the job that it is compared with, for a digest that an older
             version has stored: there the expiry was a parameter.
     """
-    parameters = {
+    parameters: dict[str, object] = {
         "agent": submit.agent,
         "input": _decode(submit.input_text.text) if submit.is_large else _canonical(submit.input),
         "lease_request": submit.lease_request or {},
         "lease_constraints": {} if expires_at is None else {"expires_at": expires_at},
         "max_runtime_sec": submit.max_runtime_sec,
     }
+    constraints = submit.lease_constraints
+    if constraints is not None and constraints.sandbox is not None:
+        parameters["sandbox"] = constraints.sandbox
     return hashlib.sha256(msgspec.json.encode(parameters, order="deterministic")).digest()
 
 

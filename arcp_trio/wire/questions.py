@@ -6,7 +6,7 @@ from typing import Final
 
 import attrs
 
-from arcp_trio.wire.json import JsonObject
+from arcp_trio.wire.json import JsonObject, JsonValue
 from arcp_trio.wire.rules import NonEmpty
 
 QUESTION: Final = "x-vendor.arcp-trio.question"
@@ -14,6 +14,13 @@ QUESTION: Final = "x-vendor.arcp-trio.question"
 
 HUMAN_ASK: Final = "human.ask"
 """The tool that stands for people: in the lease, in `tool_call`, and in `tool_result`."""
+
+
+APPROVAL: Final = "approval"
+"""The kind of a question by which a job asks for an approval, and the phase of the job then."""
+ALLOW: Final = "allow"
+DENY: Final = "deny"
+"""The answers to it."""
 
 
 @attrs.frozen(kw_only=True)
@@ -30,6 +37,15 @@ class QuestionBody:
     to: str | None = None
     """The person or the group that is meant to answer, for people to read."""
     expires_at: str | None = None
+    kind: str | None = None
+    """`approval`, if the job asks for leave to do what its lease allows on that condition."""
+    capability: str | None = None
+    """Of an approval: the capability that is asked for."""
+    targets: list[str] | None = None
+    """Of an approval: what it is asked for."""
+    tool: str | None = None
+    args: JsonValue = None
+    """Of an approval: the tool call that waits for it."""
 
     @property
     def wants_text(self) -> bool:

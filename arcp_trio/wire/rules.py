@@ -15,6 +15,10 @@ WIRE_NAME: Final = "wire_name"
 """The metadata key of a field whose name on the wire cannot be a name in Python: that name."""
 
 VENDOR: Final = "x-vendor.arcp-trio"
+SANDBOX: Final = f"{VENDOR}.sandbox"
+"""The constraint of a lease under which its job must be contained."""
+SANDBOX_REQUIRED: Final = "required"
+"""The constraint's value."""
 """The field in which this project says more than the specification asks for; others ignore it."""
 
 

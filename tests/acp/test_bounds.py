@@ -10,8 +10,9 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from arcp_trio import acp
+from arcp_trio.acp.connection import LARGE_LINE
 from arcp_trio.transport.memory import PIPE_BYTES
-from tests.acp.stage import asked, connected, decided, ended, said, staged, text, written
+from tests.acp.stage import asked, connected, decided, ended, said, staged, text, update, written
 
 
 class Flood:
@@ -110,7 +111,7 @@ async def test_a_single_large_update_passes(autojump_clock: MockClock) -> None:
     async with staged(limits=acp.Limits(queue_bytes=1000)) as stage, trio.open_nursery() as nursery:
         turn = stage.session.prompt("go")
         id_ = await stage.actor.prompted()
-        large = "x" * 3_000_000
+        large = "x" * 900_000
         nursery.start_soon(lambda: stage.actor.say(said("a"), said(large), said("b"), ended(id_)))
         assert [text(item) async for item in turn] == ["a", large, "b"]
 
@@ -271,3 +272,24 @@ async def test_what_is_unsent_is_sent_at_the_end(autojump_clock: MockClock) -> N
 
         nursery.start_soon(act)
         nursery.cancel_scope.shield = True
+
+
+async def test_a_line_of_many_values(autojump_clock: MockClock) -> None:
+    """A line with too many values is passed over; text may have any characters, and as many."""
+    async with staged(limits=acp.Limits(values=100)) as stage:
+        turn = stage.session.prompt("go")
+        id_ = await stage.actor.prompted()
+        await stage.actor.say(said("a,[{" * 1_000), update("plan", entries=[{}] * 100), ended(id_))
+        assert [text(item) async for item in turn] == ["a,[{" * 1_000]
+
+
+@pytest.mark.real_tcp
+async def test_large_lines_are_in_order() -> None:
+    """Lines that are read in a thread and small ones between them are seen in order."""
+    words = [f"{number}" * (LARGE_LINE + 1 if number % 3 else 1) for number in range(8)]
+    with trio.fail_after(60):
+        async with staged() as stage, trio.open_nursery() as nursery:
+            turn = stage.session.prompt("go")
+            id_ = await stage.actor.prompted()
+            nursery.start_soon(stage.actor.raw, written(*map(said, words), ended(id_)))
+            assert [text(item) async for item in turn] == words

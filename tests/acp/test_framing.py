@@ -124,17 +124,17 @@ def test_any_interleaving_cut_anywhere(steps: list[Step], cuts: list[int]) -> No
 def test_any_line_is_a_message_or_passed_over(line: bytes) -> None:
     """Whatever a line has in it, it is a message, or a ValueError says why not."""
     with suppress(ValueError):
-        assert isinstance(parse(line, 16), Notification | IncomingRequest | IncomingAnswer)
+        assert isinstance(parse(line, 16, 1_000), Notification | IncomingRequest | IncomingAnswer)
 
 
 @given(IDS, VALUES)
 def test_ids_and_values_come_back_as_they_were(id_: Any, value: Any) -> None:
     """An answer that is written is read as it was, with an id of the same type."""
-    answer = parse(result_line(id_, value), 128)
+    answer = parse(result_line(id_, value), 128, 1_000)
     assert isinstance(answer, IncomingAnswer)
     assert (answer.id, type(answer.id)) == (id_, type(id_))
     assert answer.result == value
-    refusal = parse(error_line(id_, -1, "no"), 128)
+    refusal = parse(error_line(id_, -1, "no"), 128, 1_000)
     assert isinstance(refusal, IncomingAnswer)
     assert refusal.error is not None
 
@@ -144,14 +144,14 @@ def test_requests_come_back_as_they_were(id_: int, method: str, params: Any) -> 
     """A request that is written is one line, and is read as it was."""
     line = request_line(id_, method, params)
     assert b"\n" not in line
-    assert parse(line, 128) == IncomingRequest(id_, method, params)
+    assert parse(line, 128, 1_000) == IncomingRequest(id_, method, params)
 
 
 @pytest.mark.parametrize("id_", ["true", "1.0", "[]", "{}", "1e999", "9" * 40])
 def test_ids_of_other_types_are_refused(id_: str) -> None:
     """A message whose id is neither an integer nor a string is passed over."""
     with pytest.raises(ValueError, match="id"):
-        parse(f'{{"jsonrpc":"2.0","id":{id_},"method":"x"}}', 16)
+        parse(f'{{"jsonrpc":"2.0","id":{id_},"method":"x"}}', 16, 1_000)
 
 
 @pytest.mark.parametrize(
@@ -171,20 +171,22 @@ def test_ids_of_other_types_are_refused(id_: str) -> None:
 )
 def test_what_cannot_be_passed_on_is_mended(written_as: str, read_as: Any) -> None:
     """Lone surrogates become U+FFFD, and numbers beyond their bounds null."""
-    message = parse(f'{{"method":"x","params":{{"v":{written_as}}}}}', 16)
+    message = parse(f'{{"method":"x","params":{{"v":{written_as}}}}}', 16, 1_000)
     assert message == Notification("x", {"v": read_as})
 
 
 def test_what_is_not_utf_8_is_mended() -> None:
     """A byte that is not UTF-8 becomes U+FFFD."""
-    assert parse(b'{"method":"x","params":{"v":"\xff"}}', 16) == Notification("x", {"v": "�"})
+    assert parse(b'{"method":"x","params":{"v":"\xff"}}', 16, 1_000) == Notification(
+        "x", {"v": "�"}
+    )
 
 
 @pytest.mark.parametrize("levels", [17, 1000, 1_000_000])
 def test_nesting_is_bounded(levels: int) -> None:
     """A line that is nested too deeply is passed over."""
     with pytest.raises(ValueError, match="deep"):
-        parse(f'{{"method":"x","params":{{"v":{"[" * levels}{"]" * levels}}}}}', 16)
+        parse(f'{{"method":"x","params":{{"v":{"[" * levels}{"]" * levels}}}}}', 16, 10**7)
 
 
 async def test_answers_match_by_type(autojump_clock: MockClock) -> None:

@@ -179,6 +179,7 @@ async def test_a_handler_cannot_wait_for_itself(autojump_clock: MockClock) -> No
     """What waits for the agent's answer raises an error in an update handler of the session."""
     refused: list[str] = []
     turns: list[acp.Turn] = []
+    agents: list[acp.Agent] = []
 
     async def below(session: acp.Session, task: str) -> None:
         with pytest.raises(RuntimeError, match="its own session"):
@@ -192,11 +193,14 @@ async def test_a_handler_cannot_wait_for_itself(autojump_clock: MockClock) -> No
             await turns[0]
         with pytest.raises(RuntimeError):
             await turns[0].cancel()
+        with pytest.raises(RuntimeError):
+            await agents[0].new_session("/w")
         async with trio.open_nursery() as nursery:
             nursery.start_soon(below, session, "one")
             nursery.start_soon(below, session, "another")
 
     async with staged(on_update=handle) as stage:
+        agents.append(stage.agent)
         turns.append(stage.session.prompt("go"))
         id_ = await stage.actor.prompted()
         await stage.actor.say(said("a"), ended(id_))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arcp_trio.authority.approvals import ASK, ASKABLE, Approval, ApprovalNeeded
+from arcp_trio.authority.approvals import ASK, ASKABLE, Approval
 from arcp_trio.authority.authority import Authority
 from arcp_trio.authority.budget import Budget
 from arcp_trio.authority.ceiling import Ceiling
@@ -17,6 +17,7 @@ from arcp_trio.authority.lease import Lease
 from arcp_trio.authority.narrowing import narrowed
 from arcp_trio.authority.targets import forms
 from arcp_trio.wire.errors import (
+    ApprovalNeeded,
     BudgetExhausted,
     LeaseExpired,
     LeaseSubsetViolation,

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 
 from tests.cli.clients import Commands
 
-WAIT_SECONDS = 20.0
+WAIT_SECONDS = 60.0
 NOTHING: Mapping[str, str] = {}
 
 _TOKEN = re.compile(r"\x1b\[([0-9;]*)([A-Za-z])|[^\x1b]")

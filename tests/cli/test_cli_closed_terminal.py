@@ -19,7 +19,7 @@ from tests.cli.processes import ROOT
 
 pytestmark = pytest.mark.real_tcp
 
-WAIT_SECONDS = 20.0
+WAIT_SECONDS = 60.0
 
 
 @contextmanager

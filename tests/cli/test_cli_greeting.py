@@ -73,7 +73,7 @@ def test_five_lines_on_a_terminal(here: Commands) -> None:
             env=here.environment(),
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=60,
             check=False,
         )
         assert (tried.returncode, tried.stdout) == (0, '{"done":5}\n')

@@ -79,7 +79,7 @@ print(heavy & set(sys.modules), file=sys.stderr)
         check=False,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=60,
     )
     assert (done.returncode, done.stderr) == (0, "set()\n")
 

@@ -100,7 +100,7 @@ time.sleep(60)
 def test_the_last_resort_needs_no_reader(reader: str) -> None:
     """The last resort ends the process although standard error is closed or full."""
     command = [sys.executable, "-c", LAST_RESORT, reader]
-    ended = subprocess.run(command, cwd=ROOT, timeout=30, check=False)
+    ended = subprocess.run(command, cwd=ROOT, timeout=60, check=False)
     assert ended.returncode == 0
 
 

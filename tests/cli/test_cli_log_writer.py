@@ -15,7 +15,7 @@ import pytest
 from arcp_trio.cli.log_writer import LogWriter
 from tests.cli.processes import ROOT, peer
 
-WAIT_SECONDS = 20.0
+WAIT_SECONDS = 60.0
 
 
 class Stuck(io.StringIO):

@@ -168,7 +168,7 @@ def log_of(level: str, style: str, **environment: str) -> list[str]:
         env={"PYTHONPATH": str(ROOT), **environment},
         check=True,
         capture_output=True,
-        timeout=30,
+        timeout=60,
     )
     assert done.stdout == b""
     return done.stderr.decode().splitlines()

@@ -34,7 +34,7 @@ def test_it_comes_back(commands: Commands) -> None:
             assert process.stderr.readline() == LOST
             between.works = True
             assert process.stderr.readline() == "connected again\n"
-            out, err = process.communicate(timeout=30)
+            out, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (0, "")
     *events, last = [json.loads(line) for line in (first + out).splitlines()]
     assert [event["body"]["current"] for event in events] == list(range(1, 31))
@@ -78,7 +78,7 @@ def test_it_can_be_left_meanwhile(commands: Commands) -> None:
         while process.stderr.readline() != LOST:
             pass
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert out.startswith("job_")
     assert "the job's state is not known" in err
@@ -99,7 +99,7 @@ def test_the_runtime_starts_again(start: Starter, tmp_path: Path) -> None:
         first.process.wait()
         assert process.stderr.readline() == LOST
         start("serve", "--port", url.split(":")[2].partition("/")[0], *options).url()
-        out, _ = process.communicate(timeout=30)
+        out, _ = process.communicate(timeout=60)
     assert process.returncode == 1
     last = json.loads(out.splitlines()[-1])
     assert (last["code"], last["retryable"]) == ("INTERNAL_ERROR", True)
@@ -112,7 +112,7 @@ def test_the_runtime_is_shut_down(start: Starter, tmp_path: Path) -> None:
         assert process.stderr is not None
         process.stderr.readline()
         served.send_signal(signal.SIGTERM)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=60)
     assert process.returncode == 1
     assert err.endswith("the runtime was shut down; it may be submitted again\n")
 
@@ -126,7 +126,7 @@ def test_it_can_be_left_before_there_is_a_session(commands: Commands) -> None:
             with called:
                 assert called.recv(3) == b"GET"
                 process.send_signal(signal.SIGINT)
-                assert process.communicate(timeout=20) == ("", "")
+                assert process.communicate(timeout=60) == ("", "")
     assert process.returncode == 130
 
 
@@ -137,7 +137,7 @@ def test_it_can_be_left_before_the_acceptance(commands: Commands) -> None:
         with through.start("submit", "waiting", "--json") as process:
             assert between.kept_back.wait(20)
             process.send_signal(signal.SIGINT)
-            out, err = process.communicate(timeout=20)
+            out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (130, "")
     assert (
         err == "it is not known whether the job was submitted; arcp-trio jobs shows it if it was\n"
@@ -154,7 +154,7 @@ def test_short_commands_do_not_wait_long(commands: Commands) -> None:
             assert process.stdout is not None
             process.stdout.readline()
             between.fail()
-            _, err = process.communicate(timeout=25)
+            _, err = process.communicate(timeout=60)
     assert process.returncode == 3
     assert err.startswith("arcp-trio: the connection is lost for good: ")
     assert err.count("\n") == 1

@@ -79,6 +79,6 @@ def test_ctrl_c(tmp_path: Path) -> None:
     with speaking(["heartbeat"], say_nothing) as url:
         process = Commands(url, tmp_path).start("ping")
         with process:
-            _, err = process.communicate(timeout=20)
+            _, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (130, "")
     assert seen == ["session.ping", "session.close"]

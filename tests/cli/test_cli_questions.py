@@ -18,6 +18,7 @@ pytestmark = pytest.mark.real_tcp
 
 ASKERS = """
 import arcp_trio, trio
+from arcp_trio.wire.ids import new_id
 
 agents = arcp_trio.Agents()
 
@@ -36,6 +37,26 @@ async def busy(job):
         answer = await job.ask("Enough?")
         nursery.cancel_scope.cancel()
     return answer
+
+@agents.agent("careful")
+async def careful(job):
+    results = []
+    for path in job.input:
+        call = {"tool": "fs/write", "call_id": new_id("call_"), "args": {"path": path}}
+        await job.emit("tool_call", call)
+        try:
+            try:
+                job.authorize("fs.write", path)
+                result = {"decision": "allow"}
+            except arcp_trio.ApprovalNeeded:
+                ids = call["call_id"], call["tool"], call["args"]
+                await job.ask_approval(*ids, "fs.write", [path])
+                result = await job.decision(call["call_id"])
+        except arcp_trio.ArcpError as error:
+            result = error.details
+        await job.emit("tool_result", {"call_id": call["call_id"], "result": result})
+        results.append(result["decision"])
+    return results
 
 @agents.agent("pair")
 async def pair(job):
@@ -226,3 +247,70 @@ def test_a_refused_answer(asking: Commands) -> None:
     said = asking.refused(1, "answer", job_id, "perhaps")
     assert said == ("refused: INVALID_REQUEST: answer: expected one of 'yes', 'no'")
     assert asking.run("answer", job_id, "yes").code == 0
+
+
+ASK = "--ask=fs.write=/srv/**"
+PROMPT = "n  no\r\ny, j or n: "
+
+
+def careful(*paths: str) -> list[str]:
+    """Return the options for a job that wants to write these files."""
+    return ["careful", "--input", json.dumps(paths), ASK]
+
+
+def test_submit_asks_for_approvals(asking: Commands) -> None:
+    """A person sees what is asked for, and types y for once, j for the job, or n."""
+    paths = ["/srv/a", "/srv/b", "/srv/b", "/srv/c"]
+    with terminal(asking, "submit", *careful(*paths)) as on:
+        on.wait_for(PROMPT)
+        at = on.lines.index("approval: Allow fs.write of /srv/a?")
+        assert on.lines[at + 1] == '  fs/write {"path":"/srv/a"}'
+        assert on.lines[at + 2].startswith("  open until ")
+        assert on.lines[at + 3 :] == ["  y  once    j  for this job    n  no", "y, j or n:"]
+        on.type("perhaps\n")
+        for number, letter in enumerate(["y", "J", "n"], 2):
+            while on.raw.count(PROMPT) < number:
+                on.read_more()
+            on.type(f"{letter}\n")
+        assert on.end() == 0
+        assert on.lines[-2:] == ['["allow","allow","allow","deny"]', ""]
+
+
+def test_watch_asks_an_approver(asking: Commands) -> None:
+    """Where a job is watched by an approver, it is asked, too."""
+    job_id = asking.detached(*careful("/srv/a"))
+    with terminal(evolve(asking, token="eves"), "watch", job_id) as on:
+        on.wait_for(PROMPT)
+        on.type("n\n")
+        assert on.end() == 0
+        assert '"by":"eve"' in "".join(on.lines)
+
+
+def test_an_approval_from_elsewhere(asking: Commands) -> None:
+    """Without a terminal `submit` prints how to answer and goes on; `answer` has a scope."""
+    process = asking.start("submit", *careful("/srv/a", "/srv/a"))
+    assert process.stderr is not None
+    assert process.stdout is not None
+    lines: list[str] = []
+    while not lines or not lines[-1].endswith(" allow|deny answers it\n"):
+        lines.append(process.stderr.readline())
+        assert lines[-1], lines
+    job_id, question_id = lines[-1].split()[2:4]
+    assert "must be one of once, job" in asking.refused(
+        2, "answer", job_id, "allow", "--scope=ever"
+    )
+    said = asking.refused(1, "answer", job_id, question_id, "yes")
+    assert said == "refused: INVALID_REQUEST: answer: expected 'allow' or 'deny'"
+    done = asking.run("answer", job_id, "allow", "--scope", "job")
+    assert (done.code, done.err) == (0, "answered: Allow fs.write of /srv/a?\n")
+    assert process.wait(LIFETIME_SECONDS) == 0
+    assert process.stdout.read() == '["allow","allow"]\n'
+    process.stdout.close()
+    process.stderr.close()
+
+
+def test_what_ask_cannot_say(asking: Commands) -> None:
+    """--ask names one of four capabilities and a pattern."""
+    for item in ("fs.write", "model.use=m/*", "=x"):
+        said = asking.refused(2, "submit", "careful", "--ask", item)
+        assert said.startswith(f"--ask {item} is not CAP=PATTERN, such as fs.write=/srv/**; CAP is")

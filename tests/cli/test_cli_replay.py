@@ -107,7 +107,7 @@ def test_the_frames_of_a_session(
 
 
 def test_memos_follow_the_frames(capfd: pytest.CaptureFixture[str], data: str) -> None:
-    """With --memos, what the session's durable jobs remember is printed, one memo a line."""
+    """With --memos, what the jobs of the session remember is printed, one memo a line."""
     memo = Memo('["fetch",1]', "step", 2, b'{"done":7}')
     trio.run(_put, Path(data), KeepMemo("J", memo))
     code, out, _ = replay(capfd, "--data", data, "S", "--memos")
@@ -212,7 +212,7 @@ def test_a_reader_that_has_had_enough(data: str) -> None:
             check=False,
             stdout=pipe,
             stderr=subprocess.PIPE,
-            timeout=30,
+            timeout=60,
         )
     assert (done.returncode, done.stderr) == (0, b"")
 

@@ -197,7 +197,7 @@ def test_closed_standard_streams_become_no_socket(tmp_path: Path) -> None:
             open_files = Path(f"/proc/{process.pid}/fd")
             assert {(open_files / n).readlink() for n in "012"} == {Path(os.devnull)}
             process.send_signal(signal.SIGTERM)
-            assert process.wait(timeout=30) == 0
+            assert process.wait(timeout=60) == 0
         finally:
             process.kill()
 
@@ -223,7 +223,7 @@ def test_standard_error_may_be_closed(tmp_path: Path, monkeypatch: pytest.Monkey
                 assert session.answer["type"] == "session.welcome"
             for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGTERM):
                 process.send_signal(number)
-            assert process.wait(timeout=30) == 0
+            assert process.wait(timeout=60) == 0
         finally:
             process.kill()
 

@@ -55,7 +55,7 @@ def test_sigterm_ends_jobs_and_says_so(start: Starter) -> None:
 
 def page(url: str, path: str) -> tuple[int, str]:
     """Return the status and the text of a page on the port of a runtime."""
-    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=20)
+    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=60)
     with contextlib.closing(connection):
         connection.request("GET", path)
         response = connection.getresponse()

@@ -72,7 +72,7 @@ def test_it_comes_through_a_pipe(commands: Commands) -> None:
         assert process.stdout.readline() == "one\n"
         assert process.stdout.read(3) == "two"
         process.send_signal(signal.SIGINT)
-        out, _ = process.communicate(timeout=20)
+        out, _ = process.communicate(timeout=60)
     assert commands.run("cancel", out.strip()).code == 0
     assert commands.run(*typing("one\n", "\x1b[", "2Jtwo")).raw == b"one\n\x1b[2Jtwo"
 

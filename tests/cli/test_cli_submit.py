@@ -247,7 +247,7 @@ def test_a_reader_that_has_had_enough(commands: Commands) -> None:
         assert process.stderr is not None
         job_id = json.loads(process.stdout.readline())["job_id"]
         process.stdout.close()
-        assert process.wait(timeout=20) == 0
+        assert process.wait(timeout=60) == 0
         said = process.stderr.read()
     assert said == f"the job goes on; arcp-trio watch {job_id} shows it\n"
     commands.run("cancel", job_id)
@@ -260,7 +260,7 @@ def test_the_id_without_a_reader(commands: Commands) -> None:
         assert process.stderr is not None
         process.stdout.close()
         said = process.stderr.read()
-        assert process.wait(timeout=20) == 0
+        assert process.wait(timeout=60) == 0
     assert re.fullmatch(rf"the job goes on; arcp-trio watch {JOB_ID} shows it\n", said)
 
 
@@ -273,7 +273,7 @@ def test_a_signal_leaves_the_job_running(commands: Commands, number: int, code: 
             if "waiting: for you" in line:
                 break
         process.send_signal(number)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=60)
     assert process.returncode == code
     job_id = out.rstrip()
     assert re.fullmatch(JOB_ID, job_id)
@@ -292,7 +292,7 @@ def test_a_full_disk_is_one_line(commands: Commands) -> None:
             stderr=subprocess.PIPE,
             text=True,
             check=False,
-            timeout=30,
+            timeout=60,
         )
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == (

@@ -24,7 +24,7 @@ def test_detach_then_watch_then_cancel(commands: Commands) -> None:
         cancelled = commands.run("cancel", job_id, "--reason", "wrong input")
         assert (cancelled.code, cancelled.out) == (0, "")
         assert cancelled.err == f"{job_id} is being cancelled\n"
-        out, err = watching.communicate(timeout=20)
+        out, err = watching.communicate(timeout=60)
     assert (watching.returncode, out) == (4, "")
     assert err.splitlines()[-1] == (f"arcp-trio: {job_id} was stopped by alice: wrong input")
     listed = {entry["job_id"]: entry["status"] for entry in commands.run("jobs", "--json").objects}
@@ -146,7 +146,7 @@ def test_while_its_submitter_is_connected(commands: Commands) -> None:
         assert submitting.stderr is not None
         job_id = submitting.stderr.readline().split()[0]
         assert commands.run("cancel", job_id).code == 0
-        _, err = submitting.communicate(timeout=20)
+        _, err = submitting.communicate(timeout=60)
     assert submitting.returncode == 4
     assert f"{job_id} was stopped by alice\n" in err
 
@@ -157,7 +157,7 @@ def test_after_its_submitter_was_killed(commands: Commands) -> None:
         assert submitting.stdout is not None
         job_id = submitting.stdout.readline().partition('"job_id":"')[2].partition('"')[0]
         submitting.kill()
-        submitting.communicate(timeout=20)
+        submitting.communicate(timeout=60)
     assert commands.run("cancel", job_id).code == 0
     assert commands.run("watch", job_id).code == 4
 
@@ -169,7 +169,7 @@ def test_ctrl_c_leaves(commands: Commands) -> None:
         assert watching.stderr is not None
         watching.stderr.readline()
         watching.send_signal(signal.SIGINT)
-        out, _ = watching.communicate(timeout=20)
+        out, _ = watching.communicate(timeout=60)
     assert (watching.returncode, out) == (130, "")
     assert job_id in commands.run("jobs", "--status", "running").out
     commands.run("cancel", job_id)

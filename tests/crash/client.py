@@ -18,7 +18,7 @@ from tests.crash.process import Server, token_of
 
 FRAME_BYTES: Final = 4 * 1024 * 1024
 
-PATIENCE_SECONDS: Final = 30.0
+PATIENCE_SECONDS: Final = 60.0
 """The bound on every wait, on a machine that is busy with other things."""
 
 TOLD_OF_RESTART: Final = "the runtime restarted while the job was running"

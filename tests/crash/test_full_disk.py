@@ -18,7 +18,7 @@ pytestmark = pytest.mark.real_tcp
 
 STEPS: Final = 20
 
-RECOVERY_SECONDS: Final = 5.0
+RECOVERY_SECONDS: Final = 30.0
 
 
 def set_largest_file(process: int, size: int) -> None:

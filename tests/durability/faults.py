@@ -99,7 +99,7 @@ class _Faulty(sqlite3.Connection):
 async def passing_time(clock: MockClock, store: Store) -> AsyncGenerator[None, None]:
     """Let virtual time pass, but not while the store's threads are at work."""
     assert isinstance(store, SqliteStore)
-    limiters = store._writes.limiter, store._thread.limiter, store._checkpoints
+    limiters = store._thread.limiter, store._checkpoints
 
     async def go_on() -> None:
         while True:
@@ -109,7 +109,9 @@ async def passing_time(clock: MockClock, store: Store) -> AsyncGenerator[None, N
             for limiter in busy:
                 async with limiter:  # after the work that holds it
                     pass
-            if not busy and pause < math.inf:
+            if store._writes.waiting:
+                await store._writes.run(int)  # after what they wait for
+            elif not busy and pause < math.inf:
                 clock.jump(max(0, pause))
             elif not busy:
                 await trio.to_thread.run_sync(lambda: None)  # the file is being opened

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
@@ -21,7 +21,7 @@ TOKEN: Final = "the-token-of-alice"
 class Server:
     """A data folder and, while it runs, the process that serves it, always at one port."""
 
-    def __init__(self, folder: Path, agents: str) -> None:
+    def __init__(self, folder: Path, agents: Sequence[str]) -> None:
         self.port = 0
         self._folder = folder
         self._agents = agents
@@ -41,7 +41,7 @@ class Server:
     async def start(self, *, die_at: int = 0, behind: bool = False) -> None:
         """Start a process, which dies at this commit, and wait until it listens."""
         command = [sys.executable, "-m", "arcp_trio", "serve", "--port", str(self.port)]
-        command += ["--agents", self._agents, "--data", str(self._folder)]
+        command += [*self._agents, "--data", str(self._folder)]
         more = {"DIE_AT": str(die_at), "EFFECTS": str(self._folder / "effects")}
         if behind:
             more["DIE_BEHIND"] = "1"
@@ -84,11 +84,12 @@ class Server:
 
 
 @asynccontextmanager
-async def server_in(
-    folder: Path, agents: str = "tests.durable.killing_agents"
-) -> AsyncGenerator[Server]:
-    """Provide a server that the block starts; its process is gone after the block."""
-    server = Server(folder, agents)
+async def server_in(folder: Path, *agents: str) -> AsyncGenerator[Server]:
+    """Provide a server that the block starts; its process is gone after the block.
+
+    `agents` are options that say what it serves, by default the agents of the script.
+    """
+    server = Server(folder, agents or ("--agents", "tests.durable.killing_agents"))
     try:
         yield server
     finally:

@@ -223,7 +223,7 @@ async def test_a_durable_job_goes_on_beside_its_note(
 async def test_a_note_survives_a_kill(tmp_path: Path) -> None:
     """A real process is killed as soon as `keep` has returned, and the next one has the note."""
     with trio.fail_after(100):
-        async with server_in(tmp_path, "tests.durable.noting_agents") as server:
+        async with server_in(tmp_path, "--agents", "tests.durable.noting_agents") as server:
             await server.start()
             async with connect(server.url, token=TOKEN) as client:
                 killed = await client.submit("mortal", {"at": 1})

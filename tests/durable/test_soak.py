@@ -30,7 +30,7 @@ async def test_random_programs_under_random_signals(tmp_path: Path) -> None:
     """Nothing is lost, and nothing that was finished is done or told twice."""
     seed, done = random.randrange(1_000_000), list[str]()
     try:
-        async with server_in(tmp_path, "tests.durable.program_agents") as server:
+        async with server_in(tmp_path, "--agents", "tests.durable.program_agents") as server:
             await server.start()
             try:
                 async with trio.open_nursery() as nursery:

@@ -7,7 +7,7 @@ import trio
 from trio.testing import MockClock
 
 from arcp_trio.transport import accept, memory_streams
-from arcp_trio.transport.base import MessageTooBig, SharesPace
+from arcp_trio.transport.base import HasPings, MessageTooBig
 from arcp_trio.transport.frames import FIRST_FRAGMENTS, PING, MessageGauge
 from arcp_trio.transport.pace import BURST_SECONDS, PARTS_PER_SECOND, PartsPace
 from arcp_trio.transport.stream import FRAMES_A_TURN, FrameStream
@@ -79,7 +79,7 @@ async def test_connections_share_a_speed(autojump_clock: MockClock) -> None:
 
     async def send() -> None:
         async with open_raw() as (server, peer):
-            assert isinstance(server, SharesPace)
+            assert isinstance(server, HasPings)
             server.share_pace(pace)
             await peer.stream.send_all(BEGIN + GO_ON * count + frame(0x80, b"}"))
             assert await server.receive() == "{}"

@@ -192,5 +192,5 @@ def test_a_log_that_shows_the_address_is_enough(tmp_path: Path) -> None:
             if "accepting connections" in line:
                 break
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=20)
+        process.communicate(timeout=60)
     assert process.returncode == 0

@@ -162,7 +162,7 @@ async def test_another_implementation_speaks_through_tls(
             assert client.socket.version() == "TLSv1.3"  # type: ignore[attr-defined]
             client.send("hello")
             client.send("x" * 900)
-            return [client.recv(timeout=10), client.recv(timeout=10)]
+            return [client.recv(timeout=60), client.recv(timeout=60)]
 
     async with serving(host="127.0.0.1", ssl_context=context) as (runtime, port):
         assert await trio.to_thread.run_sync(talk, port) == ["hello", "x" * 900]

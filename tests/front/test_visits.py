@@ -28,7 +28,7 @@ AT_ONCE = 5
 """How many visits of each kind run at the same time."""
 STORE_THREADS = 6
 """The threads of a store: reader, writer and checkpoints, and one that is about to end."""
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 60.0
 
 
 async def silent(port: int) -> None:

@@ -23,6 +23,8 @@ async def test_a_context_tells_about_its_job(
 
     @runtime.agent("looking", version="7")
     async def looking(job: JobContext) -> Json:
+        assert (job.grace, job.limits.frame_bytes_out) == (30, Limits().frame_bytes_out)
+        assert job.sends_chunks
         return [job.id, job.agent, job.version, job.input, job.principal, job.trace_id]
 
     job = await peer.submit("looking@7", {"x": 1})

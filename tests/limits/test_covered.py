@@ -63,6 +63,9 @@ HIT_BY = {
     "jobs": "jobs/test_submit.py::test_jobs_past_a_limit_are_refused_until_one_ends",
     "agent_start_seconds": "proxies/acp/test_bounds.py::test_a_program_that_does_not_begin",
     "agent_line_bytes": "proxies/acp/test_bounds.py::test_a_line_has_a_bound",
+    "agent_file_bytes": "proxies/acp/test_files.py::test_files_without_end",
+    "terminals_per_job": "proxies/acp/test_terminals.py::test_many_commands",
+    "terminal_bytes": "proxies/acp/test_terminals.py::test_output_is_cut_at_a_character",
     "agent_requests": "proxies/acp/test_bounds.py::test_requests_by_the_thousand",
     "agent_threads": "jobs/test_outside.py::test_all_threads_together_are_bounded",
     "agent_threads_per_principal": (
@@ -94,6 +97,7 @@ HIT_BY = {
         "jobs/test_refused_delegations.py::test_a_child_that_is_refused_keeps_none_of_the_money"
     ),
     "questions_per_job": "questions/test_answering.py::test_what_a_job_asks_at_once_is_bounded",
+    "approval_seconds": "questions/test_approvals.py::test_nobody_decides",
     "question_bytes": "questions/test_answering.py::test_what_a_job_asks_at_once_is_bounded",
     "memo_bytes": "durable/test_limits.py::test_what_a_job_remembers_is_bounded",
     "memos_bytes": "durable/test_limits.py::test_what_a_job_remembers_is_bounded",

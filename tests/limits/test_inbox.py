@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from arcp_trio.front.serve import serve_stream
 from arcp_trio.testing import Peer
+from arcp_trio.transport import memory_streams
 from tests.inside import Inbox, inbox
+from tests.protocol.support import text_of
 from tests.sessions.support import Stage, open_stage
+from tests.stage import hello_payload
+from tests.transport.peers import PING, PONG, TEXT, RawPeer
 
 KB = 1_000
 FEW = [30 * KB] * 100
@@ -94,3 +100,25 @@ async def test_submits_that_take_time_count_until_they_are_answered(
         for _ in sizes:
             await peer.expect("session.error", code="AGENT_NOT_AVAILABLE")
         assert inbox(stage.runtime, peer.session_id) == Inbox(waiting=0, held_bytes=0)
+
+
+async def test_pings_of_the_websocket_do_not_wait_for_room(autojump_clock: MockClock) -> None:
+    """A WebSocket's ping is answered while the frame before it waits for room in the inbox."""
+    async with open_stage(inbox_items=1) as stage:
+        go_on = hold_up(stage, "owner")
+        near, far = memory_streams()
+        serve = partial(serve_stream, stage.runtime, near, "raw", private=True)
+        stage.runtime.start_connection(serve, "raw")
+        peer = RawPeer(far)
+        await peer.shake_hands()
+        await peer.send(TEXT, text_of("session.hello", hello_payload()).encode())
+        assert (await peer.receive())[0] == TEXT
+        for n in range(5):
+            cancel = text_of("job.cancel", {"job_id": f"job_{n}"})
+            await peer.send(TEXT, cancel.encode())
+        await wait_all_tasks_blocked()
+        await peer.send(PING, b"anybody there?")
+        assert await peer.receive() == (PONG, b"anybody there?")
+        go_on.set()
+        for _ in range(5):
+            assert (await peer.receive())[0] == TEXT

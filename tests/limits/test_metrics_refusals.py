@@ -168,6 +168,8 @@ KNOWN = {
         "waiting_submits",
         "stored_bytes",
         "abandoned",
+        "waiting",
+        "suspended",
     ),
     *(*CODES, "other", "+Inf", *(f"{bound:g}" for bound in COMMIT_SECONDS)),
 }

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import trio
 
 from arcp_trio.transport import TransportClosed
+from arcp_trio.transport.base import SendsAtOnce
 
 
 def line(room: float = math.inf) -> tuple[Line, Line]:
@@ -28,17 +29,17 @@ class _Way:
         self.changed = trio.lowlevel.ParkingLot()
 
 
-class Line:
+class Line(SendsAtOnce):
     """One end of a line."""
 
     peer = "line"
     private = True
+    writing_since: float | None = None
 
     def __init__(self, outgoing: _Way, incoming: _Way) -> None:
         self._outgoing = outgoing
         self._incoming = incoming
         self._rest: list[bytes] = []
-        self.writing_since: float | None = None
 
     @property
     def unread(self) -> int:

@@ -10,7 +10,16 @@ import time
 
 import trio
 
-from arcp_trio import Agents, ArcpError, BudgetExhausted, InvalidInput, JobContext, JobError, Json
+from arcp_trio import (
+    Agents,
+    ApprovalNeeded,
+    ArcpError,
+    BudgetExhausted,
+    InvalidInput,
+    JobContext,
+    JobError,
+    Json,
+)
 
 agents = Agents()
 
@@ -58,6 +67,28 @@ async def curious(job: JobContext) -> Json:
         return {"answer": await job.ask(**job.input)}
     except ArcpError as error:
         return {"code": error.code}
+
+
+@agents.agent("careful")
+async def careful(job: JobContext) -> list[Json]:
+    """Write the files that the input names, if the lease allows it or a person does."""
+    decisions: list[Json] = []
+    for number, path in enumerate(job.input):
+        call_id, args = f"write-{number}", {"path": path}
+        await job.emit("tool_call", {"tool": "write", "call_id": call_id, "args": args})
+        try:
+            try:
+                job.authorize("fs.write", path)
+                told: Json = {"decision": "allow"}
+            except ApprovalNeeded:
+                await job.ask_approval(call_id, "write", args, "fs.write", [path])
+                told = await job.decision(call_id)
+            await job.emit("tool_result", {"call_id": call_id, "result": {**told, "bytes": 1}})
+        except ArcpError as error:
+            told = {"decision": error.code}
+            await job.emit("tool_result", {"call_id": call_id, "error": error.payload()})
+        decisions.append(told["decision"])
+    return decisions
 
 
 @agents.agent("counter")

@@ -40,7 +40,7 @@ PROGRAMS = (
         "crash",
         "failing",
     ),
-    *("spender", "boss", "curious"),
+    *("spender", "boss", "curious", "careful"),
 )
 MODES = (
     "spends",

@@ -65,3 +65,33 @@ async def test_a_cancelled_job_of_a_program_that_asks() -> None:
         await handle.cancel()
         with pytest.raises(JobCancelled):
             await handle.result()
+
+
+async def test_approvals_of_a_program() -> None:
+    """The job asks for what its program may only do if a person agrees, and tells who it was."""
+    async with connected() as client:
+        seen: list[Question] = []
+        answers = [("allow", "once"), ("deny", "once"), ("allow", "job")]
+
+        @client.on_question
+        async def decide(asked: Question) -> None:
+            seen.append(asked)
+            answer, scope = answers[len(seen) - 1]
+            await asked.answer(answer, scope="job" if scope == "job" else None, reason="so")
+
+        lease = {"x-vendor.arcp-trio.ask.fs.write": ["/ws/**"]}
+        paths = ["/ws/a", "/ws/a", "/ws/a", "/ws/a", "/etc/a"]
+        handle = await client.submit("careful", paths, lease=lease)
+        events = await events_of(handle)
+        denied = "PERMISSION_DENIED"
+        assert await handle.result() == ["allow", denied, "allow", "allow", denied]
+    assert [(each.kind, each.targets, each.tool) for each in seen] == [
+        ("approval", ["/ws/a"], "write")
+    ] * 3
+    asking = ["tool_call", "status", "x-vendor.arcp-trio.question", "tool_result"]
+    assert [kind for kind, _ in events] == asking * 3 + ["tool_call", "tool_result"] * 2
+    results = [body for kind, body in events if kind == "tool_result"]
+    decided = {"decision": "allow", "by": "alice", "reason": "so"}
+    assert results[0]["result"] == {**decided, "bytes": 1}
+    assert results[1]["error"]["details"] == {**decided, "decision": "deny"}
+    assert results[3]["result"]["decision"] == "allow"

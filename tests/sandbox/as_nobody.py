@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 from pathlib import Path
 
@@ -27,4 +28,10 @@ if os.getuid() == 0:
     os.setgroups([])
     os.setresgid(NOBODY, NOBODY, NOBODY)
     os.setresuid(NOBODY, NOBODY, NOBODY)
-main()
+# A Python that root has for itself cannot be started again, as entering a network needs.
+found = [each for each in (sys.executable, "/usr/bin/python3") if os.access(each, os.X_OK)]
+if found:
+    sys.executable = found[0]
+    main()
+else:
+    print("no Python for nobody")  # noqa: T201

@@ -7,8 +7,8 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-import attrs
 import pytest
+from msgspec.structs import replace
 
 from arcp_trio import InternalError, Runtime, SqliteStore, StaticTokens
 from arcp_trio.store.interface import Store
@@ -38,7 +38,7 @@ async def test_a_job_is_read_as_it_was_started_and_ended(store: Store, feeder: F
     store.put(StartJob("J", 5.0))
     await store.flushed()
     begun = await store.job("J")
-    assert begun == attrs.evolve(job_row(), status=Status.RUNNING, started_at=5.0)
+    assert begun == replace(job_row(), status=Status.RUNNING, started_at=5.0)
     store.put(
         FinishJob(
             "J",
@@ -52,7 +52,7 @@ async def test_a_job_is_read_as_it_was_started_and_ended(store: Store, feeder: F
     )
     await store.flushed()
     ended = await store.job("J")
-    assert ended == attrs.evolve(
+    assert ended == replace(
         begun,
         status=Status.ERROR,
         finished_at=9.0,

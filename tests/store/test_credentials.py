@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import attrs
+from msgspec.structs import replace
 
 from arcp_trio.store.interface import Store
 from arcp_trio.store.memory import MemoryStore
@@ -48,7 +48,7 @@ async def test_a_row_stays_until_it_is_gone(store: Store) -> None:
     store.put(KeepCredentials([one, two], [INTENT.row_id]))
     assert await kept(store) == [one, two]
     for state in (CredentialState.REVOKING, CredentialState.UNREVOCABLE):
-        one = attrs.evolve(one, state=state)
+        one = replace(one, state=state)
         store.put(KeepCredentials([one]))
         assert await kept(store) == [one, two]
     store.put(KeepCredentials(gone=[one.row_id]))

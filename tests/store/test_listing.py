@@ -9,6 +9,7 @@ import pytest
 import trio
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from arcp_trio.store.interface import Store
 from arcp_trio.store.job_query import JobQuery
@@ -27,7 +28,7 @@ def accept(
     agent: str = "a@1.0.0",
 ) -> JobRow:
     """Accept a job."""
-    row = attrs.evolve(job_row(job_id), created_at=created_at, principal=principal, agent=agent)
+    row = replace(job_row(job_id), created_at=created_at, principal=principal, agent=agent)
     feeder.accept(row)
     return row
 
@@ -58,7 +59,7 @@ async def test_one_sees_ones_own_jobs(store: Store, feeder: Feeder) -> None:
 async def test_a_page_is_bounded_in_bytes(store: Store, feeder: Feeder) -> None:
     """A page ends with the first job that exceeds its size."""
     for place, size in enumerate([10, 600, 600, 600, 10]):
-        row = attrs.evolve(job_row(f"J{place}"), created_at=float(place), accepted=b"x" * size)
+        row = replace(job_row(f"J{place}"), created_at=float(place), accepted=b"x" * size)
         feeder.accept(row)
     for size, page in (
         (0, ["J4"]),
@@ -180,7 +181,7 @@ def test_pages_are_stable(
                 row = accept(feeder, job_id, created_at, principal=principal, agent=agent)
                 if started:
                     store.put(StartJob(job_id, 1.0))
-                    row = attrs.evolve(row, status=Status.RUNNING)
+                    row = replace(row, status=Status.RUNNING)
                 rows[job_id] = row
 
         def order(row: JobRow) -> tuple[float, str]:

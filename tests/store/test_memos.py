@@ -6,8 +6,8 @@ import gzip
 from collections.abc import Sequence
 from pathlib import Path
 
-import attrs
 import pytest
+from msgspec.structs import replace
 
 from arcp_trio.store.interface import Store
 from arcp_trio.store.job_query import JobQuery
@@ -101,7 +101,7 @@ async def test_what_it_takes_to_call_an_agent_again(store: Store, feeder: Feeder
     store.put(KeepRun("J", 3, 2))
     await store.put(KeepSpent("J", b'{"USD":"1"}')).committed()
     ((job_id, (found, extent)),) = (await store.recover()).durable.items()
-    now = attrs.evolve(DURABILITY, run=3, fruitless_runs=2, spent=b'{"USD":"1"}')
+    now = replace(DURABILITY, run=3, fruitless_runs=2, spent=b'{"USD":"1"}')
     assert (job_id, found, extent.first) == ("J", now, 0)
     await store.put(end()).committed()
     assert not (await store.recover()).durable

@@ -10,7 +10,7 @@ import trio
 from arcp_trio.store.sqlite import _write_thread
 from arcp_trio.store.sqlite._write_thread import WriteThread
 
-GUARD_SECONDS = 20.0
+GUARD_SECONDS = 60.0
 """A wait that lasts so long shows a defect."""
 
 
@@ -33,7 +33,7 @@ async def test_loop_stands_still_until_let_go(
 ) -> None:
     """Nothing else runs in the loop until the thread lets it go on; then everything does."""
     monkeypatch.setattr(_write_thread, "STANDSTILL_SECONDS", GUARD_SECONDS)
-    thread, token = WriteThread(), trio.lowlevel.current_trio_token()
+    token = trio.lowlevel.current_trio_token()
 
     def act() -> int:
         before = len(passes)
@@ -44,20 +44,33 @@ async def test_loop_stands_still_until_let_go(
         trio.from_thread.run_sync(passes.append, None, trio_token=token)
         return during
 
-    assert await thread.run(act) == 0
+    with (thread := WriteThread()):
+        assert await thread.run(act) == 0
 
 
 async def test_loop_goes_on_by_itself() -> None:
     """A thread that takes long holds the loop up for a moment only."""
     goes_on = threading.Event()
-    async with trio.open_nursery() as nursery:
 
-        @nursery.start_soon
-        async def _let_act_end() -> None:
-            await trio.lowlevel.checkpoint()
-            goes_on.set()
+    async def let_act_end() -> None:
+        await trio.lowlevel.checkpoint()
+        goes_on.set()
 
-        assert await WriteThread().run(lambda: goes_on.wait(GUARD_SECONDS))
+    with (thread := WriteThread()):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(let_act_end)
+            assert await thread.run(lambda: goes_on.wait(GUARD_SECONDS))
+
+
+async def test_calls_are_made_in_one_thread() -> None:
+    """What several tasks want to be called is called one after the other, in the same thread."""
+    made: list[str] = []
+
+    with (thread := WriteThread()):
+        async with trio.open_nursery() as nursery:
+            for _ in range(10):
+                nursery.start_soon(thread.run, lambda: made.append(threading.current_thread().name))
+    assert made == ["store writer"] * 10
 
 
 async def test_errors_and_cancels() -> None:
@@ -67,19 +80,31 @@ async def test_errors_and_cancels() -> None:
     def fail() -> None:
         raise ValueError("no room")
 
-    with pytest.raises(ValueError, match="no room"):
-        await thread.run(fail)
-    with trio.move_on_after(0) as scope:
-        await thread.run(done.set)
-    assert scope.cancelled_caught
-    assert not done.is_set()
-
     def cancelled_meanwhile() -> None:
         trio.from_thread.run_sync(scope.cancel, trio_token=token)
         done.set()
 
     token = trio.lowlevel.current_trio_token()
-    with trio.CancelScope() as scope:
-        await thread.run(cancelled_meanwhile)
-    assert done.is_set()
-    assert await thread.run(lambda: 7) == 7
+    with thread:
+        with pytest.raises(ValueError, match="no room"):
+            await thread.run(fail)
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await thread.run(done.set)
+        assert scope.cancelled_caught
+        assert not done.is_set()
+        with trio.CancelScope() as scope:
+            await thread.run(cancelled_meanwhile)
+        assert done.is_set()
+        assert await thread.run(lambda: 7) == 7
+
+
+async def test_the_thread_ends_with_its_block() -> None:
+    """No thread is left after the block, which may be entered again."""
+    thread = WriteThread()
+    before = threading.active_count()
+    for _ in range(2):
+        with thread:
+            await thread.run(int)
+            assert threading.active_count() == before + 1
+        assert threading.active_count() == before

@@ -10,6 +10,7 @@ import trio
 
 from arcp_trio.front.request import read_head
 from arcp_trio.transport import Transport, TransportClosed, accept, connect, memory_streams
+from arcp_trio.transport.base import HasPings
 
 TEXT, BINARY, CLOSE, PING, PONG = 0x81, 0x82, 0x88, 0x89, 0x8A
 
@@ -47,6 +48,12 @@ def chop(data: bytes, cuts: list[int]) -> list[bytes]:
     """Cut `data` into pieces, at places that any numbers stand for."""
     edges = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})
     return [data[start:end] for start, end in pairwise(edges)]
+
+
+def read_on(server: Transport) -> None:
+    """Have a server's transport read although nobody receives."""
+    assert isinstance(server, HasPings)
+    server.read_on()
 
 
 class RawPeer:

@@ -11,7 +11,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from arcp_trio.transport import Transport, TransportClosed, connect, memory_streams
 from arcp_trio.transport.base import SendsAtOnce
-from tests.transport.peers import answer
+from tests.transport.peers import answer, read_on
 
 
 @asynccontextmanager
@@ -48,6 +48,7 @@ async def _open(kind: str) -> AsyncGenerator[tuple[SendsAtOnce, Transport]]:
 
 
 async def _talk_until_it_fails(server: SendsAtOnce, client: Transport) -> None:
+    read_on(server)
     await client.close()
     while True:
         if server.sends_at_once:

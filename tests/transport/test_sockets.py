@@ -44,7 +44,7 @@ def read_all(port: int, expected: int) -> tuple[list[str], int, int | None]:
         for n in range(expected):
             if n % 50 == 0:
                 pongs.append(client.ping())
-            message = client.recv(timeout=10)
+            message = client.recv(timeout=60)
             assert isinstance(message, str)
             messages.append(message)
         client.send("enough")

@@ -30,7 +30,8 @@ import sys, time, trio
 from arcp_trio.transport.starting import start
 
 async def main():
-    process = await start(["sleep", "1000"])
+    process = await start(["sh", "-c", "echo runs; exec sleep 1000"])
+    await process.stdout.receive_some()  # from here on it is tied to this one
     print(process.pid, flush=True)
     await trio.sleep_forever()
 

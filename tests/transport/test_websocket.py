@@ -18,6 +18,7 @@ from tests.transport.peers import (
     frame,
     open_pair,
     open_raw,
+    read_on,
     request,
 )
 
@@ -110,6 +111,7 @@ async def test_a_text_in_many_fragments() -> None:
     text = "fragmenté" * 100
     data = text.encode()
     async with open_raw() as (server, peer):
+        read_on(server)  # else nobody reads before the first `receive`
         await peer.send(0x01)
         for at in range(len(data)):
             await peer.send(0x00, data[at : at + 1])
@@ -133,6 +135,7 @@ async def test_bytes_read_before_are_the_beginning(cut: int) -> None:
     async with accept(near, key="a key", received=data[:cut], max_bytes=100, peer="raw") as server:
         assert (await peer.read_head()).startswith(b"HTTP/1.1 101 ")
         assert await server.receive() == "hello"
+        read_on(server)
         assert await peer.receive() == (PONG, b"?")
         assert await server.receive() == "again"
 

@@ -22,6 +22,7 @@ from tests.transport.peers import (
     frame,
     open_pair,
     open_raw,
+    read_on,
 )
 
 
@@ -44,6 +45,7 @@ async def test_the_close_code_reaches_the_other_side(
     """The peer gets the close code and the reason, and then neither side can send."""
     async with open_pair() as (server, client):
         first, second = (server, client) if by_server else (client, server)
+        read_on(server)
         await first.send([b"last words"])
         await first.close(1001, "going away")
         assert await second.receive() == "last words"

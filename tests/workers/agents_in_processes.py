@@ -54,6 +54,9 @@ async def on_trio(job: JobContext) -> Json:
     job.authorize("net.fetch", "https://example.com/a")
     await job.keep({"n": 1})
     assert await job.kept(job.id) == {"n": 1}
+    assert job.grace > 0
+    assert job.limits.jobs > 0
+    assert job.sends_chunks
     child = await job.delegate("echo", "to the child")
     return [text, await child.result(), str(job.budget["USD"])]
 

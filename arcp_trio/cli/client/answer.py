@@ -21,7 +21,7 @@ def run(options: AnswerOptions) -> int:
 async def _answer(options: AnswerOptions, interrupts: Interrupts) -> int:
     async with connected(options, interrupts) as client:
         question = await _find(client, options.job_id, options.question_id)
-        await question.answer(typed_answer(question, options.value))
+        await question.answer(typed_answer(question, options.value), scope=options.scope)
         if options.json:
             ids = {"job_id": question.job_id, "question_id": question.question_id}
             await stdout().write(json_line({"type": "x-vendor.arcp-trio.answered", **ids}))

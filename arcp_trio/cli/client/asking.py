@@ -7,12 +7,14 @@ from typing import Final
 import trio
 
 from arcp_trio import InvalidRequest, Question
+from arcp_trio.cli.client.approving import CHOICES, PROMPT, approval_lines, decide
 from arcp_trio.cli.client.screen import Screen
 from arcp_trio.cli.errors import PROGRAM, plainly
 from arcp_trio.cli.text import safe_line, safe_lines
 from arcp_trio.wire import json
 from arcp_trio.wire.errors import ArcpError, JobNotFound
 from arcp_trio.wire.json import JsonValue, dumps
+from arcp_trio.wire.questions import ALLOW, APPROVAL, DENY
 
 _SETTLE_SECONDS: Final = 0.1
 """How long a question waits to be shown: what came before may bring its answer with it."""
@@ -27,11 +29,13 @@ class Asking:
     async def ask(self, question: Question) -> None:
         """Show a question and, on a terminal, pass on what is typed until it is a valid answer."""
         await trio.sleep(_SETTLE_SECONDS)
-        lines = question_lines(question)
+        lines, prompt = question_lines(question), "answer: "
         if not self._screen.can_ask:
             await self._screen.add([*lines, _how_to_answer(question)])
             return
-        while (typed := await self._screen.prompt(lines, "answer: ")) is not None:
+        if question.kind == APPROVAL:
+            lines, prompt = [*lines, CHOICES], PROMPT
+        while (typed := await self._screen.prompt(lines, prompt)) is not None:
             if typed and await self._is_settled(question, typed):
                 return
         await self._screen.add([_how_to_answer(question)])
@@ -39,6 +43,8 @@ class Asking:
     async def _is_settled(self, question: Question, typed: str) -> bool:
         """Answer, and return whether there is nothing more to ask."""
         try:
+            if question.kind == APPROVAL:
+                return await decide(question, typed)
             await question.answer(typed_answer(question, _chosen(question, typed)))
         except InvalidRequest as error:
             fault = plainly(error.message, within="$.payload.answer")
@@ -53,6 +59,8 @@ class Asking:
 
 def question_lines(question: Question) -> list[str]:
     """Return the lines that tell what is asked, safe for a terminal."""
+    if question.kind == APPROVAL:
+        return approval_lines(question)
     meant = "" if question.to is None else f" for {safe_line(question.to)}"
     first, *others = safe_lines(question.prompt)
     lines = [f"question{meant}: {first}", *(f"  {line}" for line in others)]
@@ -85,4 +93,5 @@ def _chosen(question: Question, typed: str) -> str:
 
 def _how_to_answer(question: Question) -> str:
     ids = safe_line(f"{question.job_id} {question.question_id}")
-    return f"{PROGRAM} answer {ids} VALUE answers it"
+    value = f"{ALLOW}|{DENY}" if question.kind == APPROVAL else "VALUE"
+    return f"{PROGRAM} answer {ids} {value} answers it"

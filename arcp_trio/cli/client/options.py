@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal
 
 import attrs
 
@@ -62,8 +62,23 @@ class SubmitOptions(OutputOptions):
         "input of the agent; @FILE reads a file, - reads standard input",
         default=None,
     )
+    prompt: str | None = option(
+        TEXT, "TEXT", "input of a coding agent, in place of --input", default=None
+    )
+    cwd: str | None = option(
+        TEXT, "DIR", "folder that a coding agent works in; its lease needs fs.read", default=None
+    )
+    session: str | None = option(
+        TEXT, "JOB_ID", "earlier job of a coding agent, whose conversation goes on", default=None
+    )
     lease: tuple[str, ...] = repeatable(
         TEXT, "CAP=PATTERN", "what the job may do, such as tool.call=search.*", default=()
+    )
+    ask: tuple[str, ...] = repeatable(
+        TEXT,
+        "CAP=PATTERN",
+        "what the job may do if a person agrees, such as fs.write=/srv/**",
+        default=(),
     )
     budget: tuple[str, ...] = repeatable(
         TEXT, "CUR:AMOUNT", "what the job may spend, such as USD:5", default=()
@@ -77,6 +92,7 @@ class SubmitOptions(OutputOptions):
     max_runtime: int | None = option(
         WHOLE_SECONDS, "SEC", "time until the job is ended as timed_out", default=None
     )
+    contained: bool = switch("end the job at once unless a sandbox holds its agent to the lease")
     detach: bool = switch("print the job's id and leave")
 
 
@@ -119,7 +135,10 @@ class AnswerOptions(OutputOptions):
     question_id: str | None = optional_argument(
         "QUESTION_ID", "id of the question, if the job asks several"
     )
-    value: str = argument("VALUE", "the answer: JSON, or a text")
+    value: str = argument("VALUE", "the answer: JSON, or a text; allow or deny for an approval")
+    scope: Literal["once", "job"] | None = option(
+        one_of(("once", "job")), "SCOPE", "of an approval: once, or for the whole job", default=None
+    )
 
 
 @attrs.frozen(kw_only=True)

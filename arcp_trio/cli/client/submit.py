@@ -3,38 +3,29 @@
 from __future__ import annotations
 
 import os
-import shlex
-import sys
 from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 from difflib import get_close_matches
 from functools import partial
-from pathlib import Path
-from typing import Final
 
 import trio
 
 from arcp_trio import Client, JobHandle
+from arcp_trio.authority.approvals import ASK, ASKABLE
 from arcp_trio.authority.lease import CAPABILITIES, is_capability
 from arcp_trio.cli.client.connecting import connected
 from arcp_trio.cli.client.display import make_display
 from arcp_trio.cli.client.follow import follow
+from arcp_trio.cli.client.job_input import input_of
 from arcp_trio.cli.client.leaving import CANCEL_REASON, Leaving, print_how_to_watch, print_unknown
 from arcp_trio.cli.client.options import SubmitOptions
 from arcp_trio.cli.client.output import STDOUT, json_line
 from arcp_trio.cli.client.runner import refused, run_client
 from arcp_trio.cli.client.signals import Interrupts
-from arcp_trio.cli.errors import CommandError, ExitCode, plainly, reason
-from arcp_trio.wire import json
-from arcp_trio.wire.errors import AgentNotAvailable, InvalidRequest
-from arcp_trio.wire.json import JsonValue, dumps
+from arcp_trio.cli.errors import CommandError, ExitCode
+from arcp_trio.wire.errors import AgentNotAvailable
 from arcp_trio.wire.lease_request import lease_request
-
-_STRUCTURED: Final = ("{", "[", '"')
-_NO_JSON: Final = ("not valid JSON", "number is not finite")
-_QUOTES: Final = """; JSON has double quotes, which a shell leaves alone in '{"n": 3}'"""
-_LONG: Final = 80
-"""Characters of an --input from which on an error does not repeat it."""
+from arcp_trio.wire.rules import SANDBOX
 
 
 def run(options: SubmitOptions) -> int:
@@ -56,13 +47,13 @@ class _JobToSubmit:
         Raises:
             CommandError: a part is malformed, or cannot be read.
         """
-        self._lease = parse_lease(options.lease)
+        self._lease = parse_lease([*options.lease, *lease_items(options.ask)])
         self._budget = parse_budget(options.budget)
         try:
             lease_request(self._lease, self._budget)
         except ValueError as error:
             raise CommandError(f"--budget and --lease: {error}; give it once") from error
-        self._input = read_input(options.input)
+        self._input = input_of(options)
         self._asked = False
         """Whether a signal came while the runtime was asked for the job, and had not answered."""
         self._job: JobHandle | None = None
@@ -72,6 +63,9 @@ class _JobToSubmit:
         """Submit the job, and show it unless --detach is given."""
         async with connected(options, interrupts, patience=None) as client:
             self._job = job = await self._submit(client, options)
+            if options.contained and SANDBOX not in job.lease_constraints:
+                await job.cancel(CANCEL_REASON)
+                raise CommandError("--contained: this runtime does not know sandboxes")
             if options.detach:
                 return ExitCode.SUCCESS
             display = make_display(as_json=options.json)
@@ -92,6 +86,7 @@ class _JobToSubmit:
                 expires_in=options.expires_in,
                 idempotency_key=options.key,
                 max_runtime=options.max_runtime,
+                contained=options.contained,
             )
         except trio.Cancelled:
             self._asked = True
@@ -123,59 +118,6 @@ class _JobToSubmit:
 # -- the parts of a submission
 
 
-def read_input(given: str | None) -> JsonValue:
-    """Return the agent's input: JSON, or what is in a file or on standard input.
-
-    Raises:
-        CommandError: it cannot be read, or is not JSON.
-    """
-    if given is None:
-        return None
-    where, text = "--input", given
-    if given == "-":
-        where = "standard input"
-        text = _decoded(sys.stdin.buffer.read(), where)
-    elif given.startswith("@"):
-        where = given[1:]
-        if not where:
-            raise CommandError("--input @ names no file; write @FILE")
-        try:
-            text = _decoded(Path(where).read_bytes(), where)
-        except OSError as error:
-            raise CommandError(f"cannot read the input {where}: {reason(error)}") from error
-    try:
-        return json.loads(text)
-    except InvalidRequest as error:
-        fault = plainly(error.message)
-        if text is given and not text.startswith(_STRUCTURED) and fault.startswith(_NO_JSON):
-            raise CommandError(_not_json(text)) from error
-        bare = text is given and '"' not in text and fault.startswith(_NO_JSON)
-        hint = _QUOTES if bare else ""
-        raise CommandError(f"{where} cannot be sent: {fault}{hint}") from error
-
-
-def _not_json(text: str) -> str:
-    """Return what to type in place of an --input that seems to be meant as text."""
-    if len(text) > _LONG:
-        return """--input is not JSON; text needs quotes of its own: --input '"text"'"""
-    if Path(text).is_file():
-        return (
-            f"--input {text} is not JSON; to send what is in the file, write {_option(f'@{text}')}"
-        )
-    return f"--input {text} is not JSON; to send text, write {_option(dumps(text).decode())}"
-
-
-def _option(value: str) -> str:
-    return f"--input {shlex.quote(value)}"
-
-
-def _decoded(data: bytes, where: str) -> str:
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        raise CommandError(f"{where} is not UTF-8 text") from error
-
-
 def parse_lease(given: Sequence[str]) -> dict[str, list[str]]:
     """Return the patterns of each capability from items `CAP=PATTERN`.
 
@@ -195,6 +137,22 @@ def parse_lease(given: Sequence[str]) -> dict[str, list[str]]:
             )
         grants.setdefault(capability, []).append(pattern)
     return grants
+
+
+def lease_items(asks: Sequence[str]) -> list[str]:
+    """Return the items of a lease for what may be asked for.
+
+    Raises:
+        CommandError: an item is malformed, or nobody can be asked for its capability.
+    """
+    for text in asks:
+        capability, equals, pattern = text.partition("=")
+        if not (capability in ASKABLE and equals and pattern):
+            raise CommandError(
+                f"--ask {text} is not CAP=PATTERN, such as fs.write=/srv/**; CAP is one of"
+                f" {', '.join(ASKABLE)}"
+            )
+    return [f"{ASK}{text}" for text in asks]
 
 
 def parse_budget(given: Sequence[str]) -> dict[str, str]:

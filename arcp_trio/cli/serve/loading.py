@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 import importlib
+import os
 import shlex
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path, PurePath
 from types import ModuleType
 from typing import Final, cast
 
+from arcp_trio.authority.grants import parse_grant
+from arcp_trio.authority.patterns import URLS
 from arcp_trio.cli.errors import CommandError, one_line
 from arcp_trio.cli.serve.demo import demo_agents
 from arcp_trio.cli.serve.options import ServeOptions
 from arcp_trio.cli.serve.places import place_in_own_code, shown_path
+from arcp_trio.proxies.acp.agent import acp_agent
 from arcp_trio.proxies.stdio import stdio_agent
 from arcp_trio.runtime.job.agents import DEFAULT_VERSION, AgentFunction, Agents
+from arcp_trio.sandbox.containment import Mode, NoSandbox
 from arcp_trio.wire.agent_ref import parse_agent_ref
 from arcp_trio.wire.errors import InvalidRequest
 
 DEFAULT_REGISTRY: Final = "agents"
 
+_FORM: Final = "NAME[@VERSION]=MODULE:FUNCTION, or =stdio:COMMAND, or =acp:COMMAND"
 _STDIO: Final = "stdio"
+_ACP: Final = "acp"
+_DATA: Final = "agents"
+"""The folder in the data folder that is for agents."""
 _NO_REGISTRY: Final = "; write agents = arcp_trio.Agents() in it, and @agents.agent(…) above each"
 
 
@@ -56,20 +66,27 @@ def named_agents(options: ServeOptions) -> list[Agents]:
             registries = [registry.in_processes() for registry in registries]
         except TypeError as error:
             raise CommandError(f"--workers: {error}") from error
-    return [*map(_one_agent, options.agent), *registries]
+    return [*(_one_agent(text, options) for text in options.agent), *registries]
 
 
-def _one_agent(text: str) -> Agents:
+def _one_agent(text: str, options: ServeOptions) -> Agents:
     where = f"--agent {text}"
     name, equals, target = text.partition("=")
     kind, colon, rest = target.partition(":")
     if not (equals and kind and colon and rest):
-        raise CommandError(f"{where}: write NAME[@VERSION]=MODULE:FUNCTION, or =stdio:COMMAND")
+        raise CommandError(
+            f"{where}: write NAME[@VERSION]=MODULE:FUNCTION, =stdio:COMMAND or =acp:COMMAND"
+        )
     try:
         ref = parse_agent_ref(name)
     except InvalidRequest as error:
         raise CommandError(f"{where}: {error.message}") from error
-    function = _program(where, rest) if kind == _STDIO else _function(where, kind, rest)
+    if kind == _STDIO:
+        function = stdio_agent(_words(where, rest))
+    elif kind == _ACP:
+        function = _acp_agent(_words(where, rest), options)
+    else:
+        function = _function(where, kind, rest)
     agents = Agents()
     try:
         agents.agent(ref.name, version=ref.version or DEFAULT_VERSION)(function)
@@ -82,7 +99,41 @@ def _function(where: str, module_name: str, name: str) -> AgentFunction:
     return cast("AgentFunction", _attribute(where, _module(where, module_name), name))
 
 
-def _program(where: str, command: str) -> AgentFunction:
+def _acp_agent(words: Sequence[str], options: ServeOptions) -> AgentFunction:
+    if options.agent_home is not None and not Path(options.agent_home).is_dir():
+        raise CommandError(f"--agent-home {options.agent_home}: there is no such folder")
+    for path in options.sandbox_read:
+        if not Path(path).exists():
+            raise CommandError(f"--sandbox-read {path}: there is no such file")
+    for url in options.sandbox_net:
+        try:
+            parse_grant(URLS, url)
+        except ValueError as error:
+            raise CommandError(f"--sandbox-net {url}: {error}") from error
+    try:
+        return acp_agent(
+            words,
+            environment=dict(map(_variable, options.agent_env)),
+            sandbox=cast("Mode", options.sandbox),
+            data=None if options.memory else Path(options.data, _DATA).absolute(),
+            home=options.agent_home and Path(options.agent_home).absolute(),
+            read=[Path(path).absolute() for path in options.sandbox_read],
+            net=options.sandbox_net,
+        )
+    except NoSandbox as error:
+        raise CommandError(f"--sandbox {options.sandbox}: {error}") from error
+
+
+def _variable(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or (not equals and name not in os.environ):
+        raise CommandError(
+            f"--agent-env {text}: write NAME=VALUE, or NAME of a variable that is set"
+        )
+    return name, value if equals else os.environ[name]
+
+
+def _words(where: str, command: str) -> list[str]:
     try:
         words = shlex.split(command)
     except ValueError as error:
@@ -90,7 +141,7 @@ def _program(where: str, command: str) -> AgentFunction:
     if not words or shutil.which(words[0]) is None:
         program = repr(words[0]) if words else "the command"
         raise CommandError(f"{where}: {program} is not a program that can be run")
-    return stdio_agent(words)
+    return words
 
 
 def _registry(text: str) -> Agents:

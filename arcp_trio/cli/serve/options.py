@@ -94,8 +94,39 @@ class ServeOptions:
     agent: tuple[str, ...] = repeatable(
         TEXT,
         "NAME[@VERSION]=TARGET",
-        "an agent to serve: MODULE:FUNCTION, or stdio:COMMAND, a program started for each job",
+        "an agent to serve: MODULE:FUNCTION, or a program started for each job, which speaks ARCP, "
+        "stdio:COMMAND, or ACP as coding agents do, acp:COMMAND",
         default=(),
+    )
+    sandbox: str = option(
+        one_of(("auto", "require", "off")),
+        "MODE",
+        "contain agents that are acp:COMMAND by bubblewrap: auto if possible, require always",
+        default="auto",
+    )
+    sandbox_read: tuple[str, ...] = repeatable(
+        TEXT,
+        "PATH",
+        "a file or folder that contained agents may read beside their lease",
+        default=(),
+    )
+    sandbox_net: tuple[str, ...] = repeatable(
+        TEXT,
+        "URL",
+        "what contained agents may reach beside their lease, such as 'https://api.example/**'",
+        default=(),
+    )
+    agent_env: tuple[str, ...] = repeatable(
+        TEXT,
+        "NAME[=VALUE]",
+        "a variable for agents that are acp:COMMAND; without a value that of serve",
+        default=(),
+    )
+    agent_home: str | None = option(
+        TEXT,
+        "DIR",
+        "HOME of all agents that are acp:COMMAND (contained ones have one for each principal)",
+        default=None,
     )
     agents: tuple[str, ...] = repeatable(
         TEXT,

@@ -37,7 +37,11 @@ class Calls:
         cut = fitted(args, self._room)
         self._open.add(call_id)
         body = {"tool": tool[:MOST_NAME], "call_id": call_id, "args": cut.value, **cut.note}
-        await self._job.emit("tool_call", body)
+        try:
+            await self._job.emit("tool_call", body)
+        except ArcpError:  # it was not told
+            self._open.remove(call_id)
+            raise
         return call_id
 
     async def end(self, call_id: str, result: JsonValue, *, truncated: bool = False) -> None:

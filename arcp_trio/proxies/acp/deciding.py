@@ -1,18 +1,42 @@
-"""What an agent asks for, decided by the lease of its job."""
+"""What an agent asks for, decided by the lease of its job, or by a person if the lease says so.
+
+A request is decided in one step, where it stands among what the agent tells. What takes time goes
+on in a task beside the turn: a person's decision, a file, a command. What a request has come to is
+told before the agent is answered.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
 
 from arcp_trio import acp
+from arcp_trio.acp.errors import CANCELLED, INTERNAL_ERROR, INVALID_PARAMS, NOT_FOUND
 from arcp_trio.proxies.acp.calls import Calls
+from arcp_trio.proxies.acp.files import Files
+from arcp_trio.proxies.acp.fitting import MOST_NAME
+from arcp_trio.proxies.acp.named import Need, needed_for_call, tool_of
+from arcp_trio.proxies.acp.operation import Clearance, Operation
+from arcp_trio.proxies.acp.terminals import AgentTerminal, Terminals
 from arcp_trio.proxies.acp.workplace import Workplace
 from arcp_trio.runtime.limits import Limits
-from arcp_trio.wire.errors import PermissionDenied
+from arcp_trio.wire.errors import (
+    ApprovalNeeded,
+    ArcpError,
+    InternalError,
+    JobCancelled,
+    PermissionDenied,
+    clip,
+)
+from arcp_trio.wire.json import JsonObject, JsonValue, text_in
+from arcp_trio.wire.questions import ALLOW, DENY
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from arcp_trio.runtime.job.context import JobContext
 
 
@@ -31,22 +55,181 @@ class Requests:
         self._calls = calls
         self._nursery = nursery
         self._place = place
-        self._limits = limits
+        self._files = Files(job, calls, place, limits)
+        self._terminals = Terminals(job, calls, place, limits)
+        self._open: set[acp.Request] = set()
+        """The requests that have a task."""
+        self._changed = trio.lowlevel.ParkingLot()
         self._closed = False
 
     async def take(self, request: acp.Request) -> None:
         """Decide a request, and answer it at once or later."""
         if self._closed:
-            request.give_up()
+            _cancel(request)
             return
-        refusal = PermissionDenied(f"PERMISSION_DENIED: the lease does not allow {request.method}")
-        call_id = await self._calls.begin(request.method, {})
-        await self._calls.fail(call_id, refusal)
-        if isinstance(request, acp.PermissionRequest):
-            request.refuse()
-        else:
-            request.fail(-32603, refusal.message)
+        try:
+            match request:
+                case acp.PermissionRequest():
+                    await self._decide(request, self._permission(request))
+                case acp.FileRequest():
+                    await self._decide(request, self._files.operation(request))
+                case _ if request.method == "terminal/create":
+                    await self._decide(request, self._terminals.operation(request))
+                case _:
+                    self._serve(request)
+        except ValueError as error:
+            request.fail(INVALID_PARAMS, str(error))
 
     async def close(self) -> None:
-        """Answer what is open, and refuse what still comes: the job is ending."""
+        """End what is open, and refuse what still comes: the turn is over, or the job is ending."""
         self._closed = True
+        for request in self._open:
+            request.life.cancel(reason="the turn is over")
+        self._terminals.kill_all()
+        while self._open:
+            await self._changed.park()
+
+    # -- deciding
+
+    async def _decide(self, request: acp.Request, operation: Operation) -> None:
+        call_id = await self._calls.begin(request.method, operation.args)
+        try:
+            asked = self._to_be_asked(operation.needs)
+            if operation.obstacle is not None:
+                raise operation.obstacle
+            if asked is not None:
+                await self._job.ask_approval(
+                    call_id, request.method, operation.args, asked.capability, asked.targets
+                )
+        except ArcpError as error:
+            await self._refuse(request, call_id, error)
+            return
+        if asked is None and operation.at_once:
+            await operation.perform(Clearance(call_id))
+        else:
+            finish = partial(self._finish, is_asked=asked is not None)
+            self._start(request, partial(finish, request, call_id, operation))
+
+    def _to_be_asked(self, needs: Sequence[Need]) -> Need | None:
+        """Return what people have to be asked for; None if the lease allows all.
+
+        Raises:
+            ArcpError: the lease does not allow it, whatever people say.
+        """
+        asked: list[Need] = []
+        for need in needs:
+            targets: list[str] = []
+            for target in need.targets:
+                try:
+                    self._job.authorize(need.capability, target)
+                except ApprovalNeeded:
+                    targets.append(target)
+            if targets:
+                asked.append(Need(need.capability, targets))
+        if len(asked) > 1:
+            both = " and ".join(need.capability for need in asked)
+            raise PermissionDenied(f"{both} both need an approval, and one call can ask for one")
+        return asked[0] if asked else None
+
+    async def _finish(
+        self, request: acp.Request, call_id: str, operation: Operation, *, is_asked: bool
+    ) -> None:
+        try:
+            decision = await self._decision(request, call_id) if is_asked else {}
+            await operation.perform(Clearance(call_id, decision))
+        except ArcpError as error:
+            await self._refuse(request, call_id, error)
+        except OSError as error:
+            code = NOT_FOUND if isinstance(error, FileNotFoundError) else INTERNAL_ERROR
+            told = InternalError(f"{clip(str(error.filename))}: {error.strerror}")
+            await self._refuse(request, call_id, told, code)
+
+    async def _decision(self, request: acp.Request, call_id: str) -> Mapping[str, JsonValue]:
+        with request.life:
+            return await self._job.decision(call_id)
+        by = "agent" if request.taken_back else "end"
+        raise JobCancelled("nobody has decided", details={"decision": DENY, "by": by})
+
+    async def _refuse(
+        self, request: acp.Request, call_id: str, error: ArcpError, code: int = INTERNAL_ERROR
+    ) -> None:
+        await self._calls.fail(call_id, error)
+        if self._closed:
+            _cancel(request)
+        elif isinstance(request, acp.PermissionRequest):
+            request.refuse()
+        else:
+            request.fail(code, f"{error.code}: {error.message}")
+
+    # -- permission
+
+    def _permission(self, request: acp.PermissionRequest) -> Operation:
+        call = request.tool.raw
+        args: JsonObject = {"tool": tool_of(call)[:MOST_NAME]}
+        for name, key in (("call_id", "toolCallId"), ("title", "title")):
+            if (text := text_in(call.get(key))) is not None:
+                args[name] = clip(text, MOST_NAME)
+        needs: Sequence[Need] = ()
+        obstacle = None
+        try:
+            needs = [needed_for_call(call, self._place.cwd)]
+        except PermissionDenied as error:
+            obstacle = error
+        if request.option("allow_once") is None:
+            obstacle = PermissionDenied("the agent does not offer to be allowed this once")
+        return Operation(
+            args=args,
+            needs=needs,
+            perform=partial(self._allow, request),
+            at_once=True,
+            obstacle=obstacle,
+        )
+
+    async def _allow(self, request: acp.PermissionRequest, cleared: Clearance) -> None:
+        await self._calls.end(cleared.call_id, {"decision": ALLOW, **cleared.decision})
+        request.allow_once()
+
+    # -- commands that were started
+
+    def _serve(self, request: acp.Request) -> None:
+        terminal = self._terminals.find(text_in(request.params.get("terminalId")))
+        if terminal is None:
+            request.fail(NOT_FOUND, "there is no such terminal")
+            return
+        match request.method:
+            case "terminal/output":
+                request.answer(terminal.output())
+            case "terminal/wait_for_exit":
+                self._start(request, partial(_wait_for_exit, request, terminal))
+            case "terminal/kill":
+                terminal.kill()
+                request.answer({})
+            case _:
+                self._terminals.release(terminal)
+                request.answer({})
+
+    def _start(self, request: acp.Request, work: Callable[[], Awaitable[None]]) -> None:
+        self._open.add(request)
+        self._nursery.start_soon(self._run, request, work, name=f"request: {request.method}")
+
+    async def _run(self, request: acp.Request, work: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await work()
+        finally:
+            self._open.remove(request)
+            self._changed.unpark_all()
+
+
+async def _wait_for_exit(request: acp.Request, terminal: AgentTerminal) -> None:
+    with request.life:
+        await terminal.over.wait()
+        request.answer(terminal.exit)
+    if request.life.cancelled_caught:
+        _cancel(request)
+
+
+def _cancel(request: acp.Request) -> None:
+    if isinstance(request, acp.PermissionRequest):
+        request.cancel()
+    else:
+        request.fail(CANCELLED, "cancelled")

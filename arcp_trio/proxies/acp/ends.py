@@ -31,6 +31,8 @@ def end_of_agent(agent: str, failure: Exception) -> ArcpError:
             words = clip(failure.message, MOST_WORDS)
             details = {"code": failure.code}
             return InternalError(f"agent {agent} answered with an error: {words}", details=details)
+        case acp.Unsupported():
+            return InternalError(f"agent {agent}: it neither resumes sessions nor loads them")
         case acp.VersionMismatch():
             return AgentNotAvailable(f"agent {agent} speaks another version of ACP")
         case OSError():

@@ -8,12 +8,12 @@ from typing import Final, TypeAlias
 
 from arcp_trio import acp
 from arcp_trio.proxies.acp.calls import Calls
-from arcp_trio.proxies.acp.costs import SessionCosts
+from arcp_trio.proxies.acp.conversation import AgentConversation
 from arcp_trio.proxies.acp.fitting import MOST_NAME, fitted_text, room
 from arcp_trio.proxies.acp.result import SpokenResult, pieces
 from arcp_trio.proxies.acp.tool_calls import AgentToolCalls
 from arcp_trio.runtime.job.context import JobContext
-from arcp_trio.wire.errors import BudgetExhausted, clip
+from arcp_trio.wire.errors import BudgetExhausted, InternalError, clip
 from arcp_trio.wire.events import InvalidEvent
 from arcp_trio.wire.json import JsonObject, is_list, object_in, text_in
 
@@ -40,12 +40,12 @@ Ready: TypeAlias = Callable[[], Item | None]
 class UpdateEvents:
     """Tells the updates of one job's agent."""
 
-    def __init__(self, job: JobContext, calls: Calls, costs: SessionCosts) -> None:
+    def __init__(self, job: JobContext, calls: Calls, conversation: AgentConversation) -> None:
         self.result: Final = SpokenResult(job)
         self._job = job
         self._room: Final = room(job.limits)
         self._tool_calls: Final = AgentToolCalls(job, calls)
-        self._costs: Final = costs
+        self._conversation: Final = conversation
         self._passed_over: set[str] = set()
 
     async def take(self, update: acp.Update, ready: Ready) -> Item | None:
@@ -62,6 +62,10 @@ class UpdateEvents:
             await self._tell(update)
         except (ValueError, InvalidEvent) as error:
             await self._pass_over(update.kind, str(error))
+        except InternalError as error:
+            if "limit" not in error.details:
+                raise
+            await self._pass_over(update.kind, error.message)
         return None
 
     async def _tell(self, update: acp.Update) -> None:
@@ -125,8 +129,9 @@ class UpdateEvents:
             await self._job.metric("acp.context.used", usage.used, "tokens", dimensions)
         if usage.cost is not None:
             amount, currency = usage.cost
-            more = self._costs.increase(amount, currency[:MOST_NAME])
+            more = self._conversation.costs.increase(amount, currency[:MOST_NAME])
             if more:
+                await self._conversation.keep()
                 left = self._job.budget.get(currency)
                 await self._job.metric("cost.inference", more, currency[:MOST_NAME])
                 if left is not None and left <= 0:

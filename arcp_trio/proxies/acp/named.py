@@ -55,7 +55,8 @@ _RUNS_OTHERS: Final = frozenset(
     | {"setsid", "stdbuf", "su", "sudo", "time", "timeout", "unshare", "watch", "xargs"}
 )
 """Programs that run whatever their arguments say."""
-_SHELL: Final = "terminal/sh"
+SHELL: Final = "terminal/sh"
+"""The name in the lease of every command that may run others."""
 _ORDINARY: Final = frozenset("%+,-./:=@_")
 """Characters of a program's name that are not letters or digits and mean nothing to a shell."""
 
@@ -84,7 +85,7 @@ def needed_for_call(call: JsonObject, cwd: str) -> Need:
     """
     kind = call.get("kind")
     if isinstance(kind, str) and kind in _OF_PATHS:
-        paths = _distinct(_absolute(path, cwd) for path in _paths(call))
+        paths = _distinct(absolute(path, cwd) for path in _paths(call))
         if paths:
             return Need(_OF_PATHS[kind], paths)
     if kind == "fetch":
@@ -98,7 +99,7 @@ def needed_for_command(words: Sequence[str]) -> Need:
     """Return what has to be allowed for a program with its arguments in a terminal."""
     name = words[0].rpartition("/")[2]
     unclear = needs_shell(words[0]) or not name or runs_others(words[0])
-    return Need("tool.call", (_SHELL if unclear else f"terminal/{name}",))
+    return Need("tool.call", (SHELL if unclear else f"terminal/{name}",))
 
 
 def needs_shell(command: str) -> bool:
@@ -125,7 +126,7 @@ def _distinct(named: Iterable[str]) -> Sequence[str]:
     return first
 
 
-def _absolute(path: str, cwd: str) -> str:
+def absolute(path: str, cwd: str) -> str:
     """Return an absolute path, or, of what is not a path for everybody, what no lease allows."""
     if path.startswith(("/", "~")) or "://" in path:
         return path

@@ -19,11 +19,11 @@ class OutsideItems:
     after the turn is the job's only while somebody waits for it.
     """
 
-    def __init__(self, take: Callable[[Item], Awaitable[object]]) -> None:
+    def __init__(self, take: Callable[[Item], Awaitable[object]], *, replays: bool) -> None:
+        """Make an empty one; with `replays`, what comes before the turn is not of this job."""
         self.turn: acp.Turn | None = None
         """The turn, once it has begun."""
-        self.keeping = True
-        """Whether what comes before the session is open is the job's, and not a replay."""
+        self._replays = replays
         self._take = take
         self._early: deque[Item] = deque()
         self._is_open = False
@@ -35,10 +35,12 @@ class OutsideItems:
         del session
         if self.turn is not None and self.turn.ended:
             await self._put_late(item)
+        elif self._replays:
+            _leave(item)
         elif self._is_open:
             await self._early_told.wait()
             await self._take(item)
-        elif self.keeping:
+        else:
             self._early.append(item)  # bounded by what the library keeps of a new session
 
     async def tell_early(self) -> None:
@@ -59,5 +61,9 @@ class OutsideItems:
         try:
             await self._late_in.send(item)
         except trio.BrokenResourceError:
-            if isinstance(item, acp.Request):
-                item.give_up()
+            _leave(item)
+
+
+def _leave(item: Item) -> None:
+    if isinstance(item, acp.Request):
+        item.give_up()

@@ -10,6 +10,7 @@ import attrs
 from arcp_trio import acp
 from arcp_trio.proxies.acp.calls import Calls
 from arcp_trio.proxies.acp.fitting import MOST_NAME, Fitted, fitted, room
+from arcp_trio.proxies.acp.named import tool_of
 from arcp_trio.runtime.job.context import JobContext
 from arcp_trio.wire.errors import InternalError, JobCancelled
 from arcp_trio.wire.json import JsonObject, JsonValue, is_list, is_object, text_in
@@ -21,19 +22,10 @@ MOST_OPEN: Final = 1_000
 MOST_KEPT_BYTES: Final = 16 * 1024 * 1024
 """What is kept of calls that have not ended, for their results."""
 
-_KINDS: Final = frozenset(
-    {"read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode"}
-)
 _SHOWN: Final = ("title", "kind", "name", "status", "content", "locations", "rawInput", "rawOutput")
 _WORDS: Final = ("text", "message", "error", "content")
 """The fields of a result in which its words are."""
 _LARGE: Final = ("content", "rawInput", "rawOutput")
-
-
-def tool_name(call: JsonObject) -> str:
-    """Return the name of the tool of a call: its own, or one made of its kind."""
-    name, kind = text_in(call.get("name")), call.get("kind")
-    return name[:MOST_NAME] if name else f"acp/{kind if kind in _KINDS else 'other'}"
 
 
 @attrs.define(eq=False)
@@ -91,7 +83,7 @@ class AgentToolCalls:
         call = self._open[call_id] = _OpenToolCall(call_id)
         self._keep(call, raw)
         args = raw.get("rawInput") or {"title": (text_in(raw.get("title")) or "")[:MOST_NAME]}
-        await self._calls.begin(tool_name(raw), args, call_id)
+        await self._calls.begin(tool_of(raw), args, call_id)
         await self._end_if_over(call)
 
     async def _change(self, call: _OpenToolCall, raw: JsonObject) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import tempfile
 import weakref
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -17,16 +17,18 @@ import attrs
 import trio
 
 from arcp_trio.acp.spawning import own_environment
+from arcp_trio.authority.approvals import ASK
 from arcp_trio.authority.lease import Lease
-from arcp_trio.authority.patterns import FILES
+from arcp_trio.authority.patterns import FILES, URLS, Pattern
+from arcp_trio.authority.sites import at_and_below
 from arcp_trio.sandbox.containment import Containment
+from arcp_trio.sandbox.network.network import Network
+from arcp_trio.sandbox.network.reach import Reach
 from arcp_trio.transport.starting import Start
 from arcp_trio.wire.errors import PermissionDenied
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.job.context import JobContext
-
-_CLEAN_UP_SECONDS: Final = 10.0
 
 
 @attrs.frozen(kw_only=True)
@@ -37,7 +39,17 @@ class Workplace:
     environment: Mapping[str, str]
     start: Start
     """Starts them, in a sandbox if they are contained."""
-    contained: bool
+    network: Network | None
+    """What the contained ones reach."""
+
+    @property
+    def contained(self) -> bool:
+        """Whether the operating system holds them to the job's lease."""
+        return self.network is not None
+
+    def serving(self) -> AbstractAsyncContextManager[None]:
+        """Return the block in which the network of what is started here is served."""
+        return nullcontext() if self.network is None else self.network.serving()
 
 
 class Workplaces:
@@ -50,6 +62,7 @@ class Workplaces:
         added: Mapping[str, str],
         data: Path | None,
         home: str | None,
+        net: Sequence[Pattern],
     ) -> None:
         """Contain jobs, or not.
 
@@ -59,11 +72,18 @@ class Workplaces:
             data: where contained jobs have their homes, one for each agent and principal; without
                 it, in a temporary folder that goes with this process.
             home: the only home, in place of those.
+            net: what contained jobs can reach beside what is leased to them.
         """
         self._containment: Final = containment
         self._added: Final = added
         self._data = data
         self._home: Final = home
+        self._net: Final = net
+
+    @property
+    def contained(self) -> bool:
+        """Whether what is started in them is contained."""
+        return self._containment.reason is None
 
     async def of(self, job: JobContext, cwd: str, *, own_folder: bool) -> Workplace:
         """Return the workplace of a job.
@@ -76,11 +96,10 @@ class Workplaces:
         Raises:
             OSError: the job's home cannot be made.
         """
-        contained = self._containment.reason is None
         own = [cwd] if own_folder else []
         environment = own_environment()
         home = self._home
-        if contained:
+        if self.contained:
             # A link on the way to the folder is not in the sandbox.
             cwd = await trio.to_thread.run_sync(os.path.realpath, cwd)
             if home is None:
@@ -89,12 +108,26 @@ class Workplaces:
         if home is not None:
             environment["HOME"] = home
         patterns = {name: cast("list[str]", each) for name, each in job.lease.items()}
-        lease = Lease.read({name: patterns[name] for name in FILES if name in patterns})
+        outside = {*FILES, URLS, f"{ASK}{URLS}"}
+        lease = Lease.read({name: patterns[name] for name in patterns if name in outside})
+        network = Network(self._reach(job, lease)) if self.contained else None
         return Workplace(
             cwd=cwd,
             environment={**environment, **self._added},
-            start=self._containment.starter(lease, job.reserved, own),
-            contained=contained,
+            start=self._containment.starter(lease, job.reserved, own, network),
+            network=network,
+        )
+
+    def _reach(self, job: JobContext, lease: Lease) -> Reach:
+        def added() -> Sequence[Pattern]:
+            endpoints = [each.endpoint for each in job.credentials]
+            return [*self._net, *(pattern for url in endpoints for pattern in at_and_below(url))]
+
+        return Reach(
+            lease=lease,
+            authorize=partial(job.authorize, URLS),
+            added=added,
+            approved=partial(job.approved, URLS),
         )
 
     def _make_home(self, agent: str, principal: str) -> str:
@@ -107,28 +140,12 @@ class Workplaces:
         return str(home)
 
 
-@asynccontextmanager
-async def folder(job: JobContext, cwd: str | None) -> AsyncGenerator[str, None]:
-    """Give the block the folder that a job asks for, or an empty one for as long as it lasts.
+async def check_folder(job: JobContext, cwd: str) -> None:
+    """Return if an agent may work in a folder.
 
     Raises:
-        LeaseExpired, BudgetExhausted, PermissionDenied: the lease does not allow that folder.
+        LeaseExpired, BudgetExhausted, PermissionDenied: the lease does not allow it.
     """
-    if cwd is not None:
-        await _check(job, cwd)
-        yield cwd
-        return
-    path = await trio.to_thread.run_sync(partial(tempfile.mkdtemp, prefix="acp-"))
-    try:
-        yield path
-    finally:
-        with trio.move_on_after(_CLEAN_UP_SECONDS, shield=True):
-            await trio.to_thread.run_sync(
-                partial(rmtree, path, ignore_errors=True), abandon_on_cancel=True
-            )
-
-
-async def _check(job: JobContext, cwd: str) -> None:
     job.authorize("fs.read", cwd)
     real = await trio.to_thread.run_sync(os.path.realpath, cwd)
     job.authorize("fs.read", real)

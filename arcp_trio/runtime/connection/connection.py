@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from arcp_trio.runtime.connection.heartbeat import Heartbeats
+    from arcp_trio.runtime.connection.welcomes import Welcomes
     from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.session.attachment import Attachment
     from arcp_trio.runtime.session.session import Session
@@ -47,6 +48,7 @@ class Connection:
         core: Core,
         sessions: Sessions,
         heartbeats: Heartbeats,
+        welcomes: Welcomes,
         transport: Transport,
         welcomed: Callable[[], None] | None = None,
     ) -> None:
@@ -57,7 +59,7 @@ class Connection:
         self._welcomed = welcomed
         self._closing = Closing()
         self._reader = Reader(transport, core.limits, core.long_steps)
-        self._handshake = Handshake(core, sessions, transport, self._closing)
+        self._handshake = Handshake(core, sessions, welcomes, transport, self._closing)
         self._attached: tuple[Session, Attachment] | None = None
         """The session it has now."""
         self._session_id: str | None = None

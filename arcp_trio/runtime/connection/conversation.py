@@ -15,7 +15,7 @@ from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.runtime.metrics import Failure
 from arcp_trio.runtime.notices import frame, refusal
 from arcp_trio.runtime.session.clerk import Request
-from arcp_trio.transport.base import MessageTooBig, SharesPace, TransportClosed
+from arcp_trio.transport.base import HasPings, MessageTooBig, TransportClosed
 from arcp_trio.transport.close_codes import CloseCode
 from arcp_trio.wire.errors import HeartbeatLost
 from arcp_trio.wire.features import Feature
@@ -52,8 +52,9 @@ class Conversation:
         self._reader = reader
         self._session = opened.session
         self._usage = core.usages.of(opened.session.principal)
-        if isinstance(transport, SharesPace):
-            transport.share_pace(self._usage.parts_pace)
+        self._with_pings = transport if isinstance(transport, HasPings) else None
+        if self._with_pings is not None:
+            self._with_pings.share_pace(self._usage.parts_pace)
         self._attachment = opened.attachment
         self._closing = opened.attachment.closing
         self._fresh = opened.fresh
@@ -109,6 +110,7 @@ class Conversation:
         """Count a frame, and wait as long as `messages_per_second` asks for after it."""
         pause = self._usage.count_message(received.size)
         if pause > 0:
+            self._read_on()
             with self._heartbeat.not_listening():
                 await trio.sleep(pause)
 
@@ -142,10 +144,17 @@ class Conversation:
                 request = Request(
                     self._attachment, received.id, received.trace, message, received.size
                 )
+                if not self._session.inbox.has_room(request.size):
+                    self._read_on()
                 with self._heartbeat.not_listening():
                     await self._session.command(request)
                 return not isinstance(message, Close)
         return True
+
+    def _read_on(self) -> None:
+        """Have the transport's pings answered while no frame is received."""
+        if self._with_pings is not None:
+            self._with_pings.read_on()
 
     async def _pong(self, ping: Ping) -> None:
         received_at = rfc3339(self._core.clock.now())

@@ -10,35 +10,31 @@ import trio
 
 from arcp_trio.runtime.access import address_of
 from arcp_trio.runtime.limits import limit_hit
-from arcp_trio.runtime.notices import frame, store_trouble
+from arcp_trio.runtime.notices import store_trouble
 from arcp_trio.runtime.session.attachment import Attachment
 from arcp_trio.runtime.session.resuming import Resume, cannot_resume, check_resume
 from arcp_trio.runtime.session.unsent import Unsent
 from arcp_trio.store.errors import StoreError
+from arcp_trio.transport.base import HasPings, Transport
 from arcp_trio.wire.dialects import Dialect, named, recognise
 from arcp_trio.wire.envelope import Envelope
 from arcp_trio.wire.errors import ArcpError, InternalError, Unauthenticated
-from arcp_trio.wire.features import ALL_FEATURES, CLIENT_FEATURES, SUPPORTED, Feature, negotiate
+from arcp_trio.wire.features import negotiate
 from arcp_trio.wire.ids import resume_token, token_digest
 from arcp_trio.wire.messages import (
     Auth,
     Hello,
-    PeerInfo,
-    RuntimeCapabilities,
     SessionResume,
-    Welcome,
     parse,
 )
-from arcp_trio.wire.payloads import to_json
-from arcp_trio.wire.timestamps import rfc3339
 
 if TYPE_CHECKING:
+    from arcp_trio.runtime.connection.welcomes import Welcomes
     from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.farewell import Closing
     from arcp_trio.runtime.session.session import Session
     from arcp_trio.runtime.session.sessions import Sessions
     from arcp_trio.store.interface import Replay
-    from arcp_trio.transport.base import Transport
 
 FREE_MISTAKES: Final = 5
 """Wrong tokens of an address in a minute that are answered at once."""
@@ -69,12 +65,18 @@ class Handshake:
     """Finds the session that a connection's client asks for; used again for an exchange."""
 
     def __init__(
-        self, core: Core, sessions: Sessions, transport: Transport, closing: Closing
+        self,
+        core: Core,
+        sessions: Sessions,
+        welcomes: Welcomes,
+        transport: Transport,
+        closing: Closing,
     ) -> None:
         self.principal: str | None = None
         """The principal of the last hello on this connection."""
         self._core = core
         self._sessions = sessions
+        self._welcomes = welcomes
         self._transport = transport
         self._closing = closing
 
@@ -100,7 +102,7 @@ class Handshake:
             case Hello():
                 dialect = recognise(first)
                 self.principal = principal = await self._authenticate(message.auth)
-                features = negotiate(message.features, self._offered())
+                features = negotiate(message.features, self._offered)
                 if message.resumption is None:
                     return await self._create(principal, features, dialect)
                 return await self._resume(message.resumption, principal, features, dialect)
@@ -178,6 +180,9 @@ class Handshake:
         features: frozenset[str] | None,
         dialect: Dialect | None,
     ) -> Opened:
+        # A frame that comes before the new token is sent does not show that the client has it.
+        if isinstance(self._transport, HasPings):
+            self._transport.read_on()
         digest = token_digest(resume.resume_token)
         # Clients that give no bearer token have one turn together until their session is known.
         reads = self._core.store.for_principal(principal or "", urgent=True)
@@ -219,7 +224,7 @@ class Handshake:
             digest=digest,
             after_seq=resume.last_event_seq,
             features=features,
-            offered=self._offered(),
+            offered=self._offered,
         )
         await session.command(attempt)
         await attempt.done.wait()
@@ -233,43 +238,13 @@ class Handshake:
             after_seq=resume.last_event_seq,
         )
 
+    @property
+    def _offered(self) -> list[str]:
+        return self._welcomes.offered(private=self._transport.private)
+
+    def _welcome(self, session: Session, token: str) -> bytes:
+        return self._welcomes.tail(session, token, private=self._transport.private)
+
     def _attachment(self, principal: str, dialect: Dialect) -> Attachment:
         unsent = Unsent(self._core.limits, self._core.ledger.unsent.share(principal))
         return Attachment(self._closing, unsent, dialect)
-
-    # -- what the client is told
-
-    def _offered(self) -> list[str]:
-        """Return what the runtime offers here: no secrets where others can read along (§14)."""
-        credentials = self._sessions.jobs.revoker.offered and self._transport.private
-        offered = {*SUPPORTED, Feature.QUESTIONS}
-        if credentials:
-            offered.add(Feature.PROVISIONED_CREDENTIALS)
-        if self._core.policy.allow_stop:
-            offered.add(Feature.STOP)
-        return [feature for feature in CLIENT_FEATURES if feature in offered]
-
-    def _welcome(self, session: Session, token: str) -> bytes:
-        """Return a `session.welcome` (§6.2).
-
-        The session id stands in its payload too, where some clients look for it. A feature that is
-        not of §6.2 is named only to a client that has named it.
-        """
-        core, agents = self._core, self._sessions.jobs.agents
-        with_versions = Feature.AGENT_VERSIONS in session.features
-        pings = Feature.HEARTBEAT in session.features
-        known = session.features.union(ALL_FEATURES)
-        welcome = Welcome(
-            runtime=PeerInfo(name=core.name, version=core.version),
-            session_id=session.id,
-            resume_token=token,
-            resume_window_sec=core.limits.resume_window_seconds,
-            heartbeat_interval_sec=core.limits.heartbeat_seconds if pings else None,
-            accepted_at=rfc3339(core.clock.now()),
-            capabilities=RuntimeCapabilities(
-                encodings=["json"],
-                features=[feature for feature in self._offered() if feature in known],
-                agents=[*agents.inventory()] if with_versions else [*sorted(agents.names())],
-            ),
-        )
-        return frame(welcome.type, to_json(welcome))

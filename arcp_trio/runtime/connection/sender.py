@@ -67,7 +67,10 @@ class Sender:
         """Send the welcome, before any other frame."""
         self._writer.say(self._welcome)
         self._welcome = b""  # it is large
-        await self._writer.write(())
+        if self._writer.writes_at_once:
+            self._writer.write_at_once(())
+        if self._writer.has_something_to_say:
+            await self._writer.write(())
 
     def begin(self, start_task: Callable[[], None]) -> None:
         """Send everything else; `start_task` starts a task that calls `run`."""

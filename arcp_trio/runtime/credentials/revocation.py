@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 import trio
+from msgspec.structs import replace
 
 from arcp_trio.runtime.credentials.provisioner import CannotRevoke, Provisioner
 from arcp_trio.runtime.wake import Wake
@@ -91,7 +92,7 @@ class Revoker:
 
     def begin(self, rows: Iterable[CredentialRow], due: float = AHEAD) -> list[Revocation]:
         """Have credentials revoked, from `due` on."""
-        begun = [Revocation(attrs.evolve(row, state=CredentialState.REVOKING)) for row in rows]
+        begun = [Revocation(replace(row, state=CredentialState.REVOKING)) for row in rows]
         if begun:
             self.keep([each.row for each in begun])
             self._unsettled |= dict.fromkeys(begun)
@@ -171,7 +172,7 @@ class Revoker:
             # The row stays, and the next start tries again (§14).
             facts = _facts(row) | {"error": str(error)}
             log.error("credential cannot be revoked", extra=facts)  # noqa: TRY400
-            self.keep([attrs.evolve(row, state=CredentialState.UNREVOCABLE)])
+            self.keep([replace(row, state=CredentialState.UNREVOCABLE)])
             self._settle(revocation)
         except Exception as error:  # noqa: BLE001 - anything may be wrong with the upstream
             self._try_again(revocation, error)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 import trio
+from msgspec.structs import replace
 
 from arcp_trio.runtime.credentials.credential import Credential, credential_of
 from arcp_trio.runtime.credentials.provisioner import CredentialOrder, Issued
@@ -226,7 +227,7 @@ def _read(
     for each in issued:
         credential_id = (not held and first_id) or new_id("cred_")
         credential = credential_of(each, credential_id, expires_at)
-        row = attrs.evolve(
+        row = replace(
             intent,
             row_id=new_id("minted_"),
             state=CredentialState.LIVE,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, cast, overload
 
 import attrs
@@ -54,6 +54,11 @@ class Agent:
     def ref(self) -> str:
         """`name@version`."""
         return f"{self.name}@{self.version}"
+
+    @property
+    def contained(self) -> bool:
+        """Whether the operating system holds it to the leases of its jobs, as its function says."""
+        return getattr(self.function, "contained", False) is True
 
     @property
     def importable(self) -> str | None:
@@ -185,16 +190,22 @@ class Agents:
                 found._register(moved, default=self._defaults.get(name) == agent.version)
         return found
 
+    def __iter__(self) -> Iterator[Agent]:
+        return (agent for versions in self._versions.values() for agent in versions.values())
+
     def modules(self) -> frozenset[str]:
         """Return the modules that worker processes import."""
-        agents = (agent for versions in self._versions.values() for agent in versions.values())
-        places = (agent.importable for agent in agents if agent.process)
+        places = (agent.importable for agent in self if agent.process)
         return frozenset(place.partition(":")[0] for place in places if place is not None)
 
     def durable(self) -> tuple[str, ...]:
         """Return the agents whose jobs survive the runtime, as `name@version`."""
-        agents = (agent for versions in self._versions.values() for agent in versions.values())
-        return tuple(agent.ref for agent in agents if agent.durable)
+        return tuple(agent.ref for agent in self if agent.durable)
+
+    @property
+    def count(self) -> int:
+        """How many are registered, each version by itself; none is ever removed."""
+        return sum(map(len, self._versions.values()))
 
     def names(self) -> tuple[str, ...]:
         """Return the names that are taken, in the order of their registration."""

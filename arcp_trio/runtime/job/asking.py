@@ -1,24 +1,139 @@
-"""How an agent asks people: what it asks is checked, asked once, and waited for."""
+"""How an agent asks people: what it asks is checked, asked once, and waited for.
+
+A question is a tool call, of `human.ask`, with an event of its own beside it. A durable job
+remembers what it has asked and what it was answered, so that a question outlasts the runtime, and
+can be answered before its agent comes to it again.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+import attrs
 import trio
 
+from arcp_trio.runtime.job.durable.memory import done_value
 from arcp_trio.runtime.job.durable.steps import begin
 from arcp_trio.runtime.job.events import give_way
-from arcp_trio.runtime.job.questions import REMEMBERED, OpenQuestion
+from arcp_trio.runtime.job.questions import ANSWER_PATH, OpenQuestion
+from arcp_trio.runtime.job.tools import OpenCall
+from arcp_trio.wire.answer_schema import AnswerSchema
+from arcp_trio.wire.errors import InvalidRequest, Unanswered, clip
+from arcp_trio.wire.events import InvalidEvent
 from arcp_trio.wire.ids import new_id
-from arcp_trio.wire.json import JsonLike, JsonObject, dumps, is_object, loads, object_in
-from arcp_trio.wire.payloads import to_json
+from arcp_trio.wire.json import JsonLike, JsonObject, JsonValue, dumps, is_object, loads, object_in
+from arcp_trio.wire.payloads import read, to_json
 from arcp_trio.wire.questions import HUMAN_ASK, QuestionBody
-from arcp_trio.wire.timestamps import rfc3339
+from arcp_trio.wire.timestamps import parse_rfc3339, rfc3339
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.job.job import Job
+    from arcp_trio.wire.messages import AnswerQuestion
+
+REMEMBERED: Final = "question"
+"""The kind of memos of questions."""
+
+
+@attrs.define(eq=False, kw_only=True)
+class HumanQuestion(OpenQuestion):
+    """A question that an agent asks people, whose answer is a tool's result."""
+
+    key: str
+    """The key under which the job remembers it."""
+    call: OpenCall
+    schema: AnswerSchema | None
+    done: JsonObject = attrs.field(factory=dict[str, "JsonValue"])
+    """The answer and who gave it, if anybody has."""
+
+    @classmethod
+    def of(cls, job: Job, key: str, body: QuestionBody, deadline: float) -> HumanQuestion:
+        """Return the question with this body.
+
+        Raises:
+            ValueError: its schema is not one that answers are held to.
+        """
+        return cls(
+            job=job,
+            key=key,
+            body=body,
+            deadline=deadline,
+            call=OpenCall(job, body.question_id),
+            schema=None if body.schema is None else AnswerSchema(body.schema),
+        )
+
+    def settle(self, said: AnswerQuestion, by: str) -> None:
+        """Take an answer, and tell it to all that watch the job, in one step.
+
+        Raises:
+            InvalidRequest: it is not what was asked for; the question stays open.
+            InternalError: it is too large; the question stays open.
+        """
+        if said.scope is not None or said.reason is not None:
+            raise InvalidRequest("only the answer to an approval has a scope or a reason")
+        self._check(said.answer)
+        done: JsonObject = {"answer": said.answer, "by": by}
+        value = self._value(done)
+        self.job.memory.refuse_if_too_large(self.key, value)
+        try:
+            self.call.finish(done, to_remember=True)
+        except InvalidEvent as error:
+            raise InvalidRequest(f"the answer cannot be passed on: {error}") from None
+        self.job.memory.settle(self.key, self.job.journal.length, value)
+        self.done = done
+        self.answered.set()
+
+    def ask(self) -> None:
+        """Ask, and remember that: from here on the question can be answered.
+
+        Raises:
+            InternalError: too much is asked at once.
+        """
+        self.job.questions.ask(self)
+        self.job.memory.change(self.key, self.job.journal.length, question=to_json(self.body))
+
+    def time_out(self) -> None:
+        """Tell that nobody has answered in time, and remember it."""
+        self.call.fail(Unanswered.to(self.body.prompt))
+        if self.job.outcome is None:
+            self.job.memory.settle(self.key, self.job.journal.length, self._value({}))
+
+    def give_up(self, error: BaseException) -> None:
+        """Tell why the question is asked no longer; a later run asks another one."""
+        self.call.fail(error)
+        if self.job.outcome is None:
+            self.job.memory.reset(self.key, self.job.journal.length)
+
+    def _value(self, done: JsonObject) -> bytes:
+        """Return what the job remembers of the question once it is settled."""
+        return done_value(dumps(done), {"call_id": self.body.question_id})
+
+    def _check(self, answer: JsonValue) -> None:
+        problem: str | None = None
+        if self.body.options is not None:
+            if answer not in self.body.options:
+                options = clip(", ".join(map(repr, self.body.options)))
+                problem = f"expected one of {options} @ {ANSWER_PATH}"
+        elif self.schema is not None:
+            problem = self.schema.problem(answer, ANSWER_PATH)
+        if problem is not None:
+            raise InvalidRequest(problem)
+
+
+def reopen_questions(job: Job) -> None:
+    """Reopen the questions that earlier runs have asked and nobody has answered."""
+    for key, state in job.memory.unfinished(REMEMBERED):
+        if "question" in state:
+            body = read(QuestionBody, object_in(state["question"]))
+            job.questions.reopen(HumanQuestion.of(job, key, body, _deadline_of(job, body)))
+
+
+def _deadline_of(job: Job, body: QuestionBody) -> float:
+    """Return the end of a question's time on Trio's clock, which tells nothing of time before."""
+    if body.expires_at is None:
+        return math.inf
+    return trio.current_time() + parse_rfc3339(body.expires_at) - job.core.clock.now()
 
 
 async def ask(
@@ -47,14 +162,16 @@ async def ask(
         return True, object_in(state["done"])
     question_id = str(state.get("call_id", new_id("call_")))
     if "question" in state:
-        question = job.questions.restored(question_id)
+        asked_before = job.questions.asked_before(question_id)
+        assert isinstance(asked_before, HumanQuestion), "approvals are not remembered"
+        question = asked_before
     else:
         question = _question(job, key, question_id, prompt, options, schema, to, expires_in)
     _announce(question, state)
     try:
         if "question" not in state:
             await question.call.check(HUMAN_ASK)
-            job.questions.ask(question)
+            question.ask()
             await give_way(job)
         job.memory.note_progress()
         await question.wait()
@@ -73,7 +190,7 @@ async def ask(
     return "question" in state, question.done
 
 
-def _announce(question: OpenQuestion, state: JsonObject) -> None:
+def _announce(question: HumanQuestion, state: JsonObject) -> None:
     """Emit the tool call, unless an earlier run, which has left `state`, has."""
     job, args = question.job, to_json(question.body)
     question_id = args.pop("question_id")
@@ -96,7 +213,7 @@ def _question(
     schema: Mapping[str, JsonLike] | None,
     to: str | None,
     expires_in: float | None,
-) -> OpenQuestion:
+) -> HumanQuestion:
     _check_text(prompt, "prompt")
     if to is not None:
         _check_text(to, "to")
@@ -116,7 +233,7 @@ def _question(
         expires_at=None if expires_in is None else rfc3339(job.core.clock.now() + expires_in),
     )
     deadline = math.inf if expires_in is None else trio.current_time() + expires_in
-    return OpenQuestion.of(job, key, body, deadline)
+    return HumanQuestion.of(job, key, body, deadline)
 
 
 def _check_text(text: object, name: str) -> None:

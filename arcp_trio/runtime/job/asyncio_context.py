@@ -9,7 +9,8 @@ from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import IO, TYPE_CHECKING, Any, AnyStr, Generic, Self, TypeVar, overload
 
-from arcp_trio.runtime.job.context import CLOSE_SECONDS, AwaitableContext
+from arcp_trio.runtime.job.awaitable_context import AwaitableContext
+from arcp_trio.runtime.job.context import CLOSE_SECONDS
 from arcp_trio.runtime.job.desk import Desk, JobFacts
 from arcp_trio.runtime.job.files import file_of
 from arcp_trio.runtime.job.link import Carrier, DistantLink

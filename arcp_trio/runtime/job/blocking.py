@@ -12,8 +12,8 @@ from functools import wraps
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, overload
 
+from arcp_trio.runtime.job.awaitable_context import AwaitableContext
 from arcp_trio.runtime.job.blocks import Child, ResultStream, ToolCall
-from arcp_trio.runtime.job.context import AwaitableContext
 from arcp_trio.runtime.job.desk import Desk, JobFacts
 from arcp_trio.runtime.job.files import file_of
 from arcp_trio.runtime.job.job_view import JobView

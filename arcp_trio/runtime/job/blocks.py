@@ -8,11 +8,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from arcp_trio.runtime.job.desk import Desk
+from arcp_trio.runtime.job.durable.keys import key_of
 from arcp_trio.runtime.job.durable.places import (
     Telling,
     enter_tool,
     here,
-    key_of,
     leave,
 )
 from arcp_trio.wire.event_bodies import ENCODINGS

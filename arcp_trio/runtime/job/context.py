@@ -1,4 +1,4 @@
-"""What an agent sees of its job, and what it can do there: on Trio's loop and on asyncio's."""
+"""What an agent on Trio's loop sees of its job, and what it can do there."""
 
 from __future__ import annotations
 
@@ -6,22 +6,14 @@ import io
 import os
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from decimal import Decimal
 from typing import IO, TYPE_CHECKING, Any, Final, overload
 
 import trio
 
-from arcp_trio.runtime.credentials.credential import Credential
-from arcp_trio.runtime.job.blocks import Child, ResultStream, ToolCall
+from arcp_trio.runtime.job.awaitable_context import AwaitableContext
 from arcp_trio.runtime.job.desk import Desk
-from arcp_trio.runtime.job.durable.calls import DurableCalls
-from arcp_trio.runtime.job.durable.places import key_of
 from arcp_trio.runtime.job.files import file_of
-from arcp_trio.runtime.job.result_writer import Encoding
-from arcp_trio.wire.errors import Unanswered
 from arcp_trio.wire.json import Json
-from arcp_trio.wire.lease_request import Amount
-from arcp_trio.wire.questions import HUMAN_ASK
 
 if TYPE_CHECKING:
     from _typeshed import (
@@ -38,195 +30,48 @@ CLOSE_SECONDS: Final = 10.0
 """How long closing a file may take: what is buffered is written then."""
 
 
-class AwaitableContext(DurableCalls):
-    """The calls of a context whose methods are awaited, under Trio or asyncio.
-
-    Cancellation: every awaited method is a place where the job can be cancelled.
-    Ordering: events are in the order of the calls, whichever of the agent's tasks makes them. An
-    event is in the job's journal when the call returns.
-    """
-
-    async def over(self) -> None:
-        """Wait until the job has ended, even if its agent does not stop within its grace.
-
-        For a task that must clean up by then. Its wait needs a shield: the agent's tasks are
-        cancelled before the job has ended.
-        """
-        await self._link.do(Desk.over)
-
-    async def rotate(self, credential_id: str) -> Credential:
-        """Replace a credential by a new one, and have the old one revoked (§9.8.2).
-
-        The job's submitter is told of the new value. If the upstream mints more than one, the
-        others are among `credentials`.
-
-        Raises:
-            KeyError: the job has no such credential.
-            InternalError: there is no new one, and the old one stays valid.
-        """
-        return await self._link.do(Desk.rotate, credential_id)
-
-    def tool_call(self, tool: str, args: Json = None) -> ToolCall:
-        """Return the block around a tool's call: `async with job.tool_call("search.web", {…})`.
-
-        `async with … as call:` emits `tool_call`, then `tool_result` with `call.result`, or with
-        the error that left the block. A call that the lease does not allow is refused before the
-        block is entered: its error is emitted, and raised.
-        """
-        return ToolCall(self._link, tool, args, job_id=self.id if self._facts.durable else None)
-
-    async def delegate(
-        self,
-        agent: str,
-        input: Json = None,  # noqa: A002 - its name on the wire
-        lease: Mapping[str, Sequence[str]] | None = None,
-        budget: Mapping[str, Amount] | None = None,
-        expires_in: float | None = None,
-        max_runtime: float | None = None,
-        name: str | None = None,
-    ) -> Child:
-        """Give work to another agent, with a part of this job's lease (§10).
-
-        The child has what `lease` and `budget` grant and nothing else. It ends with this job at the
-        latest, and what it spends counts here, too. A durable job gets the same child after a
-        restart; in tasks that run side by side, delegations need a `name` of their own.
-
-        Raises:
-            LeaseSubsetViolation: the child would have more than this job has.
-            PermissionDenied: this job's lease has no `agent.delegate` for that agent.
-            ArcpError: the delegation is refused for a reason that an operation or a submit has.
-            ValueError: `budget` has a currency that is in the lease's `cost.budget`, too.
-        """
-        key = key_of(self._place().next_path(agent if name is None else name))
-        child_id = await self._link.do(
-            Desk.delegate, agent, input, lease, budget, expires_in, max_runtime, key
-        )
-        return Child(self._link, child_id)
-
-    async def ask(
-        self,
-        prompt: str,
-        options: Sequence[str] | None = None,
-        schema: Mapping[str, Json] | None = None,
-        to: str | None = None,
-        expires_in: float | None = None,
-        name: str | None = None,
-    ) -> Json:
-        """Ask people, and return the first valid answer; needs `tool.call` of `human.ask`.
-
-        The principal that submitted the job may answer, and so may approvers (`Policy`).
-
-        Args:
-            prompt: the question.
-            options: the texts of which the answer is one. Without options and schema any JSON is
-                an answer.
-            schema: what the answer must be, in JSON Schema: `type`, `enum`, `const`, `properties`,
-                `required`, `additionalProperties`, `items`, `minimum`, `maximum`, `minLength` and
-                `maxLength`, beside keywords that only describe.
-            to: who is meant to answer, for people to read.
-            expires_in: after how many seconds it is too late to answer.
-            name: tells questions of tasks that run side by side apart; see `step`.
-
-        Raises:
-            Unanswered: nobody has answered in time.
-            LeaseExpired, BudgetExhausted, PermissionDenied: the lease does not allow it.
-            InternalError: the job asks too much at once.
-            ValueError, TypeError: an argument is invalid.
-            ValueError: another task asks under the same name, or did.
-        """
-        key = key_of(self._place().next_path(HUMAN_ASK if name is None else name))
-        asked = await self._link.do(Desk.ask, key, prompt, options, schema, to, expires_in)
-        if not asked["known"]:
-            self._go_live()
-        if "answer" not in asked:
-            raise Unanswered.to(prompt)
-        return asked["answer"]
-
-    # -- events (§8.2)
-
-    async def log(self, message: str, level: str = "info") -> None:
-        """Emit a log line. Levels: trace, debug, info, warn, error, critical."""
-        await self._emit("log", {"level": level, "message": message})
-
-    async def thought(self, text: str) -> None:
-        """Emit what the agent is thinking."""
-        await self._emit("thought", {"text": text})
-
-    async def status(self, phase: str, message: str | None = None) -> None:
-        """Emit that a new phase of the work has begun."""
-        await self._emit("status", {"phase": phase, "message": message})
-
-    async def progress(
-        self,
-        current: float,
-        total: float | None = None,
-        units: str | None = None,
-        message: str | None = None,
-    ) -> None:
-        """Emit how far the work is (§8.2.1). `current` is at least 0; it may exceed `total`."""
-        body = {"current": current, "total": total, "units": units, "message": message}
-        await self._emit("progress", body)
-
-    async def metric(
-        self,
-        name: str,
-        value: float | Decimal,
-        unit: str | None = None,
-        dimensions: Mapping[str, Json] | None = None,
-    ) -> None:
-        """Emit a measurement. One whose name begins with `cost.` is never negative (§9.6)."""
-        kept = None if dimensions is None else dict(dimensions)
-        body = {"name": name, "value": value, "unit": unit, "dimensions": kept}
-        await self._emit("metric", body)
-
-    async def artifact(
-        self,
-        uri: str,
-        content_type: str,
-        byte_size: int | None = None,
-        sha256: str | None = None,
-    ) -> None:
-        """Emit a reference to something that the agent made."""
-        await self._emit(
-            "artifact_ref",
-            {"uri": uri, "content_type": content_type, "byte_size": byte_size, "sha256": sha256},
-        )
-
-    async def _emit(self, kind: str, body: Mapping[str, Json]) -> None:
-        if self._facts.durable:
-            await self._link.do(Desk.emit, kind, body, self._place().telling)
-        else:
-            await self._link.do(Desk.emit, kind, body)
-
-    def stream_result(self, encoding: Encoding = "utf8") -> ResultStream:
-        """Stream the result (§8.4): `async with job.stream_result() as out: await out.write(…)`.
-
-        The runtime's limit `chunk_bytes` says how large a chunk is at most. Return nothing
-        afterwards: a job that has begun to stream ends as INTERNAL_ERROR if it does not finish,
-        streams twice or returns a value. If the client cannot take chunks, the result is sent
-        inline, and must fit into a frame.
-
-        Args:
-            encoding: "utf8" for text, "base64" for bytes.
-        """
-        return ResultStream(self._link, encoding)
-
-    async def emit(self, kind: str, body: Mapping[str, Json]) -> None:
-        """Emit any event of §8.2, or an `x-vendor.*` one.
-
-        Raises:
-            InvalidEvent: the body is not what its kind wants, or a `result_chunk` is not the next
-                one of the job's result; nothing was emitted.
-        """
-        await self._emit(kind, body)
-
-
 class JobContext(AwaitableContext):
     """The argument of an agent's function on Trio's loop; its methods add events to the job.
 
     Most calls return without letting other tasks run: an agent that emits in a tight loop does so
     only every few dozen events.
     """
+
+    async def ask_approval(
+        self, call_id: str, tool: str, args: Json, capability: str, targets: Sequence[str]
+    ) -> None:
+        """Ask people for leave to do what the lease allows on that condition; see `decision`.
+
+        Args:
+            call_id: the id of the tool call that waits for the decision; it was told already.
+            tool: its tool.
+            args: its arguments, for people to read.
+            capability: what is asked for, such as `fs.write`.
+            targets: what it is asked for; `x-vendor.arcp-trio.ask.…` allows each.
+
+        Raises:
+            PermissionDenied: the client that submitted the job knows no questions.
+            InternalError: the job asks too much at once, or is ending.
+        """
+        await self._link.do(Desk.ask_approval, call_id, tool, args, capability, targets)
+
+    async def decision(self, call_id: str) -> Mapping[str, Json]:
+        """Wait for what people decide, and return if the operation is allowed: do it at once.
+
+        Returns:
+            What the `tool_result` of the call is to say beside its own: `decision`, `by` and, if
+            one was given, the `reason`.
+
+        Raises:
+            PermissionDenied: somebody has denied it; the details say what is returned otherwise.
+            Unanswered: nobody has decided in time.
+            LeaseExpired, BudgetExhausted: the lease does not allow it any longer.
+        """
+        return await self._link.do(Desk.decision, call_id)
+
+    def approved(self, capability: str) -> Sequence[str]:
+        """Return what people have allowed of a capability for as long as the job runs."""
+        return self._link.ask(Desk.approved, capability)
 
     @overload
     def open(
@@ -237,21 +82,34 @@ class JobContext(AwaitableContext):
         encoding: str | None = None,
         errors: str | None = None,
         newline: str | None = None,
+        approved: str | None = None,
     ) -> AbstractAsyncContextManager[AsyncIOWrapper[io.TextIOWrapper]]: ...
 
     @overload
     def open(
-        self, path: str | os.PathLike[str], mode: OpenBinaryModeReading
+        self,
+        path: str | os.PathLike[str],
+        mode: OpenBinaryModeReading,
+        *,
+        approved: str | None = None,
     ) -> AbstractAsyncContextManager[AsyncIOWrapper[io.BufferedReader]]: ...
 
     @overload
     def open(
-        self, path: str | os.PathLike[str], mode: OpenBinaryModeWriting
+        self,
+        path: str | os.PathLike[str],
+        mode: OpenBinaryModeWriting,
+        *,
+        approved: str | None = None,
     ) -> AbstractAsyncContextManager[AsyncIOWrapper[io.BufferedWriter]]: ...
 
     @overload
     def open(
-        self, path: str | os.PathLike[str], mode: OpenBinaryModeUpdating
+        self,
+        path: str | os.PathLike[str],
+        mode: OpenBinaryModeUpdating,
+        *,
+        approved: str | None = None,
     ) -> AbstractAsyncContextManager[AsyncIOWrapper[io.BufferedRandom]]: ...
 
     def open(
@@ -262,19 +120,21 @@ class JobContext(AwaitableContext):
         encoding: str | None = None,
         errors: str | None = None,
         newline: str | None = None,
+        approved: str | None = None,
     ) -> AbstractAsyncContextManager[AsyncIOWrapper[IO[Any]]]:
         """Open a regular file as Trio's async file: `async with job.open("/ws/a.txt") as file:`.
 
         Needs `fs.read` for `r`, `fs.write` for `w`, `a` and `x`, and both with `+`: for the path
         and for the real path that its links lead to. The file that is opened is the one that was
-        authorised, even if the path changes meanwhile. The parameters are those of Python's `open`.
+        authorised, even if the path changes meanwhile. The parameters are those of Python's `open`,
+        beside `approved`: the id of the tool call whose approval by a person allows it.
 
         Raises:
             LeaseExpired, BudgetExhausted, PermissionDenied: the lease does not allow it, or the
                 path is not a regular file.
             OSError: the file cannot be opened.
         """
-        return _opened(self._link, os.fspath(path), mode, encoding, errors, newline)
+        return _opened(self._link, os.fspath(path), mode, encoding, errors, newline, approved)
 
 
 @asynccontextmanager
@@ -285,9 +145,10 @@ async def _opened(
     encoding: str | None,
     errors: str | None,
     newline: str | None,
+    approved: str | None,
 ) -> AsyncGenerator[AsyncIOWrapper[IO[Any]], None]:
     make = file_of(path, mode, encoding=encoding, errors=errors, newline=newline)
-    file = make(await link.do(Desk.open, path, mode))
+    file = make(await link.do(Desk.open, path, mode, approved))
     try:
         yield trio.wrap_file(file)
     finally:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from arcp_trio.runtime.credentials.credential import Credential
+from arcp_trio.runtime.job.approvals import OpenApproval, ask_approval
 from arcp_trio.runtime.job.asking import ask
 from arcp_trio.runtime.job.delegation import delegate, result_of
 from arcp_trio.runtime.job.durable import steps
@@ -57,6 +58,8 @@ class Desk:
         self._calls: dict[str, OpenCall] = {}
         self._children: set[str] = set()
         """Ids of the jobs that the agent has delegated to."""
+        self._approvals: dict[str, OpenApproval] = {}
+        """What people were asked for, by the ids of the calls that wait, or are allowed now."""
         self._writer: ResultWriter | None = None
 
     def facts(self) -> JobFacts:
@@ -86,6 +89,10 @@ class Desk:
         """Return the runtime's limits, by name."""
         return attrs.asdict(self.job.core.limits)
 
+    def sends_chunks(self) -> bool:
+        """Return whether chunks of a streamed result are sent."""
+        return self.job.sends_chunks
+
     def grace(self) -> float:
         """Return how many seconds the agent has to stop in, once the job is to end."""
         return self.job.agent_run.grace
@@ -101,6 +108,12 @@ class Desk:
     def authorize(self, capability: str, target: str) -> None:
         """Return if the lease allows an operation."""
         self.job.authorize(capability, target)
+
+    def approved(self, capability: str) -> list[str]:
+        """Return what people have allowed of a capability for as long as the job runs."""
+        decided = self.job.authority.approvals
+        found = [each for each in decided if each.capability == capability and each.allowed]
+        return [target for each in found for target in each.targets]
 
     def fail_call(self, call_id: str, error: BaseException) -> None:
         """End a tool call with an error."""
@@ -202,9 +215,10 @@ class Desk:
         if (call := self._calls.pop(call_id, None)) is not None:
             await call.end(result)
 
-    async def open(self, path: str, mode: str) -> int:
+    async def open(self, path: str, mode: str, approved: str | None = None) -> int:
         """Open a file that the lease allows, and return its descriptor, which the caller owns."""
-        return await open_file(self.job, path, mode)
+        approval = None if approved is None else self._approvals.pop(approved).approval
+        return await open_file(self.job, path, mode, approval)
 
     async def begin_result(self, encoding: Encoding) -> None:
         """Begin the streamed result."""
@@ -268,6 +282,21 @@ class Desk:
         """Ask people; return whether an earlier run had asked, and the answer, if any."""
         known, done = await ask(self.job, key, prompt, options, schema, to, expires_in)
         return {"known": known, **done}
+
+    async def ask_approval(
+        self, call_id: str, tool: str, args: JsonLike, capability: str, targets: Sequence[str]
+    ) -> None:
+        """Ask people for leave to do something."""
+        question = ask_approval(self.job, call_id, tool, args, capability, targets)
+        self._approvals[call_id] = question
+
+    async def decision(self, call_id: str) -> JsonObject:
+        """Wait for what people decide; return what is to be told of it."""
+        try:
+            return await self._approvals[call_id].decision()
+        except BaseException:
+            del self._approvals[call_id]
+            raise
 
     async def over(self) -> None:
         """Wait until the job has ended."""

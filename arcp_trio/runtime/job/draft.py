@@ -58,6 +58,8 @@ class JobSource:
     """A trace id, or a whole `traceparent` (§11)."""
     sends_chunks: bool
     """The session negotiated `result_chunk`."""
+    knows_questions: bool
+    """The session negotiated questions."""
     wants_credentials: bool
     """The job is to have credentials, if its lease needs any (§9.8)."""
     request_id: str | None = None
@@ -77,6 +79,7 @@ class JobSource:
             submitters=parent.submitters,
             trace=parent.trace_id,
             sends_chunks=parent.sends_chunks,
+            knows_questions=parent.knows_questions,
             wants_credentials=parent.wallet is not None,
             parent=parent,
             delegate_id=delegate_id,
@@ -115,6 +118,7 @@ def draft(jobs: Jobs, wanted: Wanted, source: JobSource) -> Job:
         agent_run=AgentRun(grace=core.limits.cancel_grace_seconds, max_runtime=wanted.max_runtime),
         memory=Memory(core, job_id, durable=_is_durable(core, wanted, parent)),
         sends_chunks=source.sends_chunks,
+        knows_questions=source.knows_questions,
         parent=parent,
         delegate_id=source.delegate_id,
         forget=source.forget,

@@ -91,6 +91,8 @@ def _note_call(job: Job, kind: str, call_id: JsonLike) -> None:
 
 def close_calls(job: Job) -> None:
     """End the calls that have no result, as the job is about to end (§8.2)."""
+    if not job.open_calls:
+        return
     error = JobCancelled("the job has ended before this call").payload()
     for call_id in sorted(job.open_calls):
         with suppress(ArcpError):  # an id may leave no room for the error

@@ -26,6 +26,7 @@ from arcp_trio.plainfile import open_parent
 from arcp_trio.wire.errors import PermissionDenied, clip
 
 if TYPE_CHECKING:
+    from arcp_trio.authority.approvals import Approval
     from arcp_trio.runtime.job.job import Job
 
 # Non-blocking: opening a FIFO would wait for its other end.
@@ -40,7 +41,7 @@ _FLAGS: Final = {
 """What the first letter of a mode adds to the way of access."""
 
 
-async def open_file(job: Job, path: str, mode: str) -> int:
+async def open_file(job: Job, path: str, mode: str, approval: Approval | None = None) -> int:
     """Authorise and open a regular file, and return its descriptor; see `JobContext.open`."""
     named = _absolute(path)
     flags = _flags(mode)
@@ -48,7 +49,7 @@ async def open_file(job: Job, path: str, mode: str) -> int:
 
     def authorize(*also: str) -> None:
         for capability in capabilities:
-            job.authorize(capability, named, also=also)
+            job.authorize(capability, named, also=also, approval=approval)
 
     def opening() -> int:
         real = _real_path(named, new=bool(flags & os.O_EXCL))

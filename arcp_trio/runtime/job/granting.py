@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+import attrs
+
 from arcp_trio.runtime.job.events import add_event
 from arcp_trio.wire.errors import ArcpError, InternalError
 
@@ -45,12 +47,14 @@ def decided_lease(core: Core, principal: str, agent: Agent, requested: Lease) ->
         ArcpError: the policy's refusal; of any other error the log has the traceback.
     """
     try:
-        return core.policy.lease_for(principal, agent.ref, requested)
+        decided = core.policy.lease_for(principal, agent.ref, requested)
     except ArcpError:
         raise
     except Exception as error:  # a fence: the policy is the program's
         log.exception("policy failed", extra={"principal": principal, "agent": agent.ref})
         raise InternalError("the runtime has a fault") from error
+    # A policy may require a sandbox; it cannot do without one that the client requires.
+    return attrs.evolve(decided, sandbox=True) if requested.sandbox else decided
 
 
 def warn_of_idle_grants(job: Job) -> None:

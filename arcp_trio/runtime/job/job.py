@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -28,6 +29,7 @@ from arcp_trio.wire.json import dumps
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from arcp_trio.authority.approvals import Approval
     from arcp_trio.authority.authority import Authority
     from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.credentials.wallet import Wallet
@@ -64,6 +66,8 @@ class Job:
     memory: Memory
     sends_chunks: bool
     """Whether chunks of its result go on the wire; if not, they are kept for an inline result."""
+    knows_questions: bool = False
+    """Whether the client that submitted it can be asked for approvals."""
     parent: Job | None = None
     """The job that delegated to it (§10)."""
     delegate_id: str | None = None
@@ -103,8 +107,6 @@ class Job:
     _is_stopping: bool = False
     """A task waits for the agent to stop."""
     _over: trio.Event = attrs.field(factory=trio.Event)
-    _store_scope: trio.CancelScope = attrs.field(factory=lambda: trio.CancelScope(shield=True))
-    """The scope of the wait for the terminal to be stored."""
 
     async def run(self) -> None:
         """Run the agent, then finish, unless `stop_agent` had to finish before.
@@ -240,9 +242,8 @@ class Job:
             await self._finish()
 
     def abandon(self) -> None:
-        """Wait no longer for children, nor for a store that does not take the job's end."""
+        """Wait no longer for children."""
         self.children.abandon()
-        self._store_scope.cancel(reason="the runtime is over")
 
     @property
     def agent_has_left(self) -> bool:
@@ -254,7 +255,10 @@ class Job:
         await self._over.wait()
 
     async def _finish(self) -> None:
-        """Write the terminal, after the children's and the revocations, and have it stored."""
+        """Write the terminal, after the children's and the revocations.
+
+        The job stays among those alive until it is stored.
+        """
         self.children.end_all(self.agent_run.grace)
         if self.wallet is not None:
             self.wallet.close()
@@ -282,9 +286,7 @@ class Job:
         self._over.set()
         self.leave_tree()
         log_end(self, outcome, budget_left)
-        with self._store_scope:
-            await group.committed()
-            self.jobs.remove(self)
+        group.then(partial(self.jobs.remove, self))
 
     # -- parent and children (§10)
 
@@ -296,7 +298,14 @@ class Job:
 
     # -- what its agent may do
 
-    def authorize(self, capability: str, target: str, *, also: Sequence[str] = ()) -> None:
+    def authorize(
+        self,
+        capability: str,
+        target: str,
+        *,
+        also: Sequence[str] = (),
+        approval: Approval | None = None,
+    ) -> None:
         """Return if the lease allows the operation (§9.3); an expired lease ends the job (§9.5).
 
         Raises:
@@ -304,7 +313,8 @@ class Job:
         """
         refuse_if_ended(self)
         try:
-            self.authority.check(capability, target, now=trio.current_time(), also=also)
+            now = trio.current_time()
+            self.authority.check(capability, target, now=now, also=also, approval=approval)
         except LeaseExpired:
             self._decide_expired()
             self.let_end()

@@ -101,6 +101,11 @@ class JobView:
         return self._link.ask(Desk.grace)
 
     @property
+    def sends_chunks(self) -> bool:
+        """Whether a streamed result is sent in chunks; if not, it is sent whole, in one frame."""
+        return self._link.ask(Desk.sends_chunks)
+
+    @property
     def limits(self) -> Limits:
         """The runtime's limits."""
         if self._limits is None:

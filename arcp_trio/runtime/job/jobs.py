@@ -15,6 +15,7 @@ from arcp_trio.runtime.job.link import DirectLink
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.runtime.tasks import first_of, start_clean
 from arcp_trio.runtime.wake import Wake
+from arcp_trio.wire.errors import PermissionDenied
 from arcp_trio.wire.json import JsonLike
 
 if TYPE_CHECKING:
@@ -144,7 +145,15 @@ class Jobs:
             start_clean(self._nursery, call, job, name=f"job {job.id}")
 
     async def call_agent(self, job: Job) -> JsonLike:
-        """Call a job's agent where it runs, and return its result."""
+        """Call a job's agent where it runs, and return its result.
+
+        Raises:
+            PermissionDenied: the job requires a sandbox, and the agent has none.
+        """
+        if job.authority.lease.sandbox and not job.agent.contained:
+            raise PermissionDenied(
+                f"the job requires a sandbox, and agent {job.agent.name} has none here"
+            )
         desk = Desk(job)
         if job.agent.process:
             return await self._workers.run_agent(desk)
@@ -204,6 +213,6 @@ class Jobs:
             await self._one_ended.wait()
 
     def abandon_all(self) -> None:
-        """Wait no longer for jobs to be stored as ended; the next start ends them."""
+        """Have jobs wait no longer for their children; the next start ends what is not stored."""
         for job in self.live.values():
             job.abandon()

@@ -51,7 +51,7 @@ class Answering:
             raise _no_question()
         if not policy.may_answer(principal, job.principal):
             raise PermissionDenied("only the job's own principal and approvers may answer")
-        question.settle(message.answer, principal)
+        question.settle(message, principal)
         settled = {"question_id": message.question_id, "by": principal}
         log.info("question answered", extra=job.facts | settled)
         said = QuestionAnswered(

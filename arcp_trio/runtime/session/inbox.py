@@ -29,12 +29,11 @@ class Inbox:
         self._most_bytes = limits.inbox_bytes
         self._share = share
         self._bytes = 0
-        self._bytes_done = Wake()
+        self._room_made = Wake()
         self._commands: list[Command] = []
         self._start_clerk: Callable[[], None] | None = None
         """Starts the clerk, if it has not been started."""
         self._wake_clerk = Wake()
-        self._taken = Wake()
 
     def __len__(self) -> int:
         return len(self._commands)
@@ -63,34 +62,29 @@ class Inbox:
         The size of its frame counts towards `inbox_bytes`, and in its principal's share, until the
         caller of `done` returns it.
         """
-        size, taken = command.size, 0
-        try:
-            while self._no_room_for(size):
-                await self._share.wait(self._bytes_done)
-            taken = size
-            self.begun(taken)
-            while len(self._commands) >= self._most_items:
-                await self._taken.wait()
-        except BaseException:
-            self.done(taken)
-            raise
+        while not self.has_room(command.size):
+            await self._share.wait(self._room_made)
+        self.begun(command.size)
         self._commands.append(command)
         self._call_clerk()
+
+    def has_room(self, size: int) -> bool:
+        """Whether a command whose frame has this size can be added without waiting."""
+        if not size:
+            return True
+        if len(self._commands) >= self._most_items:
+            return False
+        if self._bytes:
+            return self._bytes + size <= self._most_bytes and not self._share.full
+        # A session with an empty inbox always takes a small command, such as a cancel.
+        return size <= SMALL_BYTES or not self._share.full
 
     async def take(self) -> Command:
         """Take the next command, for the clerk; it is counted until `done`."""
         while not self._commands:
             await self._wake_clerk.wait()
-        self._taken.set()
+        self._room_made.set()
         return self._commands.pop(0)
-
-    def _no_room_for(self, size: int) -> bool:
-        if not size:
-            return False
-        if self._bytes:
-            return self._bytes + size > self._most_bytes or self._share.full
-        # A session with an empty inbox always takes a small command, such as a cancel.
-        return size > SMALL_BYTES and self._share.full
 
     def begun(self, size: int) -> None:
         """Count `size` bytes that are being worked on."""
@@ -101,7 +95,7 @@ class Inbox:
         """Return `size` bytes to the inbox budget."""
         self._bytes -= size
         self._share.give(size)
-        self._bytes_done.set()
+        self._room_made.set()
 
     def close(self) -> None:
         """Give back what no clerk will take: the session is no longer in memory."""

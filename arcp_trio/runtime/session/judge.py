@@ -98,7 +98,12 @@ class Judge:
             raise InvalidRequest("forget is for jobs without a lease")
         constraints = submit.lease_constraints
         expires_at = None if constraints is None else constraints.expires_at
-        asked = Lease.read(submit.lease_request, expires_at, now=self._core.clock.now())
+        asked = Lease.read(
+            submit.lease_request,
+            expires_at,
+            now=self._core.clock.now(),
+            sandbox=constraints is not None and constraints.sandbox is not None,
+        )
         agent = self._jobs.agents.resolve(submit.agent)
         return Wanted(
             lease=granted(self._core, submission.session.principal, agent, asked),
@@ -175,6 +180,7 @@ def _source(submission: Submission, key: IdempotencyKey | None) -> JobSource:
         submitters={session.id},
         trace=submission.request.trace,
         sends_chunks=Feature.RESULT_CHUNK in session.features,
+        knows_questions=Feature.QUESTIONS in session.features,
         wants_credentials=submission.wants_credentials,
         request_id=submission.request.id,
         key=key,

@@ -6,6 +6,7 @@ from base64 import b64decode, b64encode
 from typing import TYPE_CHECKING, Final
 
 import attrs
+from msgspec.structs import replace
 
 from arcp_trio.authority.budget import exact
 from arcp_trio.runtime.job import costs
@@ -133,7 +134,7 @@ class Lister:
 def _as_it_is_now(row: JobRow, job: Job) -> JobRow:
     """Return the row of a job that is alive with what will be stored when it ends."""
     ended = job.outcome if job.ended else None
-    return attrs.evolve(
+    return replace(
         row,
         status=job.status,
         started_at=job.started_at,

@@ -43,13 +43,21 @@ FRAMES_A_TURN: Final = 64
 """Frames of a worker that are looked at before others have a turn."""
 
 _AT_ONCE: Final[Sequence[_Operation]] = (
-    *(Desk.authorize, Desk.budget, Desk.credentials, Desk.grace, Desk.limits),
+    *(
+        Desk.approved,
+        Desk.authorize,
+        Desk.budget,
+        Desk.credentials,
+        Desk.grace,
+        Desk.limits,
+        Desk.sends_chunks,
+    ),
     *(Desk.fail_call, Desk.leave_result, Desk.summarize),
     *(Desk.finish_step, Desk.fail_step, Desk.finish_tool, Desk.fail_tool),
 )
 _WITH_A_WAIT: Final[Sequence[_Operation]] = (
     *(Desk.open, Desk.delegate, Desk.child_result),
-    *(Desk.rotate, Desk.ask, Desk.over),
+    *(Desk.rotate, Desk.ask, Desk.ask_approval, Desk.decision, Desk.over),
     *(Desk.begin_step, Desk.memos_kept, Desk.pause, Desk.sleep, Desk.keep, Desk.kept),
 )
 _ALL: Final[Sequence[_Operation]] = (*_AT_ONCE, *_WITH_A_WAIT, *IN_ORDER)

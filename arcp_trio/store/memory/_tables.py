@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 import attrs
+from msgspec.structs import replace
 
 from arcp_trio.store.first_numbers import Run
 from arcp_trio.store.interface import JournalTrimmed, LogTrimmed
@@ -52,7 +53,7 @@ class StoredJournal:
     def told(self) -> JobRow:
         """Return the row, with `last_seq` brought up to date."""
         if self.row.last_seq != self.last_seq:
-            self.row = attrs.evolve(self.row, last_seq=self.last_seq)
+            self.row = replace(self.row, last_seq=self.last_seq)
         return self.row
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Sequence
-from functools import singledispatchmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-import attrs
+from msgspec.structs import replace
 
 from arcp_trio.store.first_numbers import end_index, extend
 from arcp_trio.store.memory._retention import Retention
@@ -47,7 +47,24 @@ class TableWriter:
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
         self._retention = Retention(tables)
-        self._apply_write = self._apply  # bound once: every look-up of it builds a function
+        self._functions: Mapping[type[Write], Callable[[Any], None]] = {
+            PutSession: self._put_session,
+            RotateToken: self._rotate_token,
+            AppendLog: self._append_log,
+            MoveFloor: self._move_floor,
+            DropSession: self._drop_session,
+            AcceptJob: self._accept_job,
+            AddSubmitter: self._add_submitter,
+            StartJob: self._start_job,
+            CancelJob: self._cancel_job,
+            FinishJob: self._finish_job,
+            KeepMemo: self._keep_memo,
+            KeepRun: self._keep_run,
+            KeepSpent: self._keep_spent,
+            TrimJournal: self._trim_journal,
+            KeepCredentials: self._keep_credentials,
+            Expire: self._expire,
+        }
 
     def apply(self, writes: Sequence[Write]) -> None:
         """Apply `writes`, in order."""
@@ -56,32 +73,26 @@ class TableWriter:
             if type(write) is AppendJournal:
                 self._append(journals[write.job_id], write.entry)
             else:
-                self._apply_write(write)
+                self._functions[type(write)](write)
 
     def _append(self, journal: StoredJournal, entry: Entry) -> None:
         journal.entries.append(entry)
         self._tables.grow(journal, len(entry.tail))
 
-    @singledispatchmethod
-    def _apply(self, write: Write) -> None:
-        raise AssertionError(write)
-
     # -- sessions
 
-    @_apply.register
     def _put_session(self, write: PutSession) -> None:
         self._tables.sessions[write.row.session_id] = SessionLog(write.row)
         self._tables.book(write.row.principal, ROW_BYTES + write.row.log_bytes)
         for digest in (write.row.token_digest, *write.row.spare_digests):
             self._tables.tokens[digest] = write.row.session_id
 
-    @_apply.register
     def _rotate_token(self, write: RotateToken) -> None:
         log = self._tables.sessions[write.session_id]
         self._forget_tokens(log.row)
         for digest in (write.token_digest, *write.spare_digests):
             self._tables.tokens[digest] = write.session_id
-        log.row = attrs.evolve(
+        log.row = replace(
             log.row,
             token_digest=write.token_digest,
             spare_digests=write.spare_digests,
@@ -89,7 +100,6 @@ class TableWriter:
             dialect=write.dialect,
         )
 
-    @_apply.register
     def _append_log(self, write: AppendLog) -> None:
         log = self._tables.sessions[write.session_id]
         for item in write.items:
@@ -97,7 +107,7 @@ class TableWriter:
                 self._number(write.session_id, item)
             last = log.items[-1] if log.items else None
             if type(last) is Range and last.goes_on_in(item):
-                log.items[-1] = attrs.evolve(last, count=last.count + item.count)
+                log.items[-1] = replace(last, count=last.count + item.count)
             else:
                 log.items.append(item)
         watches = log.row.watches
@@ -110,7 +120,7 @@ class TableWriter:
         for job_id in write.ended:
             watches.pop(job_id, None)
             self._unwatch(job_id, write.session_id)
-        log.row = attrs.evolve(
+        log.row = replace(
             log.row,
             top=write.top,
             log_rows=write.row + 1,
@@ -124,11 +134,10 @@ class TableWriter:
             extend(journal.numbers, (item.first_seq, item.first_index, item.count))
             journal.last_seq = item.last_seq
 
-    @_apply.register
     def _move_floor(self, write: MoveFloor) -> None:
         log = self._tables.sessions[write.session_id]
         self._tables.book(log.row.principal, write.log_bytes - log.row.log_bytes)
-        log.row = attrs.evolve(
+        log.row = replace(
             log.row,
             floor=write.floor,
             acked=log.row.acked or write.acked,
@@ -136,7 +145,6 @@ class TableWriter:
         )
         del log.items[: bisect_left(log.items, 2 * write.floor + 1, key=last_place)]
 
-    @_apply.register
     def _drop_session(self, write: DropSession) -> None:
         log = self._tables.sessions.pop(write.session_id)
         self._tables.book(log.row.principal, -ROW_BYTES - log.row.log_bytes)
@@ -157,7 +165,6 @@ class TableWriter:
 
     # -- jobs
 
-    @_apply.register
     def _accept_job(self, write: AcceptJob) -> None:
         row = write.row
         journal = self._tables.journals[row.job_id] = StoredJournal(row)
@@ -186,29 +193,25 @@ class TableWriter:
                 row.watches[job_id] = 0
                 self._tables.journals[job_id].watchers.add(session_id)
 
-    @_apply.register
     def _add_submitter(self, write: AddSubmitter) -> None:
         journal = self._tables.journals.get(write.job_id)
         if journal is None:
             return  # the job's retention ended in the meantime
         submitters = journal.row.submitters | {write.session_id}
-        journal.row = attrs.evolve(journal.row, submitters=submitters)
+        journal.row = replace(journal.row, submitters=submitters)
 
-    @_apply.register
     def _start_job(self, write: StartJob) -> None:
         journal = self._tables.journals[write.job_id]
-        journal.row = attrs.evolve(journal.row, status=Status.RUNNING, started_at=write.started_at)
+        journal.row = replace(journal.row, status=Status.RUNNING, started_at=write.started_at)
 
-    @_apply.register
     def _cancel_job(self, write: CancelJob) -> None:
         journal = self._tables.journals[write.job_id]
-        journal.row = attrs.evolve(journal.row, cancelled=write.reason, stopped_by=write.stopped_by)
+        journal.row = replace(journal.row, cancelled=write.reason, stopped_by=write.stopped_by)
 
-    @_apply.register
     def _finish_job(self, write: FinishJob) -> None:
         journal = self._tables.journals[write.job_id]
         self._append(journal, write.entry)
-        journal.row = attrs.evolve(
+        journal.row = replace(
             journal.row,
             status=write.status,
             finished_at=write.finished_at,
@@ -234,31 +237,27 @@ class TableWriter:
                 self._retention.begin(child)
         journal.keeps.clear()
 
-    @_apply.register
     def _keep_memo(self, write: KeepMemo) -> None:
         journal, memo = self._tables.journals[write.job_id], write.memo
         before = journal.memos.get(memo.key)
         if before is not None:
-            memo = attrs.evolve(memo, index=before.index)
+            memo = replace(memo, index=before.index)
             self._tables.grow(journal, -memo_size(before))
         journal.memos[memo.key] = memo
         self._tables.grow(journal, memo_size(memo))
 
-    @_apply.register
     def _keep_run(self, write: KeepRun) -> None:
         journal = self._tables.journals.get(write.job_id)
         if journal is not None and journal.durability is not None:
-            journal.durability = attrs.evolve(
+            journal.durability = replace(
                 journal.durability, run=write.run, fruitless_runs=write.fruitless_runs
             )
 
-    @_apply.register
     def _keep_spent(self, write: KeepSpent) -> None:
         journal = self._tables.journals.get(write.job_id)
         if journal is not None and journal.durability is not None:
-            journal.durability = attrs.evolve(journal.durability, spent=write.spent)
+            journal.durability = replace(journal.durability, spent=write.spent)
 
-    @_apply.register
     def _trim_journal(self, write: TrimJournal) -> None:
         journal = self._tables.journals.get(write.job_id)
         if journal is None:
@@ -273,13 +272,11 @@ class TableWriter:
         below = bisect_left(journal.numbers, write.base, key=end_index)
         del journal.numbers[: min(below, len(journal.numbers) - 1)]
 
-    @_apply.register
     def _keep_credentials(self, write: KeepCredentials) -> None:
         for row_id in write.gone:
             self._tables.credentials.pop(row_id, None)
         for row in write.rows:
             self._tables.credentials[row.row_id] = row
 
-    @_apply.register
     def _expire(self, write: Expire) -> None:
         self._retention.expire(write)

@@ -6,8 +6,8 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-import attrs
 import trio
+from msgspec.structs import replace
 
 from arcp_trio.store.first_numbers import index_after
 from arcp_trio.store.interface import JournalTrimmed, Owed, Replay, Said, Store
@@ -55,7 +55,7 @@ class MemoryStore(Store):
             ordinal=max((j.entries[-1].ordinal for j in journals if j.entries), default=0),
             sessions={key: log.row.principal for key, log in self._tables.sessions.items()},
             unfinished=[
-                attrs.evolve(journal.row, length=journal.base + len(journal.entries))
+                replace(journal.row, length=journal.base + len(journal.entries))
                 for journal in journals
                 if journal.row.finished_at is None
             ],
@@ -74,7 +74,7 @@ class MemoryStore(Store):
     async def session(self, session_id: str) -> SessionRow | None:
         await trio.lowlevel.checkpoint()
         log = self._tables.sessions.get(session_id)
-        return None if log is None else attrs.evolve(log.row, watches=dict(log.row.watches))
+        return None if log is None else replace(log.row, watches=dict(log.row.watches))
 
     async def session_of_token(self, digest: bytes) -> str | None:
         await trio.lowlevel.checkpoint()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from typing import Final
 
-import attrs
+from msgspec.structs import replace
 
 from arcp_trio.store.records import (
     CredentialRow,
@@ -39,7 +39,7 @@ def recover(db: sqlite3.Connection) -> Recovered:
         ordinal=ordinal,
         sessions=dict(sessions),
         unfinished=[
-            attrs.evolve(row, length=_length(db, jid, base))
+            replace(row, length=_length(db, jid, base))
             for row, jid, base in rows
             if row is not None
         ],

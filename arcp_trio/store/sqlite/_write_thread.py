@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Final, TypeVar
+from contextlib import suppress
+from queue import SimpleQueue
+from typing import Any, Final, Generic, TypeVar
 
 import trio
 from trio.lowlevel import Abort
@@ -16,7 +18,7 @@ STANDSTILL_SECONDS: Final = 0.001
 
 
 class WriteThread:
-    """Calls one function at a time in a thread; a cancel waits until it is done.
+    """A thread that lives as long as the `with` block around it, and makes one call at a time.
 
     Each of SQLite's statements gives Python's lock up several times, and a busy loop takes it. A
     thread that has to wait for it a hundred times takes some twenty milliseconds for a commit, and
@@ -26,33 +28,78 @@ class WriteThread:
     """
 
     def __init__(self) -> None:
-        self.limiter: Final = trio.CapacityLimiter(1)
+        self.waiting = 0
+        """Tasks that wait for their calls."""
+        self._errands: SimpleQueue[_Errand[Any] | None] = SimpleQueue()
         self._standstill = threading.Lock()
-        """Held until the loop may go on."""
+        """Of the call that is made now."""
+        self._thread: threading.Thread
 
+    def __enter__(self) -> None:
+        # A daemon: if the loop itself breaks, nobody is left to end the thread.
+        self._thread = threading.Thread(target=self._run, name="store writer", daemon=True)
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._errands.put(None)
+        self._thread.join()  # at once: every call was waited for
+
+    @trio.lowlevel.enable_ki_protection  # else Ctrl-C could leave an errand without its task
     async def run(self, act: Callable[[], _T]) -> _T:
-        """Return what `act` returns, in a thread, once the calls before are done."""
-        async with self.limiter:
-            task, token = trio.lowlevel.current_task(), trio.lowlevel.current_trio_token()
-            self._standstill = threading.Lock()
-            self._standstill.acquire()
-
-            def in_thread() -> _T:
-                try:
-                    return act()
-                finally:
-                    self.let_loop_go_on()
-
-            trio.lowlevel.start_thread_soon(
-                in_thread,
-                lambda result: token.run_sync_soon(trio.lowlevel.reschedule, task, result),
-                "store writer",
-            )
-            self._standstill.acquire(timeout=STANDSTILL_SECONDS)
-            done: _T = await trio.lowlevel.wait_task_rescheduled(lambda _: Abort.FAILED)
-            return done
+        """Return what `act` returns, once the calls before are done; a cancel waits for it."""
+        await trio.lowlevel.checkpoint_if_cancelled()
+        errand = _Errand(act)
+        self.waiting += 1
+        if self.waiting == 1:  # else the thread is not about to make this call
+            errand.standstill.acquire()
+        self._errands.put(errand)
+        if self.waiting == 1:
+            errand.standstill.acquire(timeout=STANDSTILL_SECONDS)
+        await trio.lowlevel.wait_task_rescheduled(lambda _: Abort.FAILED)
+        self.waiting -= 1
+        return errand.result()
 
     def let_loop_go_on(self) -> None:
         """Let the loop go on; the thread calls this before it waits for the disk."""
         if self._standstill.locked():
             self._standstill.release()
+
+    def _run(self) -> None:
+        while (errand := self._errands.get()) is not None:
+            self._standstill = errand.standstill
+            errand.make_call()
+            self.let_loop_go_on()
+            errand.wake_task()
+            del errand  # what it holds is not kept until the next one
+
+
+class _Errand(Generic[_T]):
+    """What a task wants to be called, and what came of it."""
+
+    def __init__(self, act: Callable[[], _T]) -> None:
+        self.standstill = threading.Lock()
+        """Held until the loop may go on."""
+        self._act = act
+        self._task = trio.lowlevel.current_task()
+        self._token = trio.lowlevel.current_trio_token()
+        self._error: BaseException | None = None
+        self._result: _T
+
+    def make_call(self) -> None:
+        """Make the call, in the thread."""
+        try:
+            self._result = self._act()
+        except BaseException as error:  # noqa: ASYNC103, BLE001 - it is the task's
+            self._error = error
+
+    def wake_task(self) -> None:
+        """Have the task go on."""
+        with suppress(trio.RunFinishedError):
+            self._token.run_sync_soon(trio.lowlevel.reschedule, self._task)
+
+    def result(self) -> _T:
+        """Return what the call returned, or raise what it raised."""
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+        return self._result

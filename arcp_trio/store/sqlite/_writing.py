@@ -3,14 +3,32 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
-from functools import singledispatch
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from arcp_trio.store.records import Entry
 from arcp_trio.store.sqlite import _durable, _writing_jobs, _writing_sessions
 from arcp_trio.store.sqlite._packing import pack_entries
-from arcp_trio.store.writes import AppendJournal, FinishJob, Write
+from arcp_trio.store.writes import (
+    AcceptJob,
+    AddSubmitter,
+    AppendJournal,
+    AppendLog,
+    CancelJob,
+    DropSession,
+    Expire,
+    FinishJob,
+    KeepCredentials,
+    KeepMemo,
+    KeepRun,
+    KeepSpent,
+    MoveFloor,
+    PutSession,
+    RotateToken,
+    StartJob,
+    TrimJournal,
+    Write,
+)
 
 ROW_ENTRIES: Final = 256
 """Entries in one row of a journal, at most: a reader unpacks all of a row."""
@@ -28,16 +46,24 @@ class GroupWriter:
         self._db = db
         self._entries: dict[str, list[Entry]] = {}
         """The group's entries by job: consecutive entries of a job share a row."""
+        self._starts: dict[str, StartJob] = {}
+        """The group's starts by job: a job that ends in the same group is updated once."""
 
     def apply(self, writes: Sequence[Write]) -> int:
         """Apply `writes` in order; return the highest ordinal of their entries, 0 without any."""
         for write in writes:
             if type(write) is AppendJournal:
                 self._entries.setdefault(write.job_id, []).append(write.entry)
-                continue
-            if type(write) is FinishJob:
+            elif type(write) is StartJob:
+                self._starts[write.job_id] = write
+            elif type(write) is FinishJob:
                 self._entries.setdefault(write.job_id, []).append(write.entry)
-            _apply(write, self._db)
+                start = self._starts.pop(write.job_id, None)
+                _writing_jobs.finish_job(write, start, self._db)
+            else:
+                _FUNCTIONS[type(write)](write, self._db)
+        for start in self._starts.values():
+            _writing_jobs.start_job(start, self._db)
         if not self._entries:
             return 0
         self._append_journals()
@@ -66,28 +92,20 @@ def _rows(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
     yield entries[start:]
 
 
-@singledispatch
-def _apply(write: Write, db: sqlite3.Connection) -> None:
-    """Apply a write by the function for its class."""
-    raise AssertionError(write, db)
-
-
-for _function in (
-    _writing_sessions.put_session,
-    _writing_sessions.rotate_token,
-    _writing_sessions.append_log,
-    _writing_sessions.move_floor,
-    _writing_sessions.drop_session,
-    _writing_jobs.accept_job,
-    _writing_jobs.add_submitter,
-    _writing_jobs.start_job,
-    _writing_jobs.cancel_job,
-    _writing_jobs.finish_job,
-    _durable.keep_memo,
-    _durable.keep_run,
-    _durable.keep_spent,
-    _writing_jobs.trim_journal,
-    _writing_jobs.keep_credentials,
-    _writing_jobs.expire,
-):
-    _apply.register(_function)
+_FUNCTIONS: Final[Mapping[type[Write], Callable[[Any, sqlite3.Connection], None]]] = {
+    PutSession: _writing_sessions.put_session,
+    RotateToken: _writing_sessions.rotate_token,
+    AppendLog: _writing_sessions.append_log,
+    MoveFloor: _writing_sessions.move_floor,
+    DropSession: _writing_sessions.drop_session,
+    AcceptJob: _writing_jobs.accept_job,
+    AddSubmitter: _writing_jobs.add_submitter,
+    CancelJob: _writing_jobs.cancel_job,
+    KeepMemo: _durable.keep_memo,
+    KeepRun: _durable.keep_run,
+    KeepSpent: _durable.keep_spent,
+    TrimJournal: _writing_jobs.trim_journal,
+    KeepCredentials: _writing_jobs.keep_credentials,
+    Expire: _writing_jobs.expire,
+}
+"""What each write does to the tables, but for those that `GroupWriter` puts together."""

@@ -93,14 +93,16 @@ def cancel_job(write: CancelJob, db: sqlite3.Connection) -> None:
     )
 
 
-def finish_job(write: FinishJob, db: sqlite3.Connection) -> None:
-    """Update a job with its end."""
+def finish_job(write: FinishJob, start: StartJob | None, db: sqlite3.Connection) -> None:
+    """Update a job with its end, and with its start if that is not stored yet."""
     entry = write.entry
     db.execute(
-        "UPDATE job SET status = ?, finished_at = ?, terminal_ordinal = ?, length = ?,"
-        " budget = ?, error = ?, spent = ?, last_event = ? WHERE job_id = ?",
+        "UPDATE job SET status = ?, started_at = coalesce(?, started_at), finished_at = ?,"
+        " terminal_ordinal = ?, length = ?, budget = ?, error = ?, spent = ?, last_event = ?"
+        " WHERE job_id = ?",
         (
             write.status,
+            None if start is None else start.started_at,
             write.finished_at,
             entry.ordinal,
             entry.index + 1,

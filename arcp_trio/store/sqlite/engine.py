@@ -72,6 +72,8 @@ class SqliteStore(SqliteReader, Store):
         self._checkpoints = trio.CapacityLimiter(1)
         self._committed = 0
         """Number of the last group that is known to be stored."""
+        self._in_doubt = False
+        """The last try to store a group seemed to fail, and may not have."""
         self._untidy = trio.Event()
         """Set when there may be work for housekeeping."""
 
@@ -88,16 +90,17 @@ class SqliteStore(SqliteReader, Store):
 
     @asynccontextmanager
     async def _opened(self) -> AsyncGenerator[None]:
-        await trio.to_thread.run_sync(self._open)
-        try:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._keep_house, name="store housekeeping")
-                yield
-                nursery.cancel_scope.cancel(reason="the store is being closed")
-        finally:
-            with trio.move_on_after(CLOSE_SECONDS, shield=True):
-                async with self._thread.rounds.turn(""):
-                    await self._writes.run(self._close)
+        with self._writes:
+            await self._writes.run(self._open)
+            try:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._keep_house, name="store housekeeping")
+                    yield
+                    nursery.cancel_scope.cancel(reason="the store is being closed")
+            finally:
+                with trio.move_on_after(CLOSE_SECONDS, shield=True):
+                    async with self._thread.rounds.turn(""):
+                        await self._writes.run(self._close)
 
     def _open(self) -> None:
         path = self.path
@@ -111,7 +114,7 @@ class SqliteStore(SqliteReader, Store):
                 ]
                 _file.prepare(writer, path, self._synchronous)
                 checkpointer.execute(f"PRAGMA synchronous = {self._synchronous}")
-                (self._committed,) = writer.execute("SELECT committed FROM state").fetchone()
+                self._committed = _committed(writer)
             except sqlite3.OperationalError as error:
                 raise UnwritableStore(f"cannot use {path}: {error}") from error
             self._writer, self._checkpointer, self._thread.connection = writer, checkpointer, reader
@@ -140,18 +143,20 @@ class SqliteStore(SqliteReader, Store):
 
     def _store_group(self, db: sqlite3.Connection, writes: Sequence[Write]) -> None:
         number = self._committed + 1
+        doubtful, self._in_doubt = self._in_doubt, True
         with _file.transaction(db, "IMMEDIATE"):
-            (stored,) = db.execute("SELECT committed FROM state").fetchone()
-            if stored != number:  # else the try before, which seemed to fail, has stored the group
+            if not (doubtful and _committed(db) == number):
                 changes = db.total_changes
                 ordinal = GroupWriter(db).apply(writes)
                 if db.total_changes == changes:
-                    return  # nothing to commit: an idle runtime does not touch the disk
-                db.execute(
-                    "UPDATE state SET committed = ?, ordinal = max(ordinal, ?)", (number, ordinal)
-                )
+                    number -= 1  # nothing to commit: an idle runtime does not touch the disk
+                else:
+                    db.execute(
+                        "UPDATE state SET committed = ?, ordinal = max(ordinal, ?)",
+                        (number, ordinal),
+                    )
             self._writes.let_loop_go_on()
-        self._committed = number
+        self._committed, self._in_doubt = number, False
 
     # -- housekeeping
 
@@ -202,6 +207,12 @@ class SqliteStore(SqliteReader, Store):
                 return _copy_log(self._checkpointer)
 
         return await trio.to_thread.run_sync(in_thread, limiter=self._checkpoints)
+
+
+def _committed(db: sqlite3.Connection) -> int:
+    """Return the number of the last group that is stored."""
+    (number,) = db.execute("SELECT committed FROM state").fetchone()
+    return int(number)
 
 
 def _copy_log(db: sqlite3.Connection) -> int:

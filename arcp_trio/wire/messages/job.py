@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Final
+from typing import Annotated, ClassVar, Final, Literal
 
 import attrs
 
@@ -11,6 +11,7 @@ from arcp_trio.wire.errors import ArcpError
 from arcp_trio.wire.json import JsonObject, JsonText, JsonValue, dumps
 from arcp_trio.wire.rules import (
     KEEP_NULL,
+    SANDBOX,
     VENDOR,
     WIRE_NAME,
     Identifier,
@@ -39,6 +40,8 @@ class LeaseConstraints:
     """Bounds of a lease as a whole (§9.5)."""
 
     expires_at: UtcTimestamp | None = None
+    sandbox: Literal["required"] | None = attrs.field(default=None, metadata={WIRE_NAME: SANDBOX})
+    """The operating system is to hold the job's agent to the lease."""
 
 
 @attrs.frozen(kw_only=True)
@@ -145,6 +148,10 @@ class AnswerQuestion:
     job_id: Identifier
     question_id: Identifier
     answer: JsonValue = attrs.field(metadata={KEEP_NULL: always})
+    scope: Literal["once", "job"] | None = None
+    """Of an approval: whether it counts for this time, or for as long as the job runs."""
+    reason: Remark | None = None
+    """Of an approval: why it was given, or denied."""
 
 
 @attrs.frozen(kw_only=True)

@@ -3,8 +3,10 @@
 Each step is a list: its name, and what it takes. The prompt is answered with `end_turn` after the
 last step, unless a step says otherwise. The program's argument, if there is one, is an object:
 `version`, `info` and `capabilities` of its answer to `initialize`, `silent` methods that it does
-not answer, `errors` by method, `first`, the steps to do before anything is read, and the frames
-`before_session` and `after_session`, which are written together with the answer to `session/new`.
+not answer, `errors` by method, `first`, the steps to do before anything is read, the frames
+`before_session` and `after_session`, which are written together with the answer to `session/new`,
+`store`, a folder in which its sessions are kept, and `replays`, the methods that tell the history
+of a session.
 """
 
 from __future__ import annotations
@@ -13,9 +15,13 @@ import itertools
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
@@ -24,6 +30,7 @@ Frame = dict[str, Any]
 
 OPTIONS: Frame = json.loads(sys.argv[1]) if sys.argv[1:] else {}
 KINDS = ["allow_always", "allow_once", "reject_once", "reject_always"]
+STORE = Path(OPTIONS["store"]) if "store" in OPTIONS else None
 SLEEPER = [sys.executable, "-c", "import time; time.sleep(100)"]
 
 unread: list[Frame] = []
@@ -60,9 +67,12 @@ def read() -> Frame:
     return frame
 
 
-def notification(raw_update: Any, session_id: str = session) -> Frame:
+def notification(raw_update: Any, session_id: str | None = None) -> Frame:
     """Return an update, whatever it is."""
-    return {"method": "session/update", "params": {"sessionId": session_id, "update": raw_update}}
+    return {
+        "method": "session/update",
+        "params": {"sessionId": session_id or session, "update": raw_update},
+    }
 
 
 def update(sort: str, **fields: Any) -> Frame:
@@ -169,6 +179,11 @@ def cost(amount: Any, currency: str = "USD", used: int = 100, size: int = 1000) 
     write(update("usage_update", used=used, size=size, cost=told))
 
 
+def history() -> None:
+    """Say what the session was prompted with so far, one list of names of steps for each prompt."""
+    tell([[name for name, *_ in json.loads(text)] for text in prompts()])
+
+
 def pid() -> None:
     """Say the number of this process."""
     tell(os.getpid())
@@ -183,6 +198,29 @@ def run(script: str) -> None:
     """Run a shell's script in this process, without asking, and say what it writes."""
     done = subprocess.run(["sh", "-c", script], capture_output=True, text=True)  # noqa: PLW1510
     tell(done.stdout + done.stderr)
+
+
+def dial(port: int, text: str, host: str = "127.0.0.1") -> None:
+    """Connect to a port, send a text, and say what comes back, or why nothing does."""
+    try:
+        with socket.create_connection((host, port), timeout=50) as peer:
+            peer.sendall(text.encode())
+            parts = iter(lambda: peer.recv(65536), b"")
+            tell(b"".join(parts).decode())
+    except OSError as error:
+        tell(f"{type(error).__name__}: {error}")
+
+
+def fetch(url: str, body: str | None = None) -> None:
+    """Fetch a URL as Python does, and say the status and the body, or what is wrong."""
+    data = body.encode() if body else None
+    try:
+        with urllib.request.urlopen(url, data, timeout=50) as answer:
+            tell([answer.status, answer.read().decode()])
+    except urllib.error.HTTPError as error:
+        tell([error.code, error.read().decode()])
+    except OSError as error:
+        tell([0, str(error)])
 
 
 def garbage(count: int, size: int, end: str = "\n") -> None:
@@ -206,10 +244,25 @@ def call(method: str, params: Frame) -> None:
     tell(ask(method, params))
 
 
+def take_back() -> None:
+    """Ask for permission, take the request back, and say the answer."""
+    id_ = sent("session/request_permission", permission({"kind": "think"}))
+    time.sleep(1)
+    write({"method": "$/cancel_request", "params": {"requestId": id_}})
+    tell(answer_to(id_))
+
+
 def send(method: str, params: Frame, count: int = 1) -> None:
     """Send requests, and wait for no answer."""
     for _ in range(count):
         sent(method, params)
+
+
+def send_long(count: int, size: int) -> None:
+    """Send requests whose answers are long, as each repeats its id; read no answer."""
+    for number in range(count):
+        id_ = str(number).ljust(size, "x")
+        write({"id": id_, "method": "fs/delete", "params": {"sessionId": session}})
 
 
 def may(tool: Frame, kinds: list[str] = KINDS) -> None:
@@ -236,6 +289,27 @@ def terminal(command: str, args: list[str] = [], **fields: Any) -> None:  # noqa
         tell(ask("terminal/wait_for_exit", named))
         tell(ask("terminal/output", named))
         tell(ask("terminal/release", named))
+
+
+def left(command: str, args: list[str] = []) -> None:  # noqa: B006 - read only
+    """Run a command, say how it was created, and do not release it once it has ended."""
+    created = ask("terminal/create", {"command": command, "args": args})
+    ask("terminal/wait_for_exit", {"terminalId": created["terminalId"]})
+    tell(created)
+
+
+def killed(command: str, args: list[str] = []) -> None:  # noqa: B006 - read only
+    """Kill a command, say what is known of it before and after, and after it is released."""
+    named = ask("terminal/create", {"command": command, "args": args})
+    tell(ask("terminal/output", named))
+    tell(ask("terminal/kill", named))
+    tell(ask("terminal/wait_for_exit", named))
+    tell(ask("terminal/output", named))
+    tell(ask("terminal/release", named))
+    tell(ask("terminal/output", named))
+    other = ask("terminal/create", {"command": command, "args": args})
+    tell(ask("terminal/release", other))
+    tell(ask("terminal/wait_for_exit", other))
 
 
 # -- steps: time and ends
@@ -314,9 +388,10 @@ def kill(number: int) -> None:
 STEPS: dict[str, Callable[..., None]] = {
     each.__name__: each
     for each in (
-        *(say, think, updates, large, elsewhere, burst, flood, calls, cost, pid),
-        *(environment, run, garbage, errors, raw, call, send, terminal, wait, on_cancel, ignore),
-        *(deaf, answer_twice, end, fail, close, fork, setsid),
+        *(say, think, updates, large, elsewhere, burst, flood, calls, cost, history, pid),
+        *(environment, run, garbage, errors, raw, call, send, send_long),
+        *(terminal, wait, on_cancel, ignore, left, killed, take_back),
+        *(deaf, answer_twice, end, fail, close, fork, setsid, dial, fetch),
     )
 } | {
     "ask": may,
@@ -341,12 +416,42 @@ NAMED = {"read", "terminal", "fork"}
 # -- the protocol
 
 
+def prompts() -> list[str]:
+    """Return what the session was prompted with so far."""
+    assert STORE is not None
+    return (STORE / session).read_text().splitlines()
+
+
+def begun() -> Frame:
+    """Begin a session."""
+    global session  # noqa: PLW0603 - a program of one session
+    if STORE is not None:
+        session = f"s-{uuid.uuid4().hex}"
+        STORE.mkdir(exist_ok=True)
+        (STORE / session).touch()
+    return {"sessionId": session}
+
+
+def gone_on_with(method: str, session_id: str) -> Frame:
+    """Go on with a session of an earlier process."""
+    global session  # noqa: PLW0603 - a program of one session
+    session = session_id
+    if method in OPTIONS.get("replays", ["session/load"]):
+        for text in prompts():
+            write(said(text, "user_message_chunk"), said(f"again: {text}"))
+    return {}
+
+
 def prompted(frame: Frame) -> None:
     """Do the steps of a prompt, and answer it."""
     global prompt_id  # noqa: PLW0603 - a program of one session
     prompt_id = frame["id"]
+    text = frame["params"]["prompt"][0]["text"]
+    if STORE is not None:
+        with (STORE / session).open("a") as file:
+            file.write(f"{text}\n")
     try:
-        do(*json.loads(frame["params"]["prompt"][0]["text"]))
+        do(*json.loads(text))
         end("end_turn")
     except Answered:
         pass
@@ -362,7 +467,9 @@ def answered(method: str, params: Frame) -> Any:
                 "agentCapabilities": OPTIONS.get("capabilities", {}),
             }
         case "session/new":
-            return {"sessionId": session}
+            return begun()
+        case "session/load" | "session/resume":
+            return gone_on_with(method, params["sessionId"])
     return {}
 
 

@@ -84,13 +84,43 @@ async def test_the_end_of_a_lease_is_polite() -> None:
 
 
 @pytest.mark.parametrize("step", [["ignore"], ["close"]])
-async def test_an_agent_that_ignores_a_cancel(step: list[Any]) -> None:
-    """An agent that ignores its cancel and every signal but the last is gone at the job's end."""
-    async with connected(limits=Limits(cancel_grace_seconds=4)) as client:
+async def test_an_agent_that_ignores_a_cancel(
+    step: list[Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    """An agent that ignores its cancel and every signal but the last is gone at the job's end.
+
+    That takes less than the job's grace.
+    """
+    async with connected(limits=Limits(cancel_grace_seconds=8)) as client:
         handle = await begin(client, ["pid"], ["updates", CALL], step)
         pid = await first_word(handle)
         await handle.cancel()
         with pytest.raises(JobCancelled):
+            await handle.result()
+        assert not alive(pid)
+    assert "cut off" not in caplog.text
+
+
+async def test_a_shutdown_during_a_cancel() -> None:
+    """A job that is being cancelled has no more time at a shutdown than any other."""
+    with trio.fail_after(SECONDS):
+        async with runtime_of() as runtime:
+            async with open_pair(runtime, token="tok", recorder=PairingRecorder()) as client:
+                handle = await begin(client, ["pid"], ["ignore"])
+                pid = await first_word(handle)
+                await handle.cancel()
+            begun = trio.current_time()
+        # By itself, the job would wait 10 s for its agent, and then some.
+        assert trio.current_time() - begun < 9
+        await gone([pid])
+
+
+async def test_a_time_limit_that_is_ignored() -> None:
+    """An agent that never answers, whatever it is told, is gone when its job has timed out."""
+    async with connected(limits=Limits(cancel_grace_seconds=2)) as client:
+        handle = await begin(client, ["pid"], ["ignore"], max_runtime=START_SECONDS)
+        pid = await first_word(handle)
+        with pytest.raises(JobTimedOut):
             await handle.result()
         await gone([pid])
 

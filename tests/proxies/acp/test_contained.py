@@ -160,6 +160,39 @@ async def test_nothing_is_left_of_a_contained_job() -> None:
         assert not any(f"sleep\0{seconds}" in line for line in command_lines())
 
 
+async def test_terminals_are_contained(shop: Path, tmp_path: Path) -> None:
+    """A command that the agent has run for it sees what the agent sees, and nothing more.
+
+    Paths in the command are not shown for being named there, and variables do not load code.
+    """
+    lease = {"fs.read": [f"{shop}/**"], "tool.call": ["terminal/*"]}
+    script = f"cat main.py {tmp_path}/secret; echo x > main.py; ls /proc | grep -c '^[0-9]'; env"
+    env = [{"name": "LD_PRELOAD", "value": "/x.so"}, {"name": "KEY", "value": "v"}]
+    async with connected(sandbox="require") as client:
+        step = ["terminal", "sh", ["-c", script, f"{tmp_path}/secret"], {"env": env}]
+        input_ = {"prompt": steps(step), "cwd": str(shop)}
+        job = await client.submit("scripted", input_, lease=lease)
+        said = str(await job.result())
+    assert "the program" in said
+    assert "the secret" not in said
+    assert "KEY=v" in said
+    assert "LD_PRELOAD" not in said
+    assert content(shop / "main.py") == "the program"
+
+
+async def test_what_a_terminal_leaves_behind() -> None:
+    """A command's process that has left its group ends with the job."""
+    seconds = 2000 + os.getpid()
+    lease = {"tool.call": ["terminal/*"]}
+    async with connected(sandbox="require") as client:
+        script = f"setsid sleep {seconds} >/dev/null 2>&1 &"
+        job = await client.submit(
+            "scripted", steps(["terminal", "sh", ["-c", script]]), lease=lease
+        )
+        await job.result()
+        assert not any(f"sleep\0{seconds}" in line for line in command_lines())
+
+
 async def test_an_approval_mounts_nothing(shop: Path) -> None:
     """What may only be asked for cannot be written by the agent itself."""
     lease = {"fs.read": [f"{shop}/**"], "x-vendor.arcp-trio.ask.fs.write": [f"{shop}/**"]}

@@ -11,7 +11,8 @@ import pytest
 import trio
 
 from arcp_trio import JobFailed
-from tests.proxies.acp.stage import begin, command, connected, result_of, told
+from tests.processes import gone
+from tests.proxies.acp.stage import begin, command, connected, first_word, result_of, told
 
 pytestmark = pytest.mark.real_tcp
 
@@ -98,6 +99,18 @@ async def test_odd_values(value: str) -> None:
         )
 
 
+async def test_many_values() -> None:
+    """A call with too many arguments is told with some of them, and says so."""
+    raw_input: dict[str, list[None]] = {f"k{number}": [] for number in range(60_000)}
+    call = {"sessionUpdate": "tool_call", "toolCallId": "c", "kind": "read", "rawInput": raw_input}
+    async with connected() as client:
+        handle = await begin(client, ["updates", call])
+        await handle.result()
+        (_, told_of), _ = await told(handle)
+        assert told_of["truncated"] is True
+        assert 1_000 < len(told_of["args"]) < 50_000
+
+
 @pytest.mark.parametrize("text", ["\udc00", "a\ud83d", "\x00\x1f\u2028", "\ufffe"])
 async def test_odd_text(text: str) -> None:
     """Text with half characters is mended, and control characters are passed on."""
@@ -164,8 +177,17 @@ async def test_names_without_end() -> None:
         assert all(len(json.dumps(body)) < 1_000 for body in calls)
 
 
-async def test_an_agent_that_does_not_read() -> None:
-    """An agent that reads nothing of what it is sent is told no more than a bound, and ended."""
+async def test_an_agent_that_reads_later() -> None:
+    """Answers that an agent does not read at once wait for it, and hold up nothing else."""
     async with connected() as client:
         handle = await begin(client, ["send", "fs/delete", {"x": "y" * 100}, 20_000], ["say", "x"])
         assert await handle.result() == "x"
+
+
+async def test_an_agent_that_does_not_read() -> None:
+    """For an agent that reads nothing, a bounded number of bytes waits; then it is ended."""
+    async with connected() as client:
+        handle = await begin(client, ["pid"], ["send_long", 100, 1_000_000], ["sleep", 100])
+        with pytest.raises(JobFailed, match="its process no longer reads or writes"):
+            await handle.result()
+        await gone([await first_word(handle)])

@@ -69,13 +69,16 @@ async def test_its_folder(tmp_path: Path) -> None:
         assert own not in (str(tmp_path), str(Path.cwd()))
 
 
-@pytest.mark.parametrize("name", ["outside", "link", "file", "missing", "w/../outside", "w-evil"])
+@pytest.mark.parametrize(
+    "name", ["outside", "link", "file", "missing", "w/../outside", "w-evil", "to-w"]
+)
 async def test_a_folder_that_the_lease_does_not_allow(name: str, tmp_path: Path) -> None:
     """A folder has to be in the lease, itself and its real path, and be a folder."""
     for each in ("w", "outside", "w-evil"):
         (tmp_path / each).mkdir()
     (tmp_path / "w" / "link").symlink_to(tmp_path / "outside")
     (tmp_path / "w" / "file").write_text("")
+    (tmp_path / "to-w").symlink_to(tmp_path / "w")
     inside = name in ("link", "file", "missing")
     cwd = str(tmp_path / "w" / name) if inside else f"{tmp_path}/{name}"
     async with connected() as client:

@@ -169,6 +169,22 @@ async def test_what_comes_before_the_turn() -> None:
         assert phases == ["starting", "session", *["acp.current_mode_update"] * 3]
 
 
+ASKS = {
+    "id": "early",
+    "method": "session/request_permission",
+    "params": {"sessionId": "s-1", "toolCall": {"toolCallId": "t", "kind": "edit"}, "options": []},
+}
+
+
+async def test_a_request_before_the_turn() -> None:
+    """A request that comes before the agent is prompted is decided as any other."""
+    async with connected({"hasty": command(after_session=[ASKS])}) as client:
+        handle = await begin(client, ["say", "x"], agent="hasty")
+        assert await handle.result() == "x"
+        kinds = [(kind, body.get("tool")) for kind, body in await told(handle)]
+        assert kinds[:2] == [("tool_call", "session/request_permission"), ("tool_result", None)]
+
+
 async def test_what_comes_after_the_turn() -> None:
     """An update after the answer is the job's if its agent is given time to settle."""
     async with connected(settle_seconds=3) as client:
@@ -192,10 +208,23 @@ async def test_jobs_beside_each_other() -> None:
 
 
 async def test_a_client_without_chunks() -> None:
-    """A client that takes no chunks has the whole result at the end."""
+    """A client that takes no chunks has the whole result at the end, as far as a frame has room."""
     async with peers_of() as peers:
         peer = await peers.connect()
         await peer.hello(token="tok", features=("heartbeat",))
         job_id = (await peer.submit("scripted", steps(["say", "a"], ["say", "b"])))["job_id"]
         end = await peer.until_terminal(job_id)
         assert end["payload"]["result"] == "ab"
+        flood = steps(["flood", 3_000, 1_000])
+        job_id = (await peer.submit("scripted", flood))["job_id"]
+        end = await peer.until_terminal(job_id)
+        assert end["payload"]["final_status"] == "success"
+        numbers = counted(end["payload"]["result"].replace("x", " "))
+        assert numbers == list(range(len(numbers)))
+        assert 800 < len(numbers) < 1_100
+        (warning,) = [
+            frame["payload"]["body"]
+            for frame in peers.recorder.events(job_id)
+            if frame["payload"]["kind"] == "log"
+        ]
+        assert "does not fit" in warning["message"]

@@ -17,6 +17,7 @@ from arcp_trio.runtime.job.job import Job
 from arcp_trio.runtime.job.journal import Journal
 from arcp_trio.runtime.job.provisioning import wallet_for
 from arcp_trio.wire.json import loads_object
+from arcp_trio.wire.rules import SANDBOX
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -113,8 +114,9 @@ def _deadline(core: Core, row: JobRow, durability: Durability) -> float | None:
 def _lease(accepted: JsonObject) -> Lease:
     lease, constraints = accepted["lease"], accepted.get("lease_constraints")
     assert isinstance(lease, dict)
-    expires_at = constraints.get("expires_at") if isinstance(constraints, dict) else None
-    return Lease.read(lease, _text(expires_at))  # type: ignore[arg-type]  # it was written by this program
+    known = constraints if isinstance(constraints, dict) else {}
+    expires_at, sandbox = _text(known.get("expires_at")), SANDBOX in known
+    return Lease.read(lease, expires_at, sandbox=sandbox)  # type: ignore[arg-type]  # it was written by this program
 
 
 def _text(value: object) -> str | None:

@@ -12,7 +12,8 @@ from typing import Final
 import attrs
 
 from arcp_trio.runtime.job.desk import Desk
-from arcp_trio.runtime.job.durable.places import TaskPlace, go_live, here, inside, key_of
+from arcp_trio.runtime.job.durable.keys import key_of
+from arcp_trio.runtime.job.durable.places import TaskPlace, go_live, here, inside
 from arcp_trio.runtime.job.durable.retry import Retry
 from arcp_trio.runtime.job.durable.steps import seconds_of
 from arcp_trio.runtime.job.durable.values import decoded, encoded

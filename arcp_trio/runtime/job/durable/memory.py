@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import attrs
 import trio
 
+from arcp_trio.runtime.job.durable.keys import named, path_of
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.store.memos import NOTE, NOTE_KEY, Memo, memo_size
 from arcp_trio.store.writes import KeepMemo, KeepRun
 from arcp_trio.wire.events import digest
-from arcp_trio.wire.json import dumps, loads, loads_object
+from arcp_trio.wire.json import dumps, loads_object
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -145,7 +146,7 @@ class Memory:
         )
 
     def _is_inside_recalled(self, key: str) -> bool:
-        path = json_list(key)
+        path = path_of(key)
         above = (dumps(path[:end]).decode() for end in range(2, len(path), 2))
         return any(each in self._recalled for each in above)
 
@@ -295,17 +296,3 @@ def done_value(done: bytes, also: Mapping[str, JsonValue]) -> bytes:
     """Return the value of a memo of something that is done: its result, as JSON, and more."""
     rest = dumps(dict(also))[1:-1]
     return b'{%b%b"done":%b}' % (rest, b"," if rest else b"", done)
-
-
-def named(key: str) -> str:
-    """Return a key as people read it: the names of the steps, and how often they had come."""
-    path = json_list(key)
-    pairs = zip(path[::2], path[1::2], strict=True)
-    return " / ".join(f"{name!r}" if n == 1 else f"{name!r} number {n}" for name, n in pairs)
-
-
-def json_list(key: str) -> list[JsonValue]:
-    """Return the path that a key is made of."""
-    path = loads(key)
-    assert isinstance(path, list)
-    return path

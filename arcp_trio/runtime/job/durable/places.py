@@ -15,8 +15,6 @@ from typing import Final
 
 import attrs
 
-from arcp_trio.wire.json import dumps
-
 MOST_NAME: Final = 200  # characters
 
 
@@ -135,11 +133,6 @@ def enter_tool(task: object, tool: str) -> TaskPlace:
 def leave(outer: TaskPlace) -> None:
     """Leave the block, for the place before it."""
     _here.set(outer)
-
-
-def key_of(path: tuple[str | int, ...]) -> str:
-    """Return a path as the store has it."""
-    return dumps(list(path)).decode()
 
 
 def check_name(name: object) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from arcp_trio.runtime.job import outcome
+from arcp_trio.runtime.job.asking import reopen_questions
 from arcp_trio.store.errors import StoreError
 from arcp_trio.wire.errors import InternalError
 
@@ -46,7 +47,7 @@ async def _recall(job: Job, patience_ends: float) -> bool:
     try:
         if job.outcome is None:
             await job.memory.load(job.core.store.for_principal(job.principal))
-            job.questions.restore(job)
+            reopen_questions(job)
     except StoreError as error:
         if not job.memory.recall.tried.is_set():
             log.warning("memos not read, yet", extra=job.facts | {"error": str(error)})

@@ -29,6 +29,9 @@ class Retry:
     def __attrs_post_init__(self) -> None:
         if self.attempts < 1:
             raise ValueError("attempts must be at least 1")
+        on: object = self.on
+        if not (isinstance(on, tuple) and all(map(_is_exception, on))):
+            raise TypeError("on is a tuple of classes of exceptions, such as (ConnectionError,)")
         if not (self.first >= 0 and self.factor > 0 and self.most >= 0):
             raise ValueError("first and most must not be negative, and factor must be above 0")
 
@@ -44,3 +47,7 @@ class Retry:
     def wants(self, error: Exception, failed: int) -> bool:
         """Return whether there is another call after the call that has failed with `error`."""
         return failed < self.attempts and isinstance(unwrapped(error), self.on)
+
+
+def _is_exception(item: object) -> bool:
+    return isinstance(item, type) and issubclass(item, Exception)

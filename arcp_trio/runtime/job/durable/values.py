@@ -24,7 +24,7 @@ def encoded(value: object, returns: type | None, name: str) -> bytes:
         plain = value if returns is None else _converter.unstructure(value, unstructure_as=returns)
         return dumps(cast("JsonLike", plain), max_depth=_DEPTH)
     except Exception as error:
-        wanted = "JSON" if returns is None else f"a JSON {returns.__name__}"
+        wanted = "JSON" if returns is None else f"a JSON {_named(returns)}"
         raise TypeError(f"step {name!r} returned what is not {wanted}: {error}") from error
 
 
@@ -40,4 +40,9 @@ def decoded(stored: bytes, returns: type[object] | None, name: str) -> object:
     try:
         return _converter.structure(value, returns)
     except Exception as error:
-        raise TypeError(f"the result of step {name!r} is no {returns.__name__}: {error}") from error
+        raise TypeError(f"the result of step {name!r} is no {_named(returns)}: {error}") from error
+
+
+def _named(returns: object) -> str:
+    """Return a type as people write it; a union, for one, has no name."""
+    return returns.__name__ if isinstance(returns, type) else str(returns)

@@ -1,0 +1,85 @@
+"""What conversations have on disk: their jobs, and for some a folder of their own to work in."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import weakref
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+if TYPE_CHECKING:
+    from arcp_trio.runtime.job.leftovers import IsKept
+
+_FILES: Final = "files"
+_JOBS: Final = "jobs"
+"""In the folder of a conversation: the one to work in, and one with a file named after each job."""
+
+
+class Folders:
+    """The folders of conversations, by the id of the job that began each.
+
+    They stay for as long as a job of the conversation is kept.
+    """
+
+    def __init__(self, data: Path | None) -> None:
+        """Keep them in a folder; without it, in a temporary one that goes with the process."""
+        self._data = data
+
+    async def join(self, root: str, job_id: str) -> list[str]:
+        """Note that a job takes part in a conversation; return the jobs before it, newest first.
+
+        Raises:
+            OSError: it cannot be noted.
+        """
+        return await trio.to_thread.run_sync(self._join, root, job_id)
+
+    def _join(self, root: str, job_id: str) -> list[str]:
+        if self._data is None:
+            self._data = Path(tempfile.mkdtemp(prefix="arcp-conversations-"))
+            weakref.finalize(self, shutil.rmtree, self._data, ignore_errors=True)
+        self._data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder = self._data / root
+        folder.mkdir(mode=0o700, exist_ok=True)
+        (folder / _JOBS).mkdir(mode=0o700, exist_ok=True)
+        before = _jobs_of(folder)
+        (folder / _JOBS / job_id).touch()
+        return before
+
+    async def to_work_in(self, root: str) -> str:
+        """Return the folder in which a conversation works that was given no other; make it first.
+
+        Raises:
+            OSError: it cannot be made.
+        """
+        assert self._data is not None, "a job has joined"
+        path = self._data / root / _FILES
+        await trio.Path(path).mkdir(mode=0o700, exist_ok=True)
+        return str(await trio.Path(path).resolve())
+
+    async def sweep(self, is_kept: IsKept) -> None:
+        """Remove the folders of conversations of which no job is kept."""
+        for folder, jobs in await trio.to_thread.run_sync(self._found):
+            for job_id in jobs:
+                if await is_kept(job_id):
+                    break
+            else:
+                await trio.to_thread.run_sync(_remove, folder, jobs)
+
+    def _found(self) -> list[tuple[Path, list[str]]]:
+        if self._data is None or not self._data.is_dir():
+            return []
+        folders = [path for path in self._data.iterdir() if (path / _JOBS).is_dir()]
+        return [(folder, _jobs_of(folder)) for folder in folders]
+
+
+def _jobs_of(folder: Path) -> list[str]:
+    """Return a conversation's jobs, newest first, as their ids increase."""
+    return sorted((path.name for path in (folder / _JOBS).iterdir()), reverse=True)
+
+
+def _remove(folder: Path, jobs: list[str]) -> None:
+    if _jobs_of(folder) == jobs:  # else one has come meanwhile
+        shutil.rmtree(folder, ignore_errors=True)

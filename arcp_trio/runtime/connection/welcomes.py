@@ -1,0 +1,90 @@
+"""What a client is told when its session is open (§6.2)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from arcp_trio.wire import envelope
+from arcp_trio.wire.features import ALL_FEATURES, CLIENT_FEATURES, SUPPORTED, Feature
+from arcp_trio.wire.ids import new_id
+from arcp_trio.wire.json import dumps
+from arcp_trio.wire.messages import PeerInfo, RuntimeCapabilities, Welcome
+from arcp_trio.wire.payloads import to_json
+from arcp_trio.wire.timestamps import rfc3339
+
+if TYPE_CHECKING:
+    from arcp_trio.runtime.core import Core
+    from arcp_trio.runtime.job.jobs import Jobs
+    from arcp_trio.runtime.session.session import Session
+
+_MOST_KEPT: Final = 64
+"""Parts that are kept; there are more sets of features than any clients have."""
+
+
+class Welcomes:
+    """Makes welcomes, and keeps the part that clients with the same features share."""
+
+    def __init__(self, core: Core, jobs: Jobs) -> None:
+        self._core = core
+        self._jobs = jobs
+        self._shared: dict[tuple[frozenset[str], bool], bytes] = {}
+        """By features, and by whether the connection is private."""
+        self._agents = 0
+        """How many agents these tell of."""
+
+    def offered(self, *, private: bool) -> list[str]:
+        """Return what the runtime offers: no secrets where others can read along (§14)."""
+        offered = {*SUPPORTED, Feature.QUESTIONS}
+        if self._jobs.revoker.offered and private:
+            offered.add(Feature.PROVISIONED_CREDENTIALS)
+        if self._core.policy.allow_stop:
+            offered.add(Feature.STOP)
+        return [feature for feature in CLIENT_FEATURES if feature in offered]
+
+    def tail(self, session: Session, token: str, *, private: bool) -> bytes:
+        """Return the tail of a `session.welcome`.
+
+        The session id stands in its payload too, where some clients look for it.
+        """
+        own = {
+            "session_id": session.id,
+            "resume_token": token,
+            "accepted_at": rfc3339(self._core.clock.now()),
+        }
+        shared = self._shared_by(session.features, private=private)
+        payload = b"%b,%b" % (dumps(own)[:-1], shared[1:])  # two objects become one
+        return envelope.tail(Welcome.type, payload, id=new_id())
+
+    def _shared_by(self, features: frozenset[str], *, private: bool) -> bytes:
+        agents = self._jobs.agents.count
+        if self._agents != agents or len(self._shared) >= _MOST_KEPT:
+            self._agents = agents
+            self._shared.clear()
+        found = self._shared.get((features, private))
+        if found is None:
+            found = self._shared[features, private] = self._encoded(features, private=private)
+        return found
+
+    def _encoded(self, features: frozenset[str], *, private: bool) -> bytes:
+        """Encode what clients share.
+
+        A feature that is not of §6.2 is named only to a client that has named it.
+        """
+        core, agents = self._core, self._jobs.agents
+        with_versions = Feature.AGENT_VERSIONS in features
+        pings = Feature.HEARTBEAT in features
+        known = features.union(ALL_FEATURES)
+        welcome = Welcome(
+            session_id="",
+            runtime=PeerInfo(name=core.name, version=core.version),
+            resume_window_sec=core.limits.resume_window_seconds,
+            heartbeat_interval_sec=core.limits.heartbeat_seconds if pings else None,
+            capabilities=RuntimeCapabilities(
+                encodings=["json"],
+                features=[each for each in self.offered(private=private) if each in known],
+                agents=[*agents.inventory()] if with_versions else [*sorted(agents.names())],
+            ),
+        )
+        fields = to_json(welcome)
+        del fields["session_id"]
+        return dumps(fields)

@@ -1,0 +1,151 @@
+"""What the programs of one job may reach, decided anew for each request."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import attrs
+import trio
+
+from arcp_trio.authority import urls
+from arcp_trio.authority.approvals import ASK
+from arcp_trio.authority.lease import Lease
+from arcp_trio.authority.patterns import URLS, Pattern
+from arcp_trio.authority.sites import loopback_ports, reaches, shares_site
+from arcp_trio.authority.targets import forms
+from arcp_trio.wire.errors import ArcpError, PermissionDenied
+
+CONNECT_SECONDS: Final = 30.0
+"""How long connecting to a server may take, with the lookup of its address."""
+
+
+class Refused(Exception):  # noqa: N818 - says what has happened
+    """A program may not reach this; the message says why."""
+
+
+@attrs.frozen(kw_only=True)
+class Reach:
+    """What the programs of one job may reach."""
+
+    lease: Lease
+    authorize: Callable[[str], None]
+    """Returns if the job may fetch a URL now, and raises an `ArcpError` if it may not."""
+    added: Callable[[], Sequence[Pattern]]
+    """Returns what the operator lets them reach beside that, and the job's credentials."""
+    approved: Callable[[], Sequence[str]] = tuple
+    """Returns the URLs that people have allowed for as long as the job runs."""
+
+    @property
+    def anything(self) -> bool:
+        """Whether there is anything to reach, or may be if people allow it."""
+        return bool(self._patterns())
+
+    def ports(self) -> list[int]:
+        """Return the ports of this machine that may be reached, at some URL."""
+        return loopback_ports(self._patterns())
+
+    def check(self, url: str) -> None:
+        """Return if a URL may be fetched now.
+
+        Raises:
+            Refused: it may not.
+        """
+        try:
+            found = forms(URLS, url)
+        except ValueError as error:
+            raise Refused(str(error)) from None
+        if all(any(each.matches(form) for each in self.added()) for form in found):
+            return
+        try:
+            self.authorize(url)
+        except ArcpError as error:
+            raise Refused(error.message) from None
+
+    def check_site(self, url: str) -> None:
+        """Return if something at the site of a URL may be fetched now.
+
+        Raises:
+            Refused: nothing there may be.
+        """
+        try:
+            if reaches(self.added(), url):
+                return
+            covered = reaches(self._granted, url) or shares_site(url, self.approved())
+        except ValueError as error:
+            raise Refused(str(error)) from None
+        try:
+            self.authorize(url)
+        except PermissionDenied as error:
+            if not covered:  # otherwise the lease names what is further down
+                raise Refused(error.message) from None
+        except ArcpError as error:
+            raise Refused(error.message) from None
+
+    @property
+    def _granted(self) -> Sequence[Pattern]:
+        return self.lease.grants.get(URLS, ())
+
+    def _patterns(self) -> Sequence[Pattern]:
+        asked = self.lease.grants.get(f"{ASK}{URLS}", ())
+        return [*self._granted, *asked, *self.added()]
+
+
+def host_and_port(url: str) -> tuple[str, int]:
+    """Return where the server of a URL is, as its canonical spelling says; HTTP or HTTPS.
+
+    Raises:
+        ValueError: this is not a URL.
+    """
+    scheme, _, place = urls.parse(url).site.partition("://")
+    host, colon, port = place.rpartition(":")
+    if not colon or place.endswith("]"):
+        host, port = place, "443" if scheme == "https" else "80"
+    return host.strip("[]"), int(port)
+
+
+async def connect(host: str, port: int) -> trio.SocketStream:
+    """Look an address up, and connect to it.
+
+    A name may lead to other machines only: its owner decides where it leads, and could name the
+    services of this one.
+
+    Raises:
+        Refused: the name leads to this machine.
+        OSError: there is no connection.
+    """
+    with trio.fail_after(CONNECT_SECONDS):
+        found = await trio.socket.getaddrinfo(host, port, type=trio.socket.SOCK_STREAM)
+        if host != "localhost" and not _is_address(host):
+            found = [each for each in found if not _is_near(str(each[4][0]))]
+            if not found:
+                raise Refused(f"{host} leads to the machine that this runs on")
+        failure = OSError(f"{host} has no address")
+        for family, kind, protocol, _, address in found:
+            socket = trio.socket.socket(family, kind, protocol)
+            try:
+                await socket.connect(address)
+            except OSError as error:
+                failure = error
+                socket.close()
+            except BaseException:
+                socket.close()
+                raise
+            else:
+                return trio.SocketStream(socket)
+    raise failure
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_near(text: str) -> bool:
+    address = ipaddress.ip_address(text.partition("%")[0])
+    inner = getattr(address, "ipv4_mapped", None) or address
+    return inner.is_loopback or inner.is_link_local or inner.is_unspecified

@@ -1,0 +1,95 @@
+"""Which words go into one event: those that are waiting, and never across anything else."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import Any
+
+import trio
+from hypothesis import given
+from hypothesis import strategies as st
+from trio.testing import MockClock
+
+from arcp_trio import JobContext, acp
+from arcp_trio.acp.updates import update_of
+from arcp_trio.proxies.acp.calls import Calls
+from arcp_trio.proxies.acp.conversation import AgentConversation
+from arcp_trio.proxies.acp.mapping import Item, UpdateEvents
+from arcp_trio.testing import open_peer
+from arcp_trio.wire.json import Json
+from tests.jobs.acting import end_of, said
+from tests.stage import make_runtime
+
+ROLES = {"agent_message_chunk": "data", "agent_thought_chunk": "text"}
+
+texts = st.text(st.characters(codec="utf-8"), min_size=1, max_size=5)
+words = st.tuples(st.sampled_from(sorted(ROLES)), texts)
+modes = st.tuples(st.just("current_mode_update"), st.sampled_from("ab"))
+told = st.lists(st.tuples(st.one_of(words, modes), st.booleans()), max_size=30)
+"""What an agent tells, each with whether it is waiting when what came before it is taken."""
+
+
+def update(kind: str, text: str) -> acp.Update:
+    """Return the update that tells this."""
+    content: dict[str, Any] = {"type": "text", "text": text} if kind in ROLES else {}
+    found = update_of({"sessionUpdate": kind, "content": content, "currentModeId": text})
+    assert found is not None
+    return found
+
+
+def seen(kind: str, body: dict[str, Any]) -> tuple[str, str]:
+    """Return what an event tells, as the agent has told it."""
+    if kind == "result_chunk":
+        return "agent_message_chunk", body["data"]
+    if kind == "thought":
+        return "agent_thought_chunk", body["text"]
+    return "current_mode_update", body["message"]
+
+
+def merged(items: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return items with neighbouring words of one kind in one."""
+    runs = [(kind, [text for _, text in run]) for kind, run in groupby(items, lambda it: it[0])]
+    return [
+        each
+        for kind, run in runs
+        for each in ([(kind, "".join(run))] if kind in ROLES else [(kind, text) for text in run])
+    ]
+
+
+@given(told)
+def test_words_keep_their_order(items: list[tuple[tuple[str, str], bool]]) -> None:
+    """Whatever is waiting, events are in the agent's order, and words are merged only with words.
+
+    If everything is waiting, neighbouring words of one kind are one event; if nothing is, each is
+    an event of its own.
+    """
+
+    async def act(job: JobContext) -> Json:
+        events = UpdateEvents(job, Calls(job), AgentConversation(job, job.id, "/", own_folder=True))
+        left = [(update(*what), waiting) for what, waiting in items]
+
+        def ready() -> Item | None:
+            return left.pop(0)[0] if left and left[0][1] else None
+
+        item: Item | None = None
+        while left or item is not None:
+            item = item or left.pop(0)[0]
+            assert isinstance(item, acp.Update)
+            item = await events.take(item, ready)
+        return await events.result.end()
+
+    async def main() -> None:
+        async with make_runtime() as runtime, open_peer(runtime) as peer:
+            await peer.hello()
+            await end_of(runtime, peer, act)
+            found = [seen(*event) for event in said(peer)]
+        if found and found[-1] == ("agent_message_chunk", ""):
+            found.pop()
+        sent = [what for what, _ in items]
+        assert merged(found) == merged(sent)
+        if all(waiting for _, waiting in items[1:]):
+            assert found == merged(sent)
+        if not any(waiting for _, waiting in items[1:]):
+            assert found == sent
+
+    trio.run(main, clock=MockClock(autojump_threshold=0))
