@@ -26,6 +26,10 @@ def behind(capability: str) -> str:
     return asked if asked in ASKABLE else capability
 
 
+def _forms_of_targets(approval: Approval) -> frozenset[tuple[str, ...]]:
+    return frozenset(forms(approval.capability, target) for target in approval.targets)
+
+
 @attrs.frozen(kw_only=True)
 class Approval:
     """What a person has decided on operations of a job."""
@@ -36,15 +40,16 @@ class Approval:
     """The principal that has decided."""
     allowed: bool = True
     reason: str | None = None
+    _forms: frozenset[tuple[str, ...]] = attrs.field(
+        init=False, default=attrs.Factory(_forms_of_targets, takes_self=True)
+    )
 
     def covers(self, capability: str, target_forms: Sequence[str]) -> bool:
         """Return whether the target with these forms is one that was decided on.
 
         All forms count: who allows `/a%2Fb` has not allowed `/a/b`.
         """
-        return capability == self.capability and any(
-            tuple(target_forms) == forms(capability, target) for target in self.targets
-        )
+        return capability == self.capability and tuple(target_forms) in self._forms
 
     def told(self) -> dict[str, str]:
         """Return what the result of the operation's tool call says of the decision."""

@@ -14,7 +14,6 @@ from attrs import frozen
 
 from arcp_trio.authority.lease import Lease
 from arcp_trio.authority.patterns import Pattern
-from arcp_trio.authority.subset import uncovered
 
 MOST_LEASED: Final = 256
 """Leased paths that are mounted, at most; further ones are left to requests."""
@@ -51,15 +50,41 @@ def leased(lease: Lease, reserved: Sequence[str] = ()) -> list[Mount]:
         lease: what the job may do.
         reserved: paths that no lease opens, with all that is below them.
     """
-    readable = lease.grants.get("fs.read", ())
-    writable = lease.grants.get("fs.write", ())
-    mounts: dict[str, Mount] = {}
-    for pattern in (*readable, *writable):
-        if _covered(pattern, readable):
-            mount = _mount(pattern, writable=_covered(pattern, writable))
-            if mount is not None and not within(mount.path, reserved):
-                mounts[pattern.text] = mount
-    return without_repeats(mounts.values())[:MOST_LEASED]
+    readable = _Places(lease.grants.get("fs.read", ()))
+    writable = _Places(lease.grants.get("fs.write", ()))
+    mounts = [
+        Mount(path=path, is_tree=is_tree, writable=writable.have(path, is_tree=is_tree))
+        for places in (readable, writable)
+        for path, is_tree in places.all()
+        if readable.have(path, is_tree=is_tree) and not within(path, reserved)
+    ]
+    return without_repeats(mounts)[:MOST_LEASED]
+
+
+class _Places:
+    """The trees and the files of patterns; of a tree, all that is in it."""
+
+    def __init__(self, patterns: Iterable[Pattern]) -> None:
+        self._trees: dict[str, None] = {}
+        self._files: dict[str, None] = {}
+        for pattern in patterns:
+            is_tree = pattern.text.endswith(_TREE) or pattern.text == "**"
+            path = pattern.text.removesuffix("**").removesuffix("/") if is_tree else pattern.text
+            # A program that decodes percent-encoded characters would read another path.
+            if path[:1] in {"/", ""} and "*" not in path and "%" not in path:
+                places = self._trees if is_tree else self._files
+                places[path or "/"] = None
+
+    def all(self) -> Iterator[tuple[str, bool]]:
+        """Yield the paths, each with whether it is a tree."""
+        yield from ((path, True) for path in self._trees)
+        yield from ((path, False) for path in self._files)
+
+    def have(self, path: str, *, is_tree: bool) -> bool:
+        """Return whether a place is among these, or in a tree of theirs."""
+        if any(each in self._trees for each in upwards(path)):
+            return True
+        return not is_tree and path in self._files
 
 
 def arranged(mounts: Iterable[Mount], reserved: Sequence[str]) -> list[Layer]:
@@ -76,12 +101,16 @@ def arranged(mounts: Iterable[Mount], reserved: Sequence[str]) -> list[Layer]:
 
 def without_repeats(mounts: Iterable[Mount]) -> list[Mount]:
     """Return the mounts without those that are in another's tree, and not writable beyond it."""
-    kept: list[Mount] = []
+    kept: dict[Mount, None] = {}
+    trees: dict[str, bool] = {}
+    """The trees that are kept, and whether they are writable."""
     for mount in sorted(mounts, key=lambda each: (_depth(each.path), not each.writable)):
-        trees = [each.path for each in kept if each.is_tree and each.writable >= mount.writable]
-        if mount not in kept and not within(mount.path, trees):
-            kept.append(mount)
-    return kept
+        above = [trees[path] for path in upwards(mount.path) if path in trees]
+        if not any(each >= mount.writable for each in above):
+            kept[mount] = None
+            if mount.is_tree:
+                trees[mount.path] = mount.writable
+    return list(kept)
 
 
 def within(path: str, folders: Iterable[str]) -> bool:
@@ -89,24 +118,12 @@ def within(path: str, folders: Iterable[str]) -> bool:
     return any(path == each or path.startswith(each.rstrip("/") + "/") for each in folders)
 
 
-def parents(path: str) -> Iterator[str]:
-    """Yield the folders above a path, the nearest first."""
+def upwards(path: str) -> Iterator[str]:
+    """Yield a path and the folders above it, the nearest first."""
     while path != "/":
-        path = path.rpartition("/")[0] or "/"
         yield path
-
-
-def _covered(pattern: Pattern, patterns: Sequence[Pattern]) -> bool:
-    return uncovered([pattern], patterns) is None
-
-
-def _mount(pattern: Pattern, *, writable: bool) -> Mount | None:
-    is_tree = pattern.text.endswith(_TREE)
-    path = pattern.text.removesuffix(_TREE) or "/"
-    # A program that decodes percent-encoded characters would read another path.
-    if not path.startswith("/") or "*" in path or "%" in path:
-        return None
-    return Mount(path=path, writable=writable, is_tree=is_tree)
+        path = path.rpartition("/")[0] or "/"
+    yield path
 
 
 def _depth(path: str) -> int:

@@ -34,7 +34,7 @@ def program_mounts(command: Sequence[str], search: str | None = None) -> list[Mo
     waiting = deque(filter(None, [program, *(word for word in command[1:] if word[:1] == "/")]))
     seen: dict[Path, None] = {}
     while waiting and len(seen) < MOST_FILES:
-        path = Path(os.path.normpath(waiting.popleft()))
+        path = Path(os.path.abspath(waiting.popleft()))  # noqa: PTH100 - links are not followed
         if path not in seen and os.path.lexists(path):
             seen[path] = None
             waiting += [*_targets(path), *_interpreters(path, search)]

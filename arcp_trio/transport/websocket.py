@@ -98,7 +98,7 @@ def accept(
     async def answer(reader: _FrameReader) -> None:
         proof = b64encode(sha1((key + _GUID).encode(), usedforsecurity=False).digest()).decode()
         try:
-            await frames.send_answer(_SWITCHING.format(proof).encode())
+            await frames.outgoing.send_answer(_SWITCHING.format(proof).encode())
         except GONE as error:
             raise _not_finished() from error
         frames.start_reader = partial(reader.read_as_server, max_bytes)
@@ -267,7 +267,7 @@ class _WebSocketTransport(SendsAtOnce, HasPings):
 
     @property
     def writing_since(self) -> float | None:
-        return self._frames.writing_since
+        return self._frames.outgoing.writing_since
 
     def share_pace(self, pace: PartsPace) -> None:
         self._frames.pace = pace
@@ -302,16 +302,16 @@ class _WebSocketTransport(SendsAtOnce, HasPings):
 
     async def send(self, frames: Sequence[bytes]) -> None:
         try:
-            await self._frames.send_texts(frames)
+            await self._frames.outgoing.send_texts(frames)
         except GONE as error:
             raise TransportClosed from error
 
     @property
     def sends_at_once(self) -> bool:
-        return self._frames.takes_texts_at_once
+        return self._frames.outgoing.takes_texts_at_once
 
     def send_at_once(self, frames: Sequence[bytes]) -> bool:
-        return self._frames.send_texts_at_once(frames)
+        return self._frames.outgoing.send_texts_at_once(frames)
 
     async def close(self, code: int = CloseCode.NORMAL, reason: str = "") -> None:
         self._closing = True
@@ -319,7 +319,7 @@ class _WebSocketTransport(SendsAtOnce, HasPings):
         if self._frames.gauge.exceeded:
             code, reason = CloseCode.TOO_BIG, self._too_big
         with suppress(*GONE):
-            await self._frames.send_close(code, reason)
+            await self._frames.outgoing.send_close(code, reason)
             if self._frames.start_reader is None or self._frames.reads_text:
                 with suppress(ConnectionClosed):
                     while True:  # messages still on their way come before the peer's Close
@@ -352,4 +352,4 @@ class _WebSocketTransport(SendsAtOnce, HasPings):
 
     async def _tell(self, code: int, words: str) -> None:
         with suppress(*GONE):
-            await self._frames.send_close(code, words)
+            await self._frames.outgoing.send_close(code, words)

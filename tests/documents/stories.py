@@ -6,10 +6,12 @@
 - In a console block, a line that begins with `$ ` is a command; the lines after it are what the
   terminal then shows. There, `…` stands for any text, and alone in a line for any lines; two or
   more spaces stand for any number.
-- In what a command shows, a line that begins with `answer: ` is a question's, and the reader types
-  the rest of it.
+- In what a command shows, a line that begins with `answer: ` is a question's, and one with
+  `y, j or n: ` an approval's; the reader types the rest of it.
 - Commands of `docker` are not run, as no test has a daemon; tests/test_package.py reads the
-  Dockerfile.
+  Dockerfile. Nor is `pip install`: what it installs is there.
+- A shell block is a console block that needs a program of other people: tests/agents plays it where
+  that is installed. The program `opencode` of console blocks is one of this folder.
 - A command that serves runs on, up to the next one that serves or the document's end.
 - `kill -9` kills the server, and nothing else that the command may find.
 - A JSON block is frames of a client.
@@ -48,8 +50,10 @@ _BLOCK: Final = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FILE: Final = re.compile(r"# ([\w.-]+)(, continued)?\n")
 _SERVES: Final = re.compile(r"\barcp_trio\.serve\(|\bserve\b")
 
-_ANSWER: Final = "answer:"
-"""The prompt at which a reader types; the screen drops the space after it."""
+_ANSWER: Final = "(?:answer|y, j or n):"
+"""The prompts at which a reader types; the screen drops the space after them."""
+_NOT_RUN: Final = re.compile("docker |.*pip install")
+_PROGRAMS: Final = Path(__file__).with_name("programs")
 _TYPED: Final = re.compile(rf"^{_ANSWER} (.+)$", re.MULTILINE)
 
 _LISTENS: Final = re.compile(r".*(?:ws|wss|http)://", re.DOTALL)
@@ -78,8 +82,11 @@ class Story:
         return _SERVES.search(command + program) is not None
 
 
-def read(document: str) -> Story:
-    """Find the files and the commands of a document; fail at a block that is neither."""
+def read(document: str, kind: str = "console") -> Story:
+    """Find the files and the commands of a document; fail at a block that is neither.
+
+    `kind` is that of the blocks whose commands are run.
+    """
     story = Story()
     for language, text in _BLOCK.findall(document):
         if language == "python":
@@ -87,15 +94,15 @@ def read(document: str) -> Story:
             assert named is not None, f"a Python block without the name of its file: {text}"
             assert (named[1] in story.files) == bool(named[2]), named[0]
             story.files[named[1]] = story.files.get(named[1], "") + text
-        elif language == "console":
+        elif language == kind:
             for step in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
                 command, _, output = step.replace("\\\n", "").partition("\n")
-                if not command.startswith("docker "):
+                if not _NOT_RUN.match(command):
                     story.steps.append(Step(command, output))
         elif language == "toml":
             story.configurations.append(text)
         else:
-            assert language in ("", "json"), f"a block that nothing runs: {language}"
+            assert language in ("", "json", "shell"), f"a block that nothing runs: {language}"
             story.frames += text.splitlines() if language == "json" else []
     commands = "\n".join(step.command for step in story.steps)
     for name in story.files:
@@ -172,11 +179,11 @@ class Screen:
         os.close(self._keyboard)
 
 
-def play(document: str, folder: Path) -> Iterator[tuple[Step, str]]:
+def play(document: str, folder: Path, kind: str = "console") -> Iterator[tuple[Step, str]]:
     """Run a document in a folder; yield each command that ends, and what the terminal showed."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
-    story = read(document)
+    story = read(document, kind)
     for name, text in story.files.items():
         (folder / name).write_text(text.replace(PORT, port), encoding="utf-8")
     (folder / ".venv").symlink_to(sys.prefix)
@@ -230,7 +237,7 @@ def _environment(port: str) -> dict[str, str]:
     """Return the environment of a reader who has followed the document so far."""
     own = ("ARCP_", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "PYTEST")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(own)}
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    path = os.pathsep.join([str(Path(sys.executable).parent), str(_PROGRAMS), os.environ["PATH"]])
     address = f"ws://127.0.0.1:{port}/arcp"
     added = {"PATH": path, "ARCP_URL": address, "TERM": "xterm-256color", "PYTHONPATH": str(ROOT)}
     return kept | added

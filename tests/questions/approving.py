@@ -47,6 +47,18 @@ async def careful(job: JobContext) -> list[str]:
     return [await do(job, capability, target) for capability, target in job.input]
 
 
+@agents.agent("bold")
+async def bold(job: JobContext) -> str:
+    """Ask for what the input names without a look at the lease; return how it went."""
+    capability, target = job.input
+    try:
+        await job.ask_approval("call_1", "test", None, capability, [target])
+        await job.decision("call_1")
+    except ArcpError as error:
+        return error.code
+    return "done"
+
+
 @agents.agent("hasty")
 async def hasty(job: JobContext) -> None:
     """Do what the input lists, all at once."""

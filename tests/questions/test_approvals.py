@@ -199,6 +199,34 @@ async def test_what_the_lease_does_not_say_cannot_be_asked_for(autojump_clock: M
         assert kinds == ["tool_call", "tool_result"]
 
 
+async def test_an_agent_that_asks_for_anything(autojump_clock: MockClock) -> None:
+    """People are not asked for what would be refused whatever they say."""
+    async with approving() as stage:
+        peer = await stage.welcomed()
+        for wanted in (["tool.call", "a"], ["model.use", "m"], ["fs.write", "/x"]):
+            lease = {f"{ASK}tool.call": ["b"], f"{ASK}model.use": ["m"]}
+            job = await peer.submit("bold", wanted, lease_request=lease)
+            told = await until_end(peer, job["job_id"])
+            assert told[-1]["payload"]["result"] == "PERMISSION_DENIED"
+            kinds = {each["payload"].get("kind") for each in told}
+            assert "x-vendor.arcp-trio.question" not in kinds
+
+
+async def test_who_watches_without_questions(autojump_clock: MockClock) -> None:
+    """A session that knows no questions sees the call, the status and the result."""
+    async with approving() as stage:
+        peer, other = await stage.welcomed(), await stage.welcomed(features=WITHOUT)
+        question = await next_question(peer, await begun(peer, DEPLOY))
+        subscribe = {"job_id": question["job_id"], "history": True}
+        await other.answer("job.subscribed", await other.send("job.subscribe", subscribe))
+        await answer(peer, question, "allow")
+        told = await until_end(other, question["job_id"])
+        kinds = [each["payload"]["kind"] for each in told[:-1]]
+        assert kinds == ["tool_call", "status", "tool_result"]
+        with pytest.raises(InvalidRequest):
+            await answer(other, question, "allow")
+
+
 async def test_who_submits_without_questions(autojump_clock: MockClock) -> None:
     """A job of a client that knows no questions is refused at once, even if others could answer."""
     async with approving() as stage:

@@ -56,6 +56,15 @@ def test_a_file_alone(tmp_path: Path) -> None:
     assert not any(each.writable for each in found)
 
 
+def test_a_relative_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that is named from this process's folder is where it will be started from."""
+    script(tmp_path / "far/venv/bin/agent", "a program")
+    (tmp_path / "near").mkdir()
+    (tmp_path / "near/venv").symlink_to(tmp_path / "far/venv")
+    monkeypatch.chdir(tmp_path / "near")
+    assert paths("venv/bin/agent") == {f"{tmp_path}/near/venv", f"{tmp_path}/far/venv"}
+
+
 def test_never_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A program in ~/bin comes alone, and neither the home nor the root is mounted for a word."""
     monkeypatch.setenv("HOME", str(tmp_path))

@@ -21,7 +21,8 @@ from arcp_trio.transport.frames import (
     close_frame,
     server_texts,
 )
-from arcp_trio.transport.stream import WRITE_SLICE, FrameStream
+from arcp_trio.transport.outgoing import WRITE_SLICE
+from arcp_trio.transport.stream import FrameStream
 from tests.transport.peers import BINARY, CLOSE, PING, PONG, TEXT, chop, closing, frame
 
 SIZES = st.sampled_from((0, 1, 125, 126, 127, 65535, 65536, 70000)) | st.integers(0, 2000)
@@ -127,11 +128,11 @@ async def test_nothing_follows_a_close() -> None:
     """After a Close, texts are refused, and control frames of trio-websocket are dropped."""
     near, far = memory_streams()
     frames = server_frames(near)
-    await frames.send_close(1001, "bye")
+    await frames.outgoing.send_close(1001, "bye")
     with pytest.raises(trio.ClosedResourceError):
-        await frames.send_texts([b"{}"])
+        await frames.outgoing.send_texts([b"{}"])
     await frames.send_all(frame(PONG, masked=False))
-    await frames.send_close(1000, "")
+    await frames.outgoing.send_close(1000, "")
     await frames.abort()
     assert await far.receive_some() == frame(CLOSE, closing(1001, "bye"), masked=False)
     assert await far.receive_some() == b""
@@ -142,15 +143,15 @@ async def test_a_text_that_waits_for_a_close_is_refused() -> None:
     near, far = memory_streams()
     frames = server_frames(near)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(frames.send_texts, [bytes(100_000)])
+        nursery.start_soon(frames.outgoing.send_texts, [bytes(100_000)])
         await wait_all_tasks_blocked()
-        nursery.start_soon(frames.send_close, 1000, "")
+        nursery.start_soon(frames.outgoing.send_close, 1000, "")
         await wait_all_tasks_blocked()
 
         @nursery.start_soon
         async def late() -> None:
             with pytest.raises(trio.ClosedResourceError):
-                await frames.send_texts([b"{}"])
+                await frames.outgoing.send_texts([b"{}"])
 
         await wait_all_tasks_blocked()
         received = bytearray()
@@ -168,18 +169,18 @@ async def test_nothing_is_written_after_a_torn_frame(autojump_clock: MockClock) 
         @nursery.start_soon
         async def torn() -> None:
             with trio.move_on_after(5):
-                await frames.send_texts([bytes(100_000)])
+                await frames.outgoing.send_texts([bytes(100_000)])
 
         await wait_all_tasks_blocked()
 
         @nursery.start_soon
         async def waiting() -> None:
             with pytest.raises(trio.BrokenResourceError):
-                await frames.send_texts([b"{}"])
+                await frames.outgoing.send_texts([b"{}"])
 
     with pytest.raises(trio.BrokenResourceError):
-        await frames.send_close(1000, "")
-    assert frames.writing_since is None
+        await frames.outgoing.send_close(1000, "")
+    assert frames.outgoing.writing_since is None
     received = bytearray()
     while some := await far.receive_some():
         received += some
@@ -191,17 +192,17 @@ async def test_a_stalled_write_can_be_seen(autojump_clock: MockClock) -> None:
     near, far = memory_streams()
     frames = server_frames(near)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(frames.send_texts, [bytes(4 * WRITE_SLICE)])
+        nursery.start_soon(frames.outgoing.send_texts, [bytes(4 * WRITE_SLICE)])
         await trio.sleep(10)
-        assert frames.writing_since == 0
+        assert frames.outgoing.writing_since == 0
         received = 0
         while received < WRITE_SLICE + 100:
             received += len(await far.receive_some(WRITE_SLICE))
         await trio.sleep(10)
-        assert frames.writing_since == 10
+        assert frames.outgoing.writing_since == 10
         while received < 4 * WRITE_SLICE + 10:
             received += len(await far.receive_some())
-    assert frames.writing_since is None
+    assert frames.outgoing.writing_since is None
 
 
 @pytest.mark.parametrize("size", [0, 10, 100, 60_000])

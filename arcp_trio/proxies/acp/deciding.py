@@ -135,8 +135,10 @@ class Requests:
         self, request: acp.Request, call_id: str, operation: Operation, *, is_asked: bool
     ) -> None:
         try:
-            decision = await self._decision(request, call_id) if is_asked else {}
-            await operation.perform(Clearance(call_id, decision))
+            cleared = Clearance(call_id)
+            if is_asked:
+                cleared = Clearance(call_id, await self._decision(request, call_id))
+            await operation.perform(cleared)
         except ArcpError as error:
             await self._refuse(request, call_id, error)
         except OSError as error:

@@ -72,7 +72,8 @@ class Folders:
         if self._data is None or not self._data.is_dir():
             return []
         folders = [path for path in self._data.iterdir() if (path / _JOBS).is_dir()]
-        return [(folder, _jobs_of(folder)) for folder in folders]
+        found = [(folder, _jobs_of(folder)) for folder in folders]
+        return [(folder, jobs) for folder, jobs in found if jobs]  # else one is being made
 
 
 def _jobs_of(folder: Path) -> list[str]:
@@ -82,4 +83,5 @@ def _jobs_of(folder: Path) -> list[str]:
 
 def _remove(folder: Path, jobs: list[str]) -> None:
     if _jobs_of(folder) == jobs:  # else one has come meanwhile
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(folder / _FILES, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)  # the jobs last, by which it is found again

@@ -11,24 +11,20 @@ from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from shutil import rmtree
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final
 
 import attrs
 import trio
 
 from arcp_trio.acp.spawning import own_environment
-from arcp_trio.authority.approvals import ASK
-from arcp_trio.authority.lease import Lease
-from arcp_trio.authority.patterns import FILES, URLS, Pattern
+from arcp_trio.authority.patterns import URLS, Pattern
 from arcp_trio.authority.sites import at_and_below
+from arcp_trio.runtime.job.context import JobContext, authority_behind
 from arcp_trio.sandbox.containment import Containment
 from arcp_trio.sandbox.network.network import Network
 from arcp_trio.sandbox.network.reach import Reach
 from arcp_trio.transport.starting import Start
 from arcp_trio.wire.errors import PermissionDenied
-
-if TYPE_CHECKING:
-    from arcp_trio.runtime.job.context import JobContext
 
 
 @attrs.frozen(kw_only=True)
@@ -107,24 +103,22 @@ class Workplaces:
             own = [*map(os.path.realpath, own), home]
         if home is not None:
             environment["HOME"] = home
-        patterns = {name: cast("list[str]", each) for name, each in job.lease.items()}
-        outside = {*FILES, URLS, f"{ASK}{URLS}"}
-        lease = Lease.read({name: patterns[name] for name in patterns if name in outside})
-        network = Network(self._reach(job, lease)) if self.contained else None
+        authority = authority_behind(job)
+        network = Network(self._reach(job)) if self.contained else None
         return Workplace(
             cwd=cwd,
             environment={**environment, **self._added},
-            start=self._containment.starter(lease, job.reserved, own, network),
+            start=self._containment.starter(authority.lease, authority.reserved, own, network),
             network=network,
         )
 
-    def _reach(self, job: JobContext, lease: Lease) -> Reach:
+    def _reach(self, job: JobContext) -> Reach:
         def added() -> Sequence[Pattern]:
             endpoints = [each.endpoint for each in job.credentials]
             return [*self._net, *(pattern for url in endpoints for pattern in at_and_below(url))]
 
         return Reach(
-            lease=lease,
+            lease=authority_behind(job).lease,
             authorize=partial(job.authorize, URLS),
             added=added,
             approved=partial(job.approved, URLS),

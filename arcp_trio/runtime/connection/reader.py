@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import attrs
+import msgspec
 import trio
 
 from arcp_trio.wire import envelope
@@ -32,8 +32,7 @@ class TooManyMalformed(Exception):  # noqa: N818 - the same
     """The client has sent more malformed frames than `malformed_frames`."""
 
 
-@attrs.frozen
-class Received:
+class Received(msgspec.Struct, frozen=True):
     """A frame that came, or why it is malformed."""
 
     envelope: Envelope | None

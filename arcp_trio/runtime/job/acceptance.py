@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-import attrs
+import msgspec
 
 from arcp_trio.runtime.credentials.holes import with_holes
 from arcp_trio.runtime.job.draft import draft
@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from arcp_trio.store.queue import Group
 
 
-@attrs.frozen
-class NewJob:
+class NewJob(msgspec.Struct, frozen=True):
     """A job whose acceptance is stored, or in the store's queue."""
 
     job: Job

@@ -7,6 +7,7 @@ result of that call, and nothing of it outlasts the run of the agent.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -16,7 +17,7 @@ from arcp_trio.authority.approvals import Approval
 from arcp_trio.runtime.job.events import add_event
 from arcp_trio.runtime.job.questions import ANSWER_PATH, OpenQuestion
 from arcp_trio.runtime.job.refusing import refuse_if_ending, refuse_if_suspended
-from arcp_trio.wire.errors import InvalidRequest, PermissionDenied, Unanswered, clip
+from arcp_trio.wire.errors import ApprovalNeeded, InvalidRequest, PermissionDenied, Unanswered, clip
 from arcp_trio.wire.json import JsonLike, JsonObject, dumps, loads
 from arcp_trio.wire.questions import ALLOW, APPROVAL, DENY, QuestionBody
 from arcp_trio.wire.timestamps import rfc3339
@@ -98,11 +99,15 @@ def ask_approval(
     """Ask people for leave to do something, in one step.
 
     Raises:
-        PermissionDenied: the client that submitted the job knows no questions.
+        PermissionDenied: the lease does not allow it, whatever people say; or the client that
+            submitted the job knows no questions.
         ArcpError: the job is ending, or asks too much at once.
     """
     refuse_if_suspended(job)
     refuse_if_ending(job)
+    for target in targets:
+        with suppress(ApprovalNeeded):
+            job.authorize(capability, target)
     if not job.knows_questions:
         raise PermissionDenied(
             f"{capability} needs the approval of a person, and the client that submitted the job"

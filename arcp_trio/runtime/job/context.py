@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     )
     from trio._file_io import AsyncIOWrapper
 
+    from arcp_trio.authority.authority import Authority
     from arcp_trio.runtime.job.link import Link
 
 CLOSE_SECONDS: Final = 10.0
@@ -50,7 +51,8 @@ class JobContext(AwaitableContext):
             targets: what it is asked for; `x-vendor.arcp-trio.ask.…` allows each.
 
         Raises:
-            PermissionDenied: the client that submitted the job knows no questions.
+            PermissionDenied: the lease does not allow it, whatever people say; or the client that
+                submitted the job knows no questions.
             InternalError: the job asks too much at once, or is ending.
         """
         await self._link.do(Desk.ask_approval, call_id, tool, args, capability, targets)
@@ -135,6 +137,11 @@ class JobContext(AwaitableContext):
             OSError: the file cannot be opened.
         """
         return _opened(self._link, os.fspath(path), mode, encoding, errors, newline, approved)
+
+
+def authority_behind(job: JobContext) -> Authority:
+    """Return what a job may do, as the runtime checks it; for agents in the runtime's own loop."""
+    return job._link.ask(Desk.authority)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
 
 
 @asynccontextmanager

@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import attrs
+import msgspec
 
 from arcp_trio.runtime.credentials.credential import Credential
 from arcp_trio.runtime.job.approvals import OpenApproval, ask_approval
@@ -24,11 +25,11 @@ from arcp_trio.wire.json import JsonLike, JsonObject, JsonValue, loads
 from arcp_trio.wire.lease_request import Amount
 
 if TYPE_CHECKING:
+    from arcp_trio.authority.authority import Authority
     from arcp_trio.runtime.job.job import Job
 
 
-@attrs.frozen(kw_only=True)
-class JobFacts:
+class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What an agent may know of its job, and what does not change while the agent runs."""
 
     id: str
@@ -81,9 +82,9 @@ class Desk:
 
     # -- at once
 
-    def reserved(self) -> Sequence[str]:
-        """Return the paths that no lease opens."""
-        return list(self.job.authority.reserved)
+    def authority(self) -> Authority:
+        """Return what the job may do, for what the operating system is to hold its agent to."""
+        return self.job.authority
 
     def limits(self) -> Mapping[str, JsonLike]:
         """Return the runtime's limits, by name."""

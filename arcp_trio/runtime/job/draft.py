@@ -6,6 +6,7 @@ import secrets
 from typing import TYPE_CHECKING
 
 import attrs
+import msgspec
 import trio
 
 from arcp_trio.authority.authority import Authority
@@ -27,8 +28,7 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.tracing import Span
 
 
-@attrs.frozen(kw_only=True)
-class Wanted:
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     """The work and the lease that a job is wanted for: checked, and found valid."""
 
     agent: Agent
@@ -46,8 +46,7 @@ class IdempotencyKey:
     fingerprint: bytes
 
 
-@attrs.frozen(kw_only=True)
-class JobSource:
+class JobSource(msgspec.Struct, frozen=True, kw_only=True):
     """The origin of a job: a submit, or a delegation."""
 
     principal: str

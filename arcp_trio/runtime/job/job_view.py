@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -111,11 +111,6 @@ class JobView:
         if self._limits is None:
             self._limits = Limits(**self._link.ask(Desk.limits))  # type: ignore[arg-type]
         return self._limits
-
-    @property
-    def reserved(self) -> Sequence[str]:
-        """The paths that no lease opens, with all that is below them."""
-        return self._link.ask(Desk.reserved)
 
     @property
     def credentials(self) -> list[Credential]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-import attrs
+import msgspec
 import trio
 
 from arcp_trio.store.records import Status
@@ -32,8 +32,7 @@ log = logging.getLogger(__name__)
 _MOST_BRIEF: Final = 200  # characters
 
 
-@attrs.frozen
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True):
     """A job's one terminal, decided but not written yet (§7.3)."""
 
     status: Status

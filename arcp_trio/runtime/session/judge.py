@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
 
-import attrs
+import msgspec
 
 from arcp_trio.authority.lease import Lease
 from arcp_trio.runtime.job.acceptance import NewJob, accept, accept_at_once, accepted_tail
@@ -29,8 +29,7 @@ _T = TypeVar("_T")
 _Ts = TypeVarTuple("_Ts")
 
 
-@attrs.frozen
-class Decision:
+class Decision(msgspec.Struct, frozen=True):
     """The job that a submit leads to, new or known, and the watch of it that is to begin."""
 
     tail: bytes

@@ -44,7 +44,8 @@ def outcome(body: Any) -> Any:
 
 def values_in(text: str) -> list[Any]:
     """Return the JSON values that an agent has said one after the other."""
-    values, at = [], 0
+    values: list[Any] = []
+    at = 0
     while at < len(text):
         value, at = json.JSONDecoder().raw_decode(text, at)
         values.append(value)

@@ -179,7 +179,7 @@ async def test_two_things_to_ask_for(tmp_path: Path) -> None:
     """A request that would need two approvals is refused, and nobody is asked."""
     lease = may_ask(tool_call="terminal/*", fs_read=f"{tmp_path}/**")
     async with connected() as client:
-        step = ["terminal", "pwd", [], {"cwd": str(tmp_path / "sub")}]
+        step: list[Any] = ["terminal", "pwd", [], {"cwd": str(tmp_path / "sub")}]
         done = await asked_in(await begin(client, step, lease=lease))
     assert done.results == ["PERMISSION_DENIED"]
     assert [kind for kind, _ in done.events] == ["tool_call", "tool_result"]

@@ -61,6 +61,16 @@ async def test_a_job_that_joins_during_a_sweep(tmp_path: Path) -> None:
     assert names(tmp_path) == ["job_1"]
 
 
+async def test_a_conversation_that_begins_during_a_sweep(tmp_path: Path) -> None:
+    """A folder that is just being made is not taken for one that nobody needs."""
+    folders = Folders(tmp_path)
+    (tmp_path / "job_1" / "jobs").mkdir(parents=True)
+    await folders.sweep(kept())
+    assert names(tmp_path) == ["job_1"]
+    assert await folders.join("job_1", "job_1") == []
+    assert names(tmp_path / "job_1" / "jobs") == ["job_1"]
+
+
 async def test_a_temporary_folder_goes_with_its_owner() -> None:
     """Without a data folder, nothing is left behind."""
     folders = Folders(None)

@@ -45,7 +45,7 @@ async def _recall(job: Job, patience_ends: float) -> bool:
     """Have one job remember, or end it if it never will; return False if it is to wait."""
     assert job.memory.recall is not None
     try:
-        if job.outcome is None:
+        if job.outcome is None and not job.suspended:
             await job.memory.load(job.core.store.for_principal(job.principal))
             reopen_questions(job)
     except StoreError as error:

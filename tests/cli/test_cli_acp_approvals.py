@@ -1,0 +1,65 @@
+"""A person at a terminal decides what a program that speaks ACP may do."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.clients import Commands, served
+from tests.cli.processes import LIFETIME_SECONDS, ROOT
+from tests.cli.terminals import terminal
+
+AGENT = f"coder=acp:{sys.executable} {shlex.quote(str(ROOT / 'tests/proxies/acp/scripted.py'))}"
+PROMPT = "n  no\r\ny, j or n: "
+
+pytestmark = pytest.mark.real_tcp
+
+
+@pytest.fixture(scope="module")
+def coding(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
+    """Serve the scripted agent."""
+    with served(tmp_path_factory.mktemp("coding"), "--agent", AGENT, demo_agents=False) as commands:
+        yield commands
+
+
+def test_from_an_edit_to_a_file(coding: Commands, tmp_path: Path) -> None:
+    """`submit --ask` asks for the edit and for the command; y and j allow them."""
+    path = tmp_path / "file"
+    steps = [
+        ["write", str(path), "one"],
+        ["terminal", "echo two"],
+        ["terminal", "echo three"],
+        ["write", str(path), "four"],
+    ]
+    prompt = ("--prompt", json.dumps(steps))
+    asks = (f"--ask=fs.write={tmp_path}/**", "--ask=tool.call=terminal/*")
+    with terminal(coding, "submit", "coder", *prompt, *asks) as on:
+        for number, letter in enumerate("yjn", 1):
+            while on.raw.count(PROMPT) < number:
+                on.read_more()
+            on.type(f"{letter}\n")
+        assert on.end() == 0
+        lines = "".join(on.lines)
+        assert f"approval: Allow fs.write of {path}?" in lines
+        assert "approval: Allow tool.call of terminal/sh?" in lines
+        assert '"command":"echo two"' in lines
+    assert path.read_text() == "one"
+
+
+def test_from_elsewhere(coding: Commands, tmp_path: Path) -> None:
+    """What waits is listed with the others' questions, and is answered from anywhere."""
+    path = tmp_path / "file"
+    prompt = ("--prompt", json.dumps([["write", str(path), "x"]]))
+    job_id = coding.detached("coder", *prompt, f"--ask=fs.write={tmp_path}/**")
+    ends = time.monotonic() + LIFETIME_SECONDS
+    while f"Allow fs.write of {path}? (allow, deny)" not in coding.run("jobs", "--waiting").out:
+        assert time.monotonic() < ends
+    assert coding.run("answer", job_id, "allow").code == 0
+    assert coding.run("watch", job_id).code == 0
+    assert path.read_text() == "x"
