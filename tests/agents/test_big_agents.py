@@ -11,7 +11,9 @@ import attrs
 import pytest
 
 from tests.agents.model import TEXT, scripted_model
-from tests.agents.stage import errors, installed, phases, serving, told
+from tests.agents.stage import SLOW, errors, installed, phases, serving, told
+
+pytestmark = SLOW
 
 
 @attrs.frozen

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents.stage import AGENTS, installed
+from tests.agents.stage import AGENTS, SLOW, installed
 from tests.cli.processes import ROOT
 from tests.documents.stories import pattern, play
 
 
+@SLOW
 @pytest.mark.real_tcp
 def test_from_nothing_to_an_approved_edit(tmp_path: Path) -> None:
     """fast-agent edits a file when a person agrees, by the commands that the document has."""

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from arcp_trio import Client, JobHandle
-from tests.agents.stage import errors, installed, phases, serving, told
+from tests.agents.stage import SLOW, errors, installed, phases, serving, told
+
+pytestmark = SLOW
 
 ASK = "x-vendor.arcp-trio.ask"
 

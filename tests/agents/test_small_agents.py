@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents.stage import errors, installed, phases, serving, told
+from tests.agents.stage import SLOW, errors, installed, phases, serving, told
+
+pytestmark = SLOW
 
 
 @pytest.mark.parametrize("sandbox", ["off", "auto"])

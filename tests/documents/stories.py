@@ -42,7 +42,7 @@ from attrs import define, field, frozen
 from tests.cli.processes import ROOT
 from tests.cli.terminals import shown
 
-WAIT_SECONDS: Final = 30.0
+WAIT_SECONDS: Final = 60.0
 COLUMNS: Final = 120
 PORT: Final = "7777"
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import shlex
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 
-from arcp_trio import ArcpError, connect
+from arcp_trio import ArcpError, MemoryStore, Runtime, acp_agent, connect
+from arcp_trio.store.writes import KeepMemo, Write
+from arcp_trio.testing import open_pair
 from tests.durable.process import TOKEN, Server, server_in
-from tests.proxies.acp.stage import SECONDS, command, steps
+from tests.proxies.acp.stage import SECONDS, TOKENS, command, steps
 
 pytestmark = pytest.mark.real_tcp
 
@@ -23,6 +26,37 @@ async def restarted(server: Server) -> None:
     """Kill the server's process, and start another one."""
     await server.signalled(signal.SIGKILL)
     await server.start()
+
+
+class HeldNotes(MemoryStore):
+    """A store that stores no note before it is let."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held, self.let = trio.Event(), trio.Event()
+
+    async def _commit(self, writes: Sequence[Write]) -> None:
+        if any(isinstance(write, KeepMemo) for write in writes):
+            self.held.set()
+            await self.let.wait()
+        await super()._commit(writes)
+
+
+async def test_no_prompt_before_the_note_is_stored(tmp_path: Path) -> None:
+    """The agent is given its prompt only when a later job could go on with its session."""
+    words = command(store=str(tmp_path / "sessions"), capabilities=CAPABILITIES)
+    store = HeldNotes()
+    runtime = Runtime(auth=TOKENS, store=store)
+    runtime.agent("coder")(acp_agent(words, sandbox="off", data=tmp_path / "data"))
+    with trio.fail_after(SECONDS):
+        async with runtime, open_pair(runtime, token="tok") as client:
+            job = await client.submit("coder", steps(["history"]))
+            await store.held.wait()
+            await trio.sleep(0.3)  # for a prompt that would be on its way
+            (session,) = await trio.Path(tmp_path / "sessions").iterdir()
+            assert await session.read_text() == ""
+            store.let.set()
+            assert await job.result() == '[["history"]]'
 
 
 async def test_a_kill_in_the_first_turn(tmp_path: Path) -> None:
