@@ -147,7 +147,7 @@ def _p99(delays: list[float]) -> float:
     return sorted(delays)[int(len(delays) * 0.99)]
 
 
-class Noticed(AssertionError):
+class Noticed(AssertionError):  # noqa: N818 - a fact about the runtime
     """Bob notices an attack: he waits for too long, or the runtime takes too much."""
 
 

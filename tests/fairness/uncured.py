@@ -41,7 +41,7 @@ def first_come_first_served() -> None:
     workload.AT_WORK = ENDLESS  # type: ignore[misc]
     by_principal = Rounds.turn
 
-    def turn(self: Rounds, principal: str, **how: Any) -> Any:  # noqa: ANN401
+    def turn(self: Rounds, principal: str, **how: Any) -> Any:
         del principal
         return by_principal(self, "", **how)
 
@@ -87,7 +87,7 @@ def strangers_may_send_fragments() -> None:
     frames.FIRST_FRAGMENTS = frames.MAX_FRAGMENTS = ENDLESS  # type: ignore[misc]
     bounded = stream.FrameStream.__init__
 
-    def __init__(self: stream.FrameStream, below: Any, **how: Any) -> None:  # noqa: ANN401, N807
+    def __init__(self: stream.FrameStream, below: Any, **how: Any) -> None:  # noqa: N807
         bounded(self, below, **how | {"first_bytes": None})
 
     _replace(stream.FrameStream, __init__)
