@@ -94,7 +94,7 @@ def strangers_may_send_fragments() -> None:
 
 
 def newcomers_make_room() -> None:
-    """Have a full waiting room turn away the newest visitor, instead of the oldest of the address with most."""
+    """Have a full waiting room turn away its newest visitor, wherever that comes from."""
 
     def _to_evict(self: WaitingRoom) -> Visitor:
         everybody = [each for beside in self._waiting.values() for each in beside]
