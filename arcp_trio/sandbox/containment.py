@@ -28,7 +28,7 @@ from arcp_trio.wire.errors import clip
 
 log = logging.getLogger(__name__)
 
-TRY_SECONDS: Final = 10.0
+TRY_SECONDS: Final = 30.0
 """How long the program may take with which sandboxes are tried."""
 
 _HERE: Final = "http://127.0.0.1"

@@ -6,6 +6,7 @@ checked, limits are set, and sockets are opened in the sandbox.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import resource
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -27,6 +28,10 @@ MOST_WORDS: Final = 300
 """Characters of the reason why a sandbox could not be built."""
 LAST_WORDS_SECONDS: Final = 0.5
 """How long its standard error is read then."""
+# Bubblewrap stays while the program runs, and keeps its own output open: nobody would notice that
+# the program has closed its own. What it is given beside that it passes on, and closes.
+_OUTPUT_ASIDE: Final = ("/bin/sh", "-c", 'exec "$@" 9>&1 1>/dev/null', "sh")
+_OUTPUT_BACK: Final = ("/bin/sh", "-c", 'exec "$@" 1>&9 9>&-', "sh")
 _LOOK_SECONDS: Final = 0.002
 _READ_BYTES: Final = 4096
 
@@ -67,12 +72,18 @@ async def start_inside(
     told, tell = os.pipe()
     held, let_go = os.pipe()
     words = _as_file([*_variables(environment), *arguments])
-    theirs = [words, tell, held]
+    theirs = [_moved_up(each) for each in (words, tell, held)]
+    words, tell, held = theirs
     try:
         # Their ends are closed here only once bubblewrap has them.
         try:
             process = await start(
-                [bwrap, *_options(words, tell, held), "--", *command],
+                [
+                    *_OUTPUT_ASIDE,
+                    *(bwrap, *_options(words, tell, held), "--"),
+                    *_OUTPUT_BACK,
+                    *command,
+                ],
                 environment={},
                 stdin=stdin,
                 stderr=stderr,
@@ -124,6 +135,13 @@ def _variables(environment: Mapping[str, str]) -> list[str]:
     for name, value in environment.items():
         words += ["--setenv", name, value]
     return words
+
+
+def _moved_up(descriptor: int) -> int:
+    """Return a descriptor in place of one that a shell may need the number of."""
+    higher = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 10)
+    os.close(descriptor)
+    return higher
 
 
 def _options(words: int, tell: int, held: int) -> Sequence[str]:

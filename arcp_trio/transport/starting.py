@@ -22,7 +22,7 @@ import trio
 
 _SIGNALS: Final = frozenset(signal.Signals)
 
-KILL_SECONDS: Final = 1.0
+KILL_SECONDS: Final = 5.0
 """How long to wait for a killed process, which the kernel may keep."""
 
 

@@ -21,7 +21,7 @@ _PAIRS: Final = [high + low for high in _ALPHABET for low in _ALPHABET]
 # for each id; the others are kept, because they change only when the clock does or on a carry.
 _LOW_BITS: Final = 30
 _LOW_MASK: Final = (1 << _LOW_BITS) - 1
-_HEAD_DIGITS: Final = 20
+_HEAD_PAIRS: Final = 10
 _STEP_BITS: Final = 20
 _STEPS_AT_ONCE: Final = 1024
 
@@ -57,8 +57,8 @@ class _Ulids:
 
     def _begin(self, value: int) -> None:
         self._high, self._low = value >> _LOW_BITS, value & _LOW_MASK
-        shifts = range(5 * (_HEAD_DIGITS - 1), -1, -5)
-        self._head = "".join(_ALPHABET[self._high >> shift & 31] for shift in shifts)
+        pairs = range(10 * (_HEAD_PAIRS - 1), -1, -10)
+        self._head = "".join([_PAIRS[self._high >> shift & 0x3FF] for shift in pairs])
 
 
 def _steps() -> Iterator[int]:

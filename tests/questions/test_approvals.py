@@ -283,7 +283,7 @@ async def test_files_and_links(tmp_path: Path) -> None:
     """The approved file is written; a link's target has not been approved with its name."""
     (tmp_path / "secret").write_text("kept")
     (tmp_path / "link").symlink_to(tmp_path / "secret")
-    with trio.fail_after(20):
+    with trio.fail_after(100):
         async with approving() as stage:
             peer = await stage.welcomed()
             files = [str(tmp_path / name) for name in ("new", "link")]

@@ -37,7 +37,7 @@ from arcp_trio.wire.json import JsonObject, JsonValue, is_list, object_in
 if TYPE_CHECKING:
     from arcp_trio.runtime.job.context import JobContext
 
-LAST_OUTPUT_SECONDS: Final = 0.5
+LAST_OUTPUT_SECONDS: Final = 2.0
 """How long output is read after a command has ended: what it has started may hold the pipe open."""
 
 _READ_BYTES: Final = 64 * 1024

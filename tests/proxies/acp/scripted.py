@@ -245,9 +245,9 @@ def call(method: str, params: Frame) -> None:
 
 
 def take_back() -> None:
-    """Ask for permission, take the request back, and say the answer."""
+    """Ask for permission, take the request back once it was seen, and say the answer."""
     id_ = sent("session/request_permission", permission({"kind": "think"}))
-    time.sleep(1)
+    ask("fs/read_text_file", {"path": "/"})  # decided after it
     write({"method": "$/cancel_request", "params": {"requestId": id_}})
     tell(answer_to(id_))
 

@@ -12,7 +12,11 @@ from tests.proxies.acp.stage import begin, command, connected, told
 
 pytestmark = pytest.mark.real_tcp
 
-PERMISSION = {"toolCall": {"toolCallId": "p"}, "options": []}
+PERMISSION = {
+    "toolCall": {"toolCallId": "p", "kind": "think"},
+    "options": [{"optionId": "o", "name": "o", "kind": "allow_once"}],
+}
+"""What needs an approval, for which nobody is there."""
 
 
 @pytest.mark.parametrize("method", ["initialize", "session/new"])
@@ -53,12 +57,14 @@ async def test_a_line_has_a_bound() -> None:
 
 
 async def test_requests_by_the_thousand() -> None:
-    """The open requests of an agent that waits for no answer are bounded; all are answered."""
+    """The open requests of an agent are bounded: further ones are refused, without an event."""
+    lease = {"x-vendor.arcp-trio.ask.tool.call": ["acp/think"]}
     async with connected(limits=Limits(agent_requests=8)) as client:
-        handle = await begin(
-            client, ["send", "terminal/create", {"command": "x"}, 1000], ["say", "end"]
-        )
+        asked = ["send", "session/request_permission", PERMISSION, 1_000]
+        handle = await begin(client, asked, ["say", "end"], lease=lease)
         assert await handle.result() == "end"
+        calls = [body for kind, body in await told(handle) if kind == "tool_call"]
+        assert len(calls) == 8
 
 
 async def test_methods_that_are_not_offered() -> None:

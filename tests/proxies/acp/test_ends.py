@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from arcp_trio import JobFailed
-from tests.processes import alive, gone
+from tests.processes import alive, gone, has_children
 from tests.proxies.acp.stage import begin, command, connected, first_word, told
 
 pytestmark = pytest.mark.real_tcp
@@ -122,6 +122,14 @@ async def test_a_program_that_closes_its_output_and_lives() -> None:
         await gone([await first_word(handle)])
 
 
+@pytest.mark.sandbox
+async def test_a_contained_program_that_closes_its_output_and_lives() -> None:
+    """Nobody keeps the output of a contained program open in its place."""
+    async with connected(sandbox="require") as client:
+        handle = await begin(client, ["say", "x"], ["close"])
+        assert (await failure(handle)).message.endswith("its process no longer reads or writes")
+
+
 async def test_a_program_that_does_not_want_to_end() -> None:
     """A program that has answered, and ignores the end of its input and SIGTERM, is killed."""
     async with connected() as client:
@@ -141,3 +149,29 @@ async def test_what_a_program_leaves_behind(step: str) -> None:
         if step == "setsid" and alive(pid):  # not contained
             os.kill(pid, signal.SIGKILL)
         await gone([pid])
+
+
+async def test_a_program_that_dies_with_a_command_running() -> None:
+    """A program that dies while its command runs and its question is open takes both with it."""
+    lease = {
+        "tool.call": ["terminal/sleep"],
+        "x-vendor.arcp-trio.ask.tool.call": ["acp/think"],
+    }
+    question = {
+        "toolCall": {"toolCallId": "p", "kind": "think"},
+        "options": [{"optionId": "o", "name": "o", "kind": "allow_once"}],
+    }
+    async with connected() as client:
+        handle = await begin(
+            client,
+            ["send", "terminal/create", {"command": "sleep", "args": ["1234"]}],
+            ["send", "session/request_permission", question],
+            ["say", "x"],
+            ["sleep", 0.5],
+            ["exit", 3],
+            lease=lease,
+        )
+        assert (await failure(handle)).message.endswith("with exit status 3")
+        kinds = [kind for kind, _ in await told(handle)]
+        assert kinds.count("tool_call") == kinds.count("tool_result") == 2
+    assert not has_children()
