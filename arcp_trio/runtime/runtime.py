@@ -254,7 +254,7 @@ class Runtime:
                     sessions.start_soon(self._workers.run, name="worker processes")
                     if self.agents.durable() and not core.store.outlasts_process:
                         log.warning("durable jobs end with this process: the store is not durable")
-                    sessions.start_soon(Watchdog(core.metrics).run, name="watchdog")
+                    sessions.start_soon(Watchdog(core.metrics, core.usages).run, name="watchdog")
                     self._nursery = sessions
                     log.info("runtime started", extra={"version": __version__})
                     task_status.started()

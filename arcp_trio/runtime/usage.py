@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import OrderedDict
+from contextvars import ContextVar
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
@@ -53,6 +54,8 @@ class Usage:
     message_bytes: int = 0
     journal_bytes: int = 0
     """Bytes of the events of its jobs that have ended, as they were stored."""
+    loop_seconds: float = 0
+    """How long the loop was busy with its sessions, connections and jobs, by samples."""
 
     def count_message(self, size: int) -> float:
         """Count a message; return how long to wait before reading the next, if above 0."""
@@ -61,8 +64,26 @@ class Usage:
         return self.pace.step()
 
 
-KINDS: Final = ("messages", "message_bytes", "journal_bytes")
+KINDS: Final = ("messages", "message_bytes", "journal_bytes", "loop_seconds")
 """What is counted: the names of attributes of `Usage`."""
+
+
+_served: ContextVar[str] = ContextVar("served")
+
+
+def serve_principal(principal: str) -> None:
+    """Have this task, and those that it starts, count as work for a principal."""
+    _served.set(principal)
+
+
+def principal_of(task: trio.lowlevel.Task | None) -> str | None:
+    """Return the principal for which a task, or one that it is part of, works; any thread may."""
+    while task is not None:
+        principal = task.context.get(_served)
+        if principal is not None:
+            return principal
+        task = None if task.parent_nursery is None else task.parent_nursery.parent_task
+    return None
 
 
 class Usages:

@@ -19,7 +19,7 @@ from arcp_trio.store.queue import Group
 AT_WORK: Final = 2
 """Commands of one principal that are at work at once, and so in one pass of the scheduler."""
 
-UNSTORED: Final = 16
+UNSTORED: Final = 8
 """Acceptances of one principal in the store's queue, at most: a group that is small is stored soon,
 and with it what others have put into it."""
 

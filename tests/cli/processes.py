@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -78,10 +78,15 @@ def starter(folder: Path, lifetime: float = LIFETIME_SECONDS) -> Iterator[Starte
     """Start processes in a folder, and kill those that are left at the end."""
     started: list[tuple[subprocess.Popen[str], threading.Timer]] = []
 
-    def start(*arguments: str, environment: dict[str, str] | None = None, umask: int = -1) -> Serve:
+    def start(
+        *arguments: str,
+        environment: dict[str, str] | None = None,
+        umask: int = -1,
+        program: Sequence[str] = ("arcp_trio",),
+    ) -> Serve:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("ARCP_")}
         process = subprocess.Popen(
-            [sys.executable, "-m", "arcp_trio", *arguments],
+            [sys.executable, "-m", *program, *arguments],
             cwd=folder,
             env={**kept, "PYTHONPATH": str(ROOT), **(environment or {})},
             stdout=subprocess.PIPE,
@@ -181,7 +186,9 @@ class Peer:
 
 
 @contextmanager
-def peer(url: str, token: str, resume: dict[str, object] | None = None) -> Iterator[Peer]:
-    """Connect and say hello for the block, and disconnect after it."""
-    with connect(url, compression=None) as socket:
+def peer(
+    url: str, token: str, resume: dict[str, object] | None = None, *, address: str = "127.0.0.1"
+) -> Iterator[Peer]:
+    """Connect from an address and say hello for the block, and disconnect after it."""
+    with connect(url, compression=None, source_address=(address, 0)) as socket:
         yield Peer(socket, token, resume)

@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.real_tcp, pytest.mark.alone]
 
 
 def test_a_held_loop(start: Starter, tmp_path: Path) -> None:
-    """Idle connections survive it, a time limit is kept, and the log names job and line."""
+    """Idle connections survive it, a time limit is kept, and job, line and principal are named."""
     (tmp_path / "holders.py").write_text(AGENTS)
     served = start(
         *("serve", "--memory", "--port", "0", "--token", "me=s3cret", "--agents", "holders"),
@@ -52,3 +52,5 @@ def test_a_held_loop(start: Starter, tmp_path: Path) -> None:
             text = metrics.read().decode()
         assert "arcp_loop_stalls_total 0\n" not in text
         assert 'arcp_connection_failures_total{reason="heartbeat_lost"} 0\n' in text
+        used = text.partition('arcp_used_most_total{kind="loop_seconds",principal="me"} ')[2]
+        assert float(used.split()[0]) > 1

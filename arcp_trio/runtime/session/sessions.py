@@ -20,6 +20,7 @@ from arcp_trio.runtime.session.session import Session
 from arcp_trio.runtime.session.submission import Submissions
 from arcp_trio.runtime.session.watch import Watch
 from arcp_trio.runtime.tasks import start_clean
+from arcp_trio.runtime.usage import serve_principal
 from arcp_trio.store.errors import StoreError
 from arcp_trio.store.records import SessionRow
 from arcp_trio.store.writes import DropSession, Expire, PutSession
@@ -121,6 +122,7 @@ class Sessions:
     async def _keep(self, session: Session) -> None:
         """Run a session's tasks for as long as it is needed in memory; then park it."""
         core = self._core
+        serve_principal(session.principal)
         try:
             async with trio.open_nursery() as nursery:
                 with session.inbox.clerk_starts_by(partial(self._start_clerk, session, nursery)):
