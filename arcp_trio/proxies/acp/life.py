@@ -39,7 +39,7 @@ CLOSE_SECONDS: Final = 5.0
 ERROR_BYTES: Final = 1024 * 1024
 """About as much of one program's standard error goes to the log."""
 
-_SIGNALS: Final = ((0.7, signal.SIGTERM), (0.85, signal.SIGKILL))
+_SIGNALS: Final = ((0.6, signal.SIGTERM), (0.75, signal.SIGKILL))
 """What the program is sent after which part of the job's grace, if it has not ended by then."""
 
 
