@@ -16,7 +16,7 @@ import trio
 from arcp_trio import acp
 from arcp_trio.acp.queue import Handlers
 from arcp_trio.acp.spawning import speaking_with
-from arcp_trio.groups import tasks_beside
+from arcp_trio.nurseries import tasks_beside
 from arcp_trio.proxies.acp.calls import Calls
 from arcp_trio.proxies.acp.conversation import AgentConversation
 from arcp_trio.proxies.acp.deciding import Requests
