@@ -74,7 +74,7 @@ soak: $(DEV) ## Run the long tests
 	@$(BIN)/python -m pytest -m soak --timeout 3600 $(ARGS)
 
 .PHONY: agents
-agents: $(DEV) ## Install the coding agents of docs/coding-agents.md, 2 GB, and test with them
+agents: $(DEV) ## Install the coding agents of docs/agents.md, 2 GB, and test with them
 	@.ci/agents all
 	@$(BIN)/python -m pytest tests/agents $(ARGS)
 

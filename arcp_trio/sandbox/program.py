@@ -55,7 +55,13 @@ def _place(path: Path, home: str) -> Path:
         place = path.parent.parent
     else:
         place = path
-    return path if within(home, [str(place)]) else place
+    return path if within(home, [str(place)]) or _is_shared(place, home) else place
+
+
+def _is_shared(place: Path, home: str) -> bool:
+    """Whether a folder has more in it than one installation: ~/.local and ~/.cargo have secrets."""
+    hidden = str(place.parent) == home and place.name.startswith(".")
+    return hidden and not (place / "pyvenv.cfg").exists()
 
 
 def _targets(path: Path) -> Iterator[str]:

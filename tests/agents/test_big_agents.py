@@ -32,7 +32,7 @@ class Coder:
     costs: bool = False
     """Whether it tells what it costs."""
     goes_on: bool = True
-    """Whether it finds its sessions again."""
+    """Whether it always finds its sessions again."""
     creates: bool = True
     """Whether it can create files through a client; if not, it can only change them."""
 
@@ -84,7 +84,7 @@ CODERS = {
         path="file_path",
         variables=lambda url: {"GOOGLE_GEMINI_BASE_URL": url, "GEMINI_API_KEY": "none"},
         session="gemini-cli",
-        goes_on=False,  # it offers to load sessions, and then does not find its own
+        goes_on=False,  # it offers to load sessions, and then does not always find its own
         creates=False,  # it takes it for a failure that the file to be created is not there
     ),
     "qwen": Coder(
@@ -145,12 +145,10 @@ async def test_a_file_is_written_under_a_lease(
             assert (work / "a.txt").read_text() == f"by {name}\n"
             metrics = [body["name"] for kind, body in events if kind == "metric"]
             assert ("cost.inference" in metrics) is coder.costs
+            if not coder.goes_on:
+                return
             again = await client.submit("coder", {**given, "session": job.id}, lease=lease)
             events = await told(again)
-            if not coder.goes_on:
-                assert again.terminal is not None
-                assert again.terminal["message"].startswith("agent coder answered with an error")
-                return
             assert await again.result() == TEXT
             assert [body["continued"] for _, body in events if "continued" in body] == [True]
 

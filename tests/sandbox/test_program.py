@@ -75,6 +75,25 @@ def test_never_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert not {"/", str(tmp_path), os.path.dirname(tmp_path)} & found  # noqa: PTH120
 
 
+def test_hidden_folders_of_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of ~/.local and the like, which others keep secrets in, only the program is mounted.
+
+    What it is a link to comes with where that is installed, and so does a virtual environment.
+    """
+    monkeypatch.setenv("HOME", str(tmp_path))
+    agent = script(tmp_path / ".local/share/uv/tools/agent/bin/agent", "#!/bin/sh")
+    (tmp_path / ".local/bin").mkdir()
+    (tmp_path / ".local/bin/agent").symlink_to(agent)
+    script(tmp_path / ".cargo/bin/other", "a program")
+    script(tmp_path / ".venv/bin/third", "a program")
+    (tmp_path / ".venv/pyvenv.cfg").touch()
+    search = ":".join(f"{tmp_path}/{each}/bin" for each in (".local", ".cargo", ".venv"))
+    found = [paths(each, search=search) - {"/usr", "/"} for each in ("agent", "other", "third")]
+    assert {f"{tmp_path}/.local/bin/agent", str(agent.parent.parent)} <= found[0]
+    assert f"{tmp_path}/.local" not in found[0]
+    assert found[1:] == [{f"{tmp_path}/.cargo/bin/other"}, {f"{tmp_path}/.venv"}]
+
+
 def test_what_cannot_be_read(tmp_path: Path) -> None:
     """Links in a circle, pipes and missing programs do not hold it up."""
     (tmp_path / "a").symlink_to(tmp_path / "b")
