@@ -1,12 +1,11 @@
-"""Nurseries, and exceptions inside the groups that they put them in."""
+"""Exceptions inside the groups that nurseries put them in.
+
+Without Trio, so that the help of a command does not load it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from typing import cast, overload
-
-import trio
 
 
 @overload
@@ -27,20 +26,3 @@ def leaves(error: Exception) -> list[Exception]:
         return [error]
     group = cast("ExceptionGroup[Exception]", error)
     return [leaf for inner in group.exceptions for leaf in leaves(inner)]
-
-
-@asynccontextmanager
-async def tasks_beside() -> AsyncGenerator[trio.Nursery, None]:
-    """Open a nursery for tasks that end with the block.
-
-    An exception of the block leaves it as it is, and not in a group.
-    """
-    manager = trio.open_nursery()
-    nursery = await manager.__aenter__()
-    try:
-        yield nursery
-    finally:
-        # What cancels the block may not take the place of its exception.
-        nursery.cancel_scope.shield = True
-        nursery.cancel_scope.cancel(reason="the block is over")
-        await manager.__aexit__(None, None, None)  # noqa: ASYNC102 - its tasks are cancelled

@@ -22,7 +22,7 @@ from arcp_trio.acp.requests import (
 )
 from arcp_trio.acp.session import UpdateHandler
 from arcp_trio.acp.sessions import Sessions
-from arcp_trio.groups import tasks_beside
+from arcp_trio.nurseries import tasks_beside
 from arcp_trio.transport.stdio import LineTransport
 from arcp_trio.under_trio import need_trio
 from arcp_trio.wire.json import Json

@@ -25,7 +25,7 @@ from arcp_trio.acp.requests import (
     refuse,
 )
 from arcp_trio.acp.session import UpdateHandler
-from arcp_trio.groups import tasks_beside
+from arcp_trio.nurseries import tasks_beside
 from arcp_trio.transport import stdio
 from arcp_trio.under_trio import need_trio
 from arcp_trio.wire.errors import clip

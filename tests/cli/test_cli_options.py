@@ -177,6 +177,7 @@ def test_help_states_the_defaults(capsys: pytest.CaptureFixture[str]) -> None:
         "cancel-grace": f"{limits.cancel_grace_seconds:g}",
         "log-level": settings.log_level,
         "synchronous": settings.synchronous,
+        "sandbox": settings.sandbox,
     }
 
 

@@ -16,7 +16,7 @@ import trio
 from arcp_trio import acp
 from arcp_trio.acp.queue import Handlers
 from arcp_trio.acp.spawning import speaking_with
-from arcp_trio.groups import tasks_beside
+from arcp_trio.nurseries import tasks_beside
 from arcp_trio.proxies.acp.calls import Calls
 from arcp_trio.proxies.acp.conversation import AgentConversation
 from arcp_trio.proxies.acp.deciding import Requests
@@ -39,7 +39,7 @@ CLOSE_SECONDS: Final = 5.0
 ERROR_BYTES: Final = 1024 * 1024
 """About as much of one program's standard error goes to the log."""
 
-_SIGNALS: Final = ((0.7, signal.SIGTERM), (0.85, signal.SIGKILL))
+_SIGNALS: Final = ((0.6, signal.SIGTERM), (0.75, signal.SIGKILL))
 """What the program is sent after which part of the job's grace, if it has not ended by then."""
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import trio
 
-from arcp_trio.groups import tasks_beside
+from arcp_trio.nurseries import tasks_beside
 from arcp_trio.sandbox.network.entering import MOST_PORTS, listeners_inside
 from arcp_trio.sandbox.network.proxy import Proxy
 from arcp_trio.sandbox.network.reach import Reach

@@ -10,7 +10,7 @@ from typing import Final
 import h11
 import trio
 
-from arcp_trio.groups import tasks_beside
+from arcp_trio.nurseries import tasks_beside
 from arcp_trio.sandbox.network.reach import Reach, Refused, connect, host_and_port
 from arcp_trio.transport.base import GONE
 from arcp_trio.wire.errors import clip

@@ -8,11 +8,12 @@ import pytest
 import trio
 
 from arcp_trio import JobFailed, Limits
+from arcp_trio.testing.frames import Frame
 from tests.proxies.acp.stage import begin, command, connected, told
 
 pytestmark = pytest.mark.real_tcp
 
-PERMISSION = {
+PERMISSION: Frame = {
     "toolCall": {"toolCallId": "p", "kind": "think"},
     "options": [{"optionId": "o", "name": "o", "kind": "allow_once"}],
 }
@@ -35,13 +36,13 @@ async def test_a_program_that_does_not_begin(method: str) -> None:
 
 async def test_a_program_that_begins_slowly() -> None:
     """The time for the beginning is that of all its requests together."""
-    limits = Limits(agent_start_seconds=6)
-    slow = command(first=[["sleep", 4.5]], silent=["session/new"])
+    limits = Limits(agent_start_seconds=8)
+    slow = command(first=[["sleep", 7]], silent=["session/new"])
     async with connected({"slow": slow}, limits=limits) as client:
         begun = trio.current_time()
         with pytest.raises(JobFailed, match="has not answered"):
             await (await client.submit("slow", "go")).result()
-        assert 6 <= trio.current_time() - begun < 9.5
+        assert 8 <= trio.current_time() - begun < 13.5
 
 
 async def test_a_line_has_a_bound() -> None:

@@ -130,8 +130,10 @@ async def test_text_that_waits_is_merged() -> None:
     async with peers_of(limits=Limits(journal_bytes=50_000, tail_bytes=50_000)) as peers:
         peer = await welcomed(peers)
         job_id = (await peer.submit("scripted", steps(["flood", 5_000, 500])))["job_id"]
+        await peer.expect("job.event", kind="result_chunk")
         await trio.sleep(2)  # the client does not read, and so the job waits
-        frames = await until_end(peer, job_id)
+        await peer.until_terminal(job_id)
+        frames = peers.recorder.events(job_id)
         assert counted(text_of(frames).replace("x", " ")) == list(range(5_000))
         assert 5_000 < max(len(text_of([frame])) for frame in frames) < 70_000
 
@@ -169,7 +171,7 @@ async def test_what_comes_before_the_turn() -> None:
         assert phases == ["starting", "session", *["acp.current_mode_update"] * 3]
 
 
-ASKS = {
+ASKS: Frame = {
     "id": "early",
     "method": "session/request_permission",
     "params": {"sessionId": "s-1", "toolCall": {"toolCallId": "t", "kind": "edit"}, "options": []},

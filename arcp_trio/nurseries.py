@@ -1,0 +1,25 @@
+"""Nurseries whose tasks end with a block."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import trio
+
+
+@asynccontextmanager
+async def tasks_beside() -> AsyncGenerator[trio.Nursery, None]:
+    """Open a nursery for tasks that end with the block.
+
+    An exception of the block leaves it as it is, and not in a group.
+    """
+    manager = trio.open_nursery()
+    nursery = await manager.__aenter__()
+    try:
+        yield nursery
+    finally:
+        # What cancels the block may not take the place of its exception.
+        nursery.cancel_scope.shield = True
+        nursery.cancel_scope.cancel(reason="the block is over")
+        await manager.__aexit__(None, None, None)  # noqa: ASYNC102 - its tasks are cancelled
