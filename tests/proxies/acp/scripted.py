@@ -22,7 +22,7 @@ import time
 import urllib.error
 import urllib.request
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -385,7 +385,7 @@ def kill(number: int) -> None:
     time.sleep(100)
 
 
-STEPS: dict[str, Callable[..., None]] = {
+STEPS: Mapping[str, Callable[..., None]] = {
     each.__name__: each
     for each in (
         *(say, think, updates, large, elsewhere, burst, flood, calls, cost, history, pid),
@@ -406,7 +406,7 @@ STEPS: dict[str, Callable[..., None]] = {
 def do(*steps: list[Any]) -> None:
     """Do steps; an object at the end of one has arguments with names."""
     for name, *args in steps:
-        named = args.pop() if name in NAMED and args and isinstance(args[-1], dict) else {}
+        named: Frame = args.pop() if name in NAMED and args and isinstance(args[-1], dict) else {}
         STEPS[name](*args, **named)
 
 
@@ -470,7 +470,8 @@ def answered(method: str, params: Frame) -> Any:
             return begun()
         case "session/load" | "session/resume":
             return gone_on_with(method, params["sessionId"])
-    return {}
+        case _:
+            return {}
 
 
 def main() -> None:
@@ -488,8 +489,9 @@ def main() -> None:
         else:
             answer = {"id": frame["id"], "result": answered(method, frame["params"])}
             around = method == "session/new"
-            before = OPTIONS.get("before_session", []) if around else []
-            write(*before, answer, *(OPTIONS.get("after_session", []) if around else []))
+            before: list[Frame] = OPTIONS.get("before_session", []) if around else []
+            after: list[Frame] = OPTIONS.get("after_session", []) if around else []
+            write(*before, answer, *after)
 
 
 if __name__ == "__main__":

@@ -8,11 +8,12 @@ import pytest
 import trio
 
 from arcp_trio import JobFailed, Limits
+from arcp_trio.testing.frames import Frame
 from tests.proxies.acp.stage import begin, command, connected, told
 
 pytestmark = pytest.mark.real_tcp
 
-PERMISSION = {
+PERMISSION: Frame = {
     "toolCall": {"toolCallId": "p", "kind": "think"},
     "options": [{"optionId": "o", "name": "o", "kind": "allow_once"}],
 }

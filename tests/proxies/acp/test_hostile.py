@@ -143,10 +143,9 @@ async def test_odd_text(text: str) -> None:
 )
 async def test_odd_frames(frame: Any) -> None:
     """Answers to no request, doubled ones, and frames of any other shape are passed over."""
-    if isinstance(frame, dict):
-        frame = {"jsonrpc": "2.0", **frame}
+    whole = dict[str, Any]({"jsonrpc": "2.0", **frame}) if hasattr(frame, "keys") else frame
     async with connected() as client:
-        handle = await begin(client, ["raw", json.dumps(frame) + "\n"], ["say", "x"])
+        handle = await begin(client, ["raw", json.dumps(whole) + "\n"], ["say", "x"])
         assert await handle.result() == "x"
         assert {kind for kind, _ in await told(handle)} == {"result_chunk"}
 

@@ -171,7 +171,7 @@ async def test_what_comes_before_the_turn() -> None:
         assert phases == ["starting", "session", *["acp.current_mode_update"] * 3]
 
 
-ASKS = {
+ASKS: Frame = {
     "id": "early",
     "method": "session/request_permission",
     "params": {"sessionId": "s-1", "toolCall": {"toolCallId": "t", "kind": "edit"}, "options": []},

@@ -87,9 +87,8 @@ async def test_the_folder_of_a_command(tmp_path: Path) -> None:
     (inside / "link").symlink_to(outside)
     lease = {**may("pwd"), "fs.read": [f"{inside}", f"{inside}/**"]}
     folders = [inside, outside, inside / ".." / "out", inside / "link"]
-    done = await asked(
-        *(["terminal", "pwd", [], {"cwd": str(each)}] for each in folders), lease=lease
-    )
+    steps: list[list[Any]] = [["terminal", "pwd", [], {"cwd": str(each)}] for each in folders]
+    done = await asked(*steps, lease=lease)
     assert done.answers[2]["output"] == f"{inside}\n"
     assert [each["code"] for each in done.answers[4:]] == [-32603] * 3
     assert sorted(map(str, done.results)) == sorted([str(EXITED), *["PERMISSION_DENIED"] * 3])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -19,7 +19,7 @@ class Web:
 
 
 @contextmanager
-def web() -> Iterator[Web]:
+def web() -> Generator[Web]:
     """Serve for the length of the block: each answer repeats the request."""
 
     class Handler(BaseHTTPRequestHandler):

@@ -29,8 +29,7 @@ class Retry:
     def __attrs_post_init__(self) -> None:
         if self.attempts < 1:
             raise ValueError("attempts must be at least 1")
-        on: object = self.on
-        if not (isinstance(on, tuple) and all(map(_is_exception, on))):
+        if type(self.on) is not tuple or not all(map(_is_exception, self.on)):
             raise TypeError("on is a tuple of classes of exceptions, such as (ConnectionError,)")
         if not (self.first >= 0 and self.factor > 0 and self.most >= 0):
             raise ValueError("first and most must not be negative, and factor must be above 0")
