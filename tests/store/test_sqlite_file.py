@@ -113,13 +113,13 @@ async def test_a_writer_that_is_cancelled_finishes_its_commit(path: Path) -> Non
     async with running(on(path)) as store:
         feeder = Feeder(store)
         feeder.job()
-        group = feeder.emit(count=5_000)
+        group = feeder.emit(count=100_000)
         await group.taken.wait()
         await trio.lowlevel.checkpoint()  # the commit is under way
         assert not group.stored.is_set()
     assert group.stored.is_set()
     async with running(on(path)) as store:
-        assert (await store.recover()).unfinished[0].length == 5_000
+        assert (await store.recover()).unfinished[0].length == 100_000
 
 
 async def test_a_path_may_have_any_character(tmp_path: Path) -> None:
