@@ -185,7 +185,7 @@ async def test_what_the_lease_does_not_allow(
 
 @pytest.fixture
 def codex() -> str:
-    """Return the program of Codex; the test is skipped where there is none."""
+    """Return the program of Codex; the test is skipped where it is not installed."""
     return installed("codex/node_modules/.bin/codex-acp")
 
 

@@ -19,7 +19,7 @@ ASK = "x-vendor.arcp-trio.ask"
 
 @pytest.fixture
 def command() -> Sequence[str]:
-    """Return the command of the agent; the test is skipped where there is none."""
+    """Return the command of the agent; the test is skipped where it is not installed."""
     program = installed("fast-agent/bin/fast-agent")
     return [program, "--no-update-check", "acp", "--model", "passthrough", "--shell"]
 
