@@ -93,7 +93,7 @@ def arranged(mounts: Iterable[Mount], reserved: Sequence[str]) -> list[Layer]:
     trees = [mount.path for mount in kept if mount.is_tree]
     masks = [Mask(path=path) for path in reserved if within(path, trees)]
     hidden = [mask.path for mask in masks]
-    # A mount that goes without saying is made again if a mask has hidden it.
+    # A repeat was left out as a mount above it shows it too; where a mask hides that, it is needed.
     again = [mount for mount in mounts if mount not in kept and within(mount.path, hidden)]
     layers: list[Layer] = [*masks, *kept, *again]
     return sorted(layers, key=lambda layer: _depth(layer.path))
