@@ -14,13 +14,13 @@ pytestmark = SLOW
 
 @pytest.fixture
 def echo() -> str:
-    """Return the script of the Python SDK's example; the test is skipped where it is not installed."""
+    """Return the Python SDK's example; the test is skipped where it is not installed."""
     return installed("echo/examples/echo_agent.py")
 
 
 @pytest.fixture
 def example() -> str:
-    """Return the script of the npm SDK's example; the test is skipped where it is not installed."""
+    """Return the npm SDK's example; the test is skipped where it is not installed."""
     return installed("example/node_modules/@agentclientprotocol/sdk/dist/examples/agent.js")
 
 
