@@ -102,7 +102,7 @@ def arranged(
     trees = [mount.path for mount in kept if mount.is_tree]
     masks = [Mask(path=path) for path in reserved if within(path, trees)]
     hidden = [mask.path for mask in masks]
-    # A mount that goes without saying is made again if a mask has hidden it.
+    # A repeat was left out as a mount above it shows it too; where a mask hides that, it is needed.
     again = [mount for mount in mounts if mount not in kept and within(mount.path, hidden)]
     layers = _parents_first([*masks, *kept, *again])
     return _parents_first([*layers, *_held(layers, apart)])
