@@ -154,7 +154,9 @@ async def test_what_is_above_something_reserved(work: Path) -> None:
     lease = {"fs.read": [f"{work}/**"], "fs.write": [f"{work}/**"]}
     reserved = [str(data), f"{data}/token", f"{work}/near/b/data", f"{work}/a/b/later/data"]
     inside = Inside(lease=lease, reserved=reserved, cwd=work)
-    said = await inside.run("mv a c; cd a; mv b d; cd b; mv data e; echo kept > new; mv ../../out ../../o")
+    said = await inside.run(
+        "mv a c; cd a; mv b d; cd b; mv data e; echo kept > new; mv ../../out ../../o"
+    )
     assert said.count("busy") == 3
     assert names(work) == ["a", "key.pem", "main.py", "near", "o"]
     assert names(work / "a/b") == ["data", "new"]
@@ -165,7 +167,7 @@ async def test_what_is_above_something_reserved(work: Path) -> None:
 async def test_the_root_and_the_sandboxs_own_tmp(work: Path) -> None:
     """If all is leased, what is reserved in /tmp does not bring the machine's /tmp in."""
     lease = {"fs.read": ["/**"], "fs.write": ["/**"]}
-    with TemporaryDirectory(dir="/tmp") as folder:  # noqa: S108 - that is what is tested
+    with TemporaryDirectory(dir="/tmp") as folder:
         (Path(folder) / "a/data").mkdir(parents=True)
         (Path(folder) / "beside").touch()
         inside = Inside(lease=lease, reserved=[f"{folder}/a/data", str(work / "out")])
