@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from arcp_trio.sandbox.plan import Layer, Mask, Mount, arranged
+from arcp_trio.sandbox.plan import Layer, Mask, Mount, arranged, upwards
 
 TMP: Final = "/tmp"  # noqa: S108 - the sandbox's own
 SHARED: Final = "/dev/shm"  # noqa: S108 - the sandbox's own, too
@@ -40,9 +40,10 @@ def arguments(mounts: Sequence[Mount], reserved: Sequence[str], cwd: str) -> lis
         cwd: the folder that it starts in, which is empty if it is not mounted.
     """
     # /sys cannot be seen, and these two are the sandbox's own.
-    hidden = [path for path in reserved if path not in {"/proc", "/dev"}]
+    hidden = [path for path in reserved if path not in {"/proc", "/dev"} and _is_there(path)]
+    links = [each for path in hidden for each in upwards(path) if Path(each).is_symlink()]
     system = [Mount(path=path, is_tree=Path(path).is_dir()) for path in SYSTEM if _is_there(path)]
-    layers = arranged([*system, *mounts], hidden)
+    layers = arranged([*system, *mounts], hidden, ["/proc", "/dev", TMP, *links])
     root = [layer for layer in layers if layer.path == "/"]
     others = [layer for layer in layers if layer.path != "/"]
     return [
@@ -70,7 +71,7 @@ def _words(layers: Sequence[Layer]) -> Iterator[str]:
 def _mask(path: str) -> Sequence[str]:
     if Path(path).is_dir():
         return ("--size", "65536", "--tmpfs", path)
-    return ("--ro-bind", os.devnull, path) if _is_there(path) else ()
+    return ("--ro-bind", os.devnull, path)
 
 
 def _closed(layers: Sequence[Layer]) -> Iterator[str]:

@@ -8,6 +8,7 @@ to requests that the runtime decides.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import takewhile
 from typing import Final, TypeAlias
 
 from attrs import frozen
@@ -87,16 +88,47 @@ class _Places:
         return not is_tree and path in self._files
 
 
-def arranged(mounts: Iterable[Mount], reserved: Sequence[str]) -> list[Layer]:
-    """Return mounts and masks in the order in which they are made, parents first."""
+def arranged(
+    mounts: Iterable[Mount], reserved: Sequence[str], apart: Sequence[str] = ()
+) -> list[Layer]:
+    """Return mounts and masks in the order in which they are made, parents first.
+
+    Args:
+        mounts: what the program sees.
+        reserved: paths that it does not see even so.
+        apart: folders that are the sandbox's own, and links: what is above them is left as it is.
+    """
     kept = without_repeats(mounts)
     trees = [mount.path for mount in kept if mount.is_tree]
     masks = [Mask(path=path) for path in reserved if within(path, trees)]
     hidden = [mask.path for mask in masks]
-    # A mount that goes without saying is made again if a mask has hidden it.
+    # A repeat was left out as a mount above it shows it too; where a mask hides that, it is needed.
     again = [mount for mount in mounts if mount not in kept and within(mount.path, hidden)]
-    layers: list[Layer] = [*masks, *kept, *again]
+    layers = _parents_first([*masks, *kept, *again])
+    return _parents_first([*layers, *_held(layers, apart)])
+
+
+def _parents_first(layers: Iterable[Layer]) -> list[Layer]:
     return sorted(layers, key=lambda layer: _depth(layer.path))
+
+
+def _held(layers: Iterable[Layer], apart: Sequence[str]) -> list[Mount]:
+    """Return the folders between writable trees and masks, each as a mount of its own.
+
+    A program cannot rename what is mounted. If it renamed a folder above a mask, the next sandbox
+    would have the mask at the old name, and would show what is at the new one.
+    """
+    at: dict[str, Layer | None] = dict.fromkeys(apart)
+    at |= {layer.path: layer for layer in layers}
+    held: dict[Mount, None] = {}
+    for layer in at.values():
+        if isinstance(layer, Mask):
+            _, *above = upwards(layer.path)
+            between = list(takewhile(lambda folder: folder not in at, above))
+            top = at.get(above[len(between)]) if len(between) < len(above) else None
+            if isinstance(top, Mount) and top.writable:
+                held |= {Mount(path=folder, writable=True): None for folder in between}
+    return list(held)
 
 
 def without_repeats(mounts: Iterable[Mount]) -> list[Mount]:

@@ -115,14 +115,26 @@ def contents(folder: Path) -> list[str]:
     return [path.read_text() for path in folder.iterdir() if path.is_file()]
 
 
-@pytest.mark.parametrize("name", CODERS)
+@pytest.fixture(params=CODERS)
+def name(request: pytest.FixtureRequest) -> str:
+    """Return the name of an agent."""
+    named: str = request.param
+    return named
+
+
+@pytest.fixture
+def words(name: str) -> Sequence[str]:
+    """Return the agent's command; the test is skipped where there is no such agent."""
+    coder = CODERS[name]
+    return [installed(f"{name}/node_modules/.bin/{coder.command}"), *coder.arguments]
+
+
 @pytest.mark.parametrize("sandbox", ["off", "auto"])
 async def test_a_file_is_written_under_a_lease(
-    tmp_path: Path, work: Path, name: str, sandbox: str
+    tmp_path: Path, work: Path, name: str, words: Sequence[str], sandbox: str
 ) -> None:
     """It writes where the lease lets it, tells what that costs, and goes on in a later job."""
     coder = CODERS[name]
-    words = [installed(f"{name}/node_modules/.bin/{coder.command}"), *coder.arguments]
     arguments = {coder.path: str(work / "a.txt"), "content": f"by {name}\n"}
     tree = {"fs.read": [str(work), f"{work}/**"]}
     if not coder.creates:
@@ -153,11 +165,11 @@ async def test_a_file_is_written_under_a_lease(
             assert [body["continued"] for _, body in events if "continued" in body] == [True]
 
 
-@pytest.mark.parametrize("name", CODERS)
-async def test_what_the_lease_does_not_allow(tmp_path: Path, work: Path, name: str) -> None:
+async def test_what_the_lease_does_not_allow(
+    tmp_path: Path, work: Path, name: str, words: Sequence[str]
+) -> None:
     """It asks, before it writes or for the write itself, and is refused."""
     coder = CODERS[name]
-    words = [installed(f"{name}/node_modules/.bin/{coder.command}"), *coder.arguments]
     if not coder.creates:
         (work / "a.txt").write_text("before\n")
     arguments = {coder.path: str(work / "a.txt"), "content": "no\n"}
@@ -171,11 +183,16 @@ async def test_what_the_lease_does_not_allow(tmp_path: Path, work: Path, name: s
     assert contents(work) == ([] if coder.creates else ["before\n"])
 
 
-async def test_codex_wants_a_login(tmp_path: Path) -> None:
+@pytest.fixture
+def codex() -> str:
+    """Return the program of Codex; the test is skipped where it is not installed."""
+    return installed("codex/node_modules/.bin/codex-acp")
+
+
+async def test_codex_wants_a_login(tmp_path: Path, codex: str) -> None:
     """Codex, which has no scripted model here, says that it is not logged in."""
-    words = [installed("codex/node_modules/.bin/codex-acp")]
     environment = {"HOME": str(tmp_path)}
-    async with serving(words, tmp_path, environment=environment, sandbox="off") as client:
+    async with serving([codex], tmp_path, environment=environment, sandbox="off") as client:
         job = await client.submit("coder", "hello")
         await told(job)
         assert job.terminal is not None

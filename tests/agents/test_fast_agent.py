@@ -17,10 +17,11 @@ pytestmark = SLOW
 ASK = "x-vendor.arcp-trio.ask"
 
 
+@pytest.fixture
 def command() -> Sequence[str]:
-    """Return the command of the agent."""
-    words = ["--no-update-check", "acp", "--model", "passthrough", "--shell"]
-    return [installed("fast-agent/bin/fast-agent"), *words]
+    """Return the command of the agent; the test is skipped where it is not installed."""
+    program = installed("fast-agent/bin/fast-agent")
+    return [program, "--no-update-check", "acp", "--model", "passthrough", "--shell"]
 
 
 def call(tool: str, **arguments: Any) -> str:
@@ -56,9 +57,9 @@ async def submit(client: Client, prompt: str, work: Path, *more: str, **terms: A
 
 
 @pytest.mark.parametrize("sandbox", ["off", "auto"])
-async def test_files(tmp_path: Path, work: Path, sandbox: str) -> None:
+async def test_files(tmp_path: Path, command: Sequence[str], work: Path, sandbox: str) -> None:
     """It writes and reads a file through the runtime, and is told what the lease does not allow."""
-    async with serving(command(), tmp_path, sandbox=sandbox) as client:
+    async with serving(command, tmp_path, sandbox=sandbox) as client:
         job = await submit(client, write(work / "a.txt", "by fast-agent"), work)
         events = await told(job)
         assert phases(events)[1] == "session: fast-agent-acp 0.10.48"
@@ -72,10 +73,10 @@ async def test_files(tmp_path: Path, work: Path, sandbox: str) -> None:
         assert not outside.exists()
 
 
-async def test_a_command(tmp_path: Path, work: Path) -> None:
+async def test_a_command(tmp_path: Path, command: Sequence[str], work: Path) -> None:
     """It runs a command in a terminal of the runtime, if the lease has the shell."""
     prompt = call("execute", command="echo $((6 * 7)) > said; cat said")
-    async with serving(command(), tmp_path) as client:
+    async with serving(command, tmp_path) as client:
         job = await submit(client, prompt, work, "acp/execute", "terminal/sh")
         events = await told(job)
         assert "42" in await job.result()
@@ -90,10 +91,12 @@ async def test_a_command(tmp_path: Path, work: Path) -> None:
 
 
 @pytest.mark.parametrize("answer", ["allow", "deny"])
-async def test_an_approved_edit(tmp_path: Path, work: Path, answer: str) -> None:
+async def test_an_approved_edit(
+    tmp_path: Path, command: Sequence[str], work: Path, answer: str
+) -> None:
     """What may be asked for is done if a person agrees, and is not if a person does not."""
     lease = {"fs.write": [], f"{ASK}.fs.write": [f"{work}/*.txt"]}
-    async with serving([*command(), "--home", str(tmp_path / "home")], tmp_path) as client:
+    async with serving([*command, "--home", str(tmp_path / "home")], tmp_path) as client:
         job = await submit(client, write(work / "a.txt", "approved"), work, lease=lease)
         asked: list[Any] = []
         async for question in job.questions():
@@ -104,12 +107,12 @@ async def test_an_approved_edit(tmp_path: Path, work: Path, answer: str) -> None
     assert (work / "a.txt").exists() is (answer == "allow")
 
 
-async def test_a_conversation(tmp_path: Path) -> None:
+async def test_a_conversation(tmp_path: Path, command: Sequence[str]) -> None:
     """It goes on in a later job of another runtime over the same data; its replay is not told."""
-    async with serving(command(), tmp_path) as client:
+    async with serving(command, tmp_path) as client:
         first = await client.submit("coder", "the first words")
         assert await first.result() == "the first words"
-    async with serving(command(), tmp_path) as client:
+    async with serving(command, tmp_path) as client:
         job = await client.submit("coder", {"prompt": "the second words", "session": first.id})
         events = await told(job)
         assert await job.result() == "the second words"

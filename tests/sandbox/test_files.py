@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -142,6 +143,35 @@ async def test_what_is_reserved(work: Path) -> None:
     assert said.endswith("the program")
     assert (data / "home/kept").read_text() == "b\n"
     assert names(data) == ["arcp.db", "home"]
+
+
+async def test_what_is_above_something_reserved(work: Path) -> None:
+    """No folder above it can be renamed: the next sandbox would show it under the new name."""
+    data = work / "a/b/data"
+    data.mkdir(parents=True)
+    (data / "token").write_text("the token")
+    (work / "near").symlink_to("a")
+    lease = {"fs.read": [f"{work}/**"], "fs.write": [f"{work}/**"]}
+    reserved = [str(data), f"{data}/token", f"{work}/near/b/data", f"{work}/a/b/later/data"]
+    inside = Inside(lease=lease, reserved=reserved, cwd=work)
+    said = await inside.run(
+        "mv a c; cd a; mv b d; cd b; mv data e; echo kept > new; mv ../../out ../../o"
+    )
+    assert said.count("busy") == 3
+    assert names(work) == ["a", "key.pem", "main.py", "near", "o"]
+    assert names(work / "a/b") == ["data", "new"]
+    said = await inside.run("cat */token */*/token */*/*/token; true")
+    assert "the token" not in said
+
+
+async def test_the_root_and_the_sandboxs_own_tmp(work: Path) -> None:
+    """If all is leased, what is reserved in /tmp does not bring the machine's /tmp in."""
+    lease = {"fs.read": ["/**"], "fs.write": ["/**"]}
+    with TemporaryDirectory(dir="/tmp") as folder:
+        (Path(folder) / "a/data").mkdir(parents=True)
+        (Path(folder) / "beside").touch()
+        inside = Inside(lease=lease, reserved=[f"{folder}/a/data", str(work / "out")])
+        assert await inside.run(f"ls -A {folder}; ls -A {folder}/a") == "a\ndata\n"
 
 
 async def test_where_the_program_starts(work: Path) -> None:

@@ -108,3 +108,13 @@ def test_order() -> None:
     home = Mount(path="/srv/data/home", writable=True)
     steps = arranged([home, Mount(path="/srv", writable=True)], ["/srv/data", "/elsewhere"])
     assert steps == [Mount(path="/srv", writable=True), Mask(path="/srv/data"), home]
+
+
+def test_folders_above_a_mask() -> None:
+    """Those below a writable tree are mounts, which nobody renames; others are left as they are."""
+    tree = Mount(path="/srv", writable=True)
+    (data, file) = (Mask(path="/srv/a/b/data"), Mask(path="/srv/a/b/data/x/file"))
+    held = [Mount(path=path, writable=True) for path in ("/srv/a", "/srv/a/b")]
+    assert arranged([tree], [data.path, file.path]) == [tree, *held, data, file]
+    assert arranged([Mount(path="/srv")], [data.path]) == [Mount(path="/srv"), data]
+    assert arranged([tree], [data.path], ["/srv/a"]) == [tree, data]

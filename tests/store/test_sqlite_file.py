@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 import trio
+from trio.testing import wait_all_tasks_blocked
 
 import arcp_trio
 from arcp_trio.log_lines import fields_of
@@ -110,16 +111,24 @@ async def test_nothing_is_left_beside_a_closed_store(path: Path) -> None:
 
 async def test_a_writer_that_is_cancelled_finishes_its_commit(path: Path) -> None:
     """A cancelled writer finishes its commit, and the group is stored."""
+    async with trio.open_nursery() as nursery:
+        async with running(on(path)) as store:
+            feeder = Feeder(store)
+            await feeder.job().committed()
+            other = sqlite3.connect(path, isolation_level=None)
+            other.execute("BEGIN IMMEDIATE")
+            group = feeder.emit(count=5)
+            await group.taken.wait()
+            await wait_all_tasks_blocked()  # the commit waits for the lock
+            nursery.start_soon(_close_later, other)
+        assert group.stored.is_set()
     async with running(on(path)) as store:
-        feeder = Feeder(store)
-        feeder.job()
-        group = feeder.emit(count=100_000)
-        await group.taken.wait()
-        await trio.lowlevel.checkpoint()  # the commit is under way
-        assert not group.stored.is_set()
-    assert group.stored.is_set()
-    async with running(on(path)) as store:
-        assert (await store.recover()).unfinished[0].length == 100_000
+        assert (await store.recover()).unfinished[0].length == 5
+
+
+async def _close_later(other: sqlite3.Connection) -> None:
+    await wait_all_tasks_blocked()  # the writer is cancelled
+    other.close()
 
 
 async def test_a_path_may_have_any_character(tmp_path: Path) -> None:

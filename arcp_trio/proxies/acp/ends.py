@@ -61,4 +61,5 @@ def _gone(agent: str, status: int | None) -> ArcpError:
         words = (
             f"its process ended by {signal.Signals(-status).name if known else f'signal {-status}'}"
         )
-    return InternalError(f"agent {agent}: {words}", details=details)
+    said = f"agent {agent}: {words}; the runtime's log has what it said"
+    return InternalError(said, details=details)

@@ -54,6 +54,8 @@ async def test_an_error_in_place_of_an_answer() -> None:
         )
 
 
+LOGGED = "the runtime's log has what it said"
+
 AGENTS = {
     "old": command(version=2),
     "login": command(errors={"session/new": {"code": -32000, "message": "log in"}}),
@@ -75,14 +77,14 @@ AGENTS = {
         ("old", "AGENT_NOT_AVAILABLE", "speaks another version of ACP"),
         ("login", "AGENT_NOT_AVAILABLE", "wants a login"),
         ("wrong", "INTERNAL_ERROR", "answered with an error: bad cwd"),
-        ("dead", "INTERNAL_ERROR", ": its process ended with exit status 3"),
-        ("killed", "INTERNAL_ERROR", ": its process ended by SIGSEGV"),
+        ("dead", "INTERNAL_ERROR", f": its process ended with exit status 3; {LOGGED}"),
+        ("killed", "INTERNAL_ERROR", f": its process ended by SIGSEGV; {LOGGED}"),
         ("closed", "INTERNAL_ERROR", ": its process no longer reads or writes"),
         ("odd", "INTERNAL_ERROR", ": what its process writes is not ACP"),
         ("absent", "AGENT_NOT_AVAILABLE", "cannot be started"),
         ("unrunnable", "AGENT_NOT_AVAILABLE", "cannot be started"),
         ("yes", "INTERNAL_ERROR", ": what its process writes is not ACP"),
-        ("not-acp", "INTERNAL_ERROR", ": its process ended with exit status 0"),
+        ("not-acp", "INTERNAL_ERROR", f": its process ended with exit status 0; {LOGGED}"),
     ],
 )
 async def test_a_program_that_cannot_be_spoken_with(agent: str, code: str, words: str) -> None:
@@ -108,7 +110,7 @@ async def test_a_program_that_dies(step: list[Any], status: int, words: str) -> 
     async with connected() as client:
         handle = await begin(client, ["say", "a"], ["updates", call], ["errors", 1, 5], step)
         error = await failure(handle)
-        assert error.message == f"agent scripted: its process ended {words}"
+        assert error.message == f"agent scripted: its process ended {words}; {LOGGED}"
         assert (error.retryable, error.details) == (True, {"exit_status": status})
         kinds = [kind for kind, _ in await told(handle)]
         assert kinds == ["result_chunk", "tool_call", "tool_result"]
@@ -144,7 +146,7 @@ async def test_what_a_program_leaves_behind(step: str) -> None:
     """A process that holds the program's streams delays no end; one of the group ends with it."""
     async with connected() as client:
         handle = await begin(client, [step], ["exit", 5])
-        assert (await failure(handle)).message.endswith("exit status 5")
+        assert (await failure(handle)).message.endswith(f"exit status 5; {LOGGED}")
         pid = await first_word(handle)
         if step == "setsid" and alive(pid):  # not contained
             os.kill(pid, signal.SIGKILL)
@@ -171,7 +173,7 @@ async def test_a_program_that_dies_with_a_command_running() -> None:
             ["exit", 3],
             lease=lease,
         )
-        assert (await failure(handle)).message.endswith("with exit status 3")
+        assert (await failure(handle)).message.endswith(f"with exit status 3; {LOGGED}")
         kinds = [kind for kind, _ in await told(handle)]
         assert kinds.count("tool_call") == kinds.count("tool_result") == 2
     assert not has_children()
